@@ -1,0 +1,49 @@
+# Two commands: `make demo` runs the main job on the embedded sample, `make test` checks everything.
+# Both make .venv and install what is missing; a second run installs nothing.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# pip installs into the environment from outside, so that the machine needs no ensurepip (Debian: no python3-venv).
+PIP = $(PYTHON) -m pip --disable-pip-version-check --python $(BIN)/python
+
+.PHONY: demo test lint bench constraints clean
+
+demo: $(VENV)/.core
+	$(BIN)/treelabel demo
+
+test: lint
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.dev
+	$(BIN)/python benchmarks/hierarchy.py
+	$(BIN)/python benchmarks/reading.py
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "treelabel needs Python 3.11 or newer; '$(PYTHON)' is older. Try: make PYTHON=python3.12 demo" >&2; exit 1; }
+	$(PYTHON) -m venv --without-pip $(VENV)
+
+$(VENV)/.core: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) install --quiet --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.core
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+# Refresh the pins: newest versions that work together, as a new environment resolves them.
+constraints:
+	rm -rf $(VENV)
+	$(PYTHON) -m venv --without-pip $(VENV)
+	$(PIP) install --quiet --editable '.[dev]'
+	$(PIP) freeze --exclude-editable --exclude treelabel > constraints.txt
+	@touch $(VENV)/.core $(VENV)/.dev
+
+clean:
+	rm -rf $(VENV) demo-output

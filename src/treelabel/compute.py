@@ -1,0 +1,51 @@
+"""How hot loops run: compiled once with numba, cached on disk, spread over threads without the GIL.
+
+Threads come from `concurrent.futures` and not from numba's `parallel=True`: that one compiles for seconds, and its
+portable threading layer aborts the process when two Python threads enter it at once, as a web service would.
+"""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar, cast
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+IntArray = npt.NDArray[np.int32]
+LongArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float32]
+BoolArray = npt.NDArray[np.bool_]
+
+Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+Part = TypeVar("Part")
+
+
+def kernel(function: Kernel) -> Kernel:
+    """Compile a loop over arrays to machine code that releases the GIL; the result is cached beside the source."""
+    return cast("Kernel", numba.njit(nogil=True, cache=True)(function))
+
+
+def thread_count() -> int:
+    """Give the number of threads hot loops use: `TREELABEL_THREADS`, or the cores this process may run on."""
+    asked = os.environ.get("TREELABEL_THREADS", "")
+    if asked.isdigit() and int(asked) > 0:
+        return int(asked)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def over_rows(work: Callable[[int, int], Part], rows: int, least: int = 2048) -> list[Part]:
+    """Call `work(start, stop)` on consecutive parts of `range(rows)` in threads; results come back in order.
+
+    The parts do not depend on timing, so a result never does either. Fewer than `least` rows are not worth a thread.
+
+    >>> over_rows(lambda start, stop: (start, stop), 10)
+    [(0, 10)]
+    """
+    parts = max(1, min(thread_count(), rows // least))
+    edges = [rows * part // parts for part in range(parts + 1)]
+    if parts == 1:
+        return [work(0, rows)]
+    with ThreadPoolExecutor(parts) as pool:
+        return list(pool.map(work, edges[:-1], edges[1:]))

@@ -1,0 +1,18 @@
+"""The hierarchy of labels, as frozen integer arrays, and label sets over it."""
+
+from treelabel.hierarchy.change import Change
+from treelabel.hierarchy.core import SEPARATOR, Hierarchy, split_path
+from treelabel.hierarchy.sets import LabelMatrix, as_labels, from_sizes, label_matrix, row_numbers, row_sizes
+
+__all__ = [
+    "SEPARATOR",
+    "Change",
+    "Hierarchy",
+    "LabelMatrix",
+    "as_labels",
+    "from_sizes",
+    "label_matrix",
+    "row_numbers",
+    "row_sizes",
+    "split_path",
+]

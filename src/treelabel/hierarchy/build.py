@@ -1,0 +1,245 @@
+"""From edges between named nodes to the numbered arrays of a hierarchy, refusing what is not one.
+
+Makers turn their input into `Edges`: integer codes plus the names behind them, and a function that tells where an edge
+was found. `number` checks them and numbers the nodes. All of it is linear in nodes and edges, and nothing recurses.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from treelabel.compute import IntArray
+from treelabel.errors import TreelabelError, some
+from treelabel.hierarchy import kernels
+
+ROOT_NAMES = ("root", "<root>", "[root]", "__root__")
+
+
+@dataclass(frozen=True)
+class Edges:
+    """Parent and child codes of every edge (-1: the root), the names behind the codes, and where edge i was found."""
+
+    parent: IntArray
+    child: IntArray
+    names: pa.Array
+    place: Callable[[int], str] = lambda edge: f"edge {edge + 1}"
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """Nodes in their final order: parents as (ptr, idx), depths, names, and the new number of every old code."""
+
+    parent_ptr: IntArray
+    parent_idx: IntArray
+    depth: IntArray
+    names: pa.Array
+    rank: IntArray
+
+
+def number(edges: Edges, tree: bool = False) -> Numbered:
+    """Check edges and number the nodes level by level (see `kernels.number_nodes`)."""
+    nodes = len(edges.names)
+    _check_names(edges.names)
+    _check_loops(edges)
+    orphans = np.setdiff1d(np.arange(nodes, dtype=np.int32), edges.child).astype(np.int32)
+    parent = np.concatenate([edges.parent, np.full(len(orphans), -1, np.int32)])
+    child = np.concatenate([edges.child, orphans])
+    ptr, by_parent = kernels.group_by(parent + np.int32(1), nodes + 1)
+    first, second = kernels.first_duplicate(ptr, by_parent, child, nodes)
+    if second >= 0:
+        raise TreelabelError(
+            f"{edges.place(second)}: duplicate edge {_arrow(edges, second)}, first at {edges.place(first)}"
+        )
+    parents = np.bincount(child, minlength=nodes).astype(np.int32)
+    if tree and len(child) > nodes:
+        _refuse_second_parent(edges, parents)
+    queue, rank, depth, reached = kernels.number_nodes(ptr, by_parent, child, parents)
+    if reached < nodes:
+        _refuse_cycle(edges, rank)
+    new_parent = np.where(parent >= 0, rank[parent], np.int32(-1)).astype(np.int32)
+    order = np.lexsort((new_parent, rank[child])) if len(child) > nodes else _inverse(rank[child])
+    new_ptr = np.zeros(nodes + 1, np.int32)
+    np.cumsum(np.bincount(rank[child], minlength=nodes), out=new_ptr[1:])
+    return Numbered(new_ptr, new_parent[order], depth, edges.names.take(pa.array(queue)), rank)
+
+
+def _inverse(permutation: IntArray) -> IntArray:
+    inverse = np.empty_like(permutation)
+    inverse[permutation] = np.arange(len(permutation), dtype=np.int32)
+    return inverse
+
+
+def _name(edges: Edges, code: int) -> str:
+    return "the root" if code < 0 else repr(edges.names[code].as_py())
+
+
+def _arrow(edges: Edges, edge: int) -> str:
+    return f"{_name(edges, edges.parent[edge])} -> {_name(edges, edges.child[edge])}"
+
+
+def _check_names(names: pa.Array) -> None:
+    blank = pc.equal(pc.utf8_trim_whitespace(names), "")
+    if pc.any(blank).as_py():
+        raise TreelabelError(f"empty name: label {pc.index(blank, True).as_py() + 1} of {len(names):,} has no text")
+
+
+def _check_loops(edges: Edges) -> None:
+    loops = np.flatnonzero(edges.parent == edges.child)
+    if len(loops):
+        name = _name(edges, edges.child[loops[0]])
+        raise TreelabelError(f"{edges.place(int(loops[0]))}: self-loop: {name} is given as its own parent")
+
+
+def _refuse_second_parent(edges: Edges, parents: IntArray) -> None:
+    node = int(np.argmax(parents > 1))
+    found = np.flatnonzero(edges.child == node)
+    above = " and ".join(f"{_name(edges, edges.parent[edge])} ({edges.place(int(edge))})" for edge in found[:5])
+    count = int(np.sum(parents > 1))
+    raise TreelabelError(
+        f"not a tree: {_name(edges, node)} has {parents[node]} parents, {above}"
+        f"{f', and {count - 1:,} more labels have several' if count > 1 else ''}; "
+        "allow a DAG, or make a tree of it with unfold()"
+    )
+
+
+def _refuse_cycle(edges: Edges, rank: IntArray) -> None:
+    """Print one cycle as a path: every node that was not reached has a parent that was not reached either."""
+    stuck = np.flatnonzero((edges.parent >= 0) & (rank[edges.child] < 0) & (rank[edges.parent] < 0))
+    edge_above = dict(zip(edges.child[stuck].tolist(), stuck.tolist(), strict=True))
+    path = [int(edges.child[stuck[0]])]
+    position = {path[0]: 0}
+    while (above := int(edges.parent[edge_above[path[-1]]])) not in position:
+        position[above] = len(path)
+        path.append(above)
+    cycle = path[position[above] :][::-1]
+    shown = [_name(edges, code) for code in cycle + cycle[:1]]
+    if len(shown) > 12:
+        shown = [*shown[:6], f"... {len(shown) - 11} more ...", *shown[-5:]]
+    place = edges.place(edge_above[cycle[0]])
+    raise TreelabelError(f"{place}: cycle of {len(cycle)} labels: {' -> '.join(shown)}; remove one of these edges")
+
+
+def text_array(values: Iterable[object], what: str, size: int | None = None) -> pa.Array:
+    """Turn names into an Arrow string array, refusing anything that is not text."""
+    try:
+        array = pa.array(values, pa.large_string(), size=size)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise TreelabelError(f"{what} must be text: {error}") from error
+    if array.null_count:
+        at = pc.index(pc.is_null(array), True).as_py()
+        raise TreelabelError(f"empty name: {what} number {at + 1} is missing (None)")
+    return array
+
+
+def edges_of_pairs(
+    pairs: Iterable[tuple[str, str]], nodes: Iterable[str] = (), place: Callable[[int], str] | None = None
+) -> Edges:
+    """Code (parent, child) pairs of names; `nodes` may name labels that stand in no pair."""
+    pairs = pairs if isinstance(pairs, (list, tuple)) else list(pairs)
+    for at, pair in enumerate(pairs):
+        if len(pair) != 2 or isinstance(pair, str):
+            raise TreelabelError(f"edge {at + 1}: expected a (parent, child) pair, found {pair!r}")
+    flat = text_array(chain.from_iterable(pairs), "the names in edges", 2 * len(pairs))
+    extra = text_array(list(nodes), "node names")
+    coded = pa.concat_arrays([flat, extra]).dictionary_encode()
+    codes = coded.indices.to_numpy()[: len(flat)].reshape(-1, 2)
+    where = {} if place is None else {"place": place}
+    return Edges(np.ascontiguousarray(codes[:, 0]), np.ascontiguousarray(codes[:, 1]), coded.dictionary, **where)
+
+
+def without_root(edges: Edges, root: str | None) -> Edges:
+    """Take the node that stands for the root out of the edges.
+
+    `root` names it; None looks for a single top node that is called "Root" or alike; "" says there is none.
+    """
+    code = _root_code(edges, root)
+    if code is None:
+        return edges
+    above = np.flatnonzero(edges.child == code)
+    if len(above):
+        edge = int(above[0])
+        raise TreelabelError(f"{edges.place(edge)}: the root {root!r} has a parent: {_arrow(edges, edge)}")
+    if len(edges.names) == 1:
+        raise TreelabelError(f"the root {root!r} has no labels below it")
+    shift = np.arange(len(edges.names), dtype=np.int32)
+    shift[code:] -= 1
+    shift[code] = -1
+    keep = pa.concat_arrays([edges.names.slice(0, code), edges.names.slice(code + 1)])
+    # Edges that come straight from the root are spelled -1 by now.
+    parent = np.where(edges.parent >= 0, shift[edges.parent], np.int32(-1))
+    return Edges(parent.astype(np.int32), shift[edges.child], keep, edges.place)
+
+
+def _root_code(edges: Edges, root: str | None) -> int | None:
+    if root == "":
+        return None
+    if root is not None:
+        code = pc.index(edges.names, root).as_py()
+        if code < 0:
+            raise TreelabelError(f"the root {root!r} is in no edge; the first names are {_first_names(edges)}")
+        return int(code)
+    tops = np.setdiff1d(np.arange(len(edges.names)), edges.child)
+    if len(tops) == 1 and edges.names[tops[0]].as_py().strip().lower() in ROOT_NAMES:
+        return int(tops[0])
+    return None
+
+
+def _first_names(edges: Edges) -> str:
+    return some(edges.names.slice(0, 5).to_pylist())
+
+
+def edges_of_parents(parents: Mapping[str, Any] | Sequence[int] | IntArray, names: Sequence[str] | None) -> Edges:
+    """Code a mapping child -> parent(s), or an array of parent numbers (-1: none) with the names of the nodes."""
+    if isinstance(parents, Mapping):
+        return _edges_of_parent_names(parents)
+    array = np.asarray(parents)
+    if array.ndim != 1 or (len(array) and array.dtype.kind not in "iu"):
+        raise TreelabelError(f"parents must be a mapping or a list of node numbers, found {array.dtype} {array.shape}")
+    if names is None:
+        raise TreelabelError("parents given as numbers need names=, one for each node")
+    if len(names) != len(array):
+        raise TreelabelError(f"{len(array):,} parents but {len(names):,} names")
+    wrong = np.flatnonzero((array < -1) | (array >= len(array)))
+    if len(wrong):
+        at = int(wrong[0])
+        raise TreelabelError(
+            f"unknown parent: node {at} ({names[at]!r}) has parent {array[at]}, but nodes go from 0 to {len(array) - 1}"
+        )
+    coded = text_array(names, "names")
+    return Edges(array.astype(np.int32), np.arange(len(array), dtype=np.int32), coded, lambda edge: f"node {edge}")
+
+
+def _edges_of_parent_names(parents: Mapping[str, Any]) -> Edges:
+    pairs: list[tuple[str, str]] = []
+    for child, above in parents.items():
+        for name in [above] if isinstance(above, str) else above or ():
+            if name not in parents:
+                raise TreelabelError(
+                    f"unknown parent: {child!r} has parent {name!r}, which is no key of the mapping; "
+                    f"add {name!r}: None if it is a top label"
+                )
+            pairs.append((name, child))
+    names = text_array(parents, "names", len(parents))
+    code = {name: at for at, name in enumerate(parents)}
+    above_codes = np.fromiter((code[above] for above, _ in pairs), np.int32, len(pairs))
+    below_codes = np.fromiter((code[below] for _, below in pairs), np.int32, len(pairs))
+    return Edges(above_codes, below_codes, names, lambda edge: f"label {pairs[edge][1]!r}")
+
+
+def edges_of_paths(paths: Iterable[Sequence[str]]) -> Edges:
+    """Code label paths, each a sequence of names from the top; the same name under two parents is two nodes."""
+    code: dict[tuple[int, str], int] = {}
+    for at, path in enumerate(paths):
+        above = -1
+        for name in path:
+            if not isinstance(name, str) or not name.strip():
+                raise TreelabelError(f"path {at + 1}: empty name in {list(path)!r}")
+            above = code.setdefault((above, name), len(code))
+    parent = np.fromiter((above for above, _ in code), np.int32, len(code))
+    names = text_array((name for _, name in code), "names", len(code))
+    return Edges(parent, np.arange(len(code), dtype=np.int32), names)

@@ -1,0 +1,254 @@
+"""Hierarchies made of hierarchies, each with the mapping of labels and scores there and back.
+
+Every new node comes from one old node (its origin); an old label goes to no, one or several new ones. That is enough to
+carry label sets both ways and scores both ways, for cutting, pruning, collapsing, "other" leaves and unfolding alike.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from scipy import sparse
+
+from treelabel.compute import BoolArray, IntArray, LongArray
+from treelabel.errors import TreelabelError
+from treelabel.hierarchy import build, kernels
+from treelabel.hierarchy.core import Hierarchy
+from treelabel.hierarchy.sets import LabelMatrix, as_labels, keep_entries, label_matrix, renamed, row_numbers
+
+ScoreMatrix = npt.NDArray[Any] | sparse.csr_array
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """An old and a new hierarchy, where each old label goes (old x new matrix), and where each new node comes from.
+
+    >>> change = Hierarchy.from_paths(["A > B > C", "D"]).cut(2)
+    >>> change.new.paths()
+    ['A', 'D', 'A > B']
+    >>> change.labels([[0, 0, 0, 1]]).indices.tolist()
+    [2]
+    """
+
+    old: Hierarchy
+    new: Hierarchy
+    forward: LabelMatrix
+    origin: IntArray
+
+    def labels(self, labels: Any) -> LabelMatrix:
+        """Carry a label matrix to the new hierarchy; labels that have no place there are dropped."""
+        return as_labels(as_labels(labels, len(self.old)) @ self.forward, len(self.new))
+
+    def labels_back(self, labels: Any) -> LabelMatrix:
+        """Carry a label matrix of the new hierarchy back to the old one."""
+        return renamed(as_labels(labels, len(self.new)), self.origin, len(self.old))
+
+    def scores(self, scores: ScoreMatrix) -> ScoreMatrix:
+        """Carry scores to the new hierarchy: every new node takes those of its origin. CSR stays CSR."""
+        _check_columns(scores, self.old)
+        return scores[:, self.origin]
+
+    def scores_back(self, scores: ScoreMatrix) -> ScoreMatrix:
+        """Carry scores back: an old node takes the largest score among its new nodes, or 0. CSR stays CSR."""
+        _check_columns(scores, self.new)
+        if not sparse.issparse(scores):
+            back = np.zeros((scores.shape[0], len(self.old)), scores.dtype)
+            np.maximum.at(back.T, self.origin, np.asarray(scores).T)
+            return back
+        row, column = row_numbers(scores), self.origin[scores.indices]
+        order = np.lexsort((column, row))
+        key = row[order] * len(self.old) + column[order]
+        first = np.flatnonzero(np.diff(key, prepend=-1))
+        data = np.maximum.reduceat(scores.data[order], first) if len(first) else scores.data
+        ptr = np.searchsorted(row[order][first], np.arange(scores.shape[0] + 1))
+        return sparse.csr_array((data, column[order][first], ptr), (scores.shape[0], len(self.old)))
+
+
+@dataclass(frozen=True, eq=False)
+class OtherLeaves(Change):
+    """The change that adds "other" leaves: only labels at which a document stops move to them."""
+
+    def labels(self, labels: Any) -> LabelMatrix:
+        """Move the most specific labels to "other" leaves where there are some; the result holds full paths."""
+        return self.new.closure(super().labels(self.old.most_specific(labels)))
+
+    def scores(self, scores: ScoreMatrix) -> ScoreMatrix:
+        """Carry scores; an "other" leaf takes what its parent has beyond the sum of its other children, at least 0."""
+        moved = super().scores(scores)
+        others = np.flatnonzero(self.new.is_leaf & ~self.old.is_leaf[self.origin])
+        if len(others) == 0:
+            return moved
+        above = self.origin[others]
+        rest = scores[:, above] - scores @ self.old.children(above).T.astype(scores.dtype)
+        if not sparse.issparse(scores):
+            moved[:, others] = np.maximum(rest, 0)
+            return moved
+        rest = sparse.csr_array(rest)
+        rest.data = np.maximum(rest.data, 0)
+        stays = sparse.diags_array(np.isin(np.arange(len(self.new)), others, invert=True).astype(scores.dtype))
+        place = sparse.csr_array(
+            (np.ones(len(others), scores.dtype), (np.arange(len(others)), others)), (len(others), len(self.new))
+        )
+        total = sparse.csr_array(moved @ stays + rest @ place)
+        total.eliminate_zeros()
+        total.sort_indices()
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class Unfolded(Change):
+    """The change that makes a tree of a DAG: a label goes to the copies that its document speaks for."""
+
+    def labels(self, labels: Any) -> LabelMatrix:
+        """Carry labels to copies: to those with the largest share of their ancestors among the document's labels.
+
+        So a full path picks its own copy, while a bare label, or a closed set, goes to all copies.
+        """
+        given = as_labels(labels, len(self.old))
+        copies = super().labels(given)
+        row = row_numbers(copies)
+        share = self._given_share(given, row, copies.indices)
+        key = row * len(self.old) + self.origin[copies.indices]
+        # The best share among the copies of one label in one row.
+        _, label = np.unique(key, return_inverse=True)
+        best = np.zeros(label.max(initial=-1) + 1)
+        np.maximum.at(best, label, share)
+        return keep_entries(copies, share >= best[label])
+
+    def _given_share(self, given: LabelMatrix, row: LongArray, copy: IntArray) -> npt.NDArray[np.float64]:
+        """For each (row, copy): the share of the copy's ancestors whose origin is among the row's labels."""
+        above = self.new.ancestors(copy)
+        pair = row_numbers(above)
+        wanted = row[pair] * len(self.old) + self.origin[above.indices]
+        have = row_numbers(given) * len(self.old) + given.indices
+        hit = np.isin(wanted, have)
+        hits = np.bincount(pair[hit], minlength=len(copy))
+        return np.where(np.diff(above.indptr) > 0, hits / np.maximum(np.diff(above.indptr), 1), 1.0)
+
+
+def _check_columns(scores: ScoreMatrix, hierarchy: Hierarchy) -> None:
+    if scores.ndim != 2 or scores.shape[1] != len(hierarchy):
+        raise TreelabelError(f"scores of shape {scores.shape} do not fit a hierarchy of {len(hierarchy):,} nodes")
+
+
+def _renumber(edges: build.Edges) -> tuple[Hierarchy, IntArray]:
+    """Number new nodes; also give the rank of each edge code."""
+    numbered = build.number(edges)
+    return Hierarchy._of(numbered), numbered.rank
+
+
+def cut(old: Hierarchy, depth: int) -> Change:
+    """Keep the levels down to a depth."""
+    if depth < 1:
+        raise TreelabelError(f"cannot cut at depth {depth}: at least one level must stay")
+    return _keep(old, old.depth <= depth)
+
+
+def prune(old: Hierarchy, keep: IntArray) -> Change:
+    """Keep nodes and all their ancestors."""
+    if len(keep) == 0:
+        raise TreelabelError("nothing to keep: prune() needs at least one node")
+    kept = np.zeros(len(old), np.bool_)
+    kept[old.closure(label_matrix([0, len(np.unique(keep))], np.unique(keep), len(old))).indices] = True
+    return _keep(old, kept)
+
+
+def _keep(old: Hierarchy, kept: BoolArray) -> Change:
+    """Keep nodes together with all their ancestors; other labels move to their nearest kept ancestors."""
+    stays = kept[old.edge_child]
+    new, new_id = _restricted(old, kept, old.parent_idx[stays], old.edge_child[stays])
+    if old.is_tree:
+        nearest = kernels.nearest_kept(old.parent, kept)
+        found = nearest >= 0
+        rows = label_matrix(np.concatenate([[0], np.cumsum(found)]), nearest[found], len(old))
+    else:
+        reached = old.closure(sparse.identity(len(old), np.bool_, "csr"))
+        rows = old.most_specific(keep_entries(reached, kept[reached.indices]))
+    return Change(old, new, renamed(rows, new_id, len(new)), _origin(new_id, len(new)))
+
+
+def collapse_chains(old: Hierarchy) -> Change:
+    """Drop nodes with a single child that has no other parent; their labels move to the end of the chain."""
+    ptr, idx = old.child_graph
+    only = np.flatnonzero(np.diff(ptr)[1:] == 1)
+    only = only[np.diff(old.parent_ptr)[idx[ptr[only + 1]]] == 1]
+    follow = np.full(len(old), -1, np.int32)
+    follow[only] = idx[ptr[only + 1]]
+    end = kernels.chain_ends(follow)
+    parent = np.where(old.parent_idx >= 0, end[old.parent_idx], np.int32(-1))
+    child = end[old.edge_child]
+    stays = parent != child
+    new, new_id = _restricted(old, follow < 0, parent[stays], child[stays])
+    forward = label_matrix(np.arange(len(old) + 1), new_id[end], len(new))
+    return Change(old, new, forward, _origin(new_id, len(new)))
+
+
+def _restricted(old: Hierarchy, kept: BoolArray, parent: IntArray, child: IntArray) -> tuple[Hierarchy, IntArray]:
+    """Make a hierarchy of the kept nodes with new edges between them; also give each old node's new id, or -1."""
+    code = (np.cumsum(kept) - 1).astype(np.int32)
+    above = np.where(parent >= 0, code[parent], np.int32(-1)).astype(np.int32)
+    new, rank = _renumber(build.Edges(above, code[child], old.name_array.filter(pa.array(kept))))
+    return new, np.where(kept, rank[code], np.int32(-1)).astype(np.int32)
+
+
+def _origin(new_id: IntArray, size: int) -> IntArray:
+    origin = np.empty(size, np.int32)
+    kept = np.flatnonzero(new_id >= 0)
+    origin[new_id[kept]] = kept
+    return origin
+
+
+def with_other_leaves(old: Hierarchy, nodes: IntArray) -> Change:
+    """Add a child "other [name]" to each internal node among `nodes`."""
+    above = np.unique(nodes)
+    above = above[~old.is_leaf[above]]
+    names = [f"other [{old.names[node]}]" for node in above.tolist()]
+    taken = [name for name in names if name in old.ids_by_name]
+    if taken:
+        raise TreelabelError(f"the hierarchy already has a label {taken[0]!r}; rename it first")
+    size = len(old) + len(above)
+    edges = build.Edges(
+        np.concatenate([old.parent_idx, above]).astype(np.int32),
+        np.concatenate([old.edge_child, np.arange(len(old), size)]).astype(np.int32),
+        pa.concat_arrays([old.name_array, pa.array(names, old.name_array.type)]),
+    )
+    new, rank = _renumber(edges)
+    target = np.arange(len(old), dtype=np.int32)
+    target[above] = np.arange(len(old), size)
+    origin = np.empty(size, np.int32)
+    origin[rank] = np.concatenate([np.arange(len(old)), above])
+    return OtherLeaves(old, new, label_matrix(np.arange(len(old) + 1), rank[target], size), origin)
+
+
+def unfold(old: Hierarchy, limit: int) -> Change:
+    """Copy each node of a DAG once for every way from the root to it."""
+    ways = np.zeros(len(old), object)
+    for node in range(len(old)):
+        above = old.parent_idx[old.parent_ptr[node] : old.parent_ptr[node + 1]].tolist()
+        ways[node] = sum(1 if parent < 0 else ways[parent] for parent in above)
+    size = sum(ways.tolist())
+    if size > limit:
+        raise TreelabelError(f"unfolding would make {size:,} nodes of {len(old):,}, more than the limit of {limit:,}")
+    copies: list[list[int]] = []
+    names: list[str] = []
+    parent: list[int] = []
+    origin: list[int] = []
+    for node, name in enumerate(old.names):
+        copies.append([])
+        for above in old.parent_idx[old.parent_ptr[node] : old.parent_ptr[node + 1]].tolist():
+            for way in [-1] if above < 0 else copies[above]:
+                copies[node].append(len(names))
+                bracket = "root" if way < 0 else names[way]
+                names.append(name if ways[node] == 1 else f"{name} [{bracket}]")
+                parent.append(way)
+                origin.append(node)
+    edges = build.Edges(
+        np.array(parent, np.int32), np.arange(size, dtype=np.int32), build.text_array(names, "names", size)
+    )
+    new, rank = _renumber(edges)
+    forward = sparse.csr_array((np.ones(size, np.bool_), (np.array(origin, np.int32), rank)), (len(old), len(new)))
+    from_old = np.empty(size, np.int32)
+    from_old[rank] = origin
+    return Unfolded(old, new, as_labels(forward, len(new)), from_old)

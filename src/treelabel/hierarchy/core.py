@@ -1,0 +1,523 @@
+"""Hierarchy: the frozen integer arrays of a tree or DAG of labels, and every question one can ask of them."""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from scipy import sparse
+
+from treelabel.compute import BoolArray, IntArray, LongArray, over_rows
+from treelabel.errors import TreelabelError
+from treelabel.hierarchy import build, kernels
+from treelabel.hierarchy.nested import edges_of_nested
+from treelabel.hierarchy.sets import LabelMatrix, as_labels, from_sizes, label_matrix
+
+if TYPE_CHECKING:
+    from treelabel.hierarchy.change import Change
+
+SEPARATOR = " > "
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Hierarchy:
+    """A tree or DAG of labels over node ids 0 .. n-1, under a virtual root that is no node (written -1).
+
+    Nodes are numbered level by level: parents come before children, a level is a slice, and in a tree the children of a
+    node are consecutive. Depth counts edges from the root (top labels: 1; DAG: the longest way). Make one with
+    `from_edges`, `from_parents`, `from_paths`, `from_nested`, `from_networkx`, `flat`, or `treelabel.read_taxonomy`.
+
+    Queries take an id or an array of ids and answer with label matrices (one row an id, one column a node), so that
+    every set of nodes in the library has the same form.
+
+    >>> h = Hierarchy.from_edges([("animal", "dog"), ("animal", "cat"), ("dog", "hound")])
+    >>> h
+    Hierarchy(4 nodes, 2 leaves, depth 3, tree)
+    >>> h.names
+    ('animal', 'dog', 'cat', 'hound')
+    >>> h.depth.tolist(), h.leaves.tolist()
+    ([1, 2, 2, 3], [2, 3])
+    >>> h.ancestors([3]).indices.tolist()
+    [0, 1]
+    """
+
+    parent_ptr: IntArray
+    parent_idx: IntArray
+    depth: IntArray
+    name_array: pa.Array = field(metadata={"help": "names as an Arrow array; `names` gives them as a tuple"})
+
+    # Makers
+
+    @classmethod
+    def _of(cls, numbered: build.Numbered) -> "Hierarchy":
+        for array in (numbered.parent_ptr, numbered.parent_idx, numbered.depth):
+            array.setflags(write=False)
+        return cls(numbered.parent_ptr, numbered.parent_idx, numbered.depth, numbered.names)
+
+    @classmethod
+    def from_coded(cls, edges: build.Edges, root: str | None = "", tree: bool = False) -> "Hierarchy":
+        """Make a hierarchy of edges that are already coded as integers (for readers of formats)."""
+        return cls._of(build.number(build.without_root(edges, root), tree))
+
+    @classmethod
+    def from_edges(
+        cls,
+        edges: Iterable[tuple[str, str]],
+        root: str | None = None,
+        nodes: Iterable[str] = (),
+        tree: bool = False,
+    ) -> "Hierarchy":
+        """Make a hierarchy of (parent, child) pairs of names; a name is one node, however often it occurs.
+
+        `root` names the node that stands for the virtual root. Without it, a single top node called "Root" (in any
+        case) is taken for it; `root=""` keeps even that as a label. Other nodes without a parent hang under the root.
+        `nodes` may name labels without edges. `tree=True` refuses a label with two parents.
+        Linear in nodes and edges.
+
+        >>> Hierarchy.from_edges([("root", "A"), ("A", "B")], root="root").names
+        ('A', 'B')
+        """
+        return cls.from_coded(build.edges_of_pairs(edges, nodes), root, tree)
+
+    @classmethod
+    def from_parents(
+        cls,
+        parents: Mapping[str, str | Sequence[str] | None] | Sequence[int] | IntArray,
+        names: Sequence[str] | None = None,
+        tree: bool = False,
+    ) -> "Hierarchy":
+        """Make a hierarchy of a mapping label -> parent(s), or of parent numbers (-1: none) and names.
+
+        >>> Hierarchy.from_parents({"A": None, "B": "A", "C": "A"}).parent.tolist()
+        [-1, 0, 0]
+        >>> Hierarchy.from_parents([-1, 0, 0], names=["A", "B", "C"]).names
+        ('A', 'B', 'C')
+        """
+        return cls.from_coded(build.edges_of_parents(parents, names), tree=tree)
+
+    @classmethod
+    def from_paths(cls, paths: Iterable[str | Sequence[str]], sep: str = SEPARATOR) -> "Hierarchy":
+        """Make a tree of label paths, strings to split at `sep` or sequences of names.
+
+        Paths tell nodes apart: "Other" under A and "Other" under B are two nodes with one name.
+
+        >>> Hierarchy.from_paths(["A > Other", "B > Other"]).paths()
+        ['A', 'B', 'A > Other', 'B > Other']
+        """
+        split = (split_path(path, sep) if isinstance(path, str) else path for path in paths)
+        return cls.from_coded(build.edges_of_paths(split))
+
+    @classmethod
+    def from_nested(cls, tree: Any, root: str | None = None) -> "Hierarchy":
+        """Make a tree of nested dicts and lists, or of {"name": ..., "children": [...]} objects.
+
+        >>> Hierarchy.from_nested({"A": {"B": {}, "C": ["D"]}}).paths()
+        ['A', 'A > B', 'A > C', 'A > C > D']
+        """
+        return cls.from_coded(edges_of_nested(tree), root)
+
+    @classmethod
+    def from_networkx(cls, graph: Any, root: str | None = None, tree: bool = False) -> "Hierarchy":
+        """Make a hierarchy of a networkx DiGraph whose edges go from parent to child; nodes are named by `str`."""
+        names = {node: str(node) for node in graph.nodes}
+        if len(set(names.values())) < len(names):
+            raise TreelabelError("two nodes of the graph have the same text as a name; rename them first")
+        pairs = [(names[above], names[below]) for above, below in graph.edges()]
+        return cls.from_edges(pairs, root, names.values(), tree)
+
+    @classmethod
+    def flat(cls, names: Iterable[str]) -> "Hierarchy":
+        """Make a hierarchy of one level.
+
+        >>> Hierarchy.flat(["spam", "ham"]).max_depth
+        1
+        """
+        names = list(names)
+        return cls.from_parents(np.full(len(names), -1, np.int32), names)
+
+    # What it is
+
+    def __len__(self) -> int:
+        return len(self.depth)
+
+    def __repr__(self) -> str:
+        kind = "tree" if self.is_tree else "DAG"
+        return f"Hierarchy({len(self):,} nodes, {len(self.leaves):,} leaves, depth {self.max_depth}, {kind})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Hierarchy) and self.fingerprint == other.fingerprint
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names in order of ids; they need not be unique (see `paths`)."""
+        return tuple(self.name_array.to_pylist())
+
+    @cached_property
+    def ids_by_name(self) -> dict[str, list[int]]:
+        """All ids that bear a name."""
+        ids: dict[str, list[int]] = {}
+        for node, name in enumerate(self.names):
+            ids.setdefault(name, []).append(node)
+        return ids
+
+    @cached_property
+    def has_unique_names(self) -> bool:
+        """Whether a name alone tells every node apart."""
+        return len(self.name_array.unique()) == len(self)
+
+    @cached_property
+    def is_tree(self) -> bool:
+        """Whether every node has exactly one parent, the root counted."""
+        return len(self.parent_idx) == len(self)
+
+    @property
+    def parent(self) -> IntArray:
+        """The parent of every node, -1 for top labels; only a tree has it."""
+        if not self.is_tree:
+            node = int(np.argmax(np.diff(self.parent_ptr) > 1))
+            raise TreelabelError(
+                f"this needs a tree, but the hierarchy is a DAG: {self.names[node]!r} has "
+                f"{self.parent_ptr[node + 1] - self.parent_ptr[node]} parents; make it a tree with unfold()"
+            )
+        return self.parent_idx
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of structure, names and their order: what scores, models and decisions carry to know their hierarchy.
+
+        >>> Hierarchy.flat(["A", "B"]).fingerprint == Hierarchy.flat(["B", "A"]).fingerprint
+        False
+        """
+        digest = hashlib.sha256(b"treelabel hierarchy 1\n")
+        for array in (self.parent_ptr, self.parent_idx):
+            digest.update(len(array).to_bytes(8, "little") + array.astype("<i4").tobytes())
+        for batch in range(0, len(self), 65536):
+            for name in self.name_array.slice(batch, 65536).to_pylist():
+                encoded = name.encode()
+                digest.update(len(encoded).to_bytes(4, "little") + encoded)
+        return digest.hexdigest()[:32]
+
+    def require_same(self, fingerprint: str, what: str) -> None:
+        """Refuse something that was made for another hierarchy."""
+        if fingerprint != self.fingerprint:
+            raise TreelabelError(
+                f"{what} belongs to another hierarchy (fingerprint {fingerprint[:8]}, here {self.fingerprint[:8]}); "
+                "names, their order and the edges must all be the same"
+            )
+
+    # Levels, leaves, sizes
+
+    @property
+    def max_depth(self) -> int:
+        """The depth of the deepest level (0 without nodes)."""
+        return int(self.depth[-1]) if len(self) else 0
+
+    @cached_property
+    def level_ptr(self) -> LongArray:
+        """Where levels begin: the nodes of depth d are the ids level_ptr[d - 1] .. level_ptr[d] - 1."""
+        return np.searchsorted(self.depth, np.arange(1, self.max_depth + 2)).astype(np.int64)
+
+    def level(self, depth: int) -> slice:
+        """Give the nodes at a depth as a slice of ids.
+
+        >>> Hierarchy.from_paths(["A > B", "A > C"]).level(2)
+        slice(1, 3, None)
+        """
+        if not 1 <= depth <= self.max_depth:
+            raise TreelabelError(f"depth {depth} is not in the hierarchy, whose levels are 1 to {self.max_depth}")
+        return slice(int(self.level_ptr[depth - 1]), int(self.level_ptr[depth]))
+
+    @property
+    def level_sizes(self) -> list[int]:
+        """Count the nodes of each level, from depth 1 on."""
+        return np.diff(self.level_ptr).tolist() if len(self) else []
+
+    @cached_property
+    def child_graph(self) -> tuple[IntArray, IntArray]:
+        """The children of every node: those of n are idx[ptr[n + 1]:ptr[n + 2]], and idx[:ptr[1]] the top labels.
+
+        In a tree idx is 0, 1, 2, ... and ptr alone gives the children as slices of ids.
+        """
+        ptr, edges = kernels.group_by(self.parent_idx + np.int32(1), len(self) + 1)
+        return ptr, self.edge_child[edges]
+
+    @cached_property
+    def edge_child(self) -> IntArray:
+        """The child of every edge; its parent is the entry of `parent_idx` at the same place."""
+        return np.repeat(np.arange(len(self), dtype=np.int32), np.diff(self.parent_ptr))
+
+    def child_slices(self, ids: npt.ArrayLike) -> tuple[IntArray, IntArray]:
+        """Give the first child and one past the last of each tree node (-1: the root); equal where there are none.
+
+        >>> h = Hierarchy.from_paths(["A > C", "B > D", "B > E"])
+        >>> [ends.tolist() for ends in h.child_slices([-1, 0, 1, 2])]
+        [[0, 2, 3, 5], [2, 3, 5, 5]]
+        """
+        _ = self.parent
+        ptr, _ = self.child_graph
+        nodes = self._ids(ids, lowest=-1)
+        return ptr[nodes + 1], ptr[nodes + 2]
+
+    @cached_property
+    def is_leaf(self) -> BoolArray:
+        """Mark nodes without children."""
+        return np.equal(np.diff(self.child_graph[0])[1:], 0)
+
+    @cached_property
+    def leaves(self) -> IntArray:
+        """Ids of the nodes without children."""
+        return np.flatnonzero(self.is_leaf).astype(np.int32)
+
+    @cached_property
+    def subtree_sizes(self) -> IntArray:
+        """Count each node with its distinct descendants; linear in a tree, in a DAG as long as the answer."""
+        if self.is_tree:
+            return kernels.subtree_sizes(self.parent)
+        down = self.descendants(np.arange(len(self)))
+        return (np.diff(down.indptr) + 1).astype(np.int32)
+
+    @cached_property
+    def shortest_depth(self) -> IntArray:
+        """Edges of the shortest way from the root; in a tree the same as `depth`."""
+        return self.depth if self.is_tree else kernels.shortest_depths(self.parent_ptr, self.parent_idx)
+
+    # Relations of single nodes
+
+    def _ids(self, ids: npt.ArrayLike, lowest: int = 0) -> IntArray:
+        given = np.atleast_1d(np.asarray(ids))
+        if given.ndim != 1 or (len(given) and given.dtype.kind not in "iu"):
+            raise TreelabelError(f"expected node ids, found an array of {given.dtype} {given.shape}")
+        if len(given) and not (lowest <= given.min() and given.max() < len(self)):
+            wrong = given[(given < lowest) | (given >= len(self))][0]
+            raise TreelabelError(f"node id {wrong} is out of range: the hierarchy has ids {lowest} to {len(self) - 1}")
+        return given.astype(np.int32, copy=False)
+
+    def parents(self, ids: npt.ArrayLike) -> LabelMatrix:
+        """List the parents of each node; top labels have an empty row."""
+        nodes = self._ids(ids)
+        ptr, flat = _take(self.parent_ptr, self.parent_idx, nodes)
+        real = flat >= 0
+        counts = np.concatenate([[0], np.cumsum(real)])
+        return label_matrix(counts[ptr], flat[real], len(self))
+
+    def children(self, ids: npt.ArrayLike) -> LabelMatrix:
+        """List the children of each node (-1: the top labels)."""
+        ptr, idx = self.child_graph
+        return label_matrix(*_take(ptr, idx, self._ids(ids, lowest=-1) + np.int32(1)), len(self))
+
+    def siblings(self, ids: npt.ArrayLike) -> LabelMatrix:
+        """List the other children of each node's parents.
+
+        >>> h = Hierarchy.from_paths(["A > C", "A > D", "B > E"])
+        >>> h.siblings([2, 4]).toarray().astype(int).tolist()
+        [[0, 0, 0, 1, 0], [0, 0, 0, 0, 0]]
+        """
+        nodes = self._ids(ids)
+        ptr, above = _take(self.parent_ptr, self.parent_idx, nodes)
+        child_ptr, child_idx = self.child_graph
+        flat_ptr, flat = _take(child_ptr, child_idx, above + np.int32(1))
+        row = np.repeat(np.arange(len(nodes)), np.diff(flat_ptr[ptr]))
+        other = flat != nodes[row]
+        found = sparse.coo_array((np.ones(other.sum(), np.bool_), (row[other], flat[other])), (len(nodes), len(self)))
+        return as_labels(found.tocsr(), len(self))
+
+    def ancestors(self, ids: npt.ArrayLike) -> LabelMatrix:
+        """List the ancestors of each node, without itself and the root; as long as the answer."""
+        return self.closure(self.parents(ids))
+
+    def descendants(self, ids: npt.ArrayLike) -> LabelMatrix:
+        """List the descendants of each node, without itself; as long as the answer."""
+        ptr, idx = self.child_graph
+        return self._reach(ptr[1:], idx, self.children(ids))
+
+    def is_ancestor(self, upper: npt.ArrayLike, lower: npt.ArrayLike) -> BoolArray:
+        """Tell for each pair whether `upper` is a proper ancestor of `lower`; constant time a pair in a tree.
+
+        >>> h = Hierarchy.from_paths(["A > B > C", "D"])
+        >>> h.is_ancestor([0, 1, 2], [3, 2, 2]).tolist()
+        [True, False, False]
+        """
+        above, below = self._pairs(upper, lower)
+        if self.is_tree:
+            place, sizes = self._preorder, self.subtree_sizes
+            # One unsigned comparison does for both ends of place[above] < place[below] < place[above] + size.
+            inside: BoolArray = (place[below] - place[above] - 1).view(np.uint32) < (sizes[above] - 1).view(np.uint32)
+            return inside
+        parts = over_rows(
+            lambda start, stop: kernels.dag_is_ancestor(self.parent_ptr, self.parent_idx, above, below, start, stop),
+            len(above),
+        )
+        return (np.concatenate(parts) > 0) & (above != below)
+
+    def lowest_common_ancestor(self, left: npt.ArrayLike, right: npt.ArrayLike) -> IntArray:
+        """Find the deepest node above or equal to both nodes of each pair; -1 is the root.
+
+        Logarithmic in nodes a pair in a tree, whatever its depth; in a DAG linear in the pair's ancestors (equally deep
+        ones: the largest id).
+
+        >>> h = Hierarchy.from_paths(["A > B > C", "A > D", "E"])
+        >>> h.lowest_common_ancestor([4, 4, 4], [3, 2, 1]).tolist()
+        [0, 2, -1]
+        """
+        one, two = self._pairs(left, right)
+        if not self.is_tree:
+            return self._dag_meet(one, two)[0]
+        head, parent = self._heads, self.parent
+        parts = over_rows(lambda start, stop: kernels.tree_meet(head, parent, one, two, start, stop), len(one))
+        return np.concatenate(parts)
+
+    def distance(self, left: npt.ArrayLike, right: npt.ArrayLike) -> IntArray:
+        """Count the edges of the shortest way up and down again between the nodes of each pair.
+
+        >>> h = Hierarchy.from_paths(["A > B > C", "A > D", "E"])
+        >>> h.distance([4, 4, 4], [3, 2, 1]).tolist()
+        [3, 1, 4]
+        """
+        one, two = self._pairs(left, right)
+        if not self.is_tree:
+            return self._dag_meet(one, two)[1]
+        met = self.lowest_common_ancestor(one, two)
+        return self.depth[one] + self.depth[two] - 2 * np.where(met >= 0, self.depth[met], 0).astype(np.int32)
+
+    def _dag_meet(self, one: IntArray, two: IntArray) -> tuple[IntArray, IntArray]:
+        parts = over_rows(
+            lambda start, stop: kernels.dag_meet(self.parent_ptr, self.parent_idx, one, two, start, stop), len(one)
+        )
+        return np.concatenate([met for met, _ in parts]), np.concatenate([length for _, length in parts])
+
+    def _pairs(self, left: npt.ArrayLike, right: npt.ArrayLike) -> tuple[IntArray, IntArray]:
+        one, two = np.broadcast_arrays(self._ids(left), self._ids(right))
+        return np.ascontiguousarray(one), np.ascontiguousarray(two)
+
+    @cached_property
+    def _heads(self) -> IntArray:
+        return kernels.heavy_path_heads(self.parent, self.subtree_sizes)
+
+    @cached_property
+    def _preorder(self) -> IntArray:
+        return kernels.preorder(self.parent, self.subtree_sizes)
+
+    # Label sets
+
+    def closure(self, labels: Any) -> LabelMatrix:
+        """Add to each row all ancestors of its labels: cl(S) = union of A(s).
+
+        Takes and gives a documents x nodes label matrix. Costs the size of the result; rows run on all cores.
+
+        >>> h = Hierarchy.from_paths(["A > B", "C"])
+        >>> h.closure([[0, 0, 1], [0, 1, 0]]).toarray().astype(int).tolist()
+        [[1, 0, 1], [0, 1, 0]]
+        """
+        return self._reach(self.parent_ptr, self.parent_idx, as_labels(labels, len(self)))
+
+    def most_specific(self, labels: Any) -> LabelMatrix:
+        """Drop from each row the labels that are ancestors of another label of the row."""
+        given = as_labels(labels, len(self))
+        row_ptr = given.indptr.astype(np.int64)
+        parts = over_rows(
+            lambda start, stop: kernels.keep_most_specific(
+                self.parent_ptr, self.parent_idx, row_ptr, given.indices, start, stop
+            ),
+            given.shape[0],
+        )
+        return _join(parts, len(self))
+
+    def _reach(self, ptr: IntArray, idx: IntArray, rows: LabelMatrix) -> LabelMatrix:
+        row_ptr = rows.indptr.astype(np.int64)
+        parts = over_rows(
+            lambda start, stop: kernels.reach(ptr, idx, row_ptr, rows.indices, start, stop), rows.shape[0]
+        )
+        return _join(parts, len(self))
+
+    # Names and paths
+
+    def path_names(self, node: int) -> list[str]:
+        """Give the names from the top label down to a node (DAG: through its last parent, the deepest).
+
+        >>> Hierarchy.from_paths(["A > B"]).path_names(1)
+        ['A', 'B']
+        """
+        found: list[str] = []
+        while node >= 0:
+            found.append(self.names[node])
+            node = int(self.parent_idx[self.parent_ptr[node + 1] - 1])
+        return found[::-1]
+
+    def paths(self, ids: npt.ArrayLike | None = None, sep: str = SEPARATOR) -> list[str]:
+        """Give the full path of each node as text.
+
+        >>> Hierarchy.from_paths(["A > B"]).paths([1], sep="/")
+        ['A/B']
+        """
+        nodes = range(len(self)) if ids is None else self._ids(ids).tolist()
+        return [sep.join(self.path_names(node)) for node in nodes]
+
+    def edges(self, root: str | None = None) -> list[tuple[str, str]]:
+        """List (parent, child) pairs of names; those of the top labels only if the root gets a name."""
+        pairs = zip(self.parent_idx.tolist(), self.edge_child.tolist(), strict=True)
+        names = self.names
+        return [
+            (root if above < 0 else names[above], names[below])  # type: ignore[misc]
+            for above, below in pairs
+            if above >= 0 or root is not None
+        ]
+
+    # Other hierarchies made of this one; each comes with the mapping there and back
+
+    def cut(self, depth: int) -> "Change":
+        """Keep the levels down to a depth; deeper labels move to their ancestor there."""
+        from treelabel.hierarchy import change
+
+        return change.cut(self, depth)
+
+    def prune(self, keep: npt.ArrayLike) -> "Change":
+        """Keep the given nodes and their ancestors; other labels move to their nearest kept ancestor."""
+        from treelabel.hierarchy import change
+
+        return change.prune(self, self._ids(keep))
+
+    def with_other_leaves(self, nodes: npt.ArrayLike) -> "Change":
+        """Give each internal node among `nodes` a child "other [name]" for documents that stop at it."""
+        from treelabel.hierarchy import change
+
+        return change.with_other_leaves(self, self._ids(nodes))
+
+    def unfold(self, limit: int = 10_000_000) -> "Change":
+        """Make a DAG a tree: one copy of a node for every way to it, named by its parent in brackets."""
+        from treelabel.hierarchy import change
+
+        return change.unfold(self, limit)
+
+    def collapse_chains(self) -> "Change":
+        """Drop every node whose only child has no other parent, so that each step down is a choice."""
+        from treelabel.hierarchy import change
+
+        return change.collapse_chains(self)
+
+
+def split_path(path: str, sep: str) -> list[str]:
+    """Split a label path and strip its parts.
+
+    >>> split_path("A >B > C", ">")
+    ['A', 'B', 'C']
+    """
+    return [part.strip() for part in path.split(sep)]
+
+
+def _take(ptr: IntArray, idx: IntArray, rows: IntArray) -> tuple[LongArray, IntArray]:
+    """Select rows of a ragged array: their pointers and entries."""
+    starts, sizes = ptr[rows].astype(np.int64), np.diff(ptr)[rows].astype(np.int64)
+    new_ptr = np.concatenate([[0], np.cumsum(sizes)])
+    return new_ptr, idx[np.arange(new_ptr[-1]) + np.repeat(starts - new_ptr[:-1], sizes)]
+
+
+def _join(parts: list[tuple[IntArray, LongArray]], columns: int) -> LabelMatrix:
+    nodes = parts[0][0] if len(parts) == 1 else np.concatenate([found for found, _ in parts])
+    return from_sizes(nodes, np.concatenate([sizes for _, sizes in parts]), columns)

@@ -1,0 +1,78 @@
+"""Label sets as CSR matrices: one boolean row a document, columns are node ids, sorted, no duplicates."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from treelabel.compute import BoolArray, IntArray, LongArray
+from treelabel.errors import TreelabelError
+
+LabelMatrix = sparse.csr_array
+
+
+def label_matrix(ptr: npt.ArrayLike, nodes: npt.ArrayLike, columns: int) -> LabelMatrix:
+    """Wrap row pointers and node ids (sorted, no duplicates) as a label matrix.
+
+    >>> label_matrix([0, 2, 2], [0, 3], 4).toarray().astype(int)
+    array([[1, 0, 0, 1],
+           [0, 0, 0, 0]])
+    """
+    indptr, indices = np.asarray(ptr, np.int64), np.asarray(nodes, np.int32)
+    return sparse.csr_array((np.ones(len(indices), np.bool_), indices, indptr), shape=(len(indptr) - 1, columns))
+
+
+def from_sizes(nodes: IntArray, sizes: LongArray, columns: int) -> LabelMatrix:
+    """Wrap concatenated rows and their lengths as a label matrix."""
+    return label_matrix(np.concatenate([[0], np.cumsum(sizes)]), nodes, columns)
+
+
+def as_labels(labels: Any, columns: int, what: str = "label matrix") -> LabelMatrix:
+    """Check a label matrix at the edge and bring it to the one form: sorted, no duplicates, no stored zeros.
+
+    Takes any scipy sparse matrix or a dense 0/1 array with one column a node; never densifies.
+    """
+    if not sparse.issparse(labels):
+        labels = np.asarray(labels)
+        if labels.ndim != 2 or labels.dtype.kind not in "biuf":
+            raise TreelabelError(
+                f"{what}: expected a documents x {columns:,} matrix, found {labels.dtype} {labels.shape}"
+            )
+    if labels.shape[1] != columns:
+        raise TreelabelError(f"{what}: {labels.shape[1]:,} columns, but the hierarchy has {columns:,} nodes")
+    matrix = sparse.csr_array(labels)
+    if matrix.nnz and not matrix.data.all():
+        matrix = matrix.copy()
+        matrix.eliminate_zeros()
+    if not matrix.has_canonical_format:
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
+    if matrix.dtype == np.bool_ and matrix.indices.dtype == np.int32:
+        return matrix
+    return label_matrix(matrix.indptr, matrix.indices, columns)
+
+
+def row_sizes(matrix: sparse.csr_array) -> LongArray:
+    """Count the entries of each row."""
+    return np.diff(matrix.indptr).astype(np.int64)
+
+
+def row_numbers(matrix: sparse.csr_array) -> LongArray:
+    """Give the row of every stored entry."""
+    return np.repeat(np.arange(matrix.shape[0], dtype=np.int64), row_sizes(matrix))
+
+
+def keep_entries(matrix: LabelMatrix, keep: BoolArray) -> LabelMatrix:
+    """Keep the stored entries that are marked, one mark an entry."""
+    ptr = np.concatenate([[0], np.cumsum(keep)])[matrix.indptr]
+    return label_matrix(ptr, matrix.indices[keep], matrix.shape[1])
+
+
+def renamed(matrix: sparse.csr_array, names: IntArray, columns: int) -> LabelMatrix:
+    """Call every column i by another number names[i]; columns that get the same one are united."""
+    moved = sparse.csr_array((matrix.data, names[matrix.indices], matrix.indptr), (matrix.shape[0], columns))
+    # scipy cannot see that the new column numbers may be out of order.
+    moved.has_sorted_indices = False
+    moved.has_canonical_format = False
+    return as_labels(moved, columns)
