@@ -6,7 +6,7 @@ LICENSE.txt. To make them again, byte for byte:
 
     apt-get install wordnet-base
     python tools/make_sample.py --wordnet /usr/share/wordnet \
-        --copyright /usr/share/doc/wordnet-base/copyright --out src/treelabel/data/sample
+        --copyright /usr/share/doc/wordnet-base/copyright --out src/treelabel/data/wordnet
 """
 
 import argparse

@@ -1,3 +1,77 @@
-"""treelabel puts texts into a hierarchy of labels, and says honestly how good it is at it."""
+"""treelabel puts texts into a hierarchy of labels, and says honestly how good it is at it.
+
+Public names are loaded when they are first used, so that `import treelabel` costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from treelabel.data import (
+        FORMATS,
+        Dataset,
+        cut,
+        deduplicate,
+        load_sample,
+        per_class,
+        read,
+        read_taxonomy,
+        split,
+        unfold,
+        with_other_leaves,
+        write,
+        write_taxonomy,
+    )
+    from treelabel.errors import TreelabelError
+    from treelabel.hierarchy import Hierarchy
+    from treelabel.scores import Scores
+
+_PLACES = {
+    "Dataset": "data",
+    "FORMATS": "data",
+    "Hierarchy": "hierarchy",
+    "Scores": "scores",
+    "TreelabelError": "errors",
+    "cut": "data",
+    "deduplicate": "data",
+    "load_sample": "data",
+    "per_class": "data",
+    "read": "data",
+    "read_taxonomy": "data",
+    "split": "data",
+    "unfold": "data",
+    "with_other_leaves": "data",
+    "write": "data",
+    "write_taxonomy": "data",
+}
+
+__all__ = [
+    "FORMATS",
+    "Dataset",
+    "Hierarchy",
+    "Scores",
+    "TreelabelError",
+    "cut",
+    "deduplicate",
+    "load_sample",
+    "per_class",
+    "read",
+    "read_taxonomy",
+    "split",
+    "unfold",
+    "with_other_leaves",
+    "write",
+    "write_taxonomy",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"treelabel has no {name!r}; it has {', '.join(__all__)}")
+    return getattr(import_module(f"treelabel.{_PLACES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -16,6 +16,7 @@ import numpy.typing as npt
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]
+DoubleArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])

@@ -3,6 +3,7 @@
 from treelabel.hierarchy.change import Change
 from treelabel.hierarchy.core import SEPARATOR, Hierarchy, split_path
 from treelabel.hierarchy.sets import LabelMatrix, as_labels, from_sizes, label_matrix, row_numbers, row_sizes
+from treelabel.hierarchy.store import hierarchy_from_json, hierarchy_to_json
 
 __all__ = [
     "SEPARATOR",
@@ -11,6 +12,8 @@ __all__ = [
     "LabelMatrix",
     "as_labels",
     "from_sizes",
+    "hierarchy_from_json",
+    "hierarchy_to_json",
     "label_matrix",
     "row_numbers",
     "row_sizes",

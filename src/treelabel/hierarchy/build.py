@@ -4,7 +4,7 @@ Makers turn their input into `Edges`: integer codes plus the names behind them, 
 was found. `number` checks them and numbers the nodes. All of it is linear in nodes and edges, and nothing recurses.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -20,6 +20,10 @@ from treelabel.hierarchy import kernels
 ROOT_NAMES = ("root", "<root>", "[root]", "__root__")
 
 
+def _edge_place(edge: int) -> str:
+    return f"edge {edge + 1}"
+
+
 @dataclass(frozen=True)
 class Edges:
     """Parent and child codes of every edge (-1: the root), the names behind the codes, and where edge i was found."""
@@ -27,7 +31,7 @@ class Edges:
     parent: IntArray
     child: IntArray
     names: pa.Array
-    place: Callable[[int], str] = lambda edge: f"edge {edge + 1}"
+    place: Callable[[int], str] = _edge_place
 
 
 @dataclass(frozen=True)
@@ -44,9 +48,9 @@ class Numbered:
 def number(edges: Edges, tree: bool = False) -> Numbered:
     """Check edges and number the nodes level by level (see `kernels.number_nodes`)."""
     nodes = len(edges.names)
-    _check_names(edges.names)
+    _check_names(edges)
     _check_loops(edges)
-    orphans = np.setdiff1d(np.arange(nodes, dtype=np.int32), edges.child).astype(np.int32)
+    orphans = _tops(edges)
     parent = np.concatenate([edges.parent, np.full(len(orphans), -1, np.int32)])
     child = np.concatenate([edges.child, orphans])
     ptr, by_parent = kernels.group_by(parent + np.int32(1), nodes + 1)
@@ -68,6 +72,11 @@ def number(edges: Edges, tree: bool = False) -> Numbered:
     return Numbered(new_ptr, new_parent[order], depth, edges.names.take(pa.array(queue)), rank)
 
 
+def _tops(edges: Edges) -> IntArray:
+    """Give the codes that are the child of no edge."""
+    return np.flatnonzero(np.bincount(edges.child, minlength=len(edges.names)) == 0).astype(np.int32)
+
+
 def _inverse(permutation: IntArray) -> IntArray:
     inverse = np.empty_like(permutation)
     inverse[permutation] = np.arange(len(permutation), dtype=np.int32)
@@ -82,10 +91,13 @@ def _arrow(edges: Edges, edge: int) -> str:
     return f"{_name(edges, edges.parent[edge])} -> {_name(edges, edges.child[edge])}"
 
 
-def _check_names(names: pa.Array) -> None:
-    blank = pc.equal(pc.utf8_trim_whitespace(names), "")
+def _check_names(edges: Edges) -> None:
+    blank = pc.equal(pc.utf8_trim_whitespace(edges.names), "")
     if pc.any(blank).as_py():
-        raise TreelabelError(f"empty name: label {pc.index(blank, True).as_py() + 1} of {len(names):,} has no text")
+        code = pc.index(blank, True).as_py()
+        found = np.flatnonzero((edges.parent == code) | (edges.child == code))
+        where = f"{edges.place(int(found[0]))}: " if len(found) else ""
+        raise TreelabelError(f"{where}empty name: label {code + 1} of {len(edges.names):,} has no text")
 
 
 def _check_loops(edges: Edges) -> None:
@@ -124,16 +136,25 @@ def _refuse_cycle(edges: Edges, rank: IntArray) -> None:
     raise TreelabelError(f"{place}: cycle of {len(cycle)} labels: {' -> '.join(shown)}; remove one of these edges")
 
 
-def text_array(values: Iterable[object], what: str, size: int | None = None) -> pa.Array:
-    """Turn names into an Arrow string array, refusing anything that is not text."""
+def text_array(values: Iterable[object], what: str, place: Callable[[int], str] | None = None) -> pa.Array:
+    """Turn names into an Arrow string array, refusing anything that is not text; `place` tells where value i stood."""
+    values = values if isinstance(values, list) else list(values)
     try:
-        array = pa.array(values, pa.large_string(), size=size)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise TreelabelError(f"{what} must be text: {error}") from error
-    if array.null_count:
-        at = pc.index(pc.is_null(array), True).as_py()
-        raise TreelabelError(f"empty name: {what} number {at + 1} is missing (None)")
-    return array
+        array = pa.array(values, pa.large_string())
+    except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError):
+        array = None
+    if array is not None and array.null_count == 0:
+        return array
+    at = next(at for at, value in enumerate(values) if not _is_text(value))
+    where = f"{what} number {at + 1}" if place is None else place(at)
+    if values[at] is None:
+        raise TreelabelError(f"{where}: empty name (None)")
+    raise TreelabelError(f"{where}: a name must be text, found {values[at]!r}")
+
+
+def _is_text(value: object) -> bool:
+    """Tell whether a value is text without halves of surrogate pairs, which no file can hold."""
+    return isinstance(value, str) and value.encode("utf-8", "replace").decode() == value
 
 
 def edges_of_pairs(
@@ -141,15 +162,22 @@ def edges_of_pairs(
 ) -> Edges:
     """Code (parent, child) pairs of names; `nodes` may name labels that stand in no pair."""
     pairs = pairs if isinstance(pairs, (list, tuple)) else list(pairs)
-    for at, pair in enumerate(pairs):
-        if len(pair) != 2 or isinstance(pair, str):
-            raise TreelabelError(f"edge {at + 1}: expected a (parent, child) pair, found {pair!r}")
-    flat = text_array(chain.from_iterable(pairs), "the names in edges", 2 * len(pairs))
-    extra = text_array(list(nodes), "node names")
+    place = place or _edge_place
+    _check_pairs(pairs, place)
+    flat = text_array(chain.from_iterable(pairs), "name", lambda at: place(at // 2))
+    extra = text_array(nodes, "node")
     coded = pa.concat_arrays([flat, extra]).dictionary_encode()
     codes = coded.indices.to_numpy()[: len(flat)].reshape(-1, 2)
-    where = {} if place is None else {"place": place}
-    return Edges(np.ascontiguousarray(codes[:, 0]), np.ascontiguousarray(codes[:, 1]), coded.dictionary, **where)
+    return Edges(np.ascontiguousarray(codes[:, 0]), np.ascontiguousarray(codes[:, 1]), coded.dictionary, place)
+
+
+def _check_pairs(pairs: Sequence[Any], place: Callable[[int], str]) -> None:
+    # A million pairs are looked at in bulk, and one by one only if something odd is among them.
+    if set(map(type, pairs)) <= {tuple, list} and set(map(len, pairs)) <= {2}:
+        return
+    for at, pair in enumerate(pairs):
+        if isinstance(pair, str) or not isinstance(pair, Sized) or len(pair) != 2:
+            raise TreelabelError(f"{place(at)}: expected a (parent, child) pair, found {pair!r}")
 
 
 def without_root(edges: Edges, root: str | None) -> Edges:
@@ -165,7 +193,7 @@ def without_root(edges: Edges, root: str | None) -> Edges:
         edge = int(above[0])
         raise TreelabelError(f"{edges.place(edge)}: the root {root!r} has a parent: {_arrow(edges, edge)}")
     if len(edges.names) == 1:
-        raise TreelabelError(f"the root {root!r} has no labels below it")
+        raise TreelabelError(f"the root {_name(edges, code)} has no labels below it")
     shift = np.arange(len(edges.names), dtype=np.int32)
     shift[code:] -= 1
     shift[code] = -1
@@ -183,7 +211,7 @@ def _root_code(edges: Edges, root: str | None) -> int | None:
         if code < 0:
             raise TreelabelError(f"the root {root!r} is in no edge; the first names are {_first_names(edges)}")
         return int(code)
-    tops = np.setdiff1d(np.arange(len(edges.names)), edges.child)
+    tops = _tops(edges)
     if len(tops) == 1 and edges.names[tops[0]].as_py().strip().lower() in ROOT_NAMES:
         return int(tops[0])
     return None
@@ -210,7 +238,7 @@ def edges_of_parents(parents: Mapping[str, Any] | Sequence[int] | IntArray, name
         raise TreelabelError(
             f"unknown parent: node {at} ({names[at]!r}) has parent {array[at]}, but nodes go from 0 to {len(array) - 1}"
         )
-    coded = text_array(names, "names")
+    coded = text_array(names, "name")
     return Edges(array.astype(np.int32), np.arange(len(array), dtype=np.int32), coded, lambda edge: f"node {edge}")
 
 
@@ -224,7 +252,7 @@ def _edges_of_parent_names(parents: Mapping[str, Any]) -> Edges:
                     f"add {name!r}: None if it is a top label"
                 )
             pairs.append((name, child))
-    names = text_array(parents, "names", len(parents))
+    names = text_array(parents, "name")
     code = {name: at for at, name in enumerate(parents)}
     above_codes = np.fromiter((code[above] for above, _ in pairs), np.int32, len(pairs))
     below_codes = np.fromiter((code[below] for _, below in pairs), np.int32, len(pairs))
@@ -241,5 +269,5 @@ def edges_of_paths(paths: Iterable[Sequence[str]]) -> Edges:
                 raise TreelabelError(f"path {at + 1}: empty name in {list(path)!r}")
             above = code.setdefault((above, name), len(code))
     parent = np.fromiter((above for above, _ in code), np.int32, len(code))
-    names = text_array((name for _, name in code), "names", len(code))
+    names = text_array((name for _, name in code), "name")
     return Edges(parent, np.arange(len(code), dtype=np.int32), names)

@@ -5,7 +5,7 @@ carry label sets both ways and scores both ways, for cutting, pruning, collapsin
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from treelabel.hierarchy import build, kernels
 from treelabel.hierarchy.core import Hierarchy
 from treelabel.hierarchy.sets import LabelMatrix, as_labels, keep_entries, label_matrix, renamed, row_numbers
 
-ScoreMatrix = npt.NDArray[Any] | sparse.csr_array
+ScoreMatrix: TypeAlias = Any  # a dense array or a CSR matrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +95,16 @@ class OtherLeaves(Change):
         total.eliminate_zeros()
         total.sort_indices()
         return total
+
+
+@dataclass(frozen=True, eq=False)
+class Collapsed(Change):
+    """The change that collapses chains: what is known of a chain's end is known of the whole chain."""
+
+    def scores_back(self, scores: ScoreMatrix) -> ScoreMatrix:
+        """Carry scores back: every node of a chain takes the score of its end, so coherent scores stay coherent."""
+        _check_columns(scores, self.new)
+        return scores[:, self.forward.indices]
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,7 +192,7 @@ def collapse_chains(old: Hierarchy) -> Change:
     stays = parent != child
     new, new_id = _restricted(old, follow < 0, parent[stays], child[stays])
     forward = label_matrix(np.arange(len(old) + 1), new_id[end], len(new))
-    return Change(old, new, forward, _origin(new_id, len(new)))
+    return Collapsed(old, new, forward, _origin(new_id, len(new)))
 
 
 def _restricted(old: Hierarchy, kept: BoolArray, parent: IntArray, child: IntArray) -> tuple[Hierarchy, IntArray]:
@@ -244,9 +254,7 @@ def unfold(old: Hierarchy, limit: int) -> Change:
                 names.append(name if ways[node] == 1 else f"{name} [{bracket}]")
                 parent.append(way)
                 origin.append(node)
-    edges = build.Edges(
-        np.array(parent, np.int32), np.arange(size, dtype=np.int32), build.text_array(names, "names", size)
-    )
+    edges = build.Edges(np.array(parent, np.int32), np.arange(size, dtype=np.int32), build.text_array(names, "name"))
     new, rank = _renumber(edges)
     forward = sparse.csr_array((np.ones(size, np.bool_), (np.array(origin, np.int32), rank)), (len(old), len(new)))
     from_old = np.empty(size, np.int32)

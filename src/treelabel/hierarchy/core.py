@@ -1,10 +1,10 @@
 """Hierarchy: the frozen integer arrays of a tree or DAG of labels, and every question one can ask of them."""
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from treelabel.hierarchy.change import Change
 
 SEPARATOR = " > "
+
+Numbers = TypeVar("Numbers", bound=npt.NDArray[Any])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -54,9 +56,8 @@ class Hierarchy:
 
     @classmethod
     def _of(cls, numbered: build.Numbered) -> "Hierarchy":
-        for array in (numbered.parent_ptr, numbered.parent_idx, numbered.depth):
-            array.setflags(write=False)
-        return cls(numbered.parent_ptr, numbered.parent_idx, numbered.depth, numbered.names)
+        ptr, idx, depth = numbered.parent_ptr, numbered.parent_idx, numbered.depth
+        return cls(_frozen(ptr), _frozen(idx), _frozen(depth), numbered.names)
 
     @classmethod
     def from_coded(cls, edges: build.Edges, root: str | None = "", tree: bool = False) -> "Hierarchy":
@@ -123,6 +124,8 @@ class Hierarchy:
     @classmethod
     def from_networkx(cls, graph: Any, root: str | None = None, tree: bool = False) -> "Hierarchy":
         """Make a hierarchy of a networkx DiGraph whose edges go from parent to child; nodes are named by `str`."""
+        if not graph.is_directed():
+            raise TreelabelError("the graph has no directions; expected a DiGraph with edges from parent to child")
         names = {node: str(node) for node in graph.nodes}
         if len(set(names.values())) < len(names):
             raise TreelabelError("two nodes of the graph have the same text as a name; rename them first")
@@ -222,7 +225,7 @@ class Hierarchy:
     @cached_property
     def level_ptr(self) -> LongArray:
         """Where levels begin: the nodes of depth d are the ids level_ptr[d - 1] .. level_ptr[d] - 1."""
-        return np.searchsorted(self.depth, np.arange(1, self.max_depth + 2)).astype(np.int64)
+        return _frozen(np.searchsorted(self.depth, np.arange(1, self.max_depth + 2)).astype(np.int64))
 
     def level(self, depth: int) -> slice:
         """Give the nodes at a depth as a slice of ids.
@@ -246,12 +249,12 @@ class Hierarchy:
         In a tree idx is 0, 1, 2, ... and ptr alone gives the children as slices of ids.
         """
         ptr, edges = kernels.group_by(self.parent_idx + np.int32(1), len(self) + 1)
-        return ptr, self.edge_child[edges]
+        return _frozen(ptr), _frozen(self.edge_child[edges])
 
     @cached_property
     def edge_child(self) -> IntArray:
         """The child of every edge; its parent is the entry of `parent_idx` at the same place."""
-        return np.repeat(np.arange(len(self), dtype=np.int32), np.diff(self.parent_ptr))
+        return _frozen(np.repeat(np.arange(len(self), dtype=np.int32), np.diff(self.parent_ptr)))
 
     def child_slices(self, ids: npt.ArrayLike) -> tuple[IntArray, IntArray]:
         """Give the first child and one past the last of each tree node (-1: the root); equal where there are none.
@@ -268,25 +271,25 @@ class Hierarchy:
     @cached_property
     def is_leaf(self) -> BoolArray:
         """Mark nodes without children."""
-        return np.equal(np.diff(self.child_graph[0])[1:], 0)
+        return _frozen(np.equal(np.diff(self.child_graph[0])[1:], 0))
 
     @cached_property
     def leaves(self) -> IntArray:
         """Ids of the nodes without children."""
-        return np.flatnonzero(self.is_leaf).astype(np.int32)
+        return _frozen(np.flatnonzero(self.is_leaf).astype(np.int32))
 
     @cached_property
     def subtree_sizes(self) -> IntArray:
         """Count each node with its distinct descendants; linear in a tree, in a DAG as long as the answer."""
         if self.is_tree:
-            return kernels.subtree_sizes(self.parent)
+            return _frozen(kernels.subtree_sizes(self.parent))
         down = self.descendants(np.arange(len(self)))
-        return (np.diff(down.indptr) + 1).astype(np.int32)
+        return _frozen((np.diff(down.indptr) + 1).astype(np.int32))
 
     @cached_property
     def shortest_depth(self) -> IntArray:
         """Edges of the shortest way from the root; in a tree the same as `depth`."""
-        return self.depth if self.is_tree else kernels.shortest_depths(self.parent_ptr, self.parent_idx)
+        return self.depth if self.is_tree else _frozen(kernels.shortest_depths(self.parent_ptr, self.parent_idx))
 
     # Relations of single nodes
 
@@ -335,7 +338,7 @@ class Hierarchy:
     def descendants(self, ids: npt.ArrayLike) -> LabelMatrix:
         """List the descendants of each node, without itself; as long as the answer."""
         ptr, idx = self.child_graph
-        return self._reach(ptr[1:], idx, self.children(ids))
+        return self._by_rows(kernels.reach, (ptr[1:], idx), self.children(ids))
 
     def is_ancestor(self, upper: npt.ArrayLike, lower: npt.ArrayLike) -> BoolArray:
         """Tell for each pair whether `upper` is a proper ancestor of `lower`; constant time a pair in a tree.
@@ -354,7 +357,8 @@ class Hierarchy:
             lambda start, stop: kernels.dag_is_ancestor(self.parent_ptr, self.parent_idx, above, below, start, stop),
             len(above),
         )
-        return (np.concatenate(parts) > 0) & (above != below)
+        reached: BoolArray = (np.concatenate(parts) > 0) & (above != below)
+        return reached
 
     def lowest_common_ancestor(self, left: npt.ArrayLike, right: npt.ArrayLike) -> IntArray:
         """Find the deepest node above or equal to both nodes of each pair; -1 is the root.
@@ -393,7 +397,12 @@ class Hierarchy:
         return np.concatenate([met for met, _ in parts]), np.concatenate([length for _, length in parts])
 
     def _pairs(self, left: npt.ArrayLike, right: npt.ArrayLike) -> tuple[IntArray, IntArray]:
-        one, two = np.broadcast_arrays(self._ids(left), self._ids(right))
+        one, two = self._ids(left), self._ids(right)
+        if len(one) != len(two) and 1 not in (len(one), len(two)):
+            raise TreelabelError(
+                f"expected pairs of node ids, found {len(one):,} on the left and {len(two):,} on the right"
+            )
+        one, two = np.broadcast_arrays(one, two)
         return np.ascontiguousarray(one), np.ascontiguousarray(two)
 
     @cached_property
@@ -415,26 +424,24 @@ class Hierarchy:
         >>> h.closure([[0, 0, 1], [0, 1, 0]]).toarray().astype(int).tolist()
         [[1, 0, 1], [0, 1, 0]]
         """
-        return self._reach(self.parent_ptr, self.parent_idx, as_labels(labels, len(self)))
+        given = as_labels(labels, len(self))
+        if self.is_tree:
+            return self._by_rows(kernels.close_in_tree, (self.parent,), given)
+        return self._by_rows(kernels.reach, (self.parent_ptr, self.parent_idx), given)
 
     def most_specific(self, labels: Any) -> LabelMatrix:
         """Drop from each row the labels that are ancestors of another label of the row."""
-        given = as_labels(labels, len(self))
-        row_ptr = given.indptr.astype(np.int64)
-        parts = over_rows(
-            lambda start, stop: kernels.keep_most_specific(
-                self.parent_ptr, self.parent_idx, row_ptr, given.indices, start, stop
-            ),
-            given.shape[0],
-        )
-        return _join(parts, len(self))
+        graph = self.parent_ptr, self.parent_idx
+        return self._by_rows(kernels.keep_most_specific, graph, as_labels(labels, len(self)))
 
-    def _reach(self, ptr: IntArray, idx: IntArray, rows: LabelMatrix) -> LabelMatrix:
+    def _by_rows(
+        self, work: Callable[..., tuple[IntArray, LongArray]], graph: tuple[IntArray, ...], rows: LabelMatrix
+    ) -> LabelMatrix:
+        """Make label sets of label sets with a kernel, parts of the rows in threads."""
         row_ptr = rows.indptr.astype(np.int64)
-        parts = over_rows(
-            lambda start, stop: kernels.reach(ptr, idx, row_ptr, rows.indices, start, stop), rows.shape[0]
-        )
-        return _join(parts, len(self))
+        parts = over_rows(lambda start, stop: work(*graph, row_ptr, rows.indices, start, stop), rows.shape[0])
+        nodes = parts[0][0] if len(parts) == 1 else np.concatenate([found for found, _ in parts])
+        return from_sizes(nodes, np.concatenate([sizes for _, sizes in parts]), len(self))
 
     # Names and paths
 
@@ -444,6 +451,9 @@ class Hierarchy:
         >>> Hierarchy.from_paths(["A > B"]).path_names(1)
         ['A', 'B']
         """
+        return self._path_names(int(self._ids(node)[0]))
+
+    def _path_names(self, node: int) -> list[str]:
         found: list[str] = []
         while node >= 0:
             found.append(self.names[node])
@@ -457,7 +467,7 @@ class Hierarchy:
         ['A/B']
         """
         nodes = range(len(self)) if ids is None else self._ids(ids).tolist()
-        return [sep.join(self.path_names(node)) for node in nodes]
+        return [sep.join(self._path_names(node)) for node in nodes]
 
     def edges(self, root: str | None = None) -> list[tuple[str, str]]:
         """List (parent, child) pairs of names; those of the top labels only if the root gets a name."""
@@ -511,13 +521,14 @@ def split_path(path: str, sep: str) -> list[str]:
     return [part.strip() for part in path.split(sep)]
 
 
+def _frozen(array: Numbers) -> Numbers:
+    """Make an array read-only: hierarchies are shared, and what they answer is kept."""
+    array.setflags(write=False)
+    return array
+
+
 def _take(ptr: IntArray, idx: IntArray, rows: IntArray) -> tuple[LongArray, IntArray]:
     """Select rows of a ragged array: their pointers and entries."""
     starts, sizes = ptr[rows].astype(np.int64), np.diff(ptr)[rows].astype(np.int64)
     new_ptr = np.concatenate([[0], np.cumsum(sizes)])
     return new_ptr, idx[np.arange(new_ptr[-1]) + np.repeat(starts - new_ptr[:-1], sizes)]
-
-
-def _join(parts: list[tuple[IntArray, LongArray]], columns: int) -> LabelMatrix:
-    nodes = parts[0][0] if len(parts) == 1 else np.concatenate([found for found, _ in parts])
-    return from_sizes(nodes, np.concatenate([sizes for _, sizes in parts]), columns)

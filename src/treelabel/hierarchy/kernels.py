@@ -76,13 +76,20 @@ def first_duplicate(ptr: IntArray, edges: IntArray, child: IntArray, nodes: int)
 
 
 @kernel
-def sort_up(values: IntArray, start: int, stop: int) -> None:
-    """Sort values[start:stop]; walks towards the root come out nearly descending, so turn them round first."""
+def turn_round(values: IntArray, start: int, stop: int) -> None:
+    """Reverse values[start:stop] in place."""
     low, high = start, stop - 1
     while low < high:
         values[low], values[high] = values[high], values[low]
         low += 1
         high -= 1
+
+
+@kernel
+def sort_up(values: IntArray, start: int, stop: int) -> None:
+    """Sort values[start:stop]; walks towards the root come out nearly descending, so those are turned round first."""
+    if start < stop and values[start] > values[stop - 1]:
+        turn_round(values, start, stop)
     if stop - start > 64:
         values[start:stop] = np.sort(values[start:stop])
         return
@@ -93,6 +100,60 @@ def sort_up(values: IntArray, start: int, stop: int) -> None:
             values[hole] = values[hole - 1]
             hole -= 1
         values[hole] = value
+
+
+@kernel
+def with_room(values: IntArray, used: int, more: int) -> IntArray:
+    """Give an array that begins with values[:used] and has room for at least `more`."""
+    larger = np.empty(2 * (used + more), np.int32)
+    larger[:used] = values[:used]
+    return larger
+
+
+@kernel
+def close_in_tree(
+    parent: IntArray, row_ptr: LongArray, row_idx: IntArray, start: int, stop: int
+) -> tuple[IntArray, LongArray]:
+    """List, for rows start..stop of label sets over a tree, the labels and all their ancestors, sorted.
+
+    A heap holds the next node on every label's way up, the largest on top. Parents have smaller numbers, so nodes leave
+    it in descending order, and where ways meet, equal ones in a row. A way that is over is -1 and sinks to the bottom.
+    """
+    found = np.empty(max(16, 4 * (stop - start)), np.int32)
+    sizes = np.empty(stop - start, np.int64)
+    heap = np.full(64, -1, np.int32)
+    used = 0
+    for row in range(start, stop):
+        last = row_ptr[row + 1]
+        labels = last - row_ptr[row]
+        # Every place of the heap has two places below it; those past the labels hold -1.
+        if len(heap) < 2 * labels + 1:
+            heap = np.full(4 * labels, -1, np.int32)
+        for at in range(labels):
+            heap[at] = row_idx[last - 1 - at]
+        begin, listed = used, -1
+        while heap[0] >= 0:
+            above = -1
+            if heap[0] != listed:
+                listed = heap[0]
+                if used == len(found):
+                    found = with_room(found, used, 1)
+                found[used] = listed
+                used += 1
+                above = parent[listed]
+            at = 0
+            while True:
+                below = 2 * at + 1
+                if heap[below + 1] > heap[below]:
+                    below += 1
+                if heap[below] <= above:
+                    break
+                heap[at] = heap[below]
+                at = below
+            heap[at] = above
+        turn_round(found, begin, used)
+        sizes[row - start] = used - begin
+    return found[:used], sizes
 
 
 @kernel
@@ -109,7 +170,7 @@ def reach(
         begin = taken = used
         size = row_ptr[row + 1] - row_ptr[row]
         if used + size > len(found):
-            found = np.concatenate((found, np.empty(len(found) + size, np.int32)))
+            found = with_room(found, used, size)
         for node in row_idx[row_ptr[row] : row_ptr[row + 1]]:
             stamp[node] = mark
             found[used] = node
@@ -118,7 +179,7 @@ def reach(
             node = found[taken]
             taken += 1
             if used + ptr[node + 1] - ptr[node] > len(found):
-                found = np.concatenate((found, np.empty(len(found) + ptr[node + 1] - ptr[node], np.int32)))
+                found = with_room(found, used, ptr[node + 1] - ptr[node])
             for near in idx[ptr[node] : ptr[node + 1]]:
                 if near >= 0 and stamp[near] != mark:
                     stamp[near] = mark
@@ -126,7 +187,7 @@ def reach(
                     used += 1
         sort_up(found, begin, used)
         sizes[row - start] = used - begin
-    return found[:used].copy(), sizes
+    return found[:used], sizes
 
 
 @kernel
@@ -163,7 +224,7 @@ def keep_most_specific(
                         height += 1
         sort_up(kept, begin, used)
         sizes[row - start] = used - begin
-    return kept[:used].copy(), sizes
+    return kept[:used], sizes
 
 
 @kernel

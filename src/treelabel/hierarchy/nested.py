@@ -36,24 +36,35 @@ def edges_of_nested(tree: Any) -> Edges:
             names.append(name)
             parent.append(above)
     codes = np.array(parent, np.int32).reshape(-1)
-    return Edges(codes, np.arange(len(names), dtype=np.int32), text_array(names, "names"))
+    return Edges(codes, np.arange(len(names), dtype=np.int32), text_array(names, "name"))
 
 
 def _children(node: Any, above: int, names: list[str], parent: list[int]) -> list[tuple[Any, Any]]:
-    """List the (name, subtree) pairs that stand directly in a value."""
-    if node is None or node == "":
-        return []
-    if isinstance(node, str):
-        return [(node, None)]
-    if isinstance(node, Mapping):
-        key = next((key for key in NAME_KEYS if isinstance(node.get(key), str)), None)
-        if key is None:
-            return list(node.items())
-        return [(node[key], next((node[below] for below in CHILD_KEYS if below in node), None))]
-    if isinstance(node, Sequence):
-        return [pair for item in node for pair in _children(item, above, names, parent)]
-    where = _path(above, names, parent)
-    raise TreelabelError(f"under {where}: expected a dict, a list or a name, found {node!r}")
+    """List the (name, subtree) pairs that stand directly in a value; lists in a list are taken as one."""
+    found: list[tuple[Any, Any]] = []
+    waiting = [node]
+    while waiting:
+        value = waiting.pop()
+        if value is None or value == "":
+            continue
+        if isinstance(value, str):
+            found.append((value, None))
+        elif isinstance(value, Mapping):
+            found.extend(_members(value))
+        elif isinstance(value, Sequence):
+            waiting.extend(reversed(value))
+        else:
+            where = _path(above, names, parent)
+            raise TreelabelError(f"under {where}: expected a dict, a list or a name, found {value!r}")
+    return found
+
+
+def _members(node: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
+    """List the children a mapping holds, or the one node it describes."""
+    key = next((key for key in NAME_KEYS if isinstance(node.get(key), str)), None)
+    if key is None:
+        return list(node.items())
+    return [(node[key], next((node[below] for below in CHILD_KEYS if below in node), None))]
 
 
 def _path(node: int, names: list[str], parent: list[int]) -> str:

@@ -1,6 +1,6 @@
 """Label sets as CSR matrices: one boolean row a document, columns are node ids, sorted, no duplicates."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -9,7 +9,7 @@ from scipy import sparse
 from treelabel.compute import BoolArray, IntArray, LongArray
 from treelabel.errors import TreelabelError
 
-LabelMatrix = sparse.csr_array
+LabelMatrix: TypeAlias = sparse.csr_array
 
 
 def label_matrix(ptr: npt.ArrayLike, nodes: npt.ArrayLike, columns: int) -> LabelMatrix:
@@ -55,7 +55,8 @@ def as_labels(labels: Any, columns: int, what: str = "label matrix") -> LabelMat
 
 def row_sizes(matrix: sparse.csr_array) -> LongArray:
     """Count the entries of each row."""
-    return np.diff(matrix.indptr).astype(np.int64)
+    sizes: LongArray = np.diff(matrix.indptr).astype(np.int64)
+    return sizes
 
 
 def row_numbers(matrix: sparse.csr_array) -> LongArray:

@@ -1,0 +1,62 @@
+"""The command line: parse, call one function, print. Errors of a user are one sentence and exit code 2."""
+
+import os
+import sys
+import warnings
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run `treelabel` with the arguments of the process, and exit."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given
+    sys.exit(_run([argument for argument in given if argument != "--debug"] or ["--help"], debug))
+
+
+def _run(arguments: list[str], debug: bool) -> int:
+    from typer import Abort
+    from typer.exceptions import TyperException
+
+    from treelabel.cli.app import app
+    from treelabel.errors import TreelabelError
+
+    def show(message: Warning | str, *_: object, **__: object) -> None:
+        _say(f"note: {message}")
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        try:
+            result = app(arguments, prog_name="treelabel", standalone_mode=False)
+        except (KeyboardInterrupt, Abort):
+            return _say("interrupted; no half-written file is left", 130)
+        except BrokenPipeError:
+            # The reader of the pipe (head, say) has seen enough; Python must not complain when it closes stdout.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        except (TreelabelError, OSError, MemoryError, TyperException) as error:
+            if debug:
+                raise
+            return _say(_sentence(error), 2)
+        except Exception as error:
+            if debug:
+                raise
+            return _say(f"this should not have happened: {type(error).__name__}: {error}; see it whole with --debug", 1)
+    return result if isinstance(result, int) else 0
+
+
+def _sentence(error: Exception) -> str:
+    """Say what is wrong in one line; a mistake in the command line comes with the way to its help."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, MemoryError):
+        return "out of memory; work on fewer documents at a time"
+    message = " ".join(getattr(error, "message", str(error)).split())
+    context = getattr(error, "ctx", None)
+    if context is None:
+        return message
+    told = " ".join(error.format_message().split()) if hasattr(error, "format_message") else message
+    return f"{told.rstrip('.')}; see '{context.command_path} --help'"
+
+
+def _say(message: str, code: int = 0) -> int:
+    sys.stderr.write(f"treelabel: {message}\n")
+    return code

@@ -1,0 +1,39 @@
+"""The table of commands. Each loads what it needs when it runs, so that --help is quick."""
+
+from typing import Annotated
+
+import typer
+
+import treelabel
+from treelabel.cli.data import convert, inspect, sample, split
+from treelabel.cli.demo import demo
+
+app = typer.Typer(
+    name="treelabel",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"treelabel {treelabel.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def treelabel_command(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print it.")
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error (anywhere in the line).")
+    ] = False,
+) -> None:
+    """Put texts into a hierarchy of labels, and say honestly how good it is at it."""
+
+
+for command in (inspect, convert, split, sample, demo):
+    app.command()(command)

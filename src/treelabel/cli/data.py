@@ -1,0 +1,253 @@
+"""Commands on data: inspect, convert, split, sample."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from treelabel.cli.options import JsonOption, ReadArguments, with_read_options
+
+if TYPE_CHECKING:
+    from treelabel.data import Dataset
+    from treelabel.hierarchy import Hierarchy
+
+InputArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A data file, a taxonomy, or a score file.")]
+
+
+def _print(values: dict[str, Any], rows: list[tuple[str, str]], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(values, ensure_ascii=False, indent=2))
+        return
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        typer.echo(f"{name:<{width}}  {value}")
+
+
+def _is_taxonomy(path: Path) -> bool:
+    from treelabel.data.taxonomy import ENDINGS
+    from treelabel.files import suffixes
+
+    ending = suffixes(path)[0]
+    return ending in (".taxonomy", ".ttl", ".rdf", ".nt", ".jsonld") or (
+        ending in ENDINGS and "taxonomy" in path.name.lower()
+    )
+
+
+@with_read_options
+def inspect(
+    file: InputArgument,
+    read: ReadArguments,
+    train: Annotated[Path | None, typer.Option(help="Training file, for the frequencies of labels.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Say what a file holds and what is wrong with it.
+
+    Counts documents, levels, labels a document, rare and unseen labels, duplicates; finds the regime.
+
+    FILE may also be a taxonomy (taxonomy.tsv, .ttl) or a score file (.npz).
+
+    \b
+    Examples:
+      treelabel inspect train.csv --text body --labels category --sep ' > '
+      treelabel inspect test.jsonl.gz --train train.jsonl.gz --taxonomy tax.tsv --json
+    """
+    from treelabel.files import suffixes
+
+    if suffixes(file)[0] == ".npz":
+        _print(*_scores_summary(file), json)
+    elif _is_taxonomy(file):
+        from treelabel.data import read_taxonomy
+
+        _print(*_taxonomy_summary(read_taxonomy(file, root=read.root)), json)
+    else:
+        data = read.read(file)
+        described = data.describe(None if train is None else _read_alike(read, train, data))
+        _print(described.to_json(), [("file", str(file)), *described.rows()], json)
+
+
+def _read_alike(read: ReadArguments, path: Path, data: "Dataset") -> "Dataset":
+    """Read another file with the hierarchy of the first."""
+    from dataclasses import replace
+
+    return replace(read, taxonomy=data.hierarchy).read(path)  # type: ignore[arg-type]
+
+
+def _taxonomy_summary(hierarchy: "Hierarchy") -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    values = {
+        "nodes": len(hierarchy),
+        "leaves": len(hierarchy.leaves),
+        "is_tree": hierarchy.is_tree,
+        "nodes_per_level": hierarchy.level_sizes,
+        "unique_names": hierarchy.has_unique_names,
+        "fingerprint": hierarchy.fingerprint,
+    }
+    kind = "tree" if hierarchy.is_tree else "DAG"
+    rows = [
+        ("nodes", f"{len(hierarchy):,} ({len(hierarchy.leaves):,} leaves), {kind} of depth {hierarchy.max_depth}"),
+        ("nodes per level", "-".join(f"{size:,}" for size in hierarchy.level_sizes)),
+        ("unique names", "yes" if hierarchy.has_unique_names else "no: write labels as paths"),
+        ("fingerprint", hierarchy.fingerprint),
+    ]
+    return values, rows
+
+
+def _scores_summary(file: Path) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    from treelabel.scores import Scores
+
+    scores = Scores.load(file)
+    values, rows = _taxonomy_summary(scores.hierarchy)
+    own = {"documents": len(scores), "sparse": scores.is_sparse, "coherence_gap": scores.coherence_gap()}
+    told = [("scores", repr(scores)), ("coherence gap", f"{own['coherence_gap']:.3g}")]
+    return {**own, "hierarchy": values}, [*told, *rows]
+
+
+@with_read_options
+def convert(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="The file to read.")],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help="The file to write; its ending says the format.")],
+    read: ReadArguments,
+    to_format: Annotated[str | None, typer.Option(help="Format of the output (default: by its ending).")] = None,
+    labels_as: Annotated[str, typer.Option(help="Write labels as: auto, names or paths.")] = "auto",
+    write_taxonomy: Annotated[bool, typer.Option(help="Write the hierarchy beside the output.")] = True,
+    deduplicate: Annotated[bool, typer.Option("--deduplicate", help="Join documents with the same text.")] = False,
+    unfold: Annotated[bool, typer.Option("--unfold", help="Make a DAG a tree.")] = False,
+    cut: Annotated[int | None, typer.Option(help="Keep this many levels.")] = None,
+    other_leaves: Annotated[bool, typer.Option("--other-leaves", help="Let every document end in a leaf.")] = False,
+) -> None:
+    """Write a file in another format.
+
+    On the way, duplicates can be dropped and the hierarchy changed.
+
+    Taxonomies (IN and OUT named ...taxonomy..., or .ttl) and score files (.npz, .parquet) convert too.
+
+    \b
+    Formats: csv, tsv, jsonl, parquet, fasttext, xmc, htc; add .gz or .zst to compress.
+    Examples:
+      treelabel convert train.csv train.parquet --labels category --sep ' > '
+      treelabel convert train.jsonl.gz train.ft --taxonomy tax.tsv --deduplicate
+      treelabel convert subjects.ttl subjects.taxonomy.tsv
+    """
+    from treelabel import data as d
+    from treelabel.errors import TreelabelError
+    from treelabel.files import suffixes
+
+    if labels_as not in ("auto", "names", "paths"):
+        raise TreelabelError(f"--labels-as is {labels_as!r}, expected auto, names or paths")
+    if suffixes(source)[0] == ".npz" or suffixes(target)[0] == ".npz":
+        from treelabel.scores import Scores
+
+        Scores.load(source).save(target)
+        typer.echo(f"wrote {target}")
+        return
+    if _is_taxonomy(source):
+        hierarchy = d.read_taxonomy(source, root=read.root)
+        d.write_taxonomy(hierarchy, target)
+        typer.echo(f"wrote {target}: {len(hierarchy):,} nodes")
+        return
+    dataset = read.read(source)
+    if deduplicate:
+        dataset = d.deduplicate(dataset)
+    if unfold:
+        dataset = d.unfold(dataset)
+    if cut is not None:
+        dataset = d.cut(dataset, cut)
+    if other_leaves:
+        dataset = d.with_other_leaves(dataset)
+    written = d.write(dataset, target, to_format, labels_as, taxonomy=write_taxonomy)  # type: ignore[arg-type]
+    lost = d.losses(dataset, target, to_format)
+    if lost:
+        typer.echo(f"treelabel: note: this format has no place for {', '.join(lost)}", err=True)
+    typer.echo(f"wrote {written[0]}: {len(dataset):,} documents")
+    for other in written[1:]:
+        typer.echo(f"wrote {other}: their hierarchy")
+
+
+def _parts(text: str) -> dict[str, float]:
+    from treelabel.errors import TreelabelError
+
+    parts: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, share = part.strip().partition("=")
+        try:
+            parts[name] = float(share)
+        except ValueError:
+            raise TreelabelError(f"--parts is {text!r}, expected name=share,... such as train=0.8,test=0.2") from None
+    return parts
+
+
+@with_read_options
+def split(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to divide.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the parts go.")],
+    read: ReadArguments,
+    parts: Annotated[str, typer.Option(help="Names and shares of the parts.")] = "train=0.8,valid=0.1,test=0.1",
+    by: Annotated[str, typer.Option(help="random, stratified (by leaf), group, time.")] = "stratified",
+    column: Annotated[str | None, typer.Option(help="Column with the group or the time.")] = None,
+    per_class: Annotated[int | None, typer.Option(help="Instead: so many documents a class in train.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+    to_format: Annotated[str, typer.Option(help="Format of the parts.")] = "jsonl",
+    force: Annotated[bool, typer.Option("--force", help="Replace parts that are there already.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Divide a file for training and testing.
+
+    The hierarchy is written beside the parts.
+
+    \b
+    Examples:
+      treelabel split all.jsonl.gz parts --parts train=0.8,test=0.2 --seed 1
+      treelabel split tickets.csv parts --by time --column created
+      treelabel split all.csv parts --per-class 1
+    """
+    from treelabel import data as d
+    from treelabel.errors import TreelabelError
+
+    dataset = read.read(file)
+    if per_class is not None:
+        divided = dict(zip(("train", "test"), d.per_class(dataset, per_class, seed), strict=True))
+    else:
+        divided = d.split(dataset, _parts(parts), by, column, seed)  # type: ignore[arg-type]
+    if to_format not in d.FORMATS:
+        raise TreelabelError(f"unknown format {to_format!r}; there are: {', '.join(d.FORMATS)}")
+    ending = d.FORMATS[to_format].endings[0]
+    targets = {name: folder / f"{name}{ending}" for name in divided}
+    there = [str(path) for path in targets.values() if path.exists()]
+    if there and not force:
+        raise TreelabelError(f"{there[0]} is there already; choose another folder, or replace it with --force")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, part in divided.items():
+        d.write(part, targets[name], to_format, taxonomy=False)
+    from treelabel.data.taxonomy import writable_as_edges
+
+    d.write_taxonomy(
+        dataset.hierarchy, folder / f"taxonomy{'.tsv' if writable_as_edges(dataset.hierarchy) else '.json'}"
+    )
+    counts = {name: len(part) for name, part in divided.items()}
+    _print(counts, [(str(targets[name]), f"{count:,} documents") for name, count in counts.items()], json)
+
+
+def sample(
+    target: Annotated[
+        Path | None, typer.Argument(metavar="[OUT]", help="Where to write the sample; any format.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Describe the embedded sample, or write it.
+
+    It holds WordNet's definitions of several thousand nouns, in a tree of a few hundred.
+
+    \b
+    Examples:
+      treelabel sample
+      treelabel sample nouns.csv
+    """
+    from treelabel import data as d
+
+    dataset = d.load_sample()
+    if target is None:
+        described = dataset.describe()
+        _print(described.to_json(), [("file", "the embedded sample"), *described.rows()], json)
+        return
+    for path in d.write(dataset, target):
+        typer.echo(f"wrote {path}")

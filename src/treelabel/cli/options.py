@@ -1,0 +1,73 @@
+"""Options that many commands share, written once: how to read a data file."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+if TYPE_CHECKING:
+    from treelabel.data import Dataset
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+
+
+@dataclass(frozen=True)
+class ReadArguments:
+    """How to read a data file."""
+
+    text: Annotated[list[str] | None, typer.Option(help="Column with the text (repeat to join several).")] = None
+    labels: Annotated[list[str] | None, typer.Option(help="Column with the labels (repeat: levels of a path).")] = None
+    id: Annotated[str | None, typer.Option(help="Column with the document's id.")] = None
+    taxonomy: Annotated[Path | None, typer.Option(help="File with the hierarchy (default: the one beside).")] = None
+    sep: Annotated[str | None, typer.Option(help="Separator of names in a label path, such as ' > '.")] = None
+    label_sep: Annotated[str | None, typer.Option(help="Separator of several labels in one cell, such as ';'.")] = None
+    lists: Annotated[str, typer.Option(help="What a list of names is: labels, or the steps of one path.")] = "labels"
+    root: Annotated[str | None, typer.Option(help="Name of the taxonomy's root (default: a top called Root).")] = None
+    format: Annotated[str | None, typer.Option(help="Format of the input (default: by its ending).")] = None
+    encoding: Annotated[str, typer.Option(help="Encoding of the input.")] = "utf-8"
+    delimiter: Annotated[str | None, typer.Option(help="Delimiter of CSV columns (default: guessed).")] = None
+    header: Annotated[bool, typer.Option(help="Whether the first CSV line names the columns.")] = True
+    quotes: Annotated[bool, typer.Option(help="Whether CSV values may be quoted.")] = True
+    on_error: Annotated[str, typer.Option(help="At a row that cannot be used: stop, or skip and count.")] = "stop"
+
+    def read(self, path: Path) -> "Dataset":
+        """Read a data file with these options."""
+        from treelabel.data import read
+        from treelabel.errors import TreelabelError
+
+        for name, allowed in (("on_error", ("stop", "skip")), ("lists", ("labels", "path"))):
+            if getattr(self, name) not in allowed:
+                option = name.replace("_", "-")
+                raise TreelabelError(f"--{option} is {getattr(self, name)!r}, expected {' or '.join(allowed)}")
+        return read(path, **asdict(self) | {"text": self.text or None, "labels": self.labels or None})
+
+
+def with_read_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a command's parameter of type `ReadArguments` appear as the options it consists of."""
+    hints = get_type_hints(command, include_extras=True)
+    place = next(name for name, hint in hints.items() if hint is ReadArguments)
+    option_hints = get_type_hints(ReadArguments, include_extras=True)
+    options = [
+        inspect.Parameter(
+            entry.name, inspect.Parameter.KEYWORD_ONLY, default=entry.default, annotation=option_hints[entry.name]
+        )
+        for entry in fields(ReadArguments)
+    ]
+
+    @wraps(command)
+    def expanded(**values: Any) -> Any:
+        read = ReadArguments(**{option.name: values.pop(option.name) for option in options})
+        return command(**values, **{place: read})
+
+    own = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[parameter.name])
+        for parameter in inspect.signature(command).parameters.values()
+        if parameter.name != place
+    ]
+    expanded.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]
+    expanded.__annotations__ = {parameter.name: parameter.annotation for parameter in [*own, *options]}
+    return expanded

@@ -1,0 +1,32 @@
+"""Datasets: reading, writing, describing, splitting, and the embedded sample."""
+
+from treelabel.data.build import cut, deduplicate, per_class, split, unfold, with_other_leaves
+from treelabel.data.dataset import Dataset
+from treelabel.data.describe import Description, describe
+from treelabel.data.formats import FORMATS
+from treelabel.data.read import SkippedRowsWarning, read
+from treelabel.data.sample import load_sample
+from treelabel.data.strings import Strings
+from treelabel.data.taxonomy import read_taxonomy, write_taxonomy
+from treelabel.data.write import losses, write
+
+__all__ = [
+    "FORMATS",
+    "Dataset",
+    "Description",
+    "SkippedRowsWarning",
+    "Strings",
+    "cut",
+    "deduplicate",
+    "describe",
+    "load_sample",
+    "losses",
+    "per_class",
+    "read",
+    "read_taxonomy",
+    "split",
+    "unfold",
+    "with_other_leaves",
+    "write",
+    "write_taxonomy",
+]

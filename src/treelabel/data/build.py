@@ -1,0 +1,220 @@
+"""Datasets made of datasets: splits, few examples a class, depth cuts, "other" leaves, no duplicates."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from treelabel.compute import DoubleArray, LongArray
+from treelabel.data.dataset import Dataset
+from treelabel.errors import TreelabelError
+from treelabel.hierarchy import row_numbers, row_sizes
+from treelabel.labels import from_ids
+
+SplitBy = Literal["random", "stratified", "group", "time"]
+
+
+def split(
+    data: Dataset,
+    parts: Mapping[str, float],
+    by: SplitBy = "stratified",
+    column: str | None = None,
+    seed: int = 0,
+) -> dict[str, Dataset]:
+    """Divide a dataset into named parts by their shares, which must sum to 1.
+
+    - random: any document anywhere.
+    - stratified: every leaf in about its share in each part. A leaf with too few documents for all parts has them in
+      the first part before any other, so nothing is tested that was never trained. Documents with several labels count
+      for their rarest.
+    - group: documents with the same value in `column` stay together.
+    - time: sorted by `column`, the earliest in the first part; equal values stay together.
+
+    Documents keep their order inside a part.
+
+    >>> from treelabel.data.sample import load_sample
+    >>> {name: len(part) for name, part in split(load_sample(), {"train": 0.8, "test": 0.2}).items()}
+    {'train': 7016, 'test': 1754}
+    """
+    shares = _checked_shares(parts)
+    rng = np.random.default_rng(seed)
+    if by == "random":
+        assigned = _by_order(rng.permutation(len(data)), shares)
+    elif by == "stratified":
+        assigned = _stratified(data, shares, rng)
+    elif by in ("group", "time"):
+        if column is None:
+            raise TreelabelError(f"splitting by {by} needs the name of a column; there are: {_columns(data)}")
+        codes, ordered = _column_codes(data, column)
+        assigned = _by_group(codes, shares, rng) if by == "group" else _by_time(codes, ordered, shares)
+    else:
+        raise TreelabelError(f"unknown way to split {by!r}; expected random, stratified, group or time")
+    return {name: data[np.flatnonzero(assigned == at)] for at, name in enumerate(parts)}
+
+
+def _checked_shares(parts: Mapping[str, float]) -> DoubleArray:
+    shares = np.array(list(parts.values()), np.float64)
+    if len(shares) < 2 or (shares <= 0).any() or abs(shares.sum() - 1) > 1e-9:
+        raise TreelabelError(f"expected at least two shares above 0 that sum to 1, found {dict(parts)}")
+    return shares
+
+
+def _columns(data: Dataset) -> str:
+    return ", ".join(data.extra) or "none besides id, text and labels"
+
+
+def _deal(count: int, shares: DoubleArray) -> LongArray:
+    """Deal 0 .. count-1 to parts in turn, always to the part that is furthest behind its share; the first wins ties."""
+    # Part p gets its j-th document when (j - 1/2) / share is due; sorting the due times deals to all parts at once.
+    sizes = np.floor(shares * count).astype(np.int64) + 1
+    due = np.concatenate([(np.arange(size) + 0.5) / share for size, share in zip(sizes, shares, strict=True)])
+    part = np.repeat(np.arange(len(shares)), sizes)
+    return part[np.lexsort((part, due))][:count]
+
+
+def _by_order(order: LongArray, shares: DoubleArray) -> LongArray:
+    """Give the first documents of an order to the first part, and so on, with exact sizes."""
+    ends = np.round(np.cumsum(shares) * len(order)).astype(np.int64)
+    assigned = np.empty(len(order), np.int64)
+    assigned[order] = np.searchsorted(ends, np.arange(len(order)), side="right").clip(max=len(shares) - 1)
+    return assigned
+
+
+def _stratified(data: Dataset, shares: DoubleArray, rng: np.random.Generator) -> LongArray:
+    key = rarest_label(data)
+    # Neighbours in this order share a label, or a parent: rare leaves are spread evenly together with their siblings.
+    order = np.lexsort((rng.random(len(data)), key, _parent_of(data, key)))
+    assigned = np.empty(len(data), np.int64)
+    assigned[order] = _deal(len(data), shares)
+    _give_rare_to_first(key, assigned, rng)
+    return assigned
+
+
+def rarest_label(data: Dataset) -> LongArray:
+    """Give each document's rarest most specific label (-1: none)."""
+    ends = data.hierarchy.most_specific(data.labels)
+    frequency = np.bincount(ends.indices, minlength=len(data.hierarchy))
+    order = np.lexsort((ends.indices, frequency[ends.indices], row_numbers(ends)))
+    key = np.full(len(data), -1, np.int64)
+    some = row_sizes(ends) > 0
+    key[some] = ends.indices[order][ends.indptr[:-1][some]]
+    return key
+
+
+def _parent_of(data: Dataset, key: LongArray) -> LongArray:
+    h = data.hierarchy
+    first = np.where(key >= 0, h.parent_idx[h.parent_ptr[key]], -1) if len(h) else key
+    return first.astype(np.int64)
+
+
+def _give_rare_to_first(key: LongArray, assigned: LongArray, rng: np.random.Generator) -> None:
+    """Swap documents so that every label has one in the first part; sizes do not change."""
+    spare = np.bincount(key[assigned == 0] + 1, minlength=int(key.max(initial=-1)) + 2)
+    missing = np.setdiff1d(np.unique(key), key[assigned == 0])
+    donors = iter(rng.permutation(np.flatnonzero(assigned == 0)).tolist())
+    for label in missing.tolist():
+        taken = int(np.flatnonzero(key == label)[0])
+        donor = next((row for row in donors if spare[key[row] + 1] > 1), None)
+        if donor is None:
+            return
+        spare[key[donor] + 1] -= 1
+        assigned[donor], assigned[taken] = assigned[taken], 0
+
+
+def _column_codes(data: Dataset, column: str) -> tuple[LongArray, LongArray]:
+    """Number the values of a column, and rank them in their order."""
+    if column not in data.extra:
+        raise TreelabelError(f"no column {column!r} to split by; there are: {_columns(data)}")
+    values = data.extra[column].combine_chunks()
+    if values.null_count:
+        row = int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0])
+        raise TreelabelError(f"row {row} (id {data.ids[row]!r}) has no value in column {column!r}")
+    try:
+        coded = values.dictionary_encode()
+        order = pa.compute.array_sort_indices(coded.dictionary).to_numpy()
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+        raise TreelabelError(f"cannot split by column {column!r}: its values are of type {values.type}") from None
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return coded.indices.to_numpy().astype(np.int64), rank
+
+
+def _by_group(codes: LongArray, shares: DoubleArray, rng: np.random.Generator) -> LongArray:
+    """Largest groups first, each to the part that is furthest behind its size."""
+    sizes = np.bincount(codes)
+    order = rng.permutation(len(sizes))
+    order = order[np.argsort(-sizes[order], kind="stable")]
+    left = shares * len(codes)
+    part = np.empty(len(sizes), np.int64)
+    for group in order.tolist():
+        part[group] = int(np.argmax(left))
+        left[part[group]] -= sizes[group]
+    return part[codes]
+
+
+def _by_time(codes: LongArray, rank: LongArray, shares: DoubleArray) -> LongArray:
+    """Cut the sorted values at the shares; a value is whole in the part where its middle document falls."""
+    position = rank[codes]
+    sizes = np.bincount(position)
+    middle = np.cumsum(sizes) - sizes / 2
+    ends = np.cumsum(shares) * len(codes)
+    return np.searchsorted(ends, middle, side="right").clip(max=len(shares) - 1)[position]
+
+
+def per_class(data: Dataset, count: int = 1, seed: int = 0) -> tuple[Dataset, Dataset]:
+    """Take `count` random documents of each class (most specific label) and give (these, all others).
+
+    The few-shot setting of "Hierarchical loss for classification": at most one training sample a class. Documents with
+    several labels count for their rarest; those without labels are among the others.
+    """
+    if count < 1:
+        raise TreelabelError(f"expected at least 1 document a class, found {count}")
+    key = rarest_label(data)
+    order = np.lexsort((np.random.default_rng(seed).random(len(data)), key))
+    ordered = key[order]
+    first = np.searchsorted(ordered, ordered)
+    taken = np.zeros(len(data), np.bool_)
+    taken[order] = (np.arange(len(data)) - first < count) & (ordered >= 0)
+    return data[np.flatnonzero(taken)], data[np.flatnonzero(~taken)]
+
+
+def cut(data: Dataset, depth: int) -> Dataset:
+    """Keep the hierarchy's levels down to a depth; deeper labels become their ancestors there."""
+    return data.moved(data.hierarchy.cut(depth))
+
+
+def with_other_leaves(data: Dataset) -> Dataset:
+    """Let every document end in a leaf: internal nodes at which documents stop get an "other" child for them."""
+    ends = data.hierarchy.most_specific(data.labels)
+    return data.moved(data.hierarchy.with_other_leaves(np.unique(ends.indices)))
+
+
+def unfold(data: Dataset) -> Dataset:
+    """Make a DAG a tree; documents with full paths go to the copy on their path, others to all copies."""
+    return data.moved(data.hierarchy.unfold())
+
+
+def deduplicate(data: Dataset, against: Sequence[str] = ()) -> Dataset:
+    """Keep the first of documents with the same text (case and spacing aside), with the labels of all of them.
+
+    Texts in `against` (the training texts, say) are dropped altogether. Empty texts are no duplicates of each other.
+    """
+    first_row: dict[str, int] = {}
+    other = {_plain(text) for text in against}
+    target = np.empty(len(data), np.int64)
+    for row, text in enumerate(data.texts):
+        plain = _plain(text)
+        target[row] = -1 if plain in other else first_row.setdefault(plain, row) if plain else row
+    rows = row_numbers(data.labels)
+    moved = target[rows]
+    order = np.argsort(moved, kind="stable")
+    order = order[moved[order] >= 0]
+    ptr = np.searchsorted(moved[order], np.arange(len(data) + 1))
+    united = from_ids(ptr, data.labels.indices[order], len(data.hierarchy))
+    whole = Dataset(data.ids, data.texts, united, data.hierarchy, data.extra, data.features)
+    return whole[np.flatnonzero(target == np.arange(len(data)))]
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())

@@ -1,0 +1,128 @@
+"""Documents on their way into a Dataset: compact columns that grow a batch at a time."""
+
+import json
+from array import array
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from scipy import sparse
+
+from treelabel.compute import IntArray
+from treelabel.data.dataset import Dataset
+from treelabel.data.strings import Strings
+from treelabel.hierarchy import Hierarchy
+from treelabel.labels import Label, from_ids
+
+
+@dataclass(slots=True)
+class Incoming:
+    """A row as it was understood; `values` may hold further columns."""
+
+    line: int
+    id: str
+    text: str
+    labels: list[Label]
+    values: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Collector:
+    """Documents read so far: columns in Arrow memory, labels as numbers of distinct label texts.
+
+    `keys` numbers every distinct label, `key_lines` says where it stood first. The hierarchy need not be known before
+    all labels are.
+    """
+
+    used_columns: frozenset[str] = frozenset()
+    keys: dict[Label, int] = field(default_factory=dict)
+    key_lines: list[int] = field(default_factory=list)
+    codes: "array[int]" = field(default_factory=lambda: array("i"))
+    ends: "array[int]" = field(default_factory=lambda: array("q", [0]))
+    ids: list[pa.Array] = field(default_factory=list)
+    texts: list[pa.Array] = field(default_factory=list)
+    extra: list[dict[str, pa.Array]] = field(default_factory=list)
+    features: list[tuple[Any, Any]] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.ends) - 1
+
+    def add(self, batch: list[Incoming]) -> None:
+        """Move a batch of documents into compact form."""
+        for document in batch:
+            for label in document.labels:
+                code = self.keys.setdefault(label, len(self.keys))
+                if code == len(self.key_lines):
+                    self.key_lines.append(document.line)
+                self.codes.append(code)
+            self.ends.append(len(self.codes))
+        self.ids.append(pa.array([document.id for document in batch], pa.large_string()))
+        self.texts.append(pa.array([document.text for document in batch], pa.large_string()))
+        names = dict.fromkeys(name for document in batch for name in document.values)
+        self.extra.append(
+            {
+                name: _column([document.values.get(name) for document in batch])
+                for name in names
+                if name not in self.used_columns and name != "features"
+            }
+        )
+        self.features.extend(document.values["features"] for document in batch if "features" in document.values)
+
+    def dataset(self, hierarchy: Hierarchy, nodes: IntArray, features: int | None) -> tuple[Dataset, int]:
+        """Put everything together, given the node of every distinct label.
+
+        Documents with a label that has no node (-1) are left out; their number comes second.
+        """
+        codes, ends = np.frombuffer(self.codes, np.int32), np.frombuffer(self.ends, np.int64)
+        given = nodes[codes]
+        data = Dataset(
+            Strings(pa.chunked_array(self.ids, pa.large_string())),
+            Strings(pa.chunked_array(self.texts, pa.large_string())),
+            from_ids(ends, np.maximum(given, 0), len(hierarchy)),
+            hierarchy,
+            self._extra_columns(),
+            None if features is None else _feature_matrix(self.features, features),
+        )
+        bad = np.unique(np.searchsorted(ends, np.flatnonzero(given < 0), side="right") - 1)
+        return (data[np.setdiff1d(np.arange(len(data)), bad)] if len(bad) else data), len(bad)
+
+    def _extra_columns(self) -> dict[str, pa.ChunkedArray]:
+        names = dict.fromkeys(name for batch in self.extra for name in batch)
+        sizes = [len(ids) for ids in self.ids]
+        return {
+            name: _joined([batch.get(name, pa.nulls(size)) for batch, size in zip(self.extra, sizes, strict=True)])
+            for name in names
+        }
+
+
+def _column(values: list[Any]) -> pa.Array:
+    try:
+        return pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        return _json_column(values)
+
+
+def _joined(parts: list[pa.Array]) -> pa.ChunkedArray:
+    """Join the parts of a column, which may have been taken for different types; what has no common type is JSON."""
+    try:
+        return pa.concat_tables([pa.table({"": part}) for part in parts], promote_options="permissive").column("")
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.chunked_array([_json_column(part.to_pylist()) for part in parts], pa.string())
+
+
+def _json_column(values: list[Any]) -> pa.Array:
+    texts = [
+        value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        for value in values
+    ]
+    return pa.array(texts, pa.string())
+
+
+def _feature_matrix(rows: list[tuple[Any, Any]], columns: int) -> sparse.csr_array:
+    ptr = np.concatenate([[0], np.cumsum([len(indices) for indices, _ in rows], dtype=np.int64)])
+    indices = np.concatenate([indices for indices, _ in rows] or [np.empty(0, np.int32)])
+    values = np.concatenate([values for _, values in rows] or [np.empty(0, np.float32)])
+    matrix = sparse.csr_array((values, indices, ptr), (len(rows), columns))
+    matrix.sum_duplicates()
+    return matrix

@@ -1,0 +1,121 @@
+"""Dataset: texts with their labels in a hierarchy."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from scipy import sparse
+
+from treelabel.compute import LongArray
+from treelabel.data.strings import Strings
+from treelabel.errors import TreelabelError
+from treelabel.hierarchy import Change, Hierarchy, LabelMatrix
+from treelabel.labels import decode, encode
+
+if TYPE_CHECKING:
+    from treelabel.data.describe import Description
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset:
+    """Documents: ids, texts, the labels they were given (not closed), their hierarchy, and any further columns.
+
+    `closed` gives the labels with all ancestors, as every measure uses them. `features` is a documents x features
+    matrix where a format brings numbers instead of texts. Make one with `treelabel.read` or `Dataset.of`.
+
+    >>> ds = Dataset.of(["woof", "meow"], [["dog"], ["cat"]], Hierarchy.from_paths(["pet > dog", "pet > cat"]))
+    >>> ds
+    Dataset(2 documents, Hierarchy(3 nodes, 2 leaves, depth 2, tree))
+    >>> ds.names(), ds[:1].texts[0]
+    ([['dog'], ['cat']], 'woof')
+    """
+
+    ids: Strings
+    texts: Strings
+    labels: LabelMatrix
+    hierarchy: Hierarchy
+    extra: Mapping[str, pa.ChunkedArray] = field(default_factory=dict)
+    features: sparse.csr_array | None = None
+
+    def __post_init__(self) -> None:
+        sizes = {"ids": len(self.ids), "texts": len(self.texts), "labels": self.labels.shape[0]}
+        sizes |= {f"column {name!r}": len(column) for name, column in self.extra.items()}
+        if self.features is not None:
+            sizes["features"] = self.features.shape[0]
+        if len(set(sizes.values())) > 1:
+            raise TreelabelError(f"columns of different lengths: {', '.join(f'{k} {v:,}' for k, v in sizes.items())}")
+        if self.labels.shape[1] != len(self.hierarchy):
+            raise TreelabelError(
+                f"labels have {self.labels.shape[1]:,} columns, but the hierarchy has {len(self.hierarchy):,} nodes"
+            )
+
+    @classmethod
+    def of(
+        cls,
+        texts: Iterable[str],
+        labels: Iterable[Any],
+        hierarchy: Hierarchy,
+        ids: Iterable[str] | None = None,
+        sep: str | None = None,
+    ) -> "Dataset":
+        """Make a dataset of texts and one label list a text (names or paths, see `labels.encode`)."""
+        column = Strings.of(texts)
+        names = Strings.of(ids) if ids is not None else Strings.of([str(row) for row in range(len(column))])
+        return cls(names, column, encode(hierarchy, labels, sep), hierarchy)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        return f"Dataset({len(self):,} documents, {self.hierarchy!r})"
+
+    def __getitem__(self, rows: Any) -> "Dataset":
+        """Select documents by slice, boolean mask or row numbers."""
+        if isinstance(rows, slice) and rows.step in (None, 1):
+            picked: Any = rows
+            columns = {name: column[rows] for name, column in self.extra.items()}
+            ids, texts = self.ids[rows], self.texts[rows]
+        else:
+            picked = np.arange(len(self))[rows if isinstance(rows, slice) else np.asarray(rows)]
+            picked = np.atleast_1d(picked)
+            columns = {name: column.take(pa.array(picked)) for name, column in self.extra.items()}
+            ids, texts = self.ids.take(picked), self.texts.take(picked)
+        features = None if self.features is None else self.features[picked]
+        return Dataset(ids, texts, self.labels[picked], self.hierarchy, columns, features)
+
+    def batches(self, size: int = 4096) -> Iterator["Dataset"]:
+        """Yield consecutive parts of at most `size` documents."""
+        for start in range(0, len(self), size):
+            yield self[start : start + size]
+
+    @cached_property
+    def closed(self) -> LabelMatrix:
+        """The labels with all their ancestors."""
+        return self.hierarchy.closure(self.labels)
+
+    @cached_property
+    def frequencies(self) -> LongArray:
+        """How many documents carry each node, ancestors included."""
+        return np.bincount(self.closed.indices, minlength=len(self.hierarchy)).astype(np.int64)
+
+    def names(self) -> list[list[str]]:
+        """Give the labels of each document by name."""
+        return decode(self.hierarchy, self.labels)
+
+    def paths(self) -> list[list[str]]:
+        """Give the labels of each document as full paths."""
+        return decode(self.hierarchy, self.labels, paths=True)
+
+    def moved(self, change: Change) -> "Dataset":
+        """Carry the labels over to another hierarchy that was made of this one."""
+        self.hierarchy.require_same(change.old.fingerprint, "the change")
+        return replace(self, labels=change.labels(self.labels), hierarchy=change.new)
+
+    def describe(self, train: "Dataset | None" = None) -> "Description":
+        """Count what matters about the data; `train` gives the frequencies, by default the dataset itself."""
+        from treelabel.data.describe import describe
+
+        return describe(self, train)

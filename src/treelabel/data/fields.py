@@ -1,0 +1,170 @@
+"""Which columns hold the text, the labels and the id, and how their values are understood."""
+
+import ast
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from treelabel.errors import TreelabelError
+from treelabel.labels import Label
+
+TEXT_NAMES = (
+    "text",
+    "token",
+    "doc_token",
+    "content",
+    "sentence",
+    "document",
+    "body",
+    "abstract",
+    "description",
+    "title",
+)
+LABEL_NAMES = ("labels", "label", "doc_label", "category", "categories", "path", "class", "target", "topics", "topic")
+ID_NAMES = ("id", "_id", "uid", "guid", "doc_id", "docid", "document_id", "index")
+LEVEL_NAME = re.compile(r"(level|lvl|cat|category|l)[ _-]?(\d+)")
+
+ListMeaning = Literal["labels", "path"]
+
+
+@dataclass(frozen=True)
+class Fields:
+    """The columns to read: texts are joined by line breaks, several label columns are the levels of one path."""
+
+    text: tuple[str, ...]
+    labels: tuple[str, ...]
+    id: str | None
+    label_sep: str | None = None
+    lists: ListMeaning = "labels"
+
+    def text_of(self, values: dict[str, Any]) -> str:
+        """Read the text of a row."""
+        return "\n".join(_as_text(values[name]) for name in self.text)
+
+    def labels_of(self, values: dict[str, Any]) -> list[Label]:
+        """Read the labels of a row: names, or tuples of names for paths."""
+        if len(self.labels) > 1:
+            return _levels([values[name] for name in self.labels])
+        value = values[self.labels[0]] if self.labels else None
+        if isinstance(value, str):
+            value = _cell(value, self.label_sep)
+        if value is None:
+            return []
+        if not isinstance(value, list | tuple):
+            value = [value]
+        if self.lists == "path":
+            path = tuple(_as_text(item).strip() for item in value)
+            return [path] if path else []
+        return [_label(item) for item in value]
+
+    def used(self) -> frozenset[str]:
+        """Name the columns that are read."""
+        return frozenset({*self.text, *self.labels, *([self.id] if self.id is not None else [])})
+
+
+def _as_text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list | tuple):
+        return " ".join(map(str, value))
+    if isinstance(value, dict):
+        raise ValueError(f"expected text, found an object {str(value)[:60]}")
+    return str(value)
+
+
+def _cell(text: str, label_sep: str | None) -> list[Any]:
+    """Read the labels in a cell: none, a list in JSON or Python spelling, several with a separator, or one."""
+    stripped = text.strip()
+    if not stripped:
+        return []
+    if stripped.startswith("[") and stripped.endswith("]"):
+        for parse in (json.loads, ast.literal_eval):
+            try:
+                parsed = parse(stripped)
+            except (ValueError, SyntaxError, RecursionError, MemoryError):
+                continue
+            if isinstance(parsed, list):
+                return parsed
+    if label_sep is not None:
+        return [part.strip() for part in stripped.split(label_sep) if part.strip()]
+    return [stripped]
+
+
+def _label(value: Any) -> Label:
+    """Read one label: a name, a number, a list of names (a path), or an object as prediction files have it."""
+    if isinstance(value, dict):
+        value = value.get("path") or value.get("label")
+    if isinstance(value, str):
+        if not value.strip():
+            raise ValueError("empty label")
+        return value
+    if isinstance(value, list | tuple) and value:
+        return tuple(_as_text(part).strip() for part in value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    raise ValueError(f"expected a label name, found {value!r}")
+
+
+def _levels(values: Sequence[Any]) -> list[Label]:
+    names = [_as_text(value).strip() for value in values]
+    while names and not names[-1]:
+        names.pop()
+    if "" in names:
+        raise ValueError(f"level {names.index('') + 1} is empty, but deeper levels are not: {names}")
+    return [tuple(names)] if names else []
+
+
+@dataclass(frozen=True)
+class FieldChoice:
+    """The columns a user asked for; None means: guess."""
+
+    text: str | Sequence[str] | None = None
+    labels: str | Sequence[str] | None = None
+    id: str | None = None
+    label_sep: str | None = None
+    lists: ListMeaning = "labels"
+
+    def among(self, columns: Sequence[str], where: str) -> Fields:
+        """Take the columns that were asked for, and guess the others by their names."""
+        text = _asked(self.text, columns, where, "text")
+        if text is None:
+            text = _guess(TEXT_NAMES, columns)
+            if not text and "features" not in columns:
+                raise TreelabelError(
+                    f"{where}: no column looks like the text; columns are {_list(columns)}; say which (--text)"
+                )
+        labels = _asked(self.labels, columns, where, "labels")
+        if labels is None:
+            labels = _guess(LABEL_NAMES, columns) or _level_columns(columns)
+        name = _asked(self.id, columns, where, "id")
+        if name is None:
+            name = _guess(ID_NAMES, [column for column in columns if column not in (*text, *labels)])
+        return Fields(text, labels, name[0] if name else None, self.label_sep, self.lists)
+
+
+def _asked(names: str | Sequence[str] | None, columns: Sequence[str], where: str, what: str) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    wanted = (names,) if isinstance(names, str) else tuple(names)
+    missing = [name for name in wanted if name not in columns]
+    if missing:
+        raise TreelabelError(f"{where}: no column {missing[0]!r} for the {what}; columns are {_list(columns)}")
+    return wanted
+
+
+def _guess(names: Sequence[str], columns: Sequence[str]) -> tuple[str, ...]:
+    by_lower = {column.lower(): column for column in reversed(columns)}
+    return next(((by_lower[name],) for name in names if name in by_lower), ())
+
+
+def _level_columns(columns: Sequence[str]) -> tuple[str, ...]:
+    found = [(int(match[2]), column) for column in columns if (match := LEVEL_NAME.fullmatch(column.lower()))]
+    return tuple(column for _, column in sorted(found))
+
+
+def _list(columns: Sequence[str]) -> str:
+    return ", ".join(map(repr, columns[:20])) + (" ..." if len(columns) > 20 else "")

@@ -1,0 +1,83 @@
+"""File formats: the table FORMATS, and which one a file name means."""
+
+from pathlib import Path
+
+from treelabel.data.formats.delimited import read_delimited, write_delimited
+from treelabel.data.formats.fasttext import read_fasttext, write_fasttext
+from treelabel.data.formats.jsonlines import read_json_lines, write_htc, write_json_lines
+from treelabel.data.formats.parquet import read_parquet, write_parquet
+from treelabel.data.formats.rows import BATCH, Format, Output, Problem, ReadOptions, Row, RowSource
+from treelabel.data.formats.xmc import read_xmc, write_xmc
+from treelabel.errors import TreelabelError
+from treelabel.files import suffixes
+
+EVERYTHING = frozenset({"ids", "texts", "line breaks", "columns", "hierarchy"})
+
+FORMATS: dict[str, Format] = {
+    entry.name: entry
+    for entry in (
+        Format(
+            "csv",
+            (".csv",),
+            read_delimited,
+            write_delimited,
+            "comma-separated, a header line",
+            EVERYTHING - {"hierarchy"},
+        ),
+        Format(
+            "tsv",
+            (".tsv", ".tab"),
+            read_delimited,
+            write_delimited,
+            "tab-separated, a header line",
+            EVERYTHING - {"hierarchy"},
+        ),
+        Format(
+            "jsonl",
+            (".jsonl", ".ndjson", ".json"),
+            read_json_lines,
+            write_json_lines,
+            "one JSON object a line",
+            EVERYTHING - {"hierarchy"},
+        ),
+        Format("parquet", (".parquet", ".pq"), read_parquet, write_parquet, "Parquet, hierarchy included", EVERYTHING),
+        Format(
+            "fasttext",
+            (".ft", ".fasttext", ".fasttext.txt"),
+            read_fasttext,
+            write_fasttext,
+            "__label__A __label__B text",
+            frozenset({"texts"}),
+        ),
+        Format("xmc", (".xmc", ".svm"), read_xmc, write_xmc, "labels and sparse features, numbered", frozenset()),
+        Format(
+            "htc",
+            (".htc",),
+            read_json_lines,
+            write_htc,
+            "one JSON object a line with token and label",
+            frozenset({"texts", "line breaks"}),
+        ),
+    )
+}
+
+
+def format_of(path: Path, name: str | None = None) -> Format:
+    """Find the format by name, or by the file's ending.
+
+    >>> format_of(Path("train.jsonl.gz")).name
+    'jsonl'
+    """
+    if name is not None:
+        if name not in FORMATS:
+            raise TreelabelError(f"unknown format {name!r}; there are: {', '.join(FORMATS)}")
+        return FORMATS[name]
+    ending, _ = suffixes(path)
+    found = next((entry for entry in FORMATS.values() if ending in entry.endings), None)
+    if found is None:
+        known = ", ".join(ending for entry in FORMATS.values() for ending in entry.endings)
+        raise TreelabelError(f"{path}: cannot tell the format by the ending {ending!r}; known are {known}; or name it (--format)")
+    return found
+
+
+__all__ = ["BATCH", "FORMATS", "Format", "Output", "Problem", "ReadOptions", "Row", "RowSource", "format_of"]

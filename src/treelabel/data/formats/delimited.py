@@ -1,0 +1,134 @@
+"""CSV and TSV, with the line of every error."""
+
+import csv
+import json
+import sys
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+
+from treelabel.data.formats.rows import Output, Problem, ReadOptions, Row, RowSource
+from treelabel.errors import TreelabelError
+from treelabel.files import UndecodableLine, open_input, open_output, suffixes, text_lines
+
+DELIMITERS = (",", ";", "\t", "|")
+
+
+def read_delimited(path: Path, options: ReadOptions) -> RowSource:
+    """Read a file whose first line names the columns (or, without a header, columns "1", "2", ...)."""
+    return RowSource(_rows(path, options))
+
+
+def _rows(path: Path, options: ReadOptions) -> Iterator[Row | Problem]:
+    # The module's limit of 128 kB a field is there for memory; texts may well be longer.
+    csv.field_size_limit(sys.maxsize)
+    with open_input(path, options.seen) as stream:
+        lines = _Lines(text_lines(stream, path, options.encoding))
+        first = lines.peek()
+        if first is None:
+            raise TreelabelError(
+                f"{path}: the file is empty; expected a line with column names, then one line a document"
+            )
+        delimiter = options.delimiter or _guess_delimiter(path, first)
+        reader = csv.reader(
+            lines, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if options.quotes else csv.QUOTE_NONE, strict=True
+        )
+        columns = _header(path, reader, first, delimiter, options.header)
+        while True:
+            begin = lines.number + 1
+            try:
+                values = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                yield Problem(begin, f"not valid CSV: {error}; check the quotes, or read it with quotes off")
+                continue
+            except _BadLineError as error:
+                yield Problem(lines.number, str(error))
+                continue
+            if len(values) == len(columns):
+                yield Row(begin, dict(zip(columns, values, strict=True)))
+            elif values:
+                yield Problem(begin, f"{len(values)} fields, but the header has {len(columns)}: {', '.join(columns)}")
+
+
+class _BadLineError(ValueError):
+    """A line in another encoding, on its way through the csv module."""
+
+
+class _Lines:
+    """Lines for the csv module, with a look at the first and the number of the last."""
+
+    def __init__(self, lines: Iterator[str]) -> None:
+        self._lines = lines
+        self._held: list[str] = []
+        self.number = 0
+
+    def peek(self) -> str | None:
+        self._held = [line for line in [next(self._lines, None)] if line is not None]
+        return self._held[0] if self._held else None
+
+    def __iter__(self) -> "_Lines":
+        return self
+
+    def __next__(self) -> str:
+        line = self._held.pop() if self._held else next(self._lines)
+        self.number += 1
+        if isinstance(line, UndecodableLine):
+            raise _BadLineError(line)
+        return line
+
+
+def _guess_delimiter(path: Path, first: str) -> str:
+    usual = "\t" if suffixes(path)[0] in (".tsv", ".tab") else ","
+    if usual in first:
+        return usual
+    return max(DELIMITERS, key=lambda mark: (first.count(mark), mark == usual))
+
+
+def _header(path: Path, reader: Iterator[list[str]], first: str, delimiter: str, header: bool) -> list[str]:
+    if not header:
+        return [str(number + 1) for number in range(len(next(csv.reader([first], delimiter=delimiter))))]
+    try:
+        columns = [name.strip() for name in next(reader)]
+    except (csv.Error, _BadLineError) as error:
+        raise TreelabelError(f"{path}:1: cannot read the column names: {error}") from error
+    twice = sorted({name for name in columns if columns.count(name) > 1})
+    if twice:
+        raise TreelabelError(f"{path}:1: the column {twice[0]!r} stands twice in the header; rename one")
+    return columns
+
+
+def label_cell(labels: list[str]) -> str:
+    """Write labels into one cell: a single name as it is, several as a JSON list.
+
+    >>> label_cell(["A"]), label_cell(["A", "B"]), label_cell([])
+    ('A', '["A", "B"]', '')
+    """
+    if len(labels) == 1 and labels[0][:1] != "[":
+        return labels[0]
+    return json.dumps(labels, ensure_ascii=False) if labels else ""
+
+
+def write_delimited(output: Output) -> None:
+    """Write a header and one row a document; values that are no text are written as JSON."""
+    delimiter = output.delimiter or ("\t" if suffixes(output.path)[0] in (".tsv", ".tab") else ",")
+    columns = list(output.data.extra)
+    with open_output(output.path) as stream:
+        buffer = StringIO()
+        writer = csv.writer(buffer, delimiter=delimiter, lineterminator="\n")
+        writer.writerow([output.id, output.text, output.labels, *columns])
+        for document in output.documents():
+            extra = [_cell(document.extra[name]) for name in columns]
+            writer.writerow([document.id, document.text, label_cell(document.labels), *extra])
+            if buffer.tell() > 1 << 18:
+                stream.write(buffer.getvalue().encode())
+                buffer.seek(0)
+                buffer.truncate()
+        stream.write(buffer.getvalue().encode())
+
+
+def _cell(value: object) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, ensure_ascii=False, default=str)

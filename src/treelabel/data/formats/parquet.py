@@ -1,0 +1,56 @@
+"""Parquet: columns id, text, labels and whatever else there is, with the hierarchy in the file's metadata."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from treelabel.data.formats.rows import BATCH, Output, Problem, ReadOptions, Row, RowSource
+from treelabel.errors import TreelabelError
+from treelabel.files import whole_file
+from treelabel.hierarchy import hierarchy_from_json, hierarchy_to_json
+
+METADATA_KEY = b"treelabel.hierarchy"
+
+
+def read_parquet(path: Path, options: ReadOptions) -> RowSource:
+    """Read row groups in batches; lines are row numbers."""
+    try:
+        file = pq.ParquetFile(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise TreelabelError(f"{path}: not a Parquet file: {error}") from error
+    stored = (file.schema_arrow.metadata or {}).get(METADATA_KEY)
+    hierarchy = None if stored is None else hierarchy_from_json(stored.decode(), str(path))
+    return RowSource(_rows(path, file, options), hierarchy)
+
+
+def _rows(path: Path, file: pq.ParquetFile, options: ReadOptions) -> Iterator[Row | Problem]:
+    number = 0
+    size = path.stat().st_size
+    try:
+        for batch in file.iter_batches(BATCH):
+            for values in batch.to_pylist():
+                number += 1
+                yield Row(number, values)
+            if options.seen is not None:
+                options.seen(size * number // max(1, file.metadata.num_rows))
+    except (pa.ArrowInvalid, OSError) as error:
+        raise TreelabelError(f"{path}: row {number + 1}: damaged Parquet file: {error}") from error
+
+
+def write_parquet(output: Output) -> None:
+    """Write in batches."""
+    data = output.data
+    fields = [
+        pa.field(output.id, pa.large_string()),
+        pa.field(output.text, pa.large_string()),
+        pa.field(output.labels, pa.list_(pa.string())),
+        *(pa.field(name, column.type) for name, column in data.extra.items()),
+    ]
+    schema = pa.schema(fields, {METADATA_KEY: hierarchy_to_json(data.hierarchy)})
+    with whole_file(output.path) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+        for part in data.batches(BATCH):
+            labels = pa.array(output.label_texts(part.labels), pa.list_(pa.string()))
+            columns = [part.ids.arrow, part.texts.arrow, labels, *part.extra.values()]
+            writer.write_table(pa.table(columns, schema=schema))

@@ -1,0 +1,90 @@
+"""What every format agrees on: rows that come in, documents that go out, and the options of both."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from treelabel.data.dataset import Dataset
+from treelabel.hierarchy import Hierarchy, LabelMatrix
+
+BATCH = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One record: the line (or row number) it stands on, and its values by column."""
+
+    line: int
+    values: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A line that cannot be used, and why; reading goes on behind it."""
+
+    line: int
+    message: str
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How to read a file, as far as formats differ. `seen` is told how many bytes have been read."""
+
+    encoding: str = "utf-8"
+    delimiter: str | None = None
+    header: bool = True
+    quotes: bool = True
+    seen: Callable[[int], None] | None = None
+
+
+@dataclass(frozen=True)
+class RowSource:
+    """The rows of a file, with the hierarchy and the number of features if the file itself says them."""
+
+    rows: Iterator[Row | Problem]
+    hierarchy: Hierarchy | None = None
+    features: int | None = None
+
+
+@dataclass(frozen=True)
+class Document:
+    """One document on its way out, labels already as text."""
+
+    id: str
+    text: str
+    labels: list[str]
+    extra: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a writer gets: where to, what, how labels become text, and what columns are called."""
+
+    path: Path
+    data: Dataset
+    label_texts: Callable[[LabelMatrix], list[list[str]]]
+    text: str = "text"
+    labels: str = "labels"
+    id: str = "id"
+    delimiter: str | None = None
+
+    def documents(self) -> Iterator[Document]:
+        """Give the documents one by one, never holding more than a batch of them as Python objects."""
+        for part in self.data.batches(BATCH):
+            columns = {name: column.to_pylist() for name, column in part.extra.items()}
+            rows = zip(part.ids, part.texts, self.label_texts(part.labels), strict=True)
+            for at, (name, text, labels) in enumerate(rows):
+                yield Document(name, text, labels, {column: values[at] for column, values in columns.items()})
+
+
+@dataclass(frozen=True)
+class Format:
+    """A file format: its endings, how to read and write it, and what of a document it holds."""
+
+    name: str
+    endings: tuple[str, ...]
+    read: Callable[[Path, ReadOptions], RowSource]
+    write: Callable[[Output], None]
+    help: str
+    holds: frozenset[str]

@@ -1,0 +1,96 @@
+"""The sparse text format of the extreme classification repository: numbered labels and features, no texts.
+
+The first line says `documents features labels`; then one line a document, `label,label feature:value feature:value`.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from scipy import sparse
+
+from treelabel.data.formats.rows import BATCH, Output, Problem, ReadOptions, Row, RowSource
+from treelabel.errors import TreelabelError
+from treelabel.files import UndecodableLine, open_input, open_output, text_lines
+from treelabel.hierarchy import Hierarchy
+
+
+def read_xmc(path: Path, options: ReadOptions) -> RowSource:
+    """Read numbered labels into a flat hierarchy named "0", "1", ..., and features into a sparse matrix."""
+    with open_input(path) as stream:
+        header = next(text_lines(stream, path, options.encoding), "")
+    sizes = header.split()
+    if len(sizes) != 3 or not all(size.isdigit() for size in sizes):
+        raise TreelabelError(
+            f"{path}:1: expected 'documents features labels', three numbers, found {header.strip()[:60]!r}"
+        )
+    count, features, labels = map(int, sizes)
+    hierarchy = Hierarchy.flat([str(label) for label in range(labels)])
+    return RowSource(_rows(path, options, count, features, labels), hierarchy, features)
+
+
+def _rows(path: Path, options: ReadOptions, count: int, features: int, labels: int) -> Iterator[Row | Problem]:
+    number = 1
+    with open_input(path, options.seen) as stream:
+        lines = text_lines(stream, path, options.encoding)
+        next(lines)
+        for number, line in enumerate(lines, 2):
+            if isinstance(line, UndecodableLine):
+                yield Problem(number, line)
+                continue
+            try:
+                yield Row(number, parse_line(line, features, labels))
+            except ValueError as error:
+                yield Problem(number, str(error))
+    if number - 1 != count:
+        raise TreelabelError(
+            f"{path}:1: the header promises {count:,} documents, the file has {number - 1:,}; is it cut short?"
+        )
+
+
+def parse_line(line: str, features: int, labels: int) -> dict[str, object]:
+    """Read one document.
+
+    >>> parse_line("0,3 1:0.5 7:2", 10, 4)
+    {'labels': ['0', '3'], 'features': (array([1, 7], dtype=int32), array([0.5, 2. ], dtype=float32))}
+    """
+    head, *pairs = line.rstrip("\r\n").split(" ")
+    if ":" in head:
+        head, pairs = "", [head, *pairs]
+    given = head.split(",") if head else []
+    wrong = next((label for label in given if not label.isdigit() or int(label) >= labels), None)
+    if wrong is not None:
+        raise ValueError(f"label {wrong!r} is not a number from 0 to {labels - 1}")
+    split = [pair.split(":") for pair in pairs if pair]
+    bad = next((pair for pair in split if len(pair) != 2 or not pair[0].isdigit() or int(pair[0]) >= features), None)
+    if bad is not None:
+        raise ValueError(f"feature {':'.join(bad)!r} is not 'number:value' with a number from 0 to {features - 1}")
+    try:
+        values = np.array([pair[1] for pair in split], np.float32)
+    except ValueError:
+        raise ValueError("a feature's value is not a number") from None
+    return {"labels": given, "features": (np.array([int(pair[0]) for pair in split], np.int32), values)}
+
+
+def write_xmc(output: Output) -> None:
+    """Write numbered labels and features; needs a dataset with features."""
+    data = output.data
+    if data.features is None:
+        raise TreelabelError(
+            f"{output.path}: this format holds numeric features, and the data has only texts; use another"
+        )
+    with open_output(output.path) as stream:
+        stream.write(f"{len(data)} {data.features.shape[1]} {len(data.hierarchy)}\n".encode())
+        for start in range(0, len(data), BATCH):
+            _write_part(stream, data.labels[start : start + BATCH], data.features[start : start + BATCH])
+
+
+def _write_part(stream: IO[bytes], labels: sparse.csr_array, features: sparse.csr_array) -> None:
+    for row in range(labels.shape[0]):
+        given = ",".join(map(str, labels.indices[labels.indptr[row] : labels.indptr[row + 1]]))
+        entries = slice(features.indptr[row], features.indptr[row + 1])
+        pairs = [
+            f"{at}:{value:.9g}" for at, value in zip(features.indices[entries], features.data[entries], strict=True)
+        ]
+        stream.write(" ".join([given, *pairs]).encode() + b"\n")

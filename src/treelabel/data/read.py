@@ -1,0 +1,170 @@
+"""Read a data file into a Dataset: in batches, naming file and line of whatever is wrong."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from treelabel.compute import IntArray
+from treelabel.data.collect import Collector, Incoming
+from treelabel.data.dataset import Dataset
+from treelabel.data.fields import FieldChoice, Fields, ListMeaning
+from treelabel.data.formats import BATCH, Problem, ReadOptions, Row, RowSource, format_of
+from treelabel.data.taxonomy import read_taxonomy, taxonomy_beside
+from treelabel.errors import TreelabelError
+from treelabel.files import existing_file
+from treelabel.hierarchy import SEPARATOR, Hierarchy, split_path
+from treelabel.labels import Label, UnknownLabelError, find_label
+from treelabel.progress import progress_bar
+
+OnError = Literal["stop", "skip"]
+
+
+class SkippedRowsWarning(UserWarning):
+    """Says how many rows were left out because `on_error="skip"` was asked for."""
+
+
+def read(
+    path: str | Path,
+    text: str | Sequence[str] | None = None,
+    labels: str | Sequence[str] | None = None,
+    id: str | None = None,  # noqa: A002  the column's name
+    sep: str | None = None,
+    taxonomy: str | Path | Hierarchy | None = None,
+    format: str | None = None,  # noqa: A002  what users call it
+    label_sep: str | None = None,
+    lists: ListMeaning = "labels",
+    root: str | None = None,
+    encoding: str = "utf-8",
+    delimiter: str | None = None,
+    header: bool = True,
+    quotes: bool = True,
+    on_error: OnError = "stop",
+    progress: bool | None = None,
+) -> Dataset:
+    """Read a file of texts with labels; any format in `FORMATS`, also compressed (.gz, .zst, .bz2).
+
+    `text`, `labels`, `id` name the columns; without them they are guessed ("text", "label", "level1", ...). Several
+    text columns are joined, several label columns are the levels of one path. `sep` separates the names of a path
+    inside a label, `label_sep` several labels inside a cell; `lists="path"` takes a list of names as one path.
+    `taxonomy` is a hierarchy or a file with one; without it the file's own is used (Parquet), else `taxonomy.tsv`
+    beside the file, else the hierarchy is made of the labels: a tree if they are paths, one level if not.
+    `on_error="skip"` leaves out rows that cannot be used and warns with their number.
+
+    Memory stays near the size of the texts: rows are held as Python objects only a batch at a time.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "pets.csv")
+    ...     _ = file.write_text("text,category\\nwoof,pet > dog\\nmeow,pet > cat\\n")
+    ...     read(file, labels="category", sep=" > ").hierarchy.paths()
+    ['pet', 'pet > dog', 'pet > cat']
+    """
+    file = existing_file(path)
+    hierarchy = read_taxonomy(taxonomy, root=root) if isinstance(taxonomy, str | Path) else taxonomy
+    problems = _Problems(file, on_error)
+    collector = Collector()
+    with progress_bar(f"reading {file.name}", file.stat().st_size, progress) as seen:
+        source = format_of(file, format).read(file, ReadOptions(encoding, delimiter, header, quotes, seen))
+        fields = FieldChoice(text, labels, id, label_sep, lists)
+        _collect(source, fields, collector, problems)
+    if len(collector) == 0:
+        raise TreelabelError(f"{file}: no documents; the file is empty, or every line is blank or was skipped")
+    if hierarchy is None:
+        hierarchy = source.hierarchy or _taxonomy_found(file, root) or _hierarchy_of(collector.keys, sep, file)
+    nodes = _nodes(hierarchy, collector, sep, problems)
+    data, left_out = collector.dataset(hierarchy, nodes, source.features)
+    problems.skipped += left_out
+    if problems.skipped:
+        first = "; ".join(problems.told)
+        warnings.warn(SkippedRowsWarning(f"{file}: skipped {problems.skipped:,} rows: {first}"), stacklevel=2)
+    return data
+
+
+@dataclass
+class _Problems:
+    """What was wrong: the first problem stops the reading, or all are counted and the first few told."""
+
+    file: Path
+    on_error: OnError
+    skipped: int = 0
+    told: list[str] = field(default_factory=list)
+
+    def tell(self, line: int, message: str) -> None:
+        told = f"{self.file}:{line}: {message}"
+        if self.on_error == "stop":
+            raise TreelabelError(f"{told} (to leave out such rows: --on-error skip)")
+        if len(self.told) < 3:
+            self.told.append(told)
+
+    def skip(self, line: int, message: str) -> None:
+        self.tell(line, message)
+        self.skipped += 1
+
+
+def _collect(source: RowSource, choice: FieldChoice, collector: Collector, problems: _Problems) -> None:
+    fields: Fields | None = None
+    batch: list[Incoming] = []
+    for row in source.rows:
+        if isinstance(row, Problem):
+            problems.skip(row.line, row.message)
+            continue
+        if fields is None:
+            fields = choice.among(list(row.values), f"{problems.file}:{row.line}")
+            collector.used_columns = fields.used()
+        try:
+            batch.append(_understood(row, fields, len(collector) + len(batch)))
+        except KeyError as error:
+            problems.skip(row.line, f"no value for {error}; the row has {', '.join(row.values) or 'nothing'}")
+        except ValueError as error:
+            problems.skip(row.line, str(error))
+        if len(batch) == BATCH:
+            collector.add(batch)
+            batch = []
+    if batch:
+        collector.add(batch)
+
+
+def _understood(row: Row, fields: Fields, number: int) -> Incoming:
+    name = row.values[fields.id] if fields.id is not None else None
+    return Incoming(
+        row.line,
+        str(number) if name is None or name == "" else str(name),
+        fields.text_of(row.values),
+        fields.labels_of(row.values),
+        row.values,
+    )
+
+
+def _nodes(hierarchy: Hierarchy, collector: Collector, sep: str | None, problems: _Problems) -> IntArray:
+    """Find the node of every distinct label; -1 for those that are unknown and may be skipped."""
+    nodes = np.full(len(collector.keys), -1, np.int32)
+    for code, label in enumerate(collector.keys):
+        try:
+            nodes[code] = find_label(hierarchy, label, sep)
+        except UnknownLabelError as error:
+            problems.tell(collector.key_lines[code], str(error))
+    return nodes
+
+
+def _taxonomy_found(file: Path, root: str | None) -> Hierarchy | None:
+    beside = taxonomy_beside(file)
+    return None if beside is None else read_taxonomy(beside, root=root)
+
+
+def _hierarchy_of(keys: dict[Label, int], sep: str | None, file: Path) -> Hierarchy:
+    """Make a hierarchy of the labels themselves."""
+    if not keys:
+        raise TreelabelError(f"{file}: no labels found and no taxonomy given; name the label column, or a taxonomy")
+    texts = [key for key in keys if isinstance(key, str)]
+    if sep is None and texts and sum(SEPARATOR in text for text in texts) > len(texts) / 2:
+        sep = SEPARATOR
+    if sep is None and len(texts) == len(keys):
+        return Hierarchy.flat(texts)
+    paths = [
+        (split_path(key, sep) if sep is not None else [key]) if isinstance(key, str) else list(key) for key in keys
+    ]
+    return Hierarchy.from_paths(paths)

@@ -1,0 +1,69 @@
+"""SKOS vocabularies (Turtle, RDF/XML): concepts, broader and narrower, preferred labels. Needs the extra `skos`."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from treelabel.errors import TreelabelError
+from treelabel.files import suffixes
+from treelabel.hierarchy import Hierarchy
+
+RDF_FORMATS = {".ttl": "turtle", ".rdf": "xml", ".xml": "xml", ".nt": "nt", ".jsonld": "json-ld"}
+
+
+def read_skos(file: Path, language: str = "en", tree: bool = False) -> Hierarchy:
+    """Make a hierarchy of a vocabulary's concepts.
+
+    A concept is named by its preferred label in `language`, else in any language, else by its notation or the end of
+    its address. Where two share a name, the notation (or the end of the address) follows in brackets.
+    """
+    try:
+        from rdflib import RDF, SKOS, Graph
+        from rdflib.exceptions import ParserError
+    except ImportError:
+        raise TreelabelError("reading SKOS needs rdflib: pip install 'treelabel[skos]'") from None
+    graph = Graph()
+    try:
+        graph.parse(file, format=RDF_FORMATS.get(suffixes(file)[0], "turtle"))
+    except (ParserError, SyntaxError, ValueError) as error:
+        raise TreelabelError(
+            f"{file}: not a vocabulary that can be read: {' '.join(str(error).split())[:200]}"
+        ) from error
+    except Exception as error:  # the XML parser raises SAX exceptions that share no base with the others
+        raise TreelabelError(f"{file}: not a vocabulary that can be read: {error}") from error
+    narrower = {(above, below) for above, below in graph.subject_objects(SKOS.narrower)}
+    narrower |= {(above, below) for below, above in graph.subject_objects(SKOS.broader)}
+    concepts = set(graph.subjects(RDF.type, SKOS.Concept)) | {end for pair in narrower for end in pair}
+    if not concepts:
+        raise TreelabelError(f"{file}: no skos:Concept in the file")
+    names = _names(graph, concepts, language)
+    # Sorted, because a graph has no order and the same file must give the same hierarchy.
+    ordered = sorted(concepts, key=lambda concept: (_code(graph, concept), str(concept)))
+    rank = {concept: at for at, concept in enumerate(ordered)}
+    pairs = sorted(narrower, key=lambda pair: (rank[pair[0]], rank[pair[1]]))
+    edges = [(names[above], names[below]) for above, below in pairs]
+    return Hierarchy.from_edges(edges, root="", nodes=[names[concept] for concept in ordered], tree=tree)
+
+
+def _names(graph: Any, concepts: set[Any], language: str) -> dict[Any, str]:
+    names = {concept: _label(graph, concept, language) or _code(graph, concept) for concept in concepts}
+    count = Counter(names.values())
+    unique = {
+        concept: name if count[name] == 1 else f"{name} [{_code(graph, concept)}]" for concept, name in names.items()
+    }
+    again = Counter(unique.values())
+    return {concept: name if again[name] == 1 else f"{name} <{concept}>" for concept, name in unique.items()}
+
+
+def _label(graph: Any, concept: Any, language: str) -> str | None:
+    from rdflib import SKOS
+
+    labels = sorted(graph.objects(concept, SKOS.prefLabel), key=lambda label: (label.language != language, str(label)))
+    return str(labels[0]).strip() or None if labels else None
+
+
+def _code(graph: Any, concept: Any) -> str:
+    from rdflib import SKOS
+
+    notation = graph.value(concept, SKOS.notation)
+    return str(notation) if notation is not None else str(concept).rstrip("/#").replace("#", "/").rpartition("/")[2]

@@ -1,0 +1,236 @@
+"""Taxonomy files: edges, children lists, tables, paths, nested JSON, SKOS; reading, writing, finding them."""
+
+import csv
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from treelabel.errors import TreelabelError
+from treelabel.files import UndecodableLine, existing_file, open_input, open_output, suffixes, text_lines
+from treelabel.hierarchy import SEPARATOR, Hierarchy, hierarchy_from_json, hierarchy_to_json, split_path
+from treelabel.hierarchy.build import ROOT_NAMES, edges_of_pairs
+
+TaxonomyFormat = Literal["edges", "paths", "json", "skos"]
+ENDINGS: dict[str, TaxonomyFormat] = {
+    ".tsv": "edges",
+    ".tab": "edges",
+    ".taxonomy": "edges",
+    ".csv": "edges",
+    ".txt": "paths",
+    ".json": "json",
+    ".ttl": "skos",
+    ".rdf": "skos",
+    ".xml": "skos",
+    ".nt": "skos",
+    ".jsonld": "skos",
+}
+CHILD_COLUMNS = ("child", "label", "name", "id", "node", "code")
+
+
+def read_taxonomy(
+    path: str | Path,
+    format: TaxonomyFormat | None = None,  # noqa: A002  what users call it
+    root: str | None = None,
+    tree: bool = False,
+    sep: str = SEPARATOR,
+    language: str = "en",
+    encoding: str = "utf-8",
+) -> Hierarchy:
+    """Read a hierarchy from a file.
+
+    - edges (.tsv, .csv, .taxonomy): a line is a parent and its child, or its children; a header that names a column
+      `parent` is understood, whatever other columns there are.
+    - paths (.txt): a line is a full path, parts separated by `sep`; lines with # are comments.
+    - json: nested dicts or lists, {"name", "children"} objects, or treelabel's own form.
+    - skos (.ttl, .rdf): broader and narrower between concepts, named by their preferred label in `language`.
+
+    `root` names the node that stands for the root (see `Hierarchy.from_edges`); `tree=True` refuses second parents.
+    """
+    file = existing_file(path)
+    kind = format or ENDINGS.get(suffixes(file)[0])
+    if kind == "edges":
+        return _read_edges(file, root, tree, encoding)
+    if kind == "paths":
+        return _read_paths(file, sep, encoding)
+    if kind == "json":
+        return _read_json(file, root, encoding)
+    if kind == "skos":
+        from treelabel.data.skos import read_skos
+
+        return read_skos(file, language, tree)
+    raise TreelabelError(f"{file}: cannot tell the taxonomy's format by its ending; known are {', '.join(ENDINGS)}")
+
+
+def _lines(file: Path, encoding: str) -> Iterator[tuple[int, str]]:
+    with open_input(file) as stream:
+        for number, line in enumerate(text_lines(stream, file, encoding), 1):
+            if isinstance(line, UndecodableLine):
+                raise TreelabelError(f"{file}:{number}: {line}")
+            if line.strip():
+                yield number, line.rstrip("\r\n")
+
+
+def _read_edges(file: Path, root: str | None, tree: bool, encoding: str) -> Hierarchy:
+    lines = _lines(file, encoding)
+    comma = suffixes(file)[0] == ".csv"
+    cells = ((number, _cells(line, comma, file, number)) for number, line in lines)
+    pairs: list[tuple[str, str]] = []
+    at_line: list[int] = []
+    columns: tuple[int, int] | None = None
+    for number, row in cells:
+        if not at_line and columns is None and (columns := _header_columns(row)) is not None:
+            continue
+        for pair in _pairs_of(row, columns, file, number):
+            pairs.append(pair)
+            at_line.append(number)
+    if not pairs:
+        raise TreelabelError(f"{file}: no edges; expected lines with a parent and a child, separated by a tab")
+
+    def place(edge: int) -> str:
+        return f"{file}:{at_line[edge]}"
+
+    named = [pair for pair in pairs if pair[0]]
+    if len(named) < len(pairs):
+        # A table lists its top labels too, with nothing in the parent's column.
+        at_line = [line for line, pair in zip(at_line, pairs, strict=True) if pair[0]]
+    tops = [child for parent, child in pairs if not parent]
+    return Hierarchy.from_coded(edges_of_pairs(named, tops, place), root, tree)
+
+
+def _cells(line: str, comma: bool, file: Path, number: int) -> list[str]:
+    if not comma or "\t" in line:
+        return [cell.strip() for cell in line.split("\t")]
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], strict=True))]
+    except csv.Error as error:
+        raise TreelabelError(f"{file}:{number}: not valid CSV: {error}") from error
+
+
+def _header_columns(row: list[str]) -> tuple[int, int] | None:
+    """Find the parent's and the child's column in a header line; None if the line is no header."""
+    lower = [cell.lower().removesuffix("_id").removesuffix("_name") for cell in row]
+    if "parent" not in lower:
+        return None
+    child = next((lower.index(name) for name in CHILD_COLUMNS if name in lower), None)
+    return None if child is None else (lower.index("parent"), child)
+
+
+def _pairs_of(row: list[str], columns: tuple[int, int] | None, file: Path, number: int) -> list[tuple[str, str]]:
+    if columns is not None:
+        if len(row) <= max(columns):
+            raise TreelabelError(f"{file}:{number}: {len(row)} fields, too few for the header's columns")
+        parent, children = row[columns[0]], [row[columns[1]]]
+    else:
+        if len(row) < 2:
+            raise TreelabelError(f"{file}:{number}: expected a parent and a child separated by a tab, found {row[0]!r}")
+        parent, children = row[0], [child for child in row[1:] if child] if len(row) > 2 else row[1:]
+        if not parent:
+            raise TreelabelError(f"{file}:{number}: empty name: the parent of {children[0]!r} is missing")
+    if not all(children):
+        raise TreelabelError(f"{file}:{number}: empty name: the child of {parent!r} is missing")
+    return [(parent, child) for child in children]
+
+
+def _read_paths(file: Path, sep: str, encoding: str) -> Hierarchy:
+    paths = []
+    for number, line in _lines(file, encoding):
+        if line.startswith("#"):
+            continue
+        path = split_path(line, sep)
+        if not all(path):
+            raise TreelabelError(f"{file}:{number}: empty name in the path {line!r}")
+        paths.append(path)
+    if not paths:
+        raise TreelabelError(f"{file}: no paths; expected lines such as 'A{sep}B{sep}C'")
+    return Hierarchy.from_paths(paths)
+
+
+def _read_json(file: Path, root: str | None, encoding: str) -> Hierarchy:
+    text = "\n".join(line for _, line in _lines(file, encoding))
+    try:
+        tree: Any = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise TreelabelError(f"{file}:{error.lineno}: not valid JSON: {error.msg}") from error
+    except RecursionError:
+        raise TreelabelError(f"{file}: JSON nested too deeply to read; store the taxonomy as edges (.tsv)") from None
+    if isinstance(tree, dict) and "treelabel_hierarchy" in tree:
+        return hierarchy_from_json(text, str(file))
+    hierarchy = Hierarchy.from_nested(tree, root)
+    if len(hierarchy) == 0:
+        raise TreelabelError(f"{file}: no labels in the JSON")
+    return hierarchy
+
+
+def write_taxonomy(hierarchy: Hierarchy, path: str | Path) -> None:
+    """Write a hierarchy as edges (.tsv, .taxonomy, .csv), as paths (.txt), or as treelabel's own JSON (.json)."""
+    target = Path(path)
+    writers: dict[str, Callable[[Hierarchy], list[str]]] = {
+        ".tsv": _edge_lines,
+        ".taxonomy": _edge_lines,
+        ".csv": _csv_lines,
+        ".txt": _path_lines,
+        ".json": lambda h: [hierarchy_to_json(h)],
+    }
+    ending = suffixes(target)[0]
+    if ending not in writers:
+        raise TreelabelError(f"{target}: cannot write a taxonomy with this ending; choose one of {', '.join(writers)}")
+    lines = writers[ending](hierarchy)
+    with open_output(target) as stream:
+        stream.write("".join(f"{line}\n" for line in lines).encode())
+
+
+def _edge_lines(hierarchy: Hierarchy) -> list[str]:
+    if not writable_as_edges(hierarchy):
+        raise TreelabelError(
+            "edges cannot hold this hierarchy: two labels share a name, or a name has a tab; use .json"
+        )
+    return [f"{parent}\t{child}" for parent, child in hierarchy.edges(_root_name(hierarchy))]
+
+
+def _csv_lines(hierarchy: Hierarchy) -> list[str]:
+    from io import StringIO
+
+    _edge_lines(hierarchy)
+    buffer = StringIO()
+    csv.writer(buffer, lineterminator="\n").writerows([("parent", "child"), *hierarchy.edges(_root_name(hierarchy))])
+    return buffer.getvalue().splitlines()
+
+
+def _path_lines(hierarchy: Hierarchy) -> list[str]:
+    _ = hierarchy.parent
+    if any(SEPARATOR in name or "\n" in name or name.startswith("#") for name in hierarchy.names):
+        raise TreelabelError(f"paths cannot hold this hierarchy: a name contains {SEPARATOR!r}; use .json")
+    return hierarchy.paths()
+
+
+def writable_as_edges(hierarchy: Hierarchy) -> bool:
+    """Whether every name stands for one node and fits on a line between tabs."""
+    fits = all(name == name.strip() and not any(mark in name for mark in "\t\r\n") for name in hierarchy.names)
+    return fits and hierarchy.has_unique_names
+
+
+def _root_name(hierarchy: Hierarchy) -> str:
+    names = {name.lower() for name in hierarchy.names}
+    return next(name for name in ("Root", *ROOT_NAMES) if name.lower() not in names)
+
+
+def taxonomy_name(data_file: Path, hierarchy: Hierarchy) -> Path:
+    """Name the file beside a data file that holds its hierarchy: train.csv -> train.taxonomy.tsv."""
+    ending = ".tsv" if writable_as_edges(hierarchy) else ".json"
+    return data_file.with_name(f"{_stem(data_file)}.taxonomy{ending}")
+
+
+def taxonomy_beside(data_file: Path) -> Path | None:
+    """Find the hierarchy of a data file: `<name>.taxonomy.tsv` or `taxonomy.tsv` (or .json) in its folder."""
+    stems = (f"{_stem(data_file)}.taxonomy", "taxonomy")
+    choices = (data_file.with_name(stem + ending) for stem in stems for ending in (".tsv", ".json", ".csv", ".txt"))
+    return next((choice for choice in choices if choice.exists() and choice != data_file), None)
+
+
+def _stem(file: Path) -> str:
+    ending, compression = suffixes(file)
+    name = file.name
+    for _ in range((compression is not None) + (ending != "")):
+        name = name.rpartition(".")[0]
+    return name

@@ -1,0 +1,72 @@
+"""Write a Dataset to any format; the file appears whole or not at all."""
+
+from pathlib import Path
+from typing import Literal
+
+from treelabel.data.dataset import Dataset
+from treelabel.data.formats import Output, format_of
+from treelabel.data.taxonomy import taxonomy_name, write_taxonomy
+from treelabel.errors import TreelabelError
+from treelabel.hierarchy import SEPARATOR, LabelMatrix
+from treelabel.labels import SEPARATORS, decode
+
+LabelStyle = Literal["auto", "names", "paths"]
+
+
+def write(
+    data: Dataset,
+    path: str | Path,
+    format: str | None = None,  # noqa: A002  what users call it
+    labels: LabelStyle = "auto",
+    sep: str | None = None,
+    taxonomy: bool = True,
+) -> list[Path]:
+    """Write a dataset by the file's ending or `format`, and its hierarchy beside it; give the files written.
+
+    Labels are written as names, or as full paths (`labels="paths"`, and by default where two nodes share a name). The
+    hierarchy goes to `<name>.taxonomy.tsv` (or .json), where `read` finds it, unless the format holds it (Parquet, XMC)
+    or `taxonomy=False`.
+    """
+    target = Path(path)
+    entry = format_of(target, format)
+    use_paths = labels == "paths" or (labels == "auto" and not data.hierarchy.has_unique_names)
+    if labels == "names" and not data.hierarchy.has_unique_names:
+        raise TreelabelError("two labels share a name, so names alone would not be readable again; write paths")
+    separator = _separator(data, sep) if use_paths else SEPARATOR
+
+    def label_texts(matrix: LabelMatrix) -> list[list[str]]:
+        return decode(data.hierarchy, matrix, use_paths, separator)
+
+    entry.write(Output(target, data, label_texts))
+    written = [target]
+    if taxonomy and "hierarchy" not in entry.holds and data.features is None:
+        beside = taxonomy_name(target, data.hierarchy)
+        write_taxonomy(data.hierarchy, beside)
+        written.append(beside)
+    return written
+
+
+def _separator(data: Dataset, sep: str | None) -> str:
+    """Find a separator that occurs in no name."""
+    choices = [sep] if sep is not None else list(SEPARATORS)
+    free = [choice for choice in choices if not any(choice in name for name in data.hierarchy.names)]
+    if not free:
+        raise TreelabelError(
+            f"cannot write paths: the separator {choices[0]!r} occurs in a label's name; choose another"
+        )
+    return free[0]
+
+
+def losses(data: Dataset, path: str | Path, format: str | None = None) -> list[str]:  # noqa: A002  what users call it
+    """Say what of a dataset a format has no place for."""
+    holds = format_of(Path(path), format).holds
+    lost = []
+    if "ids" not in holds:
+        lost.append("ids")
+    if "texts" not in holds:
+        lost.append("texts")
+    if "line breaks" not in holds and (count := sum("\n" in text or "\r" in text for text in data.texts)):
+        lost.append(f"line breaks ({count:,} texts)")
+    if "columns" not in holds and data.extra:
+        lost.append(f"columns {', '.join(data.extra)}")
+    return lost

@@ -1,0 +1,50 @@
+"""A hierarchy as one JSON text: what model folders, score files and Parquet metadata hold."""
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from treelabel.errors import TreelabelError
+from treelabel.hierarchy.build import Edges, text_array
+from treelabel.hierarchy.core import Hierarchy
+
+VERSION = 1
+
+
+def hierarchy_to_json(hierarchy: Hierarchy) -> str:
+    """Store names, the parents of each node by number (DAG: a list each), and the fingerprint.
+
+    >>> hierarchy_to_json(Hierarchy.from_paths(["A > B"]))[:56]
+    '{"treelabel_hierarchy": 1, "fingerprint": "75f5c84e9a8b'
+    """
+    ptr, idx = hierarchy.parent_ptr.tolist(), hierarchy.parent_idx.tolist()
+    parents = idx if hierarchy.is_tree else [idx[start:stop] for start, stop in pairwise(ptr)]
+    stored = {
+        "treelabel_hierarchy": VERSION,
+        "fingerprint": hierarchy.fingerprint,
+        "names": hierarchy.names,
+        "parents": parents,
+    }
+    return json.dumps(stored, ensure_ascii=False)
+
+
+def hierarchy_from_json(text: str, where: str) -> Hierarchy:
+    """Read a stored hierarchy; `where` names the file in messages.
+
+    >>> hierarchy_from_json(hierarchy_to_json(Hierarchy.from_paths(["A > B"])), "a file").names
+    ('A', 'B')
+    """
+    stored: dict[str, Any] = json.loads(text)
+    version = stored.get("treelabel_hierarchy")
+    if version != VERSION:
+        raise TreelabelError(f"{where}: hierarchy stored in version {version}, this treelabel reads version {VERSION}")
+    rows = [[above] if isinstance(above, int) else above for above in stored["parents"]]
+    parent = np.array([above for row in rows for above in row], np.int32)
+    child = np.repeat(np.arange(len(rows), dtype=np.int32), [len(row) for row in rows])
+    # Nodes are stored in their final order, and numbering them again leaves that order as it is.
+    hierarchy = Hierarchy.from_coded(Edges(parent, child, text_array(stored["names"], "names")))
+    if hierarchy.fingerprint != stored["fingerprint"]:
+        raise TreelabelError(f"{where}: the stored hierarchy does not match its fingerprint; the file is damaged")
+    return hierarchy

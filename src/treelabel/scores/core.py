@@ -1,0 +1,346 @@
+"""Scores: the probability of every node for every document, dense or top-k sparse, bound to a hierarchy."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from treelabel.compute import FloatArray, IntArray, LongArray, over_rows
+from treelabel.errors import TreelabelError, some
+from treelabel.hierarchy import Change, Hierarchy, label_matrix
+from treelabel.labels import find_label
+from treelabel.scores import kernels
+
+# float32 sums of a thousand leaves stray this far from 1.
+ROUNDING = 1e-4
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Scores:
+    """Node probabilities of n documents: float32, dense n x nodes or CSR (what is not stored is 0).
+
+    Columns are in the order of `hierarchy.names`. Nothing here turns CSR into dense except `dense()`. Make them with
+    `Scores(hierarchy, matrix)`, `Scores.from_leaves` or `Scores.from_conditional`.
+
+    >>> h = Hierarchy.from_paths(["A > B", "A > C", "D"])
+    >>> s = Scores.from_leaves(h, ["B", "C", "D"], [[0.5, 0.3, 0.2]])
+    >>> s
+    Scores(1 documents x 4 nodes, dense)
+    >>> s.dense().round(2).tolist()[0]
+    [0.800000011920929, 0.20000000298023224, 0.5, 0.30000001192092896]
+    """
+
+    hierarchy: Hierarchy
+    values: Any
+    ids: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        # A frozen value that brings its input to one form does so once, here.
+        object.__setattr__(self, "values", _checked(self.values, self.hierarchy))
+        if self.ids is not None:
+            object.__setattr__(self, "ids", tuple(self.ids))
+            if len(self.ids) != len(self):
+                raise TreelabelError(f"{len(self.ids):,} ids for {len(self):,} rows of scores")
+
+    # Makers
+
+    @classmethod
+    def from_leaves(
+        cls,
+        hierarchy: Hierarchy,
+        leaves: Sequence[str] | npt.NDArray[np.integer[Any]],
+        values: Any,
+        ids: Sequence[str] | None = None,
+    ) -> "Scores":
+        """Give every node the sum over the leaves below it: p(n) = sum of p(l), l leaf under n.
+
+        `leaves` names the columns of `values` (names, paths or ids); leaves that are left out have 0. In a DAG a leaf
+        counts once for each ancestor, however many ways lead there. Costs documents x leaves x depth; CSR the stored
+        entries x depth.
+        """
+        nodes = np.array(
+            [leaf if isinstance(leaf, int | np.integer) else find_label(hierarchy, leaf) for leaf in leaves]
+        )
+        given = values if sparse.issparse(values) else np.asarray(values, np.float32)
+        if given.ndim != 2 or given.shape[1] != len(nodes):
+            raise TreelabelError(f"{len(nodes):,} leaves for {given.shape} values; expected one column a leaf")
+        inner = [int(node) for node in nodes if not hierarchy.is_leaf[node]]
+        if inner or len(np.unique(nodes)) < len(nodes):
+            what = f"not leaves: {some(hierarchy.paths(inner))}" if inner else "one leaf stands for two columns"
+            raise TreelabelError(f"expected the scores of distinct leaves, but {what}")
+        path = hierarchy.closure(label_matrix(np.arange(len(nodes) + 1), nodes, len(hierarchy))).astype(np.float32)
+        if sparse.issparse(given):
+            summed = sparse.csr_array(given).astype(np.float32) @ path
+        else:
+            # The product with a sparse matrix on the right is slow; transposed it streams.
+            summed = np.ascontiguousarray((path.T @ given.T).T)
+        return cls(hierarchy, summed, None if ids is None else tuple(ids))
+
+    @classmethod
+    def from_conditional(cls, hierarchy: Hierarchy, values: Any, ids: Sequence[str] | None = None) -> "Scores":
+        """Multiply conditional probabilities P(n | parent) along the path to the root; needs a tree.
+
+        >>> h = Hierarchy.from_paths(["A > B", "A > C"])
+        >>> Scores.from_conditional(h, [[0.5, 0.5, 0.25]]).dense().tolist()
+        [[0.5, 0.25, 0.125]]
+        """
+        _ = hierarchy.parent
+        given = cls(hierarchy, values, None if ids is None else tuple(ids))
+        return given._changed(kernels.MULTIPLY)
+
+    # What they are
+
+    def __len__(self) -> int:
+        return int(self.values.shape[0])
+
+    def __repr__(self) -> str:
+        rows, nodes = self.values.shape
+        kind = f"CSR, {self.values.nnz:,} stored" if self.is_sparse else "dense"
+        return f"Scores({rows:,} documents x {nodes:,} nodes, {kind})"
+
+    def __getitem__(self, rows: Any) -> "Scores":
+        """Select documents by slice, boolean mask or row numbers."""
+        picked = rows if isinstance(rows, slice) else np.atleast_1d(np.arange(len(self))[np.asarray(rows)])
+        names = None if self.ids is None else tuple(np.array(self.ids, object)[picked])
+        return Scores(self.hierarchy, self.values[picked], names)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether only the larger scores are stored."""
+        return bool(sparse.issparse(self.values))
+
+    def dense(self) -> FloatArray:
+        """Give the scores as a dense array, documents x nodes."""
+        dense: FloatArray = self.values.toarray() if self.is_sparse else self.values
+        return dense
+
+    def csr(self) -> sparse.csr_array:
+        """Give the scores as a CSR matrix; zeros are not stored."""
+        return self.values if self.is_sparse else sparse.csr_array(self.values)
+
+    # Between marginal and conditional
+
+    def conditional(self) -> FloatArray | sparse.csr_array:
+        """Divide by the parent: P(n | parent) = p(n) / p(parent), 0 where the parent has 0; needs a tree.
+
+        >>> h = Hierarchy.from_paths(["A > B", "A > C"])
+        >>> Scores(h, [[0.5, 0.25, 0.125]]).conditional().tolist()
+        [[0.5, 0.5, 0.25]]
+        """
+        _ = self.hierarchy.parent
+        ptr, idx = self.hierarchy.parent_ptr, self.hierarchy.parent_idx
+        return self._apply(ptr, idx, kernels.DIVIDE)
+
+    def _changed(self, how: int) -> "Scores":
+        changed = self._apply(self.hierarchy.parent_ptr, self.hierarchy.parent_idx, how)
+        return Scores(self.hierarchy, changed, self.ids)
+
+    def _apply(self, ptr: IntArray, idx: IntArray, how: int) -> Any:
+        changed = self.values.copy()
+        if self.is_sparse:
+            row_ptr = changed.indptr.astype(np.int64)
+            over_rows(
+                lambda start, stop: kernels.change_csr(
+                    ptr, idx, row_ptr, changed.indices, changed.data, start, stop, how
+                ),
+                len(self),
+            )
+            changed.eliminate_zeros()
+        else:
+            over_rows(
+                lambda start, stop: kernels.change_dense(ptr, idx, changed, start, stop, how), len(self), least=64
+            )
+        return changed
+
+    # Coherence
+
+    def coherence_gap(self) -> float:
+        """Find how far any child is above a parent: max over edges of p(child) - p(parent), 0 if coherent."""
+        return self._worst_edge()[0]
+
+    def is_coherent(self, tolerance: float = 1e-6) -> bool:
+        """Whether p(child) <= p(parent) on every edge, up to rounding."""
+        return self.coherence_gap() <= tolerance
+
+    def require_coherent(self, tolerance: float = 1e-6) -> "Scores":
+        """Refuse scores in which a child is above its parent, naming the worst case; give the scores themselves."""
+        gap, row, node = self._worst_edge()
+        if gap > tolerance:
+            h = self.hierarchy
+            above = h.parents(node).indices.tolist()
+            parent = min(above, key=lambda parent: float(self.values[row, parent]))
+            low, high = float(self.values[row, parent]), float(self.values[row, node])
+            raise TreelabelError(
+                f"scores are not coherent: in row {row}, {h.names[node]!r} has {high:.4g}, more than its parent "
+                f"{h.names[parent]!r} with {low:.4g}; project them with Scores.coherent()"
+            )
+        return self
+
+    def _worst_edge(self) -> tuple[float, int, int]:
+        ptr, idx = self.hierarchy.parent_ptr, self.hierarchy.parent_idx
+        if self.is_sparse:
+            row_ptr = self.values.indptr.astype(np.int64)
+            parts = over_rows(
+                lambda start, stop: kernels.worst_edge_csr(
+                    ptr, idx, row_ptr, self.values.indices, self.values.data, start, stop
+                ),
+                len(self),
+            )
+        else:
+            parts = over_rows(
+                lambda start, stop: kernels.worst_edge_dense(ptr, idx, self.values, start, stop), len(self), least=64
+            )
+        return max(parts, key=lambda part: part[0])
+
+    def exhaustiveness_gap(self) -> float:
+        """Find how far children are from summing to their parent: max |p(n) - sum over children|, the root having 1.
+
+        Needs a tree. Scores that were cut to the top k, or that let a document stop inside, are not exhaustive.
+        """
+        parent = self.hierarchy.parent
+        nodes = len(self.hierarchy)
+        if len(self) == 0:
+            return 0.0
+        to_parent = sparse.csr_array(
+            (np.ones(nodes, np.float32), (np.arange(nodes), parent + 1)), shape=(nodes, nodes + 1)
+        )
+        summed = self.values @ to_parent if self.is_sparse else (to_parent.T @ self.values.T).T
+        inner = np.flatnonzero(~self.hierarchy.is_leaf)
+        top = summed[:, [0]].toarray() if self.is_sparse else summed[:, 0]
+        gaps = [float(np.abs(top - 1).max())]
+        if len(inner):
+            gaps.append(float(abs(summed[:, inner + 1] - self.values[:, inner]).max()))
+        return max(gaps)
+
+    def is_exhaustive(self, tolerance: float = ROUNDING) -> bool:
+        """Whether the children of every internal node sum to it, up to rounding."""
+        return self.exhaustiveness_gap() <= tolerance
+
+    def coherent(self, how: Literal["max", "min"] = "max") -> "Scores":
+        """Make scores coherent: raise a node to its largest descendant ("max"), or lower it to its parents ("min").
+
+        >>> h = Hierarchy.from_paths(["A > B"])
+        >>> s = Scores(h, [[0.25, 0.5]])
+        >>> s.coherent("max").dense().tolist(), s.coherent("min").dense().tolist()
+        ([[0.5, 0.5]], [[0.25, 0.25]])
+        """
+        if how == "min":
+            return self._changed(kernels.MINIMUM)
+        if how != "max":
+            raise TreelabelError(f"unknown projection {how!r}; expected 'max' or 'min'")
+        ptr, idx = self.hierarchy.parent_ptr, self.hierarchy.parent_idx
+        if not self.is_sparse:
+            raised = self.values.copy()
+            over_rows(lambda start, stop: kernels.raise_dense(ptr, idx, raised, start, stop), len(self), least=64)
+            return Scores(self.hierarchy, raised, self.ids)
+        closed = self.hierarchy.closure(self.values)
+        row_ptr, closed_ptr = self.values.indptr.astype(np.int64), closed.indptr.astype(np.int64)
+        parts = over_rows(
+            lambda start, stop: kernels.raise_csr(
+                ptr, idx, row_ptr, self.values.indices, self.values.data, closed_ptr, closed.indices, start, stop
+            ),
+            len(self),
+        )
+        raised = sparse.csr_array((np.concatenate(parts), closed.indices, closed.indptr), closed.shape)
+        return Scores(self.hierarchy, raised, self.ids)
+
+    # Smaller, or elsewhere
+
+    def top_k(self, count: int) -> "Scores":
+        """Keep the `count` largest scores above 0 of each document as CSR; equal ones: the lower node ids.
+
+        Parents have lower ids than children, so the top of coherent scores is closed and stays coherent.
+        Linear in the scores.
+
+        >>> h = Hierarchy.flat(["A", "B", "C"])
+        >>> Scores(h, [[0.25, 0.5, 0.25]]).top_k(2).csr().toarray().tolist()
+        [[0.25, 0.5, 0.0]]
+        """
+        if count < 1:
+            raise TreelabelError(f"expected to keep at least 1 score a document, found {count}")
+        count = min(count, max(1, len(self.hierarchy)))
+        if self.is_sparse:
+            row_ptr = self.values.indptr.astype(np.int64)
+            parts = over_rows(
+                lambda start, stop: kernels.top_k_csr(
+                    row_ptr, self.values.indices, self.values.data, start, stop, count
+                ),
+                len(self),
+            )
+        else:
+            parts = over_rows(
+                lambda start, stop: kernels.top_k_dense(self.values, start, stop, count), len(self), least=64
+            )
+        sizes: LongArray = np.concatenate([size for _, _, size in parts])
+        ptr = np.concatenate([[0], np.cumsum(sizes)])
+        data, nodes = np.concatenate([part[1] for part in parts]), np.concatenate([part[0] for part in parts])
+        return Scores(self.hierarchy, sparse.csr_array((data, nodes, ptr), self.values.shape), self.ids)
+
+    def moved(self, change: Change) -> "Scores":
+        """Carry scores over to another hierarchy that was made of this one."""
+        self.hierarchy.require_same(change.old.fingerprint, "the change")
+        return Scores(change.new, change.scores(self.values), self.ids)
+
+    def moved_back(self, change: Change) -> "Scores":
+        """Carry scores back to the hierarchy that this one was made of."""
+        self.hierarchy.require_same(change.new.fingerprint, "the change")
+        return Scores(change.old, change.scores_back(self.values), self.ids)
+
+    # Files
+
+    def save(self, path: str | Path) -> None:
+        """Write to `.npz` or `.parquet`, hierarchy included; the file appears whole or not at all."""
+        from treelabel.scores import store
+
+        store.save(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path, hierarchy: Hierarchy | None = None) -> "Scores":
+        """Read what `save` wrote; with `hierarchy`, refuse scores that were made for another one."""
+        from treelabel.scores import store
+
+        return store.load(Path(path), hierarchy)
+
+
+def _checked(values: Any, hierarchy: Hierarchy) -> FloatArray | sparse.csr_array:
+    """Bring scores to float32, and refuse what cannot be a probability."""
+    stored = values if sparse.issparse(values) else np.asarray(values)
+    if stored.ndim != 2 or stored.shape[1] != len(hierarchy):
+        raise TreelabelError(f"scores of shape {stored.shape}, expected documents x {len(hierarchy):,} nodes")
+    if stored.dtype.kind not in "biuf":
+        raise TreelabelError(f"scores of type {stored.dtype}, expected numbers")
+    if not sparse.issparse(stored):
+        dense = np.ascontiguousarray(stored, np.float32)
+        return _in_range(dense, dense, hierarchy)
+    matrix = sparse.csr_array(stored, dtype=np.float32)
+    if not matrix.has_canonical_format:
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
+    if matrix.indices.dtype != np.int32:
+        matrix.indices = matrix.indices.astype(np.int32)
+    data = _in_range(matrix.data, matrix, hierarchy)
+    return matrix if data is matrix.data else sparse.csr_array((data, matrix.indices, matrix.indptr), matrix.shape)
+
+
+def _in_range(data: FloatArray, matrix: Any, hierarchy: Hierarchy) -> FloatArray:
+    if data.size == 0:
+        return data
+    low, high = data.min(), data.max()
+    if low >= 0 and high <= 1:
+        return data
+    wrong = ~((data >= -ROUNDING) & (data <= 1 + ROUNDING))
+    if wrong.any():
+        at = int(np.flatnonzero(wrong.ravel())[0])
+        if sparse.issparse(matrix):
+            row, node = int(np.searchsorted(matrix.indptr, at, side="right")) - 1, int(matrix.indices[at])
+        else:
+            row, node = divmod(at, len(hierarchy))
+        raise TreelabelError(
+            f"row {row}, {hierarchy.names[node]!r}: score {data.ravel()[at]:.6g} is not a probability in [0, 1]; "
+            "turn raw outputs into probabilities first (softmax or sigmoid)"
+        )
+    return np.clip(data, 0, 1)

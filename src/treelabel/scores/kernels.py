@@ -1,0 +1,208 @@
+"""Compiled loops over rows of scores.
+
+A row is worked on in a scratch array with one place a node: a dense row is its own scratch, a CSR row is laid out in
+one and taken back, so that each rule is written once. CSR costs the stored entries (and their ancestors), never the
+nodes.
+"""
+
+import numpy as np
+
+from treelabel.compute import FloatArray, IntArray, LongArray, kernel
+
+MULTIPLY, MINIMUM, DIVIDE = 0, 1, 2
+
+
+@kernel
+def down(ptr: IntArray, idx: IntArray, nodes: IntArray, row: FloatArray, how: int) -> None:
+    """Combine each node with its parents, parents first: p * p(parent), or min(p, p(parents)). The root has 1."""
+    for node in nodes:
+        for above in idx[ptr[node] : ptr[node + 1]]:
+            if above >= 0:
+                row[node] = row[node] * row[above] if how == MULTIPLY else min(row[node], row[above])
+
+
+@kernel
+def divide(ptr: IntArray, idx: IntArray, nodes: IntArray, row: FloatArray) -> None:
+    """Turn marginals into conditionals, children first: p / p(parent), 0 where the parent has 0."""
+    for at in range(len(nodes) - 1, -1, -1):
+        node = nodes[at]
+        above = idx[ptr[node]]
+        if above >= 0:
+            row[node] = row[node] / row[above] if row[above] > 0 else np.float32(0)
+
+
+@kernel
+def up(ptr: IntArray, idx: IntArray, nodes: IntArray, row: FloatArray) -> None:
+    """Raise each parent to its largest child, children first."""
+    for at in range(len(nodes) - 1, -1, -1):
+        node = nodes[at]
+        for above in idx[ptr[node] : ptr[node + 1]]:
+            if above >= 0 and row[above] < row[node]:
+                row[above] = row[node]
+
+
+@kernel
+def change_dense(ptr: IntArray, idx: IntArray, values: FloatArray, start: int, stop: int, how: int) -> None:
+    """Apply down (MULTIPLY, MINIMUM) or divide (DIVIDE) to dense rows, in place."""
+    nodes = np.arange(values.shape[1]).astype(np.int32)
+    for row in range(start, stop):
+        if how == DIVIDE:
+            divide(ptr, idx, nodes, values[row])
+        else:
+            down(ptr, idx, nodes, values[row], how)
+
+
+@kernel
+def change_csr(
+    ptr: IntArray,
+    idx: IntArray,
+    row_ptr: LongArray,
+    row_idx: IntArray,
+    data: FloatArray,
+    start: int,
+    stop: int,
+    how: int,
+) -> None:
+    """Apply down or divide to CSR rows, in place; a node that is not stored has 0."""
+    scratch = np.zeros(len(ptr) - 1, np.float32)
+    for row in range(start, stop):
+        entries = slice(row_ptr[row], row_ptr[row + 1])
+        nodes = row_idx[entries]
+        for at in range(entries.start, entries.stop):
+            scratch[row_idx[at]] = data[at]
+        if how == DIVIDE:
+            divide(ptr, idx, nodes, scratch)
+        else:
+            down(ptr, idx, nodes, scratch, how)
+        for at in range(entries.start, entries.stop):
+            data[at] = scratch[row_idx[at]]
+            scratch[row_idx[at]] = 0
+
+
+@kernel
+def raise_dense(ptr: IntArray, idx: IntArray, values: FloatArray, start: int, stop: int) -> None:
+    """Raise parents to their largest descendant in dense rows, in place."""
+    nodes = np.arange(values.shape[1]).astype(np.int32)
+    for row in range(start, stop):
+        up(ptr, idx, nodes, values[row])
+
+
+@kernel
+def raise_csr(
+    ptr: IntArray,
+    idx: IntArray,
+    row_ptr: LongArray,
+    row_idx: IntArray,
+    data: FloatArray,
+    closed_ptr: LongArray,
+    closed_idx: IntArray,
+    start: int,
+    stop: int,
+) -> FloatArray:
+    """Raise parents to their largest descendant; the result stands at the closed pattern of the rows."""
+    scratch = np.zeros(len(ptr) - 1, np.float32)
+    raised = np.empty(closed_ptr[stop] - closed_ptr[start], np.float32)
+    for row in range(start, stop):
+        for at in range(row_ptr[row], row_ptr[row + 1]):
+            scratch[row_idx[at]] = data[at]
+        nodes = closed_idx[closed_ptr[row] : closed_ptr[row + 1]]
+        up(ptr, idx, nodes, scratch)
+        begin = closed_ptr[row] - closed_ptr[start]
+        for at in range(len(nodes)):
+            raised[begin + at] = scratch[nodes[at]]
+            scratch[nodes[at]] = 0
+    return raised
+
+
+@kernel
+def worst_edge_dense(ptr: IntArray, idx: IntArray, values: FloatArray, start: int, stop: int) -> tuple[float, int, int]:
+    """Find the largest p(child) - p(parent): (gap, row, child); (0, -1, -1) if no child is above its parent."""
+    worst, worst_row, worst_node = 0.0, -1, -1
+    for row in range(start, stop):
+        for node in range(values.shape[1]):
+            for above in idx[ptr[node] : ptr[node + 1]]:
+                if above >= 0 and values[row, node] - values[row, above] > worst:
+                    worst, worst_row, worst_node = values[row, node] - values[row, above], row, node
+    return worst, worst_row, worst_node
+
+
+@kernel
+def worst_edge_csr(
+    ptr: IntArray, idx: IntArray, row_ptr: LongArray, row_idx: IntArray, data: FloatArray, start: int, stop: int
+) -> tuple[float, int, int]:
+    """The same on CSR rows."""
+    scratch = np.zeros(len(ptr) - 1, np.float32)
+    worst, worst_row, worst_node = 0.0, -1, -1
+    for row in range(start, stop):
+        for at in range(row_ptr[row], row_ptr[row + 1]):
+            scratch[row_idx[at]] = data[at]
+        for at in range(row_ptr[row], row_ptr[row + 1]):
+            node = row_idx[at]
+            for above in idx[ptr[node] : ptr[node + 1]]:
+                if above >= 0 and data[at] - scratch[above] > worst:
+                    worst, worst_row, worst_node = data[at] - scratch[above], row, node
+        for at in range(row_ptr[row], row_ptr[row + 1]):
+            scratch[row_idx[at]] = 0
+    return worst, worst_row, worst_node
+
+
+@kernel
+def largest(values: FloatArray, count: int, kept: IntArray) -> int:
+    """Write into `kept` the places of the `count` largest values above 0, in order; equal ones: the first places."""
+    threshold = np.float32(0)
+    if len(values) > count:
+        threshold = np.partition(values, len(values) - count)[len(values) - count]
+    above = 0
+    for value in values:
+        above += value > threshold
+    ties = count - above if threshold > 0 else 0
+    used = 0
+    for at in range(len(values)):
+        value = values[at]
+        if value > threshold or (value == threshold and ties > 0):
+            ties -= value == threshold
+            kept[used] = at
+            used += 1
+    return used
+
+
+@kernel
+def top_k_dense(values: FloatArray, start: int, stop: int, count: int) -> tuple[IntArray, FloatArray, LongArray]:
+    """Keep the largest scores of dense rows: (nodes, scores, row sizes)."""
+    nodes = np.empty((stop - start) * count, np.int32)
+    data = np.empty((stop - start) * count, np.float32)
+    sizes = np.empty(stop - start, np.int64)
+    kept = np.empty(count, np.int32)
+    used = 0
+    for row in range(start, stop):
+        found = largest(values[row], count, kept)
+        for at in range(found):
+            nodes[used + at] = kept[at]
+            data[used + at] = values[row, kept[at]]
+        used += found
+        sizes[row - start] = found
+    return nodes[:used].copy(), data[:used].copy(), sizes
+
+
+@kernel
+def top_k_csr(
+    row_ptr: LongArray, row_idx: IntArray, values: FloatArray, start: int, stop: int, count: int
+) -> tuple[IntArray, FloatArray, LongArray]:
+    """Keep the largest scores of CSR rows."""
+    most = 0
+    for row in range(start, stop):
+        most += min(count, row_ptr[row + 1] - row_ptr[row])
+    nodes = np.empty(most, np.int32)
+    data = np.empty(most, np.float32)
+    sizes = np.empty(stop - start, np.int64)
+    kept = np.empty(count, np.int32)
+    used = 0
+    for row in range(start, stop):
+        begin = row_ptr[row]
+        found = largest(values[begin : row_ptr[row + 1]], count, kept)
+        for at in range(found):
+            nodes[used + at] = row_idx[begin + kept[at]]
+            data[used + at] = values[begin + kept[at]]
+        used += found
+        sizes[row - start] = found
+    return nodes[:used].copy(), data[:used].copy(), sizes

@@ -1,0 +1,131 @@
+"""Score files, `.npz` and Parquet: scores, ids and the hierarchy they belong to."""
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from scipy import sparse
+
+from treelabel.errors import TreelabelError
+from treelabel.files import existing_file, suffixes, whole_file
+from treelabel.hierarchy import Hierarchy, hierarchy_from_json, hierarchy_to_json
+from treelabel.scores.core import Scores
+
+VERSION = 1
+HIERARCHY_KEY, VERSION_KEY = b"treelabel.hierarchy", b"treelabel.scores"
+ROWS = 8192
+
+
+def save(scores: Scores, path: Path) -> None:
+    """Write by the file's ending."""
+    ending = suffixes(path)[0]
+    if ending not in (".npz", ".parquet"):
+        raise TreelabelError(f"{path}: scores are stored as .npz or .parquet, not {ending or 'without an ending'!r}")
+    with whole_file(path) as temporary:
+        (_save_npz if ending == ".npz" else _save_parquet)(scores, temporary)
+
+
+def load(path: Path, hierarchy: Hierarchy | None) -> Scores:
+    """Read by the file's ending."""
+    file = existing_file(path)
+    reader = {".npz": _load_npz, ".parquet": _load_parquet}.get(suffixes(file)[0])
+    if reader is None:
+        raise TreelabelError(f"{file}: scores are stored as .npz or .parquet")
+    try:
+        scores = reader(file)
+    except TreelabelError:
+        raise
+    except (KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile, pa.ArrowException) as error:
+        raise TreelabelError(f"{file}: not a score file of treelabel, or damaged: {error}") from error
+    if hierarchy is not None:
+        hierarchy.require_same(scores.hierarchy.fingerprint, str(file))
+    return scores
+
+
+def _text(array: Any) -> str:
+    return bytes(array).decode()
+
+
+def _bytes(text: str) -> Any:
+    return np.frombuffer(text.encode(), np.uint8)
+
+
+def _check_version(version: int, file: Path) -> None:
+    if version != VERSION:
+        raise TreelabelError(f"{file}: scores stored in version {version}, this treelabel reads version {VERSION}")
+
+
+def _save_npz(scores: Scores, file: Path) -> None:
+    arrays: dict[str, Any] = {
+        "treelabel_scores": np.array(VERSION),
+        "hierarchy": _bytes(hierarchy_to_json(scores.hierarchy)),
+        "ids": _bytes(json.dumps(scores.ids, ensure_ascii=False)),
+    }
+    if scores.is_sparse:
+        values = scores.values
+        arrays |= {"indptr": values.indptr, "indices": values.indices, "data": values.data}
+    else:
+        arrays["values"] = scores.values
+    with file.open("wb") as stream:
+        np.savez(stream, **arrays)
+
+
+def _load_npz(file: Path) -> Scores:
+    with np.load(file, allow_pickle=False) as stored:
+        _check_version(int(stored["treelabel_scores"]), file)
+        hierarchy = hierarchy_from_json(_text(stored["hierarchy"]), str(file))
+        ids = json.loads(_text(stored["ids"]))
+        if "values" in stored:
+            values = stored["values"]
+        else:
+            ptr = stored["indptr"]
+            values = sparse.csr_array((stored["data"], stored["indices"], ptr), (len(ptr) - 1, len(hierarchy)))
+    return Scores(hierarchy, values, None if ids is None else tuple(ids))
+
+
+def _save_parquet(scores: Scores, file: Path) -> None:
+    """One row a document: its id, and either all scores or the stored nodes with theirs."""
+    nodes = len(scores.hierarchy)
+    fields = [pa.field("id", pa.string())]
+    if scores.is_sparse:
+        fields += [pa.field("node", pa.list_(pa.int32())), pa.field("score", pa.list_(pa.float32()))]
+    else:
+        fields.append(pa.field("scores", pa.list_(pa.float32(), nodes)))
+    metadata = {HIERARCHY_KEY: hierarchy_to_json(scores.hierarchy), VERSION_KEY: str(VERSION)}
+    schema = pa.schema(fields, metadata)
+    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        for start in range(0, len(scores), ROWS):
+            part = scores[start : start + ROWS]
+            ids = pa.array(part.ids if part.ids is not None else [None] * len(part), pa.string())
+            if part.is_sparse:
+                ptr = pa.array(part.values.indptr, pa.int32())
+                columns = [
+                    pa.ListArray.from_arrays(ptr, pa.array(part.values.indices)),
+                    pa.ListArray.from_arrays(ptr, pa.array(part.values.data)),
+                ]
+            else:
+                columns = [pa.FixedSizeListArray.from_arrays(pa.array(part.values.ravel()), nodes)]
+            writer.write_table(pa.table([ids, *columns], schema=schema))
+
+
+def _load_parquet(file: Path) -> Scores:
+    table = pq.read_table(file)
+    metadata = table.schema.metadata or {}
+    if VERSION_KEY not in metadata:
+        raise TreelabelError(f"{file}: a Parquet file, but not one with scores of treelabel")
+    _check_version(int(metadata[VERSION_KEY]), file)
+    hierarchy = hierarchy_from_json(metadata[HIERARCHY_KEY].decode(), str(file))
+    ids = table.column("id")
+    names = None if ids.null_count == len(ids) and len(ids) else tuple(ids.to_pylist())
+    if "scores" in table.column_names:
+        flat = table.column("scores").combine_chunks().flatten().to_numpy()
+        return Scores(hierarchy, flat.reshape(len(table), len(hierarchy)), names)
+    sizes = np.concatenate([[0], table.column("node").combine_chunks().value_lengths().to_numpy()])
+    node = table.column("node").combine_chunks().flatten().to_numpy()
+    score = table.column("score").combine_chunks().flatten().to_numpy()
+    values = sparse.csr_array((score, node, np.cumsum(sizes)), (len(table), len(hierarchy)))
+    return Scores(hierarchy, values, names)
