@@ -1,5 +1,6 @@
 """Opening files: compression by the ending, lines with their numbers, output that appears whole or not at all."""
 
+import codecs
 import difflib
 import os
 import tempfile
@@ -86,6 +87,10 @@ def text_lines(stream: IO[bytes], path: Path, encoding: str) -> Iterator[str]:
 
     A line that cannot be decoded comes as an `UndecodableLine`, for the caller to refuse or to skip.
     """
+    try:
+        codecs.lookup(encoding)
+    except LookupError:
+        raise TreelabelError(f"{path}: unknown encoding {encoding!r}; usual are utf-8, latin-1, cp1252") from None
     try:
         for number, raw in enumerate(stream):
             try:

@@ -30,7 +30,7 @@ def find_label(hierarchy: Hierarchy, label: str | Sequence[str], sep: str | None
     """Find the node that a label means.
 
     A text is first taken as a name, then as a path with separator `sep` (None: any of `SEPARATORS`). A sequence is a
-    path. A path may leave out top names where the rest is unique.
+    path. A path may leave out top names where the rest is unique; a full path, even of a single name, goes first.
 
     >>> h = Hierarchy.from_paths(["A > Other", "B > Other"])
     >>> find_label(h, "A"), find_label(h, "B/Other"), find_label(h, ["A", "Other"])
@@ -41,23 +41,23 @@ def find_label(hierarchy: Hierarchy, label: str | Sequence[str], sep: str | None
     treelabel.labels.UnknownLabelError: 'Other' names 2 labels: 'A > Other', 'B > Other'; give the full path
     """
     if not isinstance(label, str):
-        return _find_path(hierarchy, list(label), SEPARATOR.join(label))
+        return _find_path(hierarchy, [name.strip() for name in label], SEPARATOR.join(label))
     for name in (label, label.strip()):
-        found = hierarchy.ids_by_name.get(name, [])
-        if len(found) > 1:
-            raise _ambiguous(hierarchy, name, found)
-        if found:
-            return found[0]
+        if name in hierarchy.ids_by_name:
+            return _find_path(hierarchy, [name], label)
+    problem = None
     for separator in [sep] if sep is not None else SEPARATORS:
-        if separator in label:
-            names = split_path(label, separator)
-            if names[-1] in hierarchy.ids_by_name:
+        names = split_path(label, separator)
+        if len(names) > 1 and names[-1] in hierarchy.ids_by_name:
+            try:
                 return _find_path(hierarchy, names, label)
-    raise _unknown(hierarchy, label)
+            except UnknownLabelError as error:
+                # A name may contain one separator, and the path be written with another.
+                problem = problem or error
+    raise problem or _unknown(hierarchy, label)
 
 
 def _find_path(hierarchy: Hierarchy, names: list[str], label: str) -> int:
-    names = [name.strip() for name in names]
     if not names or names[-1] not in hierarchy.ids_by_name:
         raise _unknown(hierarchy, label)
     ends = hierarchy.ids_by_name[names[-1]]
@@ -109,8 +109,7 @@ def encode(hierarchy: Hierarchy, rows: Iterable[Any], sep: str | None = None) ->
     flat: list[int] = []
     ptr = [0]
     for at, row in enumerate(rows):
-        for label in [row] if isinstance(row, str) else row or ():
-            key = label if isinstance(label, str) else tuple(label)
+        for key in _given(row, at):
             if key not in known:
                 try:
                     known[key] = find_label(hierarchy, key, sep)
@@ -119,6 +118,18 @@ def encode(hierarchy: Hierarchy, rows: Iterable[Any], sep: str | None = None) ->
             flat.append(known[key])
         ptr.append(len(flat))
     return from_ids(np.array(ptr), np.array(flat, np.int32), len(hierarchy))
+
+
+def _given(row: Any, at: int) -> list[Label]:
+    """List the labels of a row as names and tuples of names."""
+    labels = [] if row is None else [row] if isinstance(row, str) else row
+    try:
+        keys = [label if isinstance(label, str) else tuple(label) for label in labels]
+    except TypeError:
+        keys = [()]
+    if not all(key and all(isinstance(name, str) for name in key) for key in keys):
+        raise UnknownLabelError(f"row {at}: expected a label, or a list of labels or paths, found {row!r}")
+    return keys
 
 
 def from_ids(ptr: Any, ids: Any, columns: int) -> LabelMatrix:

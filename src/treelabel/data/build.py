@@ -104,17 +104,16 @@ def rarest_label(data: Dataset) -> LongArray:
 
 def _parent_of(data: Dataset, key: LongArray) -> LongArray:
     h = data.hierarchy
-    first = np.where(key >= 0, h.parent_idx[h.parent_ptr[key]], -1) if len(h) else key
+    first = np.where(key >= 0, h.parent_idx[h.parent_ptr[np.maximum(key, 0)]], -1) if len(h) else key
     return first.astype(np.int64)
 
 
 def _give_rare_to_first(key: LongArray, assigned: LongArray, rng: np.random.Generator) -> None:
     """Swap documents so that every label has one in the first part; sizes do not change."""
     spare = np.bincount(key[assigned == 0] + 1, minlength=int(key.max(initial=-1)) + 2)
-    missing = np.setdiff1d(np.unique(key), key[assigned == 0])
+    labels, first = np.unique(key, return_index=True)
     donors = iter(rng.permutation(np.flatnonzero(assigned == 0)).tolist())
-    for label in missing.tolist():
-        taken = int(np.flatnonzero(key == label)[0])
+    for taken in first[~np.isin(labels, key[assigned == 0])].tolist():
         donor = next((row for row in donors if spare[key[row] + 1] > 1), None)
         if donor is None:
             return

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from scipy import sparse
 
-from treelabel.compute import IntArray
+from treelabel.compute import FloatArray, IntArray
 from treelabel.data.dataset import Dataset
 from treelabel.data.strings import Strings
 from treelabel.hierarchy import Hierarchy
@@ -25,6 +25,7 @@ class Incoming:
     text: str
     labels: list[Label]
     values: dict[str, Any]
+    features: tuple[IntArray, FloatArray] | None = None
 
 
 @dataclass(slots=True)
@@ -43,7 +44,7 @@ class Collector:
     ids: list[pa.Array] = field(default_factory=list)
     texts: list[pa.Array] = field(default_factory=list)
     extra: list[dict[str, pa.Array]] = field(default_factory=list)
-    features: list[tuple[Any, Any]] = field(default_factory=list)
+    features: list[tuple[IntArray, FloatArray]] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.ends) - 1
@@ -64,10 +65,10 @@ class Collector:
             {
                 name: _column([document.values.get(name) for document in batch])
                 for name in names
-                if name not in self.used_columns and name != "features"
+                if name not in self.used_columns
             }
         )
-        self.features.extend(document.values["features"] for document in batch if "features" in document.values)
+        self.features.extend(document.features for document in batch if document.features is not None)
 
     def dataset(self, hierarchy: Hierarchy, nodes: IntArray, features: int | None) -> tuple[Dataset, int]:
         """Put everything together, given the node of every distinct label.
@@ -119,7 +120,7 @@ def _json_column(values: list[Any]) -> pa.Array:
     return pa.array(texts, pa.string())
 
 
-def _feature_matrix(rows: list[tuple[Any, Any]], columns: int) -> sparse.csr_array:
+def _feature_matrix(rows: list[tuple[IntArray, FloatArray]], columns: int) -> sparse.csr_array:
     ptr = np.concatenate([[0], np.cumsum([len(indices) for indices, _ in rows], dtype=np.int64)])
     indices = np.concatenate([indices for indices, _ in rows] or [np.empty(0, np.int32)])
     values = np.concatenate([values for _, values in rows] or [np.empty(0, np.float32)])

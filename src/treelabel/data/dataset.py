@@ -79,8 +79,9 @@ class Dataset:
             columns = {name: column[rows] for name, column in self.extra.items()}
             ids, texts = self.ids[rows], self.texts[rows]
         else:
-            picked = np.arange(len(self))[rows if isinstance(rows, slice) else np.asarray(rows)]
-            picked = np.atleast_1d(picked)
+            # An empty list would make an array of floats, which numpy does not take for row numbers.
+            chosen: Any = rows if isinstance(rows, slice) else np.asarray(rows) if np.size(rows) else []
+            picked = np.atleast_1d(np.arange(len(self))[chosen])
             columns = {name: column.take(pa.array(picked)) for name, column in self.extra.items()}
             ids, texts = self.ids.take(picked), self.texts.take(picked)
         features = None if self.features is None else self.features[picked]

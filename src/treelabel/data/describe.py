@@ -47,8 +47,8 @@ class Description:
     fingerprint: str
 
     def to_json(self) -> dict[str, Any]:
-        """Give plain values for JSON."""
-        return asdict(self)
+        """Give plain values for JSON, which has no NaN: means over no documents are None."""
+        return {name: None if value != value else value for name, value in asdict(self).items()}
 
     def rows(self) -> list[tuple[str, str]]:
         """Give (what, value) pairs as a person reads them."""

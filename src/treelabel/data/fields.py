@@ -133,7 +133,7 @@ class FieldChoice:
         text = _asked(self.text, columns, where, "text")
         if text is None:
             text = _guess(TEXT_NAMES, columns)
-            if not text and "features" not in columns:
+            if not text:
                 raise TreelabelError(
                     f"{where}: no column looks like the text; columns are {_list(columns)}; say which (--text)"
                 )

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -107,36 +108,33 @@ class _Problems:
 
 def _collect(source: RowSource, choice: FieldChoice, collector: Collector, problems: _Problems) -> None:
     fields: Fields | None = None
-    batch: list[Incoming] = []
-    for row in source.rows:
-        if isinstance(row, Problem):
-            problems.skip(row.line, row.message)
-            continue
-        if fields is None:
-            fields = choice.among(list(row.values), f"{problems.file}:{row.line}")
+    while rows := list(islice(source.rows, BATCH)):
+        good = [row for row in rows if isinstance(row, Row)]
+        if fields is None and good:
+            # JSON objects need not all have the same fields, so columns are chosen with a whole batch in view.
+            columns = dict.fromkeys(name for row in good for name in row.values)
+            fields = choice.among(list(columns), f"{problems.file}:{good[0].line}")
             collector.used_columns = fields.used()
-        try:
-            batch.append(_understood(row, fields, len(collector) + len(batch)))
-        except KeyError as error:
-            problems.skip(row.line, f"no value for {error}; the row has {', '.join(row.values) or 'nothing'}")
-        except ValueError as error:
-            problems.skip(row.line, str(error))
-        if len(batch) == BATCH:
-            collector.add(batch)
-            batch = []
-    if batch:
+        batch: list[Incoming] = []
+        for row in rows:
+            if isinstance(row, Problem):
+                problems.skip(row.line, row.message)
+            elif fields is not None:
+                _understand(row, fields, len(collector), batch, problems)
         collector.add(batch)
 
 
-def _understood(row: Row, fields: Fields, number: int) -> Incoming:
-    name = row.values[fields.id] if fields.id is not None else None
-    return Incoming(
-        row.line,
-        str(number) if name is None or name == "" else str(name),
-        fields.text_of(row.values),
-        fields.labels_of(row.values),
-        row.values,
-    )
+def _understand(row: Row, fields: Fields, before: int, batch: list[Incoming], problems: _Problems) -> None:
+    try:
+        name = row.values.get(fields.id) if fields.id is not None else None
+        known = str(before + len(batch)) if name is None or name == "" else str(name)
+        text, labels = fields.text_of(row.values), fields.labels_of(row.values)
+    except KeyError as error:
+        problems.skip(row.line, f"no value for {error}; the row has {', '.join(row.values) or 'nothing'}")
+    except ValueError as error:
+        problems.skip(row.line, str(error))
+    else:
+        batch.append(Incoming(row.line, known, text, labels, row.values, row.features))
 
 
 def _nodes(hierarchy: Hierarchy, collector: Collector, sep: str | None, problems: _Problems) -> IntArray:
@@ -167,4 +165,5 @@ def _hierarchy_of(keys: dict[Label, int], sep: str | None, file: Path) -> Hierar
     paths = [
         (split_path(key, sep) if sep is not None else [key]) if isinstance(key, str) else list(key) for key in keys
     ]
-    return Hierarchy.from_paths(paths)
+    # A path with an empty name is told as an unknown label, with its line.
+    return Hierarchy.from_paths(path for path in paths if all(path))

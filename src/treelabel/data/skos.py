@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from treelabel.errors import TreelabelError
-from treelabel.files import suffixes
+from treelabel.files import open_input, suffixes
 from treelabel.hierarchy import Hierarchy
 
 RDF_FORMATS = {".ttl": "turtle", ".rdf": "xml", ".xml": "xml", ".nt": "nt", ".jsonld": "json-ld"}
@@ -24,7 +24,8 @@ def read_skos(file: Path, language: str = "en", tree: bool = False) -> Hierarchy
         raise TreelabelError("reading SKOS needs rdflib: pip install 'treelabel[skos]'") from None
     graph = Graph()
     try:
-        graph.parse(file, format=RDF_FORMATS.get(suffixes(file)[0], "turtle"))
+        with open_input(file) as stream:
+            graph.parse(stream, format=RDF_FORMATS.get(suffixes(file)[0], "turtle"), publicID=file.absolute().as_uri())
     except (ParserError, SyntaxError, ValueError) as error:
         raise TreelabelError(
             f"{file}: not a vocabulary that can be read: {' '.join(str(error).split())[:200]}"

@@ -49,16 +49,20 @@ def read_taxonomy(
     """
     file = existing_file(path)
     kind = format or ENDINGS.get(suffixes(file)[0])
-    if kind == "edges":
-        return _read_edges(file, root, tree, encoding)
-    if kind == "paths":
-        return _read_paths(file, sep, encoding)
-    if kind == "json":
-        return _read_json(file, root, encoding)
-    if kind == "skos":
-        from treelabel.data.skos import read_skos
+    try:
+        if kind == "edges":
+            return _read_edges(file, root, tree, encoding)
+        if kind == "paths":
+            return _read_paths(file, sep, encoding)
+        if kind == "json":
+            return _read_json(file, root, tree, encoding)
+        if kind == "skos":
+            from treelabel.data.skos import read_skos
 
-        return read_skos(file, language, tree)
+            return read_skos(file, language, tree)
+    except TreelabelError as error:
+        # What makers of hierarchies refuse they cannot say the file of.
+        raise error if str(file) in str(error) else TreelabelError(f"{file}: {error}") from None
     raise TreelabelError(f"{file}: cannot tell the taxonomy's format by its ending; known are {', '.join(ENDINGS)}")
 
 
@@ -72,15 +76,12 @@ def _lines(file: Path, encoding: str) -> Iterator[tuple[int, str]]:
 
 
 def _read_edges(file: Path, root: str | None, tree: bool, encoding: str) -> Hierarchy:
-    lines = _lines(file, encoding)
     comma = suffixes(file)[0] == ".csv"
-    cells = ((number, _cells(line, comma, file, number)) for number, line in lines)
+    rows = [(number, _cells(line, comma, file, number)) for number, line in _lines(file, encoding)]
+    columns = _header_columns([row for _, row in rows])
     pairs: list[tuple[str, str]] = []
     at_line: list[int] = []
-    columns: tuple[int, int] | None = None
-    for number, row in cells:
-        if not at_line and columns is None and (columns := _header_columns(row)) is not None:
-            continue
+    for number, row in rows if columns is None else rows[1:]:
         for pair in _pairs_of(row, columns, file, number):
             pairs.append(pair)
             at_line.append(number)
@@ -107,13 +108,18 @@ def _cells(line: str, comma: bool, file: Path, number: int) -> list[str]:
         raise TreelabelError(f"{file}:{number}: not valid CSV: {error}") from error
 
 
-def _header_columns(row: list[str]) -> tuple[int, int] | None:
-    """Find the parent's and the child's column in a header line; None if the line is no header."""
-    lower = [cell.lower().removesuffix("_id").removesuffix("_name") for cell in row]
-    if "parent" not in lower:
+def _header_columns(rows: list[list[str]]) -> tuple[int, int] | None:
+    """Find the parent's and the child's column if the first line is a header.
+
+    Where several could be the child's (id and name, say), it is the one whose values the parents are called by.
+    """
+    lower = [cell.lower().removesuffix("_id").removesuffix("_name") for cell in (rows[0] if rows else [])]
+    choices = [lower.index(name) for name in CHILD_COLUMNS if name in lower]
+    if "parent" not in lower or not choices:
         return None
-    child = next((lower.index(name) for name in CHILD_COLUMNS if name in lower), None)
-    return None if child is None else (lower.index("parent"), child)
+    above = lower.index("parent")
+    parents = {row[above] for row in rows[1:] if len(row) > above}
+    return above, max(choices, key=lambda child: sum(len(row) > child and row[child] in parents for row in rows[1:]))
 
 
 def _pairs_of(row: list[str], columns: tuple[int, int] | None, file: Path, number: int) -> list[tuple[str, str]]:
@@ -146,17 +152,22 @@ def _read_paths(file: Path, sep: str, encoding: str) -> Hierarchy:
     return Hierarchy.from_paths(paths)
 
 
-def _read_json(file: Path, root: str | None, encoding: str) -> Hierarchy:
-    text = "\n".join(line for _, line in _lines(file, encoding))
+def _read_json(file: Path, root: str | None, tree: bool, encoding: str) -> Hierarchy:
+    lines = list(_lines(file, encoding))
+    text = "\n".join(line for _, line in lines)
     try:
-        tree: Any = json.loads(text)
+        nested: Any = json.loads(text)
     except json.JSONDecodeError as error:
-        raise TreelabelError(f"{file}:{error.lineno}: not valid JSON: {error.msg}") from error
+        number = lines[error.lineno - 1][0] if lines else 1
+        raise TreelabelError(f"{file}:{number}: not valid JSON: {error.msg}") from error
     except RecursionError:
         raise TreelabelError(f"{file}: JSON nested too deeply to read; store the taxonomy as edges (.tsv)") from None
-    if isinstance(tree, dict) and "treelabel_hierarchy" in tree:
-        return hierarchy_from_json(text, str(file))
-    hierarchy = Hierarchy.from_nested(tree, root)
+    if isinstance(nested, dict) and "treelabel_hierarchy" in nested:
+        hierarchy = hierarchy_from_json(text, str(file))
+        # Asking for the parents refuses a DAG.
+        _ = hierarchy.parent if tree else None
+        return hierarchy
+    hierarchy = Hierarchy.from_nested(nested, root)
     if len(hierarchy) == 0:
         raise TreelabelError(f"{file}: no labels in the JSON")
     return hierarchy
@@ -194,14 +205,20 @@ def _csv_lines(hierarchy: Hierarchy) -> list[str]:
     _edge_lines(hierarchy)
     buffer = StringIO()
     csv.writer(buffer, lineterminator="\n").writerows([("parent", "child"), *hierarchy.edges(_root_name(hierarchy))])
-    return buffer.getvalue().splitlines()
+    # Not splitlines(), which also splits at line separators that may stand in a name.
+    return buffer.getvalue().split("\n")[:-1]
 
 
 def _path_lines(hierarchy: Hierarchy) -> list[str]:
     _ = hierarchy.parent
-    if any(SEPARATOR in name or "\n" in name or name.startswith("#") for name in hierarchy.names):
-        raise TreelabelError(f"paths cannot hold this hierarchy: a name contains {SEPARATOR!r}; use .json")
-    return hierarchy.paths()
+    lines = hierarchy.paths()
+    for node, line in enumerate(lines):
+        if split_path(line, SEPARATOR) != hierarchy.path_names(node) or "\n" in line or line.startswith("#"):
+            raise TreelabelError(
+                f"paths cannot hold this hierarchy: in {line!r} a name contains {SEPARATOR!r} or a line break, "
+                "or begins with # or a space; use .json"
+            )
+    return lines
 
 
 def writable_as_edges(hierarchy: Hierarchy) -> bool:

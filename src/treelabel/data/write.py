@@ -1,5 +1,6 @@
 """Write a Dataset to any format; the file appears whole or not at all."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -7,7 +8,7 @@ from treelabel.data.dataset import Dataset
 from treelabel.data.formats import Output, format_of
 from treelabel.data.taxonomy import taxonomy_name, write_taxonomy
 from treelabel.errors import TreelabelError
-from treelabel.hierarchy import SEPARATOR, LabelMatrix
+from treelabel.hierarchy import SEPARATOR, LabelMatrix, row_sizes
 from treelabel.labels import SEPARATORS, decode
 
 LabelStyle = Literal["auto", "names", "paths"]
@@ -25,9 +26,10 @@ def write(
 
     Labels are written as names, or as full paths (`labels="paths"`, and by default where two nodes share a name). The
     hierarchy goes to `<name>.taxonomy.tsv` (or .json), where `read` finds it, unless the format holds it (Parquet, XMC)
-    or `taxonomy=False`.
+    or `taxonomy=False`. A further column that is itself called id, text or labels gets an underscore behind its name.
     """
     target = Path(path)
+    data = _with_free_names(data)
     entry = format_of(target, format)
     use_paths = labels == "paths" or (labels == "auto" and not data.hierarchy.has_unique_names)
     if labels == "names" and not data.hierarchy.has_unique_names:
@@ -39,17 +41,32 @@ def write(
 
     entry.write(Output(target, data, label_texts))
     written = [target]
-    if taxonomy and "hierarchy" not in entry.holds and data.features is None:
+    if taxonomy and not entry.holds & {"hierarchy", "features"}:
         beside = taxonomy_name(target, data.hierarchy)
         write_taxonomy(data.hierarchy, beside)
+        if beside.suffix == ".json":
+            # The one of an earlier dataset of this name, which `read` would find first.
+            beside.with_suffix(".tsv").unlink(missing_ok=True)
         written.append(beside)
     return written
 
 
+def _with_free_names(data: Dataset) -> Dataset:
+    """Rename further columns that would stand in the file under the name of one of ours."""
+    taken = {"id", "text", "labels", *data.extra}
+
+    def free(name: str) -> str:
+        while name in taken:
+            name += "_"
+        return name
+
+    return replace(data, extra={free(n) if n in ("id", "text", "labels") else n: c for n, c in data.extra.items()})
+
+
 def _separator(data: Dataset, sep: str | None) -> str:
-    """Find a separator that occurs in no name."""
+    """Find a separator that occurs in no name, nor begins in one ("C >" before " > ")."""
     choices = [sep] if sep is not None else list(SEPARATORS)
-    free = [choice for choice in choices if not any(choice in name for name in data.hierarchy.names)]
+    free = [choice for choice in choices if all((n + choice).index(choice) == len(n) for n in data.hierarchy.names)]
     if not free:
         raise TreelabelError(
             f"cannot write paths: the separator {choices[0]!r} occurs in a label's name; choose another"
@@ -67,6 +84,14 @@ def losses(data: Dataset, path: str | Path, format: str | None = None) -> list[s
         lost.append("texts")
     if "line breaks" not in holds and (count := sum("\n" in text or "\r" in text for text in data.texts)):
         lost.append(f"line breaks ({count:,} texts)")
+    if "empty documents" not in holds and (count := _empty_documents(data)):
+        lost.append(f"documents with neither text nor labels ({count:,})")
+    if "features" not in holds and data.features is not None:
+        lost.append("features")
     if "columns" not in holds and data.extra:
         lost.append(f"columns {', '.join(data.extra)}")
     return lost
+
+
+def _empty_documents(data: Dataset) -> int:
+    return sum(not size and not text.strip() for size, text in zip(row_sizes(data.labels), data.texts, strict=True))

@@ -81,7 +81,8 @@ class OtherLeaves(Change):
         if len(others) == 0:
             return moved
         above = self.origin[others]
-        rest = scores[:, above] - scores @ self.old.children(above).T.astype(scores.dtype)
+        # In double precision, because single strays by a percent in sums of a million children.
+        rest = (scores[:, above] - scores @ self.old.children(above).T.astype(np.float64)).astype(scores.dtype)
         if not sparse.issparse(scores):
             moved[:, others] = np.maximum(rest, 0)
             return moved

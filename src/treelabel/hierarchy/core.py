@@ -336,7 +336,7 @@ class Hierarchy:
         return self.closure(self.parents(ids))
 
     def descendants(self, ids: npt.ArrayLike) -> LabelMatrix:
-        """List the descendants of each node, without itself; as long as the answer."""
+        """List the descendants of each node, without itself (-1: all nodes); as long as the answer."""
         ptr, idx = self.child_graph
         return self._by_rows(kernels.reach, (ptr[1:], idx), self.children(ids))
 
@@ -426,7 +426,7 @@ class Hierarchy:
         """
         given = as_labels(labels, len(self))
         if self.is_tree:
-            return self._by_rows(kernels.close_in_tree, (self.parent,), given)
+            return self._by_rows(kernels.close_in_tree, (self.parent, self.max_depth), given)
         return self._by_rows(kernels.reach, (self.parent_ptr, self.parent_idx), given)
 
     def most_specific(self, labels: Any) -> LabelMatrix:
@@ -435,7 +435,7 @@ class Hierarchy:
         return self._by_rows(kernels.keep_most_specific, graph, as_labels(labels, len(self)))
 
     def _by_rows(
-        self, work: Callable[..., tuple[IntArray, LongArray]], graph: tuple[IntArray, ...], rows: LabelMatrix
+        self, work: Callable[..., tuple[IntArray, LongArray]], graph: tuple[IntArray | int, ...], rows: LabelMatrix
     ) -> LabelMatrix:
         """Make label sets of label sets with a kernel, parts of the rows in threads."""
         row_ptr = rows.indptr.astype(np.int64)

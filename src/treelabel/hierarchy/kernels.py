@@ -112,48 +112,58 @@ def with_room(values: IntArray, used: int, more: int) -> IntArray:
 
 @kernel
 def close_in_tree(
-    parent: IntArray, row_ptr: LongArray, row_idx: IntArray, start: int, stop: int
+    parent: IntArray, max_depth: int, row_ptr: LongArray, row_idx: IntArray, start: int, stop: int
 ) -> tuple[IntArray, LongArray]:
-    """List, for rows start..stop of label sets over a tree, the labels and all their ancestors, sorted.
-
-    A heap holds the next node on every label's way up, the largest on top. Parents have smaller numbers, so nodes leave
-    it in descending order, and where ways meet, equal ones in a row. A way that is over is -1 and sinks to the bottom.
-    """
+    """List, for rows start..stop of label sets over a tree, the labels and all their ancestors, sorted."""
+    most = 0
+    for row in range(start, stop):
+        most = max(most, row_ptr[row + 1] - row_ptr[row])
+    # Every place of a heap has two places below it; those past the labels of the row hold -1.
+    heap = np.full(2 * most + 1, -1, np.int32)
     found = np.empty(max(16, 4 * (stop - start)), np.int32)
     sizes = np.empty(stop - start, np.int64)
-    heap = np.full(64, -1, np.int32)
     used = 0
     for row in range(start, stop):
         last = row_ptr[row + 1]
         labels = last - row_ptr[row]
-        # Every place of the heap has two places below it; those past the labels hold -1.
-        if len(heap) < 2 * labels + 1:
-            heap = np.full(4 * labels, -1, np.int32)
         for at in range(labels):
             heap[at] = row_idx[last - 1 - at]
-        begin, listed = used, -1
-        while heap[0] >= 0:
-            above = -1
-            if heap[0] != listed:
-                listed = heap[0]
-                if used == len(found):
-                    found = with_room(found, used, 1)
-                found[used] = listed
-                used += 1
-                above = parent[listed]
-            at = 0
-            while True:
-                below = 2 * at + 1
-                if heap[below + 1] > heap[below]:
-                    below += 1
-                if heap[below] <= above:
-                    break
-                heap[at] = heap[below]
-                at = below
-            heap[at] = above
-        turn_round(found, begin, used)
-        sizes[row - start] = used - begin
+        room = min(labels * max_depth, len(parent))
+        if used + room > len(found):
+            found = with_room(found, used, room)
+        sizes[row - start] = climb(parent, heap, found, used)
+        used += sizes[row - start]
     return found[:used], sizes
+
+
+@kernel
+def climb(parent: IntArray, heap: IntArray, found: IntArray, start: int) -> int:
+    """Write the nodes of a heap and all their ancestors, sorted, from found[start] on; give their number.
+
+    The heap holds the next node on the way up from each label, the largest on top. Parents have smaller numbers, so
+    nodes leave it in descending order, and where ways meet, equal ones in a row. A way that is over is -1 and sinks.
+    This stands apart from the loop over rows because an array that may be replaced slows down every access to it.
+    """
+    used, listed = start, -1
+    while heap[0] >= 0:
+        above = -1
+        if heap[0] != listed:
+            listed = heap[0]
+            found[used] = listed
+            used += 1
+            above = parent[listed]
+        at = 0
+        while True:
+            below = 2 * at + 1
+            if heap[below + 1] > heap[below]:
+                below += 1
+            if heap[below] <= above:
+                break
+            heap[at] = heap[below]
+            at = below
+        heap[at] = above
+    turn_round(found, start, used)
+    return used - start
 
 
 @kernel
@@ -161,33 +171,41 @@ def reach(
     ptr: IntArray, idx: IntArray, row_ptr: LongArray, row_idx: IntArray, start: int, stop: int
 ) -> tuple[IntArray, LongArray]:
     """List, for rows start..stop of label sets, the labels and every node that can be reached from them, sorted."""
-    stamp = np.zeros(len(ptr) - 1, np.int32)
-    found = np.empty(max(16, 4 * (stop - start)), np.int32)
+    nodes = len(ptr) - 1
+    stamp = np.zeros(nodes, np.int32)
+    found = np.empty(nodes + 4 * (stop - start), np.int32)
     sizes = np.empty(stop - start, np.int64)
     used = 0
     for row in range(start, stop):
-        mark = row - start + 1
-        begin = taken = used
-        size = row_ptr[row + 1] - row_ptr[row]
-        if used + size > len(found):
-            found = with_room(found, used, size)
-        for node in row_idx[row_ptr[row] : row_ptr[row + 1]]:
-            stamp[node] = mark
-            found[used] = node
-            used += 1
-        while taken < used:
-            node = found[taken]
-            taken += 1
-            if used + ptr[node + 1] - ptr[node] > len(found):
-                found = with_room(found, used, ptr[node + 1] - ptr[node])
-            for near in idx[ptr[node] : ptr[node + 1]]:
-                if near >= 0 and stamp[near] != mark:
-                    stamp[near] = mark
-                    found[used] = near
-                    used += 1
-        sort_up(found, begin, used)
-        sizes[row - start] = used - begin
+        if used + nodes > len(found):
+            found = with_room(found, used, nodes)
+        labels = row_idx[row_ptr[row] : row_ptr[row + 1]]
+        sizes[row - start] = spread(ptr, idx, labels, stamp, row - start + 1, found, used)
+        used += sizes[row - start]
     return found[:used], sizes
+
+
+@kernel
+def spread(
+    ptr: IntArray, idx: IntArray, labels: IntArray, stamp: IntArray, mark: int, found: IntArray, start: int
+) -> int:
+    """Write labels and every node that can be reached from them, sorted, from found[start] on; give their number."""
+    taken = used = start
+    for node in labels:
+        stamp[node] = mark
+        found[used] = node
+        used += 1
+    while taken < used:
+        node = found[taken]
+        taken += 1
+        for edge in range(ptr[node], ptr[node + 1]):
+            near = idx[edge]
+            if near >= 0 and stamp[near] != mark:
+                stamp[near] = mark
+                found[used] = near
+                used += 1
+    sort_up(found, start, used)
+    return used - start
 
 
 @kernel

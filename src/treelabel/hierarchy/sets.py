@@ -19,7 +19,9 @@ def label_matrix(ptr: npt.ArrayLike, nodes: npt.ArrayLike, columns: int) -> Labe
     array([[1, 0, 0, 1],
            [0, 0, 0, 0]])
     """
-    indptr, indices = np.asarray(ptr, np.int64), np.asarray(nodes, np.int32)
+    indices = np.asarray(nodes, np.int32)
+    # scipy gives both arrays the wider type of the two, so 64-bit pointers would double the memory of the node ids.
+    indptr = np.asarray(ptr).astype(np.int32 if len(indices) < 2**31 else np.int64, copy=False)
     return sparse.csr_array((np.ones(len(indices), np.bool_), indices, indptr), shape=(len(indptr) - 1, columns))
 
 

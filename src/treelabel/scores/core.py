@@ -1,6 +1,6 @@
 """Scores: the probability of every node for every document, dense or top-k sparse, bound to a hierarchy."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -45,6 +45,9 @@ class Scores:
             object.__setattr__(self, "ids", tuple(self.ids))
             if len(self.ids) != len(self):
                 raise TreelabelError(f"{len(self.ids):,} ids for {len(self):,} rows of scores")
+            wrong = next((row for row, name in enumerate(self.ids) if not isinstance(name, str)), None)
+            if wrong is not None:
+                raise TreelabelError(f"row {wrong}: expected an id that is text, found {self.ids[wrong]!r}")
 
     # Makers
 
@@ -62,22 +65,18 @@ class Scores:
         counts once for each ancestor, however many ways lead there. Costs documents x leaves x depth; CSR the stored
         entries x depth.
         """
-        nodes = np.array(
-            [leaf if isinstance(leaf, int | np.integer) else find_label(hierarchy, leaf) for leaf in leaves]
-        )
-        given = values if sparse.issparse(values) else np.asarray(values, np.float32)
+        nodes = _leaf_ids(hierarchy, leaves)
+        given = _numbers(values)
         if given.ndim != 2 or given.shape[1] != len(nodes):
             raise TreelabelError(f"{len(nodes):,} leaves for {given.shape} values; expected one column a leaf")
-        inner = [int(node) for node in nodes if not hierarchy.is_leaf[node]]
-        if inner or len(np.unique(nodes)) < len(nodes):
-            what = f"not leaves: {some(hierarchy.paths(inner))}" if inner else "one leaf stands for two columns"
-            raise TreelabelError(f"expected the scores of distinct leaves, but {what}")
-        path = hierarchy.closure(label_matrix(np.arange(len(nodes) + 1), nodes, len(hierarchy))).astype(np.float32)
+        # Sums are made in double precision: in single, those of a million leaves stray by a percent.
+        path = hierarchy.closure(label_matrix(np.arange(len(nodes) + 1), nodes, len(hierarchy))).astype(np.float64)
         if sparse.issparse(given):
-            summed = sparse.csr_array(given).astype(np.float32) @ path
-        else:
+            return cls(hierarchy, sparse.csr_array(given) @ path, None if ids is None else tuple(ids))
+        summed = np.empty((len(given), len(hierarchy)), np.float32)
+        for rows in _blocks(*summed.shape):
             # The product with a sparse matrix on the right is slow; transposed it streams.
-            summed = np.ascontiguousarray((path.T @ given.T).T)
+            summed[rows] = (path.T @ given[rows].T).T
         return cls(hierarchy, summed, None if ids is None else tuple(ids))
 
     @classmethod
@@ -104,7 +103,11 @@ class Scores:
 
     def __getitem__(self, rows: Any) -> "Scores":
         """Select documents by slice, boolean mask or row numbers."""
-        picked = rows if isinstance(rows, slice) else np.atleast_1d(np.arange(len(self))[np.asarray(rows)])
+        picked = rows
+        if not isinstance(rows, slice):
+            chosen = np.asarray(rows)
+            # numpy takes an empty list for floats.
+            picked = np.atleast_1d(np.arange(len(self))[chosen if chosen.size else chosen.astype(np.int64)])
         names = None if self.ids is None else tuple(np.array(self.ids, object)[picked])
         return Scores(self.hierarchy, self.values[picked], names)
 
@@ -205,16 +208,10 @@ class Scores:
         nodes = len(self.hierarchy)
         if len(self) == 0:
             return 0.0
-        to_parent = sparse.csr_array(
-            (np.ones(nodes, np.float32), (np.arange(nodes), parent + 1)), shape=(nodes, nodes + 1)
-        )
-        summed = self.values @ to_parent if self.is_sparse else (to_parent.T @ self.values.T).T
+        to_parent = sparse.csr_array((np.ones(nodes), (np.arange(nodes), parent + 1)), shape=(nodes, nodes + 1))
         inner = np.flatnonzero(~self.hierarchy.is_leaf)
-        top = summed[:, [0]].toarray() if self.is_sparse else summed[:, 0]
-        gaps = [float(np.abs(top - 1).max())]
-        if len(inner):
-            gaps.append(float(abs(summed[:, inner + 1] - self.values[:, inner]).max()))
-        return max(gaps)
+        parts = [self.values] if self.is_sparse else (self.values[rows] for rows in _blocks(*self.values.shape))
+        return max(_exhaustiveness_gap(part, to_parent, inner) for part in parts)
 
     def is_exhaustive(self, tolerance: float = ROUNDING) -> bool:
         """Whether the children of every internal node sum to it, up to rounding."""
@@ -306,24 +303,72 @@ class Scores:
         return store.load(Path(path), hierarchy)
 
 
-def _checked(values: Any, hierarchy: Hierarchy) -> FloatArray | sparse.csr_array:
-    """Bring scores to float32, and refuse what cannot be a probability."""
-    stored = values if sparse.issparse(values) else np.asarray(values)
-    if stored.ndim != 2 or stored.shape[1] != len(hierarchy):
-        raise TreelabelError(f"scores of shape {stored.shape}, expected documents x {len(hierarchy):,} nodes")
+def _leaf_ids(hierarchy: Hierarchy, leaves: Sequence[str] | npt.NDArray[np.integer[Any]]) -> LongArray:
+    """Find the leaves that columns stand for, refusing inner nodes and duplicates."""
+    found = [leaf if isinstance(leaf, int | np.integer) else find_label(hierarchy, leaf) for leaf in leaves]
+    nodes = np.array(found, np.int64)
+    outside = nodes[(nodes < 0) | (nodes >= len(hierarchy))]
+    if len(outside):
+        raise TreelabelError(f"node id {outside[0]} is out of range: the hierarchy has ids 0 to {len(hierarchy) - 1}")
+    inner = nodes[~hierarchy.is_leaf[nodes]]
+    if len(inner) or len(np.unique(nodes)) < len(nodes):
+        what = f"not leaves: {some(hierarchy.paths(inner))}" if len(inner) else "one leaf stands for two columns"
+        raise TreelabelError(f"expected the scores of distinct leaves, but {what}")
+    return nodes
+
+
+def _blocks(rows: int, columns: int) -> Iterator[slice]:
+    """Divide dense rows so that a block in double precision takes some 64 MB."""
+    size = max(1, (1 << 23) // max(1, columns))
+    return (slice(start, start + size) for start in range(0, rows, size))
+
+
+def _exhaustiveness_gap(values: Any, to_parent: sparse.csr_array, inner: LongArray) -> float:
+    """Compare the sums over children, the root's in column 0, with the inner nodes."""
+    is_sparse = sparse.issparse(values)
+    summed = values @ to_parent if is_sparse else (to_parent.T @ values.T).T
+    top = summed[:, [0]].toarray() if is_sparse else summed[:, 0]
+    gap = float(np.abs(top - 1).max())
+    return max(gap, float(abs(summed[:, inner + 1] - values[:, inner]).max())) if len(inner) else gap
+
+
+def _numbers(values: Any) -> Any:
+    """Take a dense or sparse matrix as it is, anything else as an array, and refuse what is not of numbers."""
+    try:
+        stored = values if sparse.issparse(values) else np.asarray(values)
+    except ValueError as error:
+        raise TreelabelError(f"scores are no matrix: {error}") from error
     if stored.dtype.kind not in "biuf":
         raise TreelabelError(f"scores of type {stored.dtype}, expected numbers")
+    return stored
+
+
+def _checked(values: Any, hierarchy: Hierarchy) -> FloatArray | sparse.csr_array:
+    """Bring scores to float32, CSR without stored zeros, and refuse what cannot be a probability."""
+    stored = _numbers(values)
+    if stored.ndim != 2 or stored.shape[1] != len(hierarchy):
+        raise TreelabelError(f"scores of shape {stored.shape}, expected documents x {len(hierarchy):,} nodes")
     if not sparse.issparse(stored):
         dense = np.ascontiguousarray(stored, np.float32)
         return _in_range(dense, dense, hierarchy)
     matrix = sparse.csr_array(stored, dtype=np.float32)
+    try:
+        # scipy lets a column number beyond the last one in, and compiled loops would follow it anywhere.
+        matrix.check_format(full_check=True)
+    except ValueError as error:
+        raise TreelabelError(f"scores are no valid CSR matrix: {error}") from error
     if not matrix.has_canonical_format:
         matrix = matrix.copy()
         matrix.sum_duplicates()
-    if matrix.indices.dtype != np.int32:
-        matrix.indices = matrix.indices.astype(np.int32)
+    if matrix.indices.dtype != np.int32 and matrix.nnz < 1 << 31:
+        # Both or neither: scipy fails later on matrices that mix the two.
+        matrix.indices, matrix.indptr = matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32)
     data = _in_range(matrix.data, matrix, hierarchy)
-    return matrix if data is matrix.data else sparse.csr_array((data, matrix.indices, matrix.indptr), matrix.shape)
+    if data is matrix.data and data.all():
+        return matrix
+    cleaned = sparse.csr_array((data, matrix.indices, matrix.indptr), matrix.shape, copy=True)
+    cleaned.eliminate_zeros()
+    return cleaned
 
 
 def _in_range(data: FloatArray, matrix: Any, hierarchy: Hierarchy) -> FloatArray:

@@ -1,7 +1,6 @@
 """Score files, `.npz` and Parquet: scores, ids and the hierarchy they belong to."""
 
 import json
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -22,28 +21,32 @@ ROWS = 8192
 
 def save(scores: Scores, path: Path) -> None:
     """Write by the file's ending."""
-    ending = suffixes(path)[0]
-    if ending not in (".npz", ".parquet"):
-        raise TreelabelError(f"{path}: scores are stored as .npz or .parquet, not {ending or 'without an ending'!r}")
+    writer = {".npz": _save_npz, ".parquet": _save_parquet}[_ending(path)]
     with whole_file(path) as temporary:
-        (_save_npz if ending == ".npz" else _save_parquet)(scores, temporary)
+        writer(scores, temporary)
 
 
 def load(path: Path, hierarchy: Hierarchy | None) -> Scores:
     """Read by the file's ending."""
     file = existing_file(path)
-    reader = {".npz": _load_npz, ".parquet": _load_parquet}.get(suffixes(file)[0])
-    if reader is None:
-        raise TreelabelError(f"{file}: scores are stored as .npz or .parquet")
+    reader = {".npz": _load_npz, ".parquet": _load_parquet}[_ending(file)]
     try:
         scores = reader(file)
-    except TreelabelError:
+    except (TreelabelError, MemoryError):
         raise
-    except (KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile, pa.ArrowException) as error:
+    except Exception as error:
+        # There is no end to what the libraries raise on foreign bytes: bad zip, no zip, wrong types, missing keys.
         raise TreelabelError(f"{file}: not a score file of treelabel, or damaged: {error}") from error
     if hierarchy is not None:
         hierarchy.require_same(scores.hierarchy.fingerprint, str(file))
     return scores
+
+
+def _ending(path: Path) -> str:
+    ending, compression = suffixes(path)
+    if ending not in (".npz", ".parquet") or compression is not None:
+        raise TreelabelError(f"{path}: scores are stored as .npz or .parquet; give the file one of these endings")
+    return ending
 
 
 def _text(array: Any) -> str:
@@ -90,7 +93,7 @@ def _load_npz(file: Path) -> Scores:
 def _save_parquet(scores: Scores, file: Path) -> None:
     """One row a document: its id, and either all scores or the stored nodes with theirs."""
     nodes = len(scores.hierarchy)
-    fields = [pa.field("id", pa.string())]
+    fields = [pa.field("id", pa.string(), nullable=scores.ids is None)]
     if scores.is_sparse:
         fields += [pa.field("node", pa.list_(pa.int32())), pa.field("score", pa.list_(pa.float32()))]
     else:
@@ -113,14 +116,14 @@ def _save_parquet(scores: Scores, file: Path) -> None:
 
 
 def _load_parquet(file: Path) -> Scores:
-    table = pq.read_table(file)
+    # A large hierarchy in the metadata goes beyond the limit that guards readers by default.
+    table = pq.ParquetFile(file, thrift_string_size_limit=2**31 - 1).read()
     metadata = table.schema.metadata or {}
     if VERSION_KEY not in metadata:
         raise TreelabelError(f"{file}: a Parquet file, but not one with scores of treelabel")
     _check_version(int(metadata[VERSION_KEY]), file)
     hierarchy = hierarchy_from_json(metadata[HIERARCHY_KEY].decode(), str(file))
-    ids = table.column("id")
-    names = None if ids.null_count == len(ids) and len(ids) else tuple(ids.to_pylist())
+    names = None if table.schema.field("id").nullable else tuple(table.column("id").to_pylist())
     if "scores" in table.column_names:
         flat = table.column("scores").combine_chunks().flatten().to_numpy()
         return Scores(hierarchy, flat.reshape(len(table), len(hierarchy)), names)

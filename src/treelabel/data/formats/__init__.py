@@ -11,7 +11,7 @@ from treelabel.data.formats.xmc import read_xmc, write_xmc
 from treelabel.errors import TreelabelError
 from treelabel.files import suffixes
 
-EVERYTHING = frozenset({"ids", "texts", "line breaks", "columns", "hierarchy"})
+EVERYTHING = frozenset({"ids", "texts", "line breaks", "empty documents", "columns", "hierarchy"})
 
 FORMATS: dict[str, Format] = {
     entry.name: entry
@@ -49,14 +49,21 @@ FORMATS: dict[str, Format] = {
             "__label__A __label__B text",
             frozenset({"texts"}),
         ),
-        Format("xmc", (".xmc", ".svm"), read_xmc, write_xmc, "labels and sparse features, numbered", frozenset()),
+        Format(
+            "xmc",
+            (".xmc", ".svm"),
+            read_xmc,
+            write_xmc,
+            "labels and sparse features, numbered",
+            frozenset({"empty documents", "features"}),
+        ),
         Format(
             "htc",
             (".htc",),
             read_json_lines,
             write_htc,
             "one JSON object a line with token and label",
-            frozenset({"texts", "line breaks"}),
+            frozenset({"texts", "line breaks", "empty documents"}),
         ),
     )
 }
@@ -72,11 +79,14 @@ def format_of(path: Path, name: str | None = None) -> Format:
         if name not in FORMATS:
             raise TreelabelError(f"unknown format {name!r}; there are: {', '.join(FORMATS)}")
         return FORMATS[name]
-    ending, _ = suffixes(path)
-    found = next((entry for entry in FORMATS.values() if ending in entry.endings), None)
+    ending, compression = suffixes(path)
+    name = path.name.lower() if compression is None else path.stem.lower()
+    found = next((entry for entry in FORMATS.values() if name.endswith(entry.endings)), None)
     if found is None:
         known = ", ".join(ending for entry in FORMATS.values() for ending in entry.endings)
-        raise TreelabelError(f"{path}: cannot tell the format by the ending {ending!r}; known are {known}; or name it (--format)")
+        raise TreelabelError(
+            f"{path}: cannot tell the format by the ending {ending!r}; known are {known}; or name it (--format)"
+        )
     return found
 
 

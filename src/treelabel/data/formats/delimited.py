@@ -33,7 +33,7 @@ def _rows(path: Path, options: ReadOptions) -> Iterator[Row | Problem]:
         reader = csv.reader(
             lines, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if options.quotes else csv.QUOTE_NONE, strict=True
         )
-        columns = _header(path, reader, first, delimiter, options.header)
+        columns = _header(path, reader) if options.header else []
         while True:
             begin = lines.number + 1
             try:
@@ -41,11 +41,14 @@ def _rows(path: Path, options: ReadOptions) -> Iterator[Row | Problem]:
             except StopIteration:
                 return
             except csv.Error as error:
-                yield Problem(begin, f"not valid CSV: {error}; check the quotes, or read it with quotes off")
+                # A quote that is never closed takes all lines to the end of the file with it.
+                lost = f" up to line {lines.number:,}" if lines.number > begin else ""
+                yield Problem(begin, f"not valid CSV{lost}: {error}; check the quotes, or read it with quotes off")
                 continue
             except _BadLineError as error:
                 yield Problem(lines.number, str(error))
                 continue
+            columns = columns or [str(number + 1) for number in range(len(values))]
             if len(values) == len(columns):
                 yield Row(begin, dict(zip(columns, values, strict=True)))
             elif values:
@@ -81,16 +84,14 @@ class _Lines:
 
 def _guess_delimiter(path: Path, first: str) -> str:
     usual = "\t" if suffixes(path)[0] in (".tsv", ".tab") else ","
-    if usual in first:
+    if usual in first or isinstance(first, UndecodableLine):
         return usual
     return max(DELIMITERS, key=lambda mark: (first.count(mark), mark == usual))
 
 
-def _header(path: Path, reader: Iterator[list[str]], first: str, delimiter: str, header: bool) -> list[str]:
-    if not header:
-        return [str(number + 1) for number in range(len(next(csv.reader([first], delimiter=delimiter))))]
+def _header(path: Path, reader: Iterator[list[str]]) -> list[str]:
     try:
-        columns = [name.strip() for name in next(reader)]
+        columns = [name.strip() for name in next((row for row in reader if row), [])]
     except (csv.Error, _BadLineError) as error:
         raise TreelabelError(f"{path}:1: cannot read the column names: {error}") from error
     twice = sorted({name for name in columns if columns.count(name) > 1})
@@ -105,7 +106,7 @@ def label_cell(labels: list[str]) -> str:
     >>> label_cell(["A"]), label_cell(["A", "B"]), label_cell([])
     ('A', '["A", "B"]', '')
     """
-    if len(labels) == 1 and labels[0][:1] != "[":
+    if len(labels) == 1 and labels[0][:1] != "[" and labels[0] == labels[0].strip():
         return labels[0]
     return json.dumps(labels, ensure_ascii=False) if labels else ""
 

@@ -23,7 +23,7 @@ def _rows(path: Path, options: ReadOptions) -> Iterator[Row | Problem]:
                 yield Problem(number, line)
                 continue
             if number == 1 and line.lstrip().startswith("["):
-                yield from _array(path, line + "".join(lines))
+                yield from _array(path, [line, *lines])
                 return
             if line.strip():
                 yield _row(number, line)
@@ -36,10 +36,18 @@ def _row(number: int, line: str) -> Row | Problem:
         return Problem(number, f"not valid JSON: {error.msg} at character {error.pos + 1}")
     except RecursionError:
         return Problem(number, "JSON nested too deeply")
-    return _checked(number, values)
+    except ValueError as error:
+        return Problem(number, f"not a value that can be read: {error}")
+    return _checked(number, values, "\\ud" in line.lower())
 
 
-def _checked(number: int, values: Any) -> Row | Problem:
+def _checked(number: int, values: Any, has_surrogates: bool) -> Row | Problem:
+    if has_surrogates:
+        try:
+            json.dumps(values, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            half = error.object[error.start]
+            return Problem(number, f"{half!r} is half of a character (a lone surrogate), which no text can hold")
     if not isinstance(values, dict):
         return Problem(
             number, f"expected a JSON object with fields, found {type(values).__name__} {str(values)[:40]!r}"
@@ -47,15 +55,22 @@ def _checked(number: int, values: Any) -> Row | Problem:
     return Row(number, values)
 
 
-def _array(path: Path, text: str) -> Iterator[Row | Problem]:
+def _array(path: Path, lines: list[str]) -> Iterator[Row | Problem]:
+    wrong = next((at for at, line in enumerate(lines, 1) if isinstance(line, UndecodableLine)), None)
+    if wrong is not None:
+        raise TreelabelError(f"{path}:{wrong}: {lines[wrong - 1]}")
+    text = "".join(lines)
     try:
         values = json.loads(text)
     except json.JSONDecodeError as error:
         raise TreelabelError(
             f"{path}:{error.lineno}: not valid JSON: {error.msg} at character {error.colno}"
         ) from error
+    except (RecursionError, ValueError) as error:
+        raise TreelabelError(f"{path}: JSON that cannot be read: {error}") from error
+    has_surrogates = "\\ud" in text.lower()
     for number, value in enumerate(values, 1):
-        yield _checked(number, value)
+        yield _checked(number, value, has_surrogates)
 
 
 def write_json_lines(output: Output) -> None:

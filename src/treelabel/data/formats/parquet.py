@@ -17,7 +17,8 @@ METADATA_KEY = b"treelabel.hierarchy"
 def read_parquet(path: Path, options: ReadOptions) -> RowSource:
     """Read row groups in batches; lines are row numbers."""
     try:
-        file = pq.ParquetFile(path)
+        # A large hierarchy in the metadata goes beyond the limit that guards readers by default.
+        file = pq.ParquetFile(path, thrift_string_size_limit=2**31 - 1)
     except (pa.ArrowInvalid, OSError) as error:
         raise TreelabelError(f"{path}: not a Parquet file: {error}") from error
     stored = (file.schema_arrow.metadata or {}).get(METADATA_KEY)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from treelabel.compute import FloatArray, IntArray
 from treelabel.data.dataset import Dataset
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 
@@ -13,10 +14,11 @@ BATCH = 8192
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One record: the line (or row number) it stands on, and its values by column."""
+    """One record: the line (or row number) it stands on, its values by column, and numeric features if it has them."""
 
     line: int
     values: dict[str, Any]
+    features: tuple[IntArray, FloatArray] | None = None
 
 
 @dataclass(frozen=True, slots=True)

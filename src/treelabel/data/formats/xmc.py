@@ -10,6 +10,7 @@ from typing import IO
 import numpy as np
 from scipy import sparse
 
+from treelabel.compute import FloatArray, IntArray
 from treelabel.data.formats.rows import BATCH, Output, Problem, ReadOptions, Row, RowSource
 from treelabel.errors import TreelabelError
 from treelabel.files import UndecodableLine, open_input, open_output, text_lines
@@ -21,7 +22,7 @@ def read_xmc(path: Path, options: ReadOptions) -> RowSource:
     with open_input(path) as stream:
         header = next(text_lines(stream, path, options.encoding), "")
     sizes = header.split()
-    if len(sizes) != 3 or not all(size.isdigit() for size in sizes):
+    if len(sizes) != 3 or not all(size.isdecimal() for size in sizes):
         raise TreelabelError(
             f"{path}:1: expected 'documents features labels', three numbers, found {header.strip()[:60]!r}"
         )
@@ -40,7 +41,8 @@ def _rows(path: Path, options: ReadOptions, count: int, features: int, labels: i
                 yield Problem(number, line)
                 continue
             try:
-                yield Row(number, parse_line(line, features, labels))
+                given, pairs = parse_line(line, features, labels)
+                yield Row(number, {"text": "", "labels": given}, pairs)
             except ValueError as error:
                 yield Problem(number, str(error))
     if number - 1 != count:
@@ -49,28 +51,32 @@ def _rows(path: Path, options: ReadOptions, count: int, features: int, labels: i
         )
 
 
-def parse_line(line: str, features: int, labels: int) -> dict[str, object]:
-    """Read one document.
+def parse_line(line: str, features: int, labels: int) -> tuple[list[str], tuple[IntArray, FloatArray]]:
+    """Read the labels and the features of one document.
 
     >>> parse_line("0,3 1:0.5 7:2", 10, 4)
-    {'labels': ['0', '3'], 'features': (array([1, 7], dtype=int32), array([0.5, 2. ], dtype=float32))}
+    (['0', '3'], (array([1, 7], dtype=int32), array([0.5, 2. ], dtype=float32)))
     """
     head, *pairs = line.rstrip("\r\n").split(" ")
     if ":" in head:
         head, pairs = "", [head, *pairs]
     given = head.split(",") if head else []
-    wrong = next((label for label in given if not label.isdigit() or int(label) >= labels), None)
+    wrong = next((label for label in given if not label.isdecimal() or int(label) >= labels), None)
     if wrong is not None:
         raise ValueError(f"label {wrong!r} is not a number from 0 to {labels - 1}")
     split = [pair.split(":") for pair in pairs if pair]
-    bad = next((pair for pair in split if len(pair) != 2 or not pair[0].isdigit() or int(pair[0]) >= features), None)
+    bad = next((pair for pair in split if len(pair) != 2 or not pair[0].isdecimal() or int(pair[0]) >= features), None)
     if bad is not None:
         raise ValueError(f"feature {':'.join(bad)!r} is not 'number:value' with a number from 0 to {features - 1}")
+    values = np.array([_number(pair) for pair in split], np.float32)
+    return given, (np.array([int(pair[0]) for pair in split], np.int32), values)
+
+
+def _number(pair: list[str]) -> float:
     try:
-        values = np.array([pair[1] for pair in split], np.float32)
+        return float(pair[1])
     except ValueError:
-        raise ValueError("a feature's value is not a number") from None
-    return {"labels": given, "features": (np.array([int(pair[0]) for pair in split], np.int32), values)}
+        raise ValueError(f"the value of feature {':'.join(pair)!r} is not a number") from None
 
 
 def write_xmc(output: Output) -> None:

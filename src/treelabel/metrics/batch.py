@@ -1,0 +1,190 @@
+"""What measures look at: truth, decisions and scores of some documents, and what is known about the labels."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from treelabel.compute import BoolArray, DoubleArray, FloatArray, IntArray, LongArray, over_rows
+from treelabel.errors import TreelabelError, some
+from treelabel.hierarchy import Hierarchy, LabelMatrix, row_numbers, row_sizes
+from treelabel.metrics import kernels
+from treelabel.metrics.information import information_content, information_weights
+from treelabel.scores import Scores
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """The hierarchy, and how often labels occur in the reference (training) documents.
+
+    `closed` counts documents by node, ancestors included (information content, frequency bins); `given` counts labels
+    as they were given (propensities). Both are None if nothing is known.
+    """
+
+    hierarchy: Hierarchy
+    closed: LongArray | None = None
+    given: LongArray | None = None
+    documents: int | None = None
+
+    @cached_property
+    def information(self) -> DoubleArray:
+        """The information content of every node, in bits."""
+        return information_content(self._known(self.closed), self.reference_documents)
+
+    @cached_property
+    def information_weights(self) -> DoubleArray:
+        """What every node adds to the information of its parents."""
+        return information_weights(self.hierarchy, self.information)
+
+    @cached_property
+    def unit_weights(self) -> DoubleArray:
+        """One for every node."""
+        return np.ones(len(self.hierarchy))
+
+    @property
+    def frequencies(self) -> LongArray:
+        """How often nodes occur in training, ancestors included."""
+        return self._known(self.closed)
+
+    @property
+    def given_frequencies(self) -> LongArray:
+        """How often labels were given in training."""
+        return self._known(self.given)
+
+    @property
+    def reference_documents(self) -> int:
+        """The number of reference documents."""
+        if self.documents is None:
+            raise TreelabelError("this measure needs the number of training documents; pass train_frequencies=")
+        return self.documents
+
+    def _known(self, counts: LongArray | None) -> LongArray:
+        if counts is None:
+            raise TreelabelError(
+                "this measure needs training frequencies; pass train_frequencies= (or a training Dataset)"
+            )
+        return counts
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Documents to be judged. Everything that several measures need is computed once, when first asked for."""
+
+    context: Context
+    truth: LabelMatrix
+    given_decisions: LabelMatrix | None = None
+    given_scores: Scores | None = None
+
+    def __len__(self) -> int:
+        return int(self.truth.shape[0])
+
+    @property
+    def hierarchy(self) -> Hierarchy:
+        """The hierarchy of all labels here."""
+        return self.context.hierarchy
+
+    @property
+    def decisions(self) -> LabelMatrix:
+        """The predicted labels as given."""
+        if self.given_decisions is None:
+            raise TreelabelError("this measure needs decisions; pass decisions=, or scores= and a rule=")
+        return self.given_decisions
+
+    @property
+    def scores(self) -> Scores:
+        """The scores of all nodes."""
+        if self.given_scores is None:
+            raise TreelabelError("this measure needs scores; pass scores=")
+        return self.given_scores
+
+    @cached_property
+    def closed_truth(self) -> LabelMatrix:
+        """The true labels with their ancestors."""
+        return self.hierarchy.closure(self.truth)
+
+    @cached_property
+    def closed_decisions(self) -> LabelMatrix:
+        """The predicted labels with their ancestors."""
+        return self.hierarchy.closure(self.decisions)
+
+    @cached_property
+    def coherent_scores(self) -> Scores:
+        """Scores raised to the largest descendant, so that every threshold gives a closed set."""
+        return self.scores if self.scores.is_coherent(0) else self.scores.coherent("max")
+
+    def overlap(self, weights: DoubleArray, truth: LabelMatrix, decisions: LabelMatrix) -> DoubleArray:
+        """Weigh prediction, truth and both: one row (a, b, c) a document."""
+        true_ptr, pred_ptr = truth.indptr.astype(np.int64), decisions.indptr.astype(np.int64)
+        return np.concatenate(
+            over_rows(
+                lambda start, stop: kernels.overlap(
+                    true_ptr, truth.indices, pred_ptr, decisions.indices, weights, start, stop
+                ),
+                len(self),
+            )
+        )
+
+    @cached_property
+    def unit_overlap(self) -> DoubleArray:
+        """(a, b, c) of the closed sets, every node weighing 1."""
+        return self.overlap(self.context.unit_weights, self.closed_truth, self.closed_decisions)
+
+    @cached_property
+    def information_overlap(self) -> DoubleArray:
+        """(a, b, c) of the closed sets, every node weighing the information it adds."""
+        return self.overlap(self.context.information_weights, self.closed_truth, self.closed_decisions)
+
+    @cached_property
+    def single_ends(self) -> tuple[IntArray, IntArray]:
+        """The most specific true and predicted node of each document (-1: the root, where nothing was given)."""
+        return self._single(self.truth, "true"), self._single(self.decisions, "predicted")
+
+    def _single(self, labels: LabelMatrix, what: str) -> IntArray:
+        ends = self.hierarchy.most_specific(labels)
+        sizes = row_sizes(ends)
+        if (sizes > 1).any():
+            row = int(np.argmax(sizes > 1))
+            names = [self.hierarchy.names[node] for node in ends.indices[ends.indptr[row] : ends.indptr[row + 1]]]
+            raise TreelabelError(
+                f"this measure compares single labels, but row {row} has {len(names)} {what} ones: {some(names)}"
+            )
+        single = np.full(len(self), -1, np.int32)
+        single[sizes == 1] = ends.indices
+        return single
+
+    def scores_at(self, labels: LabelMatrix) -> FloatArray:
+        """Look up the score of every stored label."""
+        values = self.scores.values
+        if not self.scores.is_sparse:
+            found: FloatArray = values[row_numbers(labels), labels.indices]
+            return found
+        ptr, row_ptr = values.indptr.astype(np.int64), labels.indptr.astype(np.int64)
+        return np.concatenate(
+            over_rows(
+                lambda start, stop: kernels.scores_at(
+                    ptr, values.indices, values.data, row_ptr, labels.indices, start, stop
+                ),
+                len(self),
+            )
+        )
+
+    def best(self, allowed: BoolArray) -> IntArray:
+        """Find the allowed node with the largest score of each document (-1: none above 0 is stored)."""
+        values = self.scores.values
+        work: Callable[[int, int], IntArray]
+        if self.scores.is_sparse:
+            ptr = values.indptr.astype(np.int64)
+            work = lambda start, stop: kernels.best_in_csr(ptr, values.indices, values.data, allowed, start, stop)  # noqa: E731
+        else:
+            work = lambda start, stop: kernels.best_in_slice(values, allowed, start, stop)  # noqa: E731
+        return np.concatenate(over_rows(work, len(self)))
+
+
+def sum_rows(labels: LabelMatrix, values: Any) -> DoubleArray:
+    """Sum one value for each stored label by document."""
+    ptr, doubles = labels.indptr.astype(np.int64), np.asarray(values, np.float64)
+    return np.concatenate(
+        over_rows(lambda start, stop: kernels.row_sums(ptr, doubles, start, stop), labels.shape[0], least=65536)
+    )

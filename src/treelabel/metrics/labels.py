@@ -1,0 +1,138 @@
+"""Label measures: true positives, predictions and truths counted by label, then combined."""
+
+import numpy as np
+from scipy import sparse
+
+from treelabel.compute import DoubleArray, over_rows
+from treelabel.hierarchy import LabelMatrix
+from treelabel.hierarchy.sets import keep_entries
+from treelabel.metrics import kernels
+from treelabel.metrics.batch import Batch, Context
+from treelabel.metrics.overlap import f_beta, precision, recall
+from treelabel.metrics.table import Parts, Sums, Value
+
+
+def counted(truth: LabelMatrix, decisions: LabelMatrix) -> Parts:
+    """Give predictions, truths and their intersection as label matrices, and a column of ones to count documents."""
+    true_ptr, pred_ptr = truth.indptr.astype(np.int64), decisions.indptr.astype(np.int64)
+    marks = np.concatenate(
+        over_rows(
+            lambda start, stop: kernels.hits(true_ptr, truth.indices, pred_ptr, decisions.indices, start, stop),
+            truth.shape[0],
+        )
+    )
+    both = sparse.csr_array((marks, decisions.indices, decisions.indptr), decisions.shape)
+    return decisions, truth, both, np.ones((truth.shape[0], 1), np.int64)
+
+
+def label_counts(batch: Batch, _: float = 0) -> Parts:
+    """Count the closed sets."""
+    return counted(batch.closed_truth, batch.closed_decisions)
+
+
+def constrained_counts(batch: Batch, _: float = 0) -> Parts:
+    """Count a predicted node only if all its ancestors are predicted too."""
+    given = batch.decisions
+    above = batch.hierarchy.parents(given.indices)
+    keep = kernels.standing(
+        given.indptr.astype(np.int64), given.indices, above.indptr.astype(np.int64), above.indices, given.shape[1]
+    )
+    return counted(batch.closed_truth, keep_entries(given, keep))
+
+
+def by_label(sums: Sums) -> DoubleArray:
+    """Stack counts as one row (a, b, c) = (predicted, true, both) a label."""
+    return np.stack([np.asarray(part, np.float64) for part in sums[:3]], axis=1)
+
+
+def label_f1(sums: Sums) -> DoubleArray:
+    """F1 of every label; 0 where it is neither true nor predicted."""
+    return f_beta(by_label(sums), if_empty=0.0)
+
+
+def _mean(values: DoubleArray, sums: Sums) -> float:
+    """The mean over labels (or of the one row of sums); NaN without documents."""
+    return float(values.mean()) if sums[3].sum() and len(values) else float("nan")
+
+
+def _total(sums: Sums) -> DoubleArray:
+    total: DoubleArray = by_label(sums).sum(axis=0, keepdims=True)
+    return total
+
+
+def micro_precision(sums: Sums, _: Context, __: float) -> float:
+    """Share of all predictions that are true."""
+    return _mean(precision(_total(sums), if_empty=0.0), sums)
+
+
+def micro_recall(sums: Sums, _: Context, __: float) -> float:
+    """Share of all true labels that are predicted."""
+    return _mean(recall(_total(sums), if_empty=0.0), sums)
+
+
+def micro_f1(sums: Sums, _: Context, __: float) -> float:
+    """F1 of the counts summed over labels."""
+    return _mean(f_beta(_total(sums), if_empty=0.0), sums)
+
+
+def macro_precision(sums: Sums, _: Context, __: float) -> float:
+    """Mean precision of the labels."""
+    return _mean(precision(by_label(sums), if_empty=0.0), sums)
+
+
+def macro_recall(sums: Sums, _: Context, __: float) -> float:
+    """Mean recall of the labels."""
+    return _mean(recall(by_label(sums), if_empty=0.0), sums)
+
+
+def macro_f1(sums: Sums, _: Context, __: float) -> float:
+    """Mean F1 of the labels; a label never true and never predicted counts 0."""
+    return _mean(label_f1(sums), sums)
+
+
+def macro_f1_present(sums: Sums, _: Context, __: float) -> float:
+    """Mean F1 of the labels that are true or predicted somewhere."""
+    return _mean(label_f1(sums)[by_label(sums)[:, :2].sum(axis=1) > 0], sums)
+
+
+def label_accuracy(sums: Sums, context: Context, _: float) -> float:
+    """Mean over labels of the share of documents judged rightly: 1 - (a + b - 2c) / documents."""
+    documents = int(sums[3].sum())
+    if not documents or not len(context.hierarchy):
+        return float("nan")
+    a, b, c = by_label(sums).sum(axis=0)
+    return float(1 - (a + b - 2 * c) / documents / len(context.hierarchy))
+
+
+def hamming_levels(sums: Sums, context: Context, _: float) -> Value:
+    """Hamming loss of each level, and their mean."""
+    documents = int(sums[3].sum())
+    if not documents:
+        return {"mean": float("nan")}
+    a, b, c = by_label(sums).T
+    wrong = (a + b - 2 * c) / documents
+    return with_mean({str(d): float(wrong[context.hierarchy.level(d)].mean()) for d in _levels(context)})
+
+
+def macro_f1_by_depth(sums: Sums, context: Context, _: float) -> Value:
+    """Macro-F1 of the labels at each depth."""
+    values = label_f1(sums)
+    return with_mean({str(d): float(values[context.hierarchy.level(d)].mean()) for d in _levels(context)})
+
+
+def macro_f1_by_decile(sums: Sums, context: Context, _: float) -> Value:
+    """Macro-F1 of the labels in each tenth by training frequency, rarest first."""
+    values = label_f1(sums)
+    order = np.argsort(context.frequencies, kind="stable")
+    tenths = np.array_split(values[order], 10)
+    return with_mean({str(at + 1): float(part.mean()) for at, part in enumerate(tenths) if len(part)})
+
+
+def _levels(context: Context) -> range:
+    return range(1, context.hierarchy.max_depth + 1)
+
+
+def with_mean(parts: dict[str, float]) -> dict[str, float]:
+    """Add the mean of the parts that are numbers."""
+    known = [value for value in parts.values() if not np.isnan(value)]
+    return {"mean": float(np.mean(known)) if known else float("nan"), **parts}

@@ -1,0 +1,207 @@
+"""Set measures: everything that depends on a document only through a = w(S), b = w(Y), c = w(S and Y).
+
+S is the closed prediction, Y the closed truth, w the sum of node weights. 0/0 is decided in `ratio` alone: precision of
+an empty prediction is 0, F is 0 when nothing is shared; two empty sets agree completely (1) in hierarchical measures,
+and count 0 in flat ones, as scikit-learn has it.
+"""
+
+import numpy as np
+
+from treelabel.compute import BoolArray, DoubleArray
+from treelabel.metrics.batch import Batch, Context
+from treelabel.metrics.information import inverse_propensities
+from treelabel.metrics.table import Parts, Sums
+
+
+def ratio(part: DoubleArray, whole: DoubleArray, both_empty: BoolArray, if_empty: float) -> DoubleArray:
+    """part / whole; `if_empty` where both sets are empty, and 0 for any other 0/0.
+
+    >>> ratio(np.array([1.0, 0.0, 0.0]), np.array([2.0, 0.0, 0.0]), np.array([False, True, False]), 1.0).tolist()
+    [0.5, 1.0, 0.0]
+    """
+    return np.where(both_empty, if_empty, np.divide(part, whole, out=np.zeros_like(part), where=whole > 0))
+
+
+def precision(abc: DoubleArray, if_empty: float = 1.0) -> DoubleArray:
+    """c / a for rows (a, b, c).
+
+    >>> precision(np.array([[2.0, 4.0, 1.0]])).tolist()
+    [0.5]
+    """
+    a, b, c = abc.T
+    return ratio(c, a, (a == 0) & (b == 0), if_empty)
+
+
+def recall(abc: DoubleArray, if_empty: float = 1.0) -> DoubleArray:
+    """c / b for rows (a, b, c).
+
+    >>> recall(np.array([[2.0, 4.0, 1.0]])).tolist()
+    [0.25]
+    """
+    a, b, c = abc.T
+    return ratio(c, b, (a == 0) & (b == 0), if_empty)
+
+
+def f_beta(abc: DoubleArray, beta: float = 1.0, if_empty: float = 1.0) -> DoubleArray:
+    """(1 + beta^2) c / (a + beta^2 b) for rows (a, b, c); of one row of sums it is the micro average.
+
+    >>> f_beta(np.array([[2.0, 4.0, 1.0], [0.0, 0.0, 0.0]])).round(3).tolist()
+    [0.333, 1.0]
+    """
+    a, b, c = abc.T
+    return ratio((1 + beta**2) * c, a + beta**2 * b, (a == 0) & (b == 0), if_empty)
+
+
+def with_root(abc: DoubleArray) -> DoubleArray:
+    """Count the root in both sets with weight 1, as the ICM paper's hierarchical F does.
+
+    >>> with_root(np.array([[2.0, 4.0, 1.0]])).tolist()
+    [[3.0, 5.0, 2.0]]
+    """
+    counted: DoubleArray = abc + 1.0
+    return counted
+
+
+def icm_rows(abc: DoubleArray, alpha_1: float = 2.0, alpha_2: float = 2.0, beta: float = 3.0) -> DoubleArray:
+    """ICM(S, Y) = alpha_1 IC(S) + alpha_2 IC(Y) - beta IC(S or Y), with IC(S or Y) = a + b - c.
+
+    >>> icm_rows(np.array([[2.0, 2.0, 2.0], [2.0, 2.0, 0.0]])).tolist()
+    [2.0, -4.0]
+    """
+    a, b, c = abc.T
+    contrast: DoubleArray = alpha_1 * a + alpha_2 * b - beta * (a + b - c)
+    return contrast
+
+
+# One value a document
+
+
+def hp(batch: Batch, _: float = 0) -> DoubleArray:
+    """Hierarchical precision of each document: c / a."""
+    return precision(batch.unit_overlap)
+
+
+def hr(batch: Batch, _: float = 0) -> DoubleArray:
+    """Hierarchical recall of each document: c / b."""
+    return recall(batch.unit_overlap)
+
+
+def samples_precision(batch: Batch, _: float = 0) -> DoubleArray:
+    """Precision of each document's closed set; 0 for an empty one."""
+    return precision(batch.unit_overlap, if_empty=0.0)
+
+
+def samples_recall(batch: Batch, _: float = 0) -> DoubleArray:
+    """Recall of each document's closed set; 0 where nothing is true."""
+    return recall(batch.unit_overlap, if_empty=0.0)
+
+
+def samples_f1(batch: Batch, _: float = 0) -> DoubleArray:
+    """F1 of each document's closed set; 0 for two empty sets."""
+    return f_beta(batch.unit_overlap, if_empty=0.0)
+
+
+def hf(batch: Batch, beta: float = 1) -> DoubleArray:
+    """Hierarchical F of each document."""
+    return f_beta(batch.unit_overlap, beta)
+
+
+def hf1(batch: Batch, _: float = 0) -> DoubleArray:
+    """Hierarchical F1 of each document: 2c / (a + b)."""
+    return f_beta(batch.unit_overlap)
+
+
+def info_hp(batch: Batch, _: float = 0) -> DoubleArray:
+    """Hierarchical precision with every node weighing the information it adds."""
+    return precision(batch.information_overlap)
+
+
+def info_hr(batch: Batch, _: float = 0) -> DoubleArray:
+    """Hierarchical recall with every node weighing the information it adds."""
+    return recall(batch.information_overlap)
+
+
+def info_hf1(batch: Batch, _: float = 0) -> DoubleArray:
+    """Hierarchical F1 with every node weighing the information it adds."""
+    return f_beta(batch.information_overlap)
+
+
+def icm(batch: Batch, _: float = 0) -> DoubleArray:
+    """Information contrast of each document."""
+    return icm_rows(batch.information_overlap)
+
+
+def shortest_path(batch: Batch, _: float = 0) -> DoubleArray:
+    """a + b - 2c: the edges between the most specific nodes of two paths."""
+    a, b, c = batch.unit_overlap.T
+    distance: DoubleArray = a + b - 2 * c
+    return distance
+
+
+def hamming(batch: Batch, _: float = 0) -> DoubleArray:
+    """(a + b - 2c) / nodes: the share of nodes that are judged wrongly."""
+    share: DoubleArray = shortest_path(batch) / max(1, len(batch.hierarchy))
+    return share
+
+
+def jaccard(batch: Batch, _: float = 0) -> DoubleArray:
+    """c / (a + b - c): shared nodes among all nodes of either set."""
+    a, b, c = batch.unit_overlap.T
+    return ratio(c, a + b - c, (a == 0) & (b == 0), if_empty=0.0)
+
+
+def subset_accuracy(batch: Batch, _: float = 0) -> DoubleArray:
+    """1 where the two closed sets are the same."""
+    a, b, c = batch.unit_overlap.T
+    same: DoubleArray = ((a == c) & (b == c)).astype(np.float64)
+    return same
+
+
+def propensity_f1(batch: Batch, _: float = 0) -> DoubleArray:
+    """F1 of the sets as given, labels weighing their inverse propensity, with an empty class in both."""
+    context = batch.context
+    documents = context.reference_documents
+    counts = np.append(context.given_frequencies, documents)
+    inverse = inverse_propensities(counts, documents)
+    abc = batch.overlap(inverse[:-1], batch.truth, batch.decisions)
+    # Every document carries the empty class, so its frequency is the number of documents.
+    return f_beta(abc + inverse[-1])
+
+
+# Sums over documents
+
+
+def overlap_sums(batch: Batch, _: float = 0) -> Parts:
+    """The three numbers of every document, to be summed before dividing."""
+    return (batch.unit_overlap,)
+
+
+def hp_micro(sums: Sums, _: Context, __: float) -> float:
+    """Sum of c / sum of a (the aggregate precision of the hierarchical win paper)."""
+    return float(precision(np.atleast_2d(sums[0]))[0])
+
+
+def hr_micro(sums: Sums, _: Context, __: float) -> float:
+    """Sum of c / sum of b."""
+    return float(recall(np.atleast_2d(sums[0]))[0])
+
+
+def hf1_micro(sums: Sums, _: Context, __: float) -> float:
+    """2 sum of c / (sum of a + sum of b)."""
+    return float(f_beta(np.atleast_2d(sums[0]))[0])
+
+
+def icm_sums(batch: Batch, _: float = 0) -> Parts:
+    """ICM of prediction against truth, of truth against itself, and 1."""
+    truth = batch.information_overlap[:, [1, 1, 1]]
+    return (np.stack([icm_rows(batch.information_overlap), icm_rows(truth), np.ones(len(batch))], axis=1),)
+
+
+def icm_norm(sums: Sums, _: Context, __: float) -> float:
+    """(ICM + M) / 2M clipped to [0, 1], M the mean ICM of the truth against itself."""
+    total, best, documents = sums[0]
+    if not documents:
+        return float("nan")
+    if best <= 0:
+        return 1.0 if total >= best else 0.0
+    return float(np.clip((total + best) / (2 * best), 0, 1))

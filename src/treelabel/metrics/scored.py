@@ -1,0 +1,199 @@
+"""Measures of scores without a decision: curves over operating points, hierarchical win, calibration, coverage."""
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy import sparse
+
+from treelabel.compute import BoolArray, DoubleArray, LongArray, over_rows
+from treelabel.hierarchy import row_numbers, row_sizes
+from treelabel.metrics import kernels
+from treelabel.metrics.batch import Batch, Context, sum_rows
+from treelabel.metrics.labels import counted
+from treelabel.metrics.table import Parts, Sums, Value
+
+CALIBRATION_BINS = 15
+COVERAGE_STEPS = 100
+
+
+def _curve_areas(batch: Batch, weights: DoubleArray) -> DoubleArray:
+    scores, truth = batch.coherent_scores, batch.closed_truth
+    true_ptr = truth.indptr.astype(np.int64)
+    values = scores.values
+    work: Callable[[int, int], DoubleArray]
+    if scores.is_sparse:
+        ptr = values.indptr.astype(np.int64)
+
+        def work(start: int, stop: int) -> DoubleArray:
+            return kernels.curve_areas_csr(
+                true_ptr, truth.indices, ptr, values.indices, values.data, weights, start, stop
+            )
+    else:
+
+        def work(start: int, stop: int) -> DoubleArray:
+            return kernels.curve_areas_dense(true_ptr, truth.indices, values, weights, start, stop)
+
+    return np.concatenate(over_rows(work, len(batch), least=256))
+
+
+def hf1_auc(batch: Batch, _: float = 0) -> DoubleArray:
+    """Area under hierarchical precision over recall, browsing all thresholds; documents without truth do not count.
+
+    With q(n) the largest score of n and its descendants: for every distinct q of a true node the sets {q > t} and
+    {q >= t} are weighed, so a document costs its true nodes x its scores, without sorting.
+    """
+    return _curve_areas(batch, batch.context.unit_weights)
+
+
+def info_hf1_auc(batch: Batch, _: float = 0) -> DoubleArray:
+    """The same area with every node weighing the information it adds."""
+    return _curve_areas(batch, batch.context.information_weights)
+
+
+# Hierarchical win
+
+
+def softmax_win(batch: Batch, _: float = 0) -> DoubleArray:
+    """win = sum over the true path of 2^-j p(n_j), plus 2^-l p(n_l) for its end; in [0, 1]. NaN without truth."""
+    h, truth = batch.hierarchy, batch.closed_truth
+    true = batch._single(batch.truth, "true")
+    scores = batch.scores_at(truth).astype(np.float64)
+    depth = h.depth[truth.indices]
+    ends = truth.indices == true[row_numbers(truth)]
+    win = sum_rows(truth, scores * 2.0**-depth * np.where(ends, 2.0, 1.0))
+    return np.where(true >= 0, win, np.nan)
+
+
+def neg_log_win(batch: Batch, _: float = 0) -> DoubleArray:
+    """-ln win; infinite where the whole true path has score 0."""
+    with np.errstate(divide="ignore"):
+        return -np.log(softmax_win(batch))
+
+
+def cross_entropy(batch: Batch, _: float = 0) -> DoubleArray:
+    """-ln p(y) of the most specific true node; infinite where it has score 0."""
+    truth = batch.hierarchy.most_specific(batch.truth)
+    batch._single(batch.truth, "true")
+    with np.errstate(divide="ignore"):
+        lost = -np.log(batch.scores_at(truth).astype(np.float64))
+    return np.where(row_sizes(truth) > 0, sum_rows(truth, lost), np.nan)
+
+
+# Calibration, of the leaves and of each level
+
+
+def _groups(batch: Batch) -> dict[str, BoolArray]:
+    h = batch.hierarchy
+    groups = {"leaves": h.is_leaf}
+    return groups | {str(d): np.equal(h.depth, d) for d in range(1, h.max_depth + 1)}
+
+
+def _confidence(batch: Batch, allowed: BoolArray) -> tuple[DoubleArray, BoolArray, BoolArray]:
+    """The best allowed node's score, whether that node is true, and whether the document has truth at all."""
+    best = batch.best(allowed)
+    one = sparse.csr_array(
+        (np.ones(len(best), np.bool_), np.maximum(best, 0), np.arange(len(best) + 1)),
+        (len(batch), len(batch.hierarchy)),
+    )
+    right = counted(batch.closed_truth, one)[2].data & (best >= 0)
+    sure = np.where(best >= 0, batch.scores_at(one), 0.0)
+    return sure.astype(np.float64), right, row_sizes(batch.truth) > 0
+
+
+def calibration_bins(batch: Batch, _: float = 0) -> Parts:
+    """Documents by confidence in their best node of each group: columns (count, confidence, hits) a bin."""
+    parts = []
+    for allowed in _groups(batch).values():
+        sure, right, known = _confidence(batch, allowed)
+        which = np.minimum((sure * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
+        parts.append(_in_bins(which, np.stack([known, sure * known, right & known], axis=1), CALIBRATION_BINS))
+    return tuple(parts)
+
+
+def _in_bins(which: LongArray, values: DoubleArray, bins: int) -> sparse.csr_array:
+    """Lay values of each document into the columns of its bin."""
+    width = values.shape[1]
+    columns = (which[:, None] * width + np.arange(width)).astype(np.int32)
+    ptr = np.arange(len(which) + 1) * width
+    return sparse.csr_array((values.astype(np.float64).ravel(), columns.ravel(), ptr), (len(which), bins * width))
+
+
+def ece(sums: Sums, context: Context, _: float) -> Value:
+    """Expected calibration error of the best node: sum over bins of |confidence - hits| / documents."""
+    errors = {}
+    for name, part in zip(["leaves", *map(str, range(1, context.hierarchy.max_depth + 1))], sums, strict=True):
+        count, sure, right = np.asarray(part).reshape(-1, 3).T
+        errors[name] = float(np.abs(sure - right).sum() / count.sum()) if count.sum() else float("nan")
+    return {"mean": errors["leaves"], **errors}
+
+
+def _per_group(batch: Batch, values: DoubleArray, nodes: DoubleArray, rows: LongArray) -> DoubleArray:
+    """Sum values of (row, node) pairs by document and group; first the leaves, then each level."""
+    groups = np.stack(list(_groups(batch).values()))
+    size = len(groups)
+    out = np.zeros((len(batch), size))
+    for at, allowed in enumerate(groups):
+        keep = allowed[nodes]
+        out[:, at] = np.bincount(rows[keep], weights=values[keep], minlength=len(batch))
+    return out
+
+
+def brier_sums(batch: Batch, _: float = 0) -> Parts:
+    """Sum of (p - y)^2 over the leaves and over each level, by document."""
+    csr, truth = batch.scores.csr(), batch.closed_truth
+    square = csr.data.astype(np.float64) ** 2
+    cross = 1 - 2 * batch.scores_at(truth).astype(np.float64)
+    total = _per_group(batch, square, csr.indices, row_numbers(csr))
+    total += _per_group(batch, cross, truth.indices, row_numbers(truth))
+    return (np.hstack([total, np.ones((len(batch), 1))]),)
+
+
+def log_loss_sums(batch: Batch, _: float = 0) -> Parts:
+    """Sum of -ln(1 - p) over false and -ln p over true nodes, by document and group; infinite if surely wrong."""
+    csr, truth = batch.scores.csr(), batch.closed_truth
+    at_truth = batch.scores_at(truth).astype(np.float64)
+    is_true = counted(truth, csr)[2].data
+    with np.errstate(divide="ignore"):
+        missed = np.where(is_true, 0.0, -np.log1p(-csr.data.astype(np.float64)))
+        found = -np.log(at_truth)
+    total = _per_group(batch, missed, csr.indices, row_numbers(csr))
+    total += _per_group(batch, found, truth.indices, row_numbers(truth))
+    return (np.hstack([total, np.ones((len(batch), 1))]),)
+
+
+def group_means(sums: Sums, context: Context, _: float) -> Value:
+    """Mean over documents for the leaves (the value itself) and for each level."""
+    *totals, documents = sums[0]
+    names = ["leaves", *map(str, range(1, context.hierarchy.max_depth + 1))]
+    means = {name: float(t / documents) if documents else float("nan") for name, t in zip(names, totals, strict=True)}
+    return {"mean": means["leaves"], **means}
+
+
+# Coverage against accuracy
+
+
+def coverage_bins(batch: Batch, _: float = 0) -> Parts:
+    """Documents and hits by confidence in the best leaf, in steps of 0.01."""
+    sure, right, known = _confidence(batch, batch.hierarchy.is_leaf)
+    which = np.minimum((sure * COVERAGE_STEPS).astype(np.int64), COVERAGE_STEPS - 1)
+    return (_in_bins(which, np.stack([known, right & known], axis=1), COVERAGE_STEPS),)
+
+
+def coverage_curve(sums: Sums) -> dict[str, DoubleArray]:
+    """Threshold, share of documents whose best leaf reaches it, and accuracy among them."""
+    count, right = sums[0].reshape(-1, 2).T
+    covered, hit = count[::-1].cumsum()[::-1], right[::-1].cumsum()[::-1]
+    total = max(count.sum(), 1)
+    accuracy = np.divide(hit, covered, out=np.full(len(hit), np.nan), where=covered > 0)
+    return {"threshold": np.arange(COVERAGE_STEPS) / COVERAGE_STEPS, "coverage": covered / total, "accuracy": accuracy}
+
+
+def selective_accuracy(sums: Sums, _: Context, __: float) -> Value:
+    """Area under accuracy over coverage: the mean accuracy when only the surest documents are decided."""
+    curve = coverage_curve(sums)
+    keep = curve["coverage"] > 0
+    coverage, accuracy = curve["coverage"][keep][::-1], curve["accuracy"][keep][::-1]
+    if len(coverage) == 0:
+        return float("nan")
+    # Up to the first point the surest documents have the first point's accuracy.
+    return float(np.trapezoid(np.append(accuracy[0], accuracy), np.append(0.0, coverage)) / coverage[-1])

@@ -1,0 +1,126 @@
+"""Measures of one predicted label against one true label: accuracies by level, and similarities of nodes."""
+
+import numpy as np
+
+from treelabel.compute import BoolArray, DoubleArray, IntArray, LongArray
+from treelabel.hierarchy import LabelMatrix, row_numbers
+from treelabel.metrics.batch import Batch, Context
+from treelabel.metrics.labels import counted, with_mean
+from treelabel.metrics.table import Parts, Sums, Value
+
+
+def level_matches(batch: Batch, _: float = 0) -> Parts:
+    """For each document and depth: whether truth has a node there, and whether prediction has the same nodes there."""
+    predicted, true, both, _ones = counted(batch.closed_truth, batch.closed_decisions)
+    per_level = [_by_level(batch, labels, labels.data) for labels in (predicted, true, both)]
+    present = per_level[1] > 0
+    right = present & (per_level[0] == per_level[2]) & (per_level[1] == per_level[2])
+    return present.astype(np.float64), right.astype(np.float64)
+
+
+def _by_level(batch: Batch, labels: LabelMatrix, keep: BoolArray) -> LongArray:
+    """Count the kept labels of each document at each depth."""
+    levels = max(1, batch.hierarchy.max_depth)
+    place = row_numbers(labels)[keep] * levels + batch.hierarchy.depth[labels.indices][keep] - 1
+    counts: LongArray = np.bincount(place, minlength=len(batch) * levels)
+    return counts.reshape(len(batch), levels)
+
+
+def level_accuracy(sums: Sums, _: Context, __: float) -> Value:
+    """At each depth, the share of documents with true nodes there that have the same predicted there; the mean."""
+    present, right = sums
+    return with_mean({str(d + 1): float(right[d] / present[d]) for d in range(len(present)) if present[d]})
+
+
+def leaf_accuracy(batch: Batch, _: float = 0) -> DoubleArray:
+    """1 where the most specific predicted node is the most specific true node."""
+    true, predicted = batch.single_ends
+    return np.equal(true, predicted).astype(np.float64)
+
+
+def coarsest_accuracy(batch: Batch, __: float = 0) -> DoubleArray:
+    """1 where both labels have the same ancestor at depth 1 (or are both missing)."""
+    _ = batch.hierarchy.parent, batch.single_ends
+    true, predicted = (_first(labels) for labels in (batch.closed_truth, batch.closed_decisions))
+    return np.equal(true, predicted).astype(np.float64)
+
+
+def _first(labels: LabelMatrix) -> IntArray:
+    """The lowest id of each row, which on a closed path is the top label; -1 for empty rows."""
+    first = np.full(labels.shape[0], -1, np.int32)
+    some = np.diff(labels.indptr) > 0
+    first[some] = labels.indices[labels.indptr[:-1][some]]
+    return first
+
+
+def parent_accuracy(batch: Batch, _: float = 0) -> DoubleArray:
+    """1 where both labels have the same parent, the root counting as the parent of top labels."""
+    parent = batch.hierarchy.parent
+    true, predicted = (np.where(ends >= 0, parent[ends], -2) for ends in batch.single_ends)
+    return np.equal(true, predicted).astype(np.float64)
+
+
+def onehot_win(batch: Batch, _: float = 0) -> DoubleArray:
+    """Hierarchical win of the one-hot vector at the predicted leaf: sum of 2^-j over shared nodes, the leaf's twice."""
+    h = batch.hierarchy
+    true, predicted = batch.single_ends
+    met = _lowest(batch, true, predicted)
+    depth = np.where(met >= 0, h.depth[met], 0)
+    full = np.where(true >= 0, h.depth[true], 0)
+    shared = 1.0 - 2.0**-depth
+    return np.where(depth == full, 1.0, shared)
+
+
+def _lowest(batch: Batch, one: IntArray, two: IntArray) -> IntArray:
+    met = np.full(len(one), -1, np.int32)
+    real = (one >= 0) & (two >= 0)
+    if real.any():
+        met[real] = batch.hierarchy.lowest_common_ancestor(one[real], two[real])
+    return met
+
+
+def _depths(batch: Batch) -> tuple[DoubleArray, DoubleArray, DoubleArray]:
+    """Depths of true, predicted and common ancestor, from a root at depth 1."""
+    true, predicted = batch.single_ends
+    met = _lowest(batch, true, predicted)
+    depth = batch.hierarchy.depth
+    return tuple(np.where(nodes >= 0, depth[nodes] + 1.0, 1.0) for nodes in (true, predicted, met))  # type: ignore[return-value]
+
+
+def wu_palmer(batch: Batch, _: float = 0) -> DoubleArray:
+    """2 d(lcs) / (d(x) + d(y)), depths from a root at depth 1."""
+    one, two, met = _depths(batch)
+    return 2 * met / (one + two)
+
+
+def leacock_chodorow(batch: Batch, _: float = 0) -> DoubleArray:
+    """-ln(len / 2D), len the nodes on the shortest path between the labels, D the largest depth (root at 1)."""
+    one, two, met = _depths(batch)
+    length = one + two - 2 * met + 1
+    return -np.log(length / (2 * (batch.hierarchy.max_depth + 1)))
+
+
+def _information(batch: Batch) -> tuple[DoubleArray, DoubleArray, DoubleArray]:
+    true, predicted = batch.single_ends
+    met = _lowest(batch, true, predicted)
+    information = batch.context.information
+    return tuple(np.where(nodes >= 0, information[nodes], 0.0) for nodes in (true, predicted, met))  # type: ignore[return-value]
+
+
+def resnik(batch: Batch, _: float = 0) -> DoubleArray:
+    """ic(lcs)."""
+    return _information(batch)[2]
+
+
+def lin(batch: Batch, _: float = 0) -> DoubleArray:
+    """2 ic(lcs) / (ic(x) + ic(y)); 1 for equal labels."""
+    one, two, met = _information(batch)
+    same = np.equal(*batch.single_ends)
+    total = one + two
+    return np.where(same, 1.0, np.divide(2 * met, total, out=np.zeros_like(total), where=total > 0))
+
+
+def jiang_conrath(batch: Batch, _: float = 0) -> DoubleArray:
+    """Distance ic(x) + ic(y) - 2 ic(lcs)."""
+    one, two, met = _information(batch)
+    return one + two - 2 * met

@@ -1,0 +1,183 @@
+"""Result: the values of measures, with everything needed to say how sure they are."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from treelabel.compute import DoubleArray
+from treelabel.errors import TreelabelError
+from treelabel.metrics import Context, Metric, find_metric
+from treelabel.metrics.labels import by_label, label_counts
+from treelabel.metrics.overlap import f_beta, precision, recall
+from treelabel.metrics.scored import coverage_bins, coverage_curve
+from treelabel.stats import Interval, bootstrap_interval
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Result:
+    """Values by measure: `result["hf1"]`; parts of a measure as `result["level_accuracy[2]"]`.
+
+    `interval` gives bootstrap confidence intervals over documents; `documents` the value of each document; `labels` and
+    `bins` tables by label; `curves` what can be plotted. `str(result)` is a table.
+    """
+
+    metrics: Sequence[Metric]
+    sums: Mapping[Any, tuple[Any, ...]]
+    context: Context
+    count: int
+    rule: str
+    parts: Mapping[Any, tuple[Any, ...]] = field(default_factory=dict)
+
+    @cached_property
+    def values(self) -> dict[str, float]:
+        """The value of every measure, and of its parts in brackets."""
+        values: dict[str, float] = {}
+        for metric in self.metrics:
+            value = metric.value_of(self.sums[metric.key], self.context) if self.sums else float("nan")
+            if isinstance(value, dict):
+                values |= {metric.name if part == "mean" else f"{metric.name}[{part}]": v for part, v in value.items()}
+            else:
+                values[metric.name] = value
+        return values
+
+    def __getitem__(self, name: str) -> float:
+        known = name if name in self.values else _spelled(name)
+        if known not in self.values:
+            raise TreelabelError(f"measure {name!r} was not asked for; there are: {', '.join(self.values)}")
+        return self.values[known]
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the hierarchy."""
+        return self.context.hierarchy.fingerprint
+
+    @cached_property
+    def documents(self) -> dict[str, DoubleArray]:
+        """The value of each document, for measures that are a mean over documents (NaN: it does not count)."""
+        found = {}
+        for metric in self.metrics:
+            if metric.documents is not None and metric.key in self.parts:
+                value, known = self.parts[metric.key][0].T
+                found[metric.name] = np.where(known > 0, value, np.nan)
+        return found
+
+    def interval(self, name: str, level: float = 0.95, resamples: int = 1000, seed: int = 0) -> Interval:
+        """Bootstrap confidence interval over documents, of any measure or part of one."""
+        base, bracket, part = name.removesuffix("]").partition("[")
+        metric = next((row for row in self.metrics if row.name in (base, _spelled(base))), None)
+        if metric is None:
+            raise TreelabelError(f"measure {name!r} was not asked for; there are: {', '.join(self.values)}")
+        if metric.key not in self.parts:
+            raise TreelabelError("intervals need the documents: evaluate with keep_documents=True")
+
+        def value(sums: tuple[Any, ...]) -> float:
+            found = metric.value_of(sums, self.context)
+            if isinstance(found, dict):
+                return found.get(part if bracket else "mean", float("nan"))
+            return found
+
+        return bootstrap_interval(self.parts[metric.key], value, resamples, level, seed)
+
+    # Tables
+
+    @cached_property
+    def labels(self) -> pa.Table:
+        """Precision, recall, F1, true and predicted documents of every label (needs a measure that counts labels)."""
+        key = next((metric.key for metric in self.metrics if metric.parts is label_counts), None)
+        if key is None or key not in self.sums:
+            raise TreelabelError("the table of labels needs a measure that counts labels, such as micro_f1")
+        abc = by_label(self.sums[key])
+        h = self.context.hierarchy
+        return pa.table(
+            {
+                "label": h.name_array,
+                "depth": h.depth,
+                "precision": precision(abc, if_empty=0.0),
+                "recall": recall(abc, if_empty=0.0),
+                "f1": f_beta(abc, if_empty=0.0),
+                "true": abc[:, 1].astype(np.int64),
+                "predicted": abc[:, 0].astype(np.int64),
+            }
+        )
+
+    @cached_property
+    def levels(self) -> pa.Table:
+        """Micro and macro F1 of each level."""
+        table, h = self.labels, self.context.hierarchy
+        f1 = table.column("f1").to_numpy()
+        key = next(metric.key for metric in self.metrics if metric.parts is label_counts)
+        abc = by_label(self.sums[key])
+        depths = range(1, h.max_depth + 1)
+        return pa.table(
+            {
+                "depth": list(depths),
+                "nodes": h.level_sizes,
+                "micro_f1": [
+                    float(f_beta(abc[h.level(d)].sum(axis=0, keepdims=True), if_empty=0.0)[0]) for d in depths
+                ],
+                "macro_f1": [float(f1[h.level(d)].mean()) for d in depths],
+            }
+        )
+
+    @cached_property
+    def curves(self) -> dict[str, dict[str, DoubleArray]]:
+        """What can be plotted: coverage and accuracy over thresholds, if selective_accuracy was asked for."""
+        key = next((metric.key for metric in self.metrics if metric.parts is coverage_bins), None)
+        return {} if key is None else {"coverage": coverage_curve(self.sums[key])}
+
+    def rows(self, intervals: bool = False) -> list[tuple[str, str]]:
+        """Give (measure, value) pairs as a person reads them."""
+        rows = []
+        for name, value in self.values.items():
+            shown = "inf" if math.isinf(value) else f"{value:.4f}"
+            if intervals and self.parts:
+                found = self.interval(name)
+                shown += f"  [{found.low:.4f}, {found.high:.4f}]"
+            rows.append((name, shown))
+        return rows
+
+    def table(self, intervals: bool = False) -> str:
+        """Give the values as an aligned table."""
+        rows = self.rows(intervals)
+        width = max((len(name) for name, _ in rows), default=0)
+        return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def __repr__(self) -> str:
+        return f"Result({self.count:,} documents, {len(self.values)} values)"
+
+    def to_json(self) -> str:
+        """Give everything that is a number as JSON text; infinite and undefined values are null."""
+        values = {name: value if math.isfinite(value) else None for name, value in self.values.items()}
+        return json.dumps(
+            {"documents": self.count, "rule": self.rule, "fingerprint": self.fingerprint, "values": values}, indent=2
+        )
+
+    def to_markdown(self, intervals: bool = False) -> str:
+        """Give the values as a Markdown table."""
+        lines = [f"| {name} | {value} |" for name, value in self.rows(intervals)]
+        return "\n".join(["| measure | value |", "|---|---|", *lines])
+
+    def to_arrow(self) -> pa.Table:
+        """Give the values as an Arrow table."""
+        return pa.table({"measure": list(self.values), "value": list(self.values.values())})
+
+    def to_pandas(self) -> Any:
+        """Give the values as a pandas DataFrame (pandas must be installed)."""
+        return self.to_arrow().to_pandas()
+
+
+def _spelled(name: str) -> str:
+    """Spell a measure's name as results do: "precision@k" and "precision@5.0" are "precision@5"."""
+    try:
+        return find_metric(name).name
+    except TreelabelError:
+        return name

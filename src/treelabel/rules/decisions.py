@@ -1,0 +1,48 @@
+"""Decisions: closed label sets, and the hierarchy they belong to."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from treelabel.hierarchy import Hierarchy, LabelMatrix
+from treelabel.labels import decode
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Decisions:
+    """The label sets that were chosen for documents, closed; `csr` is the matrix, `rule` what made it.
+
+    >>> from treelabel.labels import encode
+    >>> h = Hierarchy.from_paths(["A > B"])
+    >>> d = Decisions(h, h.closure(encode(h, ["B"])))
+    >>> d.names(), d.paths()
+    ([['A', 'B']], [['A > B']])
+    """
+
+    hierarchy: Hierarchy
+    csr: LabelMatrix
+    ids: tuple[str, ...] | None = None
+    rule: str | None = None
+
+    def __len__(self) -> int:
+        return int(self.csr.shape[0])
+
+    def __repr__(self) -> str:
+        return f"Decisions({len(self):,} documents, {self.csr.nnz:,} labels, rule {self.rule})"
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the hierarchy."""
+        return self.hierarchy.fingerprint
+
+    @cached_property
+    def most_specific(self) -> LabelMatrix:
+        """The labels that are no ancestor of another."""
+        return self.hierarchy.most_specific(self.csr)
+
+    def names(self) -> list[list[str]]:
+        """Give all predicted names of each document, ancestors included."""
+        return decode(self.hierarchy, self.csr)
+
+    def paths(self) -> list[list[str]]:
+        """Give the full paths of the most specific labels of each document."""
+        return decode(self.hierarchy, self.most_specific, paths=True)

@@ -1,0 +1,219 @@
+"""How sure a number is: bootstrap intervals, intervals over seeds, paired tests, corrections for many tests."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse, special
+from scipy import stats as distributions
+
+from treelabel.compute import BoolArray, DoubleArray, LongArray
+from treelabel.errors import TreelabelError
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A value with the ends of its confidence interval."""
+
+    value: float
+    low: float
+    high: float
+    level: float = 0.95
+
+    def __str__(self) -> str:
+        return f"{self.value:.4f} [{self.low:.4f}, {self.high:.4f}]"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A difference between two systems, its interval where there is one, and the p-value of no difference."""
+
+    difference: float
+    p_value: float
+    low: float = float("nan")
+    high: float = float("nan")
+
+    def is_significant(self, level: float = 0.05) -> bool:
+        """Whether the p-value is below the level."""
+        return self.p_value < level
+
+
+def bootstrap_sums(parts: Sequence[Any], resamples: int, seed: int = 0) -> list[Any]:
+    """Sum additive parts over resampled documents: for each documents x columns part, resamples x columns sums.
+
+    Documents are drawn with replacement, the same draw for all parts. What a draw needs is how often each document came
+    up, so a resample is one product (counts) x (part): linear in documents and stored entries, nothing is copied.
+    """
+    documents = parts[0].shape[0]
+    rng = np.random.default_rng(seed)
+    sums: list[list[Any]] = [[] for _ in parts]
+    block = max(1, min(resamples, 4_000_000 // max(1, documents)))
+    for begin in range(0, resamples, block):
+        size = min(block, resamples - begin)
+        counts = np.empty((size, documents))
+        for row in range(size):
+            draw = rng.integers(0, max(1, documents), documents, dtype=np.int32)
+            counts[row] = np.bincount(draw, minlength=documents)
+        for at, part in enumerate(parts):
+            if sparse.issparse(part):
+                sums[at].append((part.T.astype(np.float64) @ counts.T).T)
+            else:
+                sums[at].append(counts @ np.asarray(part, np.float64))
+    return [np.concatenate(blocks) for blocks in sums]
+
+
+def bootstrap_interval(
+    parts: Sequence[Any],
+    value: Callable[[tuple[Any, ...]], float],
+    resamples: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Interval:
+    """Percentile interval of a value of sums, over resampled documents.
+
+    >>> values = np.arange(100.0)
+    >>> parts = [np.stack([values, np.ones(100)], axis=1)]
+    >>> bootstrap_interval(parts, lambda sums: float(sums[0][0] / sums[0][1]), resamples=200).value
+    49.5
+    """
+    point = value(tuple(np.asarray(part.sum(axis=0)).ravel() for part in parts))
+    if parts[0].shape[0] == 0:
+        return Interval(point, float("nan"), float("nan"), level)
+    drawn = bootstrap_sums(parts, resamples, seed)
+    values = np.array([value(tuple(part[row] for part in drawn)) for row in range(resamples)])
+    low, high = np.nanquantile(values, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(point, float(low), float(high), level)
+
+
+def seed_interval(values: Sequence[float], level: float = 0.95) -> Interval:
+    """Mean and t-interval of results over seeds: mean +- t s / sqrt(n).
+
+    >>> str(seed_interval([0.5, 0.6, 0.7]))
+    '0.6000 [0.3516, 0.8484]'
+    """
+    data = np.asarray(values, np.float64)
+    mean = float(data.mean()) if len(data) else float("nan")
+    if len(data) < 2:
+        return Interval(mean, float("nan"), float("nan"), level)
+    reach = float(distributions.t.ppf((1 + level) / 2, len(data) - 1) * data.std(ddof=1) / np.sqrt(len(data)))
+    return Interval(mean, mean - reach, mean + reach, level)
+
+
+def paired_bootstrap(
+    first: Sequence[Any],
+    second: Sequence[Any],
+    value: Callable[[tuple[Any, ...]], float],
+    resamples: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Comparison:
+    """Difference second - first over the same resampled documents; p is twice the smaller tail beyond 0."""
+    point = [value(tuple(np.asarray(part.sum(axis=0)).ravel() for part in parts)) for parts in (first, second)]
+    drawn = [bootstrap_sums(parts, resamples, seed) for parts in (first, second)]
+    values = [np.array([value(tuple(part[row] for part in sums)) for row in range(resamples)]) for sums in drawn]
+    difference = values[1] - values[0]
+    low, high = np.nanquantile(difference, [(1 - level) / 2, (1 + level) / 2])
+    below, above = np.mean(difference <= 0), np.mean(difference >= 0)
+    p = min(1.0, 2 * max(min(below, above), 1 / (resamples + 1)))
+    return Comparison(point[1] - point[0], float(p), float(low), float(high))
+
+
+def permutation_test(first: DoubleArray, second: DoubleArray, permutations: int = 10_000, seed: int = 0) -> Comparison:
+    """Swap the two systems' values at random documents; p is the share of mean differences at least as large.
+
+    >>> permutation_test(np.zeros(20), np.ones(20), permutations=999).p_value
+    0.001
+    """
+    difference = np.asarray(second, np.float64) - np.asarray(first, np.float64)
+    difference = difference[~np.isnan(difference)]
+    if len(difference) == 0:
+        return Comparison(float("nan"), float("nan"))
+    observed = abs(difference.sum())
+    rng = np.random.default_rng(seed)
+    extreme = 0
+    block = max(1, 4_000_000 // len(difference))
+    for begin in range(0, permutations, block):
+        size = min(block, permutations - begin)
+        signs = rng.integers(0, 2, (size, len(difference)), dtype=np.int8) * 2 - 1
+        # Rounding must not make a permutation that equals the observation look smaller.
+        extreme += int(np.sum(np.abs(signs @ difference) >= observed * (1 - 1e-12)))
+    return Comparison(float(difference.mean()), (extreme + 1) / (permutations + 1))
+
+
+def macro_t_test(first: DoubleArray, second: DoubleArray) -> Comparison:
+    """Paired two-sided t-test over the labels' F1 of two systems.
+
+    >>> macro_t_test(np.array([0.1, 0.2, 0.3]), np.array([0.2, 0.4, 0.5])).p_value < 0.05
+    True
+    """
+    difference = np.asarray(second, np.float64) - np.asarray(first, np.float64)
+    if len(difference) < 2:
+        return Comparison(float(difference.mean()) if len(difference) else float("nan"), float("nan"))
+    spread = difference.std(ddof=1)
+    if spread == 0:
+        return Comparison(float(difference.mean()), 1.0 if difference[0] == 0 else 0.0)
+    t = difference.mean() / spread * np.sqrt(len(difference))
+    return Comparison(float(difference.mean()), float(2 * distributions.t.sf(abs(t), len(difference) - 1)))
+
+
+def binned_t_tests(
+    first: DoubleArray, second: DoubleArray, bins: dict[str, BoolArray], least: int = 10
+) -> dict[str, Comparison]:
+    """The macro t-test in each bin of labels that has more than `least` of them."""
+    return {name: macro_t_test(first[keep], second[keep]) for name, keep in bins.items() if keep.sum() > least}
+
+
+def sign_test(better: int, worse: int) -> float:
+    """Two-sided p of a fair coin: `better` decisions right where the other system is wrong, `worse` the reverse.
+
+    >>> sign_test(9, 1) < 0.05
+    True
+    """
+    total = better + worse
+    if total == 0:
+        return 1.0
+    return float(min(1.0, 2 * special.bdtr(min(better, worse), total, 0.5)))
+
+
+def micro_sign_test(truth: Any, first: Any, second: Any) -> Comparison:
+    """Sign test over single decisions (document, label) on which exactly one of two systems is right.
+
+    A system decides a pair rightly if it predicts a true label or leaves out a false one. Only pairs on which the
+    systems disagree count, so three label matrices are compared without looking at any other pair.
+    """
+    disagree = (first.astype(np.int8) - second.astype(np.int8)).tocsr()
+    disagree.eliminate_zeros()
+    # +1: only the first predicts the pair; where the pair is true, it is the first that is right.
+    is_true = disagree.multiply(truth.astype(np.int8)).tocsr()
+    true_first, true_second = int(np.sum(is_true.data > 0)), int(np.sum(is_true.data < 0))
+    only_first, only_second = int(np.sum(disagree.data > 0)), int(np.sum(disagree.data < 0))
+    first_right = true_first + (only_second - true_second)
+    second_right = true_second + (only_first - true_first)
+    total = first_right + second_right
+    return Comparison((second_right - first_right) / total if total else 0.0, sign_test(second_right, first_right))
+
+
+def holm(p_values: Sequence[float]) -> LongArray | DoubleArray:
+    """Correct p-values of several tests by Holm's step-down procedure; NaN stays NaN and does not count.
+
+    >>> holm([0.01, 0.04, 0.03]).round(3).tolist()
+    [0.03, 0.06, 0.06]
+    """
+    given = np.asarray(p_values, np.float64)
+    known = np.flatnonzero(~np.isnan(given))
+    order = known[np.argsort(given[known], kind="stable")]
+    corrected = np.full(len(given), np.nan)
+    corrected[order] = np.minimum(1.0, np.maximum.accumulate(given[order] * np.arange(len(order), 0, -1)))
+    return corrected
+
+
+def relative_improvement(baseline: float, value: float) -> float:
+    """Improvement over a baseline in percent; NaN over 0.
+
+    >>> relative_improvement(0.5, 0.6)
+    20.0
+    """
+    if baseline < 0:
+        raise TreelabelError(f"a relative improvement needs a baseline of at least 0, found {baseline}")
+    return round(100 * (value - baseline) / baseline, 12) if baseline else float("nan")
