@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from treelabel.comparison import compare
     from treelabel.data import (
         FORMATS,
         Dataset,
@@ -25,17 +26,29 @@ if TYPE_CHECKING:
         write_taxonomy,
     )
     from treelabel.errors import TreelabelError
+    from treelabel.evaluation import Evaluator, evaluate
     from treelabel.hierarchy import Hierarchy
+    from treelabel.metrics import METRICS
+    from treelabel.result import Result
+    from treelabel.rules import RULES, Decisions, decide
     from treelabel.scores import Scores
 
 _PLACES = {
     "Dataset": "data",
+    "Decisions": "rules",
+    "Evaluator": "evaluation",
     "FORMATS": "data",
     "Hierarchy": "hierarchy",
+    "METRICS": "metrics",
+    "RULES": "rules",
+    "Result": "result",
     "Scores": "scores",
     "TreelabelError": "errors",
+    "compare": "comparison",
     "cut": "data",
+    "decide": "rules",
     "deduplicate": "data",
+    "evaluate": "evaluation",
     "load_sample": "data",
     "per_class": "data",
     "read": "data",
@@ -49,12 +62,20 @@ _PLACES = {
 
 __all__ = [
     "FORMATS",
+    "METRICS",
+    "RULES",
     "Dataset",
+    "Decisions",
+    "Evaluator",
     "Hierarchy",
+    "Result",
     "Scores",
     "TreelabelError",
+    "compare",
     "cut",
+    "decide",
     "deduplicate",
+    "evaluate",
     "load_sample",
     "per_class",
     "read",

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -69,6 +69,11 @@ class Result:
 
     def interval(self, name: str, level: float = 0.95, resamples: int = 1000, seed: int = 0) -> Interval:
         """Bootstrap confidence interval over documents, of any measure or part of one."""
+        metric, value = self.value_function(name)
+        return bootstrap_interval(self.parts[metric.key], value, resamples, level, seed)
+
+    def value_function(self, name: str) -> tuple[Metric, Callable[[tuple[Any, ...]], float]]:
+        """Find the measure behind a name, and how its value (or the part in brackets) comes from sums."""
         base, bracket, part = name.removesuffix("]").partition("[")
         metric = next((row for row in self.metrics if row.name in (base, _spelled(base))), None)
         if metric is None:
@@ -82,7 +87,7 @@ class Result:
                 return found.get(part if bracket else "mean", float("nan"))
             return found
 
-        return bootstrap_interval(self.parts[metric.key], value, resamples, level, seed)
+        return metric, value
 
     # Tables
 

@@ -7,6 +7,7 @@ import typer
 import treelabel
 from treelabel.cli.data import convert, inspect, sample, split
 from treelabel.cli.demo import demo
+from treelabel.cli.judge import compare, evaluate, metrics
 
 app = typer.Typer(
     name="treelabel",
@@ -35,5 +36,5 @@ def treelabel_command(
     """Put texts into a hierarchy of labels, and say honestly how good it is at it."""
 
 
-for command in (inspect, convert, split, sample, demo):
+for command in (inspect, convert, split, sample, evaluate, compare, metrics, demo):
     app.command()(command)

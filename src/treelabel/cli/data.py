@@ -9,7 +9,6 @@ import typer
 from treelabel.cli.options import JsonOption, ReadArguments, with_read_options
 
 if TYPE_CHECKING:
-    from treelabel.data import Dataset
     from treelabel.hierarchy import Hierarchy
 
 InputArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A data file, a taxonomy, or a score file.")]
@@ -62,15 +61,8 @@ def inspect(
         _print(*_taxonomy_summary(read_taxonomy(file, root=read.root)), json)
     else:
         data = read.read(file)
-        described = data.describe(None if train is None else _read_alike(read, train, data))
+        described = data.describe(None if train is None else read.read(train, data.hierarchy))
         _print(described.to_json(), [("file", str(file)), *described.rows()], json)
-
-
-def _read_alike(read: ReadArguments, path: Path, data: "Dataset") -> "Dataset":
-    """Read another file with the hierarchy of the first."""
-    from dataclasses import replace
-
-    return replace(read, taxonomy=data.hierarchy).read(path)  # type: ignore[arg-type]
 
 
 def _taxonomy_summary(hierarchy: "Hierarchy") -> tuple[dict[str, Any], list[tuple[str, str]]]:

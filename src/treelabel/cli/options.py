@@ -11,6 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from treelabel.data import Dataset
+    from treelabel.hierarchy import Hierarchy
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 
@@ -34,8 +35,8 @@ class ReadArguments:
     quotes: Annotated[bool, typer.Option(help="Whether CSV values may be quoted.")] = True
     on_error: Annotated[str, typer.Option(help="At a row that cannot be used: stop, or skip and count.")] = "stop"
 
-    def read(self, path: Path) -> "Dataset":
-        """Read a data file with these options."""
+    def read(self, path: Path, hierarchy: "Hierarchy | None" = None, need_text: bool = True) -> "Dataset":
+        """Read a data file with these options; `hierarchy` takes the place of a taxonomy file."""
         from treelabel.data import read
         from treelabel.errors import TreelabelError
 
@@ -43,7 +44,8 @@ class ReadArguments:
             if getattr(self, name) not in allowed:
                 option = name.replace("_", "-")
                 raise TreelabelError(f"--{option} is {getattr(self, name)!r}, expected {' or '.join(allowed)}")
-        return read(path, **asdict(self) | {"text": self.text or None, "labels": self.labels or None})
+        options = asdict(self) | {"text": self.text or None, "labels": self.labels or None, "need_text": need_text}
+        return read(path, **options | {"taxonomy": hierarchy if hierarchy is not None else self.taxonomy})
 
 
 def with_read_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 from treelabel.errors import TreelabelError
@@ -41,6 +42,8 @@ class Fields:
 
     def text_of(self, values: dict[str, Any]) -> str:
         """Read the text of a row."""
+        if len(self.text) == 1:
+            return _as_text(values[self.text[0]])
         return "\n".join(_as_text(values[name]) for name in self.text)
 
     def labels_of(self, values: dict[str, Any]) -> list[Label]:
@@ -49,19 +52,29 @@ class Fields:
             return _levels([values[name] for name in self.labels])
         value = values[self.labels[0]] if self.labels else None
         if isinstance(value, str):
-            value = _cell(value, self.label_sep)
-        if value is None:
-            return []
-        if not isinstance(value, list | tuple):
-            value = [value]
-        if self.lists == "path":
-            path = tuple(_as_text(item).strip() for item in value)
-            return [path] if path else []
-        return [_label(item) for item in value]
+            return _labels_of_cell(value, self.label_sep, self.lists)
+        return _labels_of_value(value, self.lists)
 
     def used(self) -> frozenset[str]:
         """Name the columns that are read."""
         return frozenset({*self.text, *self.labels, *([self.id] if self.id is not None else [])})
+
+
+@lru_cache(10_000)
+def _labels_of_cell(text: str, label_sep: str | None, lists: ListMeaning) -> list[Label]:
+    # The same few labels stand in row after row.
+    return _labels_of_value(_cell(text, label_sep), lists)
+
+
+def _labels_of_value(value: Any, lists: ListMeaning) -> list[Label]:
+    if value is None:
+        return []
+    if not isinstance(value, list | tuple):
+        value = [value]
+    if lists == "path":
+        path = tuple(_as_text(item).strip() for item in value)
+        return [path] if path else []
+    return [_label(item) for item in value]
 
 
 def _as_text(value: Any) -> str:
@@ -127,13 +140,14 @@ class FieldChoice:
     id: str | None = None
     label_sep: str | None = None
     lists: ListMeaning = "labels"
+    need_text: bool = True
 
     def among(self, columns: Sequence[str], where: str) -> Fields:
         """Take the columns that were asked for, and guess the others by their names."""
         text = _asked(self.text, columns, where, "text")
         if text is None:
             text = _guess(TEXT_NAMES, columns)
-            if not text:
+            if not text and self.need_text:
                 raise TreelabelError(
                     f"{where}: no column looks like the text; columns are {_list(columns)}; say which (--text)"
                 )

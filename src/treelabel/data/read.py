@@ -44,6 +44,7 @@ def read(
     header: bool = True,
     quotes: bool = True,
     on_error: OnError = "stop",
+    need_text: bool = True,
     progress: bool | None = None,
 ) -> Dataset:
     """Read a file of texts with labels; any format in `FORMATS`, also compressed (.gz, .zst, .bz2).
@@ -53,7 +54,8 @@ def read(
     inside a label, `label_sep` several labels inside a cell; `lists="path"` takes a list of names as one path.
     `taxonomy` is a hierarchy or a file with one; without it the file's own is used (Parquet), else `taxonomy.tsv`
     beside the file, else the hierarchy is made of the labels: a tree if they are paths, one level if not.
-    `on_error="skip"` leaves out rows that cannot be used and warns with their number.
+    `on_error="skip"` leaves out rows that cannot be used and warns with their number. `need_text=False` reads files
+    without a text column, such as predictions.
 
     Memory stays near the size of the texts: rows are held as Python objects only a batch at a time.
 
@@ -70,7 +72,7 @@ def read(
     collector = Collector()
     with progress_bar(f"reading {file.name}", file.stat().st_size, progress) as seen:
         source = format_of(file, format).read(file, ReadOptions(encoding, delimiter, header, quotes, seen))
-        fields = FieldChoice(text, labels, id, label_sep, lists)
+        fields = FieldChoice(text, labels, id, label_sep, lists, need_text)
         _collect(source, fields, collector, problems)
     if len(collector) == 0:
         raise TreelabelError(f"{file}: no documents; the file is empty, or every line is blank or was skipped")

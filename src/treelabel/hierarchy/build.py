@@ -50,7 +50,7 @@ def number(edges: Edges, tree: bool = False) -> Numbered:
     nodes = len(edges.names)
     _check_names(edges)
     _check_loops(edges)
-    orphans = _tops(edges)
+    orphans = np.flatnonzero(np.bincount(edges.child, minlength=nodes) == 0).astype(np.int32)
     parent = np.concatenate([edges.parent, np.full(len(orphans), -1, np.int32)])
     child = np.concatenate([edges.child, orphans])
     ptr, by_parent = kernels.group_by(parent + np.int32(1), nodes + 1)
@@ -70,11 +70,6 @@ def number(edges: Edges, tree: bool = False) -> Numbered:
     new_ptr = np.zeros(nodes + 1, np.int32)
     np.cumsum(np.bincount(rank[child], minlength=nodes), out=new_ptr[1:])
     return Numbered(new_ptr, new_parent[order], depth, edges.names.take(pa.array(queue)), rank)
-
-
-def _tops(edges: Edges) -> IntArray:
-    """Give the codes that are the child of no edge."""
-    return np.flatnonzero(np.bincount(edges.child, minlength=len(edges.names)) == 0).astype(np.int32)
 
 
 def _inverse(permutation: IntArray) -> IntArray:
@@ -188,7 +183,7 @@ def without_root(edges: Edges, root: str | None) -> Edges:
     code = _root_code(edges, root)
     if code is None:
         return edges
-    above = np.flatnonzero(edges.child == code)
+    above = np.flatnonzero((edges.child == code) & (edges.parent >= 0))
     if len(above):
         edge = int(above[0])
         raise TreelabelError(f"{edges.place(edge)}: the root {root!r} has a parent: {_arrow(edges, edge)}")
@@ -198,9 +193,10 @@ def without_root(edges: Edges, root: str | None) -> Edges:
     shift[code:] -= 1
     shift[code] = -1
     keep = pa.concat_arrays([edges.names.slice(0, code), edges.names.slice(code + 1)])
-    # Edges that come straight from the root are spelled -1 by now.
-    parent = np.where(edges.parent >= 0, shift[edges.parent], np.int32(-1))
-    return Edges(parent.astype(np.int32), shift[edges.child], keep, edges.place)
+    # The named root itself may hang under -1; that edge goes with it.
+    stays = np.flatnonzero(edges.child != code)
+    parent = np.where(edges.parent >= 0, shift[edges.parent], np.int32(-1)).astype(np.int32)
+    return Edges(parent[stays], shift[edges.child[stays]], keep, lambda edge: edges.place(int(stays[edge])))
 
 
 def _root_code(edges: Edges, root: str | None) -> int | None:
@@ -211,7 +207,7 @@ def _root_code(edges: Edges, root: str | None) -> int | None:
         if code < 0:
             raise TreelabelError(f"the root {root!r} is in no edge; the first names are {_first_names(edges)}")
         return int(code)
-    tops = _tops(edges)
+    tops = np.flatnonzero(np.bincount(edges.child[edges.parent >= 0], minlength=len(edges.names)) == 0)
     if len(tops) == 1 and edges.names[tops[0]].as_py().strip().lower() in ROOT_NAMES:
         return int(tops[0])
     return None

@@ -48,21 +48,23 @@ class Change:
     def scores(self, scores: ScoreMatrix) -> ScoreMatrix:
         """Carry scores to the new hierarchy: every new node takes those of its origin. CSR stays CSR."""
         _check_columns(scores, self.old)
-        return scores[:, self.origin]
+        return _columns(scores, self.origin)
 
     def scores_back(self, scores: ScoreMatrix) -> ScoreMatrix:
         """Carry scores back: an old node takes the largest score among its new nodes, or 0. CSR stays CSR."""
         _check_columns(scores, self.new)
         if not sparse.issparse(scores):
             back = np.zeros((scores.shape[0], len(self.old)), scores.dtype)
-            np.maximum.at(back.T, self.origin, np.asarray(scores).T)
+            order = np.argsort(self.origin, kind="stable")
+            nodes, first = np.unique(self.origin[order], return_index=True)
+            back[:, nodes] = np.maximum.reduceat(_columns(scores, order), first, axis=1)
             return back
         row, column = row_numbers(scores), self.origin[scores.indices]
         order = np.lexsort((column, row))
         key = row[order] * len(self.old) + column[order]
         first = np.flatnonzero(np.diff(key, prepend=-1))
         data = np.maximum.reduceat(scores.data[order], first) if len(first) else scores.data
-        ptr = np.searchsorted(row[order][first], np.arange(scores.shape[0] + 1))
+        ptr = np.searchsorted(row[order][first], np.arange(scores.shape[0] + 1)).astype(scores.indptr.dtype)
         return sparse.csr_array((data, column[order][first], ptr), (scores.shape[0], len(self.old)))
 
 
@@ -77,7 +79,7 @@ class OtherLeaves(Change):
     def scores(self, scores: ScoreMatrix) -> ScoreMatrix:
         """Carry scores; an "other" leaf takes what its parent has beyond the sum of its other children, at least 0."""
         moved = super().scores(scores)
-        others = np.flatnonzero(self.new.is_leaf & ~self.old.is_leaf[self.origin])
+        others = np.flatnonzero(self.new.is_leaf & ~self.old.is_leaf[self.origin]).astype(np.int32)
         if len(others) == 0:
             return moved
         above = self.origin[others]
@@ -90,7 +92,8 @@ class OtherLeaves(Change):
         rest.data = np.maximum(rest.data, 0)
         stays = sparse.diags_array(np.isin(np.arange(len(self.new)), others, invert=True).astype(scores.dtype))
         place = sparse.csr_array(
-            (np.ones(len(others), scores.dtype), (np.arange(len(others)), others)), (len(others), len(self.new))
+            (np.ones(len(others), scores.dtype), others, np.arange(len(others) + 1, dtype=np.int32)),
+            (len(others), len(self.new)),
         )
         total = sparse.csr_array(moved @ stays + rest @ place)
         total.eliminate_zeros()
@@ -105,7 +108,7 @@ class Collapsed(Change):
     def scores_back(self, scores: ScoreMatrix) -> ScoreMatrix:
         """Carry scores back: every node of a chain takes the score of its end, so coherent scores stay coherent."""
         _check_columns(scores, self.new)
-        return scores[:, self.forward.indices]
+        return _columns(scores, self.forward.indices)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,6 +140,15 @@ class Unfolded(Change):
         hit = np.isin(wanted, have)
         hits = np.bincount(pair[hit], minlength=len(copy))
         return np.where(np.diff(above.indptr) > 0, hits / np.maximum(np.diff(above.indptr), 1), 1.0)
+
+
+def _columns(scores: ScoreMatrix, ids: npt.NDArray[np.integer[Any]]) -> ScoreMatrix:
+    """Select columns, any of them several times; rows stay contiguous in memory, CSR stays sorted."""
+    if not sparse.issparse(scores):
+        return np.take(scores, ids, axis=1)
+    chosen = scores[:, ids]
+    chosen.sort_indices()
+    return chosen
 
 
 def _check_columns(scores: ScoreMatrix, hierarchy: Hierarchy) -> None:
@@ -235,13 +247,15 @@ def with_other_leaves(old: Hierarchy, nodes: IntArray) -> Change:
 
 def unfold(old: Hierarchy, limit: int) -> Change:
     """Copy each node of a DAG once for every way from the root to it."""
-    ways = np.zeros(len(old), object)
+    # Counted in floats: a ladder of diamonds has more ways than integers can hold, or than anyone wants to print.
+    ways: list[float] = []
     for node in range(len(old)):
         above = old.parent_idx[old.parent_ptr[node] : old.parent_ptr[node + 1]].tolist()
-        ways[node] = sum(1 if parent < 0 else ways[parent] for parent in above)
-    size = sum(ways.tolist())
+        ways.append(sum(1.0 if parent < 0 else ways[parent] for parent in above))
+    size = sum(ways)
     if size > limit:
-        raise TreelabelError(f"unfolding would make {size:,} nodes of {len(old):,}, more than the limit of {limit:,}")
+        shown = f"{size:,.0f}" if size < 1e15 else f"{size:.1e}"
+        raise TreelabelError(f"unfolding would make {shown} nodes of {len(old):,}, more than the limit of {limit:,}")
     copies: list[list[int]] = []
     names: list[str] = []
     parent: list[int] = []
@@ -255,9 +269,11 @@ def unfold(old: Hierarchy, limit: int) -> Change:
                 names.append(name if ways[node] == 1 else f"{name} [{bracket}]")
                 parent.append(way)
                 origin.append(node)
-    edges = build.Edges(np.array(parent, np.int32), np.arange(size, dtype=np.int32), build.text_array(names, "name"))
+    edges = build.Edges(
+        np.array(parent, np.int32), np.arange(len(names), dtype=np.int32), build.text_array(names, "name")
+    )
     new, rank = _renumber(edges)
-    forward = sparse.csr_array((np.ones(size, np.bool_), (np.array(origin, np.int32), rank)), (len(old), len(new)))
-    from_old = np.empty(size, np.int32)
+    forward = sparse.csr_array((np.ones(len(new), np.bool_), (np.array(origin, np.int32), rank)), (len(old), len(new)))
+    from_old = np.empty(len(new), np.int32)
     from_old[rank] = origin
     return Unfolded(old, new, as_labels(forward, len(new)), from_old)

@@ -1,6 +1,6 @@
 """Measures of the k best labels of each document, as extreme classification reports them.
 
-Labels are taken as given, not closed; equal scores are ranked by label id.
+Truth is closed, as everywhere, which changes nothing for flat labels; equal scores are ranked by label id.
 """
 
 import numpy as np
@@ -32,7 +32,7 @@ def ranking(batch: Batch, k: float) -> IntArray:
 
 def hits(batch: Batch, k: float) -> DoubleArray:
     """Mark, place by place, the ranked labels that are true."""
-    ranks, truth = ranking(batch, k), batch.truth
+    ranks, truth = ranking(batch, k), batch.closed_truth
     true_ptr = truth.indptr.astype(np.int64)
     return np.concatenate(
         over_rows(lambda start, stop: kernels.ranking_hits(ranks, true_ptr, truth.indices, start, stop), len(batch))
@@ -47,7 +47,7 @@ def precision_at_k(batch: Batch, k: float) -> DoubleArray:
 
 def recall_at_k(batch: Batch, k: float) -> DoubleArray:
     """Hits among the k best / true labels; documents without any do not count."""
-    sizes = row_sizes(batch.truth).astype(np.float64)
+    sizes = row_sizes(batch.closed_truth).astype(np.float64)
     share: DoubleArray = np.divide(hits(batch, k).sum(axis=1), sizes, out=np.full(len(sizes), np.nan), where=sizes > 0)
     return share
 
@@ -55,7 +55,7 @@ def recall_at_k(batch: Batch, k: float) -> DoubleArray:
 def ndcg_at_k(batch: Batch, k: float) -> DoubleArray:
     """Sum of hits / log2(rank + 1), over the best that min(k, true labels) hits could reach."""
     gain = 1 / np.log2(np.arange(2, int(k) + 2))
-    ideal = np.append(0.0, gain.cumsum())[np.minimum(row_sizes(batch.truth), int(k))]
+    ideal = np.append(0.0, gain.cumsum())[np.minimum(row_sizes(batch.closed_truth), int(k))]
     gained: DoubleArray = np.divide(hits(batch, k) @ gain, ideal, out=np.full(len(ideal), np.nan), where=ideal > 0)
     return gained
 
@@ -63,8 +63,8 @@ def ndcg_at_k(batch: Batch, k: float) -> DoubleArray:
 def psp_sums(batch: Batch, k: float) -> Parts:
     """Inverse propensities of the hits, and of the best k true labels."""
     context = batch.context
-    inverse = inverse_propensities(context.given_frequencies, context.reference_documents)
-    ranks, truth = ranking(batch, k), batch.truth
+    inverse = inverse_propensities(context.frequencies, context.reference_documents)
+    ranks, truth = ranking(batch, k), batch.closed_truth
     gained = (hits(batch, k) * np.where(ranks >= 0, inverse[ranks], 0.0)).sum(axis=1)
     weights = sparse.csr_array((inverse[truth.indices].astype(np.float32), truth.indices, truth.indptr), truth.shape)
     ptr = weights.indptr.astype(np.int64)
@@ -88,16 +88,14 @@ def top_k_counts(batch: Batch, k: float) -> Parts:
     ranks = np.sort(ranking(batch, k), axis=1)
     kept = ranks >= 0
     ptr = np.append(0, kept.sum(axis=1).cumsum())
-    return counted(batch.truth, label_matrix(ptr, ranks[kept], len(batch.hierarchy)))
+    return counted(batch.closed_truth, label_matrix(ptr, ranks[kept], len(batch.hierarchy)))
 
 
 def binned_macro_f1_at_k(sums: Sums, context: Context, _: float) -> Value:
     """Mean F1 of the labels in each bin of training frequency: 0, 1-9, 10-99, 100-999, 1000 and more."""
     values = label_f1(sums)
     return {
-        name: float(values[keep].mean())
-        for name, keep in frequency_bins(context.given_frequencies).items()
-        if keep.any()
+        name: float(values[keep].mean()) for name, keep in frequency_bins(context.frequencies).items() if keep.any()
     }
 
 

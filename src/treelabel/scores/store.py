@@ -49,6 +49,14 @@ def _ending(path: Path) -> str:
     return ending
 
 
+def is_score_file(path: Path) -> bool:
+    """Whether a Parquet file holds scores of treelabel rather than a dataset."""
+    try:
+        return VERSION_KEY in (pq.read_schema(existing_file(path)).metadata or {})
+    except pa.ArrowException:
+        return False
+
+
 def _text(array: Any) -> str:
     return bytes(array).decode()
 

@@ -117,11 +117,14 @@ def write_delimited(output: Output) -> None:
     columns = list(output.data.extra)
     with open_output(output.path) as stream:
         buffer = StringIO()
-        writer = csv.writer(buffer, delimiter=delimiter, lineterminator="\n")
-        writer.writerow([output.id, output.text, output.labels, *columns])
+        plain = csv.writer(buffer, delimiter=delimiter, lineterminator="\n")
+        # Readers take a lone carriage return for a line's end, and this writer does not know to quote it.
+        careful = csv.writer(buffer, delimiter=delimiter, lineterminator="\n", quoting=csv.QUOTE_ALL)
+        plain.writerow([output.id, output.text, output.labels, *columns])
         for document in output.documents():
             extra = [_cell(document.extra[name]) for name in columns]
-            writer.writerow([document.id, document.text, label_cell(document.labels), *extra])
+            row = [document.id, document.text, label_cell(document.labels), *extra]
+            (careful if any("\r" in cell for cell in row) else plain).writerow(row)
             if buffer.tell() > 1 << 18:
                 stream.write(buffer.getvalue().encode())
                 buffer.seek(0)

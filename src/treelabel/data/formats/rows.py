@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from treelabel.compute import FloatArray, IntArray
 from treelabel.data.dataset import Dataset
@@ -12,8 +12,7 @@ from treelabel.hierarchy import Hierarchy, LabelMatrix
 BATCH = 8192
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One record: the line (or row number) it stands on, its values by column, and numeric features if it has them."""
 
     line: int

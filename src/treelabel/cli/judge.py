@@ -1,0 +1,162 @@
+"""Commands that judge: evaluate, compare, metrics."""
+
+import json as jsonlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from treelabel.cli.options import JsonOption, ReadArguments, with_read_options
+
+if TYPE_CHECKING:
+    from treelabel.data import Dataset
+
+MetricsOption = Annotated[
+    str | None, typer.Option(help="Measures, comma-separated; 'all' for all that apply (see treelabel metrics).")
+]
+TrainOption = Annotated[Path | None, typer.Option(help="Training file, for the frequencies of labels.")]
+RuleOption = Annotated[str, typer.Option(help="Decision rule for score files, such as threshold@0.5.")]
+
+
+def _names(metrics: str | None) -> list[str] | str | None:
+    if metrics is None or metrics == "all":
+        return metrics
+    return [name.strip() for name in metrics.split(",") if name.strip()]
+
+
+def _system(path: Path, truth: "Dataset") -> Any:
+    """Read predictions or scores and bring them into the order of the truth."""
+    from treelabel.data import read as read_data
+    from treelabel.files import suffixes
+    from treelabel.scores import Scores, is_score_file
+
+    if suffixes(path)[0] == ".npz" or (suffixes(path)[0] == ".parquet" and is_score_file(path)):
+        scores = Scores.load(path, truth.hierarchy)
+        return scores if scores.ids is None else scores[_order(scores.ids, truth, path)]
+    predicted = read_data(path, taxonomy=truth.hierarchy, need_text=False)
+    return predicted[_order(tuple(predicted.ids), truth, path)].labels
+
+
+def _order(ids: tuple[str, ...], truth: "Dataset", path: Path) -> list[int]:
+    """Find the row of each true document; files without ids are taken in their order."""
+    from treelabel.errors import TreelabelError, some
+
+    row = {name: at for at, name in enumerate(ids)}
+    missing = [name for name in truth.ids if name not in row]
+    if not missing and len(row) == len(ids):
+        return [row[name] for name in truth.ids]
+    if len(row) < len(ids) and not missing:
+        twice = next(name for name in ids if ids.count(name) > 1)
+        raise TreelabelError(f"{path}: the id {twice!r} stands twice")
+    if ids == tuple(map(str, range(len(truth)))):
+        return list(range(len(truth)))
+    raise TreelabelError(f"{path}: no prediction for {len(missing):,} of {len(truth):,} documents: ids {some(missing)}")
+
+
+@with_read_options
+def evaluate(
+    truth: Annotated[Path, typer.Argument(metavar="TRUTH", help="Data file with the true labels.")],
+    predictions: Annotated[
+        Path, typer.Argument(metavar="PREDICTIONS", help="Predictions (.jsonl ...) or scores (.npz).")
+    ],
+    read: ReadArguments,
+    metrics: MetricsOption = None,
+    train: TrainOption = None,
+    rule: RuleOption = "threshold",
+    intervals: Annotated[bool, typer.Option("--intervals", help="Add 95% bootstrap intervals.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Judge predictions or scores against the truth.
+
+    Documents are matched by id. A prediction is {"id": ..., "labels": [...]}, labels being names, paths or
+    objects with "label" or "path".
+
+    \b
+    Examples:
+      treelabel evaluate test.jsonl predictions.jsonl --taxonomy tax.tsv
+      treelabel evaluate test.jsonl scores.npz --metrics hf1,hf1_auc,precision@5 --intervals --json
+    """
+    from treelabel.evaluation import evaluate as judge
+    from treelabel.scores import Scores
+
+    data = read.read(truth, need_text=False)
+    system = _system(predictions, data)
+    given = {"scores": system} if isinstance(system, Scores) else {"decisions": system}
+    result = judge(
+        data,
+        **given,
+        rule=rule,
+        metrics=_names(metrics),
+        train_frequencies=None if train is None else read.read(train, data.hierarchy),
+    )
+    if not json:
+        typer.echo(result.table(intervals))
+        return
+    stored = jsonlib.loads(result.to_json())
+    if intervals:
+        found = {name: result.interval(name) for name in result.values}
+        stored["intervals"] = {name: [interval.low, interval.high] for name, interval in found.items()}
+    typer.echo(jsonlib.dumps(stored, indent=2))
+
+
+@with_read_options
+def compare(
+    truth: Annotated[Path, typer.Argument(metavar="TRUTH", help="Data file with the true labels.")],
+    systems: Annotated[list[Path], typer.Argument(metavar="A B ...", help="Predictions or scores of each system.")],
+    read: ReadArguments,
+    metrics: MetricsOption = None,
+    train: TrainOption = None,
+    rule: RuleOption = "threshold",
+    resamples: Annotated[int, typer.Option(help="Bootstrap resamples.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+    json: JsonOption = False,
+) -> None:
+    """Compare systems on the same documents.
+
+    Every system is tested against the first: intervals and stars by paired bootstrap, the tail by training frequency
+    with the macro t-test, single decisions with the micro sign test; p-values are corrected by Holm's procedure.
+
+    \b
+    Example:
+      treelabel compare test.jsonl svm.jsonl bert.npz --train train.jsonl --metrics hf1,macro_f1
+    """
+    from treelabel.comparison import compare as judge
+
+    data = read.read(truth, need_text=False)
+    names = _names(metrics)
+    table = judge(
+        data,
+        {path.name: _system(path, data) for path in systems},
+        rule=rule,
+        metrics=[names] if isinstance(names, str) else names,
+        train_frequencies=None if train is None else read.read(train, data.hierarchy),
+        resamples=resamples,
+        seed=seed,
+    )
+    typer.echo(table.to_json() if json else str(table))
+
+
+def metrics(json: JsonOption = False) -> None:
+    """List the measures: what they need, which way is better, where they come from.
+
+    \b
+    Example:
+      treelabel metrics
+    """
+    from treelabel.metrics import METRICS
+
+    if json:
+        rows = {
+            row.name: {
+                "help": row.help,
+                "needs": sorted(row.needs),
+                "higher_is_better": row.higher_is_better,
+                "paper": row.paper,
+            }
+            for row in METRICS.values()
+        }
+        typer.echo(jsonlib.dumps(rows, indent=2))
+        return
+    for row in METRICS.values():
+        better = "higher" if row.higher_is_better else "lower"
+        typer.echo(f"{row.name:<22}{better:<8}{row.help:<56}{', '.join(sorted(row.needs))}")
