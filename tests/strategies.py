@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from tests.reference import ROOT, SlowHierarchy
 from treelabel.hierarchy import Hierarchy
@@ -122,8 +123,7 @@ def with_labels(draw: st.DrawFn, drawn: st.SearchStrategy[Drawn]) -> tuple[Drawn
 def with_scores(draw: st.DrawFn, drawn: st.SearchStrategy[Drawn]) -> tuple[Drawn, npt.NDArray[np.float32]]:
     """Draw a hierarchy and a dense score matrix over it, a good part of it zero."""
     hierarchy = draw(drawn)
-    rows = draw(st.integers(0, 4))
+    shape = draw(st.integers(0, 4)), len(hierarchy)
     # Eighths and their sums are exact in single precision, so that results can be compared without a tolerance.
-    eighths = st.lists(st.integers(-8, 8).map(lambda eighth: max(eighth, 0) / 8), min_size=rows * len(hierarchy))
-    values = draw(eighths.map(lambda drawn_values: drawn_values[: rows * len(hierarchy)]))
-    return hierarchy, np.array(values, np.float32).reshape(rows, len(hierarchy))
+    eighths = draw(arrays(np.int8, shape, elements=st.integers(0, 8), fill=st.just(0)))
+    return hierarchy, (eighths / 8).astype(np.float32)

@@ -1,0 +1,301 @@
+"""The shape of a hierarchy: frozen integer arrays over node ids, and every question one can ask of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from treelabel.compute import BoolArray, IntArray, LongArray, over_rows
+from treelabel.errors import TreelabelError
+from treelabel.hierarchy import kernels
+from treelabel.hierarchy.sets import LabelMatrix, as_labels, from_sizes, label_matrix
+
+Numbers = TypeVar("Numbers", bound=npt.NDArray[Any])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Structure:
+    """A tree or DAG over node ids 0 .. n-1, under a virtual root that is no node (written -1).
+
+    The parents of node i are parent_idx[parent_ptr[i]:parent_ptr[i + 1]], sorted; in a tree parent_idx alone is the
+    parent of every node. Queries take an id or an array of ids and answer with label matrices (one row an id, one
+    column a node), so that every set of nodes in the library has the same form.
+    """
+
+    parent_ptr: IntArray
+    parent_idx: IntArray
+    depth: IntArray
+
+    def __len__(self) -> int:
+        return len(self.depth)
+
+    def _called(self, node: int) -> str:
+        return f"node {node}"
+
+    @cached_property
+    def is_tree(self) -> bool:
+        """Whether every node has exactly one parent, the root counted."""
+        return len(self.parent_idx) == len(self)
+
+    @property
+    def parent(self) -> IntArray:
+        """The parent of every node, -1 for top labels; only a tree has it."""
+        if not self.is_tree:
+            node = int(np.argmax(np.diff(self.parent_ptr) > 1))
+            raise TreelabelError(
+                f"this needs a tree, but the hierarchy is a DAG: {self._called(node)} has "
+                f"{self.parent_ptr[node + 1] - self.parent_ptr[node]} parents; make it a tree with unfold()"
+            )
+        return self.parent_idx
+
+    # Levels, leaves, sizes
+
+    @property
+    def max_depth(self) -> int:
+        """The depth of the deepest level (0 without nodes)."""
+        return int(self.depth[-1]) if len(self) else 0
+
+    @cached_property
+    def level_ptr(self) -> LongArray:
+        """Where levels begin: the nodes of depth d are the ids level_ptr[d - 1] .. level_ptr[d] - 1."""
+        return frozen(np.searchsorted(self.depth, np.arange(1, self.max_depth + 2)).astype(np.int64))
+
+    def level(self, depth: int) -> slice:
+        """Give the nodes at a depth as a slice of ids.
+
+        >>> from treelabel.hierarchy import Hierarchy
+        >>> Hierarchy.from_paths(["A > B", "A > C"]).level(2)
+        slice(1, 3, None)
+        """
+        if not 1 <= depth <= self.max_depth:
+            raise TreelabelError(f"depth {depth} is not in the hierarchy, whose levels are 1 to {self.max_depth}")
+        return slice(int(self.level_ptr[depth - 1]), int(self.level_ptr[depth]))
+
+    @property
+    def level_sizes(self) -> list[int]:
+        """Count the nodes of each level, from depth 1 on."""
+        return np.diff(self.level_ptr).tolist() if len(self) else []
+
+    @cached_property
+    def child_graph(self) -> tuple[IntArray, IntArray]:
+        """The children of every node: those of n are idx[ptr[n + 1]:ptr[n + 2]], and idx[:ptr[1]] the top labels.
+
+        In a tree idx is 0, 1, 2, ... and ptr alone gives the children as slices of ids.
+        """
+        ptr, edges = kernels.group_by(self.parent_idx + np.int32(1), len(self) + 1)
+        return frozen(ptr), frozen(self.edge_child[edges])
+
+    @cached_property
+    def edge_child(self) -> IntArray:
+        """The child of every edge; its parent is the entry of `parent_idx` at the same place."""
+        return frozen(np.repeat(np.arange(len(self), dtype=np.int32), np.diff(self.parent_ptr)))
+
+    def child_slices(self, ids: npt.ArrayLike) -> tuple[IntArray, IntArray]:
+        """Give the first child and one past the last of each tree node (-1: the root); equal where there are none.
+
+        >>> from treelabel.hierarchy import Hierarchy
+        >>> h = Hierarchy.from_paths(["A > C", "B > D", "B > E"])
+        >>> [ends.tolist() for ends in h.child_slices([-1, 0, 1, 2])]
+        [[0, 2, 3, 5], [2, 3, 5, 5]]
+        """
+        _ = self.parent
+        ptr, _ = self.child_graph
+        nodes = self._ids(ids, lowest=-1)
+        return ptr[nodes + 1], ptr[nodes + 2]
+
+    @cached_property
+    def is_leaf(self) -> BoolArray:
+        """Mark nodes without children."""
+        return frozen(np.equal(np.diff(self.child_graph[0])[1:], 0))
+
+    @cached_property
+    def leaves(self) -> IntArray:
+        """Ids of the nodes without children."""
+        return frozen(np.flatnonzero(self.is_leaf).astype(np.int32))
+
+    @cached_property
+    def subtree_sizes(self) -> IntArray:
+        """Count each node with its distinct descendants; linear in a tree, in a DAG as long as the answer."""
+        if self.is_tree:
+            return frozen(kernels.subtree_sizes(self.parent))
+        down = self.descendants(np.arange(len(self)))
+        return frozen((np.diff(down.indptr) + 1).astype(np.int32))
+
+    @cached_property
+    def shortest_depth(self) -> IntArray:
+        """Edges of the shortest way from the root; in a tree the same as `depth`."""
+        return self.depth if self.is_tree else frozen(kernels.shortest_depths(self.parent_ptr, self.parent_idx))
+
+    # Relations of single nodes
+
+    def _ids(self, ids: npt.ArrayLike, lowest: int = 0) -> IntArray:
+        given = np.atleast_1d(np.asarray(ids))
+        if given.ndim != 1 or (len(given) and given.dtype.kind not in "iu"):
+            raise TreelabelError(f"expected node ids, found an array of {given.dtype} {given.shape}")
+        if len(given) and not (lowest <= given.min() and given.max() < len(self)):
+            wrong = given[(given < lowest) | (given >= len(self))][0]
+            raise TreelabelError(f"node id {wrong} is out of range: the hierarchy has ids {lowest} to {len(self) - 1}")
+        return given.astype(np.int32, copy=False)
+
+    def parents(self, ids: npt.ArrayLike) -> LabelMatrix:
+        """List the parents of each node; top labels have an empty row."""
+        nodes = self._ids(ids)
+        ptr, flat = _take(self.parent_ptr, self.parent_idx, nodes)
+        real = flat >= 0
+        counts = np.concatenate([[0], np.cumsum(real)])
+        return label_matrix(counts[ptr], flat[real], len(self))
+
+    def children(self, ids: npt.ArrayLike) -> LabelMatrix:
+        """List the children of each node (-1: the top labels)."""
+        ptr, idx = self.child_graph
+        return label_matrix(*_take(ptr, idx, self._ids(ids, lowest=-1) + np.int32(1)), len(self))
+
+    def siblings(self, ids: npt.ArrayLike) -> LabelMatrix:
+        """List the other children of each node's parents.
+
+        >>> from treelabel.hierarchy import Hierarchy
+        >>> h = Hierarchy.from_paths(["A > C", "A > D", "B > E"])
+        >>> h.siblings([2, 4]).toarray().astype(int).tolist()
+        [[0, 0, 0, 1, 0], [0, 0, 0, 0, 0]]
+        """
+        nodes = self._ids(ids)
+        ptr, above = _take(self.parent_ptr, self.parent_idx, nodes)
+        child_ptr, child_idx = self.child_graph
+        flat_ptr, flat = _take(child_ptr, child_idx, above + np.int32(1))
+        row = np.repeat(np.arange(len(nodes)), np.diff(flat_ptr[ptr]))
+        other = flat != nodes[row]
+        found = sparse.coo_array((np.ones(other.sum(), np.bool_), (row[other], flat[other])), (len(nodes), len(self)))
+        return as_labels(found.tocsr(), len(self))
+
+    def ancestors(self, ids: npt.ArrayLike) -> LabelMatrix:
+        """List the ancestors of each node, without itself and the root; as long as the answer."""
+        return self.closure(self.parents(ids))
+
+    def descendants(self, ids: npt.ArrayLike) -> LabelMatrix:
+        """List the descendants of each node, without itself (-1: all nodes); as long as the answer."""
+        ptr, idx = self.child_graph
+        return self._by_rows(kernels.reach, (ptr[1:], idx), self.children(ids))
+
+    def is_ancestor(self, upper: npt.ArrayLike, lower: npt.ArrayLike) -> BoolArray:
+        """Tell for each pair whether `upper` is a proper ancestor of `lower`; constant time a pair in a tree.
+
+        >>> from treelabel.hierarchy import Hierarchy
+        >>> h = Hierarchy.from_paths(["A > B > C", "D"])
+        >>> h.is_ancestor([0, 1, 2], [3, 2, 2]).tolist()
+        [True, False, False]
+        """
+        above, below = self._pairs(upper, lower)
+        if self.is_tree:
+            place, sizes = self._preorder, self.subtree_sizes
+            # One unsigned comparison does for both ends of place[above] < place[below] < place[above] + size.
+            inside: BoolArray = (place[below] - place[above] - 1).view(np.uint32) < (sizes[above] - 1).view(np.uint32)
+            return inside
+        parts = over_rows(
+            lambda start, stop: kernels.dag_is_ancestor(self.parent_ptr, self.parent_idx, above, below, start, stop),
+            len(above),
+        )
+        reached: BoolArray = (np.concatenate(parts) > 0) & (above != below)
+        return reached
+
+    def lowest_common_ancestor(self, left: npt.ArrayLike, right: npt.ArrayLike) -> IntArray:
+        """Find the deepest node above or equal to both nodes of each pair; -1 is the root.
+
+        Logarithmic in nodes a pair in a tree, whatever its depth; in a DAG linear in the pair's ancestors (equally deep
+        ones: the largest id).
+
+        >>> from treelabel.hierarchy import Hierarchy
+        >>> h = Hierarchy.from_paths(["A > B > C", "A > D", "E"])
+        >>> h.lowest_common_ancestor([4, 4, 4], [3, 2, 1]).tolist()
+        [0, 2, -1]
+        """
+        one, two = self._pairs(left, right)
+        if not self.is_tree:
+            return self._dag_meet(one, two)[0]
+        head, parent = self._heads, self.parent
+        parts = over_rows(lambda start, stop: kernels.tree_meet(head, parent, one, two, start, stop), len(one))
+        return np.concatenate(parts)
+
+    def distance(self, left: npt.ArrayLike, right: npt.ArrayLike) -> IntArray:
+        """Count the edges of the shortest way up and down again between the nodes of each pair.
+
+        >>> from treelabel.hierarchy import Hierarchy
+        >>> h = Hierarchy.from_paths(["A > B > C", "A > D", "E"])
+        >>> h.distance([4, 4, 4], [3, 2, 1]).tolist()
+        [3, 1, 4]
+        """
+        one, two = self._pairs(left, right)
+        if not self.is_tree:
+            return self._dag_meet(one, two)[1]
+        met = self.lowest_common_ancestor(one, two)
+        return self.depth[one] + self.depth[two] - 2 * np.where(met >= 0, self.depth[met], 0).astype(np.int32)
+
+    def _dag_meet(self, one: IntArray, two: IntArray) -> tuple[IntArray, IntArray]:
+        parts = over_rows(
+            lambda start, stop: kernels.dag_meet(self.parent_ptr, self.parent_idx, one, two, start, stop), len(one)
+        )
+        return np.concatenate([met for met, _ in parts]), np.concatenate([length for _, length in parts])
+
+    def _pairs(self, left: npt.ArrayLike, right: npt.ArrayLike) -> tuple[IntArray, IntArray]:
+        one, two = self._ids(left), self._ids(right)
+        if len(one) != len(two) and 1 not in (len(one), len(two)):
+            raise TreelabelError(
+                f"expected pairs of node ids, found {len(one):,} on the left and {len(two):,} on the right"
+            )
+        one, two = np.broadcast_arrays(one, two)
+        return np.ascontiguousarray(one), np.ascontiguousarray(two)
+
+    @cached_property
+    def _heads(self) -> IntArray:
+        return kernels.heavy_path_heads(self.parent, self.subtree_sizes)
+
+    @cached_property
+    def _preorder(self) -> IntArray:
+        return kernels.preorder(self.parent, self.subtree_sizes)
+
+    # Label sets
+
+    def closure(self, labels: Any) -> LabelMatrix:
+        """Add to each row all ancestors of its labels: cl(S) = union of A(s).
+
+        Takes and gives a documents x nodes label matrix. Costs the size of the result; rows run on all cores.
+
+        >>> from treelabel.hierarchy import Hierarchy
+        >>> h = Hierarchy.from_paths(["A > B", "C"])
+        >>> h.closure([[0, 0, 1], [0, 1, 0]]).toarray().astype(int).tolist()
+        [[1, 0, 1], [0, 1, 0]]
+        """
+        given = as_labels(labels, len(self))
+        if self.is_tree:
+            return self._by_rows(kernels.close_in_tree, (self.parent, self.max_depth), given)
+        return self._by_rows(kernels.reach, (self.parent_ptr, self.parent_idx), given)
+
+    def most_specific(self, labels: Any) -> LabelMatrix:
+        """Drop from each row the labels that are ancestors of another label of the row."""
+        graph = self.parent_ptr, self.parent_idx
+        return self._by_rows(kernels.keep_most_specific, graph, as_labels(labels, len(self)))
+
+    def _by_rows(
+        self, work: Callable[..., tuple[IntArray, LongArray]], graph: tuple[IntArray | int, ...], rows: LabelMatrix
+    ) -> LabelMatrix:
+        """Make label sets of label sets with a kernel, parts of the rows in threads."""
+        row_ptr = rows.indptr.astype(np.int64)
+        parts = over_rows(lambda start, stop: work(*graph, row_ptr, rows.indices, start, stop), rows.shape[0])
+        nodes = parts[0][0] if len(parts) == 1 else np.concatenate([found for found, _ in parts])
+        return from_sizes(nodes, np.concatenate([sizes for _, sizes in parts]), len(self))
+
+
+def frozen(array: Numbers) -> Numbers:
+    """Make an array read-only: hierarchies are shared, and what they answer is kept."""
+    array.setflags(write=False)
+    return array
+
+
+def _take(ptr: IntArray, idx: IntArray, rows: IntArray) -> tuple[LongArray, IntArray]:
+    """Select rows of a ragged array: their pointers and entries."""
+    starts, sizes = ptr[rows].astype(np.int64), np.diff(ptr)[rows].astype(np.int64)
+    new_ptr = np.concatenate([[0], np.cumsum(sizes)])
+    return new_ptr, idx[np.arange(new_ptr[-1]) + np.repeat(starts - new_ptr[:-1], sizes)]
