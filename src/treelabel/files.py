@@ -119,12 +119,17 @@ def whole_file(path: str | Path) -> Iterator[Path]:
     target = Path(path)
     if target.is_dir():
         raise TreelabelError(f"{target}: is a folder, expected the name of a file to write")
+    if target.exists() and not target.is_file():
+        # Taking its name would put a file in the place of a device or a pipe.
+        raise TreelabelError(f"{target}: is no ordinary file; write to a file and copy it there")
     if not target.parent.is_dir():
         raise TreelabelError(f"{target}: the folder {target.parent} does not exist; make it first")
     try:
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
     except PermissionError:
         raise TreelabelError(f"{target}: no permission to write in the folder {target.parent}") from None
+    except OSError as error:
+        raise TreelabelError(f"{target}: cannot write in the folder {target.parent}: {error.strerror}") from error
     os.close(handle)
     temporary = Path(name)
     try:

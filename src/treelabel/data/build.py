@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from treelabel.compute import DoubleArray, LongArray
+from treelabel.compute import DoubleArray, IntArray, LongArray
 from treelabel.data.dataset import Dataset
 from treelabel.errors import TreelabelError
 from treelabel.hierarchy import row_numbers, row_sizes
@@ -55,7 +55,7 @@ def split(
 
 def _checked_shares(parts: Mapping[str, float]) -> DoubleArray:
     shares = np.array(list(parts.values()), np.float64)
-    if len(shares) < 2 or (shares <= 0).any() or abs(shares.sum() - 1) > 1e-9:
+    if len(shares) < 2 or not (shares > 0).all() or abs(shares.sum() - 1) > 1e-9:
         raise TreelabelError(f"expected at least two shares above 0 that sum to 1, found {dict(parts)}")
     return shares
 
@@ -87,7 +87,7 @@ def _stratified(data: Dataset, shares: DoubleArray, rng: np.random.Generator) ->
     order = np.lexsort((rng.random(len(data)), key, _parent_of(data, key)))
     assigned = np.empty(len(data), np.int64)
     assigned[order] = _deal(len(data), shares)
-    _give_rare_to_first(key, assigned, rng)
+    _give_rare_to_first(data, assigned, rng)
     return assigned
 
 
@@ -108,16 +108,27 @@ def _parent_of(data: Dataset, key: LongArray) -> LongArray:
     return first.astype(np.int64)
 
 
-def _give_rare_to_first(key: LongArray, assigned: LongArray, rng: np.random.Generator) -> None:
-    """Swap documents so that every label has one in the first part; sizes do not change."""
-    spare = np.bincount(key[assigned == 0] + 1, minlength=int(key.max(initial=-1)) + 2)
-    labels, first = np.unique(key, return_index=True)
+def _give_rare_to_first(data: Dataset, assigned: LongArray, rng: np.random.Generator) -> None:
+    """Swap documents so that every most specific label has one in the first part; sizes do not change."""
+    ends = data.hierarchy.most_specific(data.labels)
+    rows = row_numbers(ends)
+    held = np.bincount(ends.indices[assigned[rows] == 0], minlength=len(data.hierarchy))
+    labels, first = np.unique(ends.indices, return_index=True)
+    missing = held[labels] == 0
     donors = iter(rng.permutation(np.flatnonzero(assigned == 0)).tolist())
-    for taken in first[~np.isin(labels, key[assigned == 0])].tolist():
-        donor = next((row for row in donors if spare[key[row] + 1] > 1), None)
+
+    def of(row: int) -> IntArray:
+        found: IntArray = ends.indices[ends.indptr[row] : ends.indptr[row + 1]]
+        return found
+
+    for label, taken in zip(labels[missing].tolist(), rows[first[missing]].tolist(), strict=True):
+        if held[label]:
+            continue
+        donor = next((row for row in donors if (held[of(row)] > 1).all()), None)
         if donor is None:
             return
-        spare[key[donor] + 1] -= 1
+        held[of(donor)] -= 1
+        held[of(taken)] += 1
         assigned[donor], assigned[taken] = assigned[taken], 0
 
 

@@ -15,6 +15,9 @@ from treelabel.data.strings import Strings
 from treelabel.hierarchy import Hierarchy
 from treelabel.labels import Label, from_ids
 
+# Arrow's own allocator never gives back what arrays needed while they grew, nearly as much again as they hold.
+POOL = pa.system_memory_pool()
+
 
 @dataclass(slots=True)
 class Incoming:
@@ -58,8 +61,8 @@ class Collector:
                     self.key_lines.append(document.line)
                 self.codes.append(code)
             self.ends.append(len(self.codes))
-        self.ids.append(pa.array([document.id for document in batch], pa.large_string()))
-        self.texts.append(pa.array([document.text for document in batch], pa.large_string()))
+        self.ids.append(pa.array([document.id for document in batch], pa.large_string(), memory_pool=POOL))
+        self.texts.append(pa.array([document.text for document in batch], pa.large_string(), memory_pool=POOL))
         names = dict.fromkeys(name for document in batch for name in document.values)
         self.extra.append(
             {
@@ -99,7 +102,7 @@ class Collector:
 
 def _column(values: list[Any]) -> pa.Array:
     try:
-        return pa.array(values)
+        return pa.array(values, memory_pool=POOL)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         return _json_column(values)
 
@@ -117,7 +120,7 @@ def _json_column(values: list[Any]) -> pa.Array:
         value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
         for value in values
     ]
-    return pa.array(texts, pa.string())
+    return pa.array(texts, pa.string(), memory_pool=POOL)
 
 
 def _feature_matrix(rows: list[tuple[IntArray, FloatArray]], columns: int) -> sparse.csr_array:

@@ -67,6 +67,8 @@ def read(
     ['pet', 'pet > dog', 'pet > cat']
     """
     file = existing_file(path)
+    if "" in (sep, label_sep):
+        raise TreelabelError("a separator must be at least one character; without one it is guessed")
     hierarchy = read_taxonomy(taxonomy, root=root) if isinstance(taxonomy, str | Path) else taxonomy
     problems = _Problems(file, on_error)
     collector = Collector()
@@ -79,10 +81,14 @@ def read(
     if hierarchy is None:
         hierarchy = source.hierarchy or _taxonomy_found(file, root) or _hierarchy_of(collector.keys, sep, file)
     nodes = _nodes(hierarchy, collector, sep, problems)
+    if len(hierarchy) == 0:
+        raise TreelabelError(f"{file}: no label in the file can be used; give a taxonomy, or mend the labels")
     data, left_out = collector.dataset(hierarchy, nodes, source.features)
     problems.skipped += left_out
     if problems.skipped:
         first = "; ".join(problems.told)
+        if len(data) == 0:
+            raise TreelabelError(f"{file}: no documents left, as all {problems.skipped:,} rows were skipped: {first}")
         warnings.warn(SkippedRowsWarning(f"{file}: skipped {problems.skipped:,} rows: {first}"), stacklevel=2)
     return data
 

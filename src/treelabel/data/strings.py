@@ -5,6 +5,7 @@ from typing import Any, overload
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from treelabel.errors import TreelabelError
 
@@ -28,14 +29,19 @@ class Strings(Sequence[str]):
         if isinstance(values, Strings):
             return values
         if isinstance(values, (pa.Array, pa.ChunkedArray)):
-            return cls(
-                pa.chunked_array(values if isinstance(values, pa.ChunkedArray) else [values]).cast(pa.large_string())
-            )
+            column = pa.chunked_array(values if isinstance(values, pa.ChunkedArray) else [values])
+            if column.null_count:
+                raise TreelabelError(f"row {pc.index(column.is_null(), True).as_py()}: expected text, found None")
+            return cls(column.cast(pa.large_string()))
         listed = values if isinstance(values, list) else list(values)
         wrong = next((at for at, value in enumerate(listed) if not isinstance(value, str)), None)
         if wrong is not None:
             raise TreelabelError(f"row {wrong}: expected text, found {listed[wrong]!r}")
-        return cls(pa.chunked_array([pa.array(listed, pa.large_string())]))
+        try:
+            return cls(pa.chunked_array([pa.array(listed, pa.large_string())]))
+        except UnicodeEncodeError as error:
+            half, text = error.object[error.start], error.object[:40]
+            raise TreelabelError(f"{half!r} in {text!r} is half of a character (a lone surrogate)") from None
 
     def __len__(self) -> int:
         return len(self.arrow)

@@ -132,8 +132,8 @@ def _pairs_of(row: list[str], columns: tuple[int, int] | None, file: Path, numbe
             raise TreelabelError(f"{file}:{number}: expected a parent and a child separated by a tab, found {row[0]!r}")
         parent, children = row[0], [child for child in row[1:] if child] if len(row) > 2 else row[1:]
         if not parent:
-            raise TreelabelError(f"{file}:{number}: empty name: the parent of {children[0]!r} is missing")
-    if not all(children):
+            raise TreelabelError(f"{file}:{number}: empty name: the parent of {', '.join(children)!r} is missing")
+    if not children or not all(children):
         raise TreelabelError(f"{file}:{number}: empty name: the child of {parent!r} is missing")
     return [(parent, child) for child in children]
 

@@ -36,15 +36,23 @@ def hierarchy_from_json(text: str, where: str) -> Hierarchy:
     >>> hierarchy_from_json(hierarchy_to_json(Hierarchy.from_paths(["A > B"])), "a file").names
     ('A', 'B')
     """
-    stored: dict[str, Any] = json.loads(text)
-    version = stored.get("treelabel_hierarchy")
+    damaged = TreelabelError(f"{where}: the stored hierarchy is damaged: names, parents and fingerprint do not fit")
+    try:
+        stored: dict[str, Any] = json.loads(text)
+        version = stored["treelabel_hierarchy"]
+        rows = [[above] if isinstance(above, int) else above for above in stored["parents"]]
+        parent = np.array([above for row in rows for above in row], np.int32).reshape(-1)
+        names, fingerprint = text_array(stored["names"], "names"), stored["fingerprint"]
+    except (KeyError, TypeError, ValueError, OverflowError):
+        raise damaged from None
     if version != VERSION:
         raise TreelabelError(f"{where}: hierarchy stored in version {version}, this treelabel reads version {VERSION}")
-    rows = [[above] if isinstance(above, int) else above for above in stored["parents"]]
-    parent = np.array([above for row in rows for above in row], np.int32)
     child = np.repeat(np.arange(len(rows), dtype=np.int32), [len(row) for row in rows])
+    # Checked before any compiled loop sees them: those trust their numbers.
+    if len(rows) != len(names) or not ((parent >= -1) & (parent < len(rows))).all():
+        raise damaged
     # Nodes are stored in their final order, and numbering them again leaves that order as it is.
-    hierarchy = Hierarchy.from_coded(Edges(parent, child, text_array(stored["names"], "names")))
-    if hierarchy.fingerprint != stored["fingerprint"]:
-        raise TreelabelError(f"{where}: the stored hierarchy does not match its fingerprint; the file is damaged")
+    hierarchy = Hierarchy.from_coded(Edges(parent, child, names))
+    if hierarchy.fingerprint != fingerprint:
+        raise damaged
     return hierarchy

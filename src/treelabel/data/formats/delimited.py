@@ -30,6 +30,8 @@ def _rows(path: Path, options: ReadOptions) -> Iterator[Row | Problem]:
                 f"{path}: the file is empty; expected a line with column names, then one line a document"
             )
         delimiter = options.delimiter or _guess_delimiter(path, first)
+        if len(delimiter) != 1:
+            raise TreelabelError(f"the delimiter is {delimiter!r}, expected one character")
         reader = csv.reader(
             lines, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if options.quotes else csv.QUOTE_NONE, strict=True
         )

@@ -50,8 +50,11 @@ def write_parquet(output: Output) -> None:
         *(pa.field(name, column.type) for name, column in data.extra.items()),
     ]
     schema = pa.schema(fields, {METADATA_KEY: hierarchy_to_json(data.hierarchy)})
-    with whole_file(output.path) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
-        for part in data.batches(BATCH):
-            labels = pa.array(output.label_texts(part.labels), pa.list_(pa.string()))
-            columns = [part.ids.arrow, part.texts.arrow, labels, *part.extra.values()]
-            writer.write_table(pa.table(columns, schema=schema))
+    try:
+        with whole_file(output.path) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+            for part in data.batches(BATCH):
+                labels = pa.array(output.label_texts(part.labels), pa.list_(pa.string()))
+                columns = [part.ids.arrow, part.texts.arrow, labels, *part.extra.values()]
+                writer.write_table(pa.table(columns, schema=schema))
+    except pa.ArrowNotImplementedError as error:
+        raise TreelabelError(f"{output.path}: a column cannot be stored in Parquet: {error}") from error
