@@ -1,19 +1,24 @@
 """The command line: parse, call one function, print. Errors of a user are one sentence and exit code 2."""
 
-import os
 import sys
 import warnings
+
+# What typer, too, makes of Ctrl-C.
+INTERRUPTED = 130
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run `treelabel` with the arguments of the process, and exit."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
-    sys.exit(_run([argument for argument in given if argument != "--debug"] or ["--help"], debug))
+    try:
+        code = _run([argument for argument in given if argument != "--debug"] or ["--help"], debug)
+    except KeyboardInterrupt:
+        code = _say("interrupted; no half-written file is left", INTERRUPTED)
+    sys.exit(code)
 
 
 def _run(arguments: list[str], debug: bool) -> int:
-    from typer import Abort
     from typer.exceptions import TyperException
 
     from treelabel.cli.app import app
@@ -26,11 +31,8 @@ def _run(arguments: list[str], debug: bool) -> int:
         warnings.showwarning = show
         try:
             result = app(arguments, prog_name="treelabel", standalone_mode=False)
-        except (KeyboardInterrupt, Abort):
-            return _say("interrupted; no half-written file is left", 130)
-        except BrokenPipeError:
-            # The reader of the pipe (head, say) has seen enough; Python must not complain when it closes stdout.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except SystemExit:
+            # typer ends so when the reader of a pipe (head, say) has seen enough, which is no error.
             return 0
         except (TreelabelError, OSError, MemoryError, TyperException) as error:
             if debug:
@@ -40,6 +42,8 @@ def _run(arguments: list[str], debug: bool) -> int:
             if debug:
                 raise
             return _say(f"this should not have happened: {type(error).__name__}: {error}; see it whole with --debug", 1)
+    if result == INTERRUPTED:
+        raise KeyboardInterrupt
     return result if isinstance(result, int) else 0
 
 
@@ -54,9 +58,9 @@ def _sentence(error: Exception) -> str:
     if context is None:
         return message
     told = " ".join(error.format_message().split()) if hasattr(error, "format_message") else message
-    return f"{told.rstrip('.')}; see '{context.command_path} --help'"
+    return f"{told.rstrip('.')} (see '{context.command_path} --help')"
 
 
 def _say(message: str, code: int = 0) -> int:
-    sys.stderr.write(f"treelabel: {message}\n")
+    sys.stderr.write(f"treelabel: {' '.join(message.splitlines())}\n")
     return code

@@ -44,16 +44,16 @@ def inspect(
 
     Counts documents, levels, labels a document, rare and unseen labels, duplicates; finds the regime.
 
-    FILE may also be a taxonomy (taxonomy.tsv, .ttl) or a score file (.npz).
+    FILE may also be a taxonomy (taxonomy.tsv, .ttl) or a score file (.npz, .parquet).
 
     \b
     Examples:
       treelabel inspect train.csv --text body --labels category --sep ' > '
       treelabel inspect test.jsonl.gz --train train.jsonl.gz --taxonomy tax.tsv --json
     """
-    from treelabel.files import suffixes
+    from treelabel.scores import is_score_file
 
-    if suffixes(file)[0] == ".npz":
+    if is_score_file(file):
         _print(*_scores_summary(file), json)
     elif _is_taxonomy(file):
         from treelabel.data import read_taxonomy
@@ -111,7 +111,8 @@ def convert(
 
     On the way, duplicates can be dropped and the hierarchy changed.
 
-    Taxonomies (IN and OUT named ...taxonomy..., or .ttl) and score files (.npz, .parquet) convert too.
+    Taxonomies (IN and OUT named ...taxonomy..., or .ttl) and score files (.npz, .parquet) convert too, and can be
+    unfolded and cut.
 
     \b
     Formats: csv, tsv, jsonl, parquet, fasttext, xmc, htc; add .gz or .zst to compress.
@@ -123,19 +124,17 @@ def convert(
     from treelabel import data as d
     from treelabel.errors import TreelabelError
     from treelabel.files import suffixes
+    from treelabel.scores import is_score_file
 
     if labels_as not in ("auto", "names", "paths"):
         raise TreelabelError(f"--labels-as is {labels_as!r}, expected auto, names or paths")
-    if suffixes(source)[0] == ".npz" or suffixes(target)[0] == ".npz":
-        from treelabel.scores import Scores
-
-        Scores.load(source).save(target)
-        typer.echo(f"wrote {target}")
-        return
-    if _is_taxonomy(source):
-        hierarchy = d.read_taxonomy(source, root=read.root)
-        d.write_taxonomy(hierarchy, target)
-        typer.echo(f"wrote {target}: {len(hierarchy):,} nodes")
+    is_scores = is_score_file(source) or suffixes(target)[0] == ".npz"
+    if is_scores or _is_taxonomy(source):
+        _refuse_without_documents(source, {"--deduplicate": deduplicate, "--other-leaves": other_leaves})
+        if is_scores:
+            _convert_scores(source, target, unfold, cut)
+        else:
+            _convert_taxonomy(source, target, read.root, unfold, cut)
         return
     dataset = read.read(source)
     if deduplicate:
@@ -155,6 +154,38 @@ def convert(
         typer.echo(f"wrote {other}: their hierarchy")
 
 
+def _refuse_without_documents(source: Path, options: dict[str, bool]) -> None:
+    from treelabel.errors import TreelabelError
+
+    for option, asked in options.items():
+        if asked:
+            raise TreelabelError(f"{source} holds no documents, so {option} has nothing to work on")
+
+
+def _convert_scores(source: Path, target: Path, unfold: bool, cut: int | None) -> None:
+    from treelabel.scores import Scores
+
+    scores = Scores.load(source)
+    if unfold:
+        scores = scores.moved(scores.hierarchy.unfold())
+    if cut is not None:
+        scores = scores.moved(scores.hierarchy.cut(cut))
+    scores.save(target)
+    typer.echo(f"wrote {target}: scores of {len(scores):,} documents")
+
+
+def _convert_taxonomy(source: Path, target: Path, root: str | None, unfold: bool, cut: int | None) -> None:
+    from treelabel.data import read_taxonomy, write_taxonomy
+
+    hierarchy = read_taxonomy(source, root=root)
+    if unfold:
+        hierarchy = hierarchy.unfold().new
+    if cut is not None:
+        hierarchy = hierarchy.cut(cut).new
+    write_taxonomy(hierarchy, target)
+    typer.echo(f"wrote {target}: {len(hierarchy):,} nodes")
+
+
 def _parts(text: str) -> dict[str, float]:
     from treelabel.errors import TreelabelError
 
@@ -164,7 +195,10 @@ def _parts(text: str) -> dict[str, float]:
         try:
             parts[name] = float(share)
         except ValueError:
-            raise TreelabelError(f"--parts is {text!r}, expected name=share,... such as train=0.8,test=0.2") from None
+            name = ""
+        # Names become names of files in one folder.
+        if not name or Path(name).name != name:
+            raise TreelabelError(f"--parts is {text!r}, expected name=share,... such as train=0.8,test=0.2")
     return parts
 
 
@@ -193,6 +227,7 @@ def split(
       treelabel split all.csv parts --per-class 1
     """
     from treelabel import data as d
+    from treelabel.data.taxonomy import writable_as_edges
     from treelabel.errors import TreelabelError
 
     dataset = read.read(file)
@@ -204,17 +239,17 @@ def split(
         raise TreelabelError(f"unknown format {to_format!r}; there are: {', '.join(d.FORMATS)}")
     ending = d.FORMATS[to_format].endings[0]
     targets = {name: folder / f"{name}{ending}" for name in divided}
-    there = [str(path) for path in targets.values() if path.exists()]
+    taxonomy = folder / f"taxonomy{'.tsv' if writable_as_edges(dataset.hierarchy) else '.json'}"
+    # A taxonomy that is there and says the same may say more, in further columns: it stays as it is.
+    is_known = taxonomy.exists() and d.read_taxonomy(taxonomy, root=read.root) == dataset.hierarchy
+    there = [path for path in (*targets.values(), *([] if is_known else [taxonomy])) if path.exists()]
     if there and not force:
         raise TreelabelError(f"{there[0]} is there already; choose another folder, or replace it with --force")
     folder.mkdir(parents=True, exist_ok=True)
     for name, part in divided.items():
         d.write(part, targets[name], to_format, taxonomy=False)
-    from treelabel.data.taxonomy import writable_as_edges
-
-    d.write_taxonomy(
-        dataset.hierarchy, folder / f"taxonomy{'.tsv' if writable_as_edges(dataset.hierarchy) else '.json'}"
-    )
+    if not is_known:
+        d.write_taxonomy(dataset.hierarchy, taxonomy)
     counts = {name: len(part) for name, part in divided.items()}
     _print(counts, [(str(targets[name]), f"{count:,} documents") for name, count in counts.items()], json)
 

@@ -1,6 +1,7 @@
 """Commands that judge: evaluate, compare, metrics."""
 
 import json as jsonlib
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,11 +47,22 @@ def _order(ids: tuple[str, ...], truth: "Dataset", path: Path) -> list[int]:
     if not missing and len(row) == len(ids):
         return [row[name] for name in truth.ids]
     if len(row) < len(ids) and not missing:
-        twice = next(name for name in ids if ids.count(name) > 1)
+        # The first row of an id that stands twice is not the one that was kept.
+        twice = next(name for at, name in enumerate(ids) if row[name] != at)
         raise TreelabelError(f"{path}: the id {twice!r} stands twice")
     if ids == tuple(map(str, range(len(truth)))):
         return list(range(len(truth)))
     raise TreelabelError(f"{path}: no prediction for {len(missing):,} of {len(truth):,} documents: ids {some(missing)}")
+
+
+def _system_names(paths: list[Path]) -> list[str]:
+    """Call systems by their files, with folders where files are called the same."""
+    from treelabel.errors import TreelabelError
+
+    for names in ([path.name for path in paths], [str(path) for path in paths]):
+        if len(set(names)) == len(paths):
+            return names
+    raise TreelabelError("the same file stands twice among the systems")
 
 
 @with_read_options
@@ -87,7 +99,7 @@ def evaluate(
         **given,
         rule=rule,
         metrics=_names(metrics),
-        train_frequencies=None if train is None else read.read(train, data.hierarchy),
+        train_frequencies=None if train is None else read.read(train, data.hierarchy, need_text=False),
     )
     if not json:
         typer.echo(result.table(intervals))
@@ -95,7 +107,9 @@ def evaluate(
     stored = jsonlib.loads(result.to_json())
     if intervals:
         found = {name: result.interval(name) for name in result.values}
-        stored["intervals"] = {name: [interval.low, interval.high] for name, interval in found.items()}
+        ends = {name: [interval.low, interval.high] for name, interval in found.items()}
+        # JSON has no way to write that an end is not known.
+        stored["intervals"] = {name: [None if isnan(end) else end for end in pair] for name, pair in ends.items()}
     typer.echo(jsonlib.dumps(stored, indent=2))
 
 
@@ -123,13 +137,12 @@ def compare(
     from treelabel.comparison import compare as judge
 
     data = read.read(truth, need_text=False)
-    names = _names(metrics)
     table = judge(
         data,
-        {path.name: _system(path, data) for path in systems},
+        {name: _system(path, data) for name, path in zip(_system_names(systems), systems, strict=True)},
         rule=rule,
-        metrics=[names] if isinstance(names, str) else names,
-        train_frequencies=None if train is None else read.read(train, data.hierarchy),
+        metrics=_names(metrics),
+        train_frequencies=None if train is None else read.read(train, data.hierarchy, need_text=False),
         resamples=resamples,
         seed=seed,
     )

@@ -45,6 +45,8 @@ class ReadArguments:
                 option = name.replace("_", "-")
                 raise TreelabelError(f"--{option} is {getattr(self, name)!r}, expected {' or '.join(allowed)}")
         options = asdict(self) | {"text": self.text or None, "labels": self.labels or None, "need_text": need_text}
+        # A shell hands the two characters of '\t' on as they are.
+        options["delimiter"] = "\t" if self.delimiter == "\\t" else self.delimiter
         return read(path, **options | {"taxonomy": hierarchy if hierarchy is not None else self.taxonomy})
 
 

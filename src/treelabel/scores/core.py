@@ -55,7 +55,7 @@ class Scores:
     def from_leaves(
         cls,
         hierarchy: Hierarchy,
-        leaves: Sequence[str] | npt.NDArray[np.integer[Any]],
+        leaves: Sequence[str | int] | npt.NDArray[np.integer[Any]],
         values: Any,
         ids: Sequence[str] | None = None,
     ) -> "Scores":
@@ -303,7 +303,7 @@ class Scores:
         return store.load(Path(path), hierarchy)
 
 
-def _leaf_ids(hierarchy: Hierarchy, leaves: Sequence[str] | npt.NDArray[np.integer[Any]]) -> LongArray:
+def _leaf_ids(hierarchy: Hierarchy, leaves: Sequence[str | int] | npt.NDArray[np.integer[Any]]) -> LongArray:
     """Find the leaves that columns stand for, refusing inner nodes and duplicates."""
     found = [leaf if isinstance(leaf, int | np.integer) else find_label(hierarchy, leaf) for leaf in leaves]
     nodes = np.array(found, np.int64)

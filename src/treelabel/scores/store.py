@@ -50,11 +50,18 @@ def _ending(path: Path) -> str:
 
 
 def is_score_file(path: Path) -> bool:
-    """Whether a Parquet file holds scores of treelabel rather than a dataset."""
+    """Whether a file holds scores rather than a dataset: any .npz, and Parquet that is marked so."""
+    if suffixes(path)[0] != ".parquet":
+        return suffixes(path)[0] == ".npz"
     try:
-        return VERSION_KEY in (pq.read_schema(existing_file(path)).metadata or {})
-    except pa.ArrowException:
+        return VERSION_KEY in (_open_parquet(existing_file(path)).schema_arrow.metadata or {})
+    except (pa.ArrowException, OSError):
         return False
+
+
+def _open_parquet(file: Path) -> pq.ParquetFile:
+    # A large hierarchy in the metadata goes beyond the limit that guards readers by default.
+    return pq.ParquetFile(file, thrift_string_size_limit=2**31 - 1)
 
 
 def _text(array: Any) -> str:
@@ -86,7 +93,8 @@ def _save_npz(scores: Scores, file: Path) -> None:
 
 
 def _load_npz(file: Path) -> Scores:
-    with np.load(file, allow_pickle=False) as stored:
+    # numpy leaves a file open that it opened itself and then cannot read.
+    with file.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
         _check_version(int(stored["treelabel_scores"]), file)
         hierarchy = hierarchy_from_json(_text(stored["hierarchy"]), str(file))
         ids = json.loads(_text(stored["ids"]))
@@ -124,8 +132,7 @@ def _save_parquet(scores: Scores, file: Path) -> None:
 
 
 def _load_parquet(file: Path) -> Scores:
-    # A large hierarchy in the metadata goes beyond the limit that guards readers by default.
-    table = pq.ParquetFile(file, thrift_string_size_limit=2**31 - 1).read()
+    table = _open_parquet(file).read()
     metadata = table.schema.metadata or {}
     if VERSION_KEY not in metadata:
         raise TreelabelError(f"{file}: a Parquet file, but not one with scores of treelabel")
