@@ -23,6 +23,8 @@ lint: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/hierarchy.py
 	$(BIN)/python benchmarks/reading.py
+	$(BIN)/python benchmarks/metrics.py
+	$(BIN)/python benchmarks/metric_suitability.py
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

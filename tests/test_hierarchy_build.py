@@ -447,3 +447,11 @@ def test_making_a_hierarchy_leaves_the_input_alone() -> None:
     small = np.array([-1, 0, 0], np.int32)
     assert not np.shares_memory(Hierarchy.from_parents(small, ["A", "B", "C"]).parent, small)
     assert small.flags.writeable
+
+
+def test_siblings_of_one_name_are_refused_where_only_numbers_tell_nodes_apart() -> None:
+    with pytest.raises(TreelabelError, match="'a' stands 2 times at the top"):
+        Hierarchy.flat(["a", "b", "a"])
+    with pytest.raises(TreelabelError, match="'b' stands 2 times under 'a'"):
+        Hierarchy.from_parents([-1, 0, 0], names=["a", "b", "b"])
+    assert Hierarchy.from_parents([-1, -1, 0, 1], names=["a", "b", "other", "other"]).has_unique_names is False

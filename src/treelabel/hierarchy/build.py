@@ -4,6 +4,7 @@ Makers turn their input into `Edges`: integer codes plus the names behind them, 
 was found. `number` checks them and numbers the nodes. All of it is linear in nodes and edges, and nothing recurses.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from itertools import chain
@@ -235,6 +236,11 @@ def edges_of_parents(parents: Mapping[str, Any] | Sequence[int] | IntArray, name
             f"unknown parent: node {at} ({names[at]!r}) has parent {array[at]}, but nodes go from 0 to {len(array) - 1}"
         )
     coded = text_array(names, "name")
+    pairs = Counter(zip(array.tolist(), names, strict=True))
+    if len(pairs) < len(array):
+        (above, name), count = pairs.most_common(1)[0]
+        where = "at the top" if above < 0 else f"under {names[above]!r}"
+        raise TreelabelError(f"duplicate: {name!r} stands {count} times {where}, and no path could tell them apart")
     return Edges(array.astype(np.int32), np.arange(len(array), dtype=np.int32), coded, lambda edge: f"node {edge}")
 
 

@@ -118,7 +118,8 @@ class Unfolded(Change):
     def labels(self, labels: Any) -> LabelMatrix:
         """Carry labels to copies: to those with the largest share of their ancestors among the document's labels.
 
-        So a full path picks its own copy, while a bare label, or a closed set, goes to all copies.
+        So a full path picks its own copy, while a closed set goes to all copies, and so does a bare label unless one
+        copy hangs right under the root: then the bare label is that copy's full path.
         """
         given = as_labels(labels, len(self.old))
         copies = super().labels(given)
@@ -139,6 +140,7 @@ class Unfolded(Change):
         have = row_numbers(given) * len(self.old) + given.indices
         hit = np.isin(wanted, have)
         hits = np.bincount(pair[hit], minlength=len(copy))
+        # A copy right under the root lacks nothing: alone, its label is a full path.
         return np.where(np.diff(above.indptr) > 0, hits / np.maximum(np.diff(above.indptr), 1), 1.0)
 
 
