@@ -60,8 +60,8 @@ def inspect(
 
         _print(*_taxonomy_summary(read_taxonomy(file, root=read.root)), json)
     else:
-        data = read.read(file)
-        described = data.describe(None if train is None else read.read(train, data.hierarchy))
+        data, training = read.read_with(file, train)
+        described = data.describe(training)
         _print(described.to_json(), [("file", str(file)), *described.rows()], json)
 
 

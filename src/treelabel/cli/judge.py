@@ -1,6 +1,7 @@
 """Commands that judge: evaluate, compare, metrics."""
 
 import json as jsonlib
+import warnings
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,13 +29,14 @@ def _names(metrics: str | None) -> list[str] | str | None:
 def _system(path: Path, truth: "Dataset") -> Any:
     """Read predictions or scores and bring them into the order of the truth."""
     from treelabel.data import read as read_data
-    from treelabel.files import suffixes
     from treelabel.scores import Scores, is_score_file
 
-    if suffixes(path)[0] == ".npz" or (suffixes(path)[0] == ".parquet" and is_score_file(path)):
+    if is_score_file(path):
         scores = Scores.load(path, truth.hierarchy)
         return scores if scores.ids is None else scores[_order(scores.ids, truth, path)]
     predicted = read_data(path, taxonomy=truth.hierarchy, need_text=False)
+    if predicted.labels.nnz == 0:
+        warnings.warn(f"{path}: no document has a label; labels are read from a field called labels", stacklevel=2)
     return predicted[_order(tuple(predicted.ids), truth, path)].labels
 
 
@@ -42,17 +44,21 @@ def _order(ids: tuple[str, ...], truth: "Dataset", path: Path) -> list[int]:
     """Find the row of each true document; files without ids are taken in their order."""
     from treelabel.errors import TreelabelError, some
 
+    wanted = tuple(truth.ids)
     row = {name: at for at, name in enumerate(ids)}
-    missing = [name for name in truth.ids if name not in row]
-    if not missing and len(row) == len(ids):
-        return [row[name] for name in truth.ids]
-    if len(row) < len(ids) and not missing:
-        # The first row of an id that stands twice is not the one that was kept.
-        twice = next(name for at, name in enumerate(ids) if row[name] != at)
-        raise TreelabelError(f"{path}: the id {twice!r} stands twice")
-    if ids == tuple(map(str, range(len(truth)))):
-        return list(range(len(truth)))
-    raise TreelabelError(f"{path}: no prediction for {len(missing):,} of {len(truth):,} documents: ids {some(missing)}")
+    missing = [name for name in wanted if name not in row]
+    if ids == wanted or (missing and ids == tuple(map(str, range(len(wanted))))):
+        return list(range(len(ids)))
+    if missing:
+        raise TreelabelError(
+            f"{path}: no prediction for {len(missing):,} of {len(wanted):,} documents: ids {some(missing)}"
+        )
+    for names, where in ((ids, str(path)), (wanted, "the truth")):
+        last = {name: at for at, name in enumerate(names)}
+        twice = next((name for at, name in enumerate(names) if last[name] != at), None)
+        if twice is not None:
+            raise TreelabelError(f"{where}: the id {twice!r} stands twice, so documents cannot be matched by id")
+    return [row[name] for name in wanted]
 
 
 def _system_names(paths: list[Path]) -> list[str]:
@@ -91,7 +97,7 @@ def evaluate(
     from treelabel.evaluation import evaluate as judge
     from treelabel.scores import Scores
 
-    data = read.read(truth, need_text=False)
+    data, training = read.read_with(truth, train, need_text=False)
     system = _system(predictions, data)
     given = {"scores": system} if isinstance(system, Scores) else {"decisions": system}
     result = judge(
@@ -99,7 +105,7 @@ def evaluate(
         **given,
         rule=rule,
         metrics=_names(metrics),
-        train_frequencies=None if train is None else read.read(train, data.hierarchy, need_text=False),
+        train_frequencies=training,
     )
     if not json:
         typer.echo(result.table(intervals))
@@ -136,13 +142,13 @@ def compare(
     """
     from treelabel.comparison import compare as judge
 
-    data = read.read(truth, need_text=False)
+    data, training = read.read_with(truth, train, need_text=False)
     table = judge(
         data,
         {name: _system(path, data) for name, path in zip(_system_names(systems), systems, strict=True)},
         rule=rule,
         metrics=_names(metrics),
-        train_frequencies=None if train is None else read.read(train, data.hierarchy, need_text=False),
+        train_frequencies=training,
         resamples=resamples,
         seed=seed,
     )

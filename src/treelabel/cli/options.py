@@ -11,7 +11,6 @@ import typer
 
 if TYPE_CHECKING:
     from treelabel.data import Dataset
-    from treelabel.hierarchy import Hierarchy
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 
@@ -35,9 +34,13 @@ class ReadArguments:
     quotes: Annotated[bool, typer.Option(help="Whether CSV values may be quoted.")] = True
     on_error: Annotated[str, typer.Option(help="At a row that cannot be used: stop, or skip and count.")] = "stop"
 
-    def read(self, path: Path, hierarchy: "Hierarchy | None" = None, need_text: bool = True) -> "Dataset":
-        """Read a data file with these options; `hierarchy` takes the place of a taxonomy file."""
-        from treelabel.data import read
+    def read(self, path: Path, need_text: bool = True) -> "Dataset":
+        """Read a data file with these options."""
+        return self.read_with(path, None, need_text)[0]
+
+    def read_with(self, path: Path, train: Path | None, need_text: bool = True) -> "tuple[Dataset, Dataset | None]":
+        """Read a data file and, if there is one, a training file under the same hierarchy."""
+        from treelabel.data import read, read_together
         from treelabel.errors import TreelabelError
 
         for name, allowed in (("on_error", ("stop", "skip")), ("lists", ("labels", "path"))):
@@ -47,7 +50,10 @@ class ReadArguments:
         options = asdict(self) | {"text": self.text or None, "labels": self.labels or None, "need_text": need_text}
         # A shell hands the two characters of '\t' on as they are.
         options["delimiter"] = "\t" if self.delimiter == "\\t" else self.delimiter
-        return read(path, **options | {"taxonomy": hierarchy if hierarchy is not None else self.taxonomy})
+        if train is None:
+            return read(path, **options), None
+        data, training = read_together([path, train], **options)
+        return data, training
 
 
 def with_read_options(command: Callable[..., Any]) -> Callable[..., Any]:

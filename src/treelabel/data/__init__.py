@@ -8,6 +8,7 @@ from treelabel.data.read import SkippedRowsWarning, read
 from treelabel.data.sample import load_sample
 from treelabel.data.strings import Strings
 from treelabel.data.taxonomy import read_taxonomy, write_taxonomy
+from treelabel.data.together import read_together
 from treelabel.data.write import losses, write
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "per_class",
     "read",
     "read_taxonomy",
+    "read_together",
     "split",
     "unfold",
     "with_other_leaves",

@@ -1,0 +1,40 @@
+"""Read several files, such as training and test data, under one hierarchy."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from treelabel.data.dataset import Dataset
+from treelabel.data.read import read
+from treelabel.data.taxonomy import read_taxonomy, taxonomy_beside
+from treelabel.files import existing_file
+from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.sets import renamed
+
+
+def read_together(paths: Sequence[str | Path], taxonomy: Any = None, **options: Any) -> list[Dataset]:
+    """Read files with one hierarchy: the taxonomy given, or found beside one of them, or else all labels of all files.
+
+    `options` are those of `read`. Without any taxonomy a test file rarely has the labels of its training file; here
+    both get the tree (or the flat list) of the labels of both, so that they can be described and judged together.
+    """
+    files = [existing_file(path) for path in paths]
+    if taxonomy is None:
+        beside = [found for file in files if (found := taxonomy_beside(file)) is not None]
+        taxonomy = read_taxonomy(beside[0], root=options.get("root")) if beside else None
+    data = [read(path, taxonomy=taxonomy, **options) for path in files]
+    if all(part.hierarchy == data[0].hierarchy for part in data):
+        return data
+    for part in data:
+        _ = part.hierarchy.parent
+    trees = [[tuple(part.hierarchy.path_names(node)) for node in range(len(part.hierarchy))] for part in data]
+    union = Hierarchy.from_paths(path for tree in trees for path in tree)
+    place = {tuple(union.path_names(node)): node for node in range(len(union))}
+    united = []
+    for part, tree in zip(data, trees, strict=True):
+        moved = renamed(part.labels, np.array([place[path] for path in tree], np.int32), len(union))
+        united.append(replace(part, labels=moved, hierarchy=union))
+    return united
