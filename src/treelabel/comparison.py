@@ -120,7 +120,7 @@ def compare(
     systems: Mapping[str, Any],
     hierarchy: Hierarchy | None = None,
     rule: str = "threshold",
-    metrics: Sequence[str] | None = None,
+    metrics: Sequence[str] | str | None = None,
     train_frequencies: Any = None,
     train_documents: int | None = None,
     resamples: int = 1000,
@@ -128,13 +128,15 @@ def compare(
 ) -> ComparisonTable:
     """Judge several systems on the same documents and test each against the first.
 
-    `systems` maps names to scores or decisions, in the forms `evaluate` takes. Bins need `train_frequencies`; without
-    them labels are binned by their frequency in the truth.
+    `systems` maps names to scores or decisions, in the forms `evaluate` takes; "all" measures are those that apply to
+    every system. Bins need `train_frequencies`; without them labels are binned by their frequency in the truth.
     """
     if len(systems) < 2:
         raise TreelabelError("comparing needs at least two systems")
-    names = list(metrics or ["hf1", "micro_f1", "macro_f1"])
-    names += [] if "micro_f1" in names else ["micro_f1"]
+    names = ["hf1", "micro_f1", "macro_f1"] if metrics is None else metrics
+    if names and names != "all":
+        # Bins and the sign test look at counts of labels.
+        names = list(dict.fromkeys([*([names] if isinstance(names, str) else names), "micro_f1"]))
     results = []
     for system in systems.values():
         given = {"scores": system} if isinstance(system, Scores) else {"decisions": system}
@@ -149,7 +151,8 @@ def compare(
                 train_documents=train_documents,
             )
         )
-    rows = [_measure_row(name, results, resamples, seed) for name in results[0].values]
+    shared = [name for name in results[0].values if all(name in result.values for result in results)]
+    rows = [_measure_row(name, results, resamples, seed) for name in shared]
     bins, sizes = _bin_rows(results)
     signs = holm([_sign_test(results[0], result).p_value for result in results[1:]]).tolist()
     return ComparisonTable(list(systems), results[0].count, rows, bins, sizes, signs)

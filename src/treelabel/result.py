@@ -15,6 +15,7 @@ from treelabel.errors import TreelabelError
 from treelabel.metrics import Context, Metric, find_metric
 from treelabel.metrics.labels import by_label, label_counts
 from treelabel.metrics.overlap import f_beta, precision, recall
+from treelabel.metrics.ranking import frequency_bins
 from treelabel.metrics.scored import coverage_bins, coverage_curve
 from treelabel.stats import Interval, bootstrap_interval
 
@@ -23,15 +24,15 @@ from treelabel.stats import Interval, bootstrap_interval
 class Result:
     """Values by measure: `result["hf1"]`; parts of a measure as `result["level_accuracy[2]"]`.
 
-    `interval` gives bootstrap confidence intervals over documents; `documents` the value of each document; `labels` and
-    `bins` tables by label; `curves` what can be plotted. `str(result)` is a table.
+    `interval` gives bootstrap confidence intervals over documents; `documents` the value of each document; `labels`,
+    `levels` and `bins` (of training frequency) are tables; `curves` what can be plotted. `str(result)` is a table.
     """
 
     metrics: Sequence[Metric]
     sums: Mapping[Any, tuple[Any, ...]]
     context: Context
     count: int
-    rule: str
+    rule: str | None
     parts: Mapping[Any, tuple[Any, ...]] = field(default_factory=dict)
 
     @cached_property
@@ -76,7 +77,7 @@ class Result:
         """Find the measure behind a name, and how its value (or the part in brackets) comes from sums."""
         base, bracket, part = name.removesuffix("]").partition("[")
         metric = next((row for row in self.metrics if row.name in (base, _spelled(base))), None)
-        if metric is None:
+        if metric is None or (bracket and f"{metric.name}[{part}]" not in self.values):
             raise TreelabelError(f"measure {name!r} was not asked for; there are: {', '.join(self.values)}")
         if metric.key not in self.parts:
             raise TreelabelError("intervals need the documents: evaluate with keep_documents=True")
@@ -127,6 +128,19 @@ class Result:
                     float(f_beta(abc[h.level(d)].sum(axis=0, keepdims=True), if_empty=0.0)[0]) for d in depths
                 ],
                 "macro_f1": [float(f1[h.level(d)].mean()) for d in depths],
+            }
+        )
+
+    @cached_property
+    def bins(self) -> pa.Table:
+        """Macro F1 of the labels by training frequency."""
+        f1 = self.labels.column("f1").to_numpy()
+        found = {name: keep for name, keep in frequency_bins(self.context.frequencies).items() if keep.any()}
+        return pa.table(
+            {
+                "frequency": list(found),
+                "labels": [int(keep.sum()) for keep in found.values()],
+                "macro_f1": [float(f1[keep].mean()) for keep in found.values()],
             }
         )
 

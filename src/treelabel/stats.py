@@ -1,15 +1,18 @@
 """How sure a number is: bootstrap intervals, intervals over seeds, paired tests, corrections for many tests."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import sparse, special
-from scipy import stats as distributions
 
-from treelabel.compute import BoolArray, DoubleArray, LongArray
+from treelabel.compute import BoolArray, DoubleArray, IntArray, LongArray, kernel
 from treelabel.errors import TreelabelError
+
+# Numbers that a block of resamples holds: few enough to stay in a cache, enough to share the walk over sparse parts.
+BLOCK = 500_000
 
 
 @dataclass(frozen=True)
@@ -39,28 +42,52 @@ class Comparison:
         return self.p_value < level
 
 
-def bootstrap_sums(parts: Sequence[Any], resamples: int, seed: int = 0) -> list[Any]:
-    """Sum additive parts over resampled documents: for each documents x columns part, resamples x columns sums.
+def bootstrap_sums(parts: Sequence[Any], resamples: int, seed: int = 0) -> Iterator[tuple[Any, ...]]:
+    """Sum additive parts over resampled documents: for each resample, the column sums of each documents x columns part.
 
     Documents are drawn with replacement, the same draw for all parts. What a draw needs is how often each document came
-    up, so a resample is one product (counts) x (part): linear in documents and stored entries, nothing is copied.
+    up, so a resample is one product (counts) x (part): linear in documents and stored entries, nothing is copied. The
+    next resamples are drawn in a thread while some are summed; few are held at a time.
+
+    >>> [sums[0].tolist() for sums in bootstrap_sums([np.ones((5, 1))], 2)]
+    [[5.0], [5.0]]
     """
+    if resamples < 1:
+        raise TreelabelError(f"expected at least 1 resample, found {resamples}")
     documents = parts[0].shape[0]
+    columns = [part.T.astype(np.float64) if sparse.issparse(part) else np.asarray(part, np.float64).T for part in parts]
+    block = max(1, min(resamples, BLOCK // max(1, documents, *(part.shape[0] for part in columns))))
+    sizes = [min(block, resamples - begin) for begin in range(0, resamples, block)]
+    has_sparse = any(sparse.issparse(part) for part in parts)
     rng = np.random.default_rng(seed)
-    sums: list[list[Any]] = [[] for _ in parts]
-    block = max(1, min(resamples, 4_000_000 // max(1, documents)))
-    for begin in range(0, resamples, block):
-        size = min(block, resamples - begin)
-        counts = np.empty((size, documents))
-        for row in range(size):
-            draw = rng.integers(0, max(1, documents), documents, dtype=np.int32)
-            counts[row] = np.bincount(draw, minlength=documents)
-        for at, part in enumerate(parts):
-            if sparse.issparse(part):
-                sums[at].append((part.T.astype(np.float64) @ counts.T).T)
-            else:
-                sums[at].append(counts @ np.asarray(part, np.float64))
-    return [np.concatenate(blocks) for blocks in sums]
+    with ThreadPoolExecutor(1) as pool:
+        drawn: Future[DoubleArray] | None = None
+        for size in [*sizes, 0]:
+            ready, drawn = drawn, pool.submit(_times_drawn, rng, size, documents)
+            if ready is not None:
+                # scipy would copy a transposed view once for each sparse part.
+                times = np.ascontiguousarray(ready.result().T) if has_sparse else ready.result().T
+                yield from zip(*_summed(columns, times), strict=True)
+
+
+def _summed(columns: Sequence[Any], times: DoubleArray) -> list[Any]:
+    # A loss may be infinite, and 0 times that is no number; other columns have their sums all the same.
+    with np.errstate(invalid="ignore"):
+        return [(part @ times).T for part in columns]
+
+
+def _times_drawn(rng: np.random.Generator, resamples: int, documents: int) -> DoubleArray:
+    """Draw as many documents as there are, with replacement, and count how often each came up: one row a resample."""
+    return _counted(rng.integers(0, max(1, documents), (resamples, documents), dtype=np.int32))
+
+
+@kernel
+def _counted(draws: IntArray) -> DoubleArray:
+    counts = np.zeros(draws.shape)
+    for row in range(len(draws)):
+        for document in draws[row]:
+            counts[row, document] += 1
+    return counts
 
 
 def bootstrap_interval(
@@ -81,12 +108,20 @@ def bootstrap_interval(
     49.5
     """
     point = value(tuple(np.asarray(part.sum(axis=0)).ravel() for part in parts))
-    if parts[0].shape[0] == 0:
+    if not np.isfinite(point):
         return Interval(point, float("nan"), float("nan"), level)
-    drawn = bootstrap_sums(parts, resamples, seed)
-    values = np.array([value(tuple(part[row] for part in drawn)) for row in range(resamples)])
-    low, high = np.nanquantile(values, [(1 - level) / 2, (1 + level) / 2]) + (point - np.nanmean(values))
-    return Interval(point, float(low), float(high), level)
+    values = np.array([value(sums) for sums in bootstrap_sums(parts, resamples, seed)])
+    return Interval(point, *_quantiles(values + (point - _mean(values)), level), level)
+
+
+def _mean(values: DoubleArray) -> float:
+    """The mean of the resamples that have a value; one without a document that counts has none."""
+    return float(values[~np.isnan(values)].mean())
+
+
+def _quantiles(values: DoubleArray, level: float) -> tuple[float, float]:
+    low, high = np.quantile(values[~np.isnan(values)], [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
 
 
 def seed_interval(values: Sequence[float], level: float = 0.95) -> Interval:
@@ -99,7 +134,7 @@ def seed_interval(values: Sequence[float], level: float = 0.95) -> Interval:
     mean = float(data.mean()) if len(data) else float("nan")
     if len(data) < 2:
         return Interval(mean, float("nan"), float("nan"), level)
-    reach = float(distributions.t.ppf((1 + level) / 2, len(data) - 1) * data.std(ddof=1) / np.sqrt(len(data)))
+    reach = float(special.stdtrit(len(data) - 1, (1 + level) / 2) * data.std(ddof=1) / np.sqrt(len(data)))
     return Interval(mean, mean - reach, mean + reach, level)
 
 
@@ -117,14 +152,15 @@ def paired_bootstrap(
     """
     totals = [tuple(np.asarray(part.sum(axis=0)).ravel() for part in parts) for parts in (first, second)]
     point = value(totals[1]) - value(totals[0])
-    drawn = [bootstrap_sums(parts, resamples, seed) for parts in (first, second)]
-    values = [np.array([value(tuple(part[row] for part in sums)) for row in range(resamples)]) for sums in drawn]
-    difference = values[1] - values[0]
-    difference = difference + (point - np.nanmean(difference))
-    low, high = np.nanquantile(difference, [(1 - level) / 2, (1 + level) / 2])
-    below, above = np.mean(difference <= 0), np.mean(difference >= 0)
+    if not np.isfinite(point):
+        return Comparison(point, float("nan"))
+    drawn = bootstrap_sums([*first, *second], resamples, seed)
+    half = len(first)
+    difference = np.array([value(sums[half:]) - value(sums[:half]) for sums in drawn])
+    difference = difference + (point - _mean(difference))
+    below, above = float(np.mean(difference <= 0)), float(np.mean(difference >= 0))
     p = min(1.0, 2 * max(min(below, above), 1 / (resamples + 1)))
-    return Comparison(point, float(p), float(low), float(high))
+    return Comparison(point, p, *_quantiles(difference, level))
 
 
 def permutation_test(first: DoubleArray, second: DoubleArray, permutations: int = 10_000, seed: int = 0) -> Comparison:
@@ -162,7 +198,7 @@ def macro_t_test(first: DoubleArray, second: DoubleArray) -> Comparison:
     if spread == 0:
         return Comparison(float(difference.mean()), 1.0 if difference[0] == 0 else 0.0)
     t = difference.mean() / spread * np.sqrt(len(difference))
-    return Comparison(float(difference.mean()), float(2 * distributions.t.sf(abs(t), len(difference) - 1)))
+    return Comparison(float(difference.mean()), float(2 * special.stdtr(len(difference) - 1, -abs(t))))
 
 
 def binned_t_tests(

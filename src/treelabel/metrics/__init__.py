@@ -88,7 +88,7 @@ _ROWS = (
     _mean("coarsest_accuracy", single.coarsest_accuracy, "share of right top labels", W, _D, _ONE, _TREE),
     _mean("parent_accuracy", single.parent_accuracy, "share of right parents", W, _D, _ONE, _TREE),
     _mean("finest_accuracy", single.leaf_accuracy, "share of right most specific labels", W, _D, _ONE),
-    _mean("onehot_win", single.onehot_win, "hierarchical win of the chosen leaf", W, _D, _ONE),
+    _mean("onehot_win", single.onehot_win, "hierarchical win of the chosen leaf", W, _D, _ONE, _TREE),
     _mean("wu_palmer", single.wu_palmer, "similarity by depth of the common ancestor", I, _D, _ONE),
     _mean("leacock_chodorow", single.leacock_chodorow, "similarity by path length", I, _D, _ONE),
     _mean("resnik", single.resnik, "information of the common ancestor", I, _D, _ONE, _F),
@@ -97,8 +97,8 @@ _ROWS = (
     # Scores without a decision
     _mean("hf1_auc", scored.hf1_auc, "area under hierarchical precision over recall", R, _S),
     _mean("info_hf1_auc", scored.info_hf1_auc, "the same area in bits", R, _S, _F),
-    _mean("softmax_win", scored.softmax_win, "hierarchical win of the scores", W, _S, _ONE),
-    _mean("neg_log_win", scored.neg_log_win, "-ln of the hierarchical win", W, _S, _ONE, **_LOW),
+    _mean("softmax_win", scored.softmax_win, "hierarchical win of the scores", W, _S, _ONE, _TREE),
+    _mean("neg_log_win", scored.neg_log_win, "-ln of the hierarchical win", W, _S, _ONE, _TREE, **_LOW),
     _mean("cross_entropy", scored.cross_entropy, "-ln p of the true label", W, _S, _ONE, **_LOW),
     _summed(
         "ece", scored.calibration_bins, scored.ece, "calibration error of the best leaf, and by level", R, _S, **_LOW

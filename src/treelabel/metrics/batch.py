@@ -1,18 +1,24 @@
 """What measures look at: truth, decisions and scores of some documents, and what is known about the labels."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from treelabel.compute import BoolArray, DoubleArray, FloatArray, IntArray, LongArray, over_rows
 from treelabel.errors import TreelabelError, some
 from treelabel.hierarchy import Hierarchy, LabelMatrix, row_numbers, row_sizes
 from treelabel.metrics import kernels
-from treelabel.metrics.information import information_content, information_weights
+from treelabel.metrics.information import information_content, information_weights, inverse_propensities
 from treelabel.scores import Scores
+
+Table = TypeVar("Table", bound=npt.NDArray[Any])
+
+# So many rows are worth a thread where a row takes some ten nanoseconds.
+LIGHT = 16384
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +45,11 @@ class Context:
         return information_weights(self.hierarchy, self.information)
 
     @cached_property
+    def inverse_propensities(self) -> DoubleArray:
+        """How much rarer every node looks in training than it is."""
+        return inverse_propensities(self.frequencies, self.reference_documents)
+
+    @cached_property
     def unit_weights(self) -> DoubleArray:
         """One for every node."""
         return np.ones(len(self.hierarchy))
@@ -56,9 +67,16 @@ class Context:
     @property
     def reference_documents(self) -> int:
         """The number of reference documents."""
+        self._known(self.closed)
         if self.documents is None:
-            raise TreelabelError("this measure needs the number of training documents; pass train_frequencies=")
+            raise TreelabelError("this measure needs the number of training documents; pass train_documents=")
         return self.documents
+
+    def is_same(self, other: "Context") -> bool:
+        """Whether the other knows the same of the reference documents."""
+        mine, theirs = (self.closed, self.given), (other.closed, other.given)
+        same = all(np.array_equal(one, two) for one, two in zip(mine, theirs, strict=True))  # type: ignore[arg-type]
+        return same and self.documents == other.documents
 
     def _known(self, counts: LongArray | None) -> LongArray:
         if counts is None:
@@ -76,6 +94,8 @@ class Batch:
     truth: LabelMatrix
     given_decisions: LabelMatrix | None = None
     given_scores: Scores | None = None
+    given_closure: LabelMatrix | None = None
+    _tables: dict[Any, Any] = field(default_factory=dict, init=False)
 
     def __len__(self) -> int:
         return int(self.truth.shape[0])
@@ -102,39 +122,40 @@ class Batch:
     @cached_property
     def closed_truth(self) -> LabelMatrix:
         """The true labels with their ancestors."""
-        return self.hierarchy.closure(self.truth)
+        return closed_sets(self.hierarchy, self.truth) if self.given_closure is None else self.given_closure
 
     @cached_property
     def closed_decisions(self) -> LabelMatrix:
         """The predicted labels with their ancestors."""
-        return self.hierarchy.closure(self.decisions)
+        return closed_sets(self.hierarchy, self.decisions)
+
+    @cached_property
+    def is_hit(self) -> BoolArray:
+        """Mark the closed decisions that are true, one mark for each stored label."""
+        return matches(self.closed_truth, self.closed_decisions)
 
     @cached_property
     def coherent_scores(self) -> Scores:
         """Scores raised to the largest descendant, so that every threshold gives a closed set."""
         return self.scores if self.scores.is_coherent(0) else self.scores.coherent("max")
 
-    def overlap(self, weights: DoubleArray, truth: LabelMatrix, decisions: LabelMatrix) -> DoubleArray:
-        """Weigh prediction, truth and both: one row (a, b, c) a document."""
-        true_ptr, pred_ptr = truth.indptr.astype(np.int64), decisions.indptr.astype(np.int64)
-        return np.concatenate(
-            over_rows(
-                lambda start, stop: kernels.overlap(
-                    true_ptr, truth.indices, pred_ptr, decisions.indices, weights, start, stop
-                ),
-                len(self),
-            )
-        )
+    def first_columns(self, make: Callable[["Batch", int], Table], k: float) -> Table:
+        """Give the first k columns (at most one a label) of a table in which no column depends on k; it is kept."""
+        count = min(int(k), len(self.hierarchy))
+        if make not in self._tables or self._tables[make].shape[1] < count:
+            self._tables[make] = make(self, count)
+        kept: Table = self._tables[make][:, :count]
+        return kept
 
     @cached_property
     def unit_overlap(self) -> DoubleArray:
         """(a, b, c) of the closed sets, every node weighing 1."""
-        return self.overlap(self.context.unit_weights, self.closed_truth, self.closed_decisions)
+        return overlap(self.context.unit_weights, self.closed_truth, self.closed_decisions, self.is_hit)
 
     @cached_property
     def information_overlap(self) -> DoubleArray:
         """(a, b, c) of the closed sets, every node weighing the information it adds."""
-        return self.overlap(self.context.information_weights, self.closed_truth, self.closed_decisions)
+        return overlap(self.context.information_weights, self.closed_truth, self.closed_decisions, self.is_hit)
 
     @cached_property
     def single_ends(self) -> tuple[IntArray, IntArray]:
@@ -171,7 +192,7 @@ class Batch:
         )
 
     def best(self, allowed: BoolArray) -> IntArray:
-        """Find the allowed node with the largest score of each document (-1: none above 0 is stored)."""
+        """Find the allowed node with the largest score of each document (-1: none is above 0)."""
         values = self.scores.values
         work: Callable[[int, int], IntArray]
         if self.scores.is_sparse:
@@ -180,6 +201,42 @@ class Batch:
         else:
             work = lambda start, stop: kernels.best_in_slice(values, allowed, start, stop)  # noqa: E731
         return np.concatenate(over_rows(work, len(self)))
+
+
+def closed_sets(hierarchy: Hierarchy, labels: LabelMatrix) -> LabelMatrix:
+    """Add all ancestors; flat labels have none."""
+    return hierarchy.closure(labels) if hierarchy.max_depth > 1 else labels
+
+
+def matches(truth: LabelMatrix, decisions: LabelMatrix) -> BoolArray:
+    """Mark the decisions that are true, one mark for each stored label."""
+    true_ptr, pred_ptr = truth.indptr.astype(np.int64), decisions.indptr.astype(np.int64)
+    parts = over_rows(
+        lambda start, stop: kernels.hits(
+            true_ptr, truth.indices, pred_ptr, decisions.indices, truth.shape[1], start, stop
+        ),
+        truth.shape[0],
+        least=LIGHT,
+    )
+    return np.concatenate(parts)
+
+
+def overlap(weights: DoubleArray, truth: LabelMatrix, decisions: LabelMatrix, is_hit: BoolArray) -> DoubleArray:
+    """Weigh prediction, truth and both: one row (a, b, c) a document (each column in one piece of memory)."""
+    true_ptr, pred_ptr = truth.indptr.astype(np.int64), decisions.indptr.astype(np.int64)
+    parts = over_rows(
+        lambda start, stop: kernels.overlap(
+            true_ptr, truth.indices, pred_ptr, decisions.indices, is_hit, weights, start, stop
+        ),
+        truth.shape[0],
+        least=LIGHT,
+    )
+    return np.concatenate(parts, axis=1).T
+
+
+def label_totals(labels: LabelMatrix) -> LongArray:
+    """Count, for every label, the documents that have it: the stored entries that are true, by column."""
+    return kernels.column_counts(labels.indices, labels.data, labels.shape[1])
 
 
 def sum_rows(labels: LabelMatrix, values: Any) -> DoubleArray:

@@ -37,8 +37,9 @@ def information_weights(hierarchy: Hierarchy, information: DoubleArray) -> Doubl
 def inverse_propensities(frequencies: LongArray, documents: int, a: float = 0.55, b: float = 1.5) -> DoubleArray:
     """1 / p_c = 1 + C exp(-A ln(N_c + B)), C = (ln N - 1)(B + 1)^A: how much rarer a label looks than it is.
 
-    A = 0.55, B = 1.5 by default; 0.6, 2.6 are usual for Amazon data and 0.5, 0.4 for Wikipedia.
+    A = 0.55, B = 1.5 by default; 0.6, 2.6 are usual for Amazon data and 0.5, 0.4 for Wikipedia. With one or two
+    documents C would be below 0 and a propensity no probability, so it is 0.
     """
-    c = (np.log(documents) - 1) * (b + 1) ** a if documents > 0 else 0.0
+    c = max(0.0, (np.log(documents) - 1) * (b + 1) ** a) if documents > 0 else 0.0
     inverse: DoubleArray = 1 + c * np.exp(-a * np.log(frequencies + b))
     return inverse

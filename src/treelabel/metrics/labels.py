@@ -3,31 +3,28 @@
 import numpy as np
 from scipy import sparse
 
-from treelabel.compute import DoubleArray, over_rows
+from treelabel.compute import BoolArray, DoubleArray
 from treelabel.hierarchy import LabelMatrix
 from treelabel.hierarchy.sets import keep_entries
 from treelabel.metrics import kernels
-from treelabel.metrics.batch import Batch, Context
+from treelabel.metrics.batch import Batch, Context, matches
 from treelabel.metrics.overlap import f_beta, precision, recall
 from treelabel.metrics.table import Parts, Sums, Value
 
 
-def counted(truth: LabelMatrix, decisions: LabelMatrix) -> Parts:
-    """Give predictions, truths and their intersection as label matrices, and a column of ones to count documents."""
-    true_ptr, pred_ptr = truth.indptr.astype(np.int64), decisions.indptr.astype(np.int64)
-    marks = np.concatenate(
-        over_rows(
-            lambda start, stop: kernels.hits(true_ptr, truth.indices, pred_ptr, decisions.indices, start, stop),
-            truth.shape[0],
-        )
-    )
+def counted(truth: LabelMatrix, decisions: LabelMatrix, is_hit: BoolArray | None = None) -> Parts:
+    """Give predictions, truths and their intersection as label matrices, and a column of ones to count documents.
+
+    `is_hit` marks the decisions that are true, if that is known already.
+    """
+    marks = matches(truth, decisions) if is_hit is None else is_hit
     both = sparse.csr_array((marks, decisions.indices, decisions.indptr), decisions.shape)
     return decisions, truth, both, np.ones((truth.shape[0], 1), np.int64)
 
 
 def label_counts(batch: Batch, _: float = 0) -> Parts:
     """Count the closed sets."""
-    return counted(batch.closed_truth, batch.closed_decisions)
+    return counted(batch.closed_truth, batch.closed_decisions, batch.is_hit)
 
 
 def constrained_counts(batch: Batch, _: float = 0) -> Parts:
@@ -42,12 +39,12 @@ def constrained_counts(batch: Batch, _: float = 0) -> Parts:
 
 def by_label(sums: Sums) -> DoubleArray:
     """Stack counts as one row (a, b, c) = (predicted, true, both) a label."""
-    return np.stack([np.asarray(part, np.float64) for part in sums[:3]], axis=1)
+    return np.array(sums[:3], np.float64).T
 
 
 def label_f1(sums: Sums) -> DoubleArray:
-    """F1 of every label; 0 where it is neither true nor predicted."""
-    return f_beta(by_label(sums), if_empty=0.0)
+    """F1 of every label; 0 where it is neither true nor predicted, NaN without documents."""
+    return f_beta(by_label(sums), if_empty=0.0 if sums[3].sum() else float("nan"))
 
 
 def _mean(values: DoubleArray, sums: Sums) -> float:
@@ -56,8 +53,7 @@ def _mean(values: DoubleArray, sums: Sums) -> float:
 
 
 def _total(sums: Sums) -> DoubleArray:
-    total: DoubleArray = by_label(sums).sum(axis=0, keepdims=True)
-    return total
+    return np.array([[float(part.sum()) for part in sums[:3]]])
 
 
 def micro_precision(sums: Sums, _: Context, __: float) -> float:

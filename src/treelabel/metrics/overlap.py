@@ -5,10 +5,12 @@ an empty prediction is 0, F is 0 when nothing is shared; two empty sets agree co
 and count 0 in flat ones, as scikit-learn has it.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from treelabel.compute import BoolArray, DoubleArray
-from treelabel.metrics.batch import Batch, Context
+from treelabel.metrics.batch import Batch, Context, matches, overlap
 from treelabel.metrics.information import inverse_propensities
 from treelabel.metrics.table import Parts, Sums
 
@@ -163,7 +165,7 @@ def propensity_f1(batch: Batch, _: float = 0) -> DoubleArray:
     documents = context.reference_documents
     counts = np.append(context.given_frequencies, documents)
     inverse = inverse_propensities(counts, documents)
-    abc = batch.overlap(inverse[:-1], batch.truth, batch.decisions)
+    abc = overlap(inverse[:-1], batch.truth, batch.decisions, matches(batch.truth, batch.decisions))
     # Every document carries the empty class, so its frequency is the number of documents.
     return f_beta(abc + inverse[-1])
 
@@ -172,23 +174,29 @@ def propensity_f1(batch: Batch, _: float = 0) -> DoubleArray:
 
 
 def overlap_sums(batch: Batch, _: float = 0) -> Parts:
-    """The three numbers of every document, to be summed before dividing."""
-    return (batch.unit_overlap,)
+    """The three numbers of every document, to be summed before dividing, and a column of ones to count documents."""
+    return batch.unit_overlap, np.ones((len(batch), 1))
+
+
+def _micro(formula: Callable[[DoubleArray], DoubleArray], sums: Sums) -> float:
+    """The formula of the summed row (a, b, c); NaN without documents."""
+    total, documents = sums
+    return float(formula(np.atleast_2d(total))[0]) if documents.sum() else float("nan")
 
 
 def hp_micro(sums: Sums, _: Context, __: float) -> float:
     """Sum of c / sum of a (the aggregate precision of the hierarchical win paper)."""
-    return float(precision(np.atleast_2d(sums[0]))[0])
+    return _micro(precision, sums)
 
 
 def hr_micro(sums: Sums, _: Context, __: float) -> float:
     """Sum of c / sum of b."""
-    return float(recall(np.atleast_2d(sums[0]))[0])
+    return _micro(recall, sums)
 
 
 def hf1_micro(sums: Sums, _: Context, __: float) -> float:
     """2 sum of c / (sum of a + sum of b)."""
-    return float(f_beta(np.atleast_2d(sums[0]))[0])
+    return _micro(f_beta, sums)
 
 
 def icm_sums(batch: Batch, _: float = 0) -> Parts:

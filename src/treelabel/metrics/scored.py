@@ -53,9 +53,13 @@ def info_hf1_auc(batch: Batch, _: float = 0) -> DoubleArray:
 # Hierarchical win
 
 
-def softmax_win(batch: Batch, _: float = 0) -> DoubleArray:
-    """win = sum over the true path of 2^-j p(n_j), plus 2^-l p(n_l) for its end; in [0, 1]. NaN without truth."""
+def softmax_win(batch: Batch, __: float = 0) -> DoubleArray:
+    """win = sum over the true path of 2^-j p(n_j), plus 2^-l p(n_l) for its end; in [0, 1]. NaN without truth.
+
+    Needs a tree, in which the true label has one path.
+    """
     h, truth = batch.hierarchy, batch.closed_truth
+    _ = h.parent
     true = batch._single(batch.truth, "true")
     scores = batch.scores_at(truth).astype(np.float64)
     depth = h.depth[truth.indices]

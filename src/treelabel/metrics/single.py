@@ -5,13 +5,13 @@ import numpy as np
 from treelabel.compute import BoolArray, DoubleArray, IntArray, LongArray
 from treelabel.hierarchy import LabelMatrix, row_numbers
 from treelabel.metrics.batch import Batch, Context
-from treelabel.metrics.labels import counted, with_mean
+from treelabel.metrics.labels import label_counts, with_mean
 from treelabel.metrics.table import Parts, Sums, Value
 
 
 def level_matches(batch: Batch, _: float = 0) -> Parts:
     """For each document and depth: whether truth has a node there, and whether prediction has the same nodes there."""
-    predicted, true, both, _ones = counted(batch.closed_truth, batch.closed_decisions)
+    predicted, true, both, _ones = label_counts(batch)
     per_level = [_by_level(batch, labels, labels.data) for labels in (predicted, true, both)]
     present = per_level[1] > 0
     right = present & (per_level[0] == per_level[2]) & (per_level[1] == per_level[2])
@@ -60,15 +60,16 @@ def parent_accuracy(batch: Batch, _: float = 0) -> DoubleArray:
     return np.equal(true, predicted).astype(np.float64)
 
 
-def onehot_win(batch: Batch, _: float = 0) -> DoubleArray:
-    """Hierarchical win of the one-hot vector at the predicted leaf: sum of 2^-j over shared nodes, the leaf's twice."""
-    h = batch.hierarchy
+def onehot_win(batch: Batch, __: float = 0) -> DoubleArray:
+    """Hierarchical win of the one-hot vector at the predicted leaf: sum of 2^-j over shared nodes, the leaf's twice.
+
+    Needs a tree, in which the true label has one path. NaN without truth.
+    """
+    _ = batch.hierarchy.parent
     true, predicted = batch.single_ends
     met = _lowest(batch, true, predicted)
-    depth = np.where(met >= 0, h.depth[met], 0)
-    full = np.where(true >= 0, h.depth[true], 0)
-    shared = 1.0 - 2.0**-depth
-    return np.where(depth == full, 1.0, shared)
+    shared = 1.0 - 2.0 ** -np.where(met >= 0, batch.hierarchy.depth[met], 0)
+    return np.where(true < 0, np.nan, np.where(met == true, 1.0, shared))
 
 
 def _lowest(batch: Batch, one: IntArray, two: IntArray) -> IntArray:
@@ -95,9 +96,13 @@ def wu_palmer(batch: Batch, _: float = 0) -> DoubleArray:
 
 def leacock_chodorow(batch: Batch, _: float = 0) -> DoubleArray:
     """-ln(len / 2D), len the nodes on the shortest path between the labels, D the largest depth (root at 1)."""
-    one, two, met = _depths(batch)
-    length = one + two - 2 * met + 1
-    return -np.log(length / (2 * (batch.hierarchy.max_depth + 1)))
+    h = batch.hierarchy
+    true, predicted = batch.single_ends
+    # From the root, where nothing was given, the way is as long as the other label is deep.
+    edges = np.where(true < 0, 0, h.shortest_depth[true]) + np.where(predicted < 0, 0, h.shortest_depth[predicted])
+    real = (true >= 0) & (predicted >= 0)
+    edges[real] = h.distance(true[real], predicted[real])
+    return -np.log((edges + 1) / (2 * (h.max_depth + 1)))
 
 
 def _information(batch: Batch) -> tuple[DoubleArray, DoubleArray, DoubleArray]:

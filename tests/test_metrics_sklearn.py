@@ -1,0 +1,222 @@
+"""Everything that scikit-learn also has, on random CSR matrices with empty rows and columns."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy import sparse
+from sklearn import metrics as peer
+
+from treelabel import Hierarchy, Scores, evaluate
+
+SEEDS = range(4)
+FLAT = Hierarchy.flat([f"label {number}" for number in range(23)])
+TREE = Hierarchy.from_parents([-1, -1, -1, *(number // 2 for number in range(20))], [f"n{n}" for n in range(23)])
+
+
+@dataclass(frozen=True)
+class Sets:
+    """Closed true and predicted sets, as scikit-learn and as treelabel take them."""
+
+    hierarchy: Hierarchy
+    truth: sparse.csr_array
+    decisions: sparse.csr_array
+
+    @property
+    def arrays(self) -> tuple[npt.NDArray[np.int_], npt.NDArray[np.int_]]:
+        return self.truth.toarray().astype(int), self.decisions.toarray().astype(int)
+
+
+def random_sets(hierarchy: Hierarchy, seed: int, rows: int = 60) -> Sets:
+    """Draw sets of which some are empty, some equal; three labels are never true, three never predicted, one both."""
+    rng = np.random.default_rng(seed)
+    nodes = len(hierarchy)
+    truth, decisions = rng.random((2, rows, nodes)) < 0.1
+    decisions[::4] = truth[::4]
+    truth[::7], decisions[::5], decisions[::35], truth[::35] = False, False, False, False
+    leaves = hierarchy.leaves
+    truth[:, leaves[-3:]] = False
+    decisions[:, leaves[-5:-2]] = False
+    closed = [hierarchy.closure(sparse.csr_array(labels)) for labels in (truth, decisions)]
+    return Sets(hierarchy, *closed)
+
+
+def test_the_random_sets_have_the_edges_they_are_drawn_for() -> None:
+    for hierarchy in (FLAT, TREE):
+        truth, decisions = random_sets(hierarchy, 0).arrays
+        assert (~truth.any(axis=1) & ~decisions.any(axis=1)).any()
+        assert (truth.any(axis=1) & ~decisions.any(axis=1)).any()
+        assert (~truth.any(axis=1) & decisions.any(axis=1)).any()
+        assert (~truth.any(axis=0) & ~decisions.any(axis=0)).any()
+        assert (~truth.any(axis=0) & decisions.any(axis=0)).any()
+        assert (truth.any(axis=0) & ~decisions.any(axis=0)).any()
+
+
+def of_average(function: Callable[..., float], average: str) -> Callable[[Any, Any], float]:
+    return lambda y, s: function(y, s, average=average, zero_division=0)
+
+
+def present_f1(y: Any, s: Any) -> float:
+    present = np.flatnonzero(y.any(axis=0) | s.any(axis=0))
+    return float(peer.f1_score(y, s, average="macro", labels=present, zero_division=0))
+
+
+PEERS: dict[str, Callable[[Any, Any], float]] = {
+    **{f"{average}_f1": of_average(peer.f1_score, average) for average in ("micro", "macro", "samples")},
+    **{f"{average}_precision": of_average(peer.precision_score, average) for average in ("micro", "macro", "samples")},
+    **{f"{average}_recall": of_average(peer.recall_score, average) for average in ("micro", "macro", "samples")},
+    "macro_f1_present": present_f1,
+    "constrained_micro_f1": of_average(peer.f1_score, "micro"),
+    "constrained_macro_f1": of_average(peer.f1_score, "macro"),
+    "hf1_micro": of_average(peer.f1_score, "micro"),
+    "hp_micro": of_average(peer.precision_score, "micro"),
+    "hr_micro": of_average(peer.recall_score, "micro"),
+    "hamming": peer.hamming_loss,
+    "label_accuracy": lambda y, s: float(np.mean([peer.accuracy_score(*pair) for pair in zip(y.T, s.T, strict=True)])),
+    "subset_accuracy": peer.accuracy_score,
+    "jaccard": of_average(peer.jaccard_score, "samples"),
+}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("hierarchy", [FLAT, TREE], ids=["flat", "tree"])
+@pytest.mark.parametrize("name", PEERS)
+def test_measures_of_closed_sets_equal_scikit_learn(name: str, hierarchy: Hierarchy, seed: int) -> None:
+    sets = random_sets(hierarchy, seed)
+    result = evaluate(sets.truth, sets.decisions, hierarchy=hierarchy, metrics=[name])
+    assert result[name] == pytest.approx(PEERS[name](*sets.arrays), abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("hierarchy", [FLAT, TREE], ids=["flat", "tree"])
+@pytest.mark.parametrize("beta", [0.5, 1.0, 2.0])
+def test_hierarchical_measures_equal_scikit_learn_where_some_label_is_given(
+    hierarchy: Hierarchy, seed: int, beta: float
+) -> None:
+    # Two empty sets agree completely in hierarchical measures; scikit-learn calls that 0/0.
+    sets = random_sets(hierarchy, seed)
+    y, s = sets.arrays
+    some = y.any(axis=1) | s.any(axis=1)
+    assert not some.all()
+    names = [f"hf_beta@{beta:g}", "hp", "hr"]
+    result = evaluate(sets.truth[some], sets.decisions[some], hierarchy=hierarchy, metrics=names)
+    options: dict[str, Any] = {"average": "samples", "zero_division": 0}
+    assert result[names[0]] == pytest.approx(peer.fbeta_score(y[some], s[some], beta=beta, **options), abs=1e-12)
+    assert result["hp"] == pytest.approx(peer.precision_score(y[some], s[some], **options), abs=1e-12)
+    assert result["hr"] == pytest.approx(peer.recall_score(y[some], s[some], **options), abs=1e-12)
+    every = evaluate(sets.truth, sets.decisions, hierarchy=hierarchy, metrics=[names[0]]).documents[names[0]]
+    assert (every[~some] == 1).all()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_table_of_labels_equals_scikit_learn(seed: int) -> None:
+    sets = random_sets(TREE, seed)
+    table = evaluate(sets.truth, sets.decisions, hierarchy=TREE, metrics=["micro_f1"]).labels
+    precision, recall, f1, support = peer.precision_recall_fscore_support(*sets.arrays, zero_division=0)
+    for column, expected in {"precision": precision, "recall": recall, "f1": f1, "true": support}.items():
+        assert table.column(column).to_numpy() == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_hamming_by_level_equals_scikit_learn_on_the_columns_of_each_level(seed: int) -> None:
+    sets = random_sets(TREE, seed)
+    result = evaluate(sets.truth, sets.decisions, hierarchy=TREE, metrics=["hamming_levels", "macro_f1_by_depth"])
+    y, s = sets.arrays
+    levels = [TREE.level(depth) for depth in range(1, TREE.max_depth + 1)]
+    losses = [peer.hamming_loss(y[:, level], s[:, level]) for level in levels]
+    scores = [peer.f1_score(y[:, level], s[:, level], average="macro", zero_division=0) for level in levels]
+    assert len(levels) > 2
+    assert [result[f"hamming_levels[{depth + 1}]"] for depth in range(len(levels))] == pytest.approx(losses)
+    assert result["hamming_levels"] == pytest.approx(np.mean(losses))
+    assert [result[f"macro_f1_by_depth[{depth + 1}]"] for depth in range(len(levels))] == pytest.approx(scores)
+
+
+def random_scores(seed: int, rows: int = 50) -> tuple[Sets, npt.NDArray[np.float32]]:
+    """Draw flat sets and scores that all differ, in 64ths so that single precision holds them."""
+    sets = random_sets(FLAT, seed, rows)
+    rng = np.random.default_rng(seed + 100)
+    scores = np.array([rng.permutation(np.arange(1, 64))[: len(FLAT)] for _ in range(rows)]) / 64
+    return sets, scores.astype(np.float32)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("k", [1, 3, 10, 23])
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
+def test_ndcg_equals_scikit_learn_where_something_is_true(seed: int, k: int, form: Callable[[Any], Any]) -> None:
+    sets, values = random_scores(seed)
+    y = sets.arrays[0]
+    known = y.any(axis=1)
+    assert not known.all()
+    result = evaluate(sets.truth, scores=Scores(FLAT, form(values)), metrics=[f"ndcg@{k}"])
+    assert result[f"ndcg@{k}"] == pytest.approx(peer.ndcg_score(y[known], values[known], k=k), abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("k", [1, 3, 10])
+def test_the_k_best_are_judged_as_scikit_learn_judges_them_as_sets(seed: int, k: int) -> None:
+    sets, values = random_scores(seed)
+    y = sets.arrays[0]
+    best = np.zeros_like(y)
+    np.put_along_axis(best, np.argsort(-values, axis=1)[:, :k], 1, axis=1)
+    names = [f"precision@{k}", f"micro_f1@{k}", f"macro_f1@{k}"]
+    result = evaluate(sets.truth, scores=Scores(FLAT, values), metrics=names)
+    assert result[names[0]] == pytest.approx(peer.precision_score(y, best, average="samples", zero_division=0))
+    assert result[names[1]] == pytest.approx(peer.f1_score(y, best, average="micro", zero_division=0))
+    assert result[names[2]] == pytest.approx(peer.f1_score(y, best, average="macro", zero_division=0))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_curve_of_a_flat_hierarchy_is_scikit_learns_precision_recall_curve(seed: int) -> None:
+    sets, values = random_scores(seed)
+    # Coarse scores tie, and ties must enter together.
+    ties = np.ceil(values * 8) / 8
+    y = sets.arrays[0]
+    areas = []
+    for true, row in zip(y, ties, strict=True):
+        if true.any():
+            precision, recall, _ = peer.precision_recall_curve(true, row)
+            areas.append(peer.auc(recall, precision))
+    result = evaluate(sets.truth, scores=Scores(FLAT, ties), metrics=["hf1_auc"])
+    assert result["hf1_auc"] == pytest.approx(np.mean(areas), abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_calibration_sums_equal_scikit_learn_label_by_label(seed: int) -> None:
+    sets, values = random_scores(seed)
+    y = sets.arrays[0]
+    columns = list(zip(y.T, values.T.astype(float), strict=True))
+    result = evaluate(sets.truth, scores=Scores(FLAT, values), metrics=["brier", "log_loss"])
+    assert result["brier"] == pytest.approx(sum(peer.brier_score_loss(*column) for column in columns))
+    assert result["log_loss"] == pytest.approx(sum(peer.log_loss(*column, labels=[0, 1]) for column in columns))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_single_labels_are_judged_as_scikit_learn_judges_classes(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    true, predicted = rng.integers(0, len(FLAT), (2, 80))
+    predicted[::2] = true[::2]
+    # Shares of 1024 are exact in single precision and sum to 1, none is 0.
+    shares = 1 + rng.multinomial(1024 - len(FLAT), np.full(len(FLAT), 1 / len(FLAT)), 80)
+    rows = np.arange(len(FLAT))
+    truth, decisions = true[:, None] == rows, predicted[:, None] == rows
+    names = ["leaf_accuracy", "finest_accuracy", "coarsest_accuracy", "cross_entropy", "neg_log_win"]
+    result = evaluate(truth, decisions, Scores(FLAT, shares / 1024), FLAT, metrics=names)
+    assert [result[name] for name in names[:3]] == pytest.approx([peer.accuracy_score(true, predicted)] * 3)
+    expected = peer.log_loss(true, shares / 1024, labels=rows)
+    assert [result[name] for name in names[3:]] == pytest.approx([expected] * 2)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("k", [1, 2, 7])
+def test_recall_of_single_labels_is_scikit_learns_top_k_accuracy(seed: int, k: int) -> None:
+    _, values = random_scores(seed)
+    true = np.random.default_rng(seed).integers(0, len(FLAT), len(values))
+    rows = np.arange(len(FLAT))
+    names = [f"recall@{k}", f"precision@{k}"]
+    result = evaluate(true[:, None] == rows, scores=Scores(FLAT, values), metrics=names)
+    expected = peer.top_k_accuracy_score(true, values, k=k, labels=rows)
+    assert result[names[0]] == pytest.approx(expected)
+    assert result[names[1]] == pytest.approx(expected / k)
