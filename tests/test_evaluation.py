@@ -183,6 +183,13 @@ def test_matrices_and_frequencies_of_wrong_width_are_refused() -> None:
         evaluate(TRUTH, DECIDED, hierarchy=TREE, train_frequencies=[1, 2, 3])
 
 
+def test_a_score_that_reaches_the_threshold_is_predicted_dense_or_sparse() -> None:
+    # 0.3 has no exact form in single precision, and is reached all the same.
+    values = [[0.3, 0.29, 0, 0, 0, 0]]
+    for scores in (Scores(TREE, values), Scores(TREE, sparse.csr_array(values))):
+        assert decide(scores, "threshold@0.3").names() == [["A"]]
+
+
 @pytest.mark.parametrize("threshold", ["0", "-1", "nan"])
 def test_a_threshold_that_would_predict_everything_is_refused(threshold: str) -> None:
     for scores in (Scores(TREE, np.zeros((4, 6))), Scores(TREE, sparse.csr_array((4, 6)))):

@@ -40,13 +40,15 @@ def hierarchy_from_json(text: str, where: str) -> Hierarchy:
     try:
         stored: dict[str, Any] = json.loads(text)
         version = stored["treelabel_hierarchy"]
+        if version != VERSION:
+            raise TreelabelError(f"{where}: hierarchy stored in version {version}, this treelabel reads {VERSION}")
         rows = [[above] if isinstance(above, int) else above for above in stored["parents"]]
         parent = np.array([above for row in rows for above in row], np.int32).reshape(-1)
         names, fingerprint = text_array(stored["names"], "names"), stored["fingerprint"]
+    except TreelabelError:
+        raise
     except (KeyError, TypeError, ValueError, OverflowError):
         raise damaged from None
-    if version != VERSION:
-        raise TreelabelError(f"{where}: hierarchy stored in version {version}, this treelabel reads version {VERSION}")
     child = np.repeat(np.arange(len(rows), dtype=np.int32), [len(row) for row in rows])
     # Checked before any compiled loop sees them: those trust their numbers.
     if len(rows) != len(names) or not ((parent >= -1) & (parent < len(rows))).all():
