@@ -17,7 +17,7 @@ from treelabel.metrics.labels import by_label, label_counts
 from treelabel.metrics.overlap import f_beta, precision, recall
 from treelabel.metrics.ranking import frequency_bins
 from treelabel.metrics.scored import coverage_bins, coverage_curve
-from treelabel.stats import Interval, bootstrap_interval
+from treelabel.stats import Interval, bootstrap_interval, bootstrap_intervals
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -40,12 +40,15 @@ class Result:
         """The value of every measure, and of its parts in brackets."""
         values: dict[str, float] = {}
         for metric in self.metrics:
-            value = metric.value_of(self.sums[metric.key], self.context) if self.sums else float("nan")
-            if isinstance(value, dict):
-                values |= {metric.name if part == "mean" else f"{metric.name}[{part}]": v for part, v in value.items()}
-            else:
-                values[metric.name] = value
+            values |= self._named(metric, self.sums[metric.key]) if self.sums else {metric.name: float("nan")}
         return values
+
+    def _named(self, metric: Metric, sums: tuple[Any, ...]) -> dict[str, float]:
+        """A measure's value of some sums under its name, and those of its parts in brackets."""
+        value = metric.value_of(sums, self.context)
+        if not isinstance(value, dict):
+            return {metric.name: value}
+        return {metric.name if part == "mean" else f"{metric.name}[{part}]": found for part, found in value.items()}
 
     def __getitem__(self, name: str) -> float:
         known = name if name in self.values else _spelled(name)
@@ -73,22 +76,32 @@ class Result:
         metric, value = self.value_function(name)
         return bootstrap_interval(self.parts[metric.key], value, resamples, level, seed)
 
+    def intervals(self, level: float = 0.95, resamples: int = 1000, seed: int = 0) -> dict[str, Interval]:
+        """The intervals of all values; measures that share their parts share the resampling too."""
+        self._require_documents()
+        found: dict[str, Interval] = {}
+        for key in {metric.key: None for metric in self.metrics}:
+            rows = [metric for metric in self.metrics if metric.key == key]
+
+            def values(sums: tuple[Any, ...], rows: list[Metric] = rows) -> dict[str, float]:
+                return {name: value for metric in rows for name, value in self._named(metric, sums).items()}
+
+            found |= bootstrap_intervals(self.parts[key], values, resamples, level, seed)
+        return {name: found[name] for name in self.values}
+
     def value_function(self, name: str) -> tuple[Metric, Callable[[tuple[Any, ...]], float]]:
         """Find the measure behind a name, and how its value (or the part in brackets) comes from sums."""
         base, bracket, part = name.removesuffix("]").partition("[")
         metric = next((row for row in self.metrics if row.name in (base, _spelled(base))), None)
-        if metric is None or (bracket and f"{metric.name}[{part}]" not in self.values):
+        full = f"{metric.name}[{part}]" if metric is not None and bracket else metric and metric.name
+        if metric is None or (bracket and full not in self.values):
             raise TreelabelError(f"measure {name!r} was not asked for; there are: {', '.join(self.values)}")
-        if metric.key not in self.parts:
+        self._require_documents()
+        return metric, lambda sums: self._named(metric, sums).get(str(full), float("nan"))
+
+    def _require_documents(self) -> None:
+        if not self.parts:
             raise TreelabelError("intervals need the documents: evaluate with keep_documents=True")
-
-        def value(sums: tuple[Any, ...]) -> float:
-            found = metric.value_of(sums, self.context)
-            if isinstance(found, dict):
-                return found.get(part if bracket else "mean", float("nan"))
-            return found
-
-        return metric, value
 
     # Tables
 
@@ -152,12 +165,12 @@ class Result:
 
     def rows(self, intervals: bool = False) -> list[tuple[str, str]]:
         """Give (measure, value) pairs as a person reads them."""
+        found = self.intervals() if intervals and self.parts else {}
         rows = []
         for name, value in self.values.items():
             shown = "inf" if math.isinf(value) else f"{value:.4f}"
-            if intervals and self.parts:
-                found = self.interval(name)
-                shown += f"  [{found.low:.4f}, {found.high:.4f}]"
+            if name in found:
+                shown += f"  [{found[name].low:.4f}, {found[name].high:.4f}]"
             rows.append((name, shown))
         return rows
 

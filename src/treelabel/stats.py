@@ -108,11 +108,31 @@ def bootstrap_interval(
     >>> bootstrap_interval(parts, lambda sums: float(sums[0][0] / sums[0][1]), resamples=200).value
     49.5
     """
-    point = value(tuple(np.asarray(part.sum(axis=0)).ravel() for part in parts))
-    if not np.isfinite(point):
-        return Interval(point, float("nan"), float("nan"), level)
-    values = np.array([value(sums) for sums in bootstrap_sums(parts, resamples, seed)])
-    return Interval(point, *_quantiles(values + (point - _mean(values)), level), level)
+    return bootstrap_intervals(parts, lambda sums: {"": value(sums)}, resamples, level, seed)[""]
+
+
+def bootstrap_intervals(
+    parts: Sequence[Any],
+    values: Callable[[tuple[Any, ...]], dict[str, float]],
+    resamples: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> dict[str, Interval]:
+    """The same for several values of the same sums, resampling once for all of them."""
+    points = values(tuple(np.asarray(part.sum(axis=0)).ravel() for part in parts))
+    drawn: dict[str, list[float]] = {name: [] for name, point in points.items() if np.isfinite(point)}
+    for sums in bootstrap_sums(parts, resamples, seed) if drawn else ():
+        found = values(sums)
+        for name, kept in drawn.items():
+            kept.append(found.get(name, float("nan")))
+    intervals = {}
+    for name, point in points.items():
+        ends = float("nan"), float("nan")
+        if name in drawn:
+            resampled = np.array(drawn[name])
+            ends = _quantiles(resampled + (point - _mean(resampled)), level)
+        intervals[name] = Interval(point, *ends, level)
+    return intervals
 
 
 def _mean(values: DoubleArray) -> float:
