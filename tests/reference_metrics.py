@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
+import numpy as np
+
 from tests.reference import ROOT, SlowHierarchy
 
 NAN = float("nan")
@@ -457,6 +459,27 @@ def curve_area(case: Case, weights: dict[int, float]) -> float:
     return mean(areas)
 
 
+def best_threshold_f1(case: Case, weights: dict[int, float]) -> float:
+    """The largest F1 of mean precision and mean recall at one threshold of 0.01, 0.02, ..., 1 for all documents."""
+    best = NAN
+    for step in range(1, 101):
+        threshold = float(np.float32(step / 100))
+        precisions, recalls = [], []
+        for y, row in zip(case.closed_truth, case.scores, strict=True):
+            if weigh(y, weights) == 0:
+                continue
+            q = {node: max(row[below] for below in {node} | case.hierarchy.descendants(node)) for node in case.nodes}
+            s = {node for node in case.nodes if q[node] >= threshold}
+            hit, size = weigh(s & y, weights), weigh(s, weights)
+            precisions.append(hit / size if size > 0 else 1.0)
+            recalls.append(hit / weigh(y, weights))
+        if precisions:
+            p, r = mean(precisions), mean(recalls)
+            f1 = 2 * p * r / (p + r) if p + r > 0 else 0.0
+            best = f1 if math.isnan(best) else max(best, f1)
+    return best
+
+
 # Calibration and coverage, as the measures' help has it
 
 
@@ -620,6 +643,8 @@ REFERENCE: dict[str, Callable[[Case, float], Value]] = {
     "jiang_conrath": _ends(jiang_conrath),
     "hf1_auc": lambda case, _: curve_area(case, unit_weights(case)),
     "info_hf1_auc": lambda case, _: curve_area(case, information_weights(case)),
+    "best_hf1": lambda case, _: best_threshold_f1(case, unit_weights(case)),
+    "best_info_hf1": lambda case, _: best_threshold_f1(case, information_weights(case)),
     "softmax_win": _of_true_label(lambda case, y, row: win(case, y, row.__getitem__)),
     "neg_log_win": _of_true_label(lambda case, y, row: minus_log(win(case, y, row.__getitem__))),
     "cross_entropy": _of_true_label(lambda case, y, row: minus_log(row[y])),

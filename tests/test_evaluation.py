@@ -574,3 +574,42 @@ def test_an_evaluator_that_saw_nothing_gives_nan_and_a_warning() -> None:
         empty = Evaluator(TREE, ["hf1", "precision@3"]).result()
     assert list(empty.values) == ["hf1", "precision@3"]
     assert all(math.isnan(value) for value in empty.values.values())
+
+
+def test_operating_curves_come_with_their_measures_and_start_at_precision_1() -> None:
+    h = Hierarchy.from_paths(["A > B", "A > C", "D"])
+    scores = Scores.from_leaves(h, ["B", "C", "D"], [[0.5, 0.25, 0.25], [0.25, 0.125, 0.625]])
+    result = evaluate(
+        [["B"], ["B"]],
+        scores=scores,
+        metrics=["best_hf1", "best_info_hf1"],
+        train_frequencies=[3, 1, 2, 1],
+        train_documents=4,
+    )
+    curve = result.curves["hierarchical"]
+    assert set(result.curves) == {"hierarchical", "information"}
+    assert (curve["precision"][-1], curve["recall"][-1]) == (1.0, 0.0)
+    # At 0.25 both documents have everything but C in the second: 2/4 and 2/3 precise, all recalled.
+    at = int(np.flatnonzero(np.isclose(curve["threshold"], 0.25))[0])
+    assert (curve["precision"][at], curve["recall"][at]) == pytest.approx(((2 / 4 + 2 / 3) / 2, 1.0))
+    assert 0 < result["best_hf1"] <= 1
+
+
+def test_propensities_and_bins_take_their_settings() -> None:
+    h = Hierarchy.flat(["A", "B", "C"])
+    scores = Scores(h, [[0.9, 0.5, 0.1], [0.2, 0.1, 0.6]])
+    given: dict[str, Any] = {"scores": scores, "train_frequencies": [50, 3, 1], "train_documents": 60}
+    plain = evaluate([["A"], ["B"]], metrics=["psp@1", "binned_macro_f1@1"], **given)
+    other = evaluate(
+        [["A"], ["B"]], metrics=["psp@1", "binned_macro_f1@1"], propensity=(0.5, 0.4), bin_edges=(1, 3), **given
+    )
+    assert plain["psp@1"] != other["psp@1"]
+    assert {name for name in other.values if "[" in name} == {"binned_macro_f1@1[1-2]", "binned_macro_f1@1[3+]"}
+
+
+def test_intervals_of_all_values_are_those_of_each() -> None:
+    h = Hierarchy.from_paths(["A > B", "A > C", "D"])
+    truth, chosen = [["B"], ["C"], ["D"], ["B"]] * 5, [["B"], ["B"], ["D"], ["A"]] * 5
+    result = evaluate(truth, chosen, hierarchy=h, metrics=["hf1", "hp", "macro_f1", "level_accuracy"])
+    for name, found in result.intervals(resamples=50).items():
+        assert found == result.interval(name, resamples=50)

@@ -172,7 +172,11 @@ def _paired(name: str, first: Result, second: Result, resamples: int, seed: int)
 def _bin_rows(results: list[Result]) -> tuple[list[Row], dict[str, int]]:
     """Macro-F1 of closed sets by training frequency, with the macro t-test against the first system."""
     per_label = [label_f1(_counts(result)) for result in results]
-    bins = {name: keep for name, keep in frequency_bins(results[0].context.frequencies).items() if keep.any()}
+    bins = {
+        name: keep
+        for name, keep in frequency_bins(results[0].context.frequencies, results[0].context.bin_edges).items()
+        if keep.any()
+    }
     tests = [binned_t_tests(per_label[0], values, bins) for values in per_label[1:]]
     rows = []
     for name, keep in bins.items():

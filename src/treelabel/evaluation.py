@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -43,13 +43,17 @@ def evaluate(
     train_frequencies: Any = None,
     train_documents: int | None = None,
     keep_documents: bool = True,
+    propensity: tuple[float, float] = (0.55, 1.5),
+    bin_edges: tuple[int, ...] = (1, 10, 100, 1000),
 ) -> Result:
     """Judge predictions against the truth.
 
     `truth` and `decisions` are a Dataset or Decisions, one list of label names a document, a dense 0/1 array or a CSR
     matrix. With scores alone, `rule` makes the decisions. `metrics` are names of METRICS, "all" for all that apply, or
     None for a usual few. `train_frequencies` counts training documents by node, ancestors included (a training Dataset
-    will do); without it measures that weigh labels by rarity take the truth itself as the reference.
+    will do); without it measures that weigh labels by rarity take the truth itself as the reference. `propensity` is
+    (A, B) of the propensity model (usual: 0.6, 2.6 for Amazon, 0.5, 0.4 for Wikipedia), `bin_edges` where bins of
+    training frequency begin.
 
     >>> h = Hierarchy.from_paths(["A > B", "A > C"])
     >>> result = evaluate([["B"], ["C"]], decisions=[["B"], ["B"]], hierarchy=h, metrics=["hf1", "micro_f1"])
@@ -60,6 +64,7 @@ def evaluate(
     true = _label_sets(truth, h, "truth")
     closed = closed_sets(h, true)
     context = make_context(h, train_frequencies, train_documents, true, closed)
+    context = replace(context, propensity=propensity, bin_edges=bin_edges)
     evaluator = Evaluator(h, metrics, rule=rule, context=context, keep_documents=keep_documents)
     evaluator._add(evaluator._batch(true, decisions, scores, closed))
     return evaluator.result()

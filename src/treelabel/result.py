@@ -13,6 +13,8 @@ import pyarrow as pa
 from treelabel.compute import DoubleArray
 from treelabel.errors import TreelabelError
 from treelabel.metrics import Context, Metric, find_metric
+from treelabel.metrics.curves import curve as operating_curve
+from treelabel.metrics.curves import hierarchical_points, information_points
 from treelabel.metrics.labels import by_label, label_counts
 from treelabel.metrics.overlap import f_beta, precision, recall
 from treelabel.metrics.ranking import frequency_bins
@@ -148,7 +150,11 @@ class Result:
     def bins(self) -> pa.Table:
         """Macro F1 of the labels by training frequency."""
         f1 = self.labels.column("f1").to_numpy()
-        found = {name: keep for name, keep in frequency_bins(self.context.frequencies).items() if keep.any()}
+        found = {
+            name: keep
+            for name, keep in frequency_bins(self.context.frequencies, self.context.bin_edges).items()
+            if keep.any()
+        }
         return pa.table(
             {
                 "frequency": list(found),
@@ -159,9 +165,18 @@ class Result:
 
     @cached_property
     def curves(self) -> dict[str, dict[str, DoubleArray]]:
-        """What can be plotted: coverage and accuracy over thresholds, if selective_accuracy was asked for."""
-        key = next((metric.key for metric in self.metrics if metric.parts is coverage_bins), None)
-        return {} if key is None else {"coverage": coverage_curve(self.sums[key])}
+        """What can be plotted, of the measures asked for: arrays by name.
+
+        `selective_accuracy` gives "coverage" (accuracy of the documents above each threshold), `best_hf1` and
+        `best_info_hf1` give "hierarchical" and "information" (mean precision and recall at each threshold).
+        """
+        known = {
+            coverage_bins: ("coverage", coverage_curve),
+            hierarchical_points: ("hierarchical", operating_curve),
+            information_points: ("information", operating_curve),
+        }
+        asked = [(known[metric.parts], metric.key) for metric in self.metrics if metric.parts in known]
+        return {name: curve(self.sums[key]) for (name, curve), key in asked}
 
     def rows(self, intervals: bool = False) -> list[tuple[str, str]]:
         """Give (measure, value) pairs as a person reads them."""

@@ -131,6 +131,9 @@ def bootstrap_intervals(
         if name in drawn:
             resampled = np.array(drawn[name])
             ends = _quantiles(resampled + (point - _mean(resampled)), level)
+            if np.nanmin(resampled) >= 0 and np.nanmax(resampled) <= 1 and 0 <= point <= 1:
+                # The move must not take a share out of where shares live.
+                ends = max(0.0, ends[0]), min(1.0, ends[1])
         intervals[name] = Interval(point, *ends, level)
     return intervals
 

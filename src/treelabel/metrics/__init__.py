@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from treelabel.metrics import labels, overlap, ranking, scored, single
+from treelabel.metrics import curves, labels, overlap, ranking, scored, single
 from treelabel.metrics.batch import Batch, Context
 from treelabel.metrics.table import Metric, Need
 from treelabel.metrics.table import find_metric as _find
@@ -97,6 +97,8 @@ _ROWS = (
     # Scores without a decision
     _mean("hf1_auc", scored.hf1_auc, "area under hierarchical precision over recall", R, _S),
     _mean("info_hf1_auc", scored.info_hf1_auc, "the same area in bits", R, _S, _F),
+    _summed("best_hf1", curves.hierarchical_points, curves.best_f1, "hierarchical F1 at the best threshold", R, _S),
+    _summed("best_info_hf1", curves.information_points, curves.best_f1, "the same in bits", R, _S, _F),
     _mean("softmax_win", scored.softmax_win, "hierarchical win of the scores", W, _S, _ONE, _TREE),
     _mean("neg_log_win", scored.neg_log_win, "-ln of the hierarchical win", W, _S, _ONE, _TREE, **_LOW),
     _mean("cross_entropy", scored.cross_entropy, "-ln p of the true label", W, _S, _ONE, **_LOW),

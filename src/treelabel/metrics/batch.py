@@ -26,13 +26,16 @@ class Context:
     """The hierarchy, and how often labels occur in the reference (training) documents.
 
     `closed` counts documents by node, ancestors included (information content, frequency bins); `given` counts labels
-    as they were given (propensities). Both are None if nothing is known.
+    as they were given (propensities). Both are None if nothing is known. `propensity` is (A, B) of the propensity
+    model, `bin_edges` where bins of training frequency begin.
     """
 
     hierarchy: Hierarchy
     closed: LongArray | None = None
     given: LongArray | None = None
     documents: int | None = None
+    propensity: tuple[float, float] = (0.55, 1.5)
+    bin_edges: tuple[int, ...] = (1, 10, 100, 1000)
 
     @cached_property
     def information(self) -> DoubleArray:
@@ -47,7 +50,7 @@ class Context:
     @cached_property
     def inverse_propensities(self) -> DoubleArray:
         """How much rarer every node looks in training than it is."""
-        return inverse_propensities(self.frequencies, self.reference_documents)
+        return inverse_propensities(self.frequencies, self.reference_documents, *self.propensity)
 
     @cached_property
     def unit_weights(self) -> DoubleArray:
@@ -76,7 +79,8 @@ class Context:
         """Whether the other knows the same of the reference documents."""
         mine, theirs = (self.closed, self.given), (other.closed, other.given)
         same = all(np.array_equal(one, two) for one, two in zip(mine, theirs, strict=True))  # type: ignore[arg-type]
-        return same and self.documents == other.documents
+        settings = (self.documents, self.propensity, self.bin_edges)
+        return same and settings == (other.documents, other.propensity, other.bin_edges)
 
     def _known(self, counts: LongArray | None) -> LongArray:
         if counts is None:
@@ -175,10 +179,11 @@ class Batch:
         single[sizes == 1] = ends.indices
         return single
 
-    def scores_at(self, labels: LabelMatrix) -> FloatArray:
-        """Look up the score of every stored label."""
-        values = self.scores.values
-        if not self.scores.is_sparse:
+    def scores_at(self, labels: LabelMatrix, scores: Scores | None = None) -> FloatArray:
+        """Look up the score of every stored label, in these scores or the batch's own."""
+        scores = self.scores if scores is None else scores
+        values = scores.values
+        if not scores.is_sparse:
             found: FloatArray = values[row_numbers(labels), labels.indices]
             return found
         ptr, row_ptr = values.indptr.astype(np.int64), labels.indptr.astype(np.int64)

@@ -164,7 +164,7 @@ def propensity_f1(batch: Batch, _: float = 0) -> DoubleArray:
     context = batch.context
     documents = context.reference_documents
     counts = np.append(context.given_frequencies, documents)
-    inverse = inverse_propensities(counts, documents)
+    inverse = inverse_propensities(counts, documents, *context.propensity)
     abc = overlap(inverse[:-1], batch.truth, batch.decisions, matches(batch.truth, batch.decisions))
     # Every document carries the empty class, so its frequency is the number of documents.
     return f_beta(abc + inverse[-1])

@@ -12,8 +12,6 @@ from treelabel.metrics.batch import Batch, Context
 from treelabel.metrics.labels import counted, label_f1, with_mean
 from treelabel.metrics.table import Parts, Sums, Value
 
-FREQUENCY_EDGES = (1, 10, 100, 1000)
-
 
 def _ranking(batch: Batch, count: int) -> IntArray:
     values = batch.scores.values
@@ -108,13 +106,13 @@ def binned_macro_f1_at_k(sums: Sums, context: Context, _: float) -> Value:
     The value itself is the mean over the bins of labels that occur in training.
     """
     values = label_f1(sums)
-    bins = frequency_bins(context.frequencies)
+    bins = frequency_bins(context.frequencies, context.bin_edges)
     means = {name: float(values[keep].mean()) for name, keep in bins.items() if keep.any()}
     seen = with_mean({name: value for name, value in means.items() if name != "0"})
     return {"mean": seen["mean"], **means}
 
 
-def frequency_bins(frequencies: LongArray, edges: tuple[int, ...] = FREQUENCY_EDGES) -> dict[str, BoolArray]:
+def frequency_bins(frequencies: LongArray, edges: tuple[int, ...]) -> dict[str, BoolArray]:
     """Mark the labels of each bin of training frequency, rarest first.
 
     >>> {name: keep.tolist() for name, keep in frequency_bins(np.array([0, 5, 10]), (1, 10)).items()}
