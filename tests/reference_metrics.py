@@ -619,6 +619,7 @@ REFERENCE: dict[str, Callable[[Case, float], Value]] = {
     "hp": _samples(hierarchical_precision, unit_weights),
     "hr": _samples(hierarchical_recall, unit_weights),
     "hf1": _samples(hierarchical_f, unit_weights),
+    "hf1_root": samples(lambda both, s, y: 2 * (both + 1) / (s + 1 + y + 1)),
     "hf_beta": hf_beta,
     "hp_micro": _micro(hierarchical_precision),
     "hr_micro": _micro(hierarchical_recall),

@@ -71,6 +71,7 @@ _ROWS = (
     _mean("hp", overlap.hp, "hierarchical precision", R, _D),
     _mean("hr", overlap.hr, "hierarchical recall", R, _D),
     _mean("hf1", overlap.hf1, "hierarchical F1", R, _D),
+    _mean("hf1_root", overlap.hf1_root, "hierarchical F1, the root counted in both sets", I, _D),
     _mean("hf_beta", overlap.hf, "hierarchical F of any beta: hf_beta@0.5", R, _D, parameter="beta", default=1.0),
     _summed("hp_micro", overlap.overlap_sums, overlap.hp_micro, "aggregate hierarchical precision", W, _D),
     _summed("hr_micro", overlap.overlap_sums, overlap.hr_micro, "aggregate hierarchical recall", W, _D),

@@ -113,6 +113,11 @@ def hf1(batch: Batch, _: float = 0) -> DoubleArray:
     return f_beta(batch.unit_overlap)
 
 
+def hf1_root(batch: Batch, _: float = 0) -> DoubleArray:
+    """Hierarchical F1 with the root in both sets, as the ICM paper computes it."""
+    return f_beta(with_root(batch.unit_overlap))
+
+
 def info_hp(batch: Batch, _: float = 0) -> DoubleArray:
     """Hierarchical precision with every node weighing the information it adds."""
     return precision(batch.information_overlap)
