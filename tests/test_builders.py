@@ -221,7 +221,11 @@ def test_distinct_times_are_cut_at_the_shares() -> None:
     assert min(parts["new"].extra["day"].to_pylist()) == date(2024, 1, 22)
 
 
-@pytest.mark.parametrize("values", [["b", "a", "b", "a"], [True, False, True, False], [2.5, 0.5, 2.5, 0.5]], ids=str)
+@pytest.mark.parametrize(
+    "values",
+    [["10", "9", "10", "9"], ["2024-02-01", "2024-01-31"] * 2, [True, False, True, False], [2.5, 0.5, 2.5, 0.5]],
+    ids=str,
+)
 def test_columns_of_text_truth_and_numbers_can_divide(values: list[Any]) -> None:
     parts = split(of(["C"] * 4, key=values), HALVES, by="time", column="key")
     assert [rows_of(part) for part in parts.values()] == [[1, 3], [0, 2]]
@@ -231,7 +235,7 @@ def test_columns_of_text_truth_and_numbers_can_divide(values: list[Any]) -> None
 
 @pytest.mark.parametrize("by", ["group", "time"])
 def test_the_column_to_split_by_must_be_there_and_full(by: Any) -> None:
-    data = of(["C"] * 3, day=["x", None, "y"], tags=[["a"], [], ["b"]])
+    data = of(["C"] * 3, day=["2024-01-01", None, "2024-01-02"], tags=[["a"], [], ["b"]])
     with pytest.raises(TreelabelError, match=f"splitting by {by} needs the name of a column; there are: day, tags"):
         split(data, HALVES, by=by)
     with pytest.raises(TreelabelError, match="no column 'week' to split by; there are: day, tags"):
@@ -242,6 +246,13 @@ def test_the_column_to_split_by_must_be_there_and_full(by: Any) -> None:
         split(data, HALVES, by=by, column="tags")
     with pytest.raises(TreelabelError, match="there are: none besides id, text and labels"):
         split(of(["C"]), HALVES, by=by)
+
+
+def test_times_written_as_text_must_be_numbers_or_dates() -> None:
+    with pytest.raises(TreelabelError, match="expected numbers or dates such as 2024-01-31, found 2/3/2012"):
+        split(of(["C"] * 2, day=["2/3/2012", "1/1/2013"]), HALVES, by="time", column="day")
+    with pytest.raises(TreelabelError, match=r"row 1 \(id '1'\) has no value in column 'day'"):
+        split(of(["C"] * 2, day=["3", " "]), HALVES, by="time", column="day")
 
 
 # Few documents a class

@@ -389,7 +389,8 @@ def test_split_replaces_parts_only_when_told_to(pets: Path, run: Run) -> None:
         f"treelabel: {folder / 'b.jsonl'} is there already; choose another folder, or replace it with --force\n"
     )
     assert contents(folder) == before
-    succeeded(run(*arguments, "--force"))
+    replaced = run(*arguments, "--force")
+    assert replaced == (0, replaced.out, f"treelabel: note: {folder} also holds a.jsonl, not of this split\n")
     assert set(contents(folder)) == {"a.jsonl", "b.jsonl", "c.jsonl", "taxonomy.tsv"}
     assert contents(folder)["b.jsonl"] != before["b.jsonl"]
 
@@ -406,7 +407,7 @@ def test_split_leaves_a_taxonomy_that_says_the_same_and_refuses_to_replace_anoth
     assert refused.code == 2
     assert f"{taxonomy} is there already" in refused.err
     assert taxonomy.read_text() == rich
-    succeeded(run("split", pets, pets.parent, "--taxonomy", own, "--parts", "c=0.5,d=0.5", "--force"))
+    assert run("split", pets, pets.parent, "--taxonomy", own, "--parts", "c=0.5,d=0.5", "--force").code == 0
     assert read_taxonomy(taxonomy) == read_taxonomy(own)
 
 
@@ -696,3 +697,36 @@ def test_unknown_names_are_refused_with_those_that_exist() -> None:
     with pytest.raises(AttributeError, match=r"treelabel has no 'Hirarchy'; it has .*Hierarchy"):
         _ = treelabel.Hirarchy
     assert set(treelabel.__all__) < set(dir(treelabel))
+
+
+def test_convert_keeps_the_taxonomy_of_another_file_of_the_same_name(pets: Path, run: Run) -> None:
+    run("sample", pets.parent / "nouns.csv")
+    taxonomy = pets.parent / "nouns.taxonomy.tsv"
+    before = taxonomy.read_bytes()
+    refused = run("convert", pets.parent / "nouns.csv", pets.parent / "nouns.jsonl", "--cut", "2")
+    assert refused.code == 2
+    assert "nouns.taxonomy.tsv is there already and holds another hierarchy" in refused.err
+    assert (taxonomy.read_bytes(), (pets.parent / "nouns.jsonl").exists()) == (before, False)
+    assert run("convert", pets.parent / "nouns.csv", pets.parent / "nouns.jsonl", "--cut", "2", "--force").code == 0
+    assert taxonomy.read_bytes() != before
+
+
+def test_without_a_taxonomy_labels_are_written_as_paths(pets: Path, run: Run) -> None:
+    run("sample", pets.parent / "nouns.csv")
+    alone = pets.parent / "alone" / "nouns.csv"
+    alone.parent.mkdir()
+    succeeded(run("convert", pets.parent / "nouns.csv", alone, "--no-write-taxonomy"))
+    assert "body part > bone" in alone.read_text()
+    assert not list(alone.parent.glob("*taxonomy*"))
+
+
+def test_a_stop_by_sigterm_leaves_no_half_file(tmp_path: Path) -> None:
+    source = tmp_path / "long.csv"
+    source.write_text("text,label\n" + "some words here,a > b\n" * 400_000)
+    process = program("convert", source, tmp_path / "out.jsonl")
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob(".out.jsonl*")) and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    assert ended(process).code == 130
+    assert [path.name for path in tmp_path.iterdir()] == ["long.csv"]

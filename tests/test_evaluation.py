@@ -613,3 +613,16 @@ def test_intervals_of_all_values_are_those_of_each() -> None:
     result = evaluate(truth, chosen, hierarchy=h, metrics=["hf1", "hp", "macro_f1", "level_accuracy"])
     for name, found in result.intervals(resamples=50).items():
         assert found == result.interval(name, resamples=50)
+
+
+def test_what_has_ids_is_matched_by_them() -> None:
+    h = Hierarchy.flat(["A", "B"])
+    truth = Dataset.of(["", "", ""], [["A"], ["B"], ["A"]], h, ids=["x", "y", "z"])
+    scores = Scores(h, [[0, 1], [1, 0], [1, 0]], ids=("y", "z", "x"))
+    assert evaluate(truth, scores=scores, metrics=["hf1"])["hf1"] == 1
+    assert evaluate(truth, decisions=decide(scores), metrics=["hf1"])["hf1"] == 1
+    with pytest.raises(TreelabelError, match="scores: no prediction for 1 of 3 documents: ids 'x'"):
+        evaluate(truth, scores=scores[:2], metrics=["hf1"])
+    # Ids that are only row numbers say nothing, so the order counts.
+    unnamed = Dataset.of(["", "", ""], [["B"], ["A"], ["A"]], h)
+    assert evaluate(unnamed, scores=scores, metrics=["hf1"])["hf1"] == 1

@@ -244,7 +244,7 @@ def test_compare_prints_json_that_agrees_with_evaluate(systems: list[Path], fold
         assert all(stored["measures"][name][system.name]["value"] == alone[name] for name in stored["measures"])
     assert stored["measures"]["hf1"]["poor.jsonl"]["p"] is None
     assert stored["measures"]["hf1"]["same.jsonl"]["p"] == 1
-    assert stored["measures"]["hf1"]["good.jsonl"]["p"] == pytest.approx(2 * 2 / 100)
+    assert stored["measures"]["hf1"]["good.jsonl"]["p"] == pytest.approx(2 * 1 / 100)
     assert stored["sign_test_p"].keys() == {"same.jsonl", "good.jsonl"}
     values = {name: cell["value"] for name, cell in stored["bins"]["1-9"].items()}
     improvement = relative_improvement(values["poor.jsonl"], values["good.jsonl"])
@@ -279,7 +279,11 @@ def test_compare_tells_files_of_the_same_name_apart(folder: Path, run: Run) -> N
 def test_metrics_lists_every_measure(run: Run) -> None:
     ended = run("metrics")
     assert ended.code == 0
-    assert [line.split()[0] for line in ended.out.splitlines()] == list(METRICS)
+    head, *lines = ended.out.split("\n\n")[0].splitlines()
+    assert head.split()[0] == "measure"
+    assert [line.split()[0] for line in lines] == list(METRICS)
+    papers = ended.out.split("\n\n")[1].splitlines()
+    assert {line.partition("] ")[2] for line in papers} == {row.paper for row in METRICS.values()}
     line = next(line for line in ended.out.splitlines() if line.startswith("jiang_conrath"))
     assert line.split()[1] == "lower"
     assert METRICS["jiang_conrath"].help in line
@@ -328,12 +332,12 @@ def bad_files(folder: Path) -> dict[str, Path]:
         ("empty scores", "empty.npz: not a score file of treelabel, or damaged"),
         ("noise", "noise.npz: not a score file of treelabel, or damaged"),
         ("other", "other.npz belongs to another hierarchy"),
-        ("short scores", "truth has 4 documents, scores have 3"),
+        ("short scores", "short.npz: 3 rows without ids for 4 documents of the truth"),
         ("absent", "absent.jsonl: no such file"),
         ("folder", "is a folder, expected a file"),
         ("missing", "missing.jsonl: no prediction for 2 of 4 documents: ids 'c', 'd'"),
         ("twice", "twice.jsonl: the id 'b' stands twice"),
-        ("short", "short.jsonl: no prediction for 4 of 4 documents: ids 'a', 'b', 'c', 'd'"),
+        ("short", "short.jsonl: 3 rows without ids for 4 documents of the truth"),
         ("unknown", "unknown.jsonl:1: unknown label 'G'"),
     ],
 )
@@ -402,9 +406,8 @@ def test_a_truth_with_an_id_twice_cannot_be_matched(folder: Path, run: Run) -> N
     assert "the truth: the id 'a' stands twice" in ended.err
 
 
-@pytest.mark.filterwarnings("default")
-def test_predictions_in_a_field_of_another_name_are_not_passed_over_in_silence(folder: Path, run: Run) -> None:
+def test_predictions_in_a_field_of_another_name_are_refused(folder: Path, run: Run) -> None:
     found = write_lines(folder / "p.jsonl", [{"id": name, "guess": labels} for name, labels in TRUTH.items()])
     ended = run("evaluate", folder / "truth.jsonl", found, "--json")
-    assert ended.json["values"]["hf1"] == 0
-    assert "p.jsonl: no document has a label" in ended.err
+    assert (ended.code, ended.out) == (2, "")
+    assert "p.jsonl:1: no column looks like the labels; columns are 'id', 'guess'" in ended.err

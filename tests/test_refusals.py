@@ -315,7 +315,7 @@ SKIPS: dict[str, tuple[str, str | bytes, str]] = {
     "open quote": (
         "d.csv",
         'text,label\na,A\nd,B\n"e,A\nf,A\n',
-        "skipped 1 rows: {file}:4: not valid CSV up to line 5",
+        "skipped 2 rows: {file}:4: not valid CSV up to line 5",
     ),
     "bad JSON": ("d.jsonl", '{"text": "a", "label": "A"}\n{\n{"text": "d", "label": "B"}\n', "1 rows: {file}:2:"),
     "no labels": (

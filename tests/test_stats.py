@@ -185,7 +185,7 @@ def test_a_large_difference_is_significant_in_either_direction() -> None:
     assert 0 < there.low < there.difference < there.high
     assert (there.low, there.high) == pytest.approx((-back.high, -back.low))
     # There is no p below what the number of resamples can show.
-    assert there.p_value == back.p_value == 2 / 1000
+    assert there.p_value == back.p_value == 1 / 1000
     assert there.is_significant(0.01)
     for one, two in ((first, second), (second, first)):
         assert permutation_test(one, two, permutations=999).p_value == 1 / 1000
@@ -402,7 +402,7 @@ def test_a_comparison_shows_stars_and_goes_to_json() -> None:
     stored = json.loads(table.to_json(), parse_constant=lambda constant: pytest.fail(constant))
     assert stored["documents"] == 200
     assert stored["measures"]["hf1"]["poor"]["p"] is None
-    assert stored["measures"]["hf1"]["good"]["p"] == pytest.approx(2 * 2 / 1000)
+    assert stored["measures"]["hf1"]["good"]["p"] == pytest.approx(2 * 1 / 1000)
     assert stored["sign_test_p"]["same"] == 1
     assert set(stored["bins"]) == {row.name for row in table.bins}
 
@@ -423,3 +423,16 @@ def test_all_measures_are_compared_that_apply_to_every_system() -> None:
 def test_one_system_cannot_be_compared(names: Sequence[str]) -> None:
     with pytest.raises(TreelabelError, match="comparing needs at least two systems"):
         compare([["1"]], {name: [["1"]] for name in names}, FLAT)
+
+
+def test_a_difference_in_one_document_of_many_is_chance() -> None:
+    """It comes up not at all or at least twice in 1 - 1/e of the resamples, and then strays as far as it is large."""
+    first = np.zeros(500)
+    second = np.append(np.zeros(499), 1.0)
+    for seed in range(5):
+        found = paired_bootstrap(parts_of(first), parts_of(second), mean, resamples=999, seed=seed)
+        assert 0.55 < found.p_value < 0.7
+
+
+def test_one_document_alone_shows_nothing() -> None:
+    assert paired_bootstrap(parts_of(np.zeros(1)), parts_of(np.ones(1)), mean, resamples=99).p_value == 1

@@ -38,7 +38,11 @@ EDGE_FILES = {
     "a table": ("t.csv", "name,size,parent\npet,3,\nfood,1,\ndog,2,pet\ncat,1,pet\npoodle,1,dog\n"),
     "a table by id": ("t.csv", "id,parent_id,note\npet,,x\nfood,,\ndog,pet,\ncat,pet,\npoodle,dog,\n"),
     "named by name": ("t.csv", "id,name,parent\n1,pet,\n2,food,\n3,dog,pet\n4,cat,pet\n5,poodle,dog\n"),
-    "named by id": ("t.csv", "name,id,parent_id\nA,pet,\nB,food,\nC,dog,pet\nD,cat,pet\nE,poodle,dog\n"),
+    "named by id": ("t.csv", "name,id,parent_id\npet,1,\nfood,2,\ndog,3,1\ncat,4,1\npoodle,5,3\n"),
+    "named by title, semicolons": (
+        "t.csv",
+        "title;category_id;parent_id\npet;1;\nfood;2;\ndog;3;1\ncat;4;1\npoodle;5;3\n",
+    ),
 }
 
 
@@ -395,3 +399,10 @@ def test_skos_without_rdflib_says_what_to_install(tmp_path: Path, monkeypatch: p
     monkeypatch.setitem(sys.modules, "rdflib", None)
     with pytest.raises(TreelabelError, match=r"reading SKOS needs rdflib: pip install 'treelabel\[skos\]'"):
         read_taxonomy(put(tmp_path, "t.ttl", TURTLE))
+
+
+def test_a_table_with_ids_needs_a_row_for_every_parent(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("id,name,parent_id\n1,pet,\n3,dog,9\n")
+    with pytest.raises(TreelabelError, match=r"t\.csv:3: unknown parent: 'dog' has parent '9', which has no row"):
+        read_taxonomy(path)

@@ -50,12 +50,13 @@ class ComparisonTable:
     bins: list[Row]
     bin_sizes: dict[str, int]
     sign_tests: list[float]
+    reference: str = "training"
 
     def __str__(self) -> str:
         lines = [self._line("", self.systems)]
         lines += [self._line(row.name, [_cell(v, p) for v, p in _pairs(row)]) for row in self.measures]
         if self.bins:
-            lines += ["", "macro-F1 by training frequency, and improvement over the first system in %"]
+            lines += ["", f"macro-F1 by frequency in {self.reference}, and improvement over the first system in %"]
             lines += [
                 self._line(f"{row.name} ({self.bin_sizes[row.name]:,} labels)", _bin_cells(row)) for row in self.bins
             ]
@@ -133,6 +134,9 @@ def compare(
     """
     if len(systems) < 2:
         raise TreelabelError("comparing needs at least two systems")
+    if hierarchy is None:
+        known = [getattr(thing, "hierarchy", None) for thing in (truth, *systems.values())]
+        hierarchy = next((found for found in known if found is not None), None)
     names = ["hf1", "micro_f1", "macro_f1"] if metrics is None else metrics
     if names and names != "all":
         # Bins and the sign test look at counts of labels.
@@ -155,7 +159,8 @@ def compare(
     rows = [_measure_row(name, results, resamples, seed) for name in shared]
     bins, sizes = _bin_rows(results)
     signs = holm([_sign_test(results[0], result).p_value for result in results[1:]]).tolist()
-    return ComparisonTable(list(systems), results[0].count, rows, bins, sizes, signs)
+    reference = "the truth (no training data given)" if train_frequencies is None else "training"
+    return ComparisonTable(list(systems), results[0].count, rows, bins, sizes, signs, reference)
 
 
 def _measure_row(name: str, results: list[Result], resamples: int, seed: int) -> Row:

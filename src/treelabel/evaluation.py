@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.compute import LongArray
-from treelabel.errors import TreelabelError
+from treelabel.errors import TreelabelError, some
 from treelabel.hierarchy import Hierarchy, LabelMatrix, as_labels, row_sizes
 from treelabel.labels import encode
 from treelabel.metrics import METRICS, Batch, Context, Metric, find_metric
@@ -49,11 +49,11 @@ def evaluate(
     """Judge predictions against the truth.
 
     `truth` and `decisions` are a Dataset or Decisions, one list of label names a document, a dense 0/1 array or a CSR
-    matrix. With scores alone, `rule` makes the decisions. `metrics` are names of METRICS, "all" for all that apply, or
-    None for a usual few. `train_frequencies` counts training documents by node, ancestors included (a training Dataset
-    will do); without it measures that weigh labels by rarity take the truth itself as the reference. `propensity` is
-    (A, B) of the propensity model (usual: 0.6, 2.6 for Amazon, 0.5, 0.4 for Wikipedia), `bin_edges` where bins of
-    training frequency begin.
+    matrix; what has ids is matched by them. With scores alone, `rule` makes the decisions. `metrics` are names of
+    METRICS, "all" for all that apply, or None for a usual few. `train_frequencies` counts training documents by node,
+    ancestors included (a training Dataset will do); without it measures that weigh labels by rarity take the truth
+    itself as the reference. `propensity` is (A, B) of the propensity model (usual: 0.6, 2.6 for Amazon, 0.5, 0.4 for
+    Wikipedia), `bin_edges` where bins of training frequency begin.
 
     >>> h = Hierarchy.from_paths(["A > B", "A > C"])
     >>> result = evaluate([["B"], ["C"]], decisions=[["B"], ["B"]], hierarchy=h, metrics=["hf1", "micro_f1"])
@@ -63,6 +63,7 @@ def evaluate(
     h = _hierarchy_of(hierarchy, scores, decisions, truth)
     true = _label_sets(truth, h, "truth")
     closed = closed_sets(h, true)
+    decisions, scores = _in_order(truth, decisions, "decisions"), _in_order(truth, scores, "scores")
     context = make_context(h, train_frequencies, train_documents, true, closed)
     context = replace(context, propensity=propensity, bin_edges=bin_edges)
     evaluator = Evaluator(h, metrics, rule=rule, context=context, keep_documents=keep_documents)
@@ -89,6 +90,40 @@ def _label_sets(labels: Any, hierarchy: Hierarchy, what: str) -> LabelMatrix:
     if sparse.issparse(labels) or isinstance(labels, np.ndarray):
         return as_labels(labels, len(hierarchy), what)
     return encode(hierarchy, labels)
+
+
+def rows_by_id(truth: Any, ids: Sequence[str] | None, where: str) -> list[int] | None:
+    """Find the row of each true document among documents with ids; None where rows are matched by their order.
+
+    They are if one side has no ids, if both have the same ids in the same order, and if the ids do not fit but those of
+    one side are nothing but row numbers.
+    """
+    names = getattr(truth, "ids", None)
+    if names is None or ids is None:
+        return None
+    wanted, given = list(names), list(ids)
+    if wanted == given:
+        return None
+    row = {name: at for at, name in enumerate(given)}
+    missing = [name for name in wanted if name not in row]
+    if missing:
+        if any(listed == list(map(str, range(len(listed)))) for listed in (wanted, given)):
+            return None
+        raise TreelabelError(
+            f"{where}: no prediction for {len(missing):,} of {len(wanted):,} documents: ids {some(missing)}"
+        )
+    for listed, what in ((given, where), (wanted, "the truth")):
+        last = {name: at for at, name in enumerate(listed)}
+        twice = next((name for at, name in enumerate(listed) if last[name] != at), None)
+        if twice is not None:
+            raise TreelabelError(f"{what}: the id {twice!r} stands twice, so documents cannot be matched by id")
+    return [row[name] for name in wanted]
+
+
+def _in_order(truth: Any, found: Any, what: str) -> Any:
+    """Bring documents that have ids into the order of the truth."""
+    rows = rows_by_id(truth, getattr(found, "ids", None), what)
+    return found if rows is None else found[rows]
 
 
 def make_context(
@@ -164,6 +199,7 @@ class Evaluator:
 
     def add(self, truth: Any, decisions: Any = None, scores: Scores | None = None) -> None:
         """Judge some documents and add them to the sums."""
+        decisions, scores = _in_order(truth, decisions, "decisions"), _in_order(truth, scores, "scores")
         self._add(self._batch(truth, decisions, scores))
 
     def _add(self, batch: Batch) -> None:
@@ -171,7 +207,10 @@ class Evaluator:
         totals, kept = {}, {}
         # The largest k first: what it ranks begins with what a smaller k needs.
         for key, metric in sorted({row.key: row for row in rows}.items(), key=lambda item: -item[1].default):
-            parts = metric.parts_of(batch)
+            try:
+                parts = metric.parts_of(batch)
+            except TreelabelError as error:
+                raise TreelabelError(f"{metric.name}: {error}") from None
             totals[key] = tuple(_column_sums(part) for part in parts)
             if self.keep_documents:
                 kept[key] = parts

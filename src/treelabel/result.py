@@ -219,7 +219,12 @@ class Result:
 
     def to_pandas(self) -> Any:
         """Give the values as a pandas DataFrame (pandas must be installed)."""
-        return self.to_arrow().to_pandas()
+        try:
+            return self.to_arrow().to_pandas()
+        except ImportError:
+            raise TreelabelError(
+                "this needs pandas: pip install pandas (to_arrow() and to_json() do without)"
+            ) from None
 
 
 def _spelled(name: str) -> str:

@@ -1,5 +1,6 @@
 """The command line: parse, call one function, print. Errors of a user are one sentence and exit code 2."""
 
+import signal
 import sys
 import warnings
 
@@ -9,6 +10,9 @@ INTERRUPTED = 130
 
 def main(arguments: list[str] | None = None) -> None:
     """Run `treelabel` with the arguments of the process, and exit."""
+    if arguments is None:
+        # What a stop leaves half-written is removed, as after Ctrl-C.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     try:

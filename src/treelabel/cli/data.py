@@ -1,14 +1,15 @@
 """Commands on data: inspect, convert, split, sample."""
 
-import json
+import json as jsonlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from treelabel.cli.options import JsonOption, ReadArguments, with_read_options
 
 if TYPE_CHECKING:
+    from treelabel.data import Dataset
     from treelabel.hierarchy import Hierarchy
 
 InputArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A data file, a taxonomy, or a score file.")]
@@ -16,7 +17,7 @@ InputArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A data file
 
 def _print(values: dict[str, Any], rows: list[tuple[str, str]], as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(values, ensure_ascii=False, indent=2))
+        typer.echo(jsonlib.dumps(values, ensure_ascii=False, indent=2))
         return
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
@@ -102,6 +103,7 @@ def convert(
     to_format: Annotated[str | None, typer.Option(help="Format of the output (default: by its ending).")] = None,
     labels_as: Annotated[str, typer.Option(help="Write labels as: auto, names or paths.")] = "auto",
     write_taxonomy: Annotated[bool, typer.Option(help="Write the hierarchy beside the output.")] = True,
+    force: Annotated[bool, typer.Option("--force", help="Replace another hierarchy beside the output.")] = False,
     deduplicate: Annotated[bool, typer.Option("--deduplicate", help="Join documents with the same text.")] = False,
     unfold: Annotated[bool, typer.Option("--unfold", help="Make a DAG a tree.")] = False,
     cut: Annotated[int | None, typer.Option(help="Keep this many levels.")] = None,
@@ -136,15 +138,9 @@ def convert(
         else:
             _convert_taxonomy(source, target, read.root, unfold, cut)
         return
-    dataset = read.read(source)
-    if deduplicate:
-        dataset = d.deduplicate(dataset)
-    if unfold:
-        dataset = d.unfold(dataset)
-    if cut is not None:
-        dataset = d.cut(dataset, cut)
-    if other_leaves:
-        dataset = d.with_other_leaves(dataset)
+    dataset = _changed(read.read(source), deduplicate, unfold, cut, other_leaves)
+    if write_taxonomy:
+        _refuse_other_taxonomy(target, to_format, dataset, force)
     written = d.write(dataset, target, to_format, labels_as, taxonomy=write_taxonomy)  # type: ignore[arg-type]
     lost = d.losses(dataset, target, to_format)
     if lost:
@@ -152,6 +148,33 @@ def convert(
     typer.echo(f"wrote {written[0]}: {len(dataset):,} documents")
     for other in written[1:]:
         typer.echo(f"wrote {other}: their hierarchy")
+
+
+def _changed(dataset: "Dataset", deduplicate: bool, unfold: bool, cut: int | None, other_leaves: bool) -> "Dataset":
+    from treelabel import data as d
+
+    if deduplicate:
+        dataset = d.deduplicate(dataset)
+    if unfold:
+        dataset = d.unfold(dataset)
+    if cut is not None:
+        dataset = d.cut(dataset, cut)
+    return d.with_other_leaves(dataset) if other_leaves else dataset
+
+
+def _refuse_other_taxonomy(target: Path, to_format: str | None, dataset: "Dataset", force: bool) -> None:
+    """Keep the taxonomy of another data file that would have the same name as this one's."""
+    from treelabel.data.formats import format_of
+    from treelabel.data.taxonomy import read_taxonomy, taxonomy_name
+    from treelabel.errors import TreelabelError
+
+    beside = taxonomy_name(target, dataset.hierarchy)
+    if force or format_of(target, to_format).holds & {"hierarchy", "features"} or not beside.exists():
+        return
+    if read_taxonomy(beside) != dataset.hierarchy:
+        raise TreelabelError(
+            f"{beside} is there already and holds another hierarchy; choose another name, or replace it with --force"
+        )
 
 
 def _refuse_without_documents(source: Path, options: dict[str, bool]) -> None:
@@ -246,11 +269,17 @@ def split(
     if there and not force:
         raise TreelabelError(f"{there[0]} is there already; choose another folder, or replace it with --force")
     folder.mkdir(parents=True, exist_ok=True)
+    style: Literal["names", "paths"] = "names" if dataset.hierarchy.has_unique_names else "paths"
     for name, part in divided.items():
-        d.write(part, targets[name], to_format, taxonomy=False)
+        d.write(part, targets[name], to_format, style, taxonomy=False)
     if not is_known:
         d.write_taxonomy(dataset.hierarchy, taxonomy)
+    others = sorted(path.name for path in folder.glob(f"*{ending}") if path not in targets.values())
+    if others:
+        typer.echo(f"treelabel: note: {folder} also holds {', '.join(others)}, not of this split", err=True)
     counts = {name: len(part) for name, part in divided.items()}
+    for name in (name for name, count in counts.items() if count == 0):
+        typer.echo(f"treelabel: note: {targets[name]} has no documents", err=True)
     _print(counts, [(str(targets[name]), f"{count:,} documents") for name, count in counts.items()], json)
 
 
@@ -276,5 +305,5 @@ def sample(
         described = dataset.describe()
         _print(described.to_json(), [("file", "the embedded sample"), *described.rows()], json)
         return
-    for path in d.write(dataset, target):
-        typer.echo(f"wrote {path}")
+    written = [str(path) for path in d.write(dataset, target)]
+    typer.echo(jsonlib.dumps({"written": written}) if json else "\n".join(f"wrote {path}" for path in written))

@@ -26,39 +26,25 @@ def _names(metrics: str | None) -> list[str] | str | None:
     return [name.strip() for name in metrics.split(",") if name.strip()]
 
 
-def _system(path: Path, truth: "Dataset") -> Any:
-    """Read predictions or scores and bring them into the order of the truth."""
+def _system(path: Path, truth: "Dataset", on_error: str) -> Any:
+    """Read predictions or scores, in the order of the truth."""
     from treelabel.data import read as read_data
+    from treelabel.evaluation import rows_by_id
     from treelabel.scores import Scores, is_score_file
 
     if is_score_file(path):
-        scores = Scores.load(path, truth.hierarchy)
-        return scores if scores.ids is None else scores[_order(scores.ids, truth, path)]
-    predicted = read_data(path, taxonomy=truth.hierarchy, need_text=False)
-    if predicted.labels.nnz == 0:
-        warnings.warn(f"{path}: no document has a label; labels are read from a field called labels", stacklevel=2)
-    return predicted[_order(tuple(predicted.ids), truth, path)].labels
+        found: Any = Scores.load(path, truth.hierarchy)
+    else:
+        found = read_data(path, taxonomy=truth.hierarchy, need_text=False, on_error=on_error)  # type: ignore[arg-type]
+        if found.labels.nnz == 0:
+            warnings.warn(f"{path}: no document has a label", stacklevel=2)
+    rows = rows_by_id(truth, found.ids, str(path))
+    found = found if rows is None else found[rows]
+    if len(found) != len(truth):
+        from treelabel.errors import TreelabelError
 
-
-def _order(ids: tuple[str, ...], truth: "Dataset", path: Path) -> list[int]:
-    """Find the row of each true document; files without ids are taken in their order."""
-    from treelabel.errors import TreelabelError, some
-
-    wanted = tuple(truth.ids)
-    row = {name: at for at, name in enumerate(ids)}
-    missing = [name for name in wanted if name not in row]
-    if ids == wanted or (missing and ids == tuple(map(str, range(len(wanted))))):
-        return list(range(len(ids)))
-    if missing:
-        raise TreelabelError(
-            f"{path}: no prediction for {len(missing):,} of {len(wanted):,} documents: ids {some(missing)}"
-        )
-    for names, where in ((ids, str(path)), (wanted, "the truth")):
-        last = {name: at for at, name in enumerate(names)}
-        twice = next((name for at, name in enumerate(names) if last[name] != at), None)
-        if twice is not None:
-            raise TreelabelError(f"{where}: the id {twice!r} stands twice, so documents cannot be matched by id")
-    return [row[name] for name in wanted]
+        raise TreelabelError(f"{path}: {len(found):,} rows without ids for {len(truth):,} documents of the truth")
+    return found if isinstance(found, Scores) else found.labels
 
 
 def _system_names(paths: list[Path]) -> list[str]:
@@ -98,7 +84,7 @@ def evaluate(
     from treelabel.scores import Scores
 
     data, training = read.read_with(truth, train, need_text=False)
-    system = _system(predictions, data)
+    system = _system(predictions, data, read.on_error)
     given = {"scores": system} if isinstance(system, Scores) else {"decisions": system}
     result = judge(
         data,
@@ -112,8 +98,7 @@ def evaluate(
         return
     stored = jsonlib.loads(result.to_json())
     if intervals:
-        found = {name: result.interval(name) for name in result.values}
-        ends = {name: [interval.low, interval.high] for name, interval in found.items()}
+        ends = {name: [found.low, found.high] for name, found in result.intervals().items()}
         # JSON has no way to write that an end is not known.
         stored["intervals"] = {name: [None if isnan(end) else end for end in pair] for name, pair in ends.items()}
     typer.echo(jsonlib.dumps(stored, indent=2))
@@ -145,7 +130,7 @@ def compare(
     data, training = read.read_with(truth, train, need_text=False)
     table = judge(
         data,
-        {name: _system(path, data) for name, path in zip(_system_names(systems), systems, strict=True)},
+        {name: _system(path, data, read.on_error) for name, path in zip(_system_names(systems), systems, strict=True)},
         rule=rule,
         metrics=_names(metrics),
         train_frequencies=training,
@@ -156,7 +141,7 @@ def compare(
 
 
 def metrics(json: JsonOption = False) -> None:
-    """List the measures: what they need, which way is better, where they come from.
+    """List the measures and what they need.
 
     \b
     Example:
@@ -176,6 +161,12 @@ def metrics(json: JsonOption = False) -> None:
         }
         typer.echo(jsonlib.dumps(rows, indent=2))
         return
+    papers = list(dict.fromkeys(row.paper for row in METRICS.values()))
+    typer.echo(f"{'measure':<22}{'better':<8}{'what it is':<56}{'from':<6}needs")
     for row in METRICS.values():
         better = "higher" if row.higher_is_better else "lower"
-        typer.echo(f"{row.name:<22}{better:<8}{row.help:<56}{', '.join(sorted(row.needs))}")
+        source = f"[{papers.index(row.paper) + 1}]"
+        typer.echo(f"{row.name:<22}{better:<8}{row.help:<56}{source:<6}{', '.join(sorted(row.needs))}")
+    typer.echo("")
+    for number, paper in enumerate(papers, 1):
+        typer.echo(f"[{number}] {paper}")

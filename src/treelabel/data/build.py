@@ -46,7 +46,7 @@ def split(
     elif by in ("group", "time"):
         if column is None:
             raise TreelabelError(f"splitting by {by} needs the name of a column; there are: {_columns(data)}")
-        codes, ordered = _column_codes(data, column)
+        codes, ordered = _column_codes(data, column, as_time=by == "time")
         assigned = _by_group(codes, shares, rng) if by == "group" else _by_time(codes, ordered, shares)
     else:
         raise TreelabelError(f"unknown way to split {by!r}; expected random, stratified, group or time")
@@ -132,11 +132,13 @@ def _give_rare_to_first(data: Dataset, assigned: LongArray, rng: np.random.Gener
         assigned[donor], assigned[taken] = assigned[taken], 0
 
 
-def _column_codes(data: Dataset, column: str) -> tuple[LongArray, LongArray]:
+def _column_codes(data: Dataset, column: str, as_time: bool) -> tuple[LongArray, LongArray]:
     """Number the values of a column, and rank them in their order."""
     if column not in data.extra:
         raise TreelabelError(f"no column {column!r} to split by; there are: {_columns(data)}")
     values = data.extra[column].combine_chunks()
+    if as_time and pa.types.is_string(values.type) | pa.types.is_large_string(values.type):
+        values = _times(values, column)
     if values.null_count:
         row = int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0])
         raise TreelabelError(f"row {row} (id {data.ids[row]!r}) has no value in column {column!r}")
@@ -148,6 +150,20 @@ def _column_codes(data: Dataset, column: str) -> tuple[LongArray, LongArray]:
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
     return coded.indices.to_numpy().astype(np.int64), rank
+
+
+def _times(values: pa.Array, column: str) -> pa.Array:
+    """Read times that were written as text: numbers, or dates that begin with the year; empty ones are missing."""
+    trimmed = pa.compute.utf8_trim_whitespace(values)
+    given = pa.compute.if_else(pa.compute.equal(trimmed, ""), pa.scalar(None, trimmed.type), trimmed)
+    for kind in (pa.float64(), pa.timestamp("us"), pa.timestamp("us", "UTC")):
+        try:
+            return given.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+    raise TreelabelError(
+        f"cannot sort by column {column!r}: expected numbers or dates such as 2024-01-31, found {given.drop_null()[0]}"
+    )
 
 
 def _by_group(codes: LongArray, shares: DoubleArray, rng: np.random.Generator) -> LongArray:

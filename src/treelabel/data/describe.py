@@ -45,6 +45,7 @@ class Description:
     features: int | None
     extra_columns: list[str]
     fingerprint: str
+    reference: str
 
     def to_json(self) -> dict[str, Any]:
         """Give plain values for JSON, which has no NaN: means over no documents are None."""
@@ -66,10 +67,10 @@ class Description:
             ("regime", f"{self.regime}{f' ({odd})' if odd else ''}"),
             ("without labels", f"{self.unlabelled:,}"),
             (
-                "labels by training frequency",
+                f"labels by frequency in {self.reference}",
                 ", ".join(f"{name}: {count:,} ({count / seen:.0%})" for name, count in self.frequency_bins.items()),
             ),
-            ("labels never seen in training", f"{self.labels_unseen:,} ({self.leaves_unseen:,} leaves)"),
+            (f"labels never seen in {self.reference}", f"{self.labels_unseen:,} ({self.leaves_unseen:,} leaves)"),
             ("documents with such labels", f"{self.documents_with_unseen_labels:,}"),
         ]
         if self.features is None:
@@ -134,6 +135,7 @@ def describe(data: Dataset, train: Dataset | None = None) -> Description:
         features=None if data.features is None else data.features.shape[1],
         extra_columns=list(data.extra),
         fingerprint=h.fingerprint,
+        reference="this file" if train is None else "training",
     )
 
 

@@ -23,7 +23,21 @@ TEXT_NAMES = (
     "description",
     "title",
 )
-LABEL_NAMES = ("labels", "label", "doc_label", "category", "categories", "path", "class", "target", "topics", "topic")
+LABEL_NAMES = (
+    "labels",
+    "label",
+    "doc_label",
+    "category",
+    "categories",
+    "path",
+    "class",
+    "target",
+    "topics",
+    "topic",
+    "predictions",
+    "prediction",
+    "predicted",
+)
 ID_NAMES = ("id", "_id", "uid", "guid", "doc_id", "docid", "document_id", "index")
 LEVEL_NAME = re.compile(r"(level|lvl|cat|category|l)[ _-]?(\d+)")
 
@@ -154,6 +168,10 @@ class FieldChoice:
         labels = _asked(self.labels, columns, where, "labels")
         if labels is None:
             labels = _guess(LABEL_NAMES, columns) or _level_columns(columns)
+            if not labels and not self.need_text:
+                raise TreelabelError(
+                    f"{where}: no column looks like the labels; columns are {_list(columns)}; call it labels"
+                )
         name = _asked(self.id, columns, where, "id")
         if name is None:
             name = _guess(ID_NAMES, [column for column in columns if column not in (*text, *labels)])

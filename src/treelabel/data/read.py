@@ -109,9 +109,9 @@ class _Problems:
         if len(self.told) < 3:
             self.told.append(told)
 
-    def skip(self, line: int, message: str) -> None:
+    def skip(self, line: int, message: str, lines: int = 1) -> None:
         self.tell(line, message)
-        self.skipped += 1
+        self.skipped += lines
 
 
 def _collect(source: RowSource, choice: FieldChoice, collector: Collector, problems: _Problems) -> None:
@@ -126,7 +126,7 @@ def _collect(source: RowSource, choice: FieldChoice, collector: Collector, probl
         batch: list[Incoming] = []
         for row in rows:
             if isinstance(row, Problem):
-                problems.skip(row.line, row.message)
+                problems.skip(row.line, row.message, row.lines)
             elif fields is not None:
                 _understand(row, fields, len(collector), batch, problems)
         collector.add(batch)

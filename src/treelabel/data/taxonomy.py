@@ -3,13 +3,16 @@
 import csv
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
 
 from treelabel.errors import TreelabelError
 from treelabel.files import UndecodableLine, existing_file, open_input, open_output, suffixes, text_lines
 from treelabel.hierarchy import SEPARATOR, Hierarchy, hierarchy_from_json, hierarchy_to_json, split_path
-from treelabel.hierarchy.build import ROOT_NAMES, edges_of_pairs
+from treelabel.hierarchy.build import ROOT_NAMES, Edges, edges_of_pairs, text_array
 
 TaxonomyFormat = Literal["edges", "paths", "json", "skos"]
 ENDINGS: dict[str, TaxonomyFormat] = {
@@ -25,7 +28,8 @@ ENDINGS: dict[str, TaxonomyFormat] = {
     ".nt": "skos",
     ".jsonld": "skos",
 }
-CHILD_COLUMNS = ("child", "label", "name", "id", "node", "code")
+CHILD_COLUMNS = ("child", "label", "name", "id", "node", "code", "title")
+ID_COLUMNS = ("id", "code", "node")
 
 
 def read_taxonomy(
@@ -76,9 +80,12 @@ def _lines(file: Path, encoding: str) -> Iterator[tuple[int, str]]:
 
 
 def _read_edges(file: Path, root: str | None, tree: bool, encoding: str) -> Hierarchy:
-    comma = suffixes(file)[0] == ".csv"
-    rows = [(number, _cells(line, comma, file, number)) for number, line in _lines(file, encoding)]
+    lines = list(_lines(file, encoding))
+    delimiter = _delimiter(file, lines[0][1]) if lines else "\t"
+    rows = [(number, _cells(line, delimiter, file, number)) for number, line in lines]
     columns = _header_columns([row for _, row in rows])
+    if columns is not None and columns.name is not None:
+        return Hierarchy.from_coded(_edges_of_table(rows[1:], columns, file), root, tree)
     pairs: list[tuple[str, str]] = []
     at_line: list[int] = []
     for number, row in rows if columns is None else rows[1:]:
@@ -88,45 +95,95 @@ def _read_edges(file: Path, root: str | None, tree: bool, encoding: str) -> Hier
     if not pairs:
         raise TreelabelError(f"{file}: no edges; expected lines with a parent and a child, separated by a tab")
 
-    def place(edge: int) -> str:
-        return f"{file}:{at_line[edge]}"
-
     named = [pair for pair in pairs if pair[0]]
-    if len(named) < len(pairs):
-        # A table lists its top labels too, with nothing in the parent's column.
-        at_line = [line for line, pair in zip(at_line, pairs, strict=True) if pair[0]]
+    # A table lists its top labels too, with nothing in the parent's column.
+    at_line = [line for line, pair in zip(at_line, pairs, strict=True) if pair[0]]
     tops = [child for parent, child in pairs if not parent]
-    return Hierarchy.from_coded(edges_of_pairs(named, tops, place), root, tree)
+    return Hierarchy.from_coded(edges_of_pairs(named, tops, lambda edge: f"{file}:{at_line[edge]}"), root, tree)
 
 
-def _cells(line: str, comma: bool, file: Path, number: int) -> list[str]:
-    if not comma or "\t" in line:
+def _delimiter(file: Path, first: str) -> str:
+    if suffixes(file)[0] != ".csv" or "\t" in first:
+        return "\t"
+    return max((",", ";", "|"), key=first.count)
+
+
+def _cells(line: str, delimiter: str, file: Path, number: int) -> list[str]:
+    if delimiter == "\t":
         return [cell.strip() for cell in line.split("\t")]
     try:
-        return [cell.strip() for cell in next(csv.reader([line], strict=True))]
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter, strict=True))]
     except csv.Error as error:
         raise TreelabelError(f"{file}:{number}: not valid CSV: {error}") from error
 
 
-def _header_columns(rows: list[list[str]]) -> tuple[int, int] | None:
-    """Find the parent's and the child's column if the first line is a header.
+@dataclass(frozen=True)
+class _Columns:
+    """Where a table has the parent, what parents are called by, and the name if that is another column."""
 
-    Where several could be the child's (id and name, say), it is the one whose values the parents are called by.
+    parent: int
+    child: int
+    name: int | None
+
+
+def _header_columns(rows: list[list[str]]) -> _Columns | None:
+    """Find the columns of a table if the first line is a header.
+
+    Where several could be the child's (id and name, say), it is the one whose values the parents are called by; if that
+    is an id and there is a name beside it, labels are called by the name.
     """
-    lower = [cell.lower().removesuffix("_id").removesuffix("_name") for cell in (rows[0] if rows else [])]
+    lower = [_column_kind(cell.lower()) for cell in (rows[0] if rows else [])]
     choices = [lower.index(name) for name in CHILD_COLUMNS if name in lower]
     if "parent" not in lower or not choices:
         return None
     above = lower.index("parent")
     parents = {row[above] for row in rows[1:] if len(row) > above}
-    return above, max(choices, key=lambda child: sum(len(row) > child and row[child] in parents for row in rows[1:]))
+    by_id = rows[0][above].lower().endswith("id")
+
+    def fits(at: int) -> tuple[int, bool]:
+        called = sum(len(row) > at and row[at] in parents for row in rows[1:])
+        return called, by_id and lower[at] in ID_COLUMNS
+
+    child = max(choices, key=fits)
+    names = [lower.index(name) for name in ("name", "label", "title") if name in lower]
+    return _Columns(above, child, next((at for at in names if at != child and lower[child] in ID_COLUMNS), None))
 
 
-def _pairs_of(row: list[str], columns: tuple[int, int] | None, file: Path, number: int) -> list[tuple[str, str]]:
-    if columns is not None:
-        if len(row) <= max(columns):
+def _column_kind(name: str) -> str:
+    if name in ("parent_id", "parent_name", "parentid"):
+        return "parent"
+    return "id" if name.endswith("_id") else name.removesuffix("_name")
+
+
+def _edges_of_table(rows: list[tuple[int, list[str]]], columns: _Columns, file: Path) -> Edges:
+    """Read a table whose rows have an id, a name and the parent's id; every parent must have a row of its own."""
+    assert columns.name is not None
+    code: dict[str, int] = {}
+    names: list[str] = []
+    for number, row in rows:
+        if len(row) <= max(columns.parent, columns.child, columns.name):
             raise TreelabelError(f"{file}:{number}: {len(row)} fields, too few for the header's columns")
-        parent, children = row[columns[0]], [row[columns[1]]]
+        if not row[columns.child] or not row[columns.name]:
+            raise TreelabelError(f"{file}:{number}: empty name or id")
+        if code.setdefault(row[columns.child], len(names)) == len(names):
+            names.append(row[columns.name])
+    linked = [(number, row) for number, row in rows if row[columns.parent]]
+    for number, row in linked:
+        if row[columns.parent] not in code:
+            raise TreelabelError(
+                f"{file}:{number}: unknown parent: {row[columns.name]!r} has parent {row[columns.parent]!r}, "
+                "which has no row of its own"
+            )
+    parent = np.array([code[row[columns.parent]] for _, row in linked], np.int32)
+    child = np.array([code[row[columns.child]] for _, row in linked], np.int32)
+    return Edges(parent, child, text_array(names, "name"), lambda edge: f"{file}:{linked[edge][0]}")
+
+
+def _pairs_of(row: list[str], columns: _Columns | None, file: Path, number: int) -> list[tuple[str, str]]:
+    if columns is not None:
+        if len(row) <= max(columns.parent, columns.child):
+            raise TreelabelError(f"{file}:{number}: {len(row)} fields, too few for the header's columns")
+        parent, children = row[columns.parent], [row[columns.child]]
     else:
         if len(row) < 2:
             raise TreelabelError(f"{file}:{number}: expected a parent and a child separated by a tab, found {row[0]!r}")

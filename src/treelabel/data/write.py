@@ -24,14 +24,16 @@ def write(
 ) -> list[Path]:
     """Write a dataset by the file's ending or `format`, and its hierarchy beside it; give the files written.
 
-    Labels are written as names, or as full paths (`labels="paths"`, and by default where two nodes share a name). The
+    Labels are written as names, or as full paths (`labels="paths"`, and by default where names are not enough). The
     hierarchy goes to `<name>.taxonomy.tsv` (or .json), where `read` finds it, unless the format holds it (Parquet, XMC)
     or `taxonomy=False`. A further column that is itself called id, text or labels gets an underscore behind its name.
     """
     target = Path(path)
     data = _with_free_names(data)
     entry = format_of(target, format)
-    use_paths = labels == "paths" or (labels == "auto" and not data.hierarchy.has_unique_names)
+    # A name alone says nothing of the levels above it, so without a taxonomy it takes the path.
+    alone = not taxonomy and data.hierarchy.max_depth > 1 and data.hierarchy.is_tree and "hierarchy" not in entry.holds
+    use_paths = labels == "paths" or (labels == "auto" and (alone or not data.hierarchy.has_unique_names))
     if labels == "names" and not data.hierarchy.has_unique_names:
         raise TreelabelError("two labels share a name, so names alone would not be readable again; write paths")
     separator = _separator(data, sep) if use_paths else SEPARATOR

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
+
+import numpy as np
 
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 from treelabel.labels import decode
@@ -25,6 +28,12 @@ class Decisions:
 
     def __len__(self) -> int:
         return int(self.csr.shape[0])
+
+    def __getitem__(self, rows: Any) -> "Decisions":
+        """Select documents by slice, boolean mask or row numbers."""
+        picked = np.atleast_1d(np.arange(len(self))[rows if isinstance(rows, slice) else np.asarray(rows)])
+        ids = None if self.ids is None else tuple(self.ids[row] for row in picked.tolist())
+        return Decisions(self.hierarchy, self.csr[picked], ids, self.rule)
 
     def __repr__(self) -> str:
         return f"Decisions({len(self):,} documents, {self.csr.nnz:,} labels, rule {self.rule})"

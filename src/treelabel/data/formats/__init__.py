@@ -85,7 +85,7 @@ def format_of(path: Path, name: str | None = None) -> Format:
     if found is None:
         known = ", ".join(ending for entry in FORMATS.values() for ending in entry.endings)
         raise TreelabelError(
-            f"{path}: cannot tell the format by the ending {ending!r}; known are {known}; or name it (--format)"
+            f"{path}: cannot tell the format by the ending {ending!r}; known are {known}; or name the format"
         )
     return found
 

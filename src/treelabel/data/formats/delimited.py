@@ -45,7 +45,8 @@ def _rows(path: Path, options: ReadOptions) -> Iterator[Row | Problem]:
             except csv.Error as error:
                 # A quote that is never closed takes all lines to the end of the file with it.
                 lost = f" up to line {lines.number:,}" if lines.number > begin else ""
-                yield Problem(begin, f"not valid CSV{lost}: {error}; check the quotes, or read it with quotes off")
+                why = f"not valid CSV{lost}: {error}; check the quotes, or read it with quotes off (--no-quotes)"
+                yield Problem(begin, why, lines.number - begin + 1)
                 continue
             except _BadLineError as error:
                 yield Problem(lines.number, str(error))

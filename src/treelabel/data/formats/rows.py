@@ -22,10 +22,11 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A line that cannot be used, and why; reading goes on behind it."""
+    """A line that cannot be used, and why; reading goes on behind it. Sometimes it takes further lines with it."""
 
     line: int
     message: str
+    lines: int = 1
 
 
 @dataclass(frozen=True)
