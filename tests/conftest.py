@@ -1,8 +1,26 @@
 """Hypothesis without time limits, as compiled code is slow the first time; in CI the same examples in every run."""
 
 import os
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
+
+from tests.helpers import Ended, Run
+from treelabel.cli import main
 
 settings.register_profile("treelabel", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("treelabel")
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Call the command line in this process."""
+
+    def call(*arguments: str | Path) -> Ended:
+        with pytest.raises(SystemExit) as stop:
+            main([str(argument) for argument in arguments])
+        assert isinstance(stop.value.code, int)
+        return Ended(stop.value.code, *capsys.readouterr())
+
+    return call

@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 
 import treelabel
+from tests.helpers import Ended, Run
 from treelabel.cli import main
 from treelabel.cli.app import app
 from treelabel.data import Dataset, load_sample, read, read_taxonomy
@@ -32,28 +33,6 @@ d,Woof,pet > cat,2023
 COMMANDS = [command.callback.__name__ for command in app.registered_commands if command.callback is not None]
 # Where processes are looked into, only Linux says what is needed.
 linux_only = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's /proc")
-
-
-class Ended(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Ended]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Call the command line in this process."""
-
-    def call(*arguments: str | Path) -> Ended:
-        with pytest.raises(SystemExit) as stop:
-            main([str(argument) for argument in arguments])
-        assert isinstance(stop.value.code, int)
-        return Ended(stop.value.code, *capsys.readouterr())
-
-    return call
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from tests.helpers import put, read_text
 from treelabel import FORMATS, Dataset, Hierarchy, TreelabelError, read, write
 from treelabel.data import SkippedRowsWarning, Strings, losses
 from treelabel.data.formats import BATCH, format_of
@@ -66,16 +67,6 @@ AWKWARD = Dataset(
     EXTRA,
 )
 FULL = ["csv", "tsv", "tab", "jsonl", "ndjson", "json", "parquet", "pq"]
-
-
-def put(folder: Path, name: str, content: str | bytes) -> Path:
-    file = folder / name
-    file.write_bytes(content.encode() if isinstance(content, str) else content)
-    return file
-
-
-def read_text(folder: Path, name: str, content: str | bytes, **options: Any) -> Dataset:
-    return read(put(folder, name, content), **options)
 
 
 def same(one: Dataset, other: Dataset) -> bool:

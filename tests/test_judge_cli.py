@@ -1,15 +1,14 @@
 """The commands that judge: evaluate, compare, metrics; what they print, how they match documents, what they refuse."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.helpers import Run
 from treelabel import Hierarchy, Scores, evaluate, read, write
-from treelabel.cli import main
 from treelabel.data import Dataset
 from treelabel.metrics import METRICS
 from treelabel.stats import relative_improvement
@@ -17,33 +16,6 @@ from treelabel.stats import relative_improvement
 TREE = Hierarchy.from_paths(["A > C > F", "A > D", "B > E"])
 TRUTH = {"a": ["F"], "b": ["E"], "c": ["D"], "d": ["F"]}
 FOUND = {"a": ["F"], "b": ["B"], "c": ["C"], "d": []}
-
-
-class Ended(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        assert self.code == 0, self.err
-        return json.loads(self.out, parse_constant=lambda constant: pytest.fail(f"{constant} is not JSON"))
-
-
-Run = Callable[..., Ended]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Call the command line in this process."""
-
-    def call(*arguments: str | Path) -> Ended:
-        with pytest.raises(SystemExit) as stop:
-            main([str(argument) for argument in arguments])
-        assert isinstance(stop.value.code, int)
-        return Ended(stop.value.code, *capsys.readouterr())
-
-    return call
 
 
 def write_lines(path: Path, rows: list[dict[str, Any]]) -> Path:

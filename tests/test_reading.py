@@ -2,26 +2,16 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.helpers import put, read_text
 from treelabel import Dataset, Hierarchy, TreelabelError, read, write
 from treelabel.data.formats import BATCH
 
 ONE = Dataset.of(["x"], ["B"], Hierarchy.from_paths(["A > B"]))
-
-
-def put(folder: Path, name: str, content: str | bytes) -> Path:
-    file = folder / name
-    file.write_bytes(content.encode() if isinstance(content, str) else content)
-    return file
-
-
-def read_text(folder: Path, name: str, content: str | bytes, **options: Any) -> Dataset:
-    return read(put(folder, name, content), **options)
 
 
 # Guesses

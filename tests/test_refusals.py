@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers import put, read_text
 from treelabel import Dataset, Hierarchy, TreelabelError, read, write
 from treelabel.data import SkippedRowsWarning
 from treelabel.data.fields import ListMeaning
@@ -19,16 +20,6 @@ from treelabel.data.formats import BATCH
 from treelabel.data.read import OnError
 
 ONE = Dataset.of(["x"], ["B"], Hierarchy.from_paths(["A > B"]))
-
-
-def put(folder: Path, name: str, content: str | bytes) -> Path:
-    file = folder / name
-    file.write_bytes(content.encode() if isinstance(content, str) else content)
-    return file
-
-
-def read_text(folder: Path, name: str, content: str | bytes, **options: Any) -> Dataset:
-    return read(put(folder, name, content), **options)
 
 
 # Refusals, each with file, line and value
