@@ -118,12 +118,14 @@ def test_the_installed_program_is_this_one() -> None:
 def test_inspect_counts_documents_and_labels(pets: Path, run: Run) -> None:
     shown = table(succeeded(run("inspect", pets)))
     assert shown["file"] == str(pets)
+    assert shown["columns"] == "text: text, labels: category, id: id"
+    assert shown["hierarchy"] == "made of the labels"
     assert shown["documents"] == "4"
     assert shown["nodes"] == "3 (2 leaves), tree of depth 2"
     assert shown["regime"] == "partial path (75.0% single path, 25.0% partial path)"
     assert shown["further columns"] == "year"
     values = json.loads(succeeded(run("inspect", pets, "--json")))
-    assert values == read(pets).describe().to_json()
+    assert values == read(pets).describe().to_json() | {"choices": dict(read(pets).choices)}
     assert (values["documents"], values["nodes_per_level"]) == (4, [1, 2])
 
 

@@ -278,3 +278,18 @@ def test_a_taxonomy_left_by_an_earlier_file_of_the_same_name_is_not_mistaken_for
     data = Dataset.of(["x"], ["Z > B"], Hierarchy.from_paths(["Z > B", "Y > B"]))
     write(data, tmp_path / "data.csv")
     assert read(tmp_path / "data.csv").paths() == [["Z > B"]]
+
+
+def test_what_was_chosen_is_told(tmp_path: Path) -> None:
+    data = read_text(tmp_path, "d.csv", "sku,Title,Description,Category\n1,a,b,x > y\n")
+    assert data.choices == {
+        "text": "Description",
+        "labels": "Category",
+        "id": "row numbers",
+        "hierarchy": "made of the labels",
+    }
+    taxonomy = put(tmp_path, "taxonomy.tsv", "x\ty\n")
+    again = read(tmp_path / "d.csv", text=["Title", "Description"], id="sku")
+    assert (again.choices["text"], again.choices["id"]) == ("Title + Description", "sku")
+    assert again.choices["hierarchy"] == str(taxonomy)
+    assert read(tmp_path / "d.csv", taxonomy=data.hierarchy).choices["hierarchy"] == "given"

@@ -63,7 +63,9 @@ def inspect(
     else:
         data, training = read.read_with(file, train)
         described = data.describe(training)
-        _print(described.to_json(), [("file", str(file)), *described.rows()], json)
+        columns = ", ".join(f"{what}: {data.choices[what]}" for what in ("text", "labels", "id"))
+        chosen = [("file", str(file)), ("columns", columns), ("hierarchy", data.choices["hierarchy"])]
+        _print({**described.to_json(), "choices": dict(data.choices)}, [*chosen, *described.rows()], json)
 
 
 def _taxonomy_summary(hierarchy: "Hierarchy") -> tuple[dict[str, Any], list[tuple[str, str]]]:

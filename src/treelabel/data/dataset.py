@@ -24,7 +24,8 @@ class Dataset:
     """Documents: ids, texts, the labels they were given (not closed), their hierarchy, and any further columns.
 
     `closed` gives the labels with all ancestors, as every measure uses them. `features` is a documents x features
-    matrix where a format brings numbers instead of texts. Make one with `treelabel.read` or `Dataset.of`.
+    matrix where a format brings numbers instead of texts. `choices` says what reading had to choose: the columns, and
+    where the hierarchy comes from. Make one with `treelabel.read` or `Dataset.of`.
 
     >>> ds = Dataset.of(["woof", "meow"], [["dog"], ["cat"]], Hierarchy.from_paths(["pet > dog", "pet > cat"]))
     >>> ds
@@ -39,6 +40,7 @@ class Dataset:
     hierarchy: Hierarchy
     extra: Mapping[str, pa.ChunkedArray] = field(default_factory=dict)
     features: sparse.csr_array | None = None
+    choices: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         sizes = {"ids": len(self.ids), "texts": len(self.texts), "labels": self.labels.shape[0]}

@@ -69,6 +69,14 @@ class Fields:
             return _labels_of_cell(value, self.label_sep, self.lists)
         return _labels_of_value(value, self.lists)
 
+    def told(self) -> dict[str, str]:
+        """Say which columns are read."""
+        return {
+            "text": " + ".join(self.text) or "none",
+            "labels": " > ".join(self.labels) or "none",
+            "id": self.id or "row numbers",
+        }
+
     def used(self) -> frozenset[str]:
         """Name the columns that are read."""
         return frozenset({*self.text, *self.labels, *([self.id] if self.id is not None else [])})

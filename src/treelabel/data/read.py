@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -74,12 +74,13 @@ def read(
     collector = Collector()
     with progress_bar(f"reading {file.name}", file.stat().st_size, progress) as seen:
         source = format_of(file, format).read(file, ReadOptions(encoding, delimiter, header, quotes, seen))
-        fields = FieldChoice(text, labels, id, label_sep, lists, need_text)
-        _collect(source, fields, collector, problems)
-    if len(collector) == 0:
+        choice = FieldChoice(text, labels, id, label_sep, lists, need_text)
+        fields = _collect(source, choice, collector, problems)
+    if fields is None or len(collector) == 0:
         raise TreelabelError(f"{file}: no documents; the file is empty, or every line is blank or was skipped")
+    origin = str(taxonomy) if isinstance(taxonomy, str | Path) else "given"
     if hierarchy is None:
-        hierarchy = source.hierarchy or _taxonomy_found(file, root) or _hierarchy_of(collector.keys, sep, file)
+        hierarchy, origin = _hierarchy_found(file, root, source, collector, sep)
     nodes = _nodes(hierarchy, collector, sep, problems)
     if len(hierarchy) == 0:
         raise TreelabelError(f"{file}: no label in the file can be used; give a taxonomy, or mend the labels")
@@ -90,7 +91,7 @@ def read(
         if len(data) == 0:
             raise TreelabelError(f"{file}: no documents left, as all {problems.skipped:,} rows were skipped: {first}")
         warnings.warn(SkippedRowsWarning(f"{file}: skipped {problems.skipped:,} rows: {first}"), stacklevel=2)
-    return data
+    return replace(data, choices=fields.told() | {"hierarchy": origin})
 
 
 @dataclass
@@ -114,7 +115,8 @@ class _Problems:
         self.skipped += lines
 
 
-def _collect(source: RowSource, choice: FieldChoice, collector: Collector, problems: _Problems) -> None:
+def _collect(source: RowSource, choice: FieldChoice, collector: Collector, problems: _Problems) -> Fields | None:
+    """Move all rows into the collector; give the columns that were chosen, if there was a row at all."""
     fields: Fields | None = None
     while rows := list(islice(source.rows, BATCH)):
         good = [row for row in rows if isinstance(row, Row)]
@@ -130,6 +132,7 @@ def _collect(source: RowSource, choice: FieldChoice, collector: Collector, probl
             elif fields is not None:
                 _understand(row, fields, len(collector), batch, problems)
         collector.add(batch)
+    return fields
 
 
 def _understand(row: Row, fields: Fields, before: int, batch: list[Incoming], problems: _Problems) -> None:
@@ -156,9 +159,16 @@ def _nodes(hierarchy: Hierarchy, collector: Collector, sep: str | None, problems
     return nodes
 
 
-def _taxonomy_found(file: Path, root: str | None) -> Hierarchy | None:
+def _hierarchy_found(
+    file: Path, root: str | None, source: RowSource, collector: Collector, sep: str | None
+) -> tuple[Hierarchy, str]:
+    """Take the file's own hierarchy, or the one beside it, or make one of the labels; say which."""
+    if source.hierarchy is not None:
+        return source.hierarchy, "in the file"
     beside = taxonomy_beside(file)
-    return None if beside is None else read_taxonomy(beside, root=root)
+    if beside is not None:
+        return read_taxonomy(beside, root=root), str(beside)
+    return _hierarchy_of(collector.keys, sep, file), "made of the labels"
 
 
 def _hierarchy_of(keys: dict[Label, int], sep: str | None, file: Path) -> Hierarchy:
