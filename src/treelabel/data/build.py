@@ -191,7 +191,7 @@ def _by_time(codes: LongArray, rank: LongArray, shares: DoubleArray) -> LongArra
 def per_class(data: Dataset, count: int = 1, seed: int = 0) -> tuple[Dataset, Dataset]:
     """Take `count` random documents of each class (most specific label) and give (these, all others).
 
-    The few-shot setting of "Hierarchical loss for classification": at most one training sample a class. Documents with
+    The few-shot setting of "A hierarchical loss and its problems": at most one training sample a class. Documents with
     several labels count for their rarest; those without labels are among the others.
     """
     if count < 1:

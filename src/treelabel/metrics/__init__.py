@@ -9,10 +9,10 @@ from treelabel.metrics.table import Metric, Need
 from treelabel.metrics.table import find_metric as _find
 
 R, R0, W, T, I = (  # noqa: E741  the papers' letters, as the documentation uses them
-    "Revisiting hierarchical text classification",
-    "Revisiting hierarchical text classification (submission)",
-    "Hierarchical loss for classification",
-    "Long-tailed extreme multi-label text classification",
+    "Revisiting hierarchical text classification: inference and metrics",
+    "Revisiting hierarchical text classification: inference and metrics (submission)",
+    "A hierarchical loss and its problems when classifying non-hierarchically",
+    "Re-evaluating extreme multi-label text classification methods in tail label prediction",
     "Evaluating extreme hierarchical multi-label classification",
 )
 
