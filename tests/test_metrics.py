@@ -332,3 +332,10 @@ def test_the_table_says_what_a_reader_needs() -> None:
         assert row.paper
         assert ("decisions" in row.needs) != ("scores" in row.needs)
         assert (row.documents is None) == (row.parts is not None) == (row.value is not None)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_every_measure_says_what_it_is_with_a_runnable_example(name: str) -> None:
+    function = METRICS[name].documents or METRICS[name].value
+    assert function is not None
+    assert ">>> " in (function.__doc__ or "")

@@ -60,7 +60,14 @@ def curve(sums: Sums) -> dict[str, DoubleArray]:
 
 
 def best_f1(sums: Sums, _: Context, __: float) -> float:
-    """The largest F1 of mean precision and mean recall over all thresholds."""
+    """The largest F1 of mean precision and mean recall over all thresholds.
+
+    Of the column sums of what `hierarchical_points` gives.
+
+    >>> from treelabel.metrics.example import example_context, example_sums
+    >>> round(best_f1(example_sums(hierarchical_points), example_context(), 0), 3)
+    0.741
+    """
     points = curve(sums)
     precision, recall = points["precision"], points["recall"]
     total = precision + recall

@@ -57,42 +57,98 @@ def _total(sums: Sums) -> DoubleArray:
 
 
 def micro_precision(sums: Sums, _: Context, __: float) -> float:
-    """Share of all predictions that are true."""
+    """Share of all predictions that are true.
+
+    Of the sums of counts by label, each of shape (nodes,), and the number of documents.
+
+    >>> from treelabel.metrics.example import example_context, example_sums
+    >>> round(micro_precision(example_sums(label_counts), example_context(), 0), 3)
+    0.6
+    """
     return _mean(precision(_total(sums), if_empty=0.0), sums)
 
 
 def micro_recall(sums: Sums, _: Context, __: float) -> float:
-    """Share of all true labels that are predicted."""
+    """Share of all true labels that are predicted.
+
+    Of the sums of counts by label, each of shape (nodes,), and the number of documents.
+
+    >>> from treelabel.metrics.example import example_context, example_sums
+    >>> round(micro_recall(example_sums(label_counts), example_context(), 0), 3)
+    0.6
+    """
     return _mean(recall(_total(sums), if_empty=0.0), sums)
 
 
 def micro_f1(sums: Sums, _: Context, __: float) -> float:
-    """F1 of the counts summed over labels."""
+    """F1 of the counts summed over labels.
+
+    Of the sums of counts by label, each of shape (nodes,), and the number of documents.
+
+    >>> from treelabel.metrics.example import example_context, example_sums
+    >>> round(micro_f1(example_sums(label_counts), example_context(), 0), 3)
+    0.6
+    """
     return _mean(f_beta(_total(sums), if_empty=0.0), sums)
 
 
 def macro_precision(sums: Sums, _: Context, __: float) -> float:
-    """Mean precision of the labels."""
+    """Mean precision of the labels.
+
+    Of the sums of counts by label, each of shape (nodes,), and the number of documents.
+
+    >>> from treelabel.metrics.example import example_context, example_sums
+    >>> round(macro_precision(example_sums(label_counts), example_context(), 0), 3)
+    0.292
+    """
     return _mean(precision(by_label(sums), if_empty=0.0), sums)
 
 
 def macro_recall(sums: Sums, _: Context, __: float) -> float:
-    """Mean recall of the labels."""
+    """Mean recall of the labels.
+
+    Of the sums of counts by label, each of shape (nodes,), and the number of documents.
+
+    >>> from treelabel.metrics.example import example_context, example_sums
+    >>> round(macro_recall(example_sums(label_counts), example_context(), 0), 3)
+    0.5
+    """
     return _mean(recall(by_label(sums), if_empty=0.0), sums)
 
 
 def macro_f1(sums: Sums, _: Context, __: float) -> float:
-    """Mean F1 of the labels; a label never true and never predicted counts 0."""
+    """Mean F1 of the labels; a label never true and never predicted counts 0.
+
+    Of the sums of counts by label, each of shape (nodes,), and the number of documents.
+
+    >>> from treelabel.metrics.example import example_context, example_sums
+    >>> round(macro_f1(example_sums(label_counts), example_context(), 0), 3)
+    0.367
+    """
     return _mean(label_f1(sums), sums)
 
 
 def macro_f1_present(sums: Sums, _: Context, __: float) -> float:
-    """Mean F1 of the labels that are true or predicted somewhere."""
+    """Mean F1 of the labels that are true or predicted somewhere.
+
+    Of the sums of counts by label, each of shape (nodes,), and the number of documents.
+
+    >>> from treelabel.metrics.example import example_context, example_sums
+    >>> round(macro_f1_present(example_sums(label_counts), example_context(), 0), 3)
+    0.367
+    """
     return _mean(label_f1(sums)[by_label(sums)[:, :2].sum(axis=1) > 0], sums)
 
 
 def label_accuracy(sums: Sums, context: Context, _: float) -> float:
-    """Mean over labels of the share of documents judged rightly: 1 - (a + b - 2c) / documents."""
+    """Mean over labels of the share of documents judged rightly: 1 - (a + b - 2c) / documents.
+
+    Of the sums of counts by label, each of shape (nodes,), and the number of documents.
+
+    >>> from treelabel.metrics.example import example_context, example_sums
+    >>> round(label_accuracy(example_sums(label_counts), example_context(), 0), 3)
+    0.667
+    """
     documents = int(sums[3].sum())
     if not documents or not len(context.hierarchy):
         return float("nan")
@@ -101,7 +157,15 @@ def label_accuracy(sums: Sums, context: Context, _: float) -> float:
 
 
 def hamming_levels(sums: Sums, context: Context, _: float) -> Value:
-    """Hamming loss of each level, and their mean."""
+    """Hamming loss of each level, and their mean.
+
+    Of the sums of counts by label, each of shape (nodes,), and the number of documents.
+
+    >>> from treelabel.metrics.example import example_context, example_sums
+    >>> found = hamming_levels(example_sums(label_counts), example_context(), 0)
+    >>> {name: round(value, 3) for name, value in found.items()}
+    {'mean': 0.333, '1': 0.333, '2': 0.333}
+    """
     documents = int(sums[3].sum())
     if not documents:
         return {"mean": float("nan")}
@@ -111,13 +175,29 @@ def hamming_levels(sums: Sums, context: Context, _: float) -> Value:
 
 
 def macro_f1_by_depth(sums: Sums, context: Context, _: float) -> Value:
-    """Macro-F1 of the labels at each depth."""
+    """Macro-F1 of the labels at each depth.
+
+    Of the sums of counts by label, each of shape (nodes,), and the number of documents.
+
+    >>> from treelabel.metrics.example import example_context, example_sums
+    >>> found = macro_f1_by_depth(example_sums(label_counts), example_context(), 0)
+    >>> {name: round(value, 3) for name, value in found.items()}
+    {'mean': 0.367, '1': 0.4, '2': 0.333}
+    """
     values = label_f1(sums)
     return with_mean({str(d): float(values[context.hierarchy.level(d)].mean()) for d in _levels(context)})
 
 
 def macro_f1_by_decile(sums: Sums, context: Context, _: float) -> Value:
-    """Macro-F1 of the labels in each tenth by training frequency, rarest first."""
+    """Macro-F1 of the labels in each tenth by training frequency, rarest first.
+
+    Of the sums of counts by label, each of shape (nodes,), and the number of documents.
+
+    >>> from treelabel.metrics.example import example_context, example_sums
+    >>> found = macro_f1_by_decile(example_sums(label_counts), example_context(), 0)
+    >>> {name: round(value, 3) for name, value in found.items()}
+    {'mean': 0.367, '1': 0.667, '2': 0.0, '3': 0.8, '4': 0.0}
+    """
     values = label_f1(sums)
     order = np.argsort(context.frequencies, kind="stable")
     tenths = np.array_split(values[order], 10)

@@ -79,93 +79,212 @@ def icm_rows(abc: DoubleArray, alpha_1: float = 2.0, alpha_2: float = 2.0, beta:
 
 
 def hp(batch: Batch, _: float = 0) -> DoubleArray:
-    """Hierarchical precision of each document: c / a."""
+    """Hierarchical precision of each document: c / a.
+
+    One value a document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> hp(example()).round(3).tolist()
+    [1.0, 0.0, 0.5]
+    """
     return precision(batch.unit_overlap)
 
 
 def hr(batch: Batch, _: float = 0) -> DoubleArray:
-    """Hierarchical recall of each document: c / b."""
+    """Hierarchical recall of each document: c / b.
+
+    One value a document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> hr(example()).round(3).tolist()
+    [1.0, 0.0, 0.5]
+    """
     return recall(batch.unit_overlap)
 
 
 def samples_precision(batch: Batch, _: float = 0) -> DoubleArray:
-    """Precision of each document's closed set; 0 for an empty one."""
+    """Precision of each document's closed set; 0 for an empty one.
+
+    One value a document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> samples_precision(example()).round(3).tolist()
+    [1.0, 0.0, 0.5]
+    """
     return precision(batch.unit_overlap, if_empty=0.0)
 
 
 def samples_recall(batch: Batch, _: float = 0) -> DoubleArray:
-    """Recall of each document's closed set; 0 where nothing is true."""
+    """Recall of each document's closed set; 0 where nothing is true.
+
+    One value a document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> samples_recall(example()).round(3).tolist()
+    [1.0, 0.0, 0.5]
+    """
     return recall(batch.unit_overlap, if_empty=0.0)
 
 
 def samples_f1(batch: Batch, _: float = 0) -> DoubleArray:
-    """F1 of each document's closed set; 0 for two empty sets."""
+    """F1 of each document's closed set; 0 for two empty sets.
+
+    One value a document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> samples_f1(example()).round(3).tolist()
+    [1.0, 0.0, 0.5]
+    """
     return f_beta(batch.unit_overlap, if_empty=0.0)
 
 
 def hf(batch: Batch, beta: float = 1) -> DoubleArray:
-    """Hierarchical F of each document."""
+    """Hierarchical F of each document.
+
+    One value a document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> hf(example(), 1).round(3).tolist()
+    [1.0, 0.0, 0.5]
+    """
     return f_beta(batch.unit_overlap, beta)
 
 
 def hf1(batch: Batch, _: float = 0) -> DoubleArray:
-    """Hierarchical F1 of each document: 2c / (a + b)."""
+    """Hierarchical F1 of each document: 2c / (a + b).
+
+    One value a document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> hf1(example()).round(3).tolist()
+    [1.0, 0.0, 0.5]
+    """
     return f_beta(batch.unit_overlap)
 
 
 def hf1_root(batch: Batch, _: float = 0) -> DoubleArray:
-    """Hierarchical F1 with the root in both sets, as the ICM paper computes it."""
+    """Hierarchical F1 with the root in both sets, as the ICM paper computes it.
+
+    One value a document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> hf1_root(example()).round(3).tolist()
+    [1.0, 0.5, 0.667]
+    """
     return f_beta(with_root(batch.unit_overlap))
 
 
 def info_hp(batch: Batch, _: float = 0) -> DoubleArray:
-    """Hierarchical precision with every node weighing the information it adds."""
+    """Hierarchical precision with every node weighing the information it adds.
+
+    One value a document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> info_hp(example()).round(3).tolist()
+    [1.0, 0.0, 0.5]
+    """
     return precision(batch.information_overlap)
 
 
 def info_hr(batch: Batch, _: float = 0) -> DoubleArray:
-    """Hierarchical recall with every node weighing the information it adds."""
+    """Hierarchical recall with every node weighing the information it adds.
+
+    One value a document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> info_hr(example()).round(3).tolist()
+    [1.0, 0.0, 0.5]
+    """
     return recall(batch.information_overlap)
 
 
 def info_hf1(batch: Batch, _: float = 0) -> DoubleArray:
-    """Hierarchical F1 with every node weighing the information it adds."""
+    """Hierarchical F1 with every node weighing the information it adds.
+
+    One value a document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> info_hf1(example()).round(3).tolist()
+    [1.0, 0.0, 0.5]
+    """
     return f_beta(batch.information_overlap)
 
 
 def icm(batch: Batch, _: float = 0) -> DoubleArray:
-    """Information contrast of each document."""
+    """Information contrast of each document.
+
+    One value a document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> icm(example()).round(3).tolist()
+    [2.0, -2.0, -1.0]
+    """
     return icm_rows(batch.information_overlap)
 
 
 def shortest_path(batch: Batch, _: float = 0) -> DoubleArray:
-    """a + b - 2c: the edges between the most specific nodes of two paths."""
+    """a + b - 2c: the edges between the most specific nodes of two paths.
+
+    One value a document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> shortest_path(example()).round(3).tolist()
+    [0.0, 2.0, 2.0]
+    """
     a, b, c = batch.unit_overlap.T
     distance: DoubleArray = a + b - 2 * c
     return distance
 
 
 def hamming(batch: Batch, _: float = 0) -> DoubleArray:
-    """(a + b - 2c) / nodes: the share of nodes that are judged wrongly."""
+    """(a + b - 2c) / nodes: the share of nodes that are judged wrongly.
+
+    One value a document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> hamming(example()).round(3).tolist()
+    [0.0, 0.5, 0.5]
+    """
     share: DoubleArray = shortest_path(batch) / max(1, len(batch.hierarchy))
     return share
 
 
 def jaccard(batch: Batch, _: float = 0) -> DoubleArray:
-    """c / (a + b - c): shared nodes among all nodes of either set."""
+    """c / (a + b - c): shared nodes among all nodes of either set.
+
+    One value a document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> jaccard(example()).round(3).tolist()
+    [1.0, 0.0, 0.333]
+    """
     a, b, c = batch.unit_overlap.T
     return ratio(c, a + b - c, (a == 0) & (b == 0), if_empty=0.0)
 
 
 def subset_accuracy(batch: Batch, _: float = 0) -> DoubleArray:
-    """1 where the two closed sets are the same."""
+    """1 where the two closed sets are the same.
+
+    One value a document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> subset_accuracy(example()).round(3).tolist()
+    [1.0, 0.0, 0.0]
+    """
     a, b, c = batch.unit_overlap.T
     same: DoubleArray = ((a == c) & (b == c)).astype(np.float64)
     return same
 
 
 def propensity_f1(batch: Batch, _: float = 0) -> DoubleArray:
-    """F1 of the sets as given, labels weighing their inverse propensity, with an empty class in both."""
+    """F1 of the sets as given, labels weighing their inverse propensity, with an empty class in both.
+
+    One value a document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> propensity_f1(example()).round(3).tolist()
+    [1.0, 0.472, 0.444]
+    """
     context = batch.context
     documents = context.reference_documents
     counts = np.append(context.given_frequencies, documents)
@@ -190,17 +309,38 @@ def _micro(formula: Callable[[DoubleArray], DoubleArray], sums: Sums) -> float:
 
 
 def hp_micro(sums: Sums, _: Context, __: float) -> float:
-    """Sum of c / sum of a (the aggregate precision of the hierarchical win paper)."""
+    """Sum of c / sum of a (the aggregate precision of the hierarchical win paper).
+
+    Of the column sums of what `overlap_sums` gives.
+
+    >>> from treelabel.metrics.example import example_context, example_sums
+    >>> round(hp_micro(example_sums(overlap_sums), example_context(), 0), 3)
+    0.6
+    """
     return _micro(precision, sums)
 
 
 def hr_micro(sums: Sums, _: Context, __: float) -> float:
-    """Sum of c / sum of b."""
+    """Sum of c / sum of b.
+
+    Of the column sums of what `overlap_sums` gives.
+
+    >>> from treelabel.metrics.example import example_context, example_sums
+    >>> round(hr_micro(example_sums(overlap_sums), example_context(), 0), 3)
+    0.6
+    """
     return _micro(recall, sums)
 
 
 def hf1_micro(sums: Sums, _: Context, __: float) -> float:
-    """2 sum of c / (sum of a + sum of b)."""
+    """2 sum of c / (sum of a + sum of b).
+
+    Of the column sums of what `overlap_sums` gives.
+
+    >>> from treelabel.metrics.example import example_context, example_sums
+    >>> round(hf1_micro(example_sums(overlap_sums), example_context(), 0), 3)
+    0.6
+    """
     return _micro(f_beta, sums)
 
 
@@ -211,7 +351,14 @@ def icm_sums(batch: Batch, _: float = 0) -> Parts:
 
 
 def icm_norm(sums: Sums, _: Context, __: float) -> float:
-    """(ICM + M) / 2M clipped to [0, 1], M the mean ICM of the truth against itself."""
+    """(ICM + M) / 2M clipped to [0, 1], M the mean ICM of the truth against itself.
+
+    Of the column sums of what `icm_sums` gives.
+
+    >>> from treelabel.metrics.example import example_context, example_sums
+    >>> round(icm_norm(example_sums(icm_sums), example_context(), 0), 3)
+    0.4
+    """
     total, best, documents = sums[0]
     if not documents:
         return float("nan")

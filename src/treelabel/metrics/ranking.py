@@ -47,13 +47,27 @@ def hits(batch: Batch, k: float) -> BoolArray:
 
 
 def precision_at_k(batch: Batch, k: float) -> DoubleArray:
-    """Hits among the k best / k."""
+    """Hits among the k best / k.
+
+    One value a document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> precision_at_k(example(), 5).round(3).tolist()
+    [0.4, 0.2, 0.4]
+    """
     share: DoubleArray = np.count_nonzero(hits(batch, k), axis=1) / k
     return share
 
 
 def recall_at_k(batch: Batch, k: float) -> DoubleArray:
-    """Hits among the k best / true labels; documents without any do not count."""
+    """Hits among the k best / true labels; documents without any do not count.
+
+    One value a document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> recall_at_k(example(), 5).round(3).tolist()
+    [1.0, 1.0, 1.0]
+    """
     sizes = row_sizes(batch.closed_truth).astype(np.float64)
     found = np.count_nonzero(hits(batch, k), axis=1)
     share: DoubleArray = np.divide(found, sizes, out=np.full(len(sizes), np.nan), where=sizes > 0)
@@ -61,7 +75,14 @@ def recall_at_k(batch: Batch, k: float) -> DoubleArray:
 
 
 def ndcg_at_k(batch: Batch, k: float) -> DoubleArray:
-    """Sum of hits / log2(rank + 1), over the best that min(k, true labels) hits could reach."""
+    """Sum of hits / log2(rank + 1), over the best that min(k, true labels) hits could reach.
+
+    One value a document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> ndcg_at_k(example(), 5).round(3).tolist()
+    [1.0, 0.631, 0.877]
+    """
     marks = hits(batch, k)
     gain = 1 / np.log2(np.arange(2, marks.shape[1] + 2))
     ideal = np.append(0.0, gain.cumsum())[np.minimum(row_sizes(batch.closed_truth), marks.shape[1])]
@@ -85,7 +106,14 @@ def psp_sums(batch: Batch, k: float) -> Parts:
 
 
 def psp_at_k(sums: Sums, _: Context, __: float) -> float:
-    """Propensity-scored precision: sum of gains / sum of reachable gains (a ratio of means over documents)."""
+    """Propensity-scored precision: sum of gains / sum of reachable gains (a ratio of means over documents).
+
+    Of the column sums of what `psp_sums` gives.
+
+    >>> from treelabel.metrics.example import example_context, example_sums
+    >>> round(psp_at_k(example_sums(psp_sums, 5), example_context(), 5), 3)
+    1.0
+    """
     gained, reachable = sums[0]
     return float(gained / reachable) if reachable else float("nan")
 
@@ -104,6 +132,13 @@ def binned_macro_f1_at_k(sums: Sums, context: Context, _: float) -> Value:
     """Mean F1 of the labels in each bin of training frequency: 0, 1-9, 10-99, 100-999, 1000 and more.
 
     The value itself is the mean over the bins of labels that occur in training.
+
+    Of the sums of counts by label, each of shape (nodes,), and the number of documents.
+
+    >>> from treelabel.metrics.example import example_context, example_sums
+    >>> found = binned_macro_f1_at_k(example_sums(top_k_counts, 5), example_context(), 5)
+    >>> {name: round(value, 3) for name, value in found.items()}
+    {'mean': 0.575, '1-9': 0.575}
     """
     values = label_f1(sums)
     bins = frequency_bins(context.frequencies, context.bin_edges)

@@ -41,12 +41,25 @@ def hf1_auc(batch: Batch, _: float = 0) -> DoubleArray:
 
     With q(n) the largest score of n and its descendants: for every distinct q of a true node the sets {q > t} and
     {q >= t} are weighed, so a document costs its true nodes x its scores, without sorting.
+
+    One value a document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> hf1_auc(example()).round(3).tolist()
+    [1.0, 0.75, 0.75]
     """
     return _curve_areas(batch, batch.context.unit_weights)
 
 
 def info_hf1_auc(batch: Batch, _: float = 0) -> DoubleArray:
-    """The same area with every node weighing the information it adds."""
+    """The same area with every node weighing the information it adds.
+
+    One value a document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> info_hf1_auc(example()).round(3).tolist()
+    [1.0, 0.75, 0.75]
+    """
     return _curve_areas(batch, batch.context.information_weights)
 
 
@@ -57,6 +70,12 @@ def softmax_win(batch: Batch, __: float = 0) -> DoubleArray:
     """win = sum over the true path of 2^-j p(n_j), plus 2^-l p(n_l) for its end; in [0, 1]. NaN without truth.
 
     Needs a tree, in which the true label has one path.
+
+    One value a document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> softmax_win(example()).round(3).tolist()
+    [0.625, 0.5, 0.5]
     """
     h, truth = batch.hierarchy, batch.closed_truth
     _ = h.parent
@@ -69,13 +88,27 @@ def softmax_win(batch: Batch, __: float = 0) -> DoubleArray:
 
 
 def neg_log_win(batch: Batch, _: float = 0) -> DoubleArray:
-    """-ln win; infinite where the whole true path has score 0."""
+    """-ln win; infinite where the whole true path has score 0.
+
+    One value a document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> neg_log_win(example()).round(3).tolist()
+    [0.47, 0.693, 0.693]
+    """
     with np.errstate(divide="ignore"):
         return -np.log(softmax_win(batch))
 
 
 def cross_entropy(batch: Batch, _: float = 0) -> DoubleArray:
-    """-ln p(y) of the most specific true node; infinite where it has score 0."""
+    """-ln p(y) of the most specific true node; infinite where it has score 0.
+
+    One value a document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> cross_entropy(example()).round(3).tolist()
+    [0.693, 0.693, 1.386]
+    """
     truth = batch.hierarchy.most_specific(batch.truth)
     batch._single(batch.truth, "true")
     with np.errstate(divide="ignore"):
@@ -123,7 +156,15 @@ def _in_bins(which: LongArray, values: DoubleArray, bins: int) -> sparse.csr_arr
 
 
 def ece(sums: Sums, context: Context, _: float) -> Value:
-    """Expected calibration error of the best node: sum over bins of |confidence - hits| / documents."""
+    """Expected calibration error of the best node: sum over bins of |confidence - hits| / documents.
+
+    Of the column sums of what `calibration_bins` gives.
+
+    >>> from treelabel.metrics.example import example_context, example_sums
+    >>> found = ece(example_sums(calibration_bins), example_context(), 0)
+    >>> {name: round(value, 3) for name, value in found.items()}
+    {'mean': 0.167, 'leaves': 0.167, '1': 0.333, '2': 0.083}
+    """
     errors = {}
     for name, part in zip(["leaves", *map(str, range(1, context.hierarchy.max_depth + 1))], sums, strict=True):
         count, sure, right = np.asarray(part).reshape(-1, 3).T
@@ -166,7 +207,15 @@ def log_loss_sums(batch: Batch, _: float = 0) -> Parts:
 
 
 def group_means(sums: Sums, context: Context, _: float) -> Value:
-    """Mean over documents for the leaves (the value itself) and for each level."""
+    """Mean over documents for the leaves (the value itself) and for each level.
+
+    Of the column sums of what `brier_sums` gives.
+
+    >>> from treelabel.metrics.example import example_context, example_sums
+    >>> found = group_means(example_sums(brier_sums), example_context(), 0)
+    >>> {name: round(value, 3) for name, value in found.items()}
+    {'mean': 0.542, 'leaves': 0.542, '1': 0.25, '2': 0.417}
+    """
     *totals, documents = sums[0]
     names = ["leaves", *map(str, range(1, context.hierarchy.max_depth + 1))]
     means = {name: float(t / documents) if documents else float("nan") for name, t in zip(names, totals, strict=True)}
@@ -193,7 +242,14 @@ def coverage_curve(sums: Sums) -> dict[str, DoubleArray]:
 
 
 def selective_accuracy(sums: Sums, _: Context, __: float) -> Value:
-    """Area under accuracy over coverage: the mean accuracy when only the surest documents are decided."""
+    """Area under accuracy over coverage: the mean accuracy when only the surest documents are decided.
+
+    Of the column sums of what `coverage_bins` gives.
+
+    >>> from treelabel.metrics.example import example_context, example_sums
+    >>> round(selective_accuracy(example_sums(coverage_bins), example_context(), 0), 3)
+    0.667
+    """
     curve = coverage_curve(sums)
     keep = curve["coverage"] > 0
     coverage, accuracy = curve["coverage"][keep][::-1], curve["accuracy"][keep][::-1]

@@ -27,19 +27,41 @@ def _by_level(batch: Batch, labels: LabelMatrix, keep: BoolArray) -> LongArray:
 
 
 def level_accuracy(sums: Sums, _: Context, __: float) -> Value:
-    """At each depth, the share of documents with true nodes there that have the same predicted there; the mean."""
+    """At each depth, the share of documents with true nodes there that have the same predicted there; the mean.
+
+    Of the column sums of what `level_matches` gives.
+
+    >>> from treelabel.metrics.example import example_context, example_sums
+    >>> found = level_accuracy(example_sums(level_matches), example_context(), 0)
+    >>> {name: round(value, 3) for name, value in found.items()}
+    {'mean': 0.583, '1': 0.667, '2': 0.5}
+    """
     present, right = sums
     return with_mean({str(d + 1): float(right[d] / present[d]) for d in range(len(present)) if present[d]})
 
 
 def leaf_accuracy(batch: Batch, _: float = 0) -> DoubleArray:
-    """1 where the most specific predicted node is the most specific true node."""
+    """1 where the most specific predicted node is the most specific true node.
+
+    One value a document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> leaf_accuracy(example()).round(3).tolist()
+    [1.0, 0.0, 0.0]
+    """
     true, predicted = batch.single_ends
     return np.equal(true, predicted).astype(np.float64)
 
 
 def coarsest_accuracy(batch: Batch, __: float = 0) -> DoubleArray:
-    """1 where both labels have the same ancestor at depth 1 (or are both missing)."""
+    """1 where both labels have the same ancestor at depth 1 (or are both missing).
+
+    One value a document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> coarsest_accuracy(example()).round(3).tolist()
+    [1.0, 0.0, 1.0]
+    """
     _ = batch.hierarchy.parent, batch.single_ends
     true, predicted = (_first(labels) for labels in (batch.closed_truth, batch.closed_decisions))
     return np.equal(true, predicted).astype(np.float64)
@@ -54,7 +76,14 @@ def _first(labels: LabelMatrix) -> IntArray:
 
 
 def parent_accuracy(batch: Batch, _: float = 0) -> DoubleArray:
-    """1 where both labels have the same parent, the root counting as the parent of top labels."""
+    """1 where both labels have the same parent, the root counting as the parent of top labels.
+
+    One value a document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> parent_accuracy(example()).round(3).tolist()
+    [1.0, 1.0, 1.0]
+    """
     parent = batch.hierarchy.parent
     true, predicted = (np.where(ends >= 0, parent[ends], -2) for ends in batch.single_ends)
     return np.equal(true, predicted).astype(np.float64)
@@ -64,6 +93,12 @@ def onehot_win(batch: Batch, __: float = 0) -> DoubleArray:
     """Hierarchical win of the one-hot vector at the predicted leaf: sum of 2^-j over shared nodes, the leaf's twice.
 
     Needs a tree, in which the true label has one path. NaN without truth.
+
+    One value a document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> onehot_win(example()).round(3).tolist()
+    [1.0, 0.0, 0.5]
     """
     _ = batch.hierarchy.parent
     true, predicted = batch.single_ends
@@ -89,13 +124,27 @@ def _depths(batch: Batch) -> tuple[DoubleArray, DoubleArray, DoubleArray]:
 
 
 def wu_palmer(batch: Batch, _: float = 0) -> DoubleArray:
-    """2 d(lcs) / (d(x) + d(y)), depths from a root at depth 1."""
+    """2 d(lcs) / (d(x) + d(y)), depths from a root at depth 1.
+
+    One value a document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> wu_palmer(example()).round(3).tolist()
+    [1.0, 0.5, 0.667]
+    """
     one, two, met = _depths(batch)
     return 2 * met / (one + two)
 
 
 def leacock_chodorow(batch: Batch, _: float = 0) -> DoubleArray:
-    """-ln(len / 2D), len the nodes on the shortest path between the labels, D the largest depth (root at 1)."""
+    """-ln(len / 2D), len the nodes on the shortest path between the labels, D the largest depth (root at 1).
+
+    One value a document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> leacock_chodorow(example()).round(3).tolist()
+    [1.792, 0.693, 0.693]
+    """
     h = batch.hierarchy
     true, predicted = batch.single_ends
     # From the root, where nothing was given, the way is as long as the other label is deep.
@@ -113,12 +162,26 @@ def _information(batch: Batch) -> tuple[DoubleArray, DoubleArray, DoubleArray]:
 
 
 def resnik(batch: Batch, _: float = 0) -> DoubleArray:
-    """ic(lcs)."""
+    """ic(lcs).
+
+    One value a document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> resnik(example()).round(3).tolist()
+    [2.0, 0.0, 1.0]
+    """
     return _information(batch)[2]
 
 
 def lin(batch: Batch, _: float = 0) -> DoubleArray:
-    """2 ic(lcs) / (ic(x) + ic(y)); 1 for equal labels."""
+    """2 ic(lcs) / (ic(x) + ic(y)); 1 for equal labels.
+
+    One value a document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> lin(example()).round(3).tolist()
+    [1.0, 0.0, 0.5]
+    """
     one, two, met = _information(batch)
     same = np.equal(*batch.single_ends)
     total = one + two
@@ -126,6 +189,13 @@ def lin(batch: Batch, _: float = 0) -> DoubleArray:
 
 
 def jiang_conrath(batch: Batch, _: float = 0) -> DoubleArray:
-    """Distance ic(x) + ic(y) - 2 ic(lcs)."""
+    """Distance ic(x) + ic(y) - 2 ic(lcs).
+
+    One value a document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> jiang_conrath(example()).round(3).tolist()
+    [0.0, 2.0, 2.0]
+    """
     one, two, met = _information(batch)
     return one + two - 2 * met
