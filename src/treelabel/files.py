@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from io import BufferedReader, BufferedWriter
+from io import BufferedReader, BufferedWriter, RawIOBase
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -55,31 +55,20 @@ def open_input(path: Path, seen: Callable[[int], None] | None = None) -> Iterato
         yield cast("IO[bytes]", BufferedReader(source, 1 << 18))
 
 
-class _Counted:
+class _Counted(RawIOBase):
     """A raw file that tells how far it has been read."""
 
     def __init__(self, raw: IO[bytes], seen: Callable[[int], None]) -> None:
         self._raw, self._seen = raw, seen
-        self.closed = False
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._raw.read(size)
-        self._seen(self._raw.tell())
-        return data
 
     def readinto(self, buffer: Any) -> int:
-        data = self.read(len(buffer))
+        data = self._raw.read(len(buffer))
         buffer[: len(data)] = data
+        self._seen(self._raw.tell())
         return len(data)
 
     def readable(self) -> bool:
         return True
-
-    def seekable(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        self.closed = True
 
 
 def text_lines(stream: IO[bytes], path: Path, encoding: str) -> Iterator[str]:
