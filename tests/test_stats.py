@@ -226,7 +226,7 @@ def test_the_permutation_test_approaches_exact_enumeration(shift: float) -> None
 def test_documents_without_a_value_are_left_out_of_the_permutation_test() -> None:
     first, second = np.array([0.1, np.nan, 0.3, 0.2]), np.array([0.4, 0.5, 0.7, np.nan])
     known = permutation_test(first[[0, 2]], second[[0, 2]])
-    assert permutation_test(first, second) == known
+    assert repr(permutation_test(first, second)) == repr(known)
     assert math.isnan(permutation_test(np.array([np.nan]), np.array([1.0])).p_value)
 
 
@@ -244,7 +244,7 @@ def test_the_macro_t_test_is_scipys_paired_t_test(seed: int) -> None:
 def test_the_macro_t_test_without_spread_or_labels() -> None:
     half = np.full(5, 0.5)
     assert macro_t_test(half, half).p_value == 1
-    assert macro_t_test(half, half + 0.25) == Comparison(0.25, 0.0)
+    assert repr(macro_t_test(half, half + 0.25)) == repr(Comparison(0.25, 0.0))
     assert math.isnan(macro_t_test(half[:1], half[:1]).p_value)
     assert math.isnan(macro_t_test(half[:0], half[:0]).difference)
 
@@ -254,7 +254,7 @@ def test_only_bins_of_more_than_ten_labels_are_tested() -> None:
     bins = {name: np.arange(30) < size for name, size in (("ten", 10), ("eleven", 11), ("all", 30))}
     found = binned_t_tests(first, second, bins)
     assert list(found) == ["eleven", "all"]
-    assert found["eleven"] == macro_t_test(first[:11], second[:11])
+    assert repr(found["eleven"]) == repr(macro_t_test(first[:11], second[:11]))
 
 
 @pytest.mark.parametrize(("better", "worse"), [(0, 0), (1, 0), (5, 5), (9, 1), (1, 9), (30, 12), (500, 430), (0, 20)])
