@@ -20,8 +20,8 @@ import numpy as np
 from treelabel import Hierarchy, evaluate
 from treelabel.compute import BoolArray, DoubleArray, LongArray
 from treelabel.hierarchy import LabelMatrix, label_matrix, row_sizes
+from treelabel.information import inverse_propensities
 from treelabel.metrics import Batch, Context, overlap
-from treelabel.metrics.information import inverse_propensities
 from treelabel.progress import progress_bar
 
 ITEMS = 1000

@@ -14,8 +14,8 @@ from tests.reference import matrix_of
 from tests.reference_metrics import REFERENCE, Case
 from tests.strategies import Drawn, dags, label_rows, trees
 from treelabel import Dataset, Evaluator, Hierarchy, Scores, TreelabelError, evaluate
+from treelabel.information import inverse_propensities
 from treelabel.metrics import METRICS, find_metric
-from treelabel.metrics.information import inverse_propensities
 from treelabel.metrics.overlap import f_beta, with_root
 from treelabel.result import Result
 

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from treelabel.compute import BoolArray, DoubleArray, FloatArray, IntArray, LongArray, over_rows
 from treelabel.errors import TreelabelError, some
 from treelabel.hierarchy import Hierarchy, LabelMatrix, row_numbers, row_sizes
+from treelabel.information import information_content, information_weights, inverse_propensities
 from treelabel.metrics import kernels
-from treelabel.metrics.information import information_content, information_weights, inverse_propensities
 from treelabel.scores import Scores
 
 Table = TypeVar("Table", bound=npt.NDArray[Any])

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from treelabel import similarity
 from treelabel.compute import BoolArray, DoubleArray, IntArray, LongArray
 from treelabel.hierarchy import LabelMatrix, row_numbers
 from treelabel.metrics.batch import Batch, Context
@@ -100,27 +101,8 @@ def onehot_win(batch: Batch, __: float = 0) -> DoubleArray:
     >>> onehot_win(example()).round(3).tolist()
     [1.0, 0.0, 0.5]
     """
-    _ = batch.hierarchy.parent
     true, predicted = batch.single_ends
-    met = _lowest(batch, true, predicted)
-    shared = 1.0 - 2.0 ** -np.where(met >= 0, batch.hierarchy.depth[met], 0)
-    return np.where(true < 0, np.nan, np.where(met == true, 1.0, shared))
-
-
-def _lowest(batch: Batch, one: IntArray, two: IntArray) -> IntArray:
-    met = np.full(len(one), -1, np.int32)
-    real = (one >= 0) & (two >= 0)
-    if real.any():
-        met[real] = batch.hierarchy.lowest_common_ancestor(one[real], two[real])
-    return met
-
-
-def _depths(batch: Batch) -> tuple[DoubleArray, DoubleArray, DoubleArray]:
-    """Depths of true, predicted and common ancestor, from a root at depth 1."""
-    true, predicted = batch.single_ends
-    met = _lowest(batch, true, predicted)
-    depth = batch.hierarchy.depth
-    return tuple(np.where(nodes >= 0, depth[nodes] + 1.0, 1.0) for nodes in (true, predicted, met))  # type: ignore[return-value]
+    return np.where(true < 0, np.nan, similarity.win(batch.hierarchy, predicted, true))
 
 
 def wu_palmer(batch: Batch, _: float = 0) -> DoubleArray:
@@ -132,8 +114,7 @@ def wu_palmer(batch: Batch, _: float = 0) -> DoubleArray:
     >>> wu_palmer(example()).round(3).tolist()
     [1.0, 0.5, 0.667]
     """
-    one, two, met = _depths(batch)
-    return 2 * met / (one + two)
+    return similarity.wu_palmer(batch.hierarchy, *batch.single_ends)
 
 
 def leacock_chodorow(batch: Batch, _: float = 0) -> DoubleArray:
@@ -145,20 +126,7 @@ def leacock_chodorow(batch: Batch, _: float = 0) -> DoubleArray:
     >>> leacock_chodorow(example()).round(3).tolist()
     [1.792, 0.693, 0.693]
     """
-    h = batch.hierarchy
-    true, predicted = batch.single_ends
-    # From the root, where nothing was given, the way is as long as the other label is deep.
-    edges = np.where(true < 0, 0, h.shortest_depth[true]) + np.where(predicted < 0, 0, h.shortest_depth[predicted])
-    real = (true >= 0) & (predicted >= 0)
-    edges[real] = h.distance(true[real], predicted[real])
-    return -np.log((edges + 1) / (2 * (h.max_depth + 1)))
-
-
-def _information(batch: Batch) -> tuple[DoubleArray, DoubleArray, DoubleArray]:
-    true, predicted = batch.single_ends
-    met = _lowest(batch, true, predicted)
-    information = batch.context.information
-    return tuple(np.where(nodes >= 0, information[nodes], 0.0) for nodes in (true, predicted, met))  # type: ignore[return-value]
+    return similarity.leacock_chodorow(batch.hierarchy, *batch.single_ends)
 
 
 def resnik(batch: Batch, _: float = 0) -> DoubleArray:
@@ -170,7 +138,7 @@ def resnik(batch: Batch, _: float = 0) -> DoubleArray:
     >>> resnik(example()).round(3).tolist()
     [2.0, 0.0, 1.0]
     """
-    return _information(batch)[2]
+    return similarity.resnik(batch.hierarchy, *batch.single_ends, batch.context.information)
 
 
 def lin(batch: Batch, _: float = 0) -> DoubleArray:
@@ -182,10 +150,7 @@ def lin(batch: Batch, _: float = 0) -> DoubleArray:
     >>> lin(example()).round(3).tolist()
     [1.0, 0.0, 0.5]
     """
-    one, two, met = _information(batch)
-    same = np.equal(*batch.single_ends)
-    total = one + two
-    return np.where(same, 1.0, np.divide(2 * met, total, out=np.zeros_like(total), where=total > 0))
+    return similarity.lin(batch.hierarchy, *batch.single_ends, batch.context.information)
 
 
 def jiang_conrath(batch: Batch, _: float = 0) -> DoubleArray:
@@ -197,5 +162,4 @@ def jiang_conrath(batch: Batch, _: float = 0) -> DoubleArray:
     >>> jiang_conrath(example()).round(3).tolist()
     [0.0, 2.0, 2.0]
     """
-    one, two, met = _information(batch)
-    return one + two - 2 * met
+    return similarity.jiang_conrath(batch.hierarchy, *batch.single_ends, batch.context.information)
