@@ -79,7 +79,7 @@ def test_the_hierarchy_comes_from_whatever_has_one() -> None:
     assert evaluate(TRUTH, decisions["Decisions"]).values == expected
     scores = Scores(TREE, decisions["closed csr"])
     assert expected.items() <= evaluate(TRUTH, scores=scores).values.items()
-    with pytest.raises(TreelabelError, match="evaluate needs a hierarchy: pass hierarchy="):
+    with pytest.raises(TreelabelError, match="a hierarchy is needed: pass hierarchy="):
         evaluate(TRUTH, DECIDED)
 
 

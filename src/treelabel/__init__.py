@@ -30,9 +30,11 @@ if TYPE_CHECKING:
     from treelabel.evaluation import Evaluator, evaluate
     from treelabel.hierarchy import Hierarchy
     from treelabel.metrics import METRICS
+    from treelabel.predictions import write_predictions
     from treelabel.result import Result
-    from treelabel.rules import RULES, Decisions, decide
+    from treelabel.rules import RULES, Decisions, Tuned, decide
     from treelabel.scores import Scores
+    from treelabel.tuning import tune
 
 _PLACES = {
     "Dataset": "data",
@@ -45,6 +47,7 @@ _PLACES = {
     "Result": "result",
     "Scores": "scores",
     "TreelabelError": "errors",
+    "Tuned": "rules",
     "compare": "comparison",
     "cut": "data",
     "decide": "rules",
@@ -56,9 +59,11 @@ _PLACES = {
     "read_taxonomy": "data",
     "read_together": "data",
     "split": "data",
+    "tune": "tuning",
     "unfold": "data",
     "with_other_leaves": "data",
     "write": "data",
+    "write_predictions": "predictions",
     "write_taxonomy": "data",
 }
 
@@ -73,6 +78,7 @@ __all__ = [
     "Result",
     "Scores",
     "TreelabelError",
+    "Tuned",
     "compare",
     "cut",
     "decide",
@@ -84,9 +90,11 @@ __all__ = [
     "read_taxonomy",
     "read_together",
     "split",
+    "tune",
     "unfold",
     "with_other_leaves",
     "write",
+    "write_predictions",
     "write_taxonomy",
 ]
 

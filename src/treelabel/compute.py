@@ -19,6 +19,9 @@ FloatArray = npt.NDArray[np.float32]
 DoubleArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
+# So many rows are worth a thread where a row takes some ten nanoseconds.
+LIGHT = 16384
+
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 Part = TypeVar("Part")
 

@@ -9,13 +9,13 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.compute import LongArray
-from treelabel.errors import TreelabelError, some
-from treelabel.hierarchy import Hierarchy, LabelMatrix, as_labels, row_sizes
-from treelabel.labels import encode
+from treelabel.errors import TreelabelError
+from treelabel.hierarchy import Hierarchy, LabelMatrix, row_sizes
+from treelabel.matching import common_hierarchy, in_order, label_sets
 from treelabel.metrics import METRICS, Batch, Context, Metric, find_metric
 from treelabel.metrics.batch import closed_sets, label_totals
 from treelabel.result import Result
-from treelabel.rules import Decisions, decide
+from treelabel.rules import Decisions, Tuned, decide
 from treelabel.scores import Scores
 
 DEFAULT_DECISION_METRICS = (
@@ -38,7 +38,7 @@ def evaluate(
     decisions: Any = None,
     scores: Scores | None = None,
     hierarchy: Hierarchy | None = None,
-    rule: str = "threshold",
+    rule: str | Tuned = "threshold",
     metrics: Sequence[str] | str | None = None,
     train_frequencies: Any = None,
     train_documents: int | None = None,
@@ -50,7 +50,8 @@ def evaluate(
 
     `truth` and `decisions` are a Dataset or Decisions, one list of label names a document, a dense 0/1 array or a CSR
     matrix; what has ids is matched by them. With scores alone, `rule` makes the decisions. `metrics` are names of
-    METRICS, "all" for all that apply, or None for a usual few. `train_frequencies` counts training documents by node,
+    METRICS, "all" for all that apply, or None for a usual few. `rule` is any of RULES, such as "optimal:hf1", or what
+    `tune` gave. `train_frequencies` counts training documents by node,
     ancestors included (a training Dataset will do); without it measures that weigh labels by rarity take the truth
     itself as the reference. `propensity` is (A, B) of the propensity model (usual: 0.6, 2.6 for Amazon, 0.5, 0.4 for
     Wikipedia), `bin_edges` where bins of training frequency begin.
@@ -60,70 +61,15 @@ def evaluate(
     >>> result["hf1"], result["micro_f1"]
     (0.75, 0.75)
     """
-    h = _hierarchy_of(hierarchy, scores, decisions, truth)
-    true = _label_sets(truth, h, "truth")
+    h = common_hierarchy(hierarchy, scores, decisions, truth)
+    true = label_sets(truth, h, "truth")
     closed = closed_sets(h, true)
-    decisions, scores = _in_order(truth, decisions, "decisions"), _in_order(truth, scores, "scores")
+    decisions, scores = in_order(truth, decisions, "decisions"), in_order(truth, scores, "scores")
     context = make_context(h, train_frequencies, train_documents, true, closed)
     context = replace(context, propensity=propensity, bin_edges=bin_edges)
     evaluator = Evaluator(h, metrics, rule=rule, context=context, keep_documents=keep_documents)
     evaluator._add(evaluator._batch(true, decisions, scores, closed))
     return evaluator.result()
-
-
-def _hierarchy_of(*things: Any) -> Hierarchy:
-    found = [thing if isinstance(thing, Hierarchy) else getattr(thing, "hierarchy", None) for thing in things]
-    known = [hierarchy for hierarchy in found if hierarchy is not None]
-    if not known:
-        raise TreelabelError("evaluate needs a hierarchy: pass hierarchy=, or truth, decisions or scores that have one")
-    for other in known[1:]:
-        known[0].require_same(other.fingerprint, "one of truth, decisions and scores")
-    return known[0]
-
-
-def _label_sets(labels: Any, hierarchy: Hierarchy, what: str) -> LabelMatrix:
-    """Take label sets in any of their forms."""
-    if isinstance(labels, Decisions):
-        return labels.csr
-    if hasattr(labels, "labels") and hasattr(labels, "hierarchy"):
-        return labels.labels
-    if sparse.issparse(labels) or isinstance(labels, np.ndarray):
-        return as_labels(labels, len(hierarchy), what)
-    return encode(hierarchy, labels)
-
-
-def rows_by_id(truth: Any, ids: Sequence[str] | None, where: str) -> list[int] | None:
-    """Find the row of each true document among documents with ids; None where rows are matched by their order.
-
-    They are if one side has no ids, if both have the same ids in the same order, and if the ids do not fit but those of
-    one side are nothing but row numbers.
-    """
-    names = getattr(truth, "ids", None)
-    if names is None or ids is None:
-        return None
-    wanted, given = list(names), list(ids)
-    if wanted == given:
-        return None
-    row = {name: at for at, name in enumerate(given)}
-    missing = [name for name in wanted if name not in row]
-    if missing:
-        if any(listed == list(map(str, range(len(listed)))) for listed in (wanted, given)):
-            return None
-        raise TreelabelError(
-            f"{where}: no prediction for {len(missing):,} of {len(wanted):,} documents: ids {some(missing)}"
-        )
-    for listed, what in ((given, where), (wanted, "the truth")):
-        last = {name: at for at, name in enumerate(listed)}
-        twice = next((name for at, name in enumerate(listed) if last[name] != at), None)
-        if twice is not None:
-            raise TreelabelError(f"{what}: the id {twice!r} stands twice, so documents cannot be matched by id")
-    return [row[name] for name in wanted]
-
-
-def _in_order(truth: Any, found: Any, what: str) -> Any:
-    """Bring documents that have ids into the order of the truth."""
-    rows = rows_by_id(truth, getattr(found, "ids", None), what)
-    return found if rows is None else found[rows]
 
 
 def make_context(
@@ -152,7 +98,7 @@ def make_context(
         return Context(hierarchy, counts, counts, train_documents or _guess_documents(hierarchy, counts, closed))
     if truth is None or closed is None:
         return Context(hierarchy)
-    return Context(hierarchy, label_totals(closed), label_totals(truth), truth.shape[0])
+    return Context(hierarchy, label_totals(closed), label_totals(truth), truth.shape[0], is_from_truth=True)
 
 
 def _guess_documents(hierarchy: Hierarchy, counts: LongArray, closed: LabelMatrix | None) -> int | None:
@@ -182,7 +128,7 @@ class Evaluator:
 
     hierarchy: Hierarchy
     metrics: Sequence[str] | str | None = None
-    rule: str = "threshold"
+    rule: str | Tuned = "threshold"
     train_frequencies: Any = None
     train_documents: int | None = None
     keep_documents: bool = False
@@ -199,7 +145,7 @@ class Evaluator:
 
     def add(self, truth: Any, decisions: Any = None, scores: Scores | None = None) -> None:
         """Judge some documents and add them to the sums."""
-        decisions, scores = _in_order(truth, decisions, "decisions"), _in_order(truth, scores, "scores")
+        decisions, scores = in_order(truth, decisions, "decisions"), in_order(truth, scores, "scores")
         self._add(self._batch(truth, decisions, scores))
 
     def _add(self, batch: Batch) -> None:
@@ -233,12 +179,12 @@ class Evaluator:
         assert self.context is not None
         if scores is not None and not isinstance(scores, Scores):
             raise TreelabelError(f"expected Scores(hierarchy, matrix) for scores=, found {type(scores).__name__}")
-        h = _hierarchy_of(self.hierarchy, scores, decisions, truth)
-        true = _label_sets(truth, h, "truth")
+        h = common_hierarchy(self.hierarchy, scores, decisions, truth)
+        true = label_sets(truth, h, "truth")
         if decisions is None and scores is not None and _needs_decisions(self.metrics):
-            decisions = decide(scores, self.rule)
+            decisions = self._decide(scores)
         self.used_rule = getattr(decisions, "rule", None)
-        chosen = None if decisions is None else _label_sets(decisions, h, "decisions")
+        chosen = None if decisions is None else label_sets(decisions, h, "decisions")
         for name, size in (
             ("scores", None if scores is None else len(scores)),
             ("decisions", None if chosen is None else chosen.shape[0]),
@@ -246,6 +192,13 @@ class Evaluator:
             if size is not None and size != true.shape[0]:
                 raise TreelabelError(f"truth has {true.shape[0]:,} documents, {name} have {size:,}")
         return Batch(self.context, true, chosen, scores, closed)
+
+    def _decide(self, scores: Scores) -> Decisions:
+        """Use the rule; what it learns of how rare labels are comes from training, never from the truth."""
+        assert self.context is not None
+        if self.context.is_from_truth:
+            return decide(scores, self.rule)
+        return decide(scores, self.rule, self.context.closed, self.context.documents)
 
     def __or__(self, other: "Evaluator") -> "Evaluator":
         """Merge with an evaluator of other documents."""

@@ -29,7 +29,7 @@ def _names(metrics: str | None) -> list[str] | str | None:
 def _system(path: Path, truth: "Dataset", on_error: str) -> Any:
     """Read predictions or scores, in the order of the truth."""
     from treelabel.data import read as read_data
-    from treelabel.evaluation import rows_by_id
+    from treelabel.matching import rows_by_id
     from treelabel.scores import Scores, is_score_file
 
     if is_score_file(path):

@@ -2,7 +2,16 @@
 
 from treelabel.hierarchy.change import Change
 from treelabel.hierarchy.core import SEPARATOR, Hierarchy, split_path
-from treelabel.hierarchy.sets import LabelMatrix, as_labels, from_sizes, label_matrix, row_numbers, row_sizes
+from treelabel.hierarchy.sets import (
+    LabelMatrix,
+    as_labels,
+    from_sizes,
+    keep_entries,
+    label_matrix,
+    matches,
+    row_numbers,
+    row_sizes,
+)
 from treelabel.hierarchy.store import hierarchy_from_json, hierarchy_to_json
 
 __all__ = [
@@ -14,7 +23,9 @@ __all__ = [
     "from_sizes",
     "hierarchy_from_json",
     "hierarchy_to_json",
+    "keep_entries",
     "label_matrix",
+    "matches",
     "row_numbers",
     "row_sizes",
     "split_path",

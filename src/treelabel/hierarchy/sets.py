@@ -6,8 +6,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.compute import BoolArray, IntArray, LongArray
+from treelabel.compute import LIGHT, BoolArray, IntArray, LongArray, over_rows
 from treelabel.errors import TreelabelError
+from treelabel.hierarchy import kernels
 
 LabelMatrix: TypeAlias = sparse.csr_array
 
@@ -64,6 +65,21 @@ def row_sizes(matrix: sparse.csr_array) -> LongArray:
 def row_numbers(matrix: sparse.csr_array) -> LongArray:
     """Give the row of every stored entry."""
     return np.repeat(np.arange(matrix.shape[0], dtype=np.int64), row_sizes(matrix))
+
+
+def matches(truth: LabelMatrix, found: sparse.csr_array) -> BoolArray:
+    """Mark the stored entries of a matrix that are true, one mark an entry.
+
+    >>> matches(label_matrix([0, 1], [2], 3), label_matrix([0, 2], [0, 2], 3)).tolist()
+    [False, True]
+    """
+    true_ptr, ptr = truth.indptr.astype(np.int64), found.indptr.astype(np.int64)
+    parts = over_rows(
+        lambda start, stop: kernels.matches(true_ptr, truth.indices, ptr, found.indices, truth.shape[1], start, stop),
+        truth.shape[0],
+        least=LIGHT,
+    )
+    return np.concatenate(parts)
 
 
 def keep_entries(matrix: LabelMatrix, keep: BoolArray) -> LabelMatrix:

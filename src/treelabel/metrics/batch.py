@@ -8,17 +8,14 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from treelabel.compute import BoolArray, DoubleArray, FloatArray, IntArray, LongArray, over_rows
+from treelabel.compute import LIGHT, BoolArray, DoubleArray, FloatArray, IntArray, LongArray, over_rows
 from treelabel.errors import TreelabelError, some
-from treelabel.hierarchy import Hierarchy, LabelMatrix, row_numbers, row_sizes
+from treelabel.hierarchy import Hierarchy, LabelMatrix, matches, row_numbers, row_sizes
 from treelabel.information import information_content, information_weights, inverse_propensities
 from treelabel.metrics import kernels
 from treelabel.scores import Scores
 
 Table = TypeVar("Table", bound=npt.NDArray[Any])
-
-# So many rows are worth a thread where a row takes some ten nanoseconds.
-LIGHT = 16384
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +24,8 @@ class Context:
 
     `closed` counts documents by node, ancestors included (information content, frequency bins); `given` counts labels
     as they were given (propensities). Both are None if nothing is known. `propensity` is (A, B) of the propensity
-    model, `bin_edges` where bins of training frequency begin.
+    model, `bin_edges` where bins of training frequency begin. `is_from_truth` tells that the reference documents are
+    those that are judged, which measures may look at and rules may not.
     """
 
     hierarchy: Hierarchy
@@ -36,6 +34,7 @@ class Context:
     documents: int | None = None
     propensity: tuple[float, float] = (0.55, 1.5)
     bin_edges: tuple[int, ...] = (1, 10, 100, 1000)
+    is_from_truth: bool = False
 
     @cached_property
     def information(self) -> DoubleArray:
@@ -141,7 +140,7 @@ class Batch:
     @cached_property
     def coherent_scores(self) -> Scores:
         """Scores raised to the largest descendant, so that every threshold gives a closed set."""
-        return self.scores if self.scores.is_coherent(0) else self.scores.coherent("max")
+        return self.scores.coherent("max")
 
     def first_columns(self, make: Callable[["Batch", int], Table], k: float) -> Table:
         """Give the first k columns (at most one a label) of a table in which no column depends on k; it is kept."""
@@ -211,19 +210,6 @@ class Batch:
 def closed_sets(hierarchy: Hierarchy, labels: LabelMatrix) -> LabelMatrix:
     """Add all ancestors; flat labels have none."""
     return hierarchy.closure(labels) if hierarchy.max_depth > 1 else labels
-
-
-def matches(truth: LabelMatrix, decisions: LabelMatrix) -> BoolArray:
-    """Mark the decisions that are true, one mark for each stored label."""
-    true_ptr, pred_ptr = truth.indptr.astype(np.int64), decisions.indptr.astype(np.int64)
-    parts = over_rows(
-        lambda start, stop: kernels.hits(
-            true_ptr, truth.indices, pred_ptr, decisions.indices, truth.shape[1], start, stop
-        ),
-        truth.shape[0],
-        least=LIGHT,
-    )
-    return np.concatenate(parts)
 
 
 def overlap(weights: DoubleArray, truth: LabelMatrix, decisions: LabelMatrix, is_hit: BoolArray) -> DoubleArray:

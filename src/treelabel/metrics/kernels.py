@@ -33,28 +33,6 @@ def overlap(
 
 
 @kernel
-def hits(
-    true_ptr: LongArray,
-    true_idx: IntArray,
-    pred_ptr: LongArray,
-    pred_idx: IntArray,
-    columns: int,
-    start: int,
-    stop: int,
-) -> BoolArray:
-    """Mark the predicted labels that are true."""
-    marks = np.empty(pred_ptr[stop] - pred_ptr[start], np.bool_)
-    # Stamping true labels with the row is several times faster than merging two rows, whose branches nobody can guess.
-    stamp = np.zeros(columns, np.int32)
-    for row in range(start, stop):
-        for at in range(true_ptr[row], true_ptr[row + 1]):
-            stamp[true_idx[at]] = row - start + 1
-        for at in range(pred_ptr[row], pred_ptr[row + 1]):
-            marks[at - pred_ptr[start]] = stamp[pred_idx[at]] == row - start + 1
-    return marks
-
-
-@kernel
 def column_counts(idx: IntArray, marks: BoolArray, columns: int) -> LongArray:
     """Count the marked entries of each column."""
     counts = np.zeros(columns, np.int64)

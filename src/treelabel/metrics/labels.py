@@ -4,10 +4,10 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.compute import BoolArray, DoubleArray
-from treelabel.hierarchy import LabelMatrix
+from treelabel.hierarchy import LabelMatrix, matches
 from treelabel.hierarchy.sets import keep_entries
 from treelabel.metrics import kernels
-from treelabel.metrics.batch import Batch, Context, matches
+from treelabel.metrics.batch import Batch, Context
 from treelabel.metrics.overlap import f_beta, precision, recall
 from treelabel.metrics.table import Parts, Sums, Value
 

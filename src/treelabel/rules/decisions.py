@@ -6,13 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from treelabel.compute import BoolArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 from treelabel.labels import decode
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Decisions:
-    """The label sets that were chosen for documents, closed; `csr` is the matrix, `rule` what made it.
+    """The label sets that were chosen for documents; `csr` is the matrix, `rule` what made it.
+
+    Sets are closed, unless the rule was told not to. `unknown` marks documents on which the rule abstained.
 
     >>> from treelabel.labels import encode
     >>> h = Hierarchy.from_paths(["A > B"])
@@ -25,6 +28,7 @@ class Decisions:
     csr: LabelMatrix
     ids: tuple[str, ...] | None = None
     rule: str | None = None
+    unknown: BoolArray | None = None
 
     def __len__(self) -> int:
         return int(self.csr.shape[0])
@@ -33,10 +37,12 @@ class Decisions:
         """Select documents by slice, boolean mask or row numbers."""
         picked = np.atleast_1d(np.arange(len(self))[rows if isinstance(rows, slice) else np.asarray(rows)])
         ids = None if self.ids is None else tuple(self.ids[row] for row in picked.tolist())
-        return Decisions(self.hierarchy, self.csr[picked], ids, self.rule)
+        unknown = None if self.unknown is None else self.unknown[picked]
+        return Decisions(self.hierarchy, self.csr[picked], ids, self.rule, unknown)
 
     def __repr__(self) -> str:
-        return f"Decisions({len(self):,} documents, {self.csr.nnz:,} labels, rule {self.rule})"
+        unknown = "" if self.unknown is None else f", {int(self.unknown.sum()):,} unknown"
+        return f"Decisions({len(self):,} documents, {self.csr.nnz:,} labels{unknown}, rule {self.rule})"
 
     @property
     def fingerprint(self) -> str:
@@ -49,7 +55,7 @@ class Decisions:
         return self.hierarchy.most_specific(self.csr)
 
     def names(self) -> list[list[str]]:
-        """Give all predicted names of each document, ancestors included."""
+        """Give all predicted names of each document, ancestors included if the sets are closed."""
         return decode(self.hierarchy, self.csr)
 
     def paths(self) -> list[list[str]]:

@@ -1,23 +1,81 @@
-"""Thresholding: a node is predicted if its score reaches t."""
+"""Rules that look at each node on its own: thresholds, and the k best nodes."""
+
+from collections.abc import Sequence
 
 import numpy as np
 
+from treelabel.compute import FloatArray
 from treelabel.errors import TreelabelError
-from treelabel.hierarchy import LabelMatrix
-from treelabel.hierarchy.sets import as_labels, keep_entries
+from treelabel.hierarchy import Hierarchy, LabelMatrix
+from treelabel.hierarchy.sets import as_labels, keep_entries, label_matrix
 from treelabel.scores import Scores
 
 
-def threshold(scores: Scores, t: float) -> LabelMatrix:
-    """Predict {n : p(n) >= t}; t must be above 0, as what is not stored has score 0.
+def threshold(scores: Scores, t: float | Sequence[float] = 0.5) -> LabelMatrix:
+    """Predict {n : p(n) >= t}; t is one number, one a level, or one a node. Linear in the scores.
 
-    >>> from treelabel.hierarchy import Hierarchy
-    >>> threshold(Scores(Hierarchy.flat(["A", "B"]), [[0.5, 0.4]]), 0.5).indices.tolist()
-    [0]
+    It must be above 0, as what is not stored has score 0.
+
+    >>> h = Hierarchy.from_paths(["A > B", "A > C"])
+    >>> s = Scores(h, [[0.5, 0.4, 0.1]])
+    >>> threshold(s).indices.tolist(), threshold(s, [0.5, 0.3]).indices.tolist()
+    ([0], [0, 1])
     """
-    if not np.float32(t) > 0:
-        raise TreelabelError(f"expected a threshold above 0, found {t:g}; 0 would predict every label")
-    columns = len(scores.hierarchy)
+    least = by_node(scores.hierarchy, t)
     if not scores.is_sparse:
-        return as_labels(scores.values >= np.float32(t), columns)
-    return keep_entries(scores.values, scores.values.data >= np.float32(t))
+        return as_labels(scores.values >= least, len(scores.hierarchy))
+    return keep_entries(scores.values, scores.values.data >= least[scores.values.indices])
+
+
+def by_node(hierarchy: Hierarchy, t: float | Sequence[float]) -> FloatArray:
+    """Give every node its threshold, refusing those at which everything would be predicted."""
+    given = np.asarray(t, np.float32)
+    levels = hierarchy.max_depth
+    if given.ndim > 1 or (given.ndim == 1 and len(given) not in (levels, len(hierarchy))):
+        raise TreelabelError(
+            f"{given.size:,} thresholds, expected one, {levels} (one a level) or {len(hierarchy):,} (one a node)"
+        )
+    wrong = given[~(given > 0)]
+    if wrong.size:
+        raise TreelabelError(f"expected a threshold above 0, found {wrong.flat[0]:g}; 0 would predict every label")
+    if given.ndim == 1 and len(given) == levels and len(hierarchy):
+        given = given[hierarchy.depth - 1]
+    return np.broadcast_to(given, len(hierarchy))
+
+
+def above(scores: Scores, t: float) -> LabelMatrix:
+    """Predict {n : p(n) > t}, t at least 0."""
+    if not scores.is_sparse:
+        return as_labels(scores.values > np.float32(t), len(scores.hierarchy))
+    return keep_entries(scores.values, scores.values.data > np.float32(t))
+
+
+def top_k(scores: Scores, k: int = 5, leaves: bool = False) -> LabelMatrix:
+    """Predict the k nodes with the largest scores above 0, of all nodes or of the leaves; equal ones: lower ids.
+
+    Linear in the scores.
+
+    >>> h = Hierarchy.from_paths(["A > B", "A > C"])
+    >>> s = Scores(h, [[0.5, 0.4, 0.1]])
+    >>> top_k(s, 1).indices.tolist(), top_k(s, 1, leaves=True).indices.tolist()
+    ([0], [1])
+    """
+    kept = scores
+    if leaves:
+        # Inner nodes are set to 0, which is never predicted.
+        is_leaf = scores.hierarchy.is_leaf
+        if scores.is_sparse:
+            matrix = scores.values.copy()
+            matrix.data *= is_leaf[matrix.indices]
+        else:
+            matrix = scores.values * is_leaf
+        kept = Scores(scores.hierarchy, matrix)
+    best = kept.top_k(whole_number(k, "k")).values
+    return label_matrix(best.indptr, best.indices, best.shape[1])
+
+
+def whole_number(value: float, what: str) -> int:
+    """Take a setting that must be a whole number of at least 1."""
+    if value != value or value < 1 or value != int(value):
+        raise TreelabelError(f"{what} = {value:g}, expected a whole number of at least 1")
+    return int(value)

@@ -220,6 +220,8 @@ class Scores:
     def coherent(self, how: Literal["max", "min"] = "max") -> "Scores":
         """Make scores coherent: raise a node to its largest descendant ("max"), or lower it to its parents ("min").
 
+        Scores that are coherent already are given back as they are by "max".
+
         >>> h = Hierarchy.from_paths(["A > B"])
         >>> s = Scores(h, [[0.25, 0.5]])
         >>> s.coherent("max").dense().tolist(), s.coherent("min").dense().tolist()
@@ -229,6 +231,8 @@ class Scores:
             return self._changed(kernels.MINIMUM)
         if how != "max":
             raise TreelabelError(f"unknown projection {how!r}; expected 'max' or 'min'")
+        if self.is_coherent(0):
+            return self
         ptr, idx = self.hierarchy.parent_ptr, self.hierarchy.parent_idx
         if not self.is_sparse:
             raised = self.values.copy()

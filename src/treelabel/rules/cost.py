@@ -1,0 +1,101 @@
+"""Rules for any cost: the node whose expected cost against the true leaf is the least."""
+
+from collections.abc import Callable
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from treelabel import similarity as similarities
+from treelabel.compute import DoubleArray, IntArray
+from treelabel.errors import TreelabelError
+from treelabel.hierarchy import Hierarchy, LabelMatrix
+from treelabel.rules.rows import single_labels
+from treelabel.scores import Scores
+
+Similarity = Literal["wu_palmer", "leacock_chodorow", "resnik", "lin", "jiang_conrath", "win", "shortest_path"]
+
+# A matrix is held in memory as a whole; this many numbers are 4 GB.
+LARGEST = 1 << 29
+# Expected costs are computed for so many documents and nodes at once.
+BLOCK = 1 << 22
+
+
+def cost(
+    scores: Scores,
+    matrix: Any = None,
+    similarity: Similarity | None = None,
+    information: DoubleArray | None = None,
+) -> LabelMatrix:
+    """Predict the node with the least expected cost: argmin over n of the sum over leaves l of p(l) cost(n, l). Exact.
+
+    `matrix` has one row a node (or one a leaf, in the order of `hierarchy.leaves`) and one column a leaf; or it is made
+    of a named similarity by `cost_matrix`. Equal costs: the lower id. Documents without a leaf above 0 get nothing.
+    Costs documents x nodes x leaves (CSR: stored leaves), so for the similarities that have a rule of their own that
+    rule is faster.
+
+    >>> h = Hierarchy.from_paths(["A > B", "A > C", "D"])
+    >>> s = Scores.from_leaves(h, ["B", "C", "D"], [[0.35, 0.25, 0.4]])
+    >>> h.names[cost(s, similarity="shortest_path").indices[0]]
+    'A'
+    """
+    h = scores.hierarchy
+    costs = _given(h, matrix, similarity, information)
+    chosen = np.arange(len(h), dtype=np.int32) if len(costs) == len(h) else h.leaves
+    best = np.full(len(scores), -1, np.int32)
+    step = max(1, BLOCK // max(1, len(costs)))
+    for low in range(0, len(scores), step):
+        leaves = scores.values[low : low + step][:, h.leaves]
+        some = np.asarray(leaves.sum(axis=1)).ravel() > 0
+        expected = np.asarray(leaves @ costs.T)
+        best[low : low + step] = np.where(some, chosen[expected.argmin(axis=1)], -1)
+    return single_labels(h, best)
+
+
+def _given(h: Hierarchy, matrix: Any, similarity: str | None, information: DoubleArray | None) -> DoubleArray:
+    """Take the costs in either form."""
+    if (matrix is None) == (similarity is None):
+        raise TreelabelError("optimal:cost needs either matrix= (nodes x leaves) or similarity= (see its help)")
+    if similarity is not None:
+        return cost_matrix(h, similarity, information)
+    costs = np.asarray(matrix, np.float64)
+    leaves = len(h.leaves)
+    if costs.shape not in ((len(h), leaves), (leaves, leaves)):
+        raise TreelabelError(
+            f"a cost matrix of shape {costs.shape}, expected {len(h):,} nodes x {leaves:,} leaves, or leaves x leaves"
+        )
+    if not np.isfinite(costs).all():
+        raise TreelabelError("the cost matrix has entries that are not finite numbers")
+    return costs
+
+
+def cost_matrix(hierarchy: Hierarchy, similarity: str, information: DoubleArray | None = None) -> DoubleArray:
+    """Make costs of a similarity, nodes x leaves: the distance itself, or how much the similarity lacks.
+
+    >>> h = Hierarchy.from_paths(["A > B", "A > C"])
+    >>> cost_matrix(h, "shortest_path").tolist()
+    [[1.0, 1.0], [0.0, 2.0], [2.0, 0.0]]
+    """
+    if similarity not in get_args(Similarity):
+        raise TreelabelError(f"unknown similarity {similarity!r}; there are: {', '.join(get_args(Similarity))}")
+    if len(hierarchy) * len(hierarchy.leaves) > LARGEST:
+        raise TreelabelError(
+            f"a cost matrix of {len(hierarchy):,} nodes x {len(hierarchy.leaves):,} leaves would take "
+            f"{8 * len(hierarchy) * len(hierarchy.leaves) / 1e9:.0f} GB; use a rule such as optimal:wu_palmer or "
+            "optimal:lin, which needs none"
+        )
+    make: Callable[[IntArray, IntArray], DoubleArray]
+    if similarity in ("resnik", "lin", "jiang_conrath"):
+        if information is None:
+            raise TreelabelError(f"the similarity {similarity} needs training frequencies; pass train_frequencies=")
+        bits = np.asarray(information, np.float64)
+        make = lambda one, two: getattr(similarities, similarity)(hierarchy, one, two, bits)  # noqa: E731
+    elif similarity == "shortest_path":
+        make = lambda one, two: similarities.edges_between(hierarchy, one, two)  # noqa: E731
+    else:
+        make = lambda one, two: getattr(similarities, similarity)(hierarchy, one, two)  # noqa: E731
+    is_distance = similarity in ("shortest_path", "jiang_conrath")
+    costs = np.empty((len(hierarchy), len(hierarchy.leaves)))
+    for node in range(len(hierarchy)):
+        alike = make(np.full(len(hierarchy.leaves), node, np.int32), hierarchy.leaves)
+        costs[node] = alike if is_distance else -alike
+    return costs

@@ -1,0 +1,107 @@
+"""Using a rule: find it, give it its settings and what it needs of training, close what it chooses."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from treelabel.compute import BoolArray
+from treelabel.errors import TreelabelError
+from treelabel.hierarchy import Hierarchy, LabelMatrix
+from treelabel.hierarchy.sets import keep_entries, row_numbers
+from treelabel.information import information_content
+from treelabel.rules.decisions import Decisions
+from treelabel.rules.listed import RULES
+from treelabel.rules.table import COMMON, Asked, Rule, find_rule
+from treelabel.rules.tuned import Tuned
+from treelabel.scores import Scores
+
+
+def decide(
+    scores: Scores,
+    rule: str | Tuned = "threshold",
+    train_frequencies: Any = None,
+    train_documents: int | None = None,
+    **settings: Any,
+) -> Decisions:
+    """Turn scores into label sets by a rule of RULES, or by one that `tune` made.
+
+    A rule is written "optimal:hf1", with its number "threshold@0.3", or with settings "top_k(k=3, leaves=true)", which
+    may also be keyword arguments. All have `closed` (default true: ancestors are added) and `unknown`: where no top
+    label has a score of at least that much, nothing is predicted and the document is marked in `Decisions.unknown`.
+    Rules that need to know how rare labels are take training frequencies: counts by node, ancestors included, with the
+    number of documents, or a training Dataset.
+
+    >>> h = Hierarchy.from_paths(["A > B", "A > C"])
+    >>> s = Scores(h, [[0.9, 0.6, 0.3], [0.2, 0.1, 0.1]])
+    >>> decide(s).names(), decide(s, "best_leaf", unknown=0.5).names()
+    ([['A', 'B'], []], [['A', 'B'], []])
+    >>> decide(s, "best_leaf(closed=false)").names()
+    [['B'], ['B']]
+    """
+    if not isinstance(scores, Scores):
+        raise TreelabelError(f"expected Scores(hierarchy, matrix) to decide on, found {type(scores).__name__}")
+    asked = _asked(rule, scores.hierarchy, settings)
+    own = {name: value for name, value in asked.settings.items() if name not in COMMON}
+    known = _from_training(asked.rule, scores.hierarchy, train_frequencies, train_documents)
+    try:
+        chosen = asked.rule.choose(scores, **own, **known)
+        is_unknown = _is_unknown(scores, asked.settings.get("unknown"))
+    except TreelabelError as error:
+        raise TreelabelError(f"{asked.rule.name}: {error}") from None
+    if is_unknown is not None:
+        chosen = _without(chosen, is_unknown)
+    if asked.settings.get("closed", True):
+        chosen = scores.hierarchy.closure(chosen)
+    return Decisions(scores.hierarchy, chosen, scores.ids, str(asked), is_unknown)
+
+
+def _asked(rule: str | Tuned, hierarchy: Hierarchy, settings: dict[str, Any]) -> Asked:
+    """Find the rule and its settings; a tuned one must have been tuned for this hierarchy."""
+    if isinstance(rule, str) and rule.endswith(".json"):
+        rule = Tuned.load(Path(rule))
+    if isinstance(rule, Tuned):
+        hierarchy.require_same(rule.fingerprint, f"the tuned rule {rule.rule}")
+        return find_rule(rule.rule, RULES, {**rule.settings, **settings})
+    if not isinstance(rule, str):
+        raise TreelabelError(f"expected a rule such as 'optimal:hf1' or what tune gave, found {type(rule).__name__}")
+    return find_rule(rule, RULES, settings)
+
+
+def _from_training(rule: Rule, hierarchy: Hierarchy, frequencies: Any, documents: int | None) -> dict[str, Any]:
+    """Give a rule what it wants to know of training."""
+    known: dict[str, Any] = {}
+    if hasattr(frequencies, "frequencies"):
+        hierarchy.require_same(frequencies.hierarchy.fingerprint, "the training data")
+        documents, frequencies = len(frequencies), frequencies.frequencies
+    if frequencies is not None:
+        known["frequencies"] = np.asarray(frequencies, np.int64)
+        if known["frequencies"].shape != (len(hierarchy),):
+            raise TreelabelError(
+                f"train_frequencies of shape {known['frequencies'].shape}, expected one count for {len(hierarchy):,} "
+                "nodes"
+            )
+        if documents is not None:
+            known["information"] = information_content(known["frequencies"], documents)
+    missing = rule.needs - set(known)
+    if missing:
+        what = "train_documents=" if frequencies is not None else "train_frequencies= (or a training Dataset)"
+        raise TreelabelError(f"{rule.name} needs to know how rare labels are in training; pass {what}")
+    return {name: value for name, value in known.items() if name in rule.known}
+
+
+def _is_unknown(scores: Scores, least: float | None) -> BoolArray | None:
+    """Mark the documents in which no top label has a score of at least `least`."""
+    if least is None:
+        return None
+    if not 0 < least <= 1:
+        raise TreelabelError(f"unknown = {least:g}, expected a score above 0 and at most 1")
+    tops = scores.coherent().values[:, : len(scores.hierarchy) and scores.hierarchy.level(1).stop]
+    best = tops.max(axis=1).toarray().ravel() if scores.is_sparse else tops.max(axis=1, initial=0)
+    unsure: BoolArray = best < np.float32(least)
+    return unsure
+
+
+def _without(chosen: LabelMatrix, empty: BoolArray) -> LabelMatrix:
+    """Empty some rows of label sets."""
+    return keep_entries(chosen, ~empty[row_numbers(chosen)])

@@ -1,0 +1,89 @@
+"""Rules that choose one node, or one a level: down the tree, or by what most of the probability agrees on."""
+
+import numpy as np
+
+from treelabel.errors import TreelabelError
+from treelabel.hierarchy import LabelMatrix
+from treelabel.rules import kernels
+from treelabel.rules.rows import nodes_of, sets_of
+from treelabel.rules.threshold import whole_number
+from treelabel.scores import Scores
+
+
+def best_leaf(scores: Scores) -> LabelMatrix:
+    """Predict the leaf with the largest score; nothing where no leaf has one above 0. Linear in the scores.
+
+    >>> from treelabel.hierarchy import Hierarchy
+    >>> h = Hierarchy.from_paths(["A > B", "A > C", "D"])
+    >>> h.names[best_leaf(Scores(h, [[0.6, 0.4, 0.3, 0.3]])).indices[0]]
+    'D'
+    """
+    is_leaf = scores.hierarchy.is_leaf
+    return nodes_of(scores, lambda *rows: kernels.best_allowed(is_leaf, *rows))
+
+
+def best_per_level(scores: Scores) -> LabelMatrix:
+    """Predict the node with the largest score at every depth; they need not lie on one path. Linear in the scores."""
+    depth = scores.hierarchy.depth
+    return sets_of(scores, lambda *rows: kernels.best_by_level(depth, *rows))
+
+
+def top_down(scores: Scores, stop: float = 0.0) -> LabelMatrix:
+    """Go from the root to the best child, and on, to a leaf or until no child has a score of at least `stop`.
+
+    This chooses the single best class of the paper on a hierarchical loss. Scores are compared as they are: they are
+    probabilities of nodes, not given the parent. Linear in the scores.
+
+    >>> from treelabel.hierarchy import Hierarchy
+    >>> h = Hierarchy.from_paths(["A > B", "A > C", "D"])
+    >>> s = Scores(h, [[0.6, 0.4, 0.3, 0.3]])
+    >>> h.names[top_down(s).indices[0]], h.names[top_down(s, stop=0.5).indices[0]]
+    ('B', 'A')
+    """
+    if not stop >= 0:
+        raise TreelabelError(f"stop = {stop:g}, expected a score of at least 0")
+    ptr, idx = scores.hierarchy.parent_ptr, scores.hierarchy.parent_idx
+    return nodes_of(scores, lambda *rows: kernels.follow_best_child(ptr, idx, float(np.float32(stop)), *rows))
+
+
+def beam(scores: Scores, width: int = 5) -> LabelMatrix:
+    """Go down level by level, keeping the `width` best children of kept nodes; predict the best leaf reached.
+
+    Width 1 is `top_down`; a width of all nodes is `best_leaf`. Linear in the scores but for sorting each level.
+    """
+    h, kept = scores.hierarchy, whole_number(width, "width")
+    return nodes_of(scores, lambda *rows: kernels.beam(h.parent_ptr, h.parent_idx, h.depth, h.is_leaf, kept, *rows))
+
+
+def majority(scores: Scores) -> LabelMatrix:
+    """Predict the deepest node with a score above one half: where most of the probability agrees. Linear.
+
+    >>> from treelabel.hierarchy import Hierarchy
+    >>> h = Hierarchy.from_paths(["A > B", "A > C", "D"])
+    >>> h.names[majority(Scores(h, [[0.7, 0.3, 0.4, 0.3]])).indices[0]]
+    'A'
+    """
+    depth = scores.hierarchy.depth
+
+    def work(*rows):  # type: ignore[no-untyped-def]
+        return kernels.deepest_above(depth, np.full(rows[4] - rows[3], 0.5), *rows)
+
+    return nodes_of(scores, work)
+
+
+def plurality(scores: Scores) -> LabelMatrix:
+    """Predict the deepest node that is likelier than every node that excludes it (not above it, not below). Linear.
+
+    Its score is above the second best of every group of siblings, and with it above all nodes off its path.
+
+    >>> from treelabel.hierarchy import Hierarchy
+    >>> h = Hierarchy.from_paths(["A > B", "A > C", "D"])
+    >>> h.names[plurality(Scores(h, [[0.7, 0.3, 0.4, 0.3]])).indices[0]]
+    'B'
+    """
+    h = scores.hierarchy
+
+    def work(*rows):  # type: ignore[no-untyped-def]
+        return kernels.deepest_above(h.depth, kernels.largest_rival(h.parent_ptr, h.parent_idx, *rows), *rows)
+
+    return nodes_of(scores.coherent(), work)

@@ -1,0 +1,61 @@
+"""How rules walk over scores: one document after the other, each the nodes with a score above 0, parents first.
+
+Dense and CSR scores look the same to a rule's compiled loop: row pointers, node ids and values. Dense ones are brought
+to that form some rows at a time, so that memory stays small.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+
+from treelabel.compute import FloatArray, IntArray, LongArray, over_rows
+from treelabel.hierarchy import Hierarchy, LabelMatrix, label_matrix
+from treelabel.hierarchy.sets import from_sizes
+from treelabel.rules import kernels
+from treelabel.scores import Scores
+
+Part = TypeVar("Part")
+# Called with row pointers, nodes and scores, and the first and one past the last row to work on.
+Work = Callable[[LongArray, IntArray, FloatArray, int, int], Part]
+
+# Dense scores are brought to rows in blocks of so many.
+BLOCK = 1 << 19
+
+
+def over_scores(scores: Scores, work: Work[Part], least: int = 256) -> list[Part]:
+    """Call `work` on consecutive parts of the documents, in threads; results come back in order."""
+    if scores.is_sparse:
+        ptr = scores.values.indptr.astype(np.int64)
+        return over_rows(
+            lambda start, stop: work(ptr, scores.values.indices, scores.values.data, start, stop), len(scores), least
+        )
+    step = max(1, BLOCK // max(1, len(scores.hierarchy)))
+
+    def blocks(start: int, stop: int) -> list[Part]:
+        parts = []
+        # An empty range of documents is one empty block, so that there is always a part to join.
+        for low in range(start, max(stop, start + 1), step):
+            high = min(low + step, stop)
+            parts.append(work(*kernels.above_zero(scores.values, low, high), 0, high - low))
+        return parts
+
+    return [part for parts in over_rows(blocks, len(scores), min(least, step)) for part in parts]
+
+
+def sets_of(scores: Scores, work: Work[tuple[IntArray, LongArray]]) -> LabelMatrix:
+    """Join the sets that `work` chooses: concatenated node ids, sorted within a document, and the sizes of the sets."""
+    parts = over_scores(scores, work)
+    nodes, sizes = (np.concatenate([part[which] for part in parts]) for which in (0, 1))
+    return from_sizes(nodes, sizes, len(scores.hierarchy))
+
+
+def nodes_of(scores: Scores, work: Work[IntArray]) -> LabelMatrix:
+    """Join the single nodes that `work` chooses, -1 being none."""
+    return single_labels(scores.hierarchy, np.concatenate(over_scores(scores, work)))
+
+
+def single_labels(hierarchy: Hierarchy, nodes: IntArray) -> LabelMatrix:
+    """Make label sets of one node a document, -1 being none."""
+    some = nodes >= 0
+    return label_matrix(np.concatenate([[0], np.cumsum(some)]), nodes[some], len(hierarchy))

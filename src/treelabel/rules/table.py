@@ -1,0 +1,157 @@
+"""What a rule is, and how one is written: "threshold@0.3", "optimal:icm(alpha=2, beta=4)"."""
+
+import ast
+import difflib
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from treelabel.errors import TreelabelError
+from treelabel.hierarchy import LabelMatrix
+
+# Settings that are not the user's to write: they come from training data.
+FROM_TRAINING = ("information", "frequencies")
+# Settings that every rule has.
+COMMON: dict[str, Any] = {"closed": True, "unknown": None}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A decision rule: how it makes label sets of scores, and what a reader should know about it.
+
+    `choose` takes scores and settings, the keyword arguments of the function; `main` is the one that may stand behind
+    "@". `best_for` is the measure that it is optimal for, `is_exact` whether no set has a higher expected value under
+    what it `assumes` of the truth.
+    """
+
+    name: str
+    help: str
+    choose: Callable[..., LabelMatrix]
+    main: str | None = None
+    best_for: str | None = None
+    is_exact: bool | None = None
+    assumes: str = ""
+
+    @cached_property
+    def _parameters(self) -> Mapping[str, inspect.Parameter]:
+        return dict(list(inspect.signature(self.choose).parameters.items())[1:])
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """The settings and their defaults, common ones included."""
+        own = {name: each.default for name, each in self._parameters.items() if name not in FROM_TRAINING}
+        return own | COMMON
+
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """What it can make use of from training: "information" or "frequencies" of nodes."""
+        return frozenset(name for name in FROM_TRAINING if name in self._parameters)
+
+    @cached_property
+    def needs(self) -> frozenset[str]:
+        """What of that it cannot do without."""
+        return frozenset(name for name in self.known if self._parameters[name].default is inspect.Parameter.empty)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A rule with the settings it is to be used with."""
+
+    rule: Rule
+    settings: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        name = self.rule.name.removesuffix("@k")
+        main = self.rule.main or ""
+        if list(self.settings) == [main] and _is_number(self.settings[main]):
+            return f"{name}@{self.settings[main]:g}"
+        listed = ", ".join(f"{key}={_written(value)}" for key, value in self.settings.items())
+        return f"{name}({listed})" if listed else name
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _written(value: Any) -> str:
+    """Write a setting so that it can be read back, but long ones by their size."""
+    if _is_number(value):
+        return f"{value:g}"
+    size = getattr(value, "size", len(value) if hasattr(value, "__len__") and not isinstance(value, str) else 0)
+    return f"<{size:,} numbers>" if size > 8 else str(value)
+
+
+def find_rule(text: str, table: Mapping[str, Rule], settings: Mapping[str, Any]) -> Asked:
+    """Find a rule by how it is written, and put its settings together: `name`, `name@number` or `name(key=value)`.
+
+    Values are Python's numbers, lists, words and true or false.
+    """
+    match = re.fullmatch(r"\s*([\w:]+)\s*(?:@\s*([^\s(]+))?\s*(?:\((.*)\))?\s*", text, re.DOTALL)
+    if match is None:
+        raise TreelabelError(f"cannot read the rule {text!r}; expected name, name@number or name(setting=value, ...)")
+    name, number, inside = match.groups()
+    row = _row(name, number is not None, table, text)
+    asked = dict(settings)
+    if number is not None:
+        if row.main is None:
+            raise TreelabelError(f"rule {text!r}: {name} takes no number behind @")
+        asked[row.main] = _number(number, text, f"{name}@{_example(row)}")
+    if inside:
+        asked |= _read_settings(inside, text)
+    unknown = [key for key in asked if key not in row.settings]
+    if unknown:
+        raise TreelabelError(
+            f"rule {text!r} has no setting {unknown[0]!r}; it has: {', '.join(row.settings)}"
+            + _did_you_mean(unknown[0], row.settings)
+        )
+    return Asked(row, {key: value for key, value in asked.items() if value is not None})
+
+
+def _row(name: str, has_number: bool, table: Mapping[str, Rule], text: str) -> Rule:
+    """Find the row; a number behind @ prefers the row that is called name@k."""
+    for key in (f"{name}@k", name) if has_number else (name, f"{name}@k"):
+        if key in table:
+            return table[key]
+    hint = _did_you_mean(name, table) or _did_you_mean(f"optimal:{name}", table)
+    raise TreelabelError(f"unknown rule {text!r}{hint}; 'treelabel rules' lists them")
+
+
+def _did_you_mean(word: str, known: Mapping[str, Any]) -> str:
+    close = difflib.get_close_matches(word, known, n=3, cutoff=0.6)
+    return f"; did you mean {' or '.join(close)}?" if close else ""
+
+
+def _example(row: Rule) -> str:
+    default = row.settings.get(row.main or "")
+    return f"{default:g}" if _is_number(default) else "0.5"
+
+
+def _number(text: str, rule: str, example: str) -> float:
+    try:
+        return int(text) if re.fullmatch(r"\d+", text) else float(text)
+    except ValueError:
+        raise TreelabelError(f"rule {rule!r}: expected a number behind @, such as {example}") from None
+
+
+def _read_settings(inside: str, text: str) -> dict[str, Any]:
+    """Read "key=value, key=value"; nothing is run, values are literals or words."""
+    try:
+        call = ast.parse(f"f({inside})", mode="eval").body
+        assert isinstance(call, ast.Call)
+        if call.args or any(each.arg is None for each in call.keywords):
+            raise ValueError
+        return {str(each.arg): _literal(each.value) for each in call.keywords}
+    except (SyntaxError, ValueError, AssertionError):
+        raise TreelabelError(
+            f"rule {text!r}: cannot read {inside!r}; expected settings such as (t=0.3) or (t=[0.5, 0.4], closed=false)"
+        ) from None
+
+
+def _literal(node: ast.expr) -> Any:
+    if isinstance(node, ast.Name):
+        words = {"true": True, "false": False, "none": None}
+        return words.get(node.id.lower(), node.id)
+    return ast.literal_eval(node)

@@ -1,0 +1,111 @@
+"""Finding the numbers of rules on validation data: thresholds for micro and macro F1, and for a required precision."""
+
+import numpy as np
+
+from treelabel.compute import BoolArray, DoubleArray, FloatArray, LongArray, kernel, over_rows
+from treelabel.errors import TreelabelError
+from treelabel.hierarchy import LabelMatrix, from_sizes, matches, row_numbers
+from treelabel.rules.back_off import ways_up
+from treelabel.scores import Scores
+
+
+def best_threshold(scores: Scores, truth: LabelMatrix) -> tuple[float, float]:
+    """Find the threshold on all scores with the largest micro F1 against closed truth; give it and that F1.
+
+    It lies halfway between two scores. Costs sorting the scores.
+
+    >>> from treelabel.hierarchy import Hierarchy
+    >>> from treelabel.labels import encode
+    >>> h = Hierarchy.flat(["A", "B"])
+    >>> t, f1 = best_threshold(Scores(h, [[0.75, 0.5], [0.25, 0.125]]), encode(h, [["A", "B"], []]))
+    >>> t, f1
+    (0.375, 1.0)
+    """
+    matrix = scores.csr()
+    everything = np.array([0, matrix.nnz])
+    found, values = _best_cuts(everything, matrix.data, matches(truth, matrix), np.array([truth.nnz]))
+    if not found[0] > 0:
+        raise TreelabelError("no true label has a score above 0 in the validation data, so there is no threshold")
+    return float(found[0]), float(values[0])
+
+
+def best_threshold_per_label(scores: Scores, truth: LabelMatrix) -> tuple[FloatArray, float]:
+    """Find the threshold of each label with its largest F1 against closed truth; give them and the macro F1.
+
+    Labels that validation data tell nothing about, with no true document that has a score, take the one threshold that
+    is best for micro F1. Costs sorting the scores label by label; labels run on all cores.
+    """
+    matrix = scores.csr()
+    hits = matches(truth, matrix)
+    place = np.argsort(matrix.indices, kind="stable")
+    ptr = np.concatenate([[0], np.cumsum(np.bincount(matrix.indices, minlength=matrix.shape[1]))])
+    true = np.bincount(truth.indices, minlength=matrix.shape[1])
+    thresholds, values = _best_cuts(ptr, matrix.data[place], hits[place], true)
+    usual, _ = best_threshold(scores, truth)
+    return np.where(thresholds > 0, thresholds, np.float32(usual)), float(values.mean()) if len(values) else float(
+        "nan"
+    )
+
+
+def _best_cuts(ptr: LongArray, values: FloatArray, hits: BoolArray, true: LongArray) -> tuple[FloatArray, DoubleArray]:
+    parts = over_rows(
+        lambda start, stop: best_cuts(ptr.astype(np.int64), values, hits, true.astype(np.int64), start, stop),
+        len(true),
+        least=64,
+    )
+    return np.concatenate([cut for cut, _ in parts]), np.concatenate([value for _, value in parts])
+
+
+@kernel
+def best_cuts(
+    ptr: LongArray, values: FloatArray, hits: BoolArray, true: LongArray, start: int, stop: int
+) -> tuple[FloatArray, DoubleArray]:
+    """For each group of scores find the threshold with the largest F1 = 2 hits / (predicted + true), and that F1.
+
+    0 where no threshold hits anything. Equal scores are predicted together.
+    """
+    cuts, best = np.zeros(stop - start, np.float32), np.zeros(stop - start)
+    for group in range(start, stop):
+        low, high = ptr[group], ptr[group + 1]
+        order = np.argsort(-values[low:high])
+        right = 0
+        for rank in range(high - low):
+            value = values[low + order[rank]]
+            right += hits[low + order[rank]]
+            following = values[low + order[rank + 1]] if rank + 1 < high - low else np.float32(0)
+            f1 = 2 * right / (rank + 1 + true[group])
+            if following < value and f1 > best[group - start]:
+                middle = (value + following) / np.float32(2)
+                best[group - start] = f1
+                cuts[group - start] = middle if middle > following else value
+    return cuts, best
+
+
+def precise_threshold(scores: Scores, truth: LabelMatrix, precision: float) -> tuple[float, float, float]:
+    """Find the smallest t at which what `back_off` predicts is true with at least the required precision.
+
+    Gives (t, precision, share of documents that get a label). From the highest t down, a document enters with the top
+    node of its way, and then goes down it; each step changes the number of right predictions by what was right before
+    and what is now, so all thresholds are judged in one pass. Costs sorting documents x depth scores.
+    """
+    if not 0 < precision <= 1:
+        raise TreelabelError(f"precision = {precision:g}, expected a share above 0 and at most 1")
+    nodes, values, sizes = ways_up(scores.coherent())
+    if not len(nodes):
+        raise TreelabelError("no leaf has a score above 0 in the validation data, so there is no threshold")
+    ways = from_sizes(nodes, sizes, truth.shape[1])
+    rows, right = row_numbers(ways), matches(truth, ways).astype(np.int64)
+    is_top = np.append(rows[1:] != rows[:-1], True)
+    change = right - np.where(is_top, 0, np.append(right[1:], 0))
+    order = np.argsort(-values, kind="stable")
+    predicted, hits = np.cumsum(is_top[order]), np.cumsum(change[order])
+    is_last = np.append(values[order][1:] < values[order][:-1], True)
+    reached = hits / np.maximum(predicted, 1)
+    enough = np.flatnonzero(is_last & (reached >= precision))
+    if not len(enough):
+        best = float(reached[is_last].max())
+        raise TreelabelError(
+            f"no threshold reaches a precision of {precision:g} on the validation data; the best reaches {best:.4f}"
+        )
+    at = enough[-1]
+    return float(values[order][at]), float(reached[at]), float(predicted[at] / len(sizes))
