@@ -11,12 +11,10 @@ compiled loops are warmed first. PyEvALL and napkinXC are installed once into en
 import argparse
 import json
 import math
-import os
 import subprocess
 import sys
 import tempfile
 import time
-import venv
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -30,12 +28,12 @@ from sklearn.metrics import f1_score, precision_score, recall_score
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.measure import Claim, best_of, peak_growth, report, seconds
+from benchmarks.peers import MissingPeerError, run_peer
+from benchmarks.synthetic import SEED, path_scores, random_tree
 
 from treelabel import Hierarchy, Result, Scores, evaluate
 from treelabel.hierarchy import LabelMatrix, label_matrix
 
-SEED = 0
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "treelabel-bench"
 F1S = {"micro_f1": "micro", "macro_f1": "macro", "samples_f1": "samples"}
 RANKED = ("precision", "recall", "ndcg", "psp")
 PLACES = (1, 3, 5)
@@ -63,18 +61,6 @@ def agreement(peer: str, largest: float, limit: float) -> Claim:
     return Claim(f"  difference to {peer}", f"{largest:.0e}", required=f"<= {limit:g}", kept=bool(largest <= limit))
 
 
-def random_tree(nodes: int, depth: int) -> Hierarchy:
-    """Make a tree whose levels grow evenly; the parent of a node is drawn from the level above."""
-    rng = np.random.default_rng(SEED)
-    shares = (nodes ** (1 / depth)) ** np.arange(depth)
-    sizes = np.maximum(1, nodes * shares / shares.sum()).astype(np.int64)
-    sizes[-1] += nodes - sizes.sum()
-    starts = np.append(0, sizes.cumsum())
-    parents = [np.full(sizes[0], -1)]
-    parents += [np.sort(rng.integers(starts[at], starts[at + 1], size)) for at, size in enumerate(sizes[1:])]
-    return Hierarchy.from_parents(np.concatenate(parents), [f"label {node}" for node in range(nodes)])
-
-
 def random_sets(documents: int, labels: int, each: int = 5) -> tuple[LabelMatrix, LabelMatrix]:
     """Make true and predicted label sets, as many labels each, of which about half agree."""
     rng = np.random.default_rng(SEED)
@@ -85,47 +71,7 @@ def random_sets(documents: int, labels: int, each: int = 5) -> tuple[LabelMatrix
     return label_matrix(ptr, true.ravel(), labels), label_matrix(ptr, predicted.ravel(), labels)
 
 
-class MissingPeerError(Exception):
-    """A peer that cannot be installed here."""
-
-
-def peer_python(package: str) -> Path:
-    """Find or make the environment of a peer; give its Python."""
-    folder = CACHE / f"{package}-venv"
-    python = folder / "bin" / "python"
-    if python.exists():
-        tried = subprocess.run([str(python), "-c", f"import {package}"], capture_output=True)
-        if tried.returncode == 0:
-            return python
-    try:
-        venv.create(folder, clear=True, with_pip=True)
-        pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet", package]
-        subprocess.run(pip, check=True, capture_output=True, text=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        lines = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
-        raise MissingPeerError(f"{package} cannot be installed: {lines[-1] if lines else error}") from error
-    return python
-
-
-def run_peer(package: str, code: str, *arguments: Path) -> Any:
-    """Run code in the environment of a peer; give what its last line of output says as JSON."""
-    command = [str(peer_python(package)), "-c", code, *map(str, arguments)]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 # hF1-AUC against the obvious loop
-
-
-def path_scores(documents: int, nodes: int) -> tuple[Scores, LabelMatrix]:
-    """Make coherent scores of a softmax over the leaves of a tree, and one true leaf a document drawn from them."""
-    rng = np.random.default_rng(SEED)
-    h = random_tree(nodes, depth=6)
-    odds = np.exp(3 * rng.normal(size=(documents, len(h.leaves))))
-    leaf = odds / odds.sum(axis=1, keepdims=True)
-    drawn = (leaf.cumsum(axis=1) < rng.random((documents, 1))).sum(axis=1)
-    true = h.leaves[np.minimum(drawn, len(h.leaves) - 1)]
-    return Scores.from_leaves(h, h.leaves, leaf), label_matrix(np.arange(documents + 1), true, len(h))
 
 
 def area_by_loop(scores: npt.NDArray[np.float32], truth: npt.NDArray[np.bool_]) -> float:

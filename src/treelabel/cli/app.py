@@ -6,6 +6,7 @@ import typer
 
 import treelabel
 from treelabel.cli.data import convert, inspect, sample, split
+from treelabel.cli.decide import decide, rules, tune
 from treelabel.cli.demo import demo
 from treelabel.cli.judge import compare, evaluate, metrics
 
@@ -36,5 +37,5 @@ def treelabel_command(
     """Put texts into a hierarchy of labels, and say honestly how good it is at it."""
 
 
-for command in (inspect, convert, split, sample, evaluate, compare, metrics, demo):
+for command in (inspect, convert, split, sample, decide, tune, evaluate, compare, metrics, rules, demo):
     app.command()(command)

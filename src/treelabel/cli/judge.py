@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from treelabel.cli.decide import RuleOption
 from treelabel.cli.options import JsonOption, ReadArguments, with_read_options
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ MetricsOption = Annotated[
     str | None, typer.Option(help="Measures, comma-separated; 'all' for all that apply (see treelabel metrics).")
 ]
 TrainOption = Annotated[Path | None, typer.Option(help="Training file, for the frequencies of labels.")]
-RuleOption = Annotated[str, typer.Option(help="Decision rule for score files, such as threshold@0.5.")]
 
 
 def _names(metrics: str | None) -> list[str] | str | None:

@@ -11,6 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from treelabel.data import Dataset
+    from treelabel.hierarchy import Hierarchy
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 
@@ -34,11 +35,13 @@ class ReadArguments:
     quotes: Annotated[bool, typer.Option(help="Whether CSV values may be quoted.")] = True
     on_error: Annotated[str, typer.Option(help="At a row that cannot be used: stop, or skip and count.")] = "stop"
 
-    def read(self, path: Path, need_text: bool = True) -> "Dataset":
-        """Read a data file with these options."""
-        return self.read_with(path, None, need_text)[0]
+    def read(self, path: Path, need_text: bool = True, taxonomy: "Hierarchy | None" = None) -> "Dataset":
+        """Read a data file with these options; a hierarchy that is known takes the place of a taxonomy."""
+        return self.read_with(path, None, need_text, taxonomy)[0]
 
-    def read_with(self, path: Path, train: Path | None, need_text: bool = True) -> "tuple[Dataset, Dataset | None]":
+    def read_with(
+        self, path: Path, train: Path | None, need_text: bool = True, taxonomy: "Hierarchy | None" = None
+    ) -> "tuple[Dataset, Dataset | None]":
         """Read a data file and, if there is one, a training file under the same hierarchy."""
         from treelabel.data import read, read_together
         from treelabel.errors import TreelabelError
@@ -48,6 +51,10 @@ class ReadArguments:
                 option = name.replace("_", "-")
                 raise TreelabelError(f"--{option} is {getattr(self, name)!r}, expected {' or '.join(allowed)}")
         options = asdict(self) | {"text": self.text or None, "labels": self.labels or None, "need_text": need_text}
+        if taxonomy is not None:
+            if self.taxonomy is not None:
+                raise TreelabelError("--taxonomy cannot be given here: the scores know their hierarchy")
+            options["taxonomy"] = taxonomy
         # A shell hands the two characters of '\t' on as they are.
         options["delimiter"] = "\t" if self.delimiter == "\\t" else self.delimiter
         if train is None:

@@ -27,6 +27,8 @@ def back_off(scores: Scores, t: float | None = None, precision: float | None = N
             f"{wanted} has to be measured on validation data first: tune(truth, scores, {wanted!r}), or "
             f"treelabel tune VALID SCORES --rule '{wanted}'; back_off@0.8 takes a threshold as it is"
         )
+    if not t >= 0:
+        raise TreelabelError(f"t = {t:g}, expected a score of at least 0")
     nodes, values, sizes = ways_up(scores.coherent())
     if len(nodes) == 0:
         return single_labels(scores.hierarchy, np.full(len(scores), -1, np.int32))

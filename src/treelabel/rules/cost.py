@@ -1,6 +1,7 @@
 """Rules for any cost: the node whose expected cost against the true leaf is the least."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy as np
 from treelabel import similarity as similarities
 from treelabel.compute import DoubleArray, IntArray
 from treelabel.errors import TreelabelError
+from treelabel.files import existing_file
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 from treelabel.rules.rows import single_labels
 from treelabel.scores import Scores
@@ -28,10 +30,10 @@ def cost(
 ) -> LabelMatrix:
     """Predict the node with the least expected cost: argmin over n of the sum over leaves l of p(l) cost(n, l). Exact.
 
-    `matrix` has one row a node (or one a leaf, in the order of `hierarchy.leaves`) and one column a leaf; or it is made
-    of a named similarity by `cost_matrix`. Equal costs: the lower id. Documents without a leaf above 0 get nothing.
-    Costs documents x nodes x leaves (CSR: stored leaves), so for the similarities that have a rule of their own that
-    rule is faster.
+    `matrix` has one row a node (or one a leaf, in the order of `hierarchy.leaves`) and one column a leaf, or is the
+    name of a .npy file with it; or it is made of a named similarity by `cost_matrix`. Equal costs: the lower id.
+    Documents without a leaf above 0 get nothing. Costs documents x nodes x leaves (CSR: stored leaves), so for the
+    similarities that have a rule of their own that rule is faster.
 
     >>> h = Hierarchy.from_paths(["A > B", "A > C", "D"])
     >>> s = Scores.from_leaves(h, ["B", "C", "D"], [[0.35, 0.25, 0.4]])
@@ -43,7 +45,7 @@ def cost(
     chosen = np.arange(len(h), dtype=np.int32) if len(costs) == len(h) else h.leaves
     best = np.full(len(scores), -1, np.int32)
     step = max(1, BLOCK // max(1, len(costs)))
-    for low in range(0, len(scores), step):
+    for low in range(0, len(scores) if len(costs) else 0, step):
         leaves = scores.values[low : low + step][:, h.leaves]
         some = np.asarray(leaves.sum(axis=1)).ravel() > 0
         expected = np.asarray(leaves @ costs.T)
@@ -57,7 +59,7 @@ def _given(h: Hierarchy, matrix: Any, similarity: str | None, information: Doubl
         raise TreelabelError("optimal:cost needs either matrix= (nodes x leaves) or similarity= (see its help)")
     if similarity is not None:
         return cost_matrix(h, similarity, information)
-    costs = np.asarray(matrix, np.float64)
+    costs = _loaded(Path(matrix)) if isinstance(matrix, str | Path) else np.asarray(matrix, np.float64)
     leaves = len(h.leaves)
     if costs.shape not in ((len(h), leaves), (leaves, leaves)):
         raise TreelabelError(
@@ -66,6 +68,15 @@ def _given(h: Hierarchy, matrix: Any, similarity: str | None, information: Doubl
     if not np.isfinite(costs).all():
         raise TreelabelError("the cost matrix has entries that are not finite numbers")
     return costs
+
+
+def _loaded(path: Path) -> DoubleArray:
+    """Read a matrix that numpy saved."""
+    try:
+        loaded: DoubleArray = np.load(existing_file(path), allow_pickle=False).astype(np.float64)
+    except (ValueError, EOFError, AttributeError) as error:
+        raise TreelabelError(f"{path}: no matrix of numbers; expected a .npy file that numpy.save wrote") from error
+    return loaded
 
 
 def cost_matrix(hierarchy: Hierarchy, similarity: str, information: DoubleArray | None = None) -> DoubleArray:

@@ -35,7 +35,9 @@ class Decisions:
 
     def __getitem__(self, rows: Any) -> "Decisions":
         """Select documents by slice, boolean mask or row numbers."""
-        picked = np.atleast_1d(np.arange(len(self))[rows if isinstance(rows, slice) else np.asarray(rows)])
+        # numpy takes an empty list for floats.
+        chosen = rows if isinstance(rows, slice) else np.asarray(rows, None if np.size(rows) else np.int64)
+        picked = np.atleast_1d(np.arange(len(self))[chosen])
         ids = None if self.ids is None else tuple(self.ids[row] for row in picked.tolist())
         unknown = None if self.unknown is None else self.unknown[picked]
         return Decisions(self.hierarchy, self.csr[picked], ids, self.rule, unknown)

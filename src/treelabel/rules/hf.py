@@ -61,6 +61,8 @@ def info_hf1(scores: Scores, information: DoubleArray, beta: float = 1.0) -> Lab
     Not exact: which nodes a set of a given weight should have is a knapsack problem. Needs a tree. Each size tried, and
     each node tried in improving the best one, is linear in the stored scores of the document.
     """
+    if not 0 < beta < np.inf:
+        raise TreelabelError(f"expected a beta above 0, found {beta:g}")
     h = scores.hierarchy
     weights = information_weights(h, np.asarray(information, np.float64))
     parent = h.parent

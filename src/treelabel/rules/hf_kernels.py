@@ -4,6 +4,9 @@ import numpy as np
 
 from treelabel.compute import BoolArray, DoubleArray, FloatArray, IntArray, LongArray, kernel
 
+# Nodes of small score are folded into their ancestors in trees of at most so many levels, one number a node and level.
+MOST_LEVELS = 64
+
 
 @kernel
 def own_masses(
@@ -33,24 +36,15 @@ def own_masses(
 
 
 @kernel
-def gains(
-    link_ptr: LongArray,
-    link_idx: IntArray,
-    is_tree: bool,
-    place: IntArray,
-    nodes: IntArray,
-    weighed: DoubleArray,
-    gain: DoubleArray,
-) -> None:
-    """Sum over the ends at or below each node of a row what they weigh: Delta_k(n)."""
-    count = len(nodes)
-    gain[:count] = weighed[:count]
+def gains(link_ptr: LongArray, links: IntArray, is_tree: bool, weighed: DoubleArray, gain: DoubleArray) -> None:
+    """Sum over the ends at or below each place of a row what they weigh: Delta_k(n). Links are places, too."""
+    count = len(weighed)
+    gain[:count] = weighed
     for at in range(count - 1, -1, -1):
         handed = gain[at] if is_tree else weighed[at]
         if handed > 0:
-            for link in range(link_ptr[nodes[at]], link_ptr[nodes[at] + 1]):
-                if link_idx[link] >= 0:
-                    gain[place[link_idx[link]]] += handed
+            for link in range(link_ptr[at], link_ptr[at + 1]):
+                gain[links[link]] += handed
 
 
 @kernel
@@ -89,6 +83,146 @@ def largest(gain: DoubleArray, count: int, size: int, heap: IntArray) -> float:
 
 
 @kernel
+def keep_likely(
+    link_ptr: LongArray,
+    link_idx: IntArray,
+    place: IntArray,
+    nodes: IntArray,
+    values: FloatArray,
+    least: float,
+    kept: IntArray,
+    nearest: IntArray,
+    local_ptr: LongArray,
+    local_links: IntArray,
+) -> int:
+    """List the places of a row with a score of at least `least`, and their links as places in that list; give how many.
+
+    `nearest` becomes, for every place of the row, the nearest kept place at or above it: with all places kept this is
+    the place itself, and in a tree it is one for each.
+    """
+    count, used = 0, 0
+    for at in range(len(nodes)):
+        low, high = link_ptr[nodes[at]], link_ptr[nodes[at] + 1]
+        if values[at] >= least:
+            kept[count] = at
+            nearest[at] = count
+            local_ptr[count] = used
+            for link in range(low, high):
+                if link_idx[link] >= 0:
+                    local_links[used] = nearest[place[link_idx[link]]]
+                    used += 1
+            count += 1
+            local_ptr[count] = used
+        else:
+            nearest[at] = nearest[place[link_idx[low]]] if link_idx[low] >= 0 else -1
+    return count
+
+
+@kernel
+def gather_ends(
+    path_sizes: IntArray,
+    nodes: IntArray,
+    mass: DoubleArray,
+    nearest: IntArray,
+    table: DoubleArray,
+    end_place: IntArray,
+    end_size: IntArray,
+    end_mass: DoubleArray,
+) -> int:
+    """List the ends of a row: the kept place they are at or below, the size of their path, and their mass.
+
+    Ends with the same place and size are joined where `table` has room for all of them; it is all 0 before and after.
+    """
+    used = 0
+    for at in range(len(nodes)):
+        size = path_sizes[nodes[at]]
+        if mass[at] > 0 and nearest[at] >= 0:
+            if len(table) == 0 or table[nearest[at], size] == 0:
+                end_place[used], end_size[used], end_mass[used] = nearest[at], size, mass[at]
+                used += 1
+            if len(table) > 0:
+                table[nearest[at], size] += mass[at]
+    if len(table) > 0:
+        for end in range(used):
+            end_mass[end] = table[end_place[end], end_size[end]]
+            table[end_place[end], end_size[end]] = 0.0
+    return used
+
+
+@kernel
+def masses_by_size(path_sizes: IntArray, nodes: IntArray, mass: DoubleArray, of_size: DoubleArray) -> int:
+    """Sum the mass of the ends of a row by the size of their path; give the largest size."""
+    longest = 0
+    for at in range(len(nodes)):
+        longest = max(longest, path_sizes[nodes[at]])
+    of_size[: longest + 1] = 0.0
+    for at in range(len(nodes)):
+        of_size[path_sizes[nodes[at]]] += mass[at]
+    return longest
+
+
+@kernel
+def weigh_sizes(of_size: DoubleArray, squared: float, size: int, root: int, worth: DoubleArray) -> tuple[float, float]:
+    """What one shared node is worth to a set of k nodes if the true path has each size: (1 + beta^2) / (k + beta^2 b).
+
+    Gives what sharing every path as a whole would be worth, a bound for all sets of k nodes or more, and what sharing
+    the root is worth.
+    """
+    whole, one = 0.0, 0.0
+    for length in range(len(of_size)):
+        worth[length] = (1 + squared) / (size + root + squared * (length + root))
+        whole += of_size[length] * worth[length] * (length + root)
+        one += of_size[length] * worth[length]
+    return whole, one * root
+
+
+@kernel
+def weigh(
+    worth: DoubleArray, end_place: IntArray, end_size: IntArray, end_mass: DoubleArray, weighed: DoubleArray
+) -> None:
+    """Sum what one shared node is worth over the ends at, or folded into, each place."""
+    weighed[:] = 0.0
+    for end in range(len(end_place)):
+        weighed[end_place[end]] += end_mass[end] * worth[end_size[end]]
+
+
+@kernel
+def open_sizes(
+    of_size: DoubleArray, squared: float, size: int, count: int, root: int, best: float, worth: DoubleArray
+) -> int:
+    """The largest size that may still have a better set; 16 to begin with, when there is nothing to compare with."""
+    if best < 0:
+        return min(count, 16)
+    while size < count and weigh_sizes(of_size, squared, size + 1, root, worth)[0] > best:
+        size += 1
+    return size
+
+
+@kernel
+def least_score(scores: FloatArray, room: int, spread: float, gain: DoubleArray, heap: IntArray) -> float:
+    """The score below which no node is in a best set of up to `room` nodes; all have at least 0."""
+    if room >= len(scores):
+        return 0.0
+    gain[: len(scores)] = scores
+    largest(gain, len(scores), room, heap)
+    least: float = scores[heap[0]] * spread
+    return least
+
+
+@kernel
+def room_needed(link_ptr: LongArray, ptr: LongArray, nodes: IntArray, start: int, stop: int) -> tuple[int, int]:
+    """The most nodes that a row has, and the most links."""
+    most, ways = 0, 0
+    for row in range(start, stop):
+        most = max(most, ptr[row + 1] - ptr[row])
+        above = 0
+        for at in range(ptr[row], ptr[row + 1]):
+            above += link_ptr[nodes[at] + 1] - link_ptr[nodes[at]]
+        ways = max(ways, above)
+    return most, ways
+
+
+@kernel
 def best_sets(
     link_ptr: LongArray,
     link_idx: IntArray,
@@ -106,69 +240,56 @@ def best_sets(
 
     Delta_k(n) = sum over ends e below n of m(e) (1 + beta^2) / (k + beta^2 |A(e)|). No set of k nodes or more has more
     than the sum over all ends of m(e) (1 + beta^2) |A(e)| / (k + beta^2 |A(e)|), which ends the search. `root` is 1 if
-    the root counts in both sets. Linear in the row for each size tried.
+    the root counts in both sets.
+
+    Of a node only its score p matters where it is too small to be chosen: Delta_k lies between (1 + beta^2) p times
+    1 / (k + beta^2 longest path) and 1 / (k + beta^2), so no best set of k to K nodes has one whose score is below the
+    K-th largest by more than that. Such nodes are folded into their nearest kept ancestor, first for sets of up to 16
+    nodes, then for all sizes that the bound leaves open.
     """
-    most = 0
-    for row in range(start, stop):
-        most = max(most, ptr[row + 1] - ptr[row])
+    most, ways = room_needed(link_ptr, ptr, nodes, start, stop)
+    highest = path_sizes.max() if len(path_sizes) else 0
+    can_fold = is_tree and highest <= MOST_LEVELS
     place, heap = np.empty(len(path_sizes), np.int32), np.empty(most + 1, np.int32)
+    kept, nearest = np.empty(most, np.int32), np.empty(most, np.int32)
+    local_ptr, local_links = np.zeros(most + 1, np.int64), np.empty(ways, np.int32)
+    end_place, end_size, end_mass = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most)
+    table = np.zeros((most if can_fold else 0, highest + 1))
     mass, weighed, gain = np.empty(most), np.empty(most), np.empty(most)
-    of_size = np.zeros(path_sizes.max() + 1 if len(path_sizes) else 1)
+    of_size, worth = np.zeros(highest + 1), np.zeros(highest + 1)
     found = np.empty(ptr[stop] - ptr[start], np.int32)
     sizes = np.zeros(stop - start, np.int64)
     squared, used = beta * beta, 0
     for row in range(start, stop):
-        low, high = ptr[row], ptr[row + 1]
-        count = high - low
-        here = nodes[low:high]
-        own_masses(link_ptr, link_idx, is_tree, place, here, values[low:high], mass)
-        longest = 0
-        for at in range(count):
-            longest = max(longest, path_sizes[here[at]])
-        of_size[: longest + 1] = 0.0
-        for at in range(count):
-            of_size[path_sizes[here[at]]] += mass[at]
-        best, best_size, size = -1.0, 0, 0 if root else 1
-        while size <= count:
-            bound, shared = 0.0, 0.0
-            for length in range(1, longest + 1):
-                weight = of_size[length] * (1 + squared) / (size + root + squared * (length + root))
-                bound += weight * (length + root)
-                shared += weight * root
+        low, count = ptr[row], ptr[row + 1] - ptr[row]
+        here, scores = nodes[low : low + count], values[low : low + count]
+        own_masses(link_ptr, link_idx, is_tree, place, here, scores, mass)
+        longest = masses_by_size(path_sizes, here, mass, of_size)
+        best, best_size, room, total, ends = -1.0, 0, -1, 0, 0
+        lengths = of_size[: longest + 1]
+        for size in range(0 if root else 1, count + 1):
+            bound, shared = weigh_sizes(lengths, squared, size, root, worth)
             if bound <= best:
                 break
-            weigh(path_sizes, here, mass, squared, size + root, root, weighed)
-            gains(link_ptr, link_idx, is_tree, place, here, weighed, gain)
-            value = shared + largest(gain, count, size, heap)
+            if size > room:
+                room = open_sizes(lengths, squared, size, count, root, best, worth) if can_fold else count
+                weigh_sizes(lengths, squared, size, root, worth)
+                spread = worth[longest] / worth[1]
+                least = least_score(scores, room, spread, gain, heap)
+                total = keep_likely(
+                    link_ptr, link_idx, place, here, scores, least, kept, nearest, local_ptr, local_links
+                )
+                ends = gather_ends(path_sizes, here, mass, nearest, table, end_place, end_size, end_mass)
+            weigh(worth, end_place[:ends], end_size[:ends], end_mass, weighed[:total])
+            gains(local_ptr, local_links, is_tree, weighed[:total], gain)
+            value = shared + largest(gain, total, size, heap)
             if value > best:
                 best, best_size = value, size
-            size += 1
-        weigh(path_sizes, here, mass, squared, best_size + root, root, weighed)
-        gains(link_ptr, link_idx, is_tree, place, here, weighed, gain)
-        largest(gain, count, best_size, heap)
-        chosen = np.sort(heap[:best_size])
-        for at in range(best_size):
-            found[used + at] = here[chosen[at]]
+                found[used : used + size] = here[kept[heap[:size]]]
+        found[used : used + best_size].sort()
         used += best_size
         sizes[row - start] = best_size
     return found[:used], sizes
-
-
-@kernel
-def weigh(
-    path_sizes: IntArray,
-    nodes: IntArray,
-    mass: DoubleArray,
-    squared: float,
-    size: float,
-    root: int,
-    weighed: DoubleArray,
-) -> None:
-    """What one shared node is worth if the truth ends at each node: m(e) (1 + beta^2) / (k + beta^2 |A(e)|)."""
-    for at in range(len(nodes)):
-        weighed[at] = 0.0
-        if mass[at] > 0:
-            weighed[at] = mass[at] * (1 + squared) / (size + squared * (path_sizes[nodes[at]] + root))
 
 
 # Sets of weighted nodes
@@ -202,6 +323,8 @@ def can_gain(
     added: float, score: float, ends: float, total: float, longest: float, value: float, squared: float
 ) -> bool:
     """Whether adding a node may raise the expected F, by a bound on what it gains and on what the others lose."""
+    if added == 0:
+        return False
     gained = score * (1 + squared) / (total + added + squared * ends)
     return gained > value / (total + added + squared * longest)
 
@@ -232,14 +355,11 @@ def improve(
     while better:
         better = False
         for at in range(count):
-            if chosen[at]:
-                worth_trying = below[at] == 0
-            else:
-                is_addable = above[at] < 0 or chosen[above[at]]
-                worth_trying = is_addable and can_gain(
-                    weight[at], values[at], path_weight[at], total, longest, value, squared
-                )
-            if weight[at] == 0 or not worth_trying:
+            may_go = chosen[at] and below[at] == 0
+            may_come = not chosen[at] and (above[at] < 0 or chosen[above[at]])
+            if may_come:
+                may_come = can_gain(weight[at], values[at], path_weight[at], total, longest, value, squared)
+            if not (may_go or may_come):
                 continue
             chosen[at] = not chosen[at]
             changed = expected_weighted(above, mass, path_weight, weight, chosen, squared, shared)
@@ -295,7 +415,7 @@ def best_weighted_sets(
         for size in range(1, count + 1):
             if weigh_in_bits(path_weight[:count], mass, squared, total, weighed) <= best:
                 break
-            gains(parent_ptr, parent, True, place, here, weighed, gain)
+            gain_up(above[:count], weighed, gain)
             largest(gain, count, size, heap)
             chosen[:count] = False
             chosen[heap[:size]] = True
@@ -310,6 +430,16 @@ def best_weighted_sets(
         used += len(picked)
         sizes[row - start] = len(picked)
     return found[:used], sizes
+
+
+@kernel
+def gain_up(above: IntArray, weighed: DoubleArray, gain: DoubleArray) -> None:
+    """Sum over the ends at or below each place of a row over a tree what they weigh."""
+    count = len(above)
+    gain[:count] = weighed[:count]
+    for at in range(count - 1, -1, -1):
+        if above[at] >= 0:
+            gain[above[at]] += gain[at]
 
 
 @kernel

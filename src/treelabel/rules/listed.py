@@ -5,10 +5,10 @@ from typing import Any
 from treelabel.rules import back_off, cost, expected_f, hf, paths, population, single, threshold
 from treelabel.rules.table import Rule
 
-_PATH = "one path is true"
-_ANY = "nothing"
-_COINS = "labels are independent given the text"
-_COUNTS = "many documents, calibrated scores"
+_PATH = "one true path"
+_ANY = "any truth"
+_COINS = "independent labels"
+_COUNTS = "many documents"
 
 
 def _best(name: str, choose: Any, help_text: str, assumes: str, is_exact: bool = True, main: str | None = None) -> Rule:
@@ -31,7 +31,7 @@ _ROWS = (
     _best("hamming", single.hamming, "scores above 1/2", _ANY),
     _best("shortest_path", single.shortest_path, "scores above 1/2", _PATH),
     _best("icm", single.icm, "scores above 1 - alpha / beta = 1/3", _ANY),
-    _best("leaf_accuracy", single.leaf_accuracy, "the leaf with the largest score", "one leaf is true"),
+    _best("leaf_accuracy", single.leaf_accuracy, "the leaf with the largest score", "one true leaf"),
     _best("level_accuracy", single.level_accuracy, "the path with the largest sum of scores, by level", _PATH),
     _best("onehot_win", single.onehot_win, "the leaf with the largest expected win", _PATH),
     _best("hf1", hf.hf1, "the set with the largest expected hierarchical F1", _PATH),
@@ -40,7 +40,7 @@ _ROWS = (
     _best("info_hf1", hf.info_hf1, "the same in bits, by search", _PATH, is_exact=False),
     _best("wu_palmer", single.wu_palmer, "the node with the largest expected similarity", _PATH),
     _best("lin", single.lin, "the node with the largest expected similarity, in bits", _PATH),
-    _best("cost", cost.cost, "the node with the least expected cost, by matrix or similarity", "one leaf is true"),
+    _best("cost", cost.cost, "the node with the least expected cost, by matrix or similarity", "one true leaf"),
     _best("samples_f1", expected_f.samples_f1, "the set with the largest expected F, many labels", _COINS),
     # Optimal for a measure of all documents together
     _best("micro_f1", population.micro_f1, "one threshold, by expected counts", _COUNTS, is_exact=False),

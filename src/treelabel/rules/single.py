@@ -64,7 +64,8 @@ def level_accuracy(scores: Scores) -> LabelMatrix:
     h = scores.hierarchy
     parent, kept = h.parent, scores.coherent()
     by_node = np.asarray(kept.values.sum(axis=0, dtype=np.float64)).ravel()
-    reach = np.bincount(h.depth, weights=by_node, minlength=h.max_depth + 1)
+    # Without nodes numpy counts in whole numbers.
+    reach = np.bincount(h.depth, weights=by_node, minlength=h.max_depth + 1).astype(np.float64)
     worth = np.divide(1.0, reach, out=np.zeros_like(reach), where=reach > 0)[h.depth]
     none = np.zeros(len(h))
     return nodes_of(kept, lambda *rows: kernels.best_path(parent, worth, none, *rows))

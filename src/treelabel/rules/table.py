@@ -64,10 +64,9 @@ class Asked:
     settings: Mapping[str, Any]
 
     def __str__(self) -> str:
-        name = self.rule.name.removesuffix("@k")
-        main = self.rule.main or ""
+        name, main = self.rule.name, self.rule.main or ""
         if list(self.settings) == [main] and _is_number(self.settings[main]):
-            return f"{name}@{self.settings[main]:g}"
+            return f"{name.removesuffix('@k')}@{self.settings[main]:g}"
         listed = ", ".join(f"{key}={_written(value)}" for key, value in self.settings.items())
         return f"{name}({listed})" if listed else name
 
@@ -95,10 +94,11 @@ def find_rule(text: str, table: Mapping[str, Rule], settings: Mapping[str, Any])
     name, number, inside = match.groups()
     row = _row(name, number is not None, table, text)
     asked = dict(settings)
-    if number is not None:
+    if number is not None and f"{name}@{number}" != row.name:
         if row.main is None:
             raise TreelabelError(f"rule {text!r}: {name} takes no number behind @")
-        asked[row.main] = _number(number, text, f"{name}@{_example(row)}")
+        # "@k" itself is how the table writes it, and stands for the default.
+        asked[row.main] = None if number == "k" else _number(number, text, f"{name}@{_example(row)}")
     if inside:
         asked |= _read_settings(inside, text)
     unknown = [key for key in asked if key not in row.settings]

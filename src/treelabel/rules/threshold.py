@@ -76,6 +76,6 @@ def top_k(scores: Scores, k: int = 5, leaves: bool = False) -> LabelMatrix:
 
 def whole_number(value: float, what: str) -> int:
     """Take a setting that must be a whole number of at least 1."""
-    if value != value or value < 1 or value != int(value):
+    if not 1 <= value < np.inf or value != int(value):
         raise TreelabelError(f"{what} = {value:g}, expected a whole number of at least 1")
     return int(value)

@@ -1,0 +1,139 @@
+"""Commands that decide: decide, tune, rules."""
+
+import json as jsonlib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from treelabel.cli.options import JsonOption, ReadArguments, with_read_options
+
+RuleOption = Annotated[
+    str, typer.Option(help="Decision rule, such as optimal:hf1 or threshold@0.3, or a file that tune wrote.")
+]
+ScoresArgument = Annotated[Path, typer.Argument(metavar="SCORES", help="Scores (.npz or .parquet).")]
+
+
+@with_read_options
+def decide(
+    scores: ScoresArgument,
+    read: ReadArguments,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write (default: print).")] = None,
+    rule: RuleOption = "threshold",
+    unknown: Annotated[
+        float | None, typer.Option(help="Abstain where no top label has a score of at least this.")
+    ] = None,
+    train: Annotated[Path | None, typer.Option(help="Training file, for rules that weigh labels by rarity.")] = None,
+    all_labels: Annotated[bool, typer.Option("--all-labels", help="Write ancestors as labels, too.")] = False,
+) -> None:
+    """Turn scores into labels by a decision rule.
+
+    Writes one line a document: {"id": ..., "labels": [{"label": name, "path": "A > B", "p": 0.93}, ...]}, the most
+    specific labels, surest first; "unknown": true where it abstained. 'treelabel rules' lists the rules. The options
+    about reading are for the training file.
+
+    \b
+    Examples:
+      treelabel decide scores.npz -o predictions.jsonl --rule optimal:hf1
+      treelabel decide scores.npz -o predictions.jsonl --rule tuned.json --unknown 0.3
+      treelabel decide scores.npz --rule "top_k(k=3, leaves=true)"
+    """
+    from treelabel.predictions import prediction_lines, write_predictions
+    from treelabel.rules import decide as choose
+    from treelabel.scores import Scores
+
+    given = Scores.load(scores)
+    training = None if train is None else read.read(train, need_text=False, taxonomy=given.hierarchy)
+    settings: dict[str, Any] = {} if unknown is None else {"unknown": unknown}
+    decisions = choose(given, rule, train_frequencies=training, **settings)
+    if output is None:
+        for line in prediction_lines(decisions, given, all_labels):
+            typer.echo(line)
+        return
+    write_predictions(decisions, output, given, all_labels)
+    empty = int((decisions.csr.indptr[1:] == decisions.csr.indptr[:-1]).sum())
+    abstained = "" if decisions.unknown is None else f", {int(decisions.unknown.sum()):,} of them unknown"
+    typer.echo(f"{output}: {len(decisions):,} documents by {decisions.rule}, {empty:,} without a label{abstained}")
+
+
+@with_read_options
+def tune(
+    truth: Annotated[Path, typer.Argument(metavar="VALID", help="Validation file with the true labels.")],
+    scores: ScoresArgument,
+    read: ReadArguments,
+    output: Annotated[Path, typer.Option("--output", "-o", help="JSON file to write the rule to.")],
+    rule: Annotated[
+        str,
+        typer.Option(
+            help="What to tune: macro_f1 (a threshold for each label), micro_f1 (one for all), or "
+            "back_off(precision=0.95)."
+        ),
+    ] = "macro_f1",
+    json: JsonOption = False,
+) -> None:
+    """Find the numbers of a rule on validation data.
+
+    The file that it writes is a rule for decide, evaluate and compare, and is refused with any other hierarchy.
+
+    \b
+    Examples:
+      treelabel tune valid.jsonl valid-scores.npz -o tuned.json --rule macro_f1
+      treelabel tune valid.jsonl valid-scores.npz -o sure.json --rule "back_off(precision=0.95)"
+      treelabel decide test-scores.npz --rule sure.json -o predictions.jsonl
+    """
+    from treelabel.scores import Scores
+    from treelabel.tuning import tune as find
+
+    given = Scores.load(scores)
+    data = read.read(truth, need_text=False, taxonomy=given.hierarchy)
+    tuned = find(data, given, rule)
+    tuned.save(output)
+    if json:
+        typer.echo(jsonlib.dumps({"rule": tuned.rule, "measured": dict(tuned.measured)}, indent=2))
+        return
+    reached = ", ".join(f"{name} {value:.4f}" for name, value in tuned.measured.items() if name != "documents")
+    typer.echo(f"{output}: {tuned.rule}, on {tuned.measured['documents']:,} validation documents {reached}")
+
+
+def rules(json: JsonOption = False) -> None:
+    """List the decision rules: what they choose, which measure they are best for, and what that assumes.
+
+    \b
+    Example:
+      treelabel rules
+    """
+    from treelabel.rules import RULES
+
+    if json:
+        rows = {
+            row.name: {
+                "help": row.help,
+                "best_for": row.best_for,
+                "exact": row.is_exact,
+                "assumes": row.assumes,
+                "settings": row.settings,
+                "behind @": row.main,
+                "needs": sorted(row.needs),
+            }
+            for row in RULES.values()
+        }
+        typer.echo(jsonlib.dumps(rows, indent=2))
+        return
+    typer.echo(f"{'rule':<27}{'what it chooses':<73}{'':<13}assuming")
+    for row in RULES.values():
+        kind = {True: "exact", False: "approximate", None: ""}[row.is_exact]
+        typer.echo(f"{row.name:<27}{row.help:<73}{kind:<13}{row.assumes}")
+    typer.echo(
+        "\nA rule is written name, name@number or name(setting=value, ...). Its settings (--json lists all):\n"
+        + "\n".join(f"  {row.name}: {_settings(row)}" for row in RULES.values() if _settings(row))
+        + "\n  all rules: closed=true (add ancestors), unknown=none (abstain where no top label reaches this)"
+    )
+
+
+def _settings(row: Any) -> str:
+    """Write the settings of a rule that it has for itself, the one behind @ first."""
+    from treelabel.rules.table import COMMON
+
+    own = {name: value for name, value in row.settings.items() if name not in COMMON}
+    listed = [f"{name}={'' if value is None else value}".removesuffix("=") for name, value in own.items()]
+    return ", ".join(f"{each} (behind @)" if each.startswith(f"{row.main}") else each for each in listed)
