@@ -25,6 +25,8 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/reading.py
 	$(BIN)/python benchmarks/metrics.py
 	$(BIN)/python benchmarks/metric_suitability.py
+	$(BIN)/python benchmarks/rules.py
+	$(BIN)/python benchmarks/rules_matter.py
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

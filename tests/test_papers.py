@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import sparse
 
 from tests.reference import ROOT, SlowHierarchy, matrix_of
 from tests.strategies import Drawn, label_rows, trees
@@ -55,6 +56,34 @@ def test_scores_are_judged_as_the_reference_judged_them(form: str) -> None:
         assert result["hf1_auc"] == pytest.approx(case["hf1_auc"], abs=1e-9)
         for measure in measures:
             assert result[measure] == pytest.approx(case[f"{measure}_at_0.5"], abs=1e-9)
+
+
+def expected_f_with_root(case: dict[str, Any], row: int, labels: set[int], beta: float) -> float:
+    """Sum over leaves of p (1 + beta²)|S ∩ Y|/(|S| + beta²|Y|), the root, node 0, standing in both sets."""
+    expected = 0.0
+    for leaf, p in zip(case["leaves"], case["leaf_probabilities"][row], strict=True):
+        truth = {leaf}
+        while 0 not in truth:
+            truth.add(case["parent"][min(truth)])
+        expected += p * (1 + beta**2) * len(labels & truth) / (len(labels) + beta**2 * len(truth))
+    return expected
+
+
+@pytest.mark.parametrize("form", ["dense", "csr"])
+def test_optimal_decisions_are_at_least_as_good_as_those_of_the_reference(form: str) -> None:
+    for case in golden("hf1_auc_and_optimal_hf.json"):
+        h, names = golden_hierarchy(case["parent"])
+        number = {name: node for node, name in enumerate(names)}
+        leaves = [names[leaf] for leaf in case["leaves"]]
+        scores = Scores.from_leaves(h, leaves, np.array(case["leaf_probabilities"]))
+        scores = scores if form == "dense" else Scores(h, scores.csr())
+        assert case["optimal_hfbeta_with_root"].keys() == {"0.5", "1.0", "2.0"}
+        for beta, reference in case["optimal_hfbeta_with_root"].items():
+            found = decide(scores, f"optimal:hf_beta@{beta}", count_root=True).names()
+            assert len(found) == len(reference) == len(case["true_leaf"])
+            for row, (ours, theirs) in enumerate(zip(found, reference, strict=True)):
+                own = expected_f_with_root(case, row, {0} | {number[name] for name in ours}, float(beta))
+                assert own >= expected_f_with_root(case, row, set(theirs), float(beta)) - 1e-7
 
 
 def test_information_contrast_is_what_the_reference_found() -> None:
@@ -103,6 +132,45 @@ def test_figure_2_thresholds_give_the_predictions_it_shows() -> None:
     assert scores.is_exhaustive()
     assert decide(scores, "threshold@0.5").names() == [["1"]]
     assert decide(scores, "threshold@0.3").names() == [["1", "5"]]
+
+
+def test_figure_2_the_best_sets_for_paths_and_for_f_differ() -> None:
+    p = [0.2, 0.2, 0.35, 0.25]
+    scores = Scores.from_leaves(FIGURE, ["3", "4", "5", "2"], [p])
+    assert expected_value("hf1", ["1", "5"], p) > expected_value("hf1", ["1"], p)
+    assert expected_value("shortest_path", ["1", "5"], p) > expected_value("shortest_path", ["1"], p)
+    assert decide(scores, "optimal:shortest_path").names() == [["1"]]
+    # The paper compares {1} and {1, 5}; a third set, which it does not consider, is better than both.
+    best = decide(scores, "optimal:hf1").names()[0]
+    assert sorted(best) == ["1", "2", "5"]
+    assert expected_value("hf1", best, p) == pytest.approx(0.565, abs=1e-12)
+    assert expected_value("hf1", best, p) > expected_value("hf1", ["1", "5"], p)
+
+
+@pytest.mark.parametrize(
+    ("rule", "threshold"),
+    [
+        ("optimal:shortest_path", 1 / 2),
+        ("optimal:hamming", 1 / 2),
+        ("optimal:icm", 1 / 3),
+        ("optimal:icm(alpha=1, beta=3)", 2 / 3),
+    ],
+)
+def test_measures_that_are_sums_over_nodes_have_a_threshold_for_all_nodes(rule: str, threshold: float) -> None:
+    at = np.float32(threshold)
+    row = [at - np.float32(0.01), np.nextafter(at, np.float32(0)), at, np.nextafter(at, np.float32(1)), at * 1.01]
+    for values in (np.array([row]), sparse.csr_array(np.array([row]))):
+        assert decide(Scores(Hierarchy.flat("abcde"), values), rule).names() == [["d", "e"]]
+
+
+@pytest.mark.parametrize("probability", [0.3, 0.32, 0.35, 0.4, 0.49, 0.51, 0.6])
+def test_a_threshold_is_where_predicting_a_node_begins_to_pay(probability: float) -> None:
+    h = Hierarchy.flat("ab")
+    scores = Scores(h, [[probability, 0]])
+    for name, rule, sign in (("icm", "optimal:icm", 1), ("shortest_path", "optimal:shortest_path", -1)):
+        judged = evaluate([["a"], ["b"]] * 2, [["a"], ["a"], [], []], hierarchy=h, metrics=[name])
+        predicted, nothing = sign * judged.documents[name].reshape(2, 2) @ [probability, 1 - probability]
+        assert decide(scores, rule).names() == [["a"] if predicted > nothing else []]
 
 
 @pytest.mark.parametrize(("prediction", "expected"), [(["1", "3", "5"], 0.72), (["1", "3"], 0.725)])

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from treelabel.errors import TreelabelError
 from treelabel.files import open_output
 from treelabel.rules import Decisions
 from treelabel.scores import Scores
@@ -22,6 +23,8 @@ def prediction_lines(decisions: Decisions, scores: Scores | None = None, all_lab
     >>> print(*prediction_lines(decide(s), s))
     {"id": "0", "labels": [{"label": "B", "path": "A > B", "p": 0.5}]}
     """
+    if scores is not None and len(scores) != len(decisions):
+        raise TreelabelError(f"{len(decisions):,} decisions, but scores of {len(scores):,} documents")
     h = decisions.hierarchy
     is_closed = h.closure(decisions.csr).nnz == decisions.csr.nnz
     labels = decisions.csr if all_labels or not is_closed else decisions.most_specific

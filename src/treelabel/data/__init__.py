@@ -6,10 +6,10 @@ from treelabel.data.describe import Description, describe
 from treelabel.data.formats import FORMATS
 from treelabel.data.read import SkippedRowsWarning, read
 from treelabel.data.sample import load_sample
-from treelabel.data.strings import Strings
 from treelabel.data.taxonomy import read_taxonomy, write_taxonomy
 from treelabel.data.together import read_together
 from treelabel.data.write import losses, write
+from treelabel.strings import Strings
 
 __all__ = [
     "FORMATS",

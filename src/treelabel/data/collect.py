@@ -11,9 +11,9 @@ from scipy import sparse
 
 from treelabel.compute import FloatArray, IntArray
 from treelabel.data.dataset import Dataset
-from treelabel.data.strings import Strings
 from treelabel.hierarchy import Hierarchy
 from treelabel.labels import Label, from_ids
+from treelabel.strings import Strings
 
 # Arrow's own allocator never gives back what arrays needed while they grew, nearly as much again as they hold.
 POOL = pa.system_memory_pool()

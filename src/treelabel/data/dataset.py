@@ -10,10 +10,10 @@ import pyarrow as pa
 from scipy import sparse
 
 from treelabel.compute import LongArray
-from treelabel.data.strings import Strings
 from treelabel.errors import TreelabelError
 from treelabel.hierarchy import Change, Hierarchy, LabelMatrix
 from treelabel.labels import decode, encode
+from treelabel.strings import Strings
 
 if TYPE_CHECKING:
     from treelabel.data.describe import Description

@@ -59,7 +59,10 @@ def _given(h: Hierarchy, matrix: Any, similarity: str | None, information: Doubl
         raise TreelabelError("optimal:cost needs either matrix= (nodes x leaves) or similarity= (see its help)")
     if similarity is not None:
         return cost_matrix(h, similarity, information)
-    costs = _loaded(Path(matrix)) if isinstance(matrix, str | Path) else np.asarray(matrix, np.float64)
+    try:
+        costs = _loaded(Path(matrix)) if isinstance(matrix, str | Path) else np.asarray(matrix, np.float64)
+    except ValueError:
+        raise TreelabelError("the cost matrix is no matrix of numbers") from None
     leaves = len(h.leaves)
     if costs.shape not in ((len(h), leaves), (leaves, leaves)):
         raise TreelabelError(

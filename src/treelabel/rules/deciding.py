@@ -75,7 +75,10 @@ def _from_training(rule: Rule, hierarchy: Hierarchy, frequencies: Any, documents
         hierarchy.require_same(frequencies.hierarchy.fingerprint, "the training data")
         documents, frequencies = len(frequencies), frequencies.frequencies
     if frequencies is not None:
-        known["frequencies"] = np.asarray(frequencies, np.int64)
+        try:
+            known["frequencies"] = np.asarray(frequencies, np.int64)
+        except (ValueError, TypeError):
+            raise TreelabelError("train_frequencies are not numbers; expected one count for each node") from None
         if known["frequencies"].shape != (len(hierarchy),):
             raise TreelabelError(
                 f"train_frequencies of shape {known['frequencies'].shape}, expected one count for {len(hierarchy):,} "
@@ -85,7 +88,11 @@ def _from_training(rule: Rule, hierarchy: Hierarchy, frequencies: Any, documents
             known["information"] = information_content(known["frequencies"], documents)
     missing = rule.needs - set(known)
     if missing:
-        what = "train_documents=" if frequencies is not None else "train_frequencies= (or a training Dataset)"
+        what = (
+            "train_documents="
+            if frequencies is not None
+            else "train_frequencies= (a training Dataset), or --train FILE"
+        )
         raise TreelabelError(f"{rule.name} needs to know how rare labels are in training; pass {what}")
     return {name: value for name, value in known.items() if name in rule.known}
 
@@ -96,7 +103,9 @@ def _is_unknown(scores: Scores, least: float | None) -> BoolArray | None:
         return None
     if not 0 < least <= 1:
         raise TreelabelError(f"unknown = {least:g}, expected a score above 0 and at most 1")
-    tops = scores.coherent().values[:, : len(scores.hierarchy) and scores.hierarchy.level(1).stop]
+    if len(scores.hierarchy) == 0:
+        return np.ones(len(scores), np.bool_)
+    tops = scores.coherent().values[:, scores.hierarchy.level(1)]
     best = tops.max(axis=1).toarray().ravel() if scores.is_sparse else tops.max(axis=1, initial=0)
     unsure: BoolArray = best < np.float32(least)
     return unsure

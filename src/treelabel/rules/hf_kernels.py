@@ -262,6 +262,8 @@ def best_sets(
     squared, used = beta * beta, 0
     for row in range(start, stop):
         low, count = ptr[row], ptr[row + 1] - ptr[row]
+        if count == 0:
+            continue
         here, scores = nodes[low : low + count], values[low : low + count]
         own_masses(link_ptr, link_idx, is_tree, place, here, scores, mass)
         longest = masses_by_size(path_sizes, here, mass, of_size)

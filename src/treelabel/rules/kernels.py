@@ -161,46 +161,52 @@ def beam(
 
 @kernel
 def deepest_above(
-    depth: IntArray, least: DoubleArray, ptr: LongArray, nodes: IntArray, values: FloatArray, start: int, stop: int
+    depth: IntArray, least: float, ptr: LongArray, nodes: IntArray, values: FloatArray, start: int, stop: int
 ) -> IntArray:
-    """Find the deepest node with a score above the row's own threshold."""
+    """Find the deepest node with a score above `least`."""
     found = np.full(stop - start, -1, np.int32)
     for row in range(start, stop):
         best, deepest = np.float32(0), 0
         for at in range(ptr[row], ptr[row + 1]):
             level = depth[nodes[at]]
-            if values[at] > least[row - start] and (level > deepest or values[at] > best):
+            if values[at] > least and (level > deepest or values[at] > best):
                 best, deepest = values[at], level
                 found[row - start] = nodes[at]
     return found
 
 
 @kernel
-def largest_rival(
-    parent_ptr: IntArray,
-    parent_idx: IntArray,
-    ptr: LongArray,
-    nodes: IntArray,
-    values: FloatArray,
-    start: int,
-    stop: int,
-) -> DoubleArray:
-    """Find the largest score of a node that has a sibling with no smaller one: the best second best of all families."""
-    total = len(parent_ptr) - 1
-    first = np.empty(total + 1, np.float32)
+def deepest_without_rival(
+    parent: IntArray, ptr: LongArray, nodes: IntArray, values: FloatArray, start: int, stop: int
+) -> IntArray:
+    """Go to the best child for as long as it is likelier than every sibling met on the way; give where this ends.
+
+    With coherent scores no node off the way is likelier than the sibling it lies under.
+    """
+    total = len(parent)
+    # The best child of every node and the score of the second best; entries count only if their stamp is this row's.
+    child = np.empty(total + 1, np.int32)
+    first, second = np.empty(total + 1, np.float32), np.empty(total + 1, np.float32)
     stamp = np.full(total + 1, -1, np.int64)
-    found = np.zeros(stop - start, np.float64)
+    found = np.full(stop - start, -1, np.int32)
     for row in range(start, stop):
         for at in range(ptr[row], ptr[row + 1]):
-            node = nodes[at]
-            for edge in range(parent_ptr[node], parent_ptr[node + 1]):
-                above = parent_idx[edge] if parent_idx[edge] >= 0 else total
-                if stamp[above] != row:
-                    stamp[above] = row
-                    first[above] = values[at]
-                else:
-                    found[row - start] = max(found[row - start], min(first[above], values[at]))
-                    first[above] = max(first[above], values[at])
+            above = parent[nodes[at]] if parent[nodes[at]] >= 0 else total
+            if stamp[above] != row:
+                stamp[above] = row
+                child[above], first[above], second[above] = nodes[at], values[at], 0
+            elif values[at] > first[above]:
+                second[above] = first[above]
+                child[above], first[above] = nodes[at], values[at]
+            else:
+                second[above] = max(second[above], values[at])
+        node, rival = total, np.float32(0)
+        while stamp[node] == row:
+            rival = max(rival, second[node])
+            if first[node] <= rival:
+                break
+            node = child[node]
+            found[row - start] = node
     return found
 
 

@@ -49,7 +49,8 @@ def top_down(scores: Scores, stop: float = 0.0) -> LabelMatrix:
 def beam(scores: Scores, width: int = 5) -> LabelMatrix:
     """Go down level by level, keeping the `width` best children of kept nodes; predict the best leaf reached.
 
-    Width 1 is `top_down`; a width of all nodes is `best_leaf`. Linear in the scores but for sorting each level.
+    In a tree width 1 is `top_down`; with coherent scores a width of all nodes is `best_leaf`. Linear in the scores but
+    for sorting each level.
     """
     h, kept = scores.hierarchy, whole_number(width, "width")
     return nodes_of(scores, lambda *rows: kernels.beam(h.parent_ptr, h.parent_idx, h.depth, h.is_leaf, kept, *rows))
@@ -65,25 +66,18 @@ def majority(scores: Scores) -> LabelMatrix:
     """
     depth = scores.hierarchy.depth
 
-    def work(*rows):  # type: ignore[no-untyped-def]
-        return kernels.deepest_above(depth, np.full(rows[4] - rows[3], 0.5), *rows)
-
-    return nodes_of(scores, work)
+    return nodes_of(scores, lambda *rows: kernels.deepest_above(depth, 0.5, *rows))
 
 
 def plurality(scores: Scores) -> LabelMatrix:
-    """Predict the deepest node that is likelier than every node that excludes it (not above it, not below). Linear.
+    """Predict the deepest node that is likelier than every node that excludes it (not above it, not below).
 
-    Its score is above the second best of every group of siblings, and with it above all nodes off its path.
+    Needs a tree. Linear in the scores.
 
     >>> from treelabel.hierarchy import Hierarchy
     >>> h = Hierarchy.from_paths(["A > B", "A > C", "D"])
     >>> h.names[plurality(Scores(h, [[0.7, 0.3, 0.4, 0.3]])).indices[0]]
     'B'
     """
-    h = scores.hierarchy
-
-    def work(*rows):  # type: ignore[no-untyped-def]
-        return kernels.deepest_above(h.depth, kernels.largest_rival(h.parent_ptr, h.parent_idx, *rows), *rows)
-
-    return nodes_of(scores.coherent(), work)
+    parent = scores.hierarchy.parent
+    return nodes_of(scores.coherent(), lambda *rows: kernels.deepest_without_rival(parent, *rows))

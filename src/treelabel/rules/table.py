@@ -2,12 +2,15 @@
 
 import ast
 import difflib
+import hashlib
 import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from treelabel.errors import TreelabelError
 from treelabel.hierarchy import LabelMatrix
@@ -76,11 +79,14 @@ def _is_number(value: Any) -> bool:
 
 
 def _written(value: Any) -> str:
-    """Write a setting so that it can be read back, but long ones by their size."""
+    """Write a setting so that it can be read back; long ones by their size and what tells them from others."""
     if _is_number(value):
-        return f"{value:g}"
+        # Scores are compared in single precision, so its digits are all that count.
+        return f"{value:g}" if np.float32(f"{value:g}") == np.float32(value) else str(np.float32(value))
     size = getattr(value, "size", len(value) if hasattr(value, "__len__") and not isinstance(value, str) else 0)
-    return f"<{size:,} numbers>" if size > 8 else str(value)
+    if size <= 8:
+        return str(value)
+    return f"<{size:,} numbers {hashlib.sha256(np.asarray(value, np.float64).tobytes()).hexdigest()[:8]}>"
 
 
 def find_rule(text: str, table: Mapping[str, Rule], settings: Mapping[str, Any]) -> Asked:
@@ -107,7 +113,33 @@ def find_rule(text: str, table: Mapping[str, Rule], settings: Mapping[str, Any])
             f"rule {text!r} has no setting {unknown[0]!r}; it has: {', '.join(row.settings)}"
             + _did_you_mean(unknown[0], row.settings)
         )
-    return Asked(row, {key: value for key, value in asked.items() if value is not None})
+    given = {key: value for key, value in asked.items() if value is not None}
+    for key, value in given.items():
+        _check(text, row, key, value)
+    return Asked(row, given)
+
+
+# Settings without a default that are numbers all the same.
+_NUMBERS = ("t", "precision", "unknown")
+
+
+def _check(text: str, row: Rule, key: str, value: Any) -> None:
+    """Refuse words where numbers belong, and numbers where true or false does."""
+    default = row.settings[key]
+    if isinstance(default, bool):
+        if not isinstance(value, bool | np.bool_):
+            raise TreelabelError(f"rule {text!r}: {key} = {value!r}, expected true or false")
+        return
+    if not (_is_number(default) or isinstance(default, tuple) or key in _NUMBERS):
+        return
+    try:
+        numbers = np.asarray(value)
+    except ValueError:
+        numbers = np.asarray("")
+    may_be_many = key == "t" or isinstance(default, tuple)
+    if numbers.dtype.kind not in "iuf" or (numbers.ndim and not may_be_many):
+        what = "a number or a list of numbers" if may_be_many else "a number"
+        raise TreelabelError(f"rule {text!r}: {key} = {value!r}, expected {what}")
 
 
 def _row(name: str, has_number: bool, table: Mapping[str, Rule], text: str) -> Rule:
@@ -115,7 +147,12 @@ def _row(name: str, has_number: bool, table: Mapping[str, Rule], text: str) -> R
     for key in (f"{name}@k", name) if has_number else (name, f"{name}@k"):
         if key in table:
             return table[key]
-    hint = _did_you_mean(name, table) or _did_you_mean(f"optimal:{name}", table)
+    hint = _did_you_mean(name, table)
+    if not hint:
+        # The name of a measure alone, perhaps misspelled: what all share would make everything look alike.
+        short = {key.removeprefix("optimal:"): key for key in table if key.startswith("optimal:")}
+        close = difflib.get_close_matches(name.removeprefix("optimal:"), short, n=3, cutoff=0.6)
+        hint = f"; did you mean {' or '.join(short[each] for each in close)}?" if close else ""
     raise TreelabelError(f"unknown rule {text!r}{hint}; 'treelabel rules' lists them")
 
 
@@ -144,7 +181,7 @@ def _read_settings(inside: str, text: str) -> dict[str, Any]:
         if call.args or any(each.arg is None for each in call.keywords):
             raise ValueError
         return {str(each.arg): _literal(each.value) for each in call.keywords}
-    except (SyntaxError, ValueError, AssertionError):
+    except (SyntaxError, ValueError, TypeError, AssertionError):
         raise TreelabelError(
             f"rule {text!r}: cannot read {inside!r}; expected settings such as (t=0.3) or (t=[0.5, 0.4], closed=false)"
         ) from None

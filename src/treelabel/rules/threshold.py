@@ -11,7 +11,7 @@ from treelabel.hierarchy.sets import as_labels, keep_entries, label_matrix
 from treelabel.scores import Scores
 
 
-def threshold(scores: Scores, t: float | Sequence[float] = 0.5) -> LabelMatrix:
+def threshold(scores: Scores, t: float | Sequence[float] | FloatArray = 0.5) -> LabelMatrix:
     """Predict {n : p(n) >= t}; t is one number, one a level, or one a node. Linear in the scores.
 
     It must be above 0, as what is not stored has score 0.
@@ -27,7 +27,7 @@ def threshold(scores: Scores, t: float | Sequence[float] = 0.5) -> LabelMatrix:
     return keep_entries(scores.values, scores.values.data >= least[scores.values.indices])
 
 
-def by_node(hierarchy: Hierarchy, t: float | Sequence[float]) -> FloatArray:
+def by_node(hierarchy: Hierarchy, t: float | Sequence[float] | FloatArray) -> FloatArray:
     """Give every node its threshold, refusing those at which everything would be predicted."""
     given = np.asarray(t, np.float32)
     levels = hierarchy.max_depth

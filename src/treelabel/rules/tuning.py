@@ -6,6 +6,7 @@ from treelabel.compute import BoolArray, DoubleArray, FloatArray, LongArray, ker
 from treelabel.errors import TreelabelError
 from treelabel.hierarchy import LabelMatrix, from_sizes, matches, row_numbers
 from treelabel.rules.back_off import ways_up
+from treelabel.rules.threshold import threshold
 from treelabel.scores import Scores
 
 
@@ -30,7 +31,8 @@ def best_threshold(scores: Scores, truth: LabelMatrix) -> tuple[float, float]:
 
 
 def best_threshold_per_label(scores: Scores, truth: LabelMatrix) -> tuple[FloatArray, float]:
-    """Find the threshold of each label with its largest F1 against closed truth; give them and the macro F1.
+    """Find the threshold of each label with its largest F1 against closed truth; give them and the macro F1
+    of what they predict, ancestors added.
 
     Labels that validation data tell nothing about, with no true document that has a score, take the one threshold that
     is best for micro F1. Costs sorting the scores label by label; labels run on all cores.
@@ -40,11 +42,18 @@ def best_threshold_per_label(scores: Scores, truth: LabelMatrix) -> tuple[FloatA
     place = np.argsort(matrix.indices, kind="stable")
     ptr = np.concatenate([[0], np.cumsum(np.bincount(matrix.indices, minlength=matrix.shape[1]))])
     true = np.bincount(truth.indices, minlength=matrix.shape[1])
-    thresholds, values = _best_cuts(ptr, matrix.data[place], hits[place], true)
+    found, _ = _best_cuts(ptr, matrix.data[place], hits[place], true)
     usual, _ = best_threshold(scores, truth)
-    return np.where(thresholds > 0, thresholds, np.float32(usual)), float(values.mean()) if len(values) else float(
-        "nan"
-    )
+    thresholds: FloatArray = np.where(found > 0, found, np.float32(usual))
+    return thresholds, _macro_f1(scores.hierarchy.closure(threshold(scores, thresholds)), truth)
+
+
+def _macro_f1(chosen: LabelMatrix, truth: LabelMatrix) -> float:
+    """The mean over labels of 2 hits / (predicted + true), 0 for labels that are neither."""
+    size = truth.shape[1]
+    hits = np.bincount(chosen.indices[matches(truth, chosen)], minlength=size)
+    total = np.bincount(chosen.indices, minlength=size) + np.bincount(truth.indices, minlength=size)
+    return float(np.divide(2 * hits, total, out=np.zeros(size), where=total > 0).mean())
 
 
 def _best_cuts(ptr: LongArray, values: FloatArray, hits: BoolArray, true: LongArray) -> tuple[FloatArray, DoubleArray]:

@@ -1,0 +1,107 @@
+"""tf-idf of n-grams: texts -> a sparse matrix with rows of length 1."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from treelabel.compute import FloatArray, IntArray, LongArray, kernel, over_rows
+from treelabel.features.ngrams import NgramShape, count_ngrams
+
+
+@dataclass(frozen=True, eq=False)
+class Tfidf:
+    """Weights of n-grams as learned from texts; columns are the buckets that enough texts have, the commonest first.
+
+    A text's entry for an n-gram that it has c times is (1 + ln c) (1 + ln((1 + N) / (1 + df))), and its row is brought
+    to length 1. Common columns stand together, so that loops over rows find most of what they need in the cache.
+
+    >>> tfidf = Tfidf.fit(["a b", "b c"], NgramShape())
+    >>> tfidf.transform(["b", "d d", ""]).toarray().round(2).tolist()
+    [[1.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
+    """
+
+    shape: NgramShape
+    buckets: IntArray
+    idf: FloatArray
+
+    @classmethod
+    def fit(cls, texts: Sequence[str], shape: NgramShape, min_df: int = 1) -> "Tfidf":
+        """Learn the columns and their weights from texts."""
+        return cls.fit_transform(texts, shape, min_df)[0]
+
+    @classmethod
+    def fit_transform(
+        cls, texts: Sequence[str], shape: NgramShape, min_df: int = 1
+    ) -> "tuple[Tfidf, sparse.csr_array]":
+        """Learn from texts and give their matrix, counting n-grams once."""
+        counted = count_ngrams(texts, shape)
+        df = np.bincount(counted.buckets, minlength=shape.buckets)
+        enough = np.flatnonzero(df >= max(1, min_df))
+        kept: IntArray = enough[np.argsort(-df[enough], kind="stable")].astype(np.int32)
+        idf = (1 + np.log((1 + len(texts)) / (1 + df[kept]))).astype(np.float32)
+        made = cls(shape, kept, idf)
+        return made, made._weighted(*counted)
+
+    def transform(self, texts: Sequence[str]) -> sparse.csr_array:
+        """Turn texts into rows; n-grams that were not learned are left out."""
+        return self._weighted(*count_ngrams(texts, self.shape))
+
+    @property
+    def width(self) -> int:
+        """The number of columns."""
+        return len(self.buckets)
+
+    def _weighted(self, sizes: LongArray, buckets: IntArray, counts: IntArray) -> sparse.csr_array:
+        column = np.full(self.shape.buckets, -1, np.int32)
+        column[self.buckets] = np.arange(len(self.buckets), dtype=np.int32)
+        ptr = np.concatenate([[0], np.cumsum(sizes)])
+        logs = 1 + np.log(np.arange(1, counts.max(initial=1) + 1)).astype(np.float32)
+        parts = over_rows(
+            lambda start, stop: weigh(column, self.idf, logs, ptr, buckets, counts, start, stop), len(sizes), least=256
+        )
+        lengths, indices, values = (np.concatenate([part[which] for part in parts]) for which in range(3))
+        row_ptr = np.concatenate([[0], np.cumsum(lengths)])
+        if row_ptr[-1] < 1 << 31:
+            row_ptr = row_ptr.astype(np.int32)
+        return sparse.csr_array((values, indices, row_ptr), (len(sizes), self.width))
+
+    def arrays(self) -> dict[str, Any]:
+        """What is learned, as arrays to save."""
+        return {"buckets": self.buckets, "idf": self.idf}
+
+
+@kernel
+def weigh(
+    column: IntArray,
+    idf: FloatArray,
+    logs: FloatArray,
+    ptr: LongArray,
+    buckets: IntArray,
+    counts: IntArray,
+    start: int,
+    stop: int,
+) -> tuple[LongArray, IntArray, FloatArray]:
+    """Turn counts by bucket into weighted columns, sorted, in rows of length 1."""
+    most = ptr[stop] - ptr[start]
+    lengths = np.zeros(stop - start, np.int64)
+    indices, values = np.empty(most, np.int32), np.empty(most, np.float32)
+    used = 0
+    for row in range(start, stop):
+        first = used
+        squares = 0.0
+        for at in range(ptr[row], ptr[row + 1]):
+            place = column[buckets[at]]
+            if place >= 0:
+                value = logs[counts[at] - 1] * idf[place]
+                indices[used], values[used] = place, value
+                squares += value * value
+                used += 1
+        order = np.argsort(indices[first:used])
+        indices[first:used] = indices[first:used][order]
+        scale = np.float32(1 / np.sqrt(squares)) if squares > 0 else np.float32(0)
+        values[first:used] = values[first:used][order] * scale
+        lengths[row - start] = used - first
+    return lengths, indices[:used], values[:used]

@@ -1,0 +1,53 @@
+"""Models: the table MODELS, one row each, all with the contract of `base.Model`."""
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from treelabel.errors import TreelabelError
+from treelabel.models.base import Model
+from treelabel.models.store import load_model, save_model
+
+
+@dataclass(frozen=True)
+class ModelEntry:
+    """A row of MODELS: what it is, and where it is made. Its file is imported when a model is made."""
+
+    name: str
+    help: str
+    place: str
+
+    @property
+    def maker(self) -> type[Model]:
+        """The class of the model."""
+        module, _, name = self.place.partition(":")
+        made: type[Model] = getattr(import_module(f"treelabel.models.{module}"), name)
+        return made
+
+
+_ROWS = (ModelEntry("linear", "tf-idf of words and their pieces, linear heads; the default", "linear:Linear"),)
+
+MODELS: dict[str, ModelEntry] = {row.name: row for row in _ROWS}
+
+
+def make_model(name: str = "linear", **settings: Any) -> Model:
+    """Make a model of MODELS with settings of its own.
+
+    >>> make_model("linear", seed=1).seed
+    1
+    """
+    if name not in MODELS:
+        import difflib
+
+        close = difflib.get_close_matches(name, MODELS, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(MODELS)}"
+        raise TreelabelError(f"unknown model {name!r}; {hint}")
+    maker = MODELS[name].maker
+    known = maker._get_param_names()
+    wrong = [key for key in settings if key not in known]
+    if wrong:
+        raise TreelabelError(f"the model {name} has no setting {wrong[0]!r}; it has: {', '.join(known)}")
+    return maker(**settings)
+
+
+__all__ = ["MODELS", "Model", "ModelEntry", "load_model", "make_model", "save_model"]

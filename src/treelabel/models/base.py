@@ -1,0 +1,185 @@
+"""What every model does: fit, score, predict, save, load; and scikit-learn's get_params, set_params and clone."""
+
+import time
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator
+
+from treelabel.compute import LongArray
+from treelabel.errors import TreelabelError
+from treelabel.hierarchy import Hierarchy, LabelMatrix, row_sizes
+from treelabel.labels import decode, encode
+from treelabel.rules import Decisions, Tuned, decide
+from treelabel.scores import Scores
+from treelabel.strings import Strings
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """What a model learns from: texts and their labels, as given and closed, and how long it may take."""
+
+    texts: Strings
+    labels: LabelMatrix
+    hierarchy: Hierarchy
+    valid: "Training | None" = None
+    progress: bool | None = None
+    deadline: float = np.inf
+    closed: LabelMatrix = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "closed", self.hierarchy.closure(self.labels))
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __getitem__(self, rows: Any) -> "Training":
+        """Select documents by row numbers."""
+        kept = self.texts.take(rows)
+        return Training(kept, self.labels[rows], self.hierarchy, None, self.progress, self.deadline)
+
+    @property
+    def frequencies(self) -> LongArray:
+        """How many documents carry each node, ancestors included."""
+        return np.bincount(self.closed.indices, minlength=len(self.hierarchy)).astype(np.int64)
+
+    @property
+    def regime(self) -> str:
+        """What the labels are: "leaf" (one leaf each), "path" (one path that may end inside) or "many"."""
+        ends = self.hierarchy.most_specific(self.labels)
+        if (row_sizes(ends) > 1).any():
+            return "many"
+        return "leaf" if len(ends.indices) and self.hierarchy.is_leaf[ends.indices].all() else "path"
+
+
+class Model(BaseEstimator):  # type: ignore[misc]
+    """A model of texts in a hierarchy of labels. Settings are what the maker takes; what is learned ends in "_".
+
+    A model file says how to learn (`_fit`), how to score (`_score`), and what to save (`_state`, `_restore`).
+    """
+
+    name: ClassVar[str]
+    hierarchy: Hierarchy | None
+
+    def fit(
+        self,
+        data: Any,
+        labels: Any = None,
+        *,
+        hierarchy: Hierarchy | None = None,
+        valid: Any = None,
+        progress: bool | None = None,
+        max_seconds: float | None = None,
+    ) -> Self:
+        """Learn from a Dataset, or from texts and one label list a text (then the hierarchy must be known).
+
+        `valid` is a Dataset to stop early on, for models that learn step by step. After `max_seconds`, or at Ctrl-C,
+        the best so far is kept.
+        """
+        known = hierarchy if hierarchy is not None else self.hierarchy
+        deadline = np.inf if max_seconds is None else time.monotonic() + max_seconds
+        checked = None if valid is None else training_of(valid, None, known or getattr(data, "hierarchy", None))
+        train = training_of(data, labels, known, checked, progress, deadline)
+        if not len(train):
+            raise TreelabelError("there are no documents to learn from")
+        if train.labels.nnz == 0:
+            raise TreelabelError("no document has a label, so there is nothing to learn")
+        self.hierarchy_, self.regime_ = train.hierarchy, train.regime
+        self._fit(train)
+        return self
+
+    def score(self, texts: Any, labels: Any = None, ids: Sequence[str] | None = None) -> Any:
+        """Give the Scores of texts; with true labels, as scikit-learn asks, the share of exactly right predictions."""
+        column, names = texts_of(texts)
+        scores = self._score_checked(column, names if ids is None else tuple(ids))
+        if labels is None:
+            return scores
+        h = self.hierarchy_
+        found, true = self._decided(scores, None).csr, h.closure(encode(h, labels))
+        wrong = np.asarray(abs(found.astype(np.int8) - true.astype(np.int8)).sum(axis=1)).ravel()
+        return float((wrong == 0).mean())
+
+    def predict(self, texts: Any, rule: str | Tuned | None = None, paths: bool = False) -> list[Any]:
+        """Predict by a decision rule: the most specific label names (or full paths) of each text.
+
+        Without a rule, documents get their best leaf where training had one leaf each, and otherwise the set with the
+        largest expected F1.
+        """
+        column, names = texts_of(texts)
+        decisions = self._decided(self._score_checked(column, names), rule)
+        return decode(self.hierarchy_, decisions.most_specific, paths=paths)
+
+    def _decided(self, scores: Scores, rule: str | Tuned | None) -> Decisions:
+        usual = {"leaf": "best_leaf", "path": "optimal:hf1", "many": "optimal:samples_f1"}[self.regime_]
+        return decide(scores, usual if rule is None else rule)
+
+    def _score_checked(self, texts: Strings, ids: tuple[str, ...] | None) -> Scores:
+        if not hasattr(self, "hierarchy_"):
+            raise TreelabelError(f"this {self.name} model has not learned anything yet; call fit first")
+        scores = self._score(texts)
+        return Scores(scores.hierarchy, scores.values, ids)
+
+    def save(self, folder: Any) -> None:
+        """Write to a folder of JSON and .npz; it appears whole or not at all."""
+        from treelabel.models.store import save_model
+
+        save_model(self, folder)
+
+    @abstractmethod
+    def _fit(self, train: Training) -> None:
+        """Learn."""
+
+    @abstractmethod
+    def _score(self, texts: Strings) -> Scores:
+        """Score texts."""
+
+    @abstractmethod
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
+        """What was learned: values for JSON, and arrays."""
+
+    @abstractmethod
+    def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
+        """Take back what `_state` gave."""
+
+
+def training_of(
+    data: Any,
+    labels: Any,
+    hierarchy: Hierarchy | None,
+    valid: Training | None = None,
+    progress: bool | None = None,
+    deadline: float = np.inf,
+) -> Training:
+    """Take training data in any of their forms."""
+    if hasattr(data, "texts") and hasattr(data, "labels"):
+        if labels is not None:
+            raise TreelabelError("labels were given twice: the data have labels of their own")
+        if hierarchy is not None:
+            hierarchy.require_same(data.hierarchy.fingerprint, "the training data")
+        return Training(Strings.of(data.texts), data.labels, data.hierarchy, valid, progress, deadline)
+    if labels is None:
+        raise TreelabelError("expected a Dataset, or texts and labels")
+    texts, rows = Strings.of(data), list(labels)
+    if len(texts) != len(rows):
+        raise TreelabelError(f"{len(texts):,} texts, but labels for {len(rows):,}")
+    if hierarchy is None:
+        raise TreelabelError(
+            "texts and labels need a hierarchy: pass hierarchy= to the model or to fit, such as "
+            "Hierarchy.from_paths(paths) or Hierarchy.flat(names)"
+        )
+    return Training(texts, encode(hierarchy, rows), hierarchy, valid, progress, deadline)
+
+
+def texts_of(texts: Any) -> tuple[Strings, tuple[str, ...] | None]:
+    """Take texts as a list or as a Dataset, whose ids are kept."""
+    if hasattr(texts, "texts"):
+        return Strings.of(texts.texts), tuple(texts.ids)
+    if isinstance(texts, str):
+        raise TreelabelError("expected a list of texts, found one text; put it into a list: [text]")
+    return Strings.of(texts), None

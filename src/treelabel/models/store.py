@@ -1,0 +1,130 @@
+"""Model folders: JSON and .npz with a checksum each, written whole or not at all, and read without running anything."""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import zipfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from treelabel.errors import TreelabelError
+from treelabel.hierarchy import hierarchy_from_json, hierarchy_to_json
+from treelabel.models.base import Model
+
+KIND = "treelabel model"
+VERSION = 1
+
+
+def package_version() -> str:
+    """The version of treelabel."""
+    return version("treelabel")
+
+
+def save_model(model: Model, folder: str | Path) -> None:
+    """Write a fitted model to a folder; one that holds another model is replaced, anything else is left alone."""
+    if not hasattr(model, "hierarchy_"):
+        raise TreelabelError(f"this {model.name} model has not learned anything yet; call fit before save")
+    target = Path(folder)
+    if target.exists() and not (target / "model.json").is_file() and (not target.is_dir() or any(target.iterdir())):
+        raise TreelabelError(f"{target}: exists and is no model folder; choose another name or remove it")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent))
+    try:
+        _write(model, temporary)
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o777 & ~umask)
+        if target.exists():
+            before = temporary.with_suffix(".old")
+            target.rename(before)
+            temporary.rename(target)
+            shutil.rmtree(before)
+        else:
+            temporary.rename(target)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def _write(model: Model, folder: Path) -> None:
+    values, arrays = model._state()
+    (folder / "hierarchy.json").write_text(hierarchy_to_json(model.hierarchy_), encoding="utf-8")
+    np.savez(folder / "arrays.npz", allow_pickle=False, **arrays)
+    settings = {name: value for name, value in model.get_params(deep=False).items() if name != "hierarchy"}
+    stored = {
+        "kind": KIND,
+        "version": VERSION,
+        "treelabel": package_version(),
+        "model": model.name,
+        "settings": settings,
+        "regime": model.regime_,
+        "fingerprint": model.hierarchy_.fingerprint,
+        "learned": values,
+        "sha256": {file.name: _digest(file) for file in sorted(folder.iterdir())},
+    }
+    (folder / "model.json").write_text(json.dumps(stored, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def load_model(folder: str | Path) -> Model:
+    """Read a model that `save_model` wrote; anything that is altered, cut short, newer or foreign is refused."""
+    from treelabel.models import make_model
+
+    where = Path(folder)
+    stored = _described(where)
+    for name, digest in stored["sha256"].items():
+        file = where / Path(name).name
+        if not file.is_file():
+            raise TreelabelError(f"{where}: the model is incomplete: {name} is missing")
+        if _digest(file) != digest:
+            raise TreelabelError(f"{where}: {name} is not what was saved; the file was altered or cut short")
+    model = make_model(stored["model"], **_settings(stored["settings"]))
+    text = (where / "hierarchy.json").read_text(encoding="utf-8")
+    try:
+        with np.load(where / "arrays.npz", allow_pickle=False) as file_:
+            arrays = {name: file_[name] for name in file_.files}
+        model.hierarchy_ = hierarchy_from_json(text, str(where / "hierarchy.json"))
+        model.regime_ = stored["regime"]
+        model._restore(stored["learned"], arrays)
+    except (KeyError, ValueError, IndexError, zipfile.BadZipFile) as error:
+        raise TreelabelError(f"{where}: parts of the model do not fit together: {error}") from error
+    return model
+
+
+def _described(where: Path) -> dict[str, Any]:
+    """Read what a folder says of itself."""
+    file = where / "model.json"
+    if not where.exists():
+        raise TreelabelError(f"{where}: no such folder")
+    if not file.is_file():
+        raise TreelabelError(f"{where}: no model folder; expected one that 'treelabel fit' wrote, with a model.json")
+    try:
+        stored = json.loads(file.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise TreelabelError(f"{file}: damaged: {error}") from error
+    if not isinstance(stored, dict) or stored.get("kind") != KIND:
+        raise TreelabelError(f"{file}: no model of treelabel")
+    if stored.get("version") != VERSION:
+        raise TreelabelError(
+            f"{where}: a model of version {stored.get('version')!r} (treelabel {stored.get('treelabel')}), but this "
+            f"treelabel {package_version()} reads version {VERSION}"
+        )
+    expected = {"model": str, "settings": dict, "regime": str, "learned": dict, "sha256": dict}
+    for name, kind in expected.items():
+        if not isinstance(stored.get(name), kind):
+            raise TreelabelError(f"{file}: damaged: {name!r} is missing or of the wrong kind")
+    return stored
+
+
+def _settings(stored: dict[str, Any]) -> dict[str, Any]:
+    """JSON has no tuples."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in stored.items()}

@@ -1,0 +1,145 @@
+"""The commands that decide: decide, tune, rules; what they write, and what they refuse."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.helpers import Run
+from treelabel import RULES, Hierarchy, Scores, Tuned, decide, evaluate, read, tune
+
+TREE = Hierarchy.from_paths(["A > C > F", "A > D", "B > E"])
+TRUTH = {"a": ["F"], "b": ["E"], "c": ["D"], "d": ["F"]}
+VALUES = np.array([[9, 1, 6, 3, 1, 6], [2, 8, 1, 1, 7, 1], [7, 3, 2, 5, 3, 2], [3, 3, 3, 0, 2, 1]]) / 10
+SCORES = Scores(TREE, VALUES, tuple(TRUTH))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Make a folder with scores, their truth and the taxonomy."""
+    (tmp_path / "taxonomy.tsv").write_text("".join(f"{above}\t{below}\n" for above, below in TREE.edges("Root")))
+    lines = [json.dumps({"id": name, "labels": labels}) for name, labels in TRUTH.items()]
+    (tmp_path / "truth.jsonl").write_text("\n".join(lines) + "\n")
+    SCORES.save(tmp_path / "scores.npz")
+    return tmp_path
+
+
+def test_decide_prints_one_line_a_document(folder: Path, run: Run) -> None:
+    ended = run("decide", folder / "scores.npz", "--rule", "optimal:hf1")
+    assert (ended.code, ended.err) == (0, "")
+    lines = [json.loads(line) for line in ended.out.splitlines()]
+    assert lines[0] == {"id": "a", "labels": [{"label": "F", "path": "A > C > F", "p": 0.6}]}
+    assert [line["id"] for line in lines] == list(TRUTH)
+
+
+def test_what_decide_writes_is_judged_like_the_rule_itself(folder: Path, run: Run) -> None:
+    for rule in ("optimal:hf1", "threshold@0.3", "best_leaf", "top_k(k=2, leaves=true)"):
+        ended = run("decide", folder / "scores.npz", "-o", folder / "found.jsonl.gz", "--rule", rule)
+        assert ended.code == 0, ended.err
+        found = run("evaluate", folder / "truth.jsonl", folder / "found.jsonl.gz", "--json").json["values"]
+        direct = run("evaluate", folder / "truth.jsonl", folder / "scores.npz", "--rule", rule, "--json").json
+        assert found == {name: value for name, value in direct["values"].items() if name != "hf1_auc"}
+
+
+def test_decide_says_how_many_documents_have_no_label(folder: Path, run: Run) -> None:
+    out = folder / "found.jsonl"
+    ended = run("decide", folder / "scores.npz", "-o", out, "--rule", "best_leaf", "--unknown", "0.5")
+    assert ended.out == f"{out}: 4 documents by best_leaf(unknown=0.5), 1 without a label, 1 of them unknown\n"
+    last = json.loads(out.read_text().splitlines()[-1])
+    assert last == {"id": "d", "labels": [], "unknown": True}
+
+
+def test_ancestors_are_written_on_request(folder: Path, run: Run) -> None:
+    ended = run("decide", folder / "scores.npz", "--rule", "best_leaf", "--all-labels")
+    labels = json.loads(ended.out.splitlines()[0])["labels"]
+    assert [(entry["label"], entry["p"]) for entry in labels] == [("A", 0.9), ("C", 0.6), ("F", 0.6)]
+
+
+def test_rules_that_weigh_by_rarity_take_a_training_file(folder: Path, run: Run) -> None:
+    refused = run("decide", folder / "scores.npz", "--rule", "optimal:lin")
+    assert refused.code == 2
+    assert "--train" in refused.err
+    ended = run("decide", folder / "scores.npz", "--rule", "optimal:lin", "--train", folder / "truth.jsonl")
+    expected = decide(SCORES, "optimal:lin", train_frequencies=read(folder / "truth.jsonl", need_text=False))
+    found = [[entry["path"] for entry in json.loads(line)["labels"]] for line in ended.out.splitlines()]
+    assert found == expected.paths()
+
+
+def test_tune_writes_a_rule_that_decide_and_evaluate_take(folder: Path, run: Run) -> None:
+    tuned_file = folder / "tuned.json"
+    ended = run("tune", folder / "truth.jsonl", folder / "scores.npz", "-o", tuned_file, "--rule", "micro_f1")
+    truth = read(folder / "truth.jsonl", need_text=False)
+    expected = tune(truth, SCORES, "micro_f1")
+    assert Tuned.load(tuned_file) == expected
+    reached = expected.measured["micro_f1"]
+    assert ended.out == f"{tuned_file}: threshold, on 4 validation documents micro_f1 {reached:.4f}\n"
+    stored = run(
+        "evaluate",
+        folder / "truth.jsonl",
+        folder / "scores.npz",
+        "--rule",
+        tuned_file,
+        "--metrics",
+        "micro_f1",
+        "--json",
+    ).json
+    assert stored["values"]["micro_f1"] == pytest.approx(reached)
+    best = max(evaluate(truth, scores=SCORES, rule=f"threshold@{t / 100}")["micro_f1"] for t in range(1, 100))
+    assert reached == pytest.approx(best)
+
+
+def test_tune_prints_json_and_finds_a_required_precision(folder: Path, run: Run) -> None:
+    files = folder / "truth.jsonl", folder / "scores.npz"
+    rule = "back_off(precision=0.9)"
+    stored = run("tune", *files, "-o", folder / "sure.json", "--rule", rule, "--json").json
+    assert stored["rule"] == "back_off"
+    assert stored["measured"]["precision"] >= 0.9
+
+
+def test_a_tuned_rule_is_refused_with_another_hierarchy(folder: Path, run: Run) -> None:
+    run("tune", folder / "truth.jsonl", folder / "scores.npz", "-o", folder / "tuned.json")
+    Scores(Hierarchy.flat(["A", "B"]), [[0.5, 0.5]]).save(folder / "other.npz")
+    ended = run("decide", folder / "other.npz", "--rule", folder / "tuned.json", "-o", folder / "never.jsonl")
+    assert ended.code == 2
+    assert "another hierarchy" in ended.err or "different hierarchy" in ended.err
+    assert not (folder / "never.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["decide", "scores.npz", "--rule", "optimal:hf"], "did you mean optimal:hf1"),
+        (["decide", "scores.npz", "--rule", "hf1"], "did you mean optimal:hf1"),
+        (["decide", "scores.npz", "--rule", "threshold@x"], "expected a number behind @, such as threshold@0.5"),
+        (["decide", "scores.npz", "--rule", "top_k(n=3)"], "no setting 'n'; it has: k, leaves, closed, unknown"),
+        (["decide", "scores.npz", "--rule", "back_off(precision=0.9)"], "has to be measured on validation data"),
+        (["decide", "scores.npz", "--rule", "truth.json"], "no such file; did you mean truth.jsonl?"),
+        (["decide", "scores.npz", "--unknown", "2"], "unknown = 2, expected a score above 0 and at most 1"),
+        (["decide", "scores.np"], "no such file; did you mean scores.npz?"),
+        (["decide", "scores.npz", "--train", "truth.jsonl", "--taxonomy", "taxonomy.tsv"], "scores know"),
+        (
+            ["tune", "truth.jsonl", "scores.npz", "-o", "x.json", "--rule", "hf1"],
+            "cannot tune 'hf1'; expected macro_f1",
+        ),
+        (["tune", "truth.jsonl", "scores.npz", "-o", "x.json", "--rule", "back_off@0.5"], "t is what is to be found"),
+    ],
+)
+def test_what_is_wrong_is_said(
+    folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
+) -> None:
+    monkeypatch.chdir(folder)
+    before = sorted(folder.iterdir())
+    ended = run(*arguments)
+    assert ended.code == 2
+    assert said in ended.err
+    assert sorted(folder.iterdir()) == before
+
+
+def test_rules_lists_every_rule(run: Run) -> None:
+    text = run("rules").out
+    stored = run("rules", "--json").json
+    assert list(stored) == list(RULES)
+    assert all(name in text for name in RULES)
+    assert stored["optimal:hf1"]["exact"] is True
+    assert stored["optimal:icm"]["settings"] == {"alpha": 2.0, "beta": 3.0, "closed": True, "unknown": None}
