@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from treelabel.evaluation import Evaluator, evaluate
     from treelabel.hierarchy import Hierarchy
     from treelabel.metrics import METRICS
+    from treelabel.models import MODELS, load_model, make_model, save_model
     from treelabel.predictions import write_predictions
     from treelabel.result import Result
     from treelabel.rules import RULES, Decisions, Tuned, decide
@@ -43,6 +44,7 @@ _PLACES = {
     "FORMATS": "data",
     "Hierarchy": "hierarchy",
     "METRICS": "metrics",
+    "MODELS": "models",
     "RULES": "rules",
     "Result": "result",
     "Scores": "scores",
@@ -53,11 +55,14 @@ _PLACES = {
     "decide": "rules",
     "deduplicate": "data",
     "evaluate": "evaluation",
+    "load_model": "models",
     "load_sample": "data",
+    "make_model": "models",
     "per_class": "data",
     "read": "data",
     "read_taxonomy": "data",
     "read_together": "data",
+    "save_model": "models",
     "split": "data",
     "tune": "tuning",
     "unfold": "data",
@@ -70,6 +75,7 @@ _PLACES = {
 __all__ = [
     "FORMATS",
     "METRICS",
+    "MODELS",
     "RULES",
     "Dataset",
     "Decisions",
@@ -84,11 +90,14 @@ __all__ = [
     "decide",
     "deduplicate",
     "evaluate",
+    "load_model",
     "load_sample",
+    "make_model",
     "per_class",
     "read",
     "read_taxonomy",
     "read_together",
+    "save_model",
     "split",
     "tune",
     "unfold",

@@ -9,6 +9,7 @@ from treelabel.cli.data import convert, inspect, sample, split
 from treelabel.cli.decide import decide, rules, tune
 from treelabel.cli.demo import demo
 from treelabel.cli.judge import compare, evaluate, metrics
+from treelabel.cli.models import explain, fit, predict, score
 
 app = typer.Typer(
     name="treelabel",
@@ -37,5 +38,21 @@ def treelabel_command(
     """Put texts into a hierarchy of labels, and say honestly how good it is at it."""
 
 
-for command in (inspect, convert, split, sample, decide, tune, evaluate, compare, metrics, rules, demo):
+for command in (
+    inspect,
+    convert,
+    split,
+    sample,
+    fit,
+    score,
+    predict,
+    explain,
+    decide,
+    tune,
+    evaluate,
+    compare,
+    metrics,
+    rules,
+    demo,
+):
     app.command()(command)

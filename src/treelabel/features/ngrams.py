@@ -143,7 +143,7 @@ def list_words(codes: IntArray, words: int, bits: int, found: IntArray) -> int:
             at += 1
         # recent[n] is the hash of the last n + 1 words.
         for length in range(min(words - 1, seen), 0, -1):
-            recent[length] = (recent[length - 1] ^ word) * PRIME + np.uint64(length)
+            recent[length] = (recent[length - 1] * PRIME ^ word) * PRIME
         recent[0] = word
         seen += 1
         for length in range(min(words, seen)):

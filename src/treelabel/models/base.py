@@ -115,15 +115,23 @@ class Model(BaseEstimator):  # type: ignore[misc]
         decisions = self._decided(self._score_checked(column, names), rule)
         return decode(self.hierarchy_, decisions.most_specific, paths=paths)
 
+    @property
+    def usual_rule(self) -> str:
+        """The rule that `predict` uses unless it is told another, by what training documents were like."""
+        return {"leaf": "best_leaf", "path": "optimal:hf1", "many": "optimal:samples_f1"}[self.regime_]
+
     def _decided(self, scores: Scores, rule: str | Tuned | None) -> Decisions:
-        usual = {"leaf": "best_leaf", "path": "optimal:hf1", "many": "optimal:samples_f1"}[self.regime_]
-        return decide(scores, usual if rule is None else rule)
+        return decide(scores, self.usual_rule if rule is None else rule)
 
     def _score_checked(self, texts: Strings, ids: tuple[str, ...] | None) -> Scores:
         if not hasattr(self, "hierarchy_"):
             raise TreelabelError(f"this {self.name} model has not learned anything yet; call fit first")
         scores = self._score(texts)
         return Scores(scores.hierarchy, scores.values, ids)
+
+    def explain(self, text: str) -> Any:
+        """Say what speaks for and against the predicted labels of a text, for models that can."""
+        raise TreelabelError(f"the model {self.name} cannot explain its predictions; linear can")
 
     def save(self, folder: Any) -> None:
         """Write to a folder of JSON and .npz; it appears whole or not at all."""

@@ -9,17 +9,17 @@ from scipy import sparse
 
 from treelabel.compute import DoubleArray, FloatArray, IntArray, LongArray, over_rows
 from treelabel.features import NgramShape, Tfidf
+from treelabel.features.names import named_ngrams
 from treelabel.hierarchy import Hierarchy, LabelMatrix, label_matrix
 from treelabel.models import linear_kernels as kernels
 from treelabel.models.base import Arrays, Model, Training
 from treelabel.models.calibration import STEPS, fit_flatter, fit_monotone, fit_share, fit_softmax, monotone
 from treelabel.models.descent import BLOCK, Descent, Stop, train_hinge
 from treelabel.progress import progress_bar
+from treelabel.rules import decide
 from treelabel.scores import Scores
 from treelabel.strings import Strings
 
-# Texts shorter than this on average are queries and titles: word pairs and pieces of words help there, and cost little.
-SHORT = 150
 # Ancestors at this depth and below share one number.
 LEVELS = 8
 # From this many nodes on, only the scores of the likeliest ends are kept.
@@ -74,13 +74,25 @@ class Outputs:
         return sparse.csc_array(sparse.hstack([closed, ends]))
 
 
+@dataclass(frozen=True)
+class Step:
+    """One step of a path: its label and probability, and the n-grams that speak for it and against it."""
+
+    label: str
+    p: float
+    speaks_for: list[tuple[str, float]]
+    speaks_against: list[tuple[str, float]]
+
+
 class Linear(Model):
     """tf-idf and one squared-hinge output for every node, turned into probabilities on documents held out of training.
 
     Where documents have one path, the probability of an end is a softmax of v_0 x its output + the sum over its
     ancestors of v_depth x theirs, and with a small learned share a level's siblings get the same; a node has the sum of
-    its ends. Where they have several paths, a node's is a sigmoid of its output, made coherent. Training costs about
-    documents x n-grams a document x labels / 16 for each of some ten passes; weights below `prune` are dropped.
+    its ends. Where they have several paths, a node's is a rising function of its output, made coherent. Features are
+    runs of up to `words` words and, if asked for, `pieces` of words such as (3, 5): better on short texts, at several
+    times the cost. Training costs about documents x n-grams a document x labels / 16 for each of some ten passes;
+    weights below `prune` are dropped.
     """
 
     name = "linear"
@@ -88,7 +100,7 @@ class Linear(Model):
     def __init__(
         self,
         hierarchy: Hierarchy | None = None,
-        words: int | None = None,
+        words: int = 1,
         pieces: tuple[int, int] | None = None,
         min_df: int = 1,
         bits: int = 22,
@@ -112,7 +124,8 @@ class Linear(Model):
     # Learning
 
     def _fit(self, train: Training) -> None:
-        self.tfidf_, features = Tfidf.fit_transform(train.texts, self._shape(train.texts), self.min_df)
+        shape = NgramShape(self.words, self.pieces, self.bits)
+        self.tfidf_, features = Tfidf.fit_transform(train.texts, shape, self.min_df)
         stop = Stop(lambda: time.monotonic() > train.deadline)
         part, rest = self._parts(len(train))
         single = self.regime_ != "many"
@@ -129,13 +142,6 @@ class Linear(Model):
                 self.maps_ = calibrate_nodes(some, margins, train[rest])
             self.outputs_ = everything
             self.weights_, self.bias_ = self._train(features, everything.targets(train), stop, done, blocks)
-
-    def _shape(self, texts: Strings) -> NgramShape:
-        length = float(np.mean([len(text) for text in texts[:2000]]))
-        is_short = length < SHORT
-        words = (2 if is_short else 1) if self.words is None else self.words
-        pieces = self.pieces if self.pieces is not None or not is_short else (3, 5)
-        return NgramShape(words, None if pieces == (0, 0) else pieces, self.bits)
 
     def _parts(self, documents: int) -> tuple[LongArray, LongArray]:
         """Divide documents at random: what margins are learned from, and what they are calibrated on."""
@@ -186,6 +192,41 @@ class Linear(Model):
         if len(h) > MANY_NODES:
             return sparse_sums(outputs, ends)
         return node_probabilities(outputs, ends, self.shares_)
+
+    # Explaining
+
+    def explain(self, text: str, node: int | None = None, most: int = 8) -> list[Step]:
+        """Say which n-grams of a text speak for and against each step of its best leaf's path (or a node's).
+
+        A contribution is the n-gram's weight in the text times its weight for the label.
+        """
+        h = self.hierarchy_
+        scores = self._score(Strings.of([text]))
+        if node is None:
+            best = decide(scores, "best_leaf").csr.indices
+        else:
+            best = h.closure(label_matrix([0, 1], [node], len(h))).indices
+        row = self.tfidf_.transform([text])
+        column = {int(bucket): place for place, bucket in enumerate(self.tfidf_.buckets)}
+        values = dict(zip(row.indices.tolist(), row.data.tolist(), strict=True))
+        named = {
+            name: column[bucket] for name, bucket in named_ngrams(text, self.tfidf_.shape).items() if bucket in column
+        }
+        dense = scores.dense()[0]
+        steps = []
+        for each in best.tolist():
+            output = int(np.searchsorted(self.outputs_.nodes, each))
+            known = output < len(self.outputs_.nodes) and self.outputs_.nodes[output] == each
+            weights = (
+                {name: values[place] * float(self.weights_[place, output]) for name, place in named.items()}
+                if known
+                else {}
+            )
+            ranked = sorted(((value, name) for name, value in weights.items() if value), reverse=True)
+            speaks = [(name, value) for value, name in ranked[:most] if value > 0]
+            against = [(name, value) for value, name in reversed(ranked[-most:]) if value < 0]
+            steps.append(Step(h.names[each], float(dense[each]), speaks, against))
+        return steps
 
     # Saving
 

@@ -1,0 +1,153 @@
+"""Commands of models: fit, score, predict, explain."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from treelabel.cli.decide import RuleOption
+from treelabel.cli.options import JsonOption, ReadArguments, with_read_options
+
+if TYPE_CHECKING:
+    from treelabel.data import Dataset
+    from treelabel.models import Model
+
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder that fit wrote.")]
+TextsArgument = Annotated[
+    Path, typer.Argument(metavar="TEXTS", help="Data file with texts (labels are not looked at).")
+]
+
+
+@with_read_options
+def fit(
+    train: Annotated[Path, typer.Argument(metavar="TRAIN", help="Data file with texts and labels.")],
+    read: ReadArguments,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Model folder to write.")],
+    model: Annotated[str, typer.Option(help="Model: linear.")] = "linear",
+    set: Annotated[list[str] | None, typer.Option(help="A setting of the model, as cost=1 (repeat).")] = None,  # noqa: A002
+    max_seconds: Annotated[float | None, typer.Option(help="Stop learning after so long, keeping the best.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+) -> None:
+    """Learn a model from texts with labels.
+
+    The first Ctrl-C ends learning early and keeps what there is; a second one gives up.
+
+    \b
+    Examples:
+      treelabel fit train.csv -o model
+      treelabel fit train.jsonl -o model --taxonomy tax.tsv --set cost=1 --set min_df=2
+    """
+    from treelabel.models import make_model
+
+    settings = dict(_setting(text) for text in set or [])
+    made = make_model(model, **{"seed": seed, **settings})
+    data = read.read(train)
+    made.fit(data, max_seconds=max_seconds)
+    made.save(output)
+    size = sum(file.stat().st_size for file in output.iterdir()) / 1e6
+    typer.echo(f"{output}: {model}, {len(data):,} documents, {len(data.hierarchy):,} nodes, {size:.1f} MB")
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    """Read name=value; values are Python's numbers, lists and words."""
+    import ast
+
+    from treelabel.errors import TreelabelError
+
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise TreelabelError(f"--set {text}: expected name=value, such as cost=1")
+    try:
+        return name.strip(), ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return name.strip(), value
+
+
+def _texts(path: Path, read: ReadArguments, model: "Model") -> "Dataset":
+    """Read texts, with labels or without."""
+    return read.read(path, taxonomy=model.hierarchy_)
+
+
+@with_read_options
+def score(
+    model: ModelArgument,
+    texts: TextsArgument,
+    read: ReadArguments,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Scores to write (.npz or .parquet).")],
+    top: Annotated[int | None, typer.Option(help="Keep the so many largest scores of each document.")] = None,
+) -> None:
+    """Score texts: the probability of every node.
+
+    \b
+    Example:
+      treelabel score model test.csv -o scores.npz
+    """
+    from treelabel.models import load_model
+
+    loaded = load_model(model)
+    scores = loaded.score(_texts(texts, read, loaded))
+    (scores if top is None else scores.top_k(top)).save(output)
+    typer.echo(f"{output}: {scores!r}")
+
+
+@with_read_options
+def predict(
+    model: ModelArgument,
+    texts: TextsArgument,
+    read: ReadArguments,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write (default: print).")] = None,
+    rule: Annotated[str | None, RuleOption.__metadata__[0]] = None,
+    unknown: Annotated[
+        float | None, typer.Option(help="Abstain where no top label has a score of at least this.")
+    ] = None,
+) -> None:
+    """Predict the labels of texts by a decision rule.
+
+    Without --rule: the best leaf where training documents had one leaf each, else the set with the largest expected F1.
+
+    \b
+    Examples:
+      treelabel predict model new.csv -o predictions.jsonl
+      treelabel predict model new.csv -o predictions.jsonl --rule optimal:hf1 --unknown 0.3
+    """
+    from treelabel.models import load_model
+    from treelabel.predictions import prediction_lines, write_predictions
+    from treelabel.rules import decide
+
+    loaded = load_model(model)
+    scores = loaded.score(_texts(texts, read, loaded))
+    settings: dict[str, Any] = {} if unknown is None else {"unknown": unknown}
+    decisions = decide(scores, loaded.usual_rule if rule is None else rule, **settings)
+    if output is None:
+        for line in prediction_lines(decisions, scores):
+            typer.echo(line)
+        return
+    write_predictions(decisions, output, scores)
+    typer.echo(f"{output}: {len(decisions):,} documents by {decisions.rule}")
+
+
+def explain(
+    model: ModelArgument,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="A text.")],
+    json: JsonOption = False,
+) -> None:
+    """Say which words speak for and against each step of the predicted path.
+
+    \b
+    Example:
+      treelabel explain model "chocolate cookie with white cream filling"
+    """
+    import json as jsonlib
+    from dataclasses import asdict
+
+    from treelabel.models import load_model
+
+    steps = load_model(model).explain(text)
+    if json:
+        typer.echo(jsonlib.dumps([asdict(step) for step in steps], indent=2, ensure_ascii=False))
+        return
+    for step in steps:
+        typer.echo(f"{step.label}  p {step.p:.3f}")
+        for what, listed in (("for", step.speaks_for), ("against", step.speaks_against)):
+            words = ", ".join(f"{name} {value:+.2f}" for name, value in listed)
+            typer.echo(f"  {what:<8} {words or '-'}")

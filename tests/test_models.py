@@ -1,0 +1,310 @@
+"""Every model of MODELS through one battery, and what the linear model promises."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
+from sklearn.pipeline import Pipeline
+
+from treelabel import (
+    MODELS,
+    Dataset,
+    Hierarchy,
+    Scores,
+    TreelabelError,
+    evaluate,
+    load_model,
+    load_sample,
+    make_model,
+    split,
+)
+from treelabel.features import NgramShape, Tfidf
+from treelabel.features.names import named_ngrams
+from treelabel.features.ngrams import count_ngrams
+from treelabel.models.calibration import fit_monotone, fit_share, fit_softmax, monotone
+
+TREE = Hierarchy.from_paths(["pet > dog > terrier", "pet > dog > poodle", "pet > cat", "food > cake", "food > soup"])
+DAG = Hierarchy.from_edges([("pet", "dog"), ("work", "dog"), ("pet", "cat"), ("work", "horse")])
+WORDS = {
+    "terrier": "small terrier barks digs",
+    "poodle": "curly poodle barks shows",
+    "dog": "dog barks loudly",
+    "cat": "cat meows softly",
+    "cake": "sweet cake baked",
+    "soup": "hot soup cooked",
+    "horse": "horse pulls carts",
+}
+
+
+def made_up(h: Hierarchy, rows: list[list[str]], seed: int = 0) -> Dataset:
+    """Make texts of the words of their labels, with some noise."""
+    rng = np.random.default_rng(seed)
+    noise = [f"word{number}" for number in range(30)]
+    texts = []
+    for labels in rows:
+        words = " ".join(WORDS[label] for label in labels).split() + rng.choice(noise, 4).tolist()
+        texts.append(" ".join(rng.permutation(words).tolist()))
+    return Dataset.of(texts, rows, h)
+
+
+SETS: dict[str, Dataset] = {
+    "leaf": made_up(TREE, [[name] for name in ("terrier", "poodle", "cat", "cake") * 12] + [["soup"]]),
+    "path": made_up(TREE, [[name] for name in ("terrier", "dog", "cat", "cake") * 12]),
+    "many": made_up(TREE, [["terrier", "cake"], ["cat"], ["cat", "cake"], ["poodle"], []] * 12),
+    "DAG": made_up(DAG, [["dog"], ["cat"], ["horse"]] * 15),
+}
+HARD_TEXTS = ["", " ", "\u0000\t\n", "日本語 текст ✨ \U00020000", "never seen before", "barks " * 20_000]
+
+
+@pytest.fixture(params=MODELS)
+def name(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
+    return found
+
+
+@pytest.mark.parametrize("kind", SETS)
+def test_a_model_learns_what_words_mean(name: str, kind: str) -> None:
+    data = SETS[kind]
+    model = make_model(name).fit(data)
+    right = evaluate(data, decisions=model.predict(data), metrics=["hf1"])["hf1"]
+    nothing = evaluate(data, decisions=[[] for _ in range(len(data))], metrics=["hf1"])["hf1"]
+    # With twelve examples of each kind calibration knows little of several labels at once.
+    assert right > (0.75 if kind == "many" else 0.85)
+    assert right > nothing + 0.4
+
+
+@pytest.mark.parametrize("kind", SETS)
+def test_scores_are_coherent_and_the_same_with_the_same_seed(name: str, kind: str) -> None:
+    data = SETS[kind]
+    scores = make_model(name, seed=3).fit(data).score(data.texts)
+    assert isinstance(scores, Scores)
+    assert scores.hierarchy == data.hierarchy
+    assert scores.is_coherent()
+    if kind == "leaf":
+        assert scores.is_exhaustive()
+    again = make_model(name, seed=3).fit(data).score(data.texts)
+    assert np.array_equal(scores.dense(), again.dense())
+
+
+@pytest.mark.parametrize("kind", SETS)
+def test_a_saved_model_scores_the_same_to_the_last_bit(name: str, kind: str, tmp_path: Path) -> None:
+    model = make_model(name).fit(SETS[kind])
+    model.save(tmp_path / "model")
+    loaded = load_model(tmp_path / "model")
+    texts = [*SETS[kind].texts[:5], *HARD_TEXTS]
+    assert np.array_equal(loaded.score(texts).dense(), model.score(texts).dense())
+    assert loaded.predict(texts) == model.predict(texts)
+    assert loaded.get_params() == model.get_params()
+    assert sorted(file.name for file in (tmp_path / "model").iterdir()) == [
+        "arrays.npz",
+        "hierarchy.json",
+        "model.json",
+    ]
+
+
+@pytest.mark.parametrize("kind", SETS)
+def test_no_text_is_too_strange(name: str, kind: str) -> None:
+    model = make_model(name).fit(SETS[kind])
+    scores = model.score(HARD_TEXTS)
+    assert len(scores) == len(HARD_TEXTS)
+    assert np.isfinite(scores.dense()).all()
+    alone = np.concatenate([model.score([text]).dense() for text in HARD_TEXTS])
+    assert np.allclose(scores.dense(), alone, atol=1e-6)
+    assert len(model.score([])) == 0
+    assert model.predict([]) == []
+
+
+def test_labels_never_seen_in_training_do_no_harm(name: str) -> None:
+    only = made_up(TREE, [["terrier"], ["cat"]] * 10)
+    model = make_model(name).fit(only)
+    assert set(map(tuple, model.predict(only))) == {("terrier",), ("cat",)}
+
+
+def test_one_document_is_enough_to_begin(name: str) -> None:
+    model = make_model(name).fit(["woof"], [["terrier"]], hierarchy=TREE)
+    assert model.predict(["woof"]) == [["terrier"]]
+    assert model.predict(["woof"], paths=True) == [["pet > dog > terrier"]]
+
+
+def test_ids_of_a_dataset_go_with_its_scores(name: str) -> None:
+    data = SETS["leaf"]
+    assert make_model(name).fit(data).score(data).ids == tuple(data.ids)
+
+
+def test_a_model_is_an_estimator_of_scikit_learn(name: str) -> None:
+    data = SETS["leaf"]
+    texts, labels = np.array(list(data.texts), object), np.array([row[0] for row in data.paths()], object)
+    model = make_model(name, hierarchy=TREE)
+    copied = clone(model.set_params(seed=5))
+    assert copied.get_params()["seed"] == 5
+    folds = KFold(3, shuffle=True, random_state=0)
+    assert cross_val_score(model, texts, labels, cv=folds).mean() > 0.8
+    whole = Pipeline([("model", model)]).fit(texts, labels)
+    assert whole.predict(texts[:2]) == model.fit(texts, labels).predict(texts[:2])
+    search = GridSearchCV(model, {"seed": [0, 1]}, cv=folds).fit(texts, labels)
+    assert search.best_score_ > 0.8
+
+
+def test_what_is_wrong_with_training_data_is_said(name: str) -> None:
+    model = make_model(name)
+    with pytest.raises(TreelabelError, match="has not learned anything yet"):
+        model.score(["a"])
+    with pytest.raises(TreelabelError, match="no documents to learn from"):
+        model.fit([], [], hierarchy=TREE)
+    with pytest.raises(TreelabelError, match="no document has a label"):
+        model.fit(["a"], [[]], hierarchy=TREE)
+    with pytest.raises(TreelabelError, match="2 texts, but labels for 1"):
+        model.fit(["a", "b"], [["cat"]], hierarchy=TREE)
+    with pytest.raises(TreelabelError, match="need a hierarchy"):
+        model.fit(["a"], [["cat"]])
+    with pytest.raises(TreelabelError, match="expected a Dataset, or texts and labels"):
+        model.fit(["a"])
+    with pytest.raises(TreelabelError, match="labels were given twice"):
+        model.fit(SETS["leaf"], [["cat"]])
+    with pytest.raises(TreelabelError, match="belongs to another hierarchy"):
+        make_model(name, hierarchy=DAG).fit(SETS["leaf"])
+    with pytest.raises(TreelabelError, match=r"put it into a list: \[text\]"):
+        model.fit(SETS["leaf"]).score("a text")
+
+
+def test_unknown_models_and_settings_are_told() -> None:
+    with pytest.raises(TreelabelError, match="unknown model 'liner'; did you mean linear"):
+        make_model("liner")
+    with pytest.raises(TreelabelError, match=r"the model linear has no setting 'costs'; it has: .*cost"):
+        make_model("linear", costs=1)
+
+
+# Model folders
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    make_model("linear").fit(SETS["leaf"]).save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def changed(folder: Path, **values: Any) -> None:
+    file = folder / "model.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | values))
+
+
+def test_a_damaged_or_foreign_folder_is_refused(saved: Path, tmp_path: Path) -> None:
+    def refused(match: str) -> None:
+        with pytest.raises(TreelabelError, match=match):
+            load_model(saved)
+
+    whole = (saved / "arrays.npz").read_bytes()
+    (saved / "arrays.npz").write_bytes(whole[:-100])
+    refused("arrays.npz is not what was saved")
+    (saved / "arrays.npz").unlink()
+    refused("arrays.npz is missing")
+    (saved / "arrays.npz").write_bytes(whole)
+    changed(saved, version=2)
+    refused("a model of version 2")
+    changed(saved, version=1, settings=3)
+    refused("'settings' is missing or of the wrong kind")
+    changed(saved, kind="something else")
+    refused("no model of treelabel")
+    (saved / "model.json").write_text("{")
+    refused("damaged")
+    (saved / "model.json").unlink()
+    refused("no model folder")
+    with pytest.raises(TreelabelError, match="no such folder"):
+        load_model(tmp_path / "nowhere")
+
+
+def test_saving_replaces_a_model_and_nothing_else(saved: Path, tmp_path: Path) -> None:
+    make_model("linear").fit(SETS["path"]).save(saved)
+    assert load_model(saved).predict(["dog barks loudly"]) == [["dog"]]
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    with pytest.raises(TreelabelError, match="exists and is no model folder"):
+        make_model("linear").fit(SETS["path"]).save(tmp_path / "mine")
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["mine", "model"]
+    with pytest.raises(TreelabelError, match="call fit before save"):
+        make_model("linear").save(tmp_path / "early")
+
+
+def test_a_model_folder_holds_no_words_of_its_texts(saved: Path) -> None:
+    for file in saved.iterdir():
+        content = file.read_bytes()
+        assert b"barks" not in content
+        assert b"word17" not in content
+
+
+# The linear model
+
+
+def test_the_sample_is_learned_well_and_probabilities_mean_what_they_say() -> None:
+    train, test = split(load_sample(), {"train": 0.8, "test": 0.2}, seed=0).values()
+    scores = make_model("linear").fit(train).score(test)
+    result = evaluate(test, scores=scores, rule="best_leaf", metrics=["leaf_accuracy", "hf1_auc", "ece"])
+    assert result["leaf_accuracy"] > 0.82
+    assert result["hf1_auc"] > 0.92
+    assert result["ece"] < 0.05
+
+
+def test_a_deadline_gives_a_model_all_the_same() -> None:
+    data = SETS["leaf"]
+    hurried = make_model("linear").fit(data, max_seconds=0)
+    assert evaluate(data, decisions=hurried.predict(data), metrics=["hf1"])["hf1"] > 0.5
+
+
+def test_explain_names_the_words_that_decide() -> None:
+    model = make_model("linear").fit(SETS["leaf"])
+    steps = model.explain("the cat meows today")
+    assert [step.label for step in steps] == ["pet", "cat"]
+    assert {name for name, _ in steps[1].speaks_for} >= {"meows", "cat"}
+    assert all(value < 0 for step in steps for _, value in step.speaks_against)
+    assert steps[0].p >= steps[1].p
+
+
+# Features
+
+
+@pytest.mark.parametrize("shape", [NgramShape(), NgramShape(words=3), NgramShape(1, (2, 4)), NgramShape(2, (3, 5), 18)])
+def test_named_ngrams_are_those_that_are_counted(shape: NgramShape) -> None:
+    for text in ("The cat, the CAT; a_b 42", "Ärger 日本語 i̇stanbul \U00020000x", "", "a"):
+        counted = count_ngrams([text], shape)
+        assert set(counted.buckets.tolist()) == set(named_ngrams(text, shape).values())
+    assert count_ngrams(["b a b"], NgramShape()).counts.tolist() == [2, 1]
+
+
+def test_tfidf_weighs_as_scikit_learn_does() -> None:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    texts = list(load_sample().texts[:400])
+    ours = Tfidf.fit_transform(texts, NgramShape(words=2, bits=30))[1]
+    theirs = TfidfVectorizer(sublinear_tf=True, ngram_range=(1, 2), token_pattern=r"(?u)\b\w+\b").fit_transform(texts)
+    assert ours.nnz == theirs.nnz
+    assert abs((ours @ ours.T) - (theirs @ theirs.T)).max() < 1e-5
+
+
+def test_rare_ngrams_are_left_out_on_request() -> None:
+    texts = ["a b", "a c", "a d d"]
+    assert Tfidf.fit(texts, NgramShape()).width == 4
+    assert Tfidf.fit(texts, NgramShape(), min_df=2).width == 1
+    assert Tfidf.fit(texts, NgramShape(), min_df=2).transform(["d a"]).toarray().tolist() == [[1.0]]
+
+
+# Calibration
+
+
+def test_calibration_finds_what_margins_were_made_with() -> None:
+    rng = np.random.default_rng(0)
+    one, two = rng.normal(size=(2, 4000, 6)).astype(np.float32)
+    logits = 3.0 * one + 0.7 * two
+    p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    true = (p.cumsum(axis=1) < rng.random((4000, 1))).sum(axis=1)
+    assert fit_softmax([one, two], true) == pytest.approx([3.0, 0.7], abs=0.25)
+    margins = rng.normal(size=20_000).astype(np.float32)
+    hits = rng.random(20_000) < 1 / (1 + np.exp(-2 * margins))
+    mapped = monotone(np.array([-1.0, 0.0, 1.0], np.float32), fit_monotone(margins, hits))
+    assert mapped == pytest.approx(1 / (1 + np.exp([2.0, 0.0, -2.0])), abs=0.05)
+    assert fit_share(np.full(1000, 0.0), np.full(1000, 0.5)) == pytest.approx(1.0)
+    assert fit_share(np.full(1000, 1.0), np.full(1000, 0.0)) == pytest.approx(0.0, abs=1e-6)
