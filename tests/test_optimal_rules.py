@@ -352,3 +352,33 @@ def test_coherent_scores_of_independent_labels_give_closed_sets_that_none_is_bet
             expected = expected_f_of_subsets(scores.dense()[row].tolist(), beta)
             chosen = frozenset(found[row].csr.indices.tolist())
             assert expected[chosen] == pytest.approx(max(expected.values()), abs=1e-9)
+
+
+def test_children_that_sum_to_more_than_their_parent_are_not_folded_away() -> None:
+    names = [f"X{number:02}" for number in range(16)] + [f"A > c{number}" for number in range(20)]
+    # The chain has no scores; a hierarchy this deep is searched without folding.
+    chain = " > ".join(f"z{level}" for level in range(70))
+    folded, unfolded = Hierarchy.from_paths(names), Hierarchy.from_paths([*names, chain])
+    chosen = []
+    for h in (folded, unfolded):
+        values = [[{"X": 0.3, "z": 0.0}.get(name[0], 0.05) for name in h.names]]
+        chosen.append(decide(Scores(h, values), "optimal:hf1").names())
+    assert chosen[0] == chosen[1]
+    assert len(chosen[0][0]) == 3
+
+
+def test_equal_gains_in_a_dag_leave_the_set_closed() -> None:
+    chain = [("q0", "q1"), ("q1", "q2"), *(("q2", f"l{number}") for number in range(4))]
+    edges = [("R", "q0"), *chain, ("R", "y0"), *((f"y{step}", f"y{step + 1}") for step in range(8))]
+    edges += [("R", "x"), ("R", "z"), ("z", "w"), ("R", "u"), ("u", "w")]
+    h = Hierarchy.from_edges(edges, root="R")
+    known = dict.fromkeys(["q0", "q1", "q2"], 0.3247641921043396) | {"x": 0.19254052639007568}
+    leaves = [0.10067546367645264, 0.0883830115199089, 0.01852533593773842, 0.11335062235593796]
+    known |= {f"l{number}": p for number, p in enumerate(leaves)}
+    steps = [0.4826952815055847, 0.4620985686779022, 0.4294760823249817, 0.41984012722969055, 0.39170414209365845]
+    steps += [0.15292207896709442, 0.147650808095932, 0.14450381696224213, 0.01595434918999672]
+    known |= {f"y{step}": p for step, p in enumerate(steps)}
+    scores = Scores(h, [[known.get(name, 0.0) for name in h.names]])
+    chosen = decide(scores, "optimal:hf_beta@0.5(closed=false)")
+    assert h.closure(chosen.csr).nnz == chosen.csr.nnz
+    assert sorted(chosen.names()[0]) == ["q0", "y0", "y1", "y2", "y3", "y4"]

@@ -155,8 +155,8 @@ REFUSED: dict[str, tuple[str, str]] = {
         r"back_off: back_off\(precision=0.9\) has to be measured on validation data first: tune\(truth, scores",
     ),
     "nothing to trust": ("back_off", r"back_off\(precision=0.95\) has to be measured on validation data first"),
-    "a beta below 0": ("optimal:hf_beta@-1", "optimal:hf_beta: expected a beta of at least 0, found -1"),
-    "a beta without end": ("optimal:hf_beta@inf", "expected a beta of at least 0, found inf"),
+    "a beta below 0": ("optimal:hf_beta@-1", "optimal:hf_beta: expected a beta of at least 0 and at most a million"),
+    "a beta without end": ("optimal:hf_beta@inf", "expected a beta of at least 0 and at most a million, found inf"),
     "a beta for independent labels": ("optimal:samples_f1(beta=-1)", "expected a beta of at least 0, found -1"),
     "a beta of 0 in bits": ("optimal:info_hf1(beta=0)", "optimal:info_hf1: expected a beta above 0, found 0"),
     "an alpha above beta": (

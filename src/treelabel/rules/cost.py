@@ -83,7 +83,7 @@ def _loaded(path: Path) -> DoubleArray:
 
 
 def cost_matrix(hierarchy: Hierarchy, similarity: str, information: DoubleArray | None = None) -> DoubleArray:
-    """Make costs of a similarity, nodes x leaves: the distance itself, or how much the similarity lacks.
+    """Make costs of a similarity, nodes x leaves: the distance itself, or minus the similarity.
 
     >>> h = Hierarchy.from_paths(["A > B", "A > C"])
     >>> cost_matrix(h, "shortest_path").tolist()

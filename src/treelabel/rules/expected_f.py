@@ -19,8 +19,8 @@ def samples_f1(scores: Scores, beta: float = 1.0, empty: float = 0.0) -> LabelMa
     is closed; with H hits among them and R true labels among the others, its value is
     E[(1 + beta^2) H / (k + beta^2 (H + R))]. Both counts are sums of independent coins, whose distributions are built
     label by label (Ye et al. 2012). No set of k or more has more than E[(1 + beta^2) |Y| / (k + beta^2 |Y|)], which
-    ends the search. `empty` is what predicting nothing is worth if nothing is true. Costs the stored scores times the
-    expected number of labels, and sorting them.
+    ends the search. `empty` is what predicting nothing is worth if nothing is true. Costs sorting the stored scores,
+    and those times the number of labels that may be true; the sizes tried cost their square times that number.
 
     >>> from treelabel.hierarchy import Hierarchy
     >>> s = Scores(Hierarchy.flat(["A", "B", "C"]), [[0.9, 0.45, 0.1]])

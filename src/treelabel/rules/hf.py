@@ -30,8 +30,8 @@ def hf_beta(scores: Scores, beta: float = 1.0, count_root: bool = False) -> Labe
     >>> [h.names[node] for node in hf_beta(s).indices]
     ['1', '2', '5']
     """
-    if not 0 <= beta < np.inf:
-        raise TreelabelError(f"expected a beta of at least 0, found {beta:g}")
+    if not 0 <= beta <= 1e6:
+        raise TreelabelError(f"expected a beta of at least 0 and at most a million, found {beta:g}")
     h = scores.hierarchy
     if h.is_tree:
         link_ptr, links, sizes = h.parent_ptr.astype(np.int64), h.parent_idx, h.depth

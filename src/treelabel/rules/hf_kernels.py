@@ -17,8 +17,11 @@ def own_masses(
     nodes: IntArray,
     values: FloatArray,
     mass: DoubleArray,
+    whole: DoubleArray,
 ) -> None:
     """For one row, find the mass of each node that lies below none of its descendants: where true paths end.
+
+    `whole` becomes the mass at or below each node of a tree. This is its score, unless its children sum to more.
 
     Links are parents in a tree, where sums are handed on from level to level, and all ancestors in a DAG, where each
     mass goes to every ancestor once, however many ways lead there. `place` tells where the nodes of this row stand.
@@ -29,7 +32,8 @@ def own_masses(
     for at in range(len(nodes) - 1, -1, -1):
         below = mass[at]
         mass[at] = max(0.0, values[at] - below)
-        handed = below + mass[at] if is_tree else mass[at]
+        whole[at] = below + mass[at]
+        handed = whole[at] if is_tree else mass[at]
         for link in range(link_ptr[nodes[at]], link_ptr[nodes[at] + 1]):
             if link_idx[link] >= 0:
                 mass[place[link_idx[link]]] += handed
@@ -45,6 +49,11 @@ def gains(link_ptr: LongArray, links: IntArray, is_tree: bool, weighed: DoubleAr
         if handed > 0:
             for link in range(link_ptr[at], link_ptr[at + 1]):
                 gain[links[link]] += handed
+    if not is_tree:
+        # The same terms, summed in another order, must not put a child before its parent.
+        for at in range(count - 1, -1, -1):
+            for link in range(link_ptr[at], link_ptr[at + 1]):
+                gain[links[link]] = max(gain[links[link]], gain[at])
 
 
 @kernel
@@ -88,14 +97,14 @@ def keep_likely(
     link_idx: IntArray,
     place: IntArray,
     nodes: IntArray,
-    values: FloatArray,
+    whole: DoubleArray,
     least: float,
     kept: IntArray,
     nearest: IntArray,
     local_ptr: LongArray,
     local_links: IntArray,
 ) -> int:
-    """List the places of a row with a score of at least `least`, and their links as places in that list; give how many.
+    """List the places of a row with a mass of at least `least`, and their links as places in that list; give how many.
 
     `nearest` becomes, for every place of the row, the nearest kept place at or above it: with all places kept this is
     the place itself, and in a tree it is one for each.
@@ -103,7 +112,7 @@ def keep_likely(
     count, used = 0, 0
     for at in range(len(nodes)):
         low, high = link_ptr[nodes[at]], link_ptr[nodes[at] + 1]
-        if values[at] >= least:
+        if whole[at] >= least:
             kept[count] = at
             nearest[at] = count
             local_ptr[count] = used
@@ -199,13 +208,12 @@ def open_sizes(
 
 
 @kernel
-def least_score(scores: FloatArray, room: int, spread: float, gain: DoubleArray, heap: IntArray) -> float:
-    """The score below which no node is in a best set of up to `room` nodes; all have at least 0."""
-    if room >= len(scores):
+def least_mass(whole: DoubleArray, room: int, spread: float, heap: IntArray) -> float:
+    """The mass below which no node is in a best set of up to `room` nodes; all have at least 0."""
+    if room >= len(whole):
         return 0.0
-    gain[: len(scores)] = scores
-    largest(gain, len(scores), room, heap)
-    least: float = scores[heap[0]] * spread
+    largest(whole, len(whole), room, heap)
+    least: float = whole[heap[0]] * spread
     return least
 
 
@@ -242,8 +250,8 @@ def best_sets(
     than the sum over all ends of m(e) (1 + beta^2) |A(e)| / (k + beta^2 |A(e)|), which ends the search. `root` is 1 if
     the root counts in both sets.
 
-    Of a node only its score p matters where it is too small to be chosen: Delta_k lies between (1 + beta^2) p times
-    1 / (k + beta^2 longest path) and 1 / (k + beta^2), so no best set of k to K nodes has one whose score is below the
+    Of a node only its mass p matters where it is too small to be chosen: Delta_k lies between (1 + beta^2) p times
+    1 / (k + beta^2 longest path) and 1 / (k + beta^2), so no best set of k to K nodes has one whose mass is below the
     K-th largest by more than that. Such nodes are folded into their nearest kept ancestor, first for sets of up to 16
     nodes, then for all sizes that the bound leaves open.
     """
@@ -255,7 +263,7 @@ def best_sets(
     local_ptr, local_links = np.zeros(most + 1, np.int64), np.empty(ways, np.int32)
     end_place, end_size, end_mass = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most)
     table = np.zeros((most if can_fold else 0, highest + 1))
-    mass, weighed, gain = np.empty(most), np.empty(most), np.empty(most)
+    mass, whole, weighed, gain = np.empty(most), np.empty(most), np.empty(most), np.empty(most)
     of_size, worth = np.zeros(highest + 1), np.zeros(highest + 1)
     found = np.empty(ptr[stop] - ptr[start], np.int32)
     sizes = np.zeros(stop - start, np.int64)
@@ -264,8 +272,8 @@ def best_sets(
         low, count = ptr[row], ptr[row + 1] - ptr[row]
         if count == 0:
             continue
-        here, scores = nodes[low : low + count], values[low : low + count]
-        own_masses(link_ptr, link_idx, is_tree, place, here, scores, mass)
+        here, below = nodes[low : low + count], whole[:count]
+        own_masses(link_ptr, link_idx, is_tree, place, here, values[low : low + count], mass, whole)
         longest = masses_by_size(path_sizes, here, mass, of_size)
         best, best_size, room, total, ends = -1.0, 0, -1, 0, 0
         lengths = of_size[: longest + 1]
@@ -277,9 +285,9 @@ def best_sets(
                 room = open_sizes(lengths, squared, size, count, root, best, worth) if can_fold else count
                 weigh_sizes(lengths, squared, size, root, worth)
                 spread = worth[longest] / worth[1]
-                least = least_score(scores, room, spread, gain, heap)
+                least = least_mass(below, room, spread, heap)
                 total = keep_likely(
-                    link_ptr, link_idx, place, here, scores, least, kept, nearest, local_ptr, local_links
+                    link_ptr, link_idx, place, here, below, least, kept, nearest, local_ptr, local_links
                 )
                 ends = gather_ends(path_sizes, here, mass, nearest, table, end_place, end_size, end_mass)
             weigh(worth, end_place[:ends], end_size[:ends], end_mass, weighed[:total])
@@ -334,7 +342,7 @@ def can_gain(
 @kernel
 def improve(
     above: IntArray,
-    values: FloatArray,
+    whole: DoubleArray,
     mass: DoubleArray,
     path_weight: DoubleArray,
     weight: DoubleArray,
@@ -360,7 +368,7 @@ def improve(
             may_go = chosen[at] and below[at] == 0
             may_come = not chosen[at] and (above[at] < 0 or chosen[above[at]])
             if may_come:
-                may_come = can_gain(weight[at], values[at], path_weight[at], total, longest, value, squared)
+                may_come = can_gain(weight[at], whole[at], path_weight[at], total, longest, value, squared)
             if not (may_go or may_come):
                 continue
             chosen[at] = not chosen[at]
@@ -397,7 +405,13 @@ def best_weighted_sets(
         most = max(most, ptr[row + 1] - ptr[row])
     place, heap = np.empty(len(parent), np.int32), np.empty(most + 1, np.int32)
     above, chosen, best_set = np.empty(most, np.int32), np.empty(most, np.bool_), np.empty(most, np.bool_)
-    mass, weighed, gain, shared = np.empty(most), np.empty(most), np.empty(most), np.empty(most)
+    mass, whole, weighed, gain, shared = (
+        np.empty(most),
+        np.empty(most),
+        np.empty(most),
+        np.empty(most),
+        np.empty(most),
+    )
     weight, path_weight = np.empty(most), np.empty(most)
     found = np.empty(ptr[stop] - ptr[start], np.int32)
     sizes = np.zeros(stop - start, np.int64)
@@ -407,7 +421,7 @@ def best_weighted_sets(
         count, here = high - low, nodes[low:high]
         if count == 0:
             continue
-        own_masses(parent_ptr, parent, True, place, here, values[low:high], mass)
+        own_masses(parent_ptr, parent, True, place, here, values[low:high], mass, whole)
         for at in range(count):
             above[at] = place[parent[here[at]]] if parent[here[at]] >= 0 else -1
             weight[at] = node_weight[here[at]]
@@ -426,7 +440,7 @@ def best_weighted_sets(
             if value > best:
                 best = value
                 best_set[:count] = chosen[:count]
-        improve(above[:count], values[low:high], mass, path_weight[:count], weight, best_set, squared, shared)
+        improve(above[:count], whole, mass, path_weight[:count], weight, best_set, squared, shared)
         picked = here[best_set[:count]]
         found[used : used + len(picked)] = picked
         used += len(picked)

@@ -212,12 +212,19 @@ def deepest_without_rival(
 
 @kernel
 def own_mass(
-    parent: IntArray, place: IntArray, nodes: IntArray, values: FloatArray, above: IntArray, mass: DoubleArray
+    parent: IntArray,
+    place: IntArray,
+    nodes: IntArray,
+    values: FloatArray,
+    above: IntArray,
+    mass: DoubleArray,
+    whole: DoubleArray,
 ) -> None:
     """For one row over a tree, find where each node's parent stands in it (-1: the root), and the mass that is its own.
 
-    A node's own mass is what its children lack of its score: the probability that the true path ends there. `place` is
-    scratch for all nodes; its entries are valid for nodes of this row only.
+    A node's own mass is what its children lack of its score: the probability that the true path ends there. `whole` is
+    the mass at or below it: its score, unless its children sum to more. `place` is scratch for all nodes; its entries
+    are valid for nodes of this row only.
     """
     for at in range(len(nodes)):
         place[nodes[at]] = at
@@ -227,8 +234,9 @@ def own_mass(
         # Until here, `mass` sums what stands below.
         below = mass[at]
         mass[at] = max(0.0, values[at] - below)
+        whole[at] = below + mass[at]
         if above[at] >= 0:
-            mass[above[at]] += below + mass[at]
+            mass[above[at]] += whole[at]
 
 
 @kernel
@@ -251,11 +259,11 @@ def best_path(
         most = max(most, ptr[row + 1] - ptr[row])
     place = np.empty(len(parent), np.int32)
     above = np.empty(most, np.int32)
-    mass, total = np.empty(most), np.empty(most)
+    mass, whole, total = np.empty(most), np.empty(most), np.empty(most)
     found = np.full(stop - start, -1, np.int32)
     for row in range(start, stop):
         low, high = ptr[row], ptr[row + 1]
-        own_mass(parent, place, nodes[low:high], values[low:high], above, mass)
+        own_mass(parent, place, nodes[low:high], values[low:high], above, mass, whole)
         best = -1.0
         for at in range(high - low):
             node = nodes[low + at]
@@ -290,11 +298,11 @@ def best_wu_palmer(
         most = max(most, ptr[row + 1] - ptr[row])
     place = np.empty(len(parent), np.int32)
     above = np.empty(most, np.int32)
-    mass, path = np.empty(most), np.empty(most)
+    mass, whole, path = np.empty(most), np.empty(most), np.empty(most)
     found = np.full(stop - start, -1, np.int32)
     for row in range(start, stop):
         low, high = ptr[row], ptr[row + 1]
-        own_mass(parent, place, nodes[low:high], values[low:high], above, mass)
+        own_mass(parent, place, nodes[low:high], values[low:high], above, mass, whole)
         best = -1.0
         for level in range(depth[nodes[high - 1]] + 1 if high > low else 0):
             root = similarity_below(depth, nodes[low:high], above, mass, level, path)
@@ -327,19 +335,20 @@ def similarity_below(
 
 
 @kernel
-def lin_bound(information: DoubleArray, above: IntArray, nodes: IntArray, values: FloatArray, at: int) -> float:
+def lin_bound(information: DoubleArray, above: IntArray, nodes: IntArray, whole: DoubleArray, at: int) -> float:
     """Bound the expected Lin similarity of a node by that of ends that are as close to its path as they can be."""
     own = information[nodes[at]]
-    bound = np.float64(values[at])
+    bound = whole[at]
     passed = bound
     step = above[at]
     while step >= 0:
         shared = information[nodes[step]]
         if shared > 0:
-            bound += max(0.0, values[step] - passed) * 2 * shared / (shared + own)
-        passed = values[step]
+            bound += max(0.0, whole[step] - passed) * 2 * shared / (shared + own)
+        passed = whole[step]
         step = above[step]
-    return bound
+    found: float = bound
+    return found
 
 
 @kernel
@@ -384,14 +393,14 @@ def best_lin(
         most = max(most, ptr[row + 1] - ptr[row])
     place = np.empty(len(parent), np.int32)
     above = np.empty(most, np.int32)
-    mass, bound, shared = np.empty(most), np.empty(most), np.empty(most)
+    mass, whole, bound, shared = np.empty(most), np.empty(most), np.empty(most), np.empty(most)
     found = np.full(stop - start, -1, np.int32)
     for row in range(start, stop):
         low, high = ptr[row], ptr[row + 1]
-        own_mass(parent, place, nodes[low:high], values[low:high], above, mass)
+        own_mass(parent, place, nodes[low:high], values[low:high], above, mass, whole)
         promising = 0
         for at in range(high - low):
-            bound[at] = lin_bound(information, above, nodes[low:high], values[low:high], at)
+            bound[at] = lin_bound(information, above, nodes[low:high], whole, at)
             if bound[at] > bound[promising]:
                 promising = at
         best, best_at = 0.0, -1

@@ -32,7 +32,7 @@ _ROWS = (
     _best("shortest_path", single.shortest_path, "scores above 1/2", _PATH),
     _best("icm", single.icm, "scores above 1 - alpha / beta = 1/3", _ANY),
     _best("leaf_accuracy", single.leaf_accuracy, "the leaf with the largest score", "one true leaf"),
-    _best("level_accuracy", single.level_accuracy, "the path with the largest sum of scores, by level", _PATH),
+    _best("level_accuracy", single.level_accuracy, "the path with the largest sum of scores, by level", _COUNTS, False),
     _best("onehot_win", single.onehot_win, "the leaf with the largest expected win", _PATH),
     _best("hf1", hf.hf1, "the set with the largest expected hierarchical F1", _PATH),
     _best("hf1_root", hf.hf1_root, "the same with the root counted", _PATH),

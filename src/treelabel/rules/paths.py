@@ -49,7 +49,8 @@ def top_down(scores: Scores, stop: float = 0.0) -> LabelMatrix:
 def beam(scores: Scores, width: int = 5) -> LabelMatrix:
     """Go down level by level, keeping the `width` best children of kept nodes; predict the best leaf reached.
 
-    In a tree width 1 is `top_down`; with coherent scores a width of all nodes is `best_leaf`. Linear in the scores but
+    In a tree width 1 is `top_down`; with coherent scores a width of all nodes is `best_leaf`, if a leaf has a
+    score. Linear in the scores but
     for sorting each level.
     """
     h, kept = scores.hierarchy, whole_number(width, "width")

@@ -26,7 +26,7 @@ def hamming(scores: Scores) -> LabelMatrix:
 
 
 def shortest_path(scores: Scores) -> LabelMatrix:
-    """Predict {p > 1/2}: the edges between prediction and truth are the nodes that only one of the two has. Exact."""
+    """Predict {p > 1/2}: in a tree the edges between two paths are the nodes that only one has. Exact."""
     return above(scores, 0.5)
 
 
@@ -54,12 +54,13 @@ def leaf_accuracy(scores: Scores) -> LabelMatrix:
 
 
 def level_accuracy(scores: Scores) -> LabelMatrix:
-    """Predict the path with the largest sum of scores, each level weighing by how few documents reach it. Exact.
+    """Predict the path with the largest sum of scores, each level weighing by how few documents reach it.
 
     The measure averages over levels the share of documents, of those whose truth reaches the level, with the right node
     there. A closed set has at most one node a level if it is a path, so a path is best, and with W(d) = the sum over
     documents and nodes of depth d of p, the expected number of documents that reach the level, the best path has the
-    largest sum of p(n) / W(depth of n). Needs a tree. Linear in the scores.
+    largest sum of p(n) / W(depth of n). Exact where all paths are as deep, and for many documents: with few, how many
+    reach a level is not what is expected. Needs a tree. Linear in the scores.
     """
     h = scores.hierarchy
     parent, kept = h.parent, scores.coherent()
@@ -74,7 +75,8 @@ def level_accuracy(scores: Scores) -> LabelMatrix:
 def onehot_win(scores: Scores) -> LabelMatrix:
     """Predict the leaf with the largest expected win: sum over its path of 2^-j p(n_j), the leaf's twice. Exact.
 
-    Where the truth may end inside, the end is counted twice wherever it lies. Needs a tree. Linear in the scores.
+    Where the truth may end inside, the end is counted twice wherever it lies; and where no leaf below has a score, the
+    deepest node that has one is predicted, which is worth the same. Needs a tree. Linear in the scores.
 
     >>> from treelabel.hierarchy import Hierarchy
     >>> h = Hierarchy.from_paths(["A > B", "A > C", "D"])
