@@ -15,7 +15,7 @@ FORMATS = ("nouns.csv", "nouns.jsonl.zst", "nouns.parquet")
 def demo() -> None:
     """Run the main job on the embedded sample.
 
-    Load it, describe it, split it, write it in three formats and read it back.
+    Load it, describe it, split it, write it in three formats and read it back; learn a model, and judge it.
 
     \b
     Example:
@@ -34,6 +34,7 @@ def demo() -> None:
     for name, part in parts.items():
         unseen = part.describe(parts["train"]).documents_with_unseen_labels
         typer.echo(f"  {name:<6} {len(part):>6,} documents, {unseen} with a label that training never saw")
+    _learn(parts)
     typer.echo("\nWritten and read back")
     with tempfile.TemporaryDirectory() as folder:
         for name in FORMATS:
@@ -43,6 +44,25 @@ def demo() -> None:
             typer.echo(f"  {name:<16} {path.stat().st_size / 1e6:>5.2f} MB  {verdict}")
             if verdict != "the same":
                 raise typer.Exit(1)
+
+
+def _learn(parts: "dict[str, Dataset]") -> None:
+    """Learn from the training part, and judge what three decision rules make of the test part's scores."""
+    from treelabel.evaluation import evaluate
+    from treelabel.models import make_model
+
+    measures = ["leaf_accuracy", "hf1", "micro_f1", "macro_f1", "shortest_path"]
+    scores = make_model("linear").fit(parts["train"]).score(parts["test"])
+    typer.echo("\nA linear model of the training part, on the test part; one set of scores, by decision rule")
+    typer.echo(f"  {'':<18}" + "".join(f"{measure:>15}" for measure in measures))
+    for rule in ("threshold@0.5", "best_leaf", "optimal:hf1", "optimal:macro_f1"):
+        can_be_single = rule in ("threshold@0.5", "best_leaf")
+        judged = measures if can_be_single else measures[1:]
+        result = evaluate(parts["test"], scores=scores, rule=rule, metrics=judged)
+        cells = [f"{result[name]:>15.4f}" if name in judged else f"{'-':>15}" for name in measures]
+        typer.echo(f"  {rule:<18}" + "".join(cells))
+    sure = evaluate(parts["test"], scores=scores, metrics=["hf1_auc", "ece"])
+    typer.echo(f"  area under all thresholds {sure['hf1_auc']:.4f}, calibration error {sure['ece']:.4f}")
 
 
 def same(one: "Dataset", two: "Dataset") -> bool:
