@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from benchmarks.peers import MissingPeerError, run_peer
 from benchmarks.synthetic import label_scores, path_scores, sparse_path_scores
 
 from treelabel import RULES, Hierarchy, Scores, decide
+from treelabel.compute import kernel
 from treelabel.hierarchy import LabelMatrix
 from treelabel.rules.population import macro_f1_at_k
 from treelabel.rules.threshold import top_k
@@ -117,19 +119,39 @@ def by_size(documents: int, nodes: tuple[int, ...], stored: int) -> list[Claim]:
             Claim(what, seconds(two / documents), f"{ratio:.2f} of the first", None, "<= 1.25", ratio <= 1.25)
         )
         if count == nodes[1]:
-            claims.append(on_two_cores(scores))
+            claims += on_two_cores(scores)
     return claims
 
 
-def on_two_cores(scores: Scores) -> Claim:
-    """Measure one and two threads in turn."""
+@kernel
+def spin(rounds: int) -> float:
+    """Do nothing but arithmetic: what two threads gain here, the machine gives them."""
+    value = 1.0
+    for _ in range(rounds):
+        value = value * 1.0000001 + 1e-9
+    return value
+
+
+def on_two_cores(scores: Scores) -> list[Claim]:
+    """Measure one and two threads in turn, and what two threads gain at bare arithmetic in the same minutes.
+
+    A virtual machine does not always have both of its cores, so the best of many turns is taken of each.
+    """
 
     def run(count: int) -> object:
         with threads(count):
             return decide(scores, "optimal:hf1")
 
-    (one, _), (two, _) = best_of_each(REPEATS, lambda: run(1), lambda: run(2))
-    return Claim.faster("  two threads", two, "one", one, 1.7)
+    def turn(count: int) -> object:
+        with ThreadPoolExecutor(count) as pool:
+            return list(pool.map(spin, [400_000_000 // count] * count))
+
+    spin(1)
+    works = [lambda: run(1), lambda: run(2), lambda: turn(1), lambda: turn(2)]
+    (one, _), (two, _), (bare_one, _), (bare_two, _) = best_of_each(2 * REPEATS, *works)
+    possible = bare_one / bare_two
+    claim = Claim.faster("  two threads", two, "one", one, round(0.85 * possible, 2))
+    return [claim, Claim("  two threads, bare arithmetic", seconds(bare_two), f"one {seconds(bare_one)}", possible)]
 
 
 # Macro-F1@k against xCOLUMNs
