@@ -73,7 +73,9 @@ def test_tune_writes_a_rule_that_decide_and_evaluate_take(folder: Path, run: Run
     expected = tune(truth, SCORES, "micro_f1")
     assert Tuned.load(tuned_file) == expected
     reached = expected.measured["micro_f1"]
-    assert ended.out == f"{tuned_file}: threshold, on 4 validation documents micro_f1 {reached:.4f}\n"
+    assert ended.out == (
+        f"{tuned_file}: threshold; micro_f1 {reached:.4f} on the 4 documents it was tuned on, likely less on others\n"
+    )
     stored = run(
         "evaluate",
         folder / "truth.jsonl",
@@ -143,3 +145,19 @@ def test_rules_lists_every_rule(run: Run) -> None:
     assert all(name in text for name in RULES)
     assert stored["optimal:hf1"]["exact"] is True
     assert stored["optimal:icm"]["settings"] == {"alpha": 2.0, "beta": 3.0, "closed": True, "unknown": None}
+
+
+def test_nothing_is_written_over_what_is_read(folder: Path, run: Run) -> None:
+    truth, scores = folder / "truth.jsonl", folder / "scores.npz"
+    before = truth.read_bytes(), scores.read_bytes()
+    for arguments in (
+        ["decide", scores, "-o", scores],
+        ["decide", scores, "--rule", "optimal:lin", "--train", truth, "-o", truth],
+        ["tune", truth, scores, "-o", truth],
+    ):
+        ended = run(*arguments)
+        assert ended.code == 2
+        assert "would be replaced" in ended.err
+    assert (truth.read_bytes(), scores.read_bytes()) == before
+    refused = run("decide", scores, "-o", folder / "found.csv")
+    assert "predictions are JSON Lines; expected a name that ends in .jsonl" in refused.err

@@ -157,5 +157,13 @@ def test_a_file_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> 
     with pytest.raises(TreelabelError, match="decisions, but scores of"):
         write_predictions(found, tmp_path / "found.jsonl", Scores(TWICE, VALUES[[0]]))
     assert list(tmp_path.iterdir()) == []
+    (tmp_path / "folder.jsonl").mkdir()
     with pytest.raises(TreelabelError, match="is a folder"):
-        write_predictions(found, tmp_path)
+        write_predictions(found, tmp_path / "folder.jsonl")
+    with pytest.raises(TreelabelError, match=r"expected a name that ends in \.jsonl"):
+        write_predictions(found, tmp_path / "found.csv")
+    other = Scores(TWICE, VALUES[[0, 0]], ("x", "y"))
+    with pytest.raises(TreelabelError, match="scores are of other documents"):
+        write_predictions(decide(Scores(TWICE, VALUES[[0, 0]], ("a", "b"))), tmp_path / "found.jsonl", other)
+    with pytest.raises(TreelabelError, match="expected Decisions to write, found Scores"):
+        write_predictions(other, tmp_path / "found.jsonl")  # type: ignore[arg-type]

@@ -65,10 +65,12 @@ def test_every_name_of_the_table_is_a_rule(name: str) -> None:
     assert called(name) == (name, {})
 
 
-def test_settings_are_keyword_arguments_too_and_what_is_written_goes_first() -> None:
+def test_settings_are_keyword_arguments_too_and_none_is_given_twice() -> None:
     assert called("threshold", t=0.3) == ("threshold", {"t": 0.3})
-    assert called("threshold@0.4", t=0.3) == ("threshold", {"t": 0.4})
-    assert called("top_k(k=2)", k=3, leaves=True) == ("top_k", {"k": 2, "leaves": True})
+    assert called("top_k(k=2)", leaves=True) == ("top_k", {"k": 2, "leaves": True})
+    for rule, settings in (("threshold@0.4", {"t": 0.3}), ("top_k(k=2)", {"k": 3}), ("top_k@2(k=3)", {})):
+        with pytest.raises(TreelabelError, match="is given twice"):
+            called(rule, **settings)
     assert decide(SCORES, "threshold", t=0.3).names() == decide(SCORES, "threshold@0.3").names() == [["A", "D", "B"]]
 
 
@@ -146,10 +148,10 @@ REFUSED: dict[str, tuple[str, str]] = {
     "k of nothing": ("top_k@nan", "top_k: k = nan, expected a whole number of at least 1"),
     "no beam": ("beam@0", "beam: width = 0, expected a whole number of at least 1"),
     "half a label by ascent": ("optimal:macro_f1@1.5", "optimal:macro_f1@k: k = 1.5, expected a whole number"),
-    "a stop below 0": ("top_down@-0.1", "top_down: stop = -0.1, expected a score of at least 0"),
-    "no stop": ("top_down@nan", "top_down: stop = nan, expected a score of at least 0"),
-    "a trust below 0": ("back_off@-0.1", "back_off: t = -0.1, expected a score of at least 0"),
-    "no trust": ("back_off@nan", "back_off: t = nan, expected a score of at least 0"),
+    "a stop below 0": ("top_down@-0.1", "top_down: stop = -0.1, expected a score from 0 to 1"),
+    "no stop": ("top_down@nan", "top_down: stop = nan, expected a score from 0 to 1"),
+    "a trust below 0": ("back_off@-0.1", "back_off: t = -0.1, expected a score from 0 to 1"),
+    "no trust": ("back_off@nan", "back_off: t = nan, expected a score from 0 to 1"),
     "a precision not yet measured": (
         "back_off(precision=0.9)",
         r"back_off: back_off\(precision=0.9\) has to be measured on validation data first: tune\(truth, scores",
@@ -164,8 +166,8 @@ REFUSED: dict[str, tuple[str, str]] = {
         "optimal:icm: alpha = 4, beta = 3: expected 0 < alpha <= beta; with a larger alpha every label",
     ),
     "an alpha of 0": ("optimal:icm(alpha=0)", "expected 0 < alpha <= beta"),
-    "no cost": ("optimal:cost", "needs either matrix= .* or similarity="),
-    "two costs": ("optimal:cost(matrix=[[1]], similarity=lin)", "needs either matrix= .* or similarity="),
+    "no cost": ("optimal:cost", "needs either matrix=.* or similarity="),
+    "two costs": ("optimal:cost(matrix=[[1]], similarity=lin)", "needs either matrix=.* or similarity="),
     "a cost of the wrong shape": (
         "optimal:cost(matrix=[[1, 2], [3, 4]])",
         r"a cost matrix of shape \(2, 2\), expected 4 nodes x 3 leaves, or leaves x leaves",

@@ -165,7 +165,12 @@ def test_backing_off_by_hand() -> None:
     tuned = tune(TRUTH, SCORES, "back_off(precision=0.9)")
     assert tuned.rule == "back_off"
     assert tuned.settings["t"] == pytest.approx(0.7)
-    assert tuned.measured == {"precision": 1.0, "share of documents with a label": 0.75, "documents": 4}
+    assert tuned.measured == {
+        "precision": 1.0,
+        "required precision": 0.9,
+        "share of documents with a label": 0.75,
+        "documents": 4,
+    }
     assert decide(SCORES, tuned).names() == [["A"], ["A"], ["D"], []]
     lower = tune(TRUTH, SCORES, "back_off(precision=0.75)")
     assert lower.settings["t"] == pytest.approx(0.4)

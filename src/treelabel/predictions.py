@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from treelabel.errors import TreelabelError
-from treelabel.files import open_output
+from treelabel.files import open_output, suffixes
 from treelabel.rules import Decisions
 from treelabel.scores import Scores
+
+ENDINGS = (".jsonl", ".json", ".ndjson")
 
 
 def prediction_lines(decisions: Decisions, scores: Scores | None = None, all_labels: bool = False) -> Iterator[str]:
@@ -25,6 +27,8 @@ def prediction_lines(decisions: Decisions, scores: Scores | None = None, all_lab
     """
     if scores is not None and len(scores) != len(decisions):
         raise TreelabelError(f"{len(decisions):,} decisions, but scores of {len(scores):,} documents")
+    if scores is not None and None not in (scores.ids, decisions.ids) and scores.ids != decisions.ids:
+        raise TreelabelError("the scores are of other documents than the decisions: their ids differ")
     h = decisions.hierarchy
     is_closed = h.closure(decisions.csr).nnz == decisions.csr.nnz
     labels = decisions.csr if all_labels or not is_closed else decisions.most_specific
@@ -62,6 +66,11 @@ def write_predictions(
     decisions: Decisions, path: str | Path, scores: Scores | None = None, all_labels: bool = False
 ) -> None:
     """Write a prediction file, compressed by its ending; it appears whole or not at all."""
+    if not isinstance(decisions, Decisions):
+        raise TreelabelError(f"expected Decisions to write, found {type(decisions).__name__}")
+    ending = suffixes(Path(path))[0]
+    if ending not in ENDINGS:
+        raise TreelabelError(f"{path}: predictions are JSON Lines; expected a name that ends in {' or '.join(ENDINGS)}")
     with open_output(Path(path)) as stream:
         for line in prediction_lines(decisions, scores, all_labels):
             stream.write(line.encode() + b"\n")

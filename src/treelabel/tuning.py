@@ -27,6 +27,8 @@ def tune(truth: Any, scores: Scores, rule: str = "macro_f1") -> Tuned:
     """
     if not isinstance(scores, Scores):
         raise TreelabelError(f"expected Scores(hierarchy, matrix) to tune on, found {type(scores).__name__}")
+    if not isinstance(rule, str):
+        raise TreelabelError(f"expected what to tune, such as 'macro_f1', found {type(rule).__name__}")
     h = common_hierarchy(scores, truth)
     true = h.closure(label_sets(truth, h, "truth"))
     kept: Scores = in_order(truth, scores, "scores")
@@ -55,6 +57,15 @@ def _precise(scores: Scores, truth: Any, rule: str) -> tuple[str, dict[str, Any]
         raise TreelabelError(f"cannot tune {rule!r}; expected {', '.join(RULES_TO_TUNE[:-1])} or {RULES_TO_TUNE[-1]}")
     if "t" in asked.settings:
         raise TreelabelError(f"{rule}: t is what is to be found; expected a precision, as in {RULES_TO_TUNE[-1]}")
-    t, reached, share = precise_threshold(scores, truth, asked.settings.get("precision", 0.95))
+    required = asked.settings.get("precision", 0.95)
+    t, reached, share = precise_threshold(scores, truth, required)
     others = {name: value for name, value in asked.settings.items() if name != "precision"}
-    return "back_off", {"t": t, **others}, {"precision": reached, "share of documents with a label": share}
+    return (
+        "back_off",
+        {"t": t, **others},
+        {
+            "precision": reached,
+            "required precision": required,
+            "share of documents with a label": share,
+        },
+    )

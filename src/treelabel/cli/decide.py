@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from treelabel.cli.options import JsonOption, ReadArguments, with_read_options
+from treelabel.cli.options import JsonOption, ReadArguments, require_other_file, with_read_options
 
 RuleOption = Annotated[
     str, typer.Option(help="Decision rule, such as optimal:hf1 or threshold@0.3, or a file that tune wrote.")
@@ -21,7 +21,7 @@ def decide(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write (default: print).")] = None,
     rule: RuleOption = "threshold",
     unknown: Annotated[
-        float | None, typer.Option(help="Abstain where no top label has a score of at least this.")
+        float | None, typer.Option(help="Abstain where no label of the first level has a score of at least this.")
     ] = None,
     train: Annotated[Path | None, typer.Option(help="Training file, for rules that weigh labels by rarity.")] = None,
     all_labels: Annotated[bool, typer.Option("--all-labels", help="Write ancestors as labels, too.")] = False,
@@ -42,6 +42,7 @@ def decide(
     from treelabel.rules import decide as choose
     from treelabel.scores import Scores
 
+    require_other_file(output, scores, train, rule)
     given = Scores.load(scores)
     training = None if train is None else read.read(train, need_text=False, taxonomy=given.hierarchy)
     settings: dict[str, Any] = {} if unknown is None else {"unknown": unknown}
@@ -73,7 +74,9 @@ def tune(
 ) -> None:
     """Find the numbers of a rule on validation data.
 
-    The file that it writes is a rule for decide, evaluate and compare, and is refused with any other hierarchy.
+    The file that it writes is a rule for decide, evaluate and compare, and is refused with any other hierarchy. A
+    threshold for each label needs many validation documents a label; with few, optimal:macro_f1, which needs none, is
+    often better.
 
     \b
     Examples:
@@ -84,6 +87,7 @@ def tune(
     from treelabel.scores import Scores
     from treelabel.tuning import tune as find
 
+    require_other_file(output, scores, truth)
     given = Scores.load(scores)
     data = read.read(truth, need_text=False, taxonomy=given.hierarchy)
     tuned = find(data, given, rule)
@@ -92,7 +96,8 @@ def tune(
         typer.echo(jsonlib.dumps({"rule": tuned.rule, "measured": dict(tuned.measured)}, indent=2))
         return
     reached = ", ".join(f"{name} {value:.4f}" for name, value in tuned.measured.items() if name != "documents")
-    typer.echo(f"{output}: {tuned.rule}, on {tuned.measured['documents']:,} validation documents {reached}")
+    count = tuned.measured["documents"]
+    typer.echo(f"{output}: {tuned.rule}; {reached} on the {count:,} documents it was tuned on, likely less on others")
 
 
 def rules(json: JsonOption = False) -> None:
@@ -126,7 +131,7 @@ def rules(json: JsonOption = False) -> None:
     typer.echo(
         "\nA rule is written name, name@number or name(setting=value, ...). Its settings (--json lists all):\n"
         + "\n".join(f"  {row.name}: {_settings(row)}" for row in RULES.values() if _settings(row))
-        + "\n  all rules: closed=true (add ancestors), unknown=none (abstain where no top label reaches this)"
+        + "\n  all rules: closed=true (add ancestors), unknown=none (abstain where no first-level label reaches this)"
     )
 
 

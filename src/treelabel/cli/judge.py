@@ -61,7 +61,7 @@ def _system_names(paths: list[Path]) -> list[str]:
 def evaluate(
     truth: Annotated[Path, typer.Argument(metavar="TRUTH", help="Data file with the true labels.")],
     predictions: Annotated[
-        Path, typer.Argument(metavar="PREDICTIONS", help="Predictions (.jsonl ...) or scores (.npz).")
+        Path, typer.Argument(metavar="PREDICTIONS", help="Predictions (.jsonl ...) or scores (.npz, .parquet).")
     ],
     read: ReadArguments,
     metrics: MetricsOption = None,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from treelabel.cli.decide import RuleOption
-from treelabel.cli.options import JsonOption, ReadArguments, with_read_options
+from treelabel.cli.options import JsonOption, ReadArguments, require_other_file, with_read_options
 
 if TYPE_CHECKING:
     from treelabel.data import Dataset
@@ -84,6 +84,7 @@ def score(
     """
     from treelabel.models import load_model
 
+    require_other_file(output, texts)
     loaded = load_model(model)
     scores = loaded.score(_texts(texts, read, loaded))
     (scores if top is None else scores.top_k(top)).save(output)
@@ -98,7 +99,7 @@ def predict(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write (default: print).")] = None,
     rule: Annotated[str | None, RuleOption.__metadata__[0]] = None,
     unknown: Annotated[
-        float | None, typer.Option(help="Abstain where no top label has a score of at least this.")
+        float | None, typer.Option(help="Abstain where no label of the first level has a score of at least this.")
     ] = None,
 ) -> None:
     """Predict the labels of texts by a decision rule.
@@ -114,6 +115,7 @@ def predict(
     from treelabel.predictions import prediction_lines, write_predictions
     from treelabel.rules import decide
 
+    require_other_file(output, texts)
     loaded = load_model(model)
     scores = loaded.score(_texts(texts, read, loaded))
     settings: dict[str, Any] = {} if unknown is None else {"unknown": unknown}

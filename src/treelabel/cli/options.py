@@ -16,6 +16,16 @@ if TYPE_CHECKING:
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 
 
+def require_other_file(output: Path | None, *inputs: Path | str | None) -> None:
+    """Refuse to write over what is being read."""
+    from treelabel.errors import TreelabelError
+
+    for given in inputs:
+        is_there = output is not None and given is not None and output.exists() and Path(given).exists()
+        if is_there and output.samefile(given):  # type: ignore[union-attr, arg-type]
+            raise TreelabelError(f"{output}: is what is to be read, and would be replaced; choose another output")
+
+
 @dataclass(frozen=True)
 class ReadArguments:
     """How to read a data file."""

@@ -21,14 +21,16 @@ def back_off(scores: Scores, t: float | None = None, precision: float | None = N
     >>> [h.names[node] for node in back_off(s, 0.5).indices]
     ['A', 'B']
     """
+    if t is not None and precision is not None:
+        raise TreelabelError("t and precision are both given, but t is what a precision is found by; give one of them")
     if t is None:
         wanted = f"back_off(precision={0.95 if precision is None else precision:g})"
         raise TreelabelError(
             f"{wanted} has to be measured on validation data first: tune(truth, scores, {wanted!r}), or "
             f"treelabel tune VALID SCORES --rule '{wanted}'; back_off@0.8 takes a threshold as it is"
         )
-    if not t >= 0:
-        raise TreelabelError(f"t = {t:g}, expected a score of at least 0")
+    if not 0 <= t <= 1:
+        raise TreelabelError(f"t = {t:g}, expected a score from 0 to 1")
     nodes, values, sizes = ways_up(scores.coherent())
     if len(nodes) == 0:
         return single_labels(scores.hierarchy, np.full(len(scores), -1, np.int32))

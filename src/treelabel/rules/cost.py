@@ -56,7 +56,10 @@ def cost(
 def _given(h: Hierarchy, matrix: Any, similarity: str | None, information: DoubleArray | None) -> DoubleArray:
     """Take the costs in either form."""
     if (matrix is None) == (similarity is None):
-        raise TreelabelError("optimal:cost needs either matrix= (nodes x leaves) or similarity= (see its help)")
+        names = ", ".join(get_args(Similarity))
+        raise TreelabelError(
+            f"needs either matrix=, nodes x leaves or the .npy file of one, or similarity=, one of {names}"
+        )
     if similarity is not None:
         return cost_matrix(h, similarity, information)
     try:

@@ -21,7 +21,7 @@ _ROWS = (
     Rule("top_k", "the k nodes (or leaves) with the largest scores", threshold.top_k, "k"),
     # One path
     Rule("best_leaf", "the leaf with the largest score", paths.best_leaf),
-    Rule("best_per_level", "the node with the largest score at each depth", paths.best_per_level),
+    Rule("best_per_level", "the node with the largest score at each depth, on one path or not", paths.best_per_level),
     Rule("top_down", "the best child of the best child ..., until a score is below stop", paths.top_down, "stop"),
     Rule("beam", "the best leaf reached top down, keeping the best nodes of each level", paths.beam, "width"),
     Rule("majority", "the deepest node with a score above 1/2", paths.majority),
@@ -46,7 +46,12 @@ _ROWS = (
     _best("micro_f1", population.micro_f1, "one threshold, by expected counts", _COUNTS, is_exact=False),
     _best("macro_f1", population.macro_f1, "one threshold a label, by expected counts", _COUNTS, is_exact=False),
     _best(
-        "macro_f1@k", population.macro_f1_at_k, "k labels a document, by block coordinate ascent", _COUNTS, False, "k"
+        "macro_f1@k",
+        population.macro_f1_at_k,
+        "exactly k (at_most=true: up to k), by block coordinate ascent",
+        _COUNTS,
+        False,
+        "k",
     ),
     _best(
         "binned_macro_f1@k",

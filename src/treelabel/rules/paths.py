@@ -40,8 +40,8 @@ def top_down(scores: Scores, stop: float = 0.0) -> LabelMatrix:
     >>> h.names[top_down(s).indices[0]], h.names[top_down(s, stop=0.5).indices[0]]
     ('B', 'A')
     """
-    if not stop >= 0:
-        raise TreelabelError(f"stop = {stop:g}, expected a score of at least 0")
+    if not 0 <= stop <= 1:
+        raise TreelabelError(f"stop = {stop:g}, expected a score from 0 to 1")
     ptr, idx = scores.hierarchy.parent_ptr, scores.hierarchy.parent_idx
     return nodes_of(scores, lambda *rows: kernels.follow_best_child(ptr, idx, float(np.float32(stop)), *rows))
 

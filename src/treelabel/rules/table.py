@@ -99,14 +99,20 @@ def find_rule(text: str, table: Mapping[str, Rule], settings: Mapping[str, Any])
         raise TreelabelError(f"cannot read the rule {text!r}; expected name, name@number or name(setting=value, ...)")
     name, number, inside = match.groups()
     row = _row(name, number is not None, table, text)
-    asked = dict(settings)
+    inner = _read_settings(inside, text) if inside else {}
+    written: dict[str, Any] = {}
+    # "@k" itself is how the table writes it, and stands for the default.
     if number is not None and f"{name}@{number}" != row.name:
         if row.main is None:
             raise TreelabelError(f"rule {text!r}: {name} takes no number behind @")
-        # "@k" itself is how the table writes it, and stands for the default.
-        asked[row.main] = None if number == "k" else _number(number, text, f"{name}@{_example(row)}")
-    if inside:
-        asked |= _read_settings(inside, text)
+        if row.main in inner:
+            raise TreelabelError(f"rule {text!r}: {row.main} is given twice")
+        written[row.main] = _number(number, text, f"{name}@{_example(row)}")
+    written |= inner
+    twice = [key for key in written if key in settings]
+    if twice:
+        raise TreelabelError(f"rule {text!r}: {twice[0]} is given twice")
+    asked = {**settings, **written}
     unknown = [key for key in asked if key not in row.settings]
     if unknown:
         raise TreelabelError(

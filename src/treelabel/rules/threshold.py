@@ -38,6 +38,8 @@ def by_node(hierarchy: Hierarchy, t: float | Sequence[float] | FloatArray) -> Fl
     wrong = given[~(given > 0)]
     if wrong.size:
         raise TreelabelError(f"expected a threshold above 0, found {wrong.flat[0]:g}; 0 would predict every label")
+    if given.ndim == 0 and given > 1:
+        raise TreelabelError(f"expected a threshold of at most 1, found {given:g}; no label would be predicted")
     if given.ndim == 1 and len(given) == levels and len(hierarchy):
         given = given[hierarchy.depth - 1]
     return np.broadcast_to(given, len(hierarchy))

@@ -36,7 +36,9 @@ def load(path: Path, hierarchy: Hierarchy | None) -> Scores:
         raise
     except Exception as error:
         # There is no end to what the libraries raise on foreign bytes: bad zip, no zip, wrong types, missing keys.
-        raise TreelabelError(f"{file}: not a score file of treelabel, or damaged: {error}") from error
+        # numpy's advice to load what is no zip unsafely is not for anyone's eyes.
+        why = "" if "pickle" in str(error) else f": {error}"
+        raise TreelabelError(f"{file}: not a score file of treelabel, or damaged{why}") from error
     if hierarchy is not None:
         hierarchy.require_same(scores.hierarchy.fingerprint, str(file))
     return scores
