@@ -23,7 +23,7 @@ def fit(
     train: Annotated[Path, typer.Argument(metavar="TRAIN", help="Data file with texts and labels.")],
     read: ReadArguments,
     output: Annotated[Path, typer.Option("--output", "-o", help="Model folder to write.")],
-    model: Annotated[str, typer.Option(help="Model: linear.")] = "linear",
+    model: Annotated[str, typer.Option(help="Model: linear, most_frequent or zero_shot.")] = "linear",
     set: Annotated[list[str] | None, typer.Option(help="A setting of the model, as cost=1 (repeat).")] = None,  # noqa: A002
     max_seconds: Annotated[float | None, typer.Option(help="Stop learning after so long, keeping the best.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,

@@ -25,7 +25,11 @@ class ModelEntry:
         return made
 
 
-_ROWS = (ModelEntry("linear", "tf-idf of words and their pieces, linear heads; the default", "linear:Linear"),)
+_ROWS = (
+    ModelEntry("linear", "tf-idf of words, one linear output a node, calibrated; the default", "linear:Linear"),
+    ModelEntry("most_frequent", "every text has the labels of training, by their shares", "baselines:MostFrequent"),
+    ModelEntry("zero_shot", "the labels' names alone, no training texts", "baselines:ZeroShot"),
+)
 
 MODELS: dict[str, ModelEntry] = {row.name: row for row in _ROWS}
 
