@@ -64,6 +64,12 @@ class Outputs:
         levels = np.minimum(h.depth[nodes], LEVELS).astype(np.int32)
         return ptr.astype(np.int64), np.searchsorted(self.nodes, nodes).astype(np.int32), levels
 
+    def places_of(self, fewer: "Outputs") -> LongArray:
+        """Find where the outputs of fewer nodes and ends stand among these."""
+        inside, known = (each.ends[~each.hierarchy.is_leaf[each.ends]] for each in (self, fewer))
+        nodes = np.searchsorted(self.nodes, fewer.nodes)
+        return np.concatenate([nodes, len(self.nodes) + np.searchsorted(inside, known)])
+
     def targets(self, train: Training) -> sparse.csc_array:
         """Mark which documents are positive for each output."""
         closed = sparse.csc_array(train.closed)[:, self.nodes]
@@ -107,7 +113,7 @@ class Linear(Model):
         cost: float = 3.0,
         prune: float = 0.01,
         held_out: float = 0.2,
-        most_passes: int = 30,
+        most_passes: int = 10,
         seed: int = 0,
     ) -> None:
         self.hierarchy = hierarchy
@@ -126,22 +132,16 @@ class Linear(Model):
     def _fit(self, train: Training) -> None:
         shape = NgramShape(self.words, self.pieces, self.bits)
         self.tfidf_, features = Tfidf.fit_transform(train.texts, shape, self.min_df)
-        stop = Stop(lambda: time.monotonic() > train.deadline)
         part, rest = self._parts(len(train))
-        single = self.regime_ != "many"
-        everything = outputs_of(train)
-        blocks = -(-everything.count // BLOCK)
-        with progress_bar("learning", 2 * blocks, train.progress) as done:
-            kept = train[part]
-            some = outputs_of(kept)
-            weights, bias = self._train(features[part], some.targets(kept), stop, done, 0)
-            margins = margins_of(features[rest], weights, bias)
-            if single:
-                self.ends_, self.shares_ = calibrate_path(some, margins, train[rest])
-            else:
-                self.maps_ = calibrate_nodes(some, margins, train[rest])
-            self.outputs_ = everything
-            self.weights_, self.bias_ = self._train(features, everything.targets(train), stop, done, blocks)
+        self.outputs_ = outputs_of(train)
+        margins, self.weights_, self.bias_ = self._train(features, self.outputs_.targets(train), part, rest, train)
+        # What calibration sees must be what the part alone could know: other labels are as good as unknown to it.
+        known = outputs_of(train[part])
+        seen, held = margins[:, self.outputs_.places_of(known)], train[rest]
+        if self.regime_ == "many":
+            self.maps_ = calibrate_nodes(known, seen, held)
+        else:
+            self.ends_, self.shares_ = calibrate_path(known, seen, held)
 
     def _parts(self, documents: int) -> tuple[LongArray, LongArray]:
         """Divide documents at random: what margins are learned from, and what they are calibrated on."""
@@ -152,19 +152,26 @@ class Linear(Model):
         return part, np.sort(order[:held]) if held else part
 
     def _train(
-        self, features: sparse.csr_array, targets: sparse.csc_array, stop: Stop, done: Any, before: int
-    ) -> tuple[sparse.csr_array, FloatArray]:
-        blocks: dict[int, tuple[sparse.csr_array, FloatArray]] = {}
+        self, features: sparse.csr_array, targets: sparse.csc_array, part: LongArray, rest: LongArray, train: Training
+    ) -> tuple[FloatArray, sparse.csr_array, FloatArray]:
+        """Learn all outputs: those of the rest as learned from the part, and weights and bias as learned from all."""
+        count = targets.shape[1]
+        blocks = -(-count // BLOCK)
+        margins = np.empty((len(rest), blocks * BLOCK), np.float32)
+        learned: dict[int, tuple[sparse.csr_array, FloatArray]] = {}
 
-        def take(first: int, weights: FloatArray, bias: FloatArray) -> None:
+        def take(first: int, found: FloatArray, weights: FloatArray, bias: FloatArray) -> None:
+            margins[:, first : first + BLOCK] = found
             weights[np.abs(weights) < self.prune] = 0
-            blocks[first] = sparse.csr_array(weights), bias
+            learned[first] = sparse.csr_array(weights), bias
 
         how = Descent(self.cost, most_passes=self.most_passes, seed=self.seed)
-        train_hinge(features, targets, how, take, stop, lambda finished: done(before + finished))
-        listed = [blocks[first] for first in sorted(blocks)]
+        stop = Stop(lambda: time.monotonic() > train.deadline)
+        with progress_bar("learning", blocks, train.progress) as done:
+            train_hinge(features, targets, part, rest, how, take, stop, done)
+        listed = [learned[first] for first in sorted(learned)]
         joined = sparse.csr_array(sparse.hstack([weights for weights, _ in listed], format="csr"))
-        return joined[:, : targets.shape[1]], np.concatenate([bias for _, bias in listed])[: targets.shape[1]]
+        return margins[:, :count], joined[:, :count], np.concatenate([bias for _, bias in listed])[:count]
 
     # Scoring
 
