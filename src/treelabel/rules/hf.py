@@ -10,7 +10,7 @@ from treelabel.compute import DoubleArray
 from treelabel.errors import TreelabelError
 from treelabel.hierarchy import LabelMatrix
 from treelabel.information import information_weights
-from treelabel.rules import hf_kernels
+from treelabel.rules import hf_kernels, weighted_kernels
 from treelabel.rules.rows import sets_of
 from treelabel.scores import Scores
 
@@ -69,5 +69,5 @@ def info_hf1(scores: Scores, information: DoubleArray, beta: float = 1.0) -> Lab
     parent_ptr = h.parent_ptr.astype(np.int64)
     return sets_of(
         scores.coherent(),
-        lambda *rows: hf_kernels.best_weighted_sets(parent_ptr, parent, weights, float(beta), *rows),
+        lambda *rows: weighted_kernels.best_weighted_sets(parent_ptr, parent, weights, float(beta), *rows),
     )

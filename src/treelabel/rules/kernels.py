@@ -29,6 +29,15 @@ def above_zero(values: FloatArray, start: int, stop: int) -> tuple[LongArray, In
 
 
 @kernel
+def longest_row(ptr: LongArray, start: int, stop: int) -> int:
+    """The most nodes that any of the rows start..stop has."""
+    most = 0
+    for row in range(start, stop):
+        most = max(most, ptr[row + 1] - ptr[row])
+    return most
+
+
+@kernel
 def best_allowed(
     allowed: BoolArray, ptr: LongArray, nodes: IntArray, values: FloatArray, start: int, stop: int
 ) -> IntArray:
@@ -254,9 +263,7 @@ def best_path(
 
     Both worths are by node and not below 0, so that it is the end of a longest path of the row.
     """
-    most = 0
-    for row in range(start, stop):
-        most = max(most, ptr[row + 1] - ptr[row])
+    most = longest_row(ptr, start, stop)
     place = np.empty(len(parent), np.int32)
     above = np.empty(most, np.int32)
     mass, whole, total = np.empty(most), np.empty(most), np.empty(most)
@@ -293,9 +300,7 @@ def best_wu_palmer(
     of 2 / (d(s) + d(e)), so the expectation is a sum over the path of s of what lies below each of its nodes. One pass
     up and one down for each depth: linear in the row times its levels.
     """
-    most = 0
-    for row in range(start, stop):
-        most = max(most, ptr[row + 1] - ptr[row])
+    most = longest_row(ptr, start, stop)
     place = np.empty(len(parent), np.int32)
     above = np.empty(most, np.int32)
     mass, whole, path = np.empty(most), np.empty(most), np.empty(most)
@@ -388,9 +393,7 @@ def best_lin(
 
     One expectation is linear in the row; a bound that costs a node's depth leaves only few nodes to compute it for.
     """
-    most = 0
-    for row in range(start, stop):
-        most = max(most, ptr[row + 1] - ptr[row])
+    most = longest_row(ptr, start, stop)
     place = np.empty(len(parent), np.int32)
     above = np.empty(most, np.int32)
     mass, whole, bound, shared = np.empty(most), np.empty(most), np.empty(most), np.empty(most)
