@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -54,9 +55,15 @@ class Tfidf:
         """The number of columns."""
         return len(self.buckets)
 
-    def _weighted(self, sizes: LongArray, buckets: IntArray, counts: IntArray) -> sparse.csr_array:
+    @cached_property
+    def column(self) -> IntArray:
+        """The column of every bucket, -1 where it has none."""
         column = np.full(self.shape.buckets, -1, np.int32)
         column[self.buckets] = np.arange(len(self.buckets), dtype=np.int32)
+        return column
+
+    def _weighted(self, sizes: LongArray, buckets: IntArray, counts: IntArray) -> sparse.csr_array:
+        column = self.column
         ptr = np.concatenate([[0], np.cumsum(sizes)])
         logs = 1 + np.log(np.arange(1, counts.max(initial=1) + 1)).astype(np.float32)
         parts = over_rows(

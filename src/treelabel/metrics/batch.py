@@ -195,17 +195,6 @@ class Batch:
             )
         )
 
-    def best(self, allowed: BoolArray) -> IntArray:
-        """Find the allowed node with the largest score of each document (-1: none is above 0)."""
-        values = self.scores.values
-        work: Callable[[int, int], IntArray]
-        if self.scores.is_sparse:
-            ptr = values.indptr.astype(np.int64)
-            work = lambda start, stop: kernels.best_in_csr(ptr, values.indices, values.data, allowed, start, stop)  # noqa: E731
-        else:
-            work = lambda start, stop: kernels.best_in_slice(values, allowed, start, stop)  # noqa: E731
-        return np.concatenate(over_rows(work, len(self)))
-
 
 def closed_sets(hierarchy: Hierarchy, labels: LabelMatrix) -> LabelMatrix:
     """Add all ancestors; flat labels have none."""

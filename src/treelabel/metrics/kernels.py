@@ -204,34 +204,6 @@ def curve_areas_csr(
 
 
 @kernel
-def best_in_slice(values: FloatArray, allowed: BoolArray, start: int, stop: int) -> IntArray:
-    """Find the allowed node with the largest score in dense rows; the lowest id among equals, -1 if all are 0."""
-    best = np.full(stop - start, -1, np.int32)
-    for row in range(start, stop):
-        top = np.float32(0)
-        for node in range(values.shape[1]):
-            if allowed[node] and values[row, node] > top:
-                top = values[row, node]
-                best[row - start] = node
-    return best
-
-
-@kernel
-def best_in_csr(
-    ptr: LongArray, idx: IntArray, values: FloatArray, allowed: BoolArray, start: int, stop: int
-) -> IntArray:
-    """The same for CSR rows; -1 if no allowed node is stored."""
-    best = np.full(stop - start, -1, np.int32)
-    for row in range(start, stop):
-        top = np.float32(0)
-        for at in range(ptr[row], ptr[row + 1]):
-            if allowed[idx[at]] and values[at] > top:
-                top = values[at]
-                best[row - start] = idx[at]
-    return best
-
-
-@kernel
 def standing(row_ptr: LongArray, row_idx: IntArray, ptr: LongArray, idx: IntArray, nodes: int) -> BoolArray:
     """Mark the labels of each row whose parents are all marked; `ptr`, `idx` list the parents of every stored label."""
     keep = np.zeros(len(row_idx), np.bool_)

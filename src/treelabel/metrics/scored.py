@@ -127,7 +127,7 @@ def _groups(batch: Batch) -> dict[str, BoolArray]:
 
 def _confidence(batch: Batch, allowed: BoolArray) -> tuple[DoubleArray, BoolArray, BoolArray]:
     """The best allowed node's score, whether that node is true, and whether the document has truth at all."""
-    best = batch.best(allowed)
+    best = batch.scores.best(allowed)
     one = sparse.csr_array(
         (np.ones(len(best), np.bool_), np.maximum(best, 0), np.arange(len(best) + 1)),
         (len(batch), len(batch.hierarchy)),

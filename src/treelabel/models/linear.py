@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -47,16 +48,22 @@ class Outputs:
         """The number of outputs."""
         return len(self.nodes) + int((~self.hierarchy.is_leaf[self.ends]).sum())
 
+    @cached_property
     def of_ends(self) -> IntArray:
         """The output of each end: a leaf's is that of the node, those of ends inside come after all nodes."""
         inside = ~self.hierarchy.is_leaf[self.ends]
         place = np.searchsorted(self.nodes, self.ends)
         return np.where(inside, len(self.nodes) + np.cumsum(inside) - 1, place).astype(np.int32)
 
+    @cached_property
+    def paths(self) -> LabelMatrix:
+        """The nodes on the way to each end, itself included."""
+        return self.hierarchy.closure(label_matrix(np.arange(len(self.ends) + 1), self.ends, len(self.hierarchy)))
+
+    @cached_property
     def above(self) -> tuple[LongArray, IntArray, IntArray]:
         """The ancestors of each end as outputs: pointers, outputs, and the level that each counts at."""
-        h = self.hierarchy
-        paths = h.closure(label_matrix(np.arange(len(self.ends) + 1), self.ends, len(h)))
+        h, paths = self.hierarchy, self.paths
         inside = np.repeat(~h.is_leaf[self.ends], np.diff(paths.indptr))
         keep = inside | (paths.indices != np.repeat(self.ends, np.diff(paths.indptr)))
         ptr = np.concatenate([[0], np.cumsum(keep)])[paths.indptr]
@@ -214,11 +221,11 @@ class Linear(Model):
         else:
             best = h.closure(label_matrix([0, 1], [node], len(h))).indices
         row = self.tfidf_.transform([text])
-        column = {int(bucket): place for place, bucket in enumerate(self.tfidf_.buckets)}
         values = dict(zip(row.indices.tolist(), row.data.tolist(), strict=True))
-        named = {
-            name: column[bucket] for name, bucket in named_ngrams(text, self.tfidf_.shape).items() if bucket in column
+        places = {
+            name: int(self.tfidf_.column[bucket]) for name, bucket in named_ngrams(text, self.tfidf_.shape).items()
         }
+        named = {name: place for name, place in places.items() if place >= 0}
         dense = scores.dense()[0]
         steps = []
         for each in best.tolist():
@@ -304,7 +311,7 @@ def end_probabilities(outputs: Outputs, margins: FloatArray, numbers: DoubleArra
 
     The last three numbers are the slopes of a steep and a flat softmax, and the share of the flat one.
     """
-    own, (ptr, above, levels) = outputs.of_ends(), outputs.above()
+    own, (ptr, above, levels) = outputs.of_ends, outputs.above
     weights = numbers[levels].astype(np.float32)
     own_weight, steep, flat, share = (float(numbers[which]) for which in (0, -3, -2, -1))
     parts = over_rows(
@@ -320,7 +327,7 @@ def end_probabilities(outputs: Outputs, margins: FloatArray, numbers: DoubleArra
 def node_probabilities(outputs: Outputs, ends: FloatArray, shares: DoubleArray) -> FloatArray:
     """Sum ends to nodes, and let each level's siblings share alike with a small probability (trees only)."""
     h = outputs.hierarchy
-    paths = h.closure(label_matrix(np.arange(len(outputs.ends) + 1), outputs.ends, len(h)))
+    paths = outputs.paths
     parent = h.parent_idx if h.is_tree else np.zeros(0, np.int32)
     sizes = np.bincount(parent + 1, minlength=len(h) + 1).astype(np.int32) if h.is_tree else np.zeros(1, np.int32)
     by_node = shares[np.minimum(h.depth, LEVELS)] if h.is_tree else np.zeros(len(h))
@@ -336,9 +343,8 @@ def node_probabilities(outputs: Outputs, ends: FloatArray, shares: DoubleArray) 
 
 def sparse_sums(outputs: Outputs, ends: FloatArray) -> sparse.csr_array:
     """Sum the likeliest ends to nodes, as CSR."""
-    h = outputs.hierarchy
     flat = Scores(Hierarchy.flat([str(end) for end in range(len(outputs.ends))]), ends).top_k(KEPT_ENDS).values
-    paths = h.closure(label_matrix(np.arange(len(outputs.ends) + 1), outputs.ends, len(h)))
+    paths = outputs.paths
     return sparse.csr_array(flat.astype(np.float64) @ paths.astype(np.float64), dtype=np.float32)
 
 
@@ -384,8 +390,8 @@ def _fit_ends(numbers: DoubleArray, parts: list[FloatArray], true: LongArray) ->
 
 def level_parts(outputs: Outputs, margins: FloatArray) -> list[FloatArray]:
     """The parts of an end's logit: its own output, and for each level that of its ancestor there (0: it has none)."""
-    ptr, above, levels = outputs.above()
-    parts = [margins[:, outputs.of_ends()]]
+    ptr, above, levels = outputs.above
+    parts = [margins[:, outputs.of_ends]]
     end = np.repeat(np.arange(len(outputs.ends)), np.diff(ptr))
     for level in range(1, LEVELS + 1):
         at = levels == level

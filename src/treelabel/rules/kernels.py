@@ -38,21 +38,6 @@ def longest_row(ptr: LongArray, start: int, stop: int) -> int:
 
 
 @kernel
-def best_allowed(
-    allowed: BoolArray, ptr: LongArray, nodes: IntArray, values: FloatArray, start: int, stop: int
-) -> IntArray:
-    """Find the allowed node with the largest score of each row."""
-    found = np.full(stop - start, -1, np.int32)
-    for row in range(start, stop):
-        best = np.float32(0)
-        for at in range(ptr[row], ptr[row + 1]):
-            if values[at] > best and allowed[nodes[at]]:
-                best = values[at]
-                found[row - start] = nodes[at]
-    return found
-
-
-@kernel
 def best_by_level(
     depth: IntArray, ptr: LongArray, nodes: IntArray, values: FloatArray, start: int, stop: int
 ) -> tuple[IntArray, LongArray]:

@@ -5,7 +5,7 @@ import numpy as np
 from treelabel.errors import TreelabelError
 from treelabel.hierarchy import LabelMatrix
 from treelabel.rules import kernels
-from treelabel.rules.rows import nodes_of, sets_of
+from treelabel.rules.rows import nodes_of, sets_of, single_labels
 from treelabel.rules.threshold import whole_number
 from treelabel.scores import Scores
 
@@ -18,8 +18,7 @@ def best_leaf(scores: Scores) -> LabelMatrix:
     >>> h.names[best_leaf(Scores(h, [[0.6, 0.4, 0.3, 0.3]])).indices[0]]
     'D'
     """
-    is_leaf = scores.hierarchy.is_leaf
-    return nodes_of(scores, lambda *rows: kernels.best_allowed(is_leaf, *rows))
+    return single_labels(scores.hierarchy, scores.best(scores.hierarchy.is_leaf))
 
 
 def best_per_level(scores: Scores) -> LabelMatrix:

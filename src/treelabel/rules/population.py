@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from treelabel.compute import BoolArray, DoubleArray, FloatArray, IntArray, LongArray, kernel
-from treelabel.hierarchy import LabelMatrix, as_labels, keep_entries, matches, row_numbers
-from treelabel.rules.threshold import top_k, whole_number
+from treelabel.hierarchy import LabelMatrix, keep_entries, matches, row_numbers
+from treelabel.rules.threshold import above, top_k, whole_number
 from treelabel.scores import Scores
 
 # A pass of block coordinate ascent that gains less than this share of the value is the last one.
@@ -28,7 +28,7 @@ def micro_f1(scores: Scores) -> LabelMatrix:
     >>> micro_f1(Scores(Hierarchy.flat(["A", "B"]), [[0.9, 0.1], [0.5, 0.2]])).indices.tolist()
     [0, 0]
     """
-    return _above(scores, _best_ratios(scores, of_all=True) / 2)
+    return above(scores, _best_ratios(scores, of_all=True) / 2)
 
 
 def macro_f1(scores: Scores) -> LabelMatrix:
@@ -38,14 +38,7 @@ def macro_f1(scores: Scores) -> LabelMatrix:
     >>> macro_f1(Scores(Hierarchy.flat(["A", "B"]), [[0.9, 0.1], [0.5, 0.2]])).indices.tolist()
     [0, 0, 1]
     """
-    return _above(scores, _best_ratios(scores, of_all=False) / 2)
-
-
-def _above(scores: Scores, least: DoubleArray) -> LabelMatrix:
-    """Predict scores above each label's own threshold."""
-    if not scores.is_sparse:
-        return as_labels(scores.values > least, len(scores.hierarchy))
-    return keep_entries(scores.values, scores.values.data > least[scores.values.indices])
+    return above(scores, _best_ratios(scores, of_all=False) / 2)
 
 
 def _best_ratios(scores: Scores, of_all: bool) -> DoubleArray:
@@ -54,7 +47,7 @@ def _best_ratios(scores: Scores, of_all: bool) -> DoubleArray:
     total = _column_sums(scores, values)
     ratio = np.zeros(len(scores.hierarchy))
     while True:
-        kept = _above(scores, ratio / 2)
+        kept = above(scores, ratio / 2)
         hits, predicted = _column_sums(scores, values, kept), np.bincount(kept.indices, minlength=len(ratio))
         if of_all:
             hits, predicted, whole = hits.sum(), predicted.sum(), total.sum()

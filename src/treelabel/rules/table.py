@@ -69,7 +69,7 @@ class Asked:
     def __str__(self) -> str:
         name, main = self.rule.name, self.rule.main or ""
         if list(self.settings) == [main] and _is_number(self.settings[main]):
-            return f"{name.removesuffix('@k')}@{self.settings[main]:g}"
+            return f"{name.removesuffix('@k')}@{_written(self.settings[main])}"
         listed = ", ".join(f"{key}={_written(value)}" for key, value in self.settings.items())
         return f"{name}({listed})" if listed else name
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from treelabel.compute import FloatArray
+from treelabel.compute import DoubleArray, FloatArray
 from treelabel.errors import TreelabelError
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 from treelabel.hierarchy.sets import as_labels, keep_entries, label_matrix
@@ -45,11 +45,14 @@ def by_node(hierarchy: Hierarchy, t: float | Sequence[float] | FloatArray) -> Fl
     return np.broadcast_to(given, len(hierarchy))
 
 
-def above(scores: Scores, t: float) -> LabelMatrix:
-    """Predict {n : p(n) > t}, t at least 0."""
+def above(scores: Scores, t: float | DoubleArray) -> LabelMatrix:
+    """Predict {n : p(n) > t}, t at least 0: one number, or one a node."""
+    # One number is compared in single precision, as scores are: 1/3 is not above 1/3.
+    least = np.asarray(t, np.float64 if np.ndim(t) else np.float32)
     if not scores.is_sparse:
-        return as_labels(scores.values > np.float32(t), len(scores.hierarchy))
-    return keep_entries(scores.values, scores.values.data > np.float32(t))
+        return as_labels(scores.values > least, len(scores.hierarchy))
+    limit = np.broadcast_to(least, len(scores.hierarchy))[scores.values.indices]
+    return keep_entries(scores.values, scores.values.data > limit)
 
 
 def top_k(scores: Scores, k: int = 5, leaves: bool = False) -> LabelMatrix:

@@ -31,9 +31,9 @@ def best_threshold(scores: Scores, truth: LabelMatrix) -> tuple[float, float]:
 
 
 def best_threshold_per_label(scores: Scores, truth: LabelMatrix) -> tuple[FloatArray, float]:
-    """Find the threshold of each label with its largest F1 against closed truth; give them and the macro F1
-    of what they predict, ancestors added.
+    """Find the threshold of each label with its largest F1 against closed truth; give them and the macro F1 reached.
 
+    The macro F1 is that of what they predict, ancestors added.
     Labels that validation data tell nothing about, with no true document that has a score, take the one threshold that
     is best for micro F1. Costs sorting the scores label by label; labels run on all cores.
     """

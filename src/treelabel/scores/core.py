@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.compute import FloatArray, IntArray, LongArray, over_rows
+from treelabel.compute import BoolArray, FloatArray, IntArray, LongArray, over_rows
 from treelabel.errors import TreelabelError, some
 from treelabel.hierarchy import Change, Hierarchy, label_matrix
 from treelabel.labels import find_label
@@ -280,6 +280,24 @@ class Scores:
         ptr = np.concatenate([[0], np.cumsum(sizes)])
         data, nodes = np.concatenate([part[1] for part in parts]), np.concatenate([part[0] for part in parts])
         return Scores(self.hierarchy, sparse.csr_array((data, nodes, ptr), self.values.shape), self.ids)
+
+    def best(self, allowed: BoolArray) -> IntArray:
+        """Find the allowed node with the largest score of each document; the lowest id among equals, -1: none above 0.
+
+        >>> Scores(Hierarchy.flat(["A", "B", "C"]), [[0.5, 0.25, 0.25], [0.5, 0, 0]]).best(np.array([0, 1, 1]) > 0)
+        array([ 1, -1], dtype=int32)
+        """
+        values = self.values
+        if not self.is_sparse:
+            parts = over_rows(
+                lambda start, stop: kernels.best_in_slice(values, allowed, start, stop), len(self), least=64
+            )
+            return np.concatenate(parts)
+        ptr = values.indptr.astype(np.int64)
+        parts = over_rows(
+            lambda start, stop: kernels.best_in_csr(ptr, values.indices, values.data, allowed, start, stop), len(self)
+        )
+        return np.concatenate(parts)
 
     def moved(self, change: Change) -> "Scores":
         """Carry scores over to another hierarchy that was made of this one."""
