@@ -56,6 +56,15 @@ class Tfidf:
         return len(self.buckets)
 
     @cached_property
+    def slots(self) -> LongArray:
+        """A table with open addressing from buckets to columns, small enough to stay in the cache."""
+        return filled_slots(self.buckets)
+
+    def place(self, bucket: int) -> int:
+        """The column of a bucket, -1 if it has none."""
+        return int(column_of(self.slots, bucket))
+
+    @cached_property
     def column(self) -> IntArray:
         """The column of every bucket, -1 where it has none."""
         column = np.full(self.shape.buckets, -1, np.int32)
@@ -63,11 +72,11 @@ class Tfidf:
         return column
 
     def _weighted(self, sizes: LongArray, buckets: IntArray, counts: IntArray) -> sparse.csr_array:
-        column = self.column
+        slots = self.slots
         ptr = np.concatenate([[0], np.cumsum(sizes)])
         logs = 1 + np.log(np.arange(1, counts.max(initial=1) + 1)).astype(np.float32)
         parts = over_rows(
-            lambda start, stop: weigh(column, self.idf, logs, ptr, buckets, counts, start, stop), len(sizes), least=256
+            lambda start, stop: weigh(slots, self.idf, logs, ptr, buckets, counts, start, stop), len(sizes), least=256
         )
         lengths, indices, values = (np.concatenate([part[which] for part in parts]) for which in range(3))
         row_ptr = np.concatenate([[0], np.cumsum(lengths)])
@@ -81,8 +90,50 @@ class Tfidf:
 
 
 @kernel
+def filled_slots(buckets: IntArray) -> LongArray:
+    """Make the table: bucket x 2^32 + column at a place that its lower bits choose, or the next that is free; or -1."""
+    size = 64
+    while size < 3 * len(buckets):
+        size *= 2
+    slots = np.full(size, -1, np.int64)
+    for column in range(len(buckets)):
+        slot = buckets[column] & (size - 1)
+        while slots[slot] >= 0:
+            slot = (slot + 1) & (size - 1)
+        slots[slot] = np.int64(buckets[column]) << 32 | column
+    return slots
+
+
+@kernel
+def column_of(slots: LongArray, bucket: int) -> np.int64:
+    """Find the column of a bucket, or -1."""
+    mask = len(slots) - 1
+    slot = bucket & mask
+    while slots[slot] >= 0:
+        if slots[slot] >> 32 == bucket:
+            return np.int64(slots[slot] & 0xFFFFFFFF)
+        slot = (slot + 1) & mask
+    return np.int64(-1)
+
+
+@kernel
+def sort_row(indices: IntArray, values: FloatArray) -> None:
+    """Sort a row by its indices."""
+    if len(indices) > 64:
+        order = np.argsort(indices)
+        indices[:], values[:] = indices[order], values[order]
+        return
+    for at in range(1, len(indices)):
+        index, value, place = indices[at], values[at], at
+        while place > 0 and indices[place - 1] > index:
+            indices[place], values[place] = indices[place - 1], values[place - 1]
+            place -= 1
+        indices[place], values[place] = index, value
+
+
+@kernel
 def weigh(
-    column: IntArray,
+    slots: LongArray,
     idf: FloatArray,
     logs: FloatArray,
     ptr: LongArray,
@@ -100,15 +151,15 @@ def weigh(
         first = used
         squares = 0.0
         for at in range(ptr[row], ptr[row + 1]):
-            place = column[buckets[at]]
+            place = column_of(slots, buckets[at])
             if place >= 0:
                 value = logs[counts[at] - 1] * idf[place]
                 indices[used], values[used] = place, value
                 squares += value * value
                 used += 1
-        order = np.argsort(indices[first:used])
-        indices[first:used] = indices[first:used][order]
+        sort_row(indices[first:used], values[first:used])
         scale = np.float32(1 / np.sqrt(squares)) if squares > 0 else np.float32(0)
-        values[first:used] = values[first:used][order] * scale
+        for at in range(first, used):
+            values[at] *= scale
         lengths[row - start] = used - first
     return lengths, indices[:used], values[:used]

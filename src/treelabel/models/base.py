@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 from sklearn.base import BaseEstimator
 
 from treelabel.compute import LongArray
@@ -23,7 +24,10 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """What a model learns from: texts and their labels, as given and closed, and how long it may take."""
+    """What a model learns from: texts and their labels, as given and closed, and how long it may take.
+
+    `regime` says what the labels are like: see `regime_of`.
+    """
 
     texts: Strings
     labels: LabelMatrix
@@ -31,31 +35,40 @@ class Training:
     valid: "Training | None" = None
     progress: bool | None = None
     deadline: float = np.inf
+    regime: str = ""
     closed: LabelMatrix = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "closed", self.hierarchy.closure(self.labels))
+        if not self.regime:
+            object.__setattr__(self, "regime", regime_of(self.hierarchy, self.labels))
 
     def __len__(self) -> int:
         return len(self.texts)
 
     def __getitem__(self, rows: Any) -> "Training":
-        """Select documents by row numbers."""
+        """Select documents by row numbers; what all documents are like stays as it is."""
         kept = self.texts.take(rows)
-        return Training(kept, self.labels[rows], self.hierarchy, None, self.progress, self.deadline)
+        return Training(kept, self.labels[rows], self.hierarchy, None, self.progress, self.deadline, self.regime)
+
+    def followed_by(self, more: "Training") -> "Training":
+        """Put other documents after these; what all documents are like stays as it is."""
+        texts = Strings.of([*self.texts, *more.texts])
+        labels = sparse.vstack([self.labels, more.labels], format="csr")
+        return Training(texts, labels, self.hierarchy, None, self.progress, self.deadline, self.regime)
 
     @property
     def frequencies(self) -> LongArray:
         """How many documents carry each node, ancestors included."""
         return np.bincount(self.closed.indices, minlength=len(self.hierarchy)).astype(np.int64)
 
-    @property
-    def regime(self) -> str:
-        """What the labels are: "leaf" (one leaf each), "path" (one path that may end inside) or "many"."""
-        ends = self.hierarchy.most_specific(self.labels)
-        if (row_sizes(ends) > 1).any():
-            return "many"
-        return "leaf" if len(ends.indices) and self.hierarchy.is_leaf[ends.indices].all() else "path"
+
+def regime_of(hierarchy: Hierarchy, labels: LabelMatrix) -> str:
+    """What labels are: "leaf" (one leaf each), "path" (one path that may end inside) or "many"."""
+    ends = hierarchy.most_specific(labels)
+    if (row_sizes(ends) > 1).any():
+        return "many"
+    return "leaf" if len(ends.indices) and hierarchy.is_leaf[ends.indices].all() else "path"
 
 
 class Model(BaseEstimator):  # type: ignore[misc]
@@ -65,6 +78,8 @@ class Model(BaseEstimator):  # type: ignore[misc]
     """
 
     name: ClassVar[str]
+    # Whether, where documents have one leaf each, the scores of children sum to their parent's.
+    exhaustive: ClassVar[bool] = True
     hierarchy: Hierarchy | None
 
     def fit(

@@ -1,0 +1,128 @@
+"""The seam for dense features: anything that maps texts to a matrix, such as frozen sentence embeddings, with a cache.
+
+An encoder has a `name`, a `fingerprint` (what its numbers depend on: weights, length, pooling), and
+`transform(texts)`, which gives a float array, one row a text. Those in ENCODERS can be asked for by name, and a model
+that was saved with one finds it again.
+"""
+
+import hashlib
+import os
+import sqlite3
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from treelabel.compute import FloatArray
+from treelabel.errors import TreelabelError
+from treelabel.progress import progress_bar
+
+
+@runtime_checkable
+class Encoder(Protocol):
+    """Anything that maps texts to a matrix."""
+
+    name: str
+    fingerprint: str
+
+    def transform(self, texts: Sequence[str]) -> npt.NDArray[Any]:
+        """Give one row a text."""
+
+
+ENCODERS: dict[str, Callable[[], Encoder]] = {}
+
+
+def find_encoder(encoder: "str | Encoder") -> Encoder:
+    """Take an encoder as it is, or find it by its name.
+
+    >>> find_encoder("nobody")
+    Traceback (most recent call last):
+    treelabel.errors.TreelabelError: unknown encoder 'nobody'; known by name: none
+    """
+    if isinstance(encoder, str):
+        if encoder not in ENCODERS:
+            known = ", ".join(ENCODERS) or "none"
+            raise TreelabelError(f"unknown encoder {encoder!r}; known by name: {known}")
+        return ENCODERS[encoder]()
+    if not isinstance(encoder, Encoder):
+        raise TreelabelError(
+            f"expected an encoder with name, fingerprint and transform(texts), found {type(encoder).__name__}"
+        )
+    return encoder
+
+
+def cache_folder() -> Path:
+    """Where embeddings are kept: TREELABEL_CACHE, or treelabel in the user's folder for caches."""
+    given = os.environ.get("TREELABEL_CACHE")
+    return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "treelabel"
+
+
+class CachedEncoder:
+    """An encoder whose rows are kept on disk, by the hash of its fingerprint and the text; texts are not kept.
+
+    What is computed is kept batch by batch, so that a long run that is interrupted goes on where it was.
+    """
+
+    def __init__(self, encoder: Encoder, folder: Path | None = None, batch: int = 1024) -> None:
+        self.encoder, self.batch = encoder, batch
+        self.name, self.fingerprint = encoder.name, encoder.fingerprint
+        self._folder = folder
+
+    def transform(self, texts: Sequence[str], progress: bool | None = None) -> FloatArray:
+        """Give one row a text, encoding each different text that is not on disk yet once."""
+        keys = [hashlib.sha256(f"{self.fingerprint}\0{text}".encode()).digest() for text in texts]
+        folder = cache_folder() if self._folder is None else self._folder
+        folder.mkdir(parents=True, exist_ok=True)
+        name = hashlib.sha256(self.fingerprint.encode()).hexdigest()[:16]
+        with sqlite3.connect(folder / f"{name}.sqlite", timeout=60) as stored:
+            stored.execute("create table if not exists rows (key blob primary key, row blob) without rowid")
+            self._fill(stored, texts, keys, progress)
+            found = dict(_lookup(stored, keys))
+        stored.close()
+        if not keys:
+            return np.zeros((0, 0), np.float32)
+        return np.stack([np.frombuffer(found[key], np.float32) for key in keys])
+
+    def _fill(self, stored: sqlite3.Connection, texts: Sequence[str], keys: list[bytes], progress: bool | None) -> None:
+        known = {key for key, _ in _lookup(stored, keys)}
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
+        waiting = list(missing.items())
+        with progress_bar("embedding", len(waiting), progress) as done:
+            for start in range(0, len(waiting), self.batch):
+                part = waiting[start : start + self.batch]
+                rows = np.ascontiguousarray(self.encoder.transform([text for _, text in part]), np.float32)
+                if rows.ndim != 2 or len(rows) != len(part):
+                    raise TreelabelError(
+                        f"the encoder {self.name} gave an array of shape {rows.shape} for {len(part)} texts"
+                    )
+                pairs = ((key, row.tobytes()) for (key, _), row in zip(part, rows, strict=True))
+                stored.executemany("insert or replace into rows values (?, ?)", pairs)
+                stored.commit()
+                done(start + len(part))
+
+
+def _lookup(stored: sqlite3.Connection, keys: list[bytes], at_once: int = 500) -> list[tuple[bytes, bytes]]:
+    """Read the rows of those keys that are there."""
+    found: list[tuple[bytes, bytes]] = []
+    for start in range(0, len(keys), at_once):
+        part = keys[start : start + at_once]
+        marks = ",".join("?" * len(part))
+        found += stored.execute(f"select key, row from rows where key in ({marks})", part).fetchall()
+    return found
+
+
+def joined(rows: sparse.csr_array, dense: FloatArray, share: float) -> sparse.csr_array:
+    """Put dense columns beside sparse ones: each part is brought to length 1, and they count 1 - share and share.
+
+    >>> both = joined(sparse.csr_array(np.array([[2.0, 0.0]])), np.array([[3.0, 4.0]]), 0.36)
+    >>> both.toarray().round(2).tolist()
+    [[0.8, 0.0, 0.36, 0.48]]
+    """
+    unit = dense / np.maximum(np.linalg.norm(dense, axis=1, keepdims=True), 1e-12)
+    right = sparse.csr_array((np.sqrt(share) * unit).astype(np.float32))
+    lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())
+    left = sparse.diags_array(np.sqrt(1 - share) / np.maximum(lengths, 1e-12)) @ rows
+    return sparse.csr_array(sparse.hstack([left, right]), dtype=np.float32)

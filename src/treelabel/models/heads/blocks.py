@@ -1,0 +1,89 @@
+"""Sixteen outputs at once: the two loops that training a linear model spends its time in, as vector instructions.
+
+The weights of a block lie side by side, features x 16, so that a document's feature finds those of all its outputs in
+one line of the cache. Left to itself the compiler turns such loops into gathers, one output over many features, or
+passes the sums through memory, at 5 ns a feature; told to use vectors of 16 it takes between 1 and 2.
+"""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+# So many float32 weights fill one line of the cache.
+BLOCK = 16
+
+_for_range: Callable[..., Any] = cgutils.for_range_slice
+_alloca: Callable[..., Any] = cgutils.alloca_once
+_LONG, _INT = ir.IntType(64), ir.IntType(32)
+_VECTOR = ir.VectorType(ir.FloatType(), BLOCK)
+
+
+def _filled(builder: Any, x: Any) -> Any:
+    """Make a vector of one number."""
+    unset = ir.Constant(_VECTOR, ir.Undefined)
+    first = builder.insert_element(unset, x, ir.Constant(_INT, 0))
+    return builder.shuffle_vector(first, unset, ir.Constant(ir.VectorType(_INT, BLOCK), [0] * BLOCK))
+
+
+def _vector_at(builder: Any, start: Any, row: Any) -> Any:
+    """Point at the weights of a feature."""
+    place = builder.gep(start, [builder.mul(row, ir.Constant(_LONG, BLOCK))])
+    return builder.bitcast(place, _VECTOR.as_pointer())
+
+
+def _times_plus(builder: Any, x: Any, vector: Any, other: Any) -> Any:
+    """x x vector + other."""
+    return builder.fadd(other, builder.fmul(_filled(builder, x), vector, flags=("fast",)), flags=("fast",))
+
+
+def _arrays(context: Any, builder: Any, signature: Any, values: Any) -> list[Any]:
+    """Give pointers to the data of (idx, val, weights, vector), and the two ends of the loop."""
+    idx, val, first, last, weights, vector = (
+        context.make_array(kind)(context, builder, value).data if isinstance(kind, types.Array) else value
+        for kind, value in zip(signature.args, values, strict=True)
+    )
+    return [idx, val, weights, builder.bitcast(vector, _VECTOR.as_pointer()), first, last]
+
+
+def _entry(builder: Any, idx: Any, val: Any, at: Any) -> tuple[Any, Any]:
+    """Read a feature of a document, and its value."""
+    return builder.zext(builder.load(builder.gep(idx, [at])), _LONG), builder.load(builder.gep(val, [at]))
+
+
+def _add_products(_: Any, idx: Any, val: Any, first: Any, last: Any, weights: Any, found: Any) -> Any:
+    """found += sum over at in first..last of val[at] x weights[idx[at]]; idx int32, val, weights and found float32."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        idx, val, weights, found, first, last = _arrays(context, builder, signature, values)
+        total = _alloca(builder, _VECTOR)
+        builder.store(builder.load(found, align=4), total)
+        with _for_range(builder, first, last, ir.Constant(_LONG, 1)) as (at, _):
+            feature, x = _entry(builder, idx, val, at)
+            line = builder.load(_vector_at(builder, weights, feature), align=4)
+            builder.store(_times_plus(builder, x, line, builder.load(total)), total)
+        builder.store(builder.load(total), found, align=4)
+        return context.get_dummy_value()
+
+    return types.void(idx, val, types.int64, types.int64, weights, found), generate
+
+
+def _add_multiples(_: Any, idx: Any, val: Any, first: Any, last: Any, weights: Any, change: Any) -> Any:
+    """weights[idx[at]] += val[at] x change for at in first..last."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        idx, val, weights, change, first, last = _arrays(context, builder, signature, values)
+        vector = builder.load(change, align=4)
+        with _for_range(builder, first, last, ir.Constant(_LONG, 1)) as (at, _):
+            feature, x = _entry(builder, idx, val, at)
+            place = _vector_at(builder, weights, feature)
+            builder.store(_times_plus(builder, x, vector, builder.load(place, align=4)), place, align=4)
+        return context.get_dummy_value()
+
+    return types.void(idx, val, types.int64, types.int64, weights, change), generate
+
+
+add_products = cast("Callable[..., None]", intrinsic(_add_products))
+add_multiples = cast("Callable[..., None]", intrinsic(_add_multiples))

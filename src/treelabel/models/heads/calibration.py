@@ -1,0 +1,176 @@
+"""From margins to probabilities: a few numbers learned on documents that the margins have not seen.
+
+One slope for all documents makes probabilities too extreme at both ends, for some documents are harder than others. So
+a softmax is mixed of a steep and a flat one, with a share that is learned, and single outputs get a map of any rising
+shape.
+"""
+
+import numpy as np
+from scipy import optimize, special
+
+from treelabel.compute import BoolArray, DoubleArray, FloatArray, LongArray, kernel, over_rows
+
+# Margins are brought to so many steps before sigmoids are fitted: no probability changes visibly.
+STEPS = 400
+
+
+def fit_softmax(parts: FloatArray, true: LongArray, offsets: DoubleArray | None = None) -> DoubleArray:
+    """Find v such that softmax(sum of v_i x parts_i + offsets) has the least log loss; v is not below 0.
+
+    `parts` is documents x outputs x parts, `true` the output of each document. Convex, so there is one best v.
+    """
+    added = np.zeros(parts.shape[1]) if offsets is None else offsets
+
+    def loss(v: DoubleArray) -> tuple[float, DoubleArray]:
+        found = over_rows(lambda low, high: softmax_loss(parts, true, added, v, low, high), len(true), least=256)
+        total = np.sum(found, axis=0) / len(true)
+        return float(total[0]), total[1:]
+
+    more = parts.shape[2] - 1
+    start = np.array([5.0] + [1.0] * more)
+    bounds = [(0.05, 60.0)] + [(0.0, 60.0)] * more
+    v: DoubleArray = optimize.minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+    return v
+
+
+@kernel
+def softmax_loss(
+    given: FloatArray, true: LongArray, offsets: DoubleArray, v: DoubleArray, start: int, stop: int
+) -> DoubleArray:
+    """Sum the log losses of documents, and their slopes by v: the expected part less the true one."""
+    found = np.zeros(1 + len(v))
+    logits, expected = np.empty(given.shape[1]), np.empty(len(v))
+    for row in range(start, stop):
+        for k in range(len(logits)):
+            logits[k] = offsets[k]
+            for i in range(len(v)):
+                logits[k] += v[i] * given[row, k, i]
+        largest = logits.max()
+        total = 0.0
+        expected[:] = 0.0
+        for k in range(len(logits)):
+            odds = np.exp(logits[k] - largest)
+            total += odds
+            for i in range(len(v)):
+                expected[i] += odds * given[row, k, i]
+        found[0] += np.log(total) + largest - logits[true[row]]
+        for i in range(len(v)):
+            found[1 + i] += expected[i] / total - given[row, true[row], i]
+    return found
+
+
+def fit_flatter(logits: DoubleArray, true: LongArray, offsets: DoubleArray | None = None) -> tuple[float, float, float]:
+    """Find (s, f, e) such that (1 - e) softmax(s x logits) + e softmax(f x logits) has the least log loss.
+
+    `offsets` are added to the logits of both.
+    """
+    added = np.zeros(logits.shape[1]) if offsets is None else offsets
+
+    def loss(numbers: DoubleArray) -> tuple[float, DoubleArray]:
+        steep, flat, share = np.exp(numbers[0]), np.exp(numbers[1]), special.expit(numbers[2])
+        found = over_rows(
+            lambda low, high: scaled_softmaxes(logits, true, added, steep, flat, low, high), len(true), least=256
+        )
+        one, two, one_slope, two_slope = np.concatenate(found, axis=1)
+        steep_part, flat_part = np.log1p(-share) + one, np.log(share) + two
+        whole = np.logaddexp(steep_part, flat_part)
+        of_steep, of_flat = np.exp(steep_part - whole), np.exp(flat_part - whole)
+        slope = [(of_steep * one_slope).mean() * steep, (of_flat * two_slope).mean() * flat, (of_flat - share).mean()]
+        return -float(whole.mean()), -np.array(slope)
+
+    bounds = [(-1.5, 1.5), (-4.0, 0.0), (-6.0, 1.0)]
+    start = np.array([0.2, -1.0, -1.5])
+    found = optimize.minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+    return float(np.exp(found[0])), float(np.exp(found[1])), float(special.expit(found[2]))
+
+
+@kernel
+def scaled_softmaxes(
+    logits: DoubleArray, true: LongArray, offsets: DoubleArray, steep: float, flat: float, start: int, stop: int
+) -> DoubleArray:
+    """ln of the true output's probability with two slopes, and how both change with their slope: 4 x documents."""
+    found = np.empty((4, stop - start))
+    for row in range(start, stop):
+        given = logits[row]
+        for which in range(2):
+            slope = steep if which == 0 else flat
+            largest = -np.inf
+            for k in range(len(given)):
+                largest = max(largest, slope * given[k] + offsets[k])
+            total, mean = 0.0, 0.0
+            for k in range(len(given)):
+                odds = np.exp(slope * given[k] + offsets[k] - largest)
+                total += odds
+                mean += odds * given[k]
+            right = given[true[row]]
+            found[which, row - start] = slope * right + offsets[true[row]] - largest - np.log(total)
+            found[2 + which, row - start] = right - mean / total
+    return found
+
+
+def fit_slope(logits: FloatArray, true: LongArray) -> float:
+    """Find s such that softmax(s x logits) has the least log loss; -inf marks what is not there."""
+    rows = np.arange(len(true))
+    given = logits.astype(np.float64)
+
+    def loss(log_slope: float) -> float:
+        return -float(special.log_softmax(np.exp(log_slope) * given, axis=1)[rows, true].mean())
+
+    return float(np.exp(optimize.minimize_scalar(loss, bounds=(-3.0, 3.0), method="bounded").x))
+
+
+def fit_sigmoid(margins: FloatArray, true: BoolArray) -> tuple[float, float]:
+    """Find (s, t) such that sigmoid(s x margin + t) has the least log loss (Platt's scaling)."""
+    given = margins.astype(np.float64)
+    # Nothing is quite certain: as if one more document of each kind had been seen (Platt 1999).
+    high, low = (true.sum() + 1) / (true.sum() + 2), 1 / ((~true).sum() + 2)
+    target = np.where(true, high, low)
+
+    def loss(numbers: DoubleArray) -> tuple[float, DoubleArray]:
+        z = numbers[0] * given + numbers[1]
+        error = special.expit(z) - target
+        return float((np.logaddexp(0, z) - target * z).mean()), np.array([(error * given).mean(), error.mean()])
+
+    bounds = [(0.05, 20.0), (-20.0, 20.0)]
+    slope, shift = optimize.minimize(loss, np.array([1.0, 0.0]), jac=True, method="L-BFGS-B", bounds=bounds).x
+    return float(slope), float(shift)
+
+
+def fit_share(found: DoubleArray, other: DoubleArray) -> float:
+    """Find the share e of a mixture (1 - e) x found + e x other that makes what happened likeliest (EM)."""
+    if not len(found):
+        return 0.0
+    share = 0.05
+    for _ in range(100):
+        part = share * other
+        share = float((part / np.maximum(part + (1 - share) * found, 1e-300)).mean())
+    return share
+
+
+def fit_monotone(margins: FloatArray, true: BoolArray) -> DoubleArray:
+    """Find the rising map from margins to probabilities with the least squared error (isotonic regression).
+
+    Gives the smallest and the largest margin, and the probabilities at equal steps from one to the other.
+    """
+    from sklearn.isotonic import isotonic_regression
+
+    low, high = float(margins.min()), float(margins.max()) + 1e-6
+    place = ((margins - low) / (high - low) * STEPS).astype(np.int64)
+    total = np.bincount(place, minlength=STEPS + 1).astype(np.float64)
+    right = np.bincount(place[true], minlength=STEPS + 1)
+    seen = np.flatnonzero(total)
+    # Half a document of each kind in all keeps the ends away from 0 and 1, which nothing can be sure of.
+    share = 0.5 / len(margins)
+    found = isotonic_regression(
+        (right[seen] + share * total[seen]) / (total[seen] * (1 + 2 * share)), sample_weight=total[seen]
+    )
+    learned: DoubleArray = np.concatenate([[low, high], np.interp(np.arange(STEPS + 1), seen, found)])
+    return learned
+
+
+def monotone(margins: FloatArray, learned: DoubleArray) -> DoubleArray:
+    """Map margins by what `fit_monotone` found."""
+    low, high = learned[:2]
+    place = (margins.astype(np.float64) - low) / (high - low) * STEPS - 0.5
+    found: DoubleArray = np.interp(place, np.arange(STEPS + 1), learned[2:])
+    return found

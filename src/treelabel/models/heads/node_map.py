@@ -1,0 +1,63 @@
+"""Documents with several paths: each node's probability is a rising function of its own output, made coherent."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from treelabel.compute import DoubleArray, FloatArray
+from treelabel.models.base import Arrays, Training
+from treelabel.models.heads.calibration import STEPS, fit_monotone, monotone
+from treelabel.models.heads.descent import ABSENT
+from treelabel.models.heads.outputs import LEVELS, Outputs
+from treelabel.scores import Scores
+
+
+@dataclass(frozen=True, eq=False)
+class NodeMap:
+    """One rising map for each level, from outputs to probabilities."""
+
+    outputs: Outputs
+    maps: DoubleArray
+
+    @classmethod
+    def fit(cls, outputs: Outputs, margins: FloatArray, held: Training) -> "NodeMap":
+        """Learn the maps from documents held out of training."""
+        # Where nothing is known of a level, its outputs are never taken for true.
+        maps = np.tile(np.concatenate([[-1.0, 1.0], np.zeros(STEPS + 1)]), (LEVELS + 1, 1))
+        nodes, of_nodes, levels = _with_outputs(outputs)
+        true = sparse.csc_array(held.closed)[:, nodes].toarray()
+        for level in np.unique(levels):
+            at = np.flatnonzero(levels == level)
+            given = margins[:, of_nodes[at]]
+            known = given > ABSENT
+            if known.any():
+                maps[level] = fit_monotone(given[known], true[:, at][known])
+        return cls(outputs, maps)
+
+    def arrays(self) -> Arrays:
+        """What is learned, to save."""
+        return {"maps": self.maps}
+
+    @classmethod
+    def of(cls, outputs: Outputs, arrays: Arrays) -> "NodeMap":
+        """Take back what `arrays` gave."""
+        return cls(outputs, arrays["maps"])
+
+    def probabilities(self, margins: FloatArray) -> Any:
+        """Turn outputs into the probabilities of all nodes."""
+        h = self.outputs.hierarchy
+        values = np.zeros((len(margins), len(h)), np.float32)
+        nodes, of_nodes, levels = _with_outputs(self.outputs)
+        for level in np.unique(levels):
+            at = np.flatnonzero(levels == level)
+            values[:, nodes[at]] = monotone(margins[:, of_nodes[at]], self.maps[level])
+        return Scores(h, values).coherent().values
+
+
+def _with_outputs(outputs: Outputs) -> tuple[Any, Any, Any]:
+    """The nodes that have an output, their outputs, and their levels."""
+    has = outputs.of_nodes >= 0
+    nodes = outputs.nodes[has]
+    return nodes, outputs.of_nodes[has], outputs.levels(nodes)

@@ -1,0 +1,186 @@
+"""Documents with one path: a softmax over the ends of paths, summed up to nodes."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from treelabel.compute import DoubleArray, FloatArray, IntArray, LongArray
+from treelabel.hierarchy import Hierarchy, LabelMatrix
+from treelabel.models.base import Arrays, Training
+from treelabel.models.heads import map_kernels as kernels
+from treelabel.models.heads.calibration import fit_flatter, fit_share, fit_softmax
+from treelabel.models.heads.descent import ABSENT
+from treelabel.models.heads.outputs import LEVELS, Outputs
+
+# From this many nodes on, only the scores of the likeliest ends are kept.
+MANY_NODES = 20_000
+KEPT_ENDS = 100
+# Ends of a document that are looked at in calibration: the likeliest, and some of the others.
+LIKELIEST = 32
+OTHERS = 16
+
+
+@dataclass(frozen=True, eq=False)
+class PathMap:
+    """Numbers of P(end) = softmax of v_0 x its own output + the sum of v_level x those above it, and of shares.
+
+    The last three numbers are the slopes of a steep and a flat softmax, and the share of the flat one. With `shares`,
+    one a level, siblings share alike.
+    """
+
+    outputs: Outputs
+    numbers: DoubleArray
+    shares: DoubleArray
+
+    @classmethod
+    def fit(cls, outputs: Outputs, margins: FloatArray, held: Training) -> "PathMap":
+        """Learn the numbers from documents held out of training."""
+        h = outputs.hierarchy
+        row, place = known_ends(outputs, margins, held)
+        numbers = np.zeros(LEVELS + 4)
+        numbers[[0, -3, -2]] = 5.0, 1.0, 1.0
+        if len(row):
+            _fit_ends(numbers, outputs, margins[row], place)
+        plain = cls(outputs, numbers, np.zeros(LEVELS + 1))
+        if not h.is_tree or len(h) > MANY_NODES:
+            return plain
+        return cls(outputs, numbers, sibling_shares(h, plain.probabilities(margins), held.closed))
+
+    def arrays(self) -> Arrays:
+        """What is learned, to save."""
+        return {"end_weights": self.numbers, "shares": self.shares}
+
+    @classmethod
+    def of(cls, outputs: Outputs, arrays: Arrays) -> "PathMap":
+        """Take back what `arrays` gave."""
+        return cls(outputs, arrays["end_weights"], arrays["shares"])
+
+    def probabilities(self, margins: FloatArray) -> Any:
+        """Turn outputs into the probabilities of all nodes; from 20,000 on, those of the likeliest ends, as CSR."""
+        h, paths, ends = self.outputs.hierarchy, self.outputs.paths, self.ends(margins)
+        if len(h) > MANY_NODES:
+            return sparse.csr_array(likeliest(ends) @ paths.astype(np.float64), dtype=np.float32)
+        if not h.is_tree:
+            return kernels.sum_in_dag(ends, paths.indptr, paths.indices, len(h))
+        families = self._families
+        found = kernels.sum_in_tree(ends, self.outputs.ends, families.inner, families.first, families.last, len(h))
+        return families.share_alike(found, self.shares)
+
+    def ends(self, margins: FloatArray) -> FloatArray:
+        """The probabilities of ends: documents x ends."""
+        weight, steep, flat, share = (float(self.numbers[which]) for which in (0, -3, -2, -1))
+        chain, last, above = self._ancestors
+        return kernels.path_softmax(margins, self.outputs.of_ends, weight, chain, last, above, steep, flat, share)
+
+    @cached_property
+    def _families(self) -> "Families":
+        return Families.of(self.outputs.hierarchy)
+
+    @cached_property
+    def _ancestors(self) -> tuple[Any, IntArray, Any]:
+        """What stands above ends, in the two forms that the kernel takes."""
+        outputs, h = self.outputs, self.outputs.hierarchy
+        ptr, above, levels = outputs.above
+        numbers = self.numbers.astype(np.float32)
+        nothing = np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32)
+        if not h.is_tree or not len(above):
+            return nothing, np.full(len(outputs.ends), -1, np.int32), (ptr, above, numbers[levels])
+        inner = outputs.nodes[~h.is_leaf[outputs.nodes]]
+        place = np.full(1 + len(h), -1, np.int32)
+        place[inner] = np.arange(len(inner))
+        parents = place[h.parent[inner]]
+        chain = parents, outputs.of_nodes[np.searchsorted(outputs.nodes, inner)], numbers[outputs.levels(inner)]
+        last = place[np.where(h.is_leaf[outputs.ends], h.parent[outputs.ends], outputs.ends)]
+        return chain, last, (np.zeros(len(outputs.ends) + 1, np.int64), nothing[1], nothing[2])
+
+
+def known_ends(outputs: Outputs, margins: FloatArray, held: Training) -> tuple[LongArray, LongArray]:
+    """Find the documents whose end was learned without them: their rows, and the places of their ends."""
+    true = outputs.hierarchy.most_specific(held.labels)
+    row = np.repeat(np.arange(len(held)), np.diff(true.indptr))
+    place = np.minimum(np.searchsorted(outputs.ends, true.indices), len(outputs.ends) - 1)
+    known = (outputs.ends[place] == true.indices) & (margins[row, outputs.of_ends[place]] > ABSENT)
+    return row[known], place[known]
+
+
+@dataclass(frozen=True, eq=False)
+class Families:
+    """The root (-1) and the inner nodes of a tree, parents first, and the slices of their children."""
+
+    inner: IntArray
+    first: IntArray
+    last: IntArray
+    levels: IntArray
+
+    @classmethod
+    def of(cls, h: Hierarchy) -> "Families":
+        """Find them."""
+        inner = np.concatenate([[-1], np.flatnonzero(~h.is_leaf)]).astype(np.int32)
+        first, last = h.child_slices(inner)
+        return cls(inner, first, last, np.minimum(h.depth[first], LEVELS) if len(h) else first)
+
+    def share_alike(self, p: FloatArray, shares: DoubleArray) -> FloatArray:
+        """Let each level's siblings share alike with a small probability."""
+        if shares.any():
+            kernels.share_alike(p, self.inner, self.first, self.last, shares[self.levels].astype(np.float32))
+        return p
+
+
+def likeliest(ends: FloatArray) -> sparse.csr_array:
+    """Keep the likeliest ends of each document."""
+    few = min(KEPT_ENDS, ends.shape[1])
+    kept = np.sort(np.argpartition(-ends, few - 1, axis=1)[:, :few], axis=1)
+    values = np.take_along_axis(ends, kept, axis=1).astype(np.float64)
+    return sparse.csr_array((values.ravel(), kept.ravel(), np.arange(0, kept.size + 1, few)), ends.shape)
+
+
+def _fit_ends(numbers: DoubleArray, outputs: Outputs, margins: FloatArray, true: LongArray) -> None:
+    """Learn the softmax over ends: the weights of the levels, and the slopes and share of its two parts.
+
+    Of each document only the likeliest ends are looked at, and some of the others, which stand for all of them.
+    """
+    kept, stands_for = _candidates(outputs, margins, true)
+    place = (kept == true[:, None]).argmax(axis=1)
+    ptr, above, levels = outputs.above
+    near = kernels.level_parts(margins, kept, outputs.of_ends, ptr, above, levels, LEVELS + 1)
+    used = [0, *(level for level in range(1, LEVELS + 1) if near[:, :, level].any())]
+    numbers[used] = fit_softmax(np.ascontiguousarray(near[:, :, used]), place, stands_for)
+    logits = near[:, :, used].astype(np.float64) @ numbers[used]
+    numbers[-3:] = fit_flatter(logits, place, stands_for)
+
+
+def _candidates(outputs: Outputs, margins: FloatArray, true: LongArray) -> tuple[LongArray, DoubleArray]:
+    """Choose ends of each document, the true one among them: documents x ends; and ln of how many each stands for."""
+    ptr, above, _ = outputs.above
+    ends = len(outputs.ends)
+    row = np.concatenate([outputs.of_ends, above])
+    column = np.concatenate([np.arange(ends), np.repeat(np.arange(ends), np.diff(ptr))])
+    counts = np.concatenate([np.full(ends, 5, np.float32), np.ones(len(above), np.float32)])
+    together = sparse.csr_array((counts, (column, row)), (ends, margins.shape[1]))
+    rough = -np.asarray(together @ margins.T).T
+    rough[np.arange(len(true)), true] = -np.inf
+    few, more = min(LIKELIEST, ends), min(OTHERS, max(0, ends - LIKELIEST))
+    order = np.argpartition(rough, few - 1, axis=1)
+    # Those beyond the likeliest are in no order that matters, so any of them will do.
+    every = max(1, (ends - few) // max(1, more))
+    kept = np.concatenate([order[:, :few], order[:, few::every][:, :more]], axis=1)
+    return kept, np.concatenate([np.zeros(few), np.full(more, np.log(max(1, ends - few) / max(1, more)))])
+
+
+def sibling_shares(h: Hierarchy, p: FloatArray, truth: LabelMatrix) -> DoubleArray:
+    """Learn, for each level, how much probability the siblings of a node share alike, whatever their outputs."""
+    row, nodes = np.repeat(np.arange(truth.shape[0]), np.diff(truth.indptr)), truth.indices
+    parent = h.parent[nodes]
+    above = np.where(parent >= 0, p[row, parent], 1.0)
+    sizes = np.bincount(h.parent + 1, minlength=len(h) + 1)[parent + 1]
+    alike = 1.0 / sizes
+    given = np.where(above > 0, p[row, nodes] / np.maximum(above, 1e-30), alike)
+    levels = np.minimum(h.depth[nodes], LEVELS)
+    shares = np.zeros(LEVELS + 1)
+    for level in range(1, LEVELS + 1):
+        at = (levels == level) & (sizes > 1)
+        shares[level] = fit_share(given[at], alike[at])
+    return shares
