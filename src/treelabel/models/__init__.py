@@ -27,8 +27,15 @@ class ModelEntry:
 
 _ROWS = (
     ModelEntry("linear", "tf-idf of words, one linear output a node, calibrated; the default", "linear:Linear"),
+    ModelEntry("bag", "vectors of words and pairs, summed, and any loss of LOSSES (fastText's family)", "bag:Bag"),
     ModelEntry("most_frequent", "every text has the labels of training, by their shares", "baselines:MostFrequent"),
-    ModelEntry("zero_shot", "the labels' names alone, no training texts", "baselines:ZeroShot"),
+    ModelEntry("nothing", "no text has any label", "baselines:Nothing"),
+    ModelEntry(
+        "description_match", "labels whose words one sentence has, most of them", "description_match:DescriptionMatch"
+    ),
+    ModelEntry("svm_descriptions", "one SVM a label, on words of label descriptions", "label_svms:SvmDescriptions"),
+    ModelEntry("svm_codes", "one SVM a label, where texts are lists of other codes", "label_svms:SvmCodes"),
+    ModelEntry("zero_shot", "the labels' names and descriptions, no training texts", "zero_shot:ZeroShot"),
 )
 
 MODELS: dict[str, ModelEntry] = {row.name: row for row in _ROWS}

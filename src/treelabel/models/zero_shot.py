@@ -1,0 +1,167 @@
+"""A start before anything is labelled: texts and labels are compared by their words, or by any features of texts."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from treelabel.compute import DoubleArray, IntArray
+from treelabel.errors import TreelabelError
+from treelabel.features import NgramShape, Tfidf
+from treelabel.hierarchy import Hierarchy, label_matrix
+from treelabel.models.base import Arrays, Model, Training
+from treelabel.models.descriptions import (
+    DENSE_BLOCK,
+    KEPT,
+    MANY_NODES,
+    Descriptions,
+    StopWords,
+    checked_csr,
+    name_words,
+    node_descriptions,
+    stop_buckets,
+)
+from treelabel.scores import Scores
+from treelabel.strings import Strings
+
+BITS = 22
+# Cosines that differ by less than this say nothing.
+LEAST_SPREAD = 0.01
+
+
+class ZeroShot(Model):
+    """No training texts: an end is as likely as its prototype is alike to the text.
+
+    A node's prototype is the vector of its name and description, plus `up` x the sum of its ancestors', plus `down` x
+    the mean of its descendants'. Ends are the leaves where training documents ended in leaves, else all nodes; their
+    probabilities are a softmax of `sharpness` x cosine / (the cosines' standard deviation over the ends of this text),
+    and a node has the sum of the ends below it. Vectors are tf-idf of words (without stop words) and `pieces` of words
+    as weighed by the labels alone, or what `features.transform(texts)` gives (n x d, dense or sparse), such as
+    embeddings of sentences; a model with such features cannot be saved. Texts of training are not looked at; a text
+    that has nothing in common with any label is spread over all. Costs texts x ends.
+
+    >>> h = Hierarchy.from_paths(["pet > dog", "pet > cat", "food > cake"])
+    >>> model = ZeroShot(h, {"dog": "barks and fetches sticks"}).fit(["-"], ["cat"])
+    >>> model.predict(["It barks all night", "two cakes"])
+    [['dog'], ['cake']]
+    """
+
+    name = "zero_shot"
+
+    def __init__(
+        self,
+        hierarchy: Hierarchy | None = None,
+        descriptions: Descriptions = None,
+        features: Any = None,
+        pieces: tuple[int, int] | None = (3, 5),
+        stop_words: StopWords = "english",
+        up: float = 0.25,
+        down: float = 0.2,
+        sharpness: float = 1.0,
+        seed: int = 0,
+    ) -> None:
+        self.hierarchy = hierarchy
+        self.descriptions = descriptions
+        self.features = features
+        self.pieces = pieces
+        self.stop_words = stop_words
+        self.up = up
+        self.down = down
+        self.sharpness = sharpness
+        self.seed = seed
+
+    @property
+    def _shape(self) -> NgramShape:
+        return NgramShape(1, self.pieces, BITS)
+
+    @property
+    def _ends(self) -> IntArray:
+        h = self.hierarchy_
+        return h.leaves if self.regime_ == "leaf" else np.arange(len(h), dtype=np.int32)
+
+    def _fit(self, train: Training) -> None:
+        h = train.hierarchy
+        given = node_descriptions(h, self.descriptions)
+        texts = [f"{name_words(name)} {given.get(node, '')}" for node, name in enumerate(h.names)]
+        if self.features is None:
+            learned = Tfidf.fit(texts, self._shape)
+            kept = ~np.isin(learned.buckets, stop_buckets(self.stop_words, self._shape))
+            self.tfidf_ = Tfidf(self._shape, learned.buckets[kept], learned.idf[kept])
+        own = self._vectors(Strings.of(texts))
+        self.prototypes_ = unit_rows((shares_of_relatives(h, self.up, self.down) @ own)[self._ends])
+
+    def _vectors(self, texts: Strings) -> Any:
+        """Turn texts into rows of length 1, dense or sparse."""
+        if self.features is None:
+            return self.tfidf_.transform(texts)
+        found = self.features.transform(texts)
+        found = sparse.csr_array(found) if sparse.issparse(found) else np.asarray(found)
+        if found.ndim != 2 or found.shape[0] != len(texts):
+            raise TreelabelError(f"features: {found.shape} for {len(texts):,} texts; expected one row a text")
+        return unit_rows(found)
+
+    def _score(self, texts: Strings) -> Scores:
+        h, ends = self.hierarchy_, self._ends
+        paths = h.closure(label_matrix(np.arange(len(ends) + 1), ends, len(h))).astype(np.float64)
+        step = max(1, DENSE_BLOCK // max(1, len(h)))
+        parts = []
+        for low in range(0, len(texts), step):
+            likely = self._likely(texts[low : low + step])
+            # The product with a sparse matrix on the right is slow; transposed it streams.
+            scores = Scores(h, (paths.T @ likely.T).T)
+            parts.append((scores.top_k(KEPT) if len(h) >= MANY_NODES else scores).values)
+        if not parts:
+            return Scores(h, np.zeros((0, len(h)), np.float32))
+        return Scores(h, sparse.vstack(parts, "csr") if sparse.issparse(parts[0]) else np.concatenate(parts))
+
+    def _likely(self, texts: Strings) -> DoubleArray:
+        """The probability of every end."""
+        alike = self._vectors(texts) @ self.prototypes_.T
+        cosines = (alike.toarray() if sparse.issparse(alike) else alike).astype(np.float64)
+        spread = np.maximum(cosines.std(axis=1, keepdims=True), LEAST_SPREAD)
+        odds = np.exp(self.sharpness / spread * (cosines - cosines.max(axis=1, keepdims=True)))
+        likely: DoubleArray = odds / odds.sum(axis=1, keepdims=True)
+        return likely
+
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
+        if self.features is not None:
+            raise TreelabelError(
+                "a zero_shot model with features of its own cannot be saved; fit it again where it is used, which "
+                "needs no training texts"
+            )
+        kept = self.prototypes_
+        return {}, {**self.tfidf_.arrays(), "data": kept.data, "indices": kept.indices, "indptr": kept.indptr}
+
+    def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
+        self.tfidf_ = Tfidf(self._shape, arrays["buckets"], arrays["idf"])
+        parts = arrays["data"], arrays["indices"], arrays["indptr"]
+        self.prototypes_ = checked_csr(parts, (len(self._ends), self.tfidf_.width))
+
+
+def shares_of_relatives(hierarchy: Hierarchy, up: float, down: float) -> sparse.csr_array:
+    """Weigh what a node takes of others: 1 of itself, `up` of each ancestor, `down` / their number of each descendant.
+
+    >>> shares_of_relatives(Hierarchy.from_paths(["A > B", "A > C"]), 0.5, 0.25).toarray().tolist()
+    [[1.0, 0.125, 0.125], [0.5, 1.0, 0.0], [0.5, 0.0, 1.0]]
+    """
+    nodes = np.arange(len(hierarchy))
+    above = hierarchy.ancestors(nodes).astype(np.float32)
+    below = hierarchy.descendants(nodes).astype(np.float32)
+    mean = sparse.diags_array((1 / np.maximum(1, np.diff(below.indptr))).astype(np.float32))
+    own = sparse.eye_array(len(hierarchy), dtype=np.float32)
+    return sparse.csr_array(own + up * above + down * (mean @ below))
+
+
+def unit_rows(matrix: Any) -> Any:
+    """Bring the rows of a dense or sparse matrix to length 1; those of 0 stay.
+
+    >>> unit_rows(np.array([[0.0, 4.0], [0.0, 0.0]])).tolist()
+    [[0.0, 1.0], [0.0, 0.0]]
+    """
+    squares = matrix.multiply(matrix) if sparse.issparse(matrix) else np.square(matrix)
+    lengths: npt.NDArray[Any] = np.sqrt(np.asarray(squares.sum(axis=1)).ravel())
+    scale = 1 / np.where(lengths > 0, lengths, 1)
+    if sparse.issparse(matrix):
+        return sparse.csr_array(sparse.diags_array(scale) @ matrix)
+    return matrix * scale[:, None]
