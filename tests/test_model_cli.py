@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import Run
-from tests.test_models import SETS, TREE
+from tests.test_models import SETS
 from treelabel import Scores, load_model, make_model, write
+from treelabel.models.check import TREE
 
 
 @pytest.fixture

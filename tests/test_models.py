@@ -13,7 +13,6 @@ from sklearn.pipeline import Pipeline
 from treelabel import (
     MODELS,
     Dataset,
-    Hierarchy,
     Scores,
     TreelabelError,
     evaluate,
@@ -25,41 +24,14 @@ from treelabel import (
 from treelabel.features import NgramShape, Tfidf
 from treelabel.features.names import named_ngrams
 from treelabel.features.ngrams import count_ngrams
+from treelabel.models.baselines import MostFrequent
+from treelabel.models.check import CASES, CHECKS, DAG, TREE, check_model, fitted, it_learns, made_up
 from treelabel.models.heads.calibration import fit_monotone, fit_share, fit_softmax, monotone
+from treelabel.strings import Strings
 
-TREE = Hierarchy.from_paths(["pet > dog > terrier", "pet > dog > poodle", "pet > cat", "food > cake", "food > soup"])
-DAG = Hierarchy.from_edges([("pet", "dog"), ("work", "dog"), ("pet", "cat"), ("work", "horse")])
-WORDS = {
-    "terrier": "small terrier barks digs",
-    "poodle": "curly poodle barks shows",
-    "dog": "dog barks loudly",
-    "cat": "cat meows softly",
-    "cake": "sweet cake baked",
-    "soup": "hot soup cooked",
-    "horse": "horse pulls carts",
-}
-
-
-def made_up(h: Hierarchy, rows: list[list[str]], seed: int = 0) -> Dataset:
-    """Make texts of the words of their labels, with some noise."""
-    rng = np.random.default_rng(seed)
-    noise = [f"word{number}" for number in range(30)]
-    texts = []
-    for labels in rows:
-        words = " ".join(WORDS[label] for label in labels).split() + rng.choice(noise, 4).tolist()
-        texts.append(" ".join(rng.permutation(words).tolist()))
-    return Dataset.of(texts, rows, h)
-
-
-SETS: dict[str, Dataset] = {
-    "leaf": made_up(TREE, [[name] for name in ("terrier", "poodle", "cat", "cake") * 12] + [["soup"]]),
-    "path": made_up(TREE, [[name] for name in ("terrier", "dog", "cat", "cake") * 12]),
-    "many": made_up(TREE, [["terrier", "cake"], ["cat"], ["cat", "cake"], ["poodle"], []] * 12),
-    "DAG": made_up(DAG, [["dog"], ["cat"], ["horse"]] * 15),
-}
+SETS: dict[str, Dataset] = {kind: Dataset.of(case.texts, case.labels, case.hierarchy) for kind, case in CASES.items()}
 # Those that learn from texts; the others are held to everything else.
 LEARNERS = ["linear", "bag"]
-HARD_TEXTS = ["", " ", "\u0000\t\n", "日本語 текст ✨ \U00020000", "never seen before", "barks " * 20_000]
 
 
 @pytest.fixture(params=MODELS)
@@ -68,65 +40,35 @@ def name(request: pytest.FixtureRequest) -> str:
     return found
 
 
-@pytest.mark.parametrize("kind", SETS)
+@pytest.mark.parametrize("kind", CASES)
+@pytest.mark.parametrize("check", CHECKS)
+def test_every_model_stands_the_battery(name: str, check: str, kind: str) -> None:
+    CHECKS[check](lambda: make_model(name, seed=3), CASES[kind])
+
+
+@pytest.mark.parametrize("kind", CASES)
 @pytest.mark.parametrize("name", LEARNERS)
 def test_a_model_learns_what_words_mean(name: str, kind: str) -> None:
-    data = SETS[kind]
-    model = make_model(name).fit(data)
-    right = evaluate(data, decisions=model.predict(data), metrics=["hf1"])["hf1"]
-    nothing = evaluate(data, decisions=[[] for _ in range(len(data))], metrics=["hf1"])["hf1"]
-    # With twelve examples of each kind calibration knows little of several labels at once.
-    assert right > (0.75 if kind == "many" else 0.85)
-    assert right > nothing + 0.4
+    it_learns(lambda: make_model(name), CASES[kind])
 
 
-@pytest.mark.parametrize("kind", SETS)
-def test_scores_are_coherent_and_the_same_with_the_same_seed(name: str, kind: str) -> None:
-    data = SETS[kind]
-    scores = make_model(name, seed=3).fit(data).score(data.texts)
-    assert isinstance(scores, Scores)
-    assert scores.hierarchy == data.hierarchy
-    assert scores.is_coherent()
-    if kind == "leaf" and MODELS[name].maker.exhaustive:
-        assert scores.is_exhaustive()
-    assert scores.dense().max() <= 1
-    again = make_model(name, seed=3).fit(data).score(data.texts)
-    assert np.array_equal(scores.dense(), again.dense())
+def test_a_model_that_breaks_a_promise_is_found_out() -> None:
+    class Wrong(MostFrequent):
+        def _score(self, texts: Strings) -> Scores:
+            return Scores(self.hierarchy_, np.linspace(0, 1, len(self.hierarchy_))[None].repeat(len(texts), 0))
 
-
-@pytest.mark.parametrize("kind", SETS)
-def test_a_saved_model_scores_the_same_to_the_last_bit(name: str, kind: str, tmp_path: Path) -> None:
-    model = make_model(name).fit(SETS[kind])
-    model.save(tmp_path / "model")
-    loaded = load_model(tmp_path / "model")
-    texts = [*SETS[kind].texts[:5], *HARD_TEXTS]
-    assert np.array_equal(loaded.score(texts).dense(), model.score(texts).dense())
-    assert loaded.predict(texts) == model.predict(texts)
-    assert loaded.get_params() == model.get_params()
-    assert sorted(file.name for file in (tmp_path / "model").iterdir()) == [
-        "arrays.npz",
-        "hierarchy.json",
-        "model.json",
-    ]
-
-
-@pytest.mark.parametrize("kind", SETS)
-def test_no_text_is_too_strange(name: str, kind: str) -> None:
-    model = make_model(name).fit(SETS[kind])
-    scores = model.score(HARD_TEXTS)
-    assert len(scores) == len(HARD_TEXTS)
-    assert np.isfinite(scores.dense()).all()
-    alone = np.concatenate([model.score([text]).dense() for text in HARD_TEXTS])
-    assert np.allclose(scores.dense(), alone, atol=1e-6)
-    assert len(model.score([])) == 0
-    assert model.predict([]) == []
+    check_model(MostFrequent, learns=False)
+    with pytest.raises(AssertionError, match=r"scores_are_sound \(leaf\): a node is likelier than its parent"):
+        check_model(Wrong, learns=False)
+    with pytest.raises(AssertionError, match=r"it_learns \(leaf\): hF1 on what it has learned is 0"):
+        check_model(MostFrequent)
 
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_labels_never_seen_in_training_do_no_harm(name: str) -> None:
-    only = made_up(TREE, [["terrier"], ["cat"]] * 10)
-    model = make_model(name).fit(only)
-    assert set(map(tuple, model.predict(only))) == {("terrier",), ("cat",)}
+    case = made_up(TREE, [["terrier"], ["cat"]] * 10)
+    model = fitted(lambda: make_model(name), case)
+    assert set(map(tuple, model.predict(case.texts))) == {("terrier",), ("cat",)}
 
 
 @pytest.mark.parametrize("name", LEARNERS)

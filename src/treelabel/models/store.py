@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from treelabel.errors import TreelabelError
+from treelabel.features.encoders import Encoder
 from treelabel.hierarchy import hierarchy_from_json, hierarchy_to_json
 from treelabel.models.base import Model
 
@@ -61,7 +62,7 @@ def _write(model: Model, folder: Path) -> None:
         "version": VERSION,
         "treelabel": package_version(),
         "model": model.name,
-        "settings": settings,
+        "settings": {name: _storable(value) for name, value in settings.items()},
         "regime": model.regime_,
         "fingerprint": model.hierarchy_.fingerprint,
         "learned": values,
@@ -70,13 +71,21 @@ def _write(model: Model, folder: Path) -> None:
     (folder / "model.json").write_text(json.dumps(stored, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
+def _storable(value: Any) -> Any:
+    """Give an encoder by its name; JSON takes the rest as it is."""
+    return value.name if isinstance(value, Encoder) else value
+
+
 def _digest(file: Path) -> str:
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def load_model(folder: str | Path) -> Model:
-    """Read a model that `save_model` wrote; anything that is altered, cut short, newer or foreign is refused."""
+def load_model(folder: str | Path, **settings: Any) -> Model:
+    """Read a model that `save_model` wrote; anything that is altered, cut short, newer or foreign is refused.
+
+    Settings that a folder cannot hold are given again, such as an `encoder=` that has no name of its own.
+    """
     from treelabel.models import make_model
 
     where = Path(folder)
@@ -87,7 +96,7 @@ def load_model(folder: str | Path) -> Model:
             raise TreelabelError(f"{where}: the model is incomplete: {name} is missing")
         if _digest(file) != digest:
             raise TreelabelError(f"{where}: {name} is not what was saved; the file was altered or cut short")
-    model = make_model(stored["model"], **_settings(stored["settings"]))
+    model = make_model(stored["model"], **{**_settings(stored["settings"]), **settings})
     text = (where / "hierarchy.json").read_text(encoding="utf-8")
     try:
         with np.load(where / "arrays.npz", allow_pickle=False) as file_:

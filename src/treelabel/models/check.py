@@ -1,0 +1,183 @@
+"""What every model must stand: one battery, for the rows of MODELS and for anybody's own."""
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from treelabel.errors import TreelabelError
+from treelabel.hierarchy import Hierarchy
+from treelabel.labels import encode
+from treelabel.models.base import Model
+from treelabel.models.store import load_model
+from treelabel.rules import decide
+from treelabel.scores import Scores
+
+HARD_TEXTS = ("", " ", "\u0000\t\n", "日本語 текст ✨ \U00020000", "never seen before", "barks " * 20_000)
+_WORDS = {
+    "terrier": "small terrier barks digs",
+    "poodle": "curly poodle barks shows",
+    "dog": "dog barks loudly",
+    "cat": "cat meows softly",
+    "cake": "sweet cake baked",
+    "soup": "hot soup cooked",
+    "horse": "horse pulls carts",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """Texts and labels of one kind."""
+
+    hierarchy: Hierarchy
+    texts: list[str]
+    labels: list[list[str]]
+
+
+def made_up(hierarchy: Hierarchy, labels: list[list[str]], seed: int = 0) -> Case:
+    """Make texts of the words of their labels, with some noise."""
+    rng = np.random.default_rng(seed)
+    noise = [f"word{number}" for number in range(30)]
+    texts = []
+    for row in labels:
+        words = " ".join(_WORDS[label] for label in row).split() + rng.choice(noise, 4).tolist()
+        texts.append(" ".join(rng.permutation(words).tolist()))
+    return Case(hierarchy, texts, labels)
+
+
+TREE = Hierarchy.from_paths(["pet > dog > terrier", "pet > dog > poodle", "pet > cat", "food > cake", "food > soup"])
+DAG = Hierarchy.from_edges([("pet", "dog"), ("work", "dog"), ("pet", "cat"), ("work", "horse")])
+# One leaf each, with a label that one document has; paths that end inside; several paths and none; a DAG.
+CASES: Mapping[str, Case] = {
+    "leaf": made_up(TREE, [[name] for name in ("terrier", "poodle", "cat", "cake") * 12] + [["soup"]]),
+    "path": made_up(TREE, [[name] for name in ("terrier", "dog", "cat", "cake") * 12]),
+    "many": made_up(TREE, [["terrier", "cake"], ["cat"], ["cat", "cake"], ["poodle"], []] * 12),
+    "DAG": made_up(DAG, [["dog"], ["cat"], ["horse"]] * 15),
+}
+
+Maker = Callable[[], Model]
+
+
+def fitted(make: Maker, case: Case) -> Model:
+    """Make a model and let it learn a case."""
+    return make().fit(case.texts, case.labels, hierarchy=case.hierarchy)
+
+
+def _require(right: bool, what: str) -> None:
+    if not right:
+        raise AssertionError(what)
+
+
+def scores_are_sound(make: Maker, case: Case) -> None:
+    """Scores belong to the hierarchy, are probabilities, and are coherent as the model promises."""
+    model = fitted(make, case)
+    scores = model.score(case.texts)
+    _require(isinstance(scores, Scores), f"score gives Scores, found {type(scores).__name__}")
+    _require(scores.hierarchy == case.hierarchy, "scores belong to another hierarchy")
+    _require(len(scores) == len(case.texts), f"{len(case.texts)} texts have {len(scores)} rows of scores")
+    values = scores.dense()
+    _require(bool(np.isfinite(values).all() and values.min() >= 0 and values.max() <= 1), "scores lie outside [0, 1]")
+    _require(scores.is_coherent(), "a node is likelier than its parent")
+    if model.regime_ == "leaf" and case.hierarchy.is_tree and model.exhaustive:
+        _require(scores.is_exhaustive(), "children do not sum to their parent")
+
+
+def the_same_seed_gives_the_same(make: Maker, case: Case) -> None:
+    """Learning twice gives the same bits."""
+    one, two = (fitted(make, case).score(case.texts).dense() for _ in range(2))
+    _require(np.array_equal(one, two), "learning twice with one seed gave different scores")
+
+
+def a_saved_model_is_the_same(make: Maker, case: Case) -> None:
+    """What is loaded scores as what was saved, to the last bit, and holds JSON, npz and safetensors only."""
+    model, texts = fitted(make, case), [*case.texts[:5], *HARD_TEXTS]
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(Path(folder) / "model")
+        loaded = load_model(Path(folder) / "model")
+        kinds = {file.suffix for file in (Path(folder) / "model").iterdir()}
+    _require(kinds <= {".json", ".npz", ".safetensors"}, f"a model folder holds files of kinds {sorted(kinds)}")
+    same = np.array_equal(loaded.score(texts).dense(), model.score(texts).dense())
+    _require(same, "the model that was loaded gives other scores")
+    _require(loaded.predict(texts) == model.predict(texts), "the model that was loaded predicts other labels")
+    _require(loaded.get_params() == model.get_params(), "the model that was loaded has other settings")
+
+
+def no_text_is_too_strange(make: Maker, case: Case) -> None:
+    """Empty, very long and unknown texts have scores, whatever stands beside them, and no texts have none."""
+    model = fitted(make, case)
+    together = model.score(list(HARD_TEXTS)).dense()
+    _require(bool(np.isfinite(together).all()), "a strange text has scores that are no numbers")
+    alone = np.concatenate([model.score([text]).dense() for text in HARD_TEXTS])
+    _require(np.allclose(together, alone, atol=1e-6), "the scores of a text depend on the texts beside it")
+    _require(len(model.score([])) == 0 and model.predict([]) == [], "no texts have scores or labels")
+
+
+def settings_are_settings(make: Maker, case: Case) -> None:
+    """What the maker took is in get_params, and clone makes one like it that has learned nothing."""
+    from sklearn.base import clone
+
+    model = fitted(make, case)
+    copied = clone(model)
+    _require(copied.get_params() == model.get_params(), "clone has other settings")
+    _require(not hasattr(copied, "hierarchy_"), "clone has learned something")
+
+
+def what_is_wrong_is_said(make: Maker, case: Case) -> None:
+    """A model that has not learned, and data without documents or labels, are refused."""
+    refused: list[Callable[[], object]] = [
+        lambda: make().score(["a"]),
+        lambda: make().fit([], [], hierarchy=case.hierarchy),
+        lambda: make().fit(["a"], [[]], hierarchy=case.hierarchy),
+        lambda: make().fit(["a", "b"], [case.labels[0]], hierarchy=case.hierarchy),
+    ]
+    for call in refused:
+        try:
+            call()
+        except TreelabelError:
+            continue
+        raise AssertionError("something that cannot be right was not refused")
+
+
+def it_learns(make: Maker, case: Case) -> None:
+    """Words that decide are learned: for models that learn from texts."""
+    model = fitted(make, case)
+    true = case.hierarchy.closure(encode(case.hierarchy, case.labels))
+    found = decide(model.score(case.texts), model.usual_rule).csr
+    both = found.multiply(true).sum(axis=1)
+    sizes = found.sum(axis=1) + true.sum(axis=1)
+    mean = float(np.where(sizes > 0, 2 * both / np.maximum(sizes, 1), 1.0).mean())
+    # With twelve examples of each kind calibration knows little of several labels at once.
+    least = 0.75 if model.regime_ == "many" else 0.85
+    _require(mean > least, f"hF1 on what it has learned is {mean:.2f}; expected more than {least}")
+
+
+CHECKS: Mapping[str, Callable[[Maker, Case], None]] = {
+    check.__name__: check
+    for check in (
+        scores_are_sound,
+        the_same_seed_gives_the_same,
+        a_saved_model_is_the_same,
+        no_text_is_too_strange,
+        settings_are_settings,
+        what_is_wrong_is_said,
+    )
+}
+
+
+def check_model(make: Maker, learns: bool = True) -> None:
+    """Let a model stand every check on every kind of labels; the first that fails raises AssertionError.
+
+    `make` makes a model that has not learned yet; `learns=False` is for those that do not look at training texts.
+
+    >>> from treelabel.models import make_model
+    >>> check_model(lambda: make_model("most_frequent"), learns=False)
+    """
+    checks = [*CHECKS.values(), *([it_learns] if learns else [])]
+    for kind, case in CASES.items():
+        for check in checks:
+            try:
+                check(make, case)
+            except AssertionError as error:
+                raise AssertionError(f"{check.__name__} ({kind}): {error}") from None
