@@ -88,3 +88,23 @@ def test_what_is_wrong_is_said(
     assert ended.code == 2
     assert said in ended.err
     assert sorted(fitted.iterdir()) == before
+
+
+def test_models_are_listed_with_their_settings(run: Run) -> None:
+    listed = run("models")
+    assert listed.code == 0
+    for name in ("linear", "bag", "zero_shot", "conditional_softmax", "win_log", "nodes"):
+        assert name in listed.out
+    told = run("models", "--json").json
+    assert told["models"]["linear"]["settings"]["head"] == "auto"
+    assert set(told["losses"]) >= {"bce", "win_raw"}
+
+
+def test_fit_takes_a_validation_file(folder: Path, run: Run) -> None:
+    write(SETS["leaf"][::2], folder / "valid.jsonl")
+    ended = run("fit", folder / "train.jsonl", "-o", folder / "model", "--valid", folder / "valid.jsonl")
+    assert ended.code == 0, ended.err
+    ended = run("fit", folder / "train.jsonl", "-o", folder / "other", "--valid", folder / "nowhere.jsonl")
+    assert ended.code == 2
+    assert "nowhere.jsonl" in ended.err
+    assert not (folder / "other").exists()

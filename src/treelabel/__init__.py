@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from treelabel.evaluation import Evaluator, evaluate
     from treelabel.hierarchy import Hierarchy
     from treelabel.metrics import METRICS
-    from treelabel.models import MODELS, load_model, make_model, save_model
+    from treelabel.models import LOSSES, MODELS, load_model, make_model, save_model
+    from treelabel.models.check import check_model
     from treelabel.predictions import write_predictions
     from treelabel.result import Result
     from treelabel.rules import RULES, Decisions, Tuned, decide
@@ -43,6 +44,7 @@ _PLACES = {
     "Evaluator": "evaluation",
     "FORMATS": "data",
     "Hierarchy": "hierarchy",
+    "LOSSES": "models",
     "METRICS": "metrics",
     "MODELS": "models",
     "RULES": "rules",
@@ -50,6 +52,7 @@ _PLACES = {
     "Scores": "scores",
     "TreelabelError": "errors",
     "Tuned": "rules",
+    "check_model": "models.check",
     "compare": "comparison",
     "cut": "data",
     "decide": "rules",
@@ -74,6 +77,7 @@ _PLACES = {
 
 __all__ = [
     "FORMATS",
+    "LOSSES",
     "METRICS",
     "MODELS",
     "RULES",
@@ -85,6 +89,7 @@ __all__ = [
     "Scores",
     "TreelabelError",
     "Tuned",
+    "check_model",
     "compare",
     "cut",
     "decide",

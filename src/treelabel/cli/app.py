@@ -9,7 +9,7 @@ from treelabel.cli.data import convert, inspect, sample, split
 from treelabel.cli.decide import decide, rules, tune
 from treelabel.cli.demo import demo
 from treelabel.cli.judge import compare, evaluate, metrics
-from treelabel.cli.models import explain, fit, predict, score
+from treelabel.cli.models import explain, fit, models, predict, score
 
 app = typer.Typer(
     name="treelabel",
@@ -53,6 +53,7 @@ for command in (
     compare,
     metrics,
     rules,
+    models,
     demo,
 ):
     app.command()(command)

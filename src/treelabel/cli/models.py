@@ -1,4 +1,4 @@
-"""Commands of models: fit, score, predict, explain."""
+"""Commands of models: fit, score, predict, explain, models."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,8 +23,9 @@ def fit(
     train: Annotated[Path, typer.Argument(metavar="TRAIN", help="Data file with texts and labels.")],
     read: ReadArguments,
     output: Annotated[Path, typer.Option("--output", "-o", help="Model folder to write.")],
-    model: Annotated[str, typer.Option(help="Model: linear, most_frequent or zero_shot.")] = "linear",
+    model: Annotated[str, typer.Option(help="Model; treelabel models lists them.")] = "linear",
     set: Annotated[list[str] | None, typer.Option(help="A setting of the model, as cost=1 (repeat).")] = None,  # noqa: A002
+    valid: Annotated[Path | None, typer.Option(help="Data file to calibrate or to stop early on.")] = None,
     max_seconds: Annotated[float | None, typer.Option(help="Stop learning after so long, keeping the best.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
 ) -> None:
@@ -36,13 +37,14 @@ def fit(
     Examples:
       treelabel fit train.csv -o model
       treelabel fit train.jsonl -o model --taxonomy tax.tsv --set cost=1 --set min_df=2
+      treelabel fit train.jsonl -o model --valid valid.jsonl --model bag --set loss=win_log
     """
     from treelabel.models import make_model
 
     settings = dict(_setting(text) for text in set or [])
     made = make_model(model, **{"seed": seed, **settings})
-    data = read.read(train)
-    made.fit(data, max_seconds=max_seconds)
+    data, checked = read.read_with(train, valid)
+    made.fit(data, valid=checked, max_seconds=max_seconds)
     made.save(output)
     size = sum(file.stat().st_size for file in output.iterdir()) / 1e6
     typer.echo(f"{output}: {model}, {len(data):,} documents, {len(data.hierarchy):,} nodes, {size:.1f} MB")
@@ -153,3 +155,38 @@ def explain(
         for what, listed in (("for", step.speaks_for), ("against", step.speaks_against)):
             words = ", ".join(f"{name} {value:+.2f}" for name, value in listed)
             typer.echo(f"  {what:<8} {words or '-'}")
+
+
+def models(json: JsonOption = False) -> None:
+    """List the models and their settings, and the losses and heads that some of them take.
+
+    \b
+    Example:
+      treelabel models
+    """
+    import json as jsonlib
+
+    from treelabel.models import LOSSES, MODELS
+    from treelabel.models.heads import HEADS
+
+    settings = {
+        name: {key: value for key, value in row.maker().get_params().items() if key not in ("hierarchy", "seed")}
+        for name, row in MODELS.items()
+    }
+    if json:
+        rows = {name: {"help": row.help, "settings": settings[name]} for name, row in MODELS.items()}
+        losses, heads = (
+            {name: row.help for name, row in LOSSES.items()},
+            {name: row.help for name, row in HEADS.items()},
+        )
+        typer.echo(jsonlib.dumps({"models": rows, "losses": losses, "heads": heads}, indent=2))
+        return
+    for name, row in MODELS.items():
+        typer.echo(f"{name:<20}{row.help}")
+        typer.echo(f"{'':<20}" + ", ".join(f"{key}={value}" for key, value in settings[name].items()))
+    typer.echo("\nhead= of linear")
+    for head in HEADS.values():
+        typer.echo(f"  {head.name:<24}{head.help}")
+    typer.echo("\nloss= of bag")
+    for loss in LOSSES.values():
+        typer.echo(f"  {loss.name:<24}{loss.help}")

@@ -6,6 +6,7 @@ from typing import Any
 
 from treelabel.errors import TreelabelError
 from treelabel.models.base import Model
+from treelabel.models.losses import LOSSES
 from treelabel.models.store import load_model, save_model
 
 
@@ -54,11 +55,11 @@ def make_model(name: str = "linear", **settings: Any) -> Model:
         hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(MODELS)}"
         raise TreelabelError(f"unknown model {name!r}; {hint}")
     maker = MODELS[name].maker
-    known = maker._get_param_names()
+    known = maker.setting_names()
     wrong = [key for key in settings if key not in known]
     if wrong:
         raise TreelabelError(f"the model {name} has no setting {wrong[0]!r}; it has: {', '.join(known)}")
     return maker(**settings)
 
 
-__all__ = ["MODELS", "Model", "ModelEntry", "load_model", "make_model", "save_model"]
+__all__ = ["LOSSES", "MODELS", "Model", "ModelEntry", "load_model", "make_model", "save_model"]

@@ -1,20 +1,20 @@
 """What every model does: fit, score, predict, save, load; and scikit-learn's get_params, set_params and clone."""
 
 import time
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
-from sklearn.base import BaseEstimator
 
 from treelabel.compute import LongArray
 from treelabel.errors import TreelabelError
 from treelabel.hierarchy import Hierarchy, LabelMatrix, row_sizes
 from treelabel.labels import decode, encode
+from treelabel.models.settings import Settings
 from treelabel.rules import Decisions, Tuned, decide
 from treelabel.scores import Scores
 from treelabel.strings import Strings
@@ -71,7 +71,7 @@ def regime_of(hierarchy: Hierarchy, labels: LabelMatrix) -> str:
     return "leaf" if len(ends.indices) and hierarchy.is_leaf[ends.indices].all() else "path"
 
 
-class Model(BaseEstimator):  # type: ignore[misc]
+class Model(Settings, ABC):
     """A model of texts in a hierarchy of labels. Settings are what the maker takes; what is learned ends in "_".
 
     A model file says how to learn (`_fit`), how to score (`_score`), and what to save (`_state`, `_restore`).
@@ -81,6 +81,10 @@ class Model(BaseEstimator):  # type: ignore[misc]
     # Whether, where documents have one leaf each, the scores of children sum to their parent's.
     exhaustive: ClassVar[bool] = True
     hierarchy: Hierarchy | None
+
+    if TYPE_CHECKING:
+        # What is learned is known to each model alone.
+        def __getattr__(self, name: str) -> Any: ...
 
     def fit(
         self,

@@ -3,10 +3,11 @@
 One slope for all documents makes probabilities too extreme at both ends, for some documents are harder than others. So
 a softmax is mixed of a steep and a flat one, with a share that is learned, and single outputs get a map of any rising
 shape.
+
+scipy.optimize is imported where something is fitted: it takes as long to load as many predictions.
 """
 
 import numpy as np
-from scipy import optimize, special
 
 from treelabel.compute import BoolArray, DoubleArray, FloatArray, LongArray, kernel, over_rows
 
@@ -19,6 +20,8 @@ def fit_softmax(parts: FloatArray, true: LongArray, offsets: DoubleArray | None 
 
     `parts` is documents x outputs x parts, `true` the output of each document. Convex, so there is one best v.
     """
+    from scipy.optimize import minimize
+
     added = np.zeros(parts.shape[1]) if offsets is None else offsets
 
     def loss(v: DoubleArray) -> tuple[float, DoubleArray]:
@@ -29,7 +32,7 @@ def fit_softmax(parts: FloatArray, true: LongArray, offsets: DoubleArray | None 
     more = parts.shape[2] - 1
     start = np.array([5.0] + [1.0] * more)
     bounds = [(0.05, 60.0)] + [(0.0, 60.0)] * more
-    v: DoubleArray = optimize.minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+    v: DoubleArray = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
     return v
 
 
@@ -64,10 +67,13 @@ def fit_flatter(logits: DoubleArray, true: LongArray, offsets: DoubleArray | Non
 
     `offsets` are added to the logits of both.
     """
+    from scipy.optimize import minimize
+    from scipy.special import expit
+
     added = np.zeros(logits.shape[1]) if offsets is None else offsets
 
     def loss(numbers: DoubleArray) -> tuple[float, DoubleArray]:
-        steep, flat, share = np.exp(numbers[0]), np.exp(numbers[1]), special.expit(numbers[2])
+        steep, flat, share = np.exp(numbers[0]), np.exp(numbers[1]), expit(numbers[2])
         found = over_rows(
             lambda low, high: scaled_softmaxes(logits, true, added, steep, flat, low, high), len(true), least=256
         )
@@ -80,8 +86,8 @@ def fit_flatter(logits: DoubleArray, true: LongArray, offsets: DoubleArray | Non
 
     bounds = [(-1.5, 1.5), (-4.0, 0.0), (-6.0, 1.0)]
     start = np.array([0.2, -1.0, -1.5])
-    found = optimize.minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
-    return float(np.exp(found[0])), float(np.exp(found[1])), float(special.expit(found[2]))
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+    return float(np.exp(found[0])), float(np.exp(found[1])), float(expit(found[2]))
 
 
 @kernel
@@ -110,17 +116,23 @@ def scaled_softmaxes(
 
 def fit_slope(logits: FloatArray, true: LongArray) -> float:
     """Find s such that softmax(s x logits) has the least log loss; -inf marks what is not there."""
+    from scipy.optimize import minimize_scalar
+    from scipy.special import log_softmax
+
     rows = np.arange(len(true))
     given = logits.astype(np.float64)
 
     def loss(log_slope: float) -> float:
-        return -float(special.log_softmax(np.exp(log_slope) * given, axis=1)[rows, true].mean())
+        return -float(log_softmax(np.exp(log_slope) * given, axis=1)[rows, true].mean())
 
-    return float(np.exp(optimize.minimize_scalar(loss, bounds=(-3.0, 3.0), method="bounded").x))
+    return float(np.exp(minimize_scalar(loss, bounds=(-3.0, 3.0), method="bounded").x))
 
 
 def fit_sigmoid(margins: FloatArray, true: BoolArray) -> tuple[float, float]:
     """Find (s, t) such that sigmoid(s x margin + t) has the least log loss (Platt's scaling)."""
+    from scipy.optimize import minimize
+    from scipy.special import expit
+
     given = margins.astype(np.float64)
     # Nothing is quite certain: as if one more document of each kind had been seen (Platt 1999).
     high, low = (true.sum() + 1) / (true.sum() + 2), 1 / ((~true).sum() + 2)
@@ -128,11 +140,11 @@ def fit_sigmoid(margins: FloatArray, true: BoolArray) -> tuple[float, float]:
 
     def loss(numbers: DoubleArray) -> tuple[float, DoubleArray]:
         z = numbers[0] * given + numbers[1]
-        error = special.expit(z) - target
+        error = expit(z) - target
         return float((np.logaddexp(0, z) - target * z).mean()), np.array([(error * given).mean(), error.mean()])
 
     bounds = [(0.05, 20.0), (-20.0, 20.0)]
-    slope, shift = optimize.minimize(loss, np.array([1.0, 0.0]), jac=True, method="L-BFGS-B", bounds=bounds).x
+    slope, shift = minimize(loss, np.array([1.0, 0.0]), jac=True, method="L-BFGS-B", bounds=bounds).x
     return float(slope), float(shift)
 
 
