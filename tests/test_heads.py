@@ -20,8 +20,8 @@ from treelabel.models.heads import HEADS, learn_head, path_map, sigmoid_groups, 
 from treelabel.models.heads.blocks import BLOCK, add_multiples, add_products
 from treelabel.models.heads.conditional import train_groups
 from treelabel.models.heads.descent import Rows, Stop, train_hinge
-from treelabel.models.heads.map_kernels import powers
 from treelabel.models.heads.outputs import Outputs
+from treelabel.models.heads.path_kernels import powers
 from treelabel.models.heads.weights import Gathered, Weights
 
 NEVER = Stop(lambda: False)

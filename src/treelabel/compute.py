@@ -5,6 +5,7 @@ portable threading layer aborts the process when two Python threads enter it at 
 """
 
 import os
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -55,9 +56,28 @@ def over_rows(work: Callable[[int, int], Part], rows: int, least: int = 2048, mo
     [(0, 10)]
     """
     threads = max(1, min(thread_count(), rows // least))
-    parts = threads if most is None else max(threads, -(-rows // most))
+    parts = threads if most is None else threads * max(1, -(-rows // (most * threads)))
     edges = [rows * part // parts for part in range(parts + 1)]
-    if threads == 1:
+    if threads == 1 or getattr(_here, "is_worker", False):
         return [work(start, stop) for start, stop in pairwise(edges)]
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(work, edges[:-1], edges[1:]))
+    return list(_pool(thread_count()).map(work, edges[:-1], edges[1:]))
+
+
+# Threads are made once: making them takes longer than many a loop. A loop within a loop runs in the thread it is in.
+_here = threading.local()
+_pools: dict[int, ThreadPoolExecutor] = {}
+
+
+def _pool(threads: int) -> ThreadPoolExecutor:
+    if threads not in _pools:
+        _pools[threads] = ThreadPoolExecutor(threads, "treelabel", initializer=_mark_worker)
+    return _pools[threads]
+
+
+def _mark_worker() -> None:
+    _here.is_worker = True
+
+
+# A forked process has none of its parent's threads.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pools.clear)

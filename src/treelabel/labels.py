@@ -109,27 +109,40 @@ def encode(hierarchy: Hierarchy, rows: Iterable[Any], sep: str | None = None) ->
     flat: list[int] = []
     ptr = [0]
     for at, row in enumerate(rows):
-        for key in _given(row, at):
-            if key not in known:
-                try:
-                    known[key] = find_label(hierarchy, key, sep)
-                except UnknownLabelError as error:
-                    raise UnknownLabelError(f"row {at}: {error}") from None
-            flat.append(known[key])
+        for label in [] if row is None else [row] if isinstance(row, str) else _listed(row, at):
+            try:
+                key = label if isinstance(label, str) else tuple(label)
+                node = known.get(key)
+            except TypeError:
+                raise _no_label(row, at) from None
+            if node is None:
+                node = known[key] = _first_found(hierarchy, key, sep, row, at)
+            flat.append(node)
         ptr.append(len(flat))
     return from_ids(np.array(ptr), np.array(flat, np.int32), len(hierarchy))
 
 
-def _given(row: Any, at: int) -> list[Label]:
-    """List the labels of a row as names and tuples of names."""
-    labels = [] if row is None else [row] if isinstance(row, str) else row
+def _listed(row: Any, at: int) -> Iterable[Any]:
     try:
-        keys = [label if isinstance(label, str) else tuple(label) for label in labels]
+        iter(row)
     except TypeError:
-        keys = [()]
-    if not all(key and all(isinstance(name, str) for name in key) for key in keys):
-        raise UnknownLabelError(f"row {at}: expected a label, or a list of labels or paths, found {row!r}")
-    return keys
+        raise _no_label(row, at) from None
+    listed: Iterable[Any] = row
+    return listed
+
+
+def _first_found(hierarchy: Hierarchy, key: Label, sep: str | None, row: Any, at: int) -> int:
+    """Find a label that has not occurred before."""
+    if not key or not all(isinstance(name, str) for name in key):
+        raise _no_label(row, at)
+    try:
+        return find_label(hierarchy, key, sep)
+    except UnknownLabelError as error:
+        raise UnknownLabelError(f"row {at}: {error}") from None
+
+
+def _no_label(row: Any, at: int) -> UnknownLabelError:
+    return UnknownLabelError(f"row {at}: expected a label, or a list of labels or paths, found {row!r}")
 
 
 def from_ids(ptr: Any, ids: Any, columns: int) -> LabelMatrix:

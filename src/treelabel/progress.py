@@ -1,21 +1,30 @@
 """A progress bar on a terminal, and nothing in a pipe."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
+
+
+class Done(Protocol):
+    """Told how much is done so far, and what to show beside the bar, such as the loss."""
+
+    def __call__(self, done: int, note: str = "", /) -> None:
+        """Show it."""
 
 
 @contextmanager
-def progress_bar(title: str, total: int, show: bool | None = None) -> Iterator[Callable[[int], None]]:
-    """Show how much of a total is done; the block gets a function to call with the amount done so far.
+def progress_bar(title: str, total: int, show: bool | None = None) -> Iterator[Done]:
+    """Show how much of a total is done; the block gets a function to call with the amount done so far, and a note.
 
     `show=None` shows the bar only where standard error is a terminal.
 
     >>> with progress_bar("reading", 100, show=False) as done:
     ...     done(50)
+    ...     done(80, "loss 0.25")
     """
     if not (sys.stderr.isatty() if show is None else show):
-        yield lambda done: None
+        yield lambda done, note="": None
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -25,7 +34,8 @@ def progress_bar(title: str, total: int, show: bool | None = None) -> Iterator[C
         BarColumn(),
         TextColumn("{task.percentage:>3.0f}%"),
         TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(title, total=total)
-        yield lambda done: bar.update(task, completed=done)
+        task = bar.add_task(title, total=total, note="")
+        yield lambda done, note="": bar.update(task, completed=done, note=note)

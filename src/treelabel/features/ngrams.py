@@ -87,14 +87,14 @@ def count_ngrams(texts: Sequence[str], shape: NgramShape) -> Counts:
     [2, 1]
     """
     data, ptr = utf8(texts)
-    low, high = shape.pieces or (0, 0)
-    table = character_table()
-    parts = over_rows(
-        lambda start, stop: count_part(data, ptr, table, shape.words, low, high, shape.bits, start, stop),
-        len(ptr) - 1,
-        least=32,
-    )
+    parts = over_rows(lambda start, stop: count_range(data, ptr, shape, start, stop), len(ptr) - 1, least=32)
     return Counts(*(np.concatenate([part[which] for part in parts]) for which in range(3)))
+
+
+def count_range(data: ByteArray, ptr: LongArray, shape: NgramShape, start: int, stop: int) -> Counts:
+    """Count the n-grams of texts start..stop, given as bytes."""
+    low, high = shape.pieces or (0, 0)
+    return Counts(*count_part(data, ptr, character_table(), shape.words, low, high, shape.bits, start, stop))
 
 
 @kernel

@@ -1,6 +1,6 @@
 """tf-idf of n-grams: texts -> a sparse matrix with rows of length 1."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -9,7 +9,9 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.compute import FloatArray, IntArray, LongArray, kernel, over_rows
-from treelabel.features.ngrams import NgramShape, count_ngrams
+from treelabel.features.ngrams import NgramShape, count_ngrams, count_range, utf8
+
+Weighed = tuple[LongArray, IntArray, FloatArray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +50,10 @@ class Tfidf:
 
     def transform(self, texts: Sequence[str]) -> sparse.csr_array:
         """Turn texts into rows; n-grams that were not learned are left out."""
-        return self._weighted(*count_ngrams(texts, self.shape))
+        data, ptr = utf8(texts)
+        return self._joined(
+            lambda start, stop: self._weigh(*count_range(data, ptr, self.shape, start, stop)), len(ptr) - 1, 32
+        )
 
     @property
     def width(self) -> int:
@@ -64,25 +69,35 @@ class Tfidf:
         """The column of a bucket, -1 if it has none."""
         return int(column_of(self.slots, bucket))
 
-    @cached_property
-    def column(self) -> IntArray:
-        """The column of every bucket, -1 where it has none."""
-        column = np.full(self.shape.buckets, -1, np.int32)
-        column[self.buckets] = np.arange(len(self.buckets), dtype=np.int32)
-        return column
+    def followed_by(self, more: "Tfidf") -> "Tfidf":
+        """Keep these columns, and add those that only the other has."""
+        new = ~np.isin(more.buckets, self.buckets)
+        buckets, idf = np.concatenate([self.buckets, more.buckets[new]]), np.concatenate([self.idf, more.idf[new]])
+        return Tfidf(self.shape, buckets, idf)
 
     def _weighted(self, sizes: LongArray, buckets: IntArray, counts: IntArray) -> sparse.csr_array:
-        slots = self.slots
         ptr = np.concatenate([[0], np.cumsum(sizes)])
+
+        def some(start: int, stop: int) -> Weighed:
+            part = slice(ptr[start], ptr[stop])
+            return self._weigh(sizes[start:stop], buckets[part], counts[part])
+
+        return self._joined(some, len(sizes), 256)
+
+    def _weigh(self, sizes: LongArray, buckets: IntArray, counts: IntArray) -> Weighed:
         logs = 1 + np.log(np.arange(1, counts.max(initial=1) + 1)).astype(np.float32)
-        parts = over_rows(
-            lambda start, stop: weigh(slots, self.idf, logs, ptr, buckets, counts, start, stop), len(sizes), least=256
-        )
+        return weigh(self.slots, self.idf, logs, sizes, buckets, counts)
+
+    def _joined(self, some: Callable[[int, int], Weighed], rows: int, least: int) -> sparse.csr_array:
+        """Weigh parts of the rows in threads, and put them together."""
+        # Made here, as threads would make it twice.
+        _ = self.slots
+        parts = over_rows(some, rows, least=least)
         lengths, indices, values = (np.concatenate([part[which] for part in parts]) for which in range(3))
         row_ptr = np.concatenate([[0], np.cumsum(lengths)])
         if row_ptr[-1] < 1 << 31:
             row_ptr = row_ptr.astype(np.int32)
-        return sparse.csr_array((values, indices, row_ptr), (len(sizes), self.width))
+        return sparse.csr_array((values, indices, row_ptr), (rows, self.width))
 
     def arrays(self) -> dict[str, Any]:
         """What is learned, as arrays to save."""
@@ -133,33 +148,26 @@ def sort_row(indices: IntArray, values: FloatArray) -> None:
 
 @kernel
 def weigh(
-    slots: LongArray,
-    idf: FloatArray,
-    logs: FloatArray,
-    ptr: LongArray,
-    buckets: IntArray,
-    counts: IntArray,
-    start: int,
-    stop: int,
+    slots: LongArray, idf: FloatArray, logs: FloatArray, sizes: LongArray, buckets: IntArray, counts: IntArray
 ) -> tuple[LongArray, IntArray, FloatArray]:
-    """Turn counts by bucket into weighted columns, sorted, in rows of length 1."""
-    most = ptr[stop] - ptr[start]
-    lengths = np.zeros(stop - start, np.int64)
-    indices, values = np.empty(most, np.int32), np.empty(most, np.float32)
-    used = 0
-    for row in range(start, stop):
+    """Turn counts by bucket, so many a row, into weighted columns, sorted, in rows of length 1."""
+    lengths = np.zeros(len(sizes), np.int64)
+    indices, values = np.empty(len(buckets), np.int32), np.empty(len(buckets), np.float32)
+    used, at = 0, 0
+    for row in range(len(sizes)):
         first = used
         squares = 0.0
-        for at in range(ptr[row], ptr[row + 1]):
+        for _ in range(sizes[row]):
             place = column_of(slots, buckets[at])
             if place >= 0:
                 value = logs[counts[at] - 1] * idf[place]
                 indices[used], values[used] = place, value
                 squares += value * value
                 used += 1
+            at += 1
         sort_row(indices[first:used], values[first:used])
         scale = np.float32(1 / np.sqrt(squares)) if squares > 0 else np.float32(0)
-        for at in range(first, used):
-            values[at] *= scale
-        lengths[row - start] = used - first
+        for entry in range(first, used):
+            values[entry] *= scale
+        lengths[row] = used - first
     return lengths, indices[:used], values[:used]

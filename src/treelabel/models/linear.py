@@ -71,7 +71,7 @@ class Linear(Model):
         cost: float | None = None,
         prune: float = 0.01,
         held_out: float = 0.2,
-        most_passes: int = 8,
+        most_passes: int = 7,
         seed: int = 0,
     ) -> None:
         self.hierarchy = hierarchy

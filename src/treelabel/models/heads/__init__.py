@@ -25,8 +25,8 @@ from treelabel.models.heads.sibling_map import (
 from treelabel.models.heads.weights import Gathered, Weights
 from treelabel.progress import progress_bar
 
-# So many probabilities are computed at once, in arrays that stay in the cache.
-CHUNK = 1 << 17
+# So many probabilities are computed at once by a thread: fewer wait for Python, more for memory.
+CHUNK = 1 << 19
 
 # A label that is said to be impossible costs as much as one said to be this likely.
 LEAST = 1e-6
@@ -82,6 +82,8 @@ class Learned:
 
     def probabilities(self, features: sparse.csr_array) -> Any:
         """The probabilities of all nodes: documents x nodes."""
+        if isinstance(self.map, PathMap):
+            return self.map.scored(features, self.weights)
         most = max(16, CHUNK // max(1, len(self.outputs.hierarchy)))
         parts = over_rows(
             lambda start, stop: self.map.probabilities(self.weights.times(features, start, stop)),
@@ -89,7 +91,7 @@ class Learned:
             least=64,
             most=most,
         )
-        return sparse.vstack(parts, "csr") if sparse.issparse(parts[0]) else np.concatenate(parts)
+        return np.concatenate(parts)
 
     def arrays(self) -> Arrays:
         """What is learned, to save."""

@@ -13,6 +13,8 @@ from treelabel.compute import BoolArray, DoubleArray, FloatArray, LongArray, ker
 
 # Margins are brought to so many steps before sigmoids are fitted: no probability changes visibly.
 STEPS = 400
+# Numbers are found when a further step would gain less than this share of the loss.
+ENOUGH = {"ftol": 1e-6}
 
 
 def fit_softmax(parts: FloatArray, true: LongArray, offsets: DoubleArray | None = None) -> DoubleArray:
@@ -32,7 +34,7 @@ def fit_softmax(parts: FloatArray, true: LongArray, offsets: DoubleArray | None 
     more = parts.shape[2] - 1
     start = np.array([5.0] + [1.0] * more)
     bounds = [(0.05, 60.0)] + [(0.0, 60.0)] * more
-    v: DoubleArray = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+    v: DoubleArray = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=ENOUGH).x
     return v
 
 
@@ -86,7 +88,7 @@ def fit_flatter(logits: DoubleArray, true: LongArray, offsets: DoubleArray | Non
 
     bounds = [(-1.5, 1.5), (-4.0, 0.0), (-6.0, 1.0)]
     start = np.array([0.2, -1.0, -1.5])
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=ENOUGH).x
     return float(np.exp(found[0])), float(np.exp(found[1])), float(expit(found[2]))
 
 
@@ -144,7 +146,7 @@ def fit_sigmoid(margins: FloatArray, true: BoolArray) -> tuple[float, float]:
         return float((np.logaddexp(0, z) - target * z).mean()), np.array([(error * given).mean(), error.mean()])
 
     bounds = [(0.05, 20.0), (-20.0, 20.0)]
-    slope, shift = minimize(loss, np.array([1.0, 0.0]), jac=True, method="L-BFGS-B", bounds=bounds).x
+    slope, shift = minimize(loss, np.array([1.0, 0.0]), jac=True, method="L-BFGS-B", bounds=bounds, options=ENOUGH).x
     return float(slope), float(shift)
 
 

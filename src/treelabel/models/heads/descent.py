@@ -16,7 +16,7 @@ from treelabel.compute import BoolArray, FloatArray, IntArray, LongArray, fast_k
 from treelabel.models.heads.blocks import BLOCK, add_multiples, add_products
 
 # A document whose dual variables would all change by less than this rests, at first for one pass, then for longer.
-SMALL = np.float32(0.01)
+SMALL = np.float32(0.02)
 LONGEST_REST = 4
 
 # The value of an output that has seen no positive document: a label that is not there.
@@ -46,7 +46,7 @@ class Rows:
 
     features: sparse.csr_array
     held: LongArray
-    most_passes: int = 8
+    most_passes: int = 7
     seed: int = 0
     learn_held: bool = True
 

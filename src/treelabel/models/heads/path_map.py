@@ -7,17 +7,19 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from treelabel.compute import DoubleArray, FloatArray, IntArray, LongArray
+from treelabel.compute import DoubleArray, FloatArray, LongArray, over_rows
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 from treelabel.models.base import Arrays, Training
-from treelabel.models.heads import map_kernels as kernels
+from treelabel.models.heads import path_kernels as kernels
 from treelabel.models.heads.calibration import fit_flatter, fit_share, fit_softmax
 from treelabel.models.heads.descent import ABSENT
 from treelabel.models.heads.outputs import LEVELS, Outputs
+from treelabel.models.heads.weights import Weights, documents_of
 
 # From this many nodes on, only the scores of the likeliest ends are kept.
 MANY_NODES = 20_000
 KEPT_ENDS = 100
+AT_ONCE = 1 << 20
 # Ends of a document that are looked at in calibration: the likeliest, and some of the others.
 LIKELIEST = 32
 OTHERS = 16
@@ -60,41 +62,84 @@ class PathMap:
 
     def probabilities(self, margins: FloatArray) -> Any:
         """Turn outputs into the probabilities of all nodes; from 20,000 on, those of the likeliest ends, as CSR."""
-        h, paths, ends = self.outputs.hierarchy, self.outputs.paths, self.ends(margins)
+        none = np.zeros(0, np.int32)
+        known = kernels.Documents(none, none, np.zeros(0, np.float32), margins)
+        dot = kernels.Dot(np.zeros((0, 0), np.float32), none, none, np.zeros(0, np.float32), np.zeros(0, np.float32))
+        return self._scored(known, dot._replace(bias=np.zeros(margins.shape[1], np.float32)), len(margins))
+
+    def scored(self, features: sparse.csr_array, weights: Weights) -> Any:
+        """The same from features, at once."""
+        return self._scored(documents_of(features), weights.dot, features.shape[0])
+
+    def _scored(self, documents: kernels.Documents, dot: kernels.Dot, count: int) -> Any:
+        h = self.outputs.hierarchy
         if len(h) > MANY_NODES:
-            return sparse.csr_array(likeliest(ends) @ paths.astype(np.float64), dtype=np.float32)
-        if not h.is_tree:
-            return kernels.sum_in_dag(ends, paths.indptr, paths.indices, len(h))
-        families = self._families
-        found = kernels.sum_in_tree(ends, self.outputs.ends, families.inner, families.first, families.last, len(h))
-        return families.share_alike(found, self.shares)
+            return self._likeliest(documents, dot, count)
+        found = np.empty((count, len(h)), np.float32)
+        over_rows(
+            lambda start, stop: kernels.score_paths(documents, dot, self._softmax, self._sums, start, stop, found),
+            count,
+            least=64,
+        )
+        return found
 
-    def ends(self, margins: FloatArray) -> FloatArray:
-        """The probabilities of ends: documents x ends."""
-        weight, steep, flat, share = (float(self.numbers[which]) for which in (0, -3, -2, -1))
+    def _likeliest(self, documents: kernels.Documents, dot: kernels.Dot, count: int) -> sparse.csr_array:
+        ends, paths = len(self.outputs.ends), self.outputs.paths.astype(np.float64)
+        # Ends alone, a few documents at a time: all of them at once would fill the memory.
+        plain = self._sums._replace(ends=np.zeros(0, np.int32))
+
+        def some(start: int, stop: int) -> sparse.csr_array:
+            found = np.empty((stop - start, ends), np.float32)
+            part = documents._replace(ptr=documents.ptr[start:], margins=documents.margins[start:])
+            kernels.score_paths(part, dot, self._softmax, plain, 0, stop - start, found)
+            return sparse.csr_array(likeliest(found) @ paths, dtype=np.float32)
+
+        parts = over_rows(some, count, least=8, most=max(16, AT_ONCE // ends))
+        return sparse.vstack(parts, format="csr")
+
+    @cached_property
+    def _softmax(self) -> kernels.Softmax:
         chain, last, above = self._ancestors
-        return kernels.path_softmax(margins, self.outputs.of_ends, weight, chain, last, above, steep, flat, share)
+        weight, steep, flat, share = (float(self.numbers[which]) for which in (0, -3, -2, -1))
+        own = self.outputs.of_ends.astype(np.uint32)
+        return kernels.Softmax(own, weight, chain, last, above, steep, flat, share)
 
     @cached_property
-    def _families(self) -> "Families":
-        return Families.of(self.outputs.hierarchy)
+    def _sums(self) -> kernels.Sums:
+        return sums_of(self.outputs, self.shares)
 
     @cached_property
-    def _ancestors(self) -> tuple[Any, IntArray, Any]:
+    def _ancestors(self) -> tuple[Any, kernels.IndexArray, Any]:
         """What stands above ends, in the two forms that the kernel takes."""
         outputs, h = self.outputs, self.outputs.hierarchy
         ptr, above, levels = outputs.above
-        numbers = self.numbers.astype(np.float32)
-        nothing = np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32)
+        numbers, none = self.numbers.astype(np.float32), np.zeros(0, np.uint32)
         if not h.is_tree or not len(above):
-            return nothing, np.full(len(outputs.ends), -1, np.int32), (ptr, above, numbers[levels])
+            nothing = none, none, np.zeros(0, np.float32)
+            return nothing, np.zeros(len(outputs.ends), np.uint32), (ptr, above.astype(np.uint32), numbers[levels])
         inner = outputs.nodes[~h.is_leaf[outputs.nodes]]
-        place = np.full(1 + len(h), -1, np.int32)
-        place[inner] = np.arange(len(inner))
-        parents = place[h.parent[inner]]
-        chain = parents, outputs.of_nodes[np.searchsorted(outputs.nodes, inner)], numbers[outputs.levels(inner)]
-        last = place[np.where(h.is_leaf[outputs.ends], h.parent[outputs.ends], outputs.ends)]
-        return chain, last, (np.zeros(len(outputs.ends) + 1, np.int64), nothing[1], nothing[2])
+        place = np.zeros(1 + len(h), np.uint32)
+        place[inner] = np.arange(1, 1 + len(inner))
+        of_inner = outputs.of_nodes[np.searchsorted(outputs.nodes, inner)]
+        # A node without an output says nothing, but hands on what its ancestors say.
+        weights = np.where(of_inner >= 0, numbers[outputs.levels(inner)], np.float32(0))
+        chain = place[h.parent[inner]], np.maximum(of_inner, 0).astype(np.uint32), weights
+        own_too = np.zeros(len(outputs.ends), np.bool_)
+        own_too[outputs.inside] = True
+        last = place[np.where(own_too, outputs.ends, h.parent[outputs.ends])]
+        return chain, last, (np.zeros(len(outputs.ends) + 1, np.int64), none, np.zeros(0, np.float32))
+
+
+def sums_of(outputs: Outputs, shares: DoubleArray) -> kernels.Sums:
+    """Say how ends sum to nodes, and what the children of the root and of every node of a tree share alike."""
+    h, none, paths = outputs.hierarchy, np.zeros(0, np.int32), outputs.paths
+    if not h.is_tree:
+        nothing = np.zeros(0, np.float32)
+        return kernels.Sums(outputs.ends, none, nothing, nothing, paths.indptr, paths.indices)
+    sizes = np.bincount(h.parent + 1, minlength=len(h) + 1)
+    depth = np.minimum(np.concatenate([[0], h.depth]) + 1, LEVELS)
+    alike = np.where(sizes > 0, 1 / np.maximum(sizes, 1), 0).astype(np.float32)
+    return kernels.Sums(outputs.ends, h.parent, shares[depth].astype(np.float32), alike, none, none)
 
 
 def known_ends(outputs: Outputs, margins: FloatArray, held: Training) -> tuple[LongArray, LongArray]:
@@ -104,29 +149,6 @@ def known_ends(outputs: Outputs, margins: FloatArray, held: Training) -> tuple[L
     place = np.minimum(np.searchsorted(outputs.ends, true.indices), len(outputs.ends) - 1)
     known = (outputs.ends[place] == true.indices) & (margins[row, outputs.of_ends[place]] > ABSENT)
     return row[known], place[known]
-
-
-@dataclass(frozen=True, eq=False)
-class Families:
-    """The root (-1) and the inner nodes of a tree, parents first, and the slices of their children."""
-
-    inner: IntArray
-    first: IntArray
-    last: IntArray
-    levels: IntArray
-
-    @classmethod
-    def of(cls, h: Hierarchy) -> "Families":
-        """Find them."""
-        inner = np.concatenate([[-1], np.flatnonzero(~h.is_leaf)]).astype(np.int32)
-        first, last = h.child_slices(inner)
-        return cls(inner, first, last, np.minimum(h.depth[first], LEVELS) if len(h) else first)
-
-    def share_alike(self, p: FloatArray, shares: DoubleArray) -> FloatArray:
-        """Let each level's siblings share alike with a small probability."""
-        if shares.any():
-            kernels.share_alike(p, self.inner, self.first, self.last, shares[self.levels].astype(np.float32))
-        return p
 
 
 def likeliest(ends: FloatArray) -> sparse.csr_array:

@@ -9,11 +9,12 @@ import numpy as np
 from treelabel.compute import DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.errors import TreelabelError
 from treelabel.models.base import Arrays, Training
-from treelabel.models.heads import map_kernels as kernels
+from treelabel.models.heads import sibling_kernels as kernels
 from treelabel.models.heads.calibration import fit_sigmoid, fit_slope
 from treelabel.models.heads.descent import ABSENT
 from treelabel.models.heads.outputs import LEVELS, Outputs
-from treelabel.models.heads.path_map import Families, sibling_shares
+from treelabel.models.heads.path_kernels import Sums, share_alike
+from treelabel.models.heads.path_map import sibling_shares, sums_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +77,8 @@ class SoftmaxMap:
         return cls(outputs, arrays["slopes"], arrays["shares"])
 
     @cached_property
-    def _families(self) -> Families:
-        return Families.of(self.outputs.hierarchy)
+    def _sums(self) -> Sums:
+        return sums_of(self.outputs, self.shares)
 
     @cached_property
     def _groups(self) -> Groups:
@@ -88,7 +89,8 @@ class SoftmaxMap:
         h, groups = self.outputs.hierarchy, self._groups
         slopes = self.slopes[groups.levels(self.outputs)]
         found = kernels.group_softmax(margins, groups.ptr, groups.outputs, groups.nodes, groups.parents, slopes, len(h))
-        return self._families.share_alike(found, self.shares)
+        share_alike(found, self._sums)
+        return found
 
 
 def _choices(

@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.compute import FloatArray, IntArray, fast_kernel, kernel
+from treelabel.compute import FloatArray, IntArray, kernel
+from treelabel.models.heads.path_kernels import Documents, Dot, multiply
 
 # Rows with at least this share of weights are added whole, as long as they fit into so many numbers.
 WORTH_A_ROW = 0.12
@@ -82,48 +83,16 @@ class Weights:
         filled_rows: FloatArray = self.sparse[:rows].toarray()
         return filled_rows
 
+    @cached_property
+    def dot(self) -> Dot:
+        """The same as arrays, for compiled loops."""
+        return Dot(self.dense, self.sparse.indptr, self.sparse.indices, self.sparse.data, self.bias)
+
     def times(self, features: sparse.csr_array, start: int, stop: int) -> FloatArray:
         """Multiply documents start..stop with the weights: documents x outputs."""
-        rest = self.sparse
-        return products(
-            features.indptr,
-            features.indices,
-            features.data,
-            self.dense,
-            rest.indptr,
-            rest.indices,
-            rest.data,
-            self.bias,
-            start,
-            stop,
-        )
+        return multiply(documents_of(features), self.dot, start, stop)
 
 
-@fast_kernel
-def products(
-    ptr: IntArray,
-    idx: IntArray,
-    val: FloatArray,
-    dense: FloatArray,
-    weight_ptr: IntArray,
-    weight_idx: IntArray,
-    weight_val: FloatArray,
-    bias: FloatArray,
-    start: int,
-    stop: int,
-) -> FloatArray:
-    """Multiply sparse documents with weights, features x outputs, the first of them dense."""
-    found = np.empty((stop - start, len(bias)), np.float32)
-    for row in range(start, stop):
-        out = found[row - start]
-        out[:] = bias
-        for at in range(ptr[row], ptr[row + 1]):
-            x, feature = val[at], idx[at]
-            if feature < len(dense):
-                weights = dense[feature]
-                for output in range(len(out)):
-                    out[output] += x * weights[output]
-            else:
-                for place in range(weight_ptr[feature], weight_ptr[feature + 1]):
-                    out[weight_idx[place]] += x * weight_val[place]
-    return found
+def documents_of(features: sparse.csr_array) -> Documents:
+    """Give rows of features as compiled loops take them."""
+    return Documents(features.indptr, features.indices, features.data, np.zeros((0, 0), np.float32))
