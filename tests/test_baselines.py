@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import sparse
 
 from treelabel import Dataset, Hierarchy, TreelabelError, evaluate, load_model, make_model
 from treelabel.models import Model
@@ -340,35 +339,27 @@ def test_relatives_lend_their_words() -> None:
 class Letters:
     """Features that are made elsewhere: how often a text has each of four letters."""
 
-    def __init__(self, as_sparse: bool = False) -> None:
-        self.as_sparse = as_sparse
+    name = "letters"
+    fingerprint = "four letters"
 
     def transform(self, texts: Sequence[str]) -> Any:
         """Count letters."""
-        made = np.array([[text.count(letter) for letter in "dcho"] for text in texts], float).reshape(-1, 4)
-        return sparse.csr_array(made) if self.as_sparse else made
+        return np.array([[text.count(letter) for letter in "dcho"] for text in texts], float).reshape(-1, 4)
 
 
-@pytest.mark.parametrize("as_sparse", [False, True])
-def test_other_features_take_the_place_of_words(as_sparse: bool, tmp_path: Path) -> None:
-    model = fitted("zero_shot", DAG, features=Letters(as_sparse), up=0.0)
+def test_an_encoder_takes_the_place_of_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TREELABEL_CACHE", str(tmp_path / "cache"))
+    model = fitted("zero_shot", DAG, encoder=Letters(), up=0.0)
     assert model.predict(["dod", "cc", "hh"]) == [["dog"], ["cat"], ["horse"]]
     assert model.score(["dd", "", "ddddd"]).is_coherent()
     # Cosines do not depend on lengths.
     assert model.score(["do"]).dense() == pytest.approx(model.score(["dodo"]).dense())
     assert len(model.score([])) == 0
-    with pytest.raises(TreelabelError, match="features of its own cannot be saved"):
-        model.save(tmp_path / "model")
-    assert not (tmp_path / "model").exists()
-
-
-def test_features_of_the_wrong_shape_are_refused() -> None:
-    class Wrong:
-        def transform(self, texts: Sequence[str]) -> Any:
-            return np.ones((1, 3))
-
-    with pytest.raises(TreelabelError, match=r"features: \(1, 3\) for 5 texts"):
-        fitted("zero_shot", DAG, features=Wrong())
+    model.save(tmp_path / "model")
+    loaded = load_model(tmp_path / "model", encoder=Letters())
+    assert np.array_equal(loaded.score(["dod"]).dense(), model.score(["dod"]).dense())
+    with pytest.raises(TreelabelError, match="unknown encoder 'letters'"):
+        load_model(tmp_path / "model")
 
 
 @pytest.mark.parametrize("name", ["svm_codes", "zero_shot"])

@@ -250,7 +250,9 @@ def test_calibration_finds_what_margins_were_made_with() -> None:
     logits = 3.0 * one + 0.7 * two
     p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     true = (p.cumsum(axis=1) < rng.random((4000, 1))).sum(axis=1)
-    assert fit_softmax(np.stack([one, two], axis=2), true) == pytest.approx([3.0, 0.7], abs=0.25)
+    assert fit_softmax(np.stack([one, two], axis=2), true[:, None] == np.arange(6)) == pytest.approx(
+        [3.0, 0.7], abs=0.25
+    )
     margins = rng.normal(size=20_000).astype(np.float32)
     hits = rng.random(20_000) < 1 / (1 + np.exp(-2 * margins))
     mapped = monotone(np.array([-1.0, 0.0, 1.0], np.float32), fit_monotone(margins, hits))

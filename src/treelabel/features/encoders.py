@@ -54,6 +54,22 @@ def find_encoder(encoder: "str | Encoder") -> Encoder:
     return encoder
 
 
+def encoder_note(encoder: Encoder) -> dict[str, str]:
+    """What a model folder says of the encoder that it was learned with."""
+    return {"name": encoder.name, "fingerprint": encoder.fingerprint}
+
+
+def same_encoder(given: "str | Encoder | None", saved: dict[str, str]) -> Encoder:
+    """Find the encoder that a model was saved with."""
+    found = find_encoder(saved["name"] if given is None else given)
+    if found.fingerprint != saved["fingerprint"]:
+        raise TreelabelError(
+            f"the model was learned with the encoder {saved['name']} ({saved['fingerprint']}), "
+            f"but this one is {found.name} ({found.fingerprint})"
+        )
+    return found
+
+
 def cache_folder() -> Path:
     """Where embeddings are kept: TREELABEL_CACHE, or treelabel in the user's folder for caches."""
     given = os.environ.get("TREELABEL_CACHE")

@@ -9,7 +9,7 @@ from scipy import sparse
 from treelabel.compute import LongArray
 from treelabel.errors import TreelabelError
 from treelabel.features import NgramShape, Tfidf
-from treelabel.features.encoders import CachedEncoder, Encoder, find_encoder, joined
+from treelabel.features.encoders import CachedEncoder, Encoder, encoder_note, find_encoder, joined, same_encoder
 from treelabel.features.names import named_ngrams
 from treelabel.hierarchy import Hierarchy, label_matrix
 from treelabel.models.base import Arrays, Model, Training
@@ -202,7 +202,7 @@ class Linear(Model):
         values: dict[str, Any] = {"head": self.learned_.head, "encoder": None, "ngrams": None}
         arrays: dict[str, Any] = dict(self.learned_.arrays())
         if self.encoder_ is not None:
-            values["encoder"] = {"name": self.encoder_.name, "fingerprint": self.encoder_.fingerprint}
+            values["encoder"] = encoder_note(self.encoder_)
             values["encoder_width"] = self.learned_.weights.sparse.shape[0] - (self.tfidf_.width if self.tfidf_ else 0)
         if self.tfidf_ is not None:
             shape = self.tfidf_.shape
@@ -226,14 +226,3 @@ class Linear(Model):
             self.encoder_ = CachedEncoder(same_encoder(self.encoder, values["encoder"]))
             width += int(values["encoder_width"])
         self.learned_ = Learned.of(values["head"], self.regime_, self.hierarchy_, width, arrays)
-
-
-def same_encoder(given: str | Encoder | None, saved: dict[str, str]) -> Encoder:
-    """Find the encoder that a model was saved with."""
-    found = find_encoder(saved["name"] if given is None else given)
-    if found.fingerprint != saved["fingerprint"]:
-        raise TreelabelError(
-            f"the model was learned with the encoder {saved['name']} ({saved['fingerprint']}), "
-            f"but this one is {found.name} ({found.fingerprint})"
-        )
-    return found

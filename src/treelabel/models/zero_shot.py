@@ -7,8 +7,8 @@ import numpy.typing as npt
 from scipy import sparse
 
 from treelabel.compute import DoubleArray, IntArray
-from treelabel.errors import TreelabelError
 from treelabel.features import NgramShape, Tfidf
+from treelabel.features.encoders import CachedEncoder, Encoder, encoder_note, find_encoder, same_encoder
 from treelabel.hierarchy import Hierarchy, label_matrix
 from treelabel.models.base import Arrays, Model, Training
 from treelabel.models.descriptions import (
@@ -37,9 +37,8 @@ class ZeroShot(Model):
     the mean of its descendants'. Ends are the leaves where training documents ended in leaves, else all nodes; their
     probabilities are a softmax of `sharpness` x cosine / (the cosines' standard deviation over the ends of this text),
     and a node has the sum of the ends below it. Vectors are tf-idf of words (without stop words) and `pieces` of words
-    as weighed by the labels alone, or what `features.transform(texts)` gives (n x d, dense or sparse), such as
-    embeddings of sentences; a model with such features cannot be saved. Texts of training are not looked at; a text
-    that has nothing in common with any label is spread over all. Costs texts x ends.
+    as weighed by the labels alone, or those of an `encoder`, such as embeddings of sentences. Texts of training are not
+    looked at; a text that has nothing in common with any label is spread over all. Costs texts x ends.
 
     >>> h = Hierarchy.from_paths(["pet > dog", "pet > cat", "food > cake"])
     >>> model = ZeroShot(h, {"dog": "barks and fetches sticks"}).fit(["-"], ["cat"])
@@ -53,7 +52,7 @@ class ZeroShot(Model):
         self,
         hierarchy: Hierarchy | None = None,
         descriptions: Descriptions = None,
-        features: Any = None,
+        encoder: str | Encoder | None = None,
         pieces: tuple[int, int] | None = (3, 5),
         stop_words: StopWords = "english",
         up: float = 0.25,
@@ -63,7 +62,7 @@ class ZeroShot(Model):
     ) -> None:
         self.hierarchy = hierarchy
         self.descriptions = descriptions
-        self.features = features
+        self.encoder = encoder
         self.pieces = pieces
         self.stop_words = stop_words
         self.up = up
@@ -84,7 +83,8 @@ class ZeroShot(Model):
         h = train.hierarchy
         given = node_descriptions(h, self.descriptions)
         texts = [f"{name_words(name)} {given.get(node, '')}" for node, name in enumerate(h.names)]
-        if self.features is None:
+        self.encoder_ = None if self.encoder is None else CachedEncoder(find_encoder(self.encoder))
+        if self.encoder_ is None:
             learned = Tfidf.fit(texts, self._shape)
             kept = ~np.isin(learned.buckets, stop_buckets(self.stop_words, self._shape))
             self.tfidf_ = Tfidf(self._shape, learned.buckets[kept], learned.idf[kept])
@@ -93,13 +93,9 @@ class ZeroShot(Model):
 
     def _vectors(self, texts: Strings) -> Any:
         """Turn texts into rows of length 1, dense or sparse."""
-        if self.features is None:
-            return self.tfidf_.transform(texts)
-        found = self.features.transform(texts)
-        found = sparse.csr_array(found) if sparse.issparse(found) else np.asarray(found)
-        if found.ndim != 2 or found.shape[0] != len(texts):
-            raise TreelabelError(f"features: {found.shape} for {len(texts):,} texts; expected one row a text")
-        return unit_rows(found)
+        return (
+            self.tfidf_.transform(texts) if self.encoder_ is None else unit_rows(self.encoder_.transform(list(texts)))
+        )
 
     def _score(self, texts: Strings) -> Scores:
         h, ends = self.hierarchy_, self._ends
@@ -125,15 +121,18 @@ class ZeroShot(Model):
         return likely
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        if self.features is not None:
-            raise TreelabelError(
-                "a zero_shot model with features of its own cannot be saved; fit it again where it is used, which "
-                "needs no training texts"
-            )
         kept = self.prototypes_
-        return {}, {**self.tfidf_.arrays(), "data": kept.data, "indices": kept.indices, "indptr": kept.indptr}
+        if self.encoder_ is not None:
+            return {"encoder": encoder_note(self.encoder_)}, {"prototypes": kept}
+        arrays = {"data": kept.data, "indices": kept.indices, "indptr": kept.indptr}
+        return {"encoder": None}, {**self.tfidf_.arrays(), **arrays}
 
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
+        self.encoder_ = None
+        if values["encoder"] is not None:
+            self.encoder_ = CachedEncoder(same_encoder(self.encoder, values["encoder"]))
+            self.prototypes_ = arrays["prototypes"]
+            return
         self.tfidf_ = Tfidf(self._shape, arrays["buckets"], arrays["idf"])
         parts = arrays["data"], arrays["indices"], arrays["indptr"]
         self.prototypes_ = checked_csr(parts, (len(self._ends), self.tfidf_.width))

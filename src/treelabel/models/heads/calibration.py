@@ -15,12 +15,14 @@ from treelabel.compute import BoolArray, DoubleArray, FloatArray, LongArray, ker
 STEPS = 400
 # Numbers are found when a further step would gain less than this share of the loss.
 ENOUGH = {"ftol": 1e-6}
+# What is impossible by all that is known is at least this likely, and has a logarithm.
+TINY = 1e-30
 
 
-def fit_softmax(parts: FloatArray, true: LongArray, offsets: DoubleArray | None = None) -> DoubleArray:
+def fit_softmax(parts: FloatArray, true: BoolArray, offsets: DoubleArray | None = None) -> DoubleArray:
     """Find v such that softmax(sum of v_i x parts_i + offsets) has the least log loss; v is not below 0.
 
-    `parts` is documents x outputs x parts, `true` the output of each document. Convex, so there is one best v.
+    `parts` is documents x outputs x parts. `true` marks the output of each document, or several of which one is true.
     """
     from scipy.optimize import minimize
 
@@ -40,34 +42,37 @@ def fit_softmax(parts: FloatArray, true: LongArray, offsets: DoubleArray | None 
 
 @kernel
 def softmax_loss(
-    given: FloatArray, true: LongArray, offsets: DoubleArray, v: DoubleArray, start: int, stop: int
+    given: FloatArray, true: BoolArray, offsets: DoubleArray, v: DoubleArray, start: int, stop: int
 ) -> DoubleArray:
-    """Sum the log losses of documents, and their slopes by v: the expected part less the true one."""
+    """Sum the log losses of documents, and their slopes by v: the expected part less what is expected of true ones."""
     found = np.zeros(1 + len(v))
-    logits, expected = np.empty(given.shape[1]), np.empty(len(v))
+    logits, expected, right = np.empty(given.shape[1]), np.empty(len(v)), np.empty(len(v))
     for row in range(start, stop):
         for k in range(len(logits)):
             logits[k] = offsets[k]
             for i in range(len(v)):
                 logits[k] += v[i] * given[row, k, i]
         largest = logits.max()
-        total = 0.0
+        total, hit = 0.0, TINY
         expected[:] = 0.0
+        right[:] = 0.0
         for k in range(len(logits)):
-            odds = np.exp(logits[k] - largest)
+            odds = np.exp(logits[k] - largest) + TINY
             total += odds
+            hit += odds if true[row, k] else 0.0
             for i in range(len(v)):
                 expected[i] += odds * given[row, k, i]
-        found[0] += np.log(total) + largest - logits[true[row]]
+                right[i] += odds * given[row, k, i] if true[row, k] else 0.0
+        found[0] += np.log(total) - np.log(hit)
         for i in range(len(v)):
-            found[1 + i] += expected[i] / total - given[row, true[row], i]
+            found[1 + i] += expected[i] / total - right[i] / hit
     return found
 
 
-def fit_flatter(logits: DoubleArray, true: LongArray, offsets: DoubleArray | None = None) -> tuple[float, float, float]:
+def fit_flatter(logits: DoubleArray, true: BoolArray, offsets: DoubleArray | None = None) -> tuple[float, float, float]:
     """Find (s, f, e) such that (1 - e) softmax(s x logits) + e softmax(f x logits) has the least log loss.
 
-    `offsets` are added to the logits of both.
+    `offsets` are added to the logits of both; `true` is as in `fit_softmax`.
     """
     from scipy.optimize import minimize
     from scipy.special import expit
@@ -94,9 +99,9 @@ def fit_flatter(logits: DoubleArray, true: LongArray, offsets: DoubleArray | Non
 
 @kernel
 def scaled_softmaxes(
-    logits: DoubleArray, true: LongArray, offsets: DoubleArray, steep: float, flat: float, start: int, stop: int
+    logits: DoubleArray, true: BoolArray, offsets: DoubleArray, steep: float, flat: float, start: int, stop: int
 ) -> DoubleArray:
-    """ln of the true output's probability with two slopes, and how both change with their slope: 4 x documents."""
+    """ln of the true outputs' probability with two slopes, and how both change with their slope: 4 x documents."""
     found = np.empty((4, stop - start))
     for row in range(start, stop):
         given = logits[row]
@@ -105,14 +110,15 @@ def scaled_softmaxes(
             largest = -np.inf
             for k in range(len(given)):
                 largest = max(largest, slope * given[k] + offsets[k])
-            total, mean = 0.0, 0.0
+            total, mean, hit, right = 0.0, 0.0, TINY, 0.0
             for k in range(len(given)):
-                odds = np.exp(slope * given[k] + offsets[k] - largest)
+                odds = np.exp(slope * given[k] + offsets[k] - largest) + TINY
                 total += odds
                 mean += odds * given[k]
-            right = given[true[row]]
-            found[which, row - start] = slope * right + offsets[true[row]] - largest - np.log(total)
-            found[2 + which, row - start] = right - mean / total
+                hit += odds if true[row, k] else 0.0
+                right += odds * given[k] if true[row, k] else 0.0
+            found[which, row - start] = np.log(hit) - np.log(total)
+            found[2 + which, row - start] = right / hit - mean / total
     return found
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from treelabel.compute import DoubleArray, FloatArray, LongArray, over_rows
+from treelabel.compute import BoolArray, DoubleArray, FloatArray, LongArray, over_rows
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 from treelabel.models.base import Arrays, Training
 from treelabel.models.heads import path_kernels as kernels
@@ -41,15 +41,21 @@ class PathMap:
     def fit(cls, outputs: Outputs, margins: FloatArray, held: Training) -> "PathMap":
         """Learn the numbers from documents held out of training."""
         h = outputs.hierarchy
-        row, place = known_ends(outputs, margins, held)
+        rows, true = possible_ends(outputs, margins, held)
         numbers = np.zeros(LEVELS + 4)
         numbers[[0, -3, -2]] = 5.0, 1.0, 1.0
-        if len(row):
-            _fit_ends(numbers, outputs, margins[row], place)
+        if len(rows):
+            _fit_ends(numbers, outputs, margins[rows], true)
         plain = cls(outputs, numbers, np.zeros(LEVELS + 1))
         if not h.is_tree or len(h) > MANY_NODES:
             return plain
         return cls(outputs, numbers, sibling_shares(h, plain.probabilities(margins), held.closed))
+
+    def times(self, factor: float) -> "PathMap":
+        """The same for outputs that are larger: all of them count `factor` times as much."""
+        numbers = self.numbers.copy()
+        numbers[: LEVELS + 1] *= factor
+        return PathMap(self.outputs, numbers, self.shares)
 
     def arrays(self) -> Arrays:
         """What is learned, to save."""
@@ -142,13 +148,30 @@ def sums_of(outputs: Outputs, shares: DoubleArray) -> kernels.Sums:
     return kernels.Sums(outputs.ends, h.parent, shares[depth].astype(np.float32), alike, none, none)
 
 
-def known_ends(outputs: Outputs, margins: FloatArray, held: Training) -> tuple[LongArray, LongArray]:
-    """Find the documents whose end was learned without them: their rows, and the places of their ends."""
-    true = outputs.hierarchy.most_specific(held.labels)
-    row = np.repeat(np.arange(len(held)), np.diff(true.indptr))
-    place = np.minimum(np.searchsorted(outputs.ends, true.indices), len(outputs.ends) - 1)
-    known = (outputs.ends[place] == true.indices) & (margins[row, outputs.of_ends[place]] > ABSENT)
-    return row[known], place[known]
+def possible_ends(outputs: Outputs, margins: FloatArray, held: Training) -> tuple[LongArray, BoolArray]:
+    """Mark the ends that documents may have by what was learned without them: rows, and documents x ends.
+
+    Of an end that was learned, that is itself; otherwise all ends below the lowest ancestor that has one. Leaving such
+    documents out would make all others look easier than documents are.
+    """
+    h = outputs.hierarchy
+    there = np.asarray((margins[:, outputs.of_ends] > ABSENT).any(axis=0))
+    closed, paths = sparse.csr_array(held.closed), outputs.paths
+    reached = np.zeros(len(h), np.bool_)
+    reached[paths[np.flatnonzero(there)].indices] = True
+    row = np.repeat(np.arange(len(held)), np.diff(closed.indptr))
+    # The lowest node that is reached: of one path, the one with the highest number.
+    lowest = np.full(len(held), -1)
+    np.maximum.at(lowest, row, np.where(reached[closed.indices], closed.indices, -1))
+    rows = np.flatnonzero(lowest >= 0)
+    below = sparse.csr_array(sparse.csc_array(paths)[:, lowest[rows]].T).toarray().astype(np.bool_)
+    true = h.most_specific(held.labels)
+    ends = true.indices[true.indptr[rows]]
+    place = np.minimum(np.searchsorted(outputs.ends, ends), len(outputs.ends) - 1)
+    known = np.flatnonzero((outputs.ends[place] == ends) & there[place])
+    below[known] = False
+    below[known, place[known]] = True
+    return rows, below & there
 
 
 def likeliest(ends: FloatArray) -> sparse.csr_array:
@@ -159,23 +182,23 @@ def likeliest(ends: FloatArray) -> sparse.csr_array:
     return sparse.csr_array((values.ravel(), kept.ravel(), np.arange(0, kept.size + 1, few)), ends.shape)
 
 
-def _fit_ends(numbers: DoubleArray, outputs: Outputs, margins: FloatArray, true: LongArray) -> None:
+def _fit_ends(numbers: DoubleArray, outputs: Outputs, margins: FloatArray, true: BoolArray) -> None:
     """Learn the softmax over ends: the weights of the levels, and the slopes and share of its two parts.
 
     Of each document only the likeliest ends are looked at, and some of the others, which stand for all of them.
     """
     kept, stands_for = _candidates(outputs, margins, true)
-    place = (kept == true[:, None]).argmax(axis=1)
+    hit = np.take_along_axis(true, kept, axis=1)
     ptr, above, levels = outputs.above
     near = kernels.level_parts(margins, kept, outputs.of_ends, ptr, above, levels, LEVELS + 1)
     used = [0, *(level for level in range(1, LEVELS + 1) if near[:, :, level].any())]
-    numbers[used] = fit_softmax(np.ascontiguousarray(near[:, :, used]), place, stands_for)
+    numbers[used] = fit_softmax(np.ascontiguousarray(near[:, :, used]), hit, stands_for)
     logits = near[:, :, used].astype(np.float64) @ numbers[used]
-    numbers[-3:] = fit_flatter(logits, place, stands_for)
+    numbers[-3:] = fit_flatter(logits, hit, stands_for)
 
 
-def _candidates(outputs: Outputs, margins: FloatArray, true: LongArray) -> tuple[LongArray, DoubleArray]:
-    """Choose ends of each document, the true one among them: documents x ends; and ln of how many each stands for."""
+def _candidates(outputs: Outputs, margins: FloatArray, true: BoolArray) -> tuple[LongArray, DoubleArray]:
+    """Choose ends of each document, a true one among them: documents x ends; and ln of how many each stands for."""
     ptr, above, _ = outputs.above
     ends = len(outputs.ends)
     row = np.concatenate([outputs.of_ends, above])
@@ -183,7 +206,8 @@ def _candidates(outputs: Outputs, margins: FloatArray, true: LongArray) -> tuple
     counts = np.concatenate([np.full(ends, 5, np.float32), np.ones(len(above), np.float32)])
     together = sparse.csr_array((counts, (column, row)), (ends, margins.shape[1]))
     rough = -np.asarray(together @ margins.T).T
-    rough[np.arange(len(true)), true] = -np.inf
+    best = np.where(true, rough, np.inf).argmin(axis=1)
+    rough[np.arange(len(true)), best] = -np.inf
     few, more = min(LIKELIEST, ends), min(OTHERS, max(0, ends - LIKELIEST))
     order = np.argpartition(rough, few - 1, axis=1)
     # Those beyond the likeliest are in no order that matters, so any of them will do.
