@@ -27,6 +27,8 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/metric_suitability.py
 	$(BIN)/python benchmarks/rules.py
 	$(BIN)/python benchmarks/rules_matter.py
+	$(BIN)/python benchmarks/fast_models.py
+	$(BIN)/python benchmarks/hierarchical_loss.py
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

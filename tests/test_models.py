@@ -26,7 +26,7 @@ from treelabel.features.names import named_ngrams
 from treelabel.features.ngrams import count_ngrams
 from treelabel.models.baselines import MostFrequent
 from treelabel.models.check import CASES, CHECKS, DAG, TREE, check_model, fitted, it_learns, made_up
-from treelabel.models.heads.calibration import fit_monotone, fit_share, fit_softmax, monotone
+from treelabel.models.heads.calibration import fit_monotone, fit_share, fit_softmax, rising
 from treelabel.strings import Strings
 
 SETS: dict[str, Dataset] = {kind: Dataset.of(case.texts, case.labels, case.hierarchy) for kind, case in CASES.items()}
@@ -255,8 +255,9 @@ def test_calibration_finds_what_margins_were_made_with() -> None:
     )
     margins = rng.normal(size=20_000).astype(np.float32)
     hits = rng.random(20_000) < 1 / (1 + np.exp(-2 * margins))
-    mapped = monotone(np.array([-1.0, 0.0, 1.0], np.float32), fit_monotone(margins, hits))
-    assert mapped == pytest.approx(1 / (1 + np.exp([2.0, 0.0, -2.0])), abs=0.05)
+    given, first = np.array([[-1.0], [0.0], [1.0]], np.float32), np.zeros(1, np.int32)
+    mapped = rising(given, first, first, first, fit_monotone(margins, hits)[None], 1)
+    assert mapped.ravel() == pytest.approx(1 / (1 + np.exp([2.0, 0.0, -2.0])), abs=0.05)
     assert fit_share(np.full(1000, 0.0), np.full(1000, 0.5)) == pytest.approx(1.0)
     assert fit_share(np.full(1000, 1.0), np.full(1000, 0.0)) == pytest.approx(0.0, abs=1e-6)
 

@@ -9,7 +9,7 @@ scipy.optimize is imported where something is fitted: it takes as long to load a
 
 import numpy as np
 
-from treelabel.compute import BoolArray, DoubleArray, FloatArray, LongArray, kernel, over_rows
+from treelabel.compute import BoolArray, DoubleArray, FloatArray, IntArray, LongArray, kernel, over_rows
 
 # Margins are brought to so many steps before sigmoids are fitted: no probability changes visibly.
 STEPS = 400
@@ -188,9 +188,22 @@ def fit_monotone(margins: FloatArray, true: BoolArray) -> DoubleArray:
     return learned
 
 
-def monotone(margins: FloatArray, learned: DoubleArray) -> DoubleArray:
-    """Map margins by what `fit_monotone` found."""
-    low, high = learned[:2]
-    place = (margins.astype(np.float64) - low) / (high - low) * STEPS - 0.5
-    found: DoubleArray = np.interp(place, np.arange(STEPS + 1), learned[2:])
+@kernel
+def rising(
+    margins: FloatArray, nodes: IntArray, outputs: IntArray, levels: IntArray, maps: DoubleArray, count: int
+) -> FloatArray:
+    """Map each node's output by the map of its level, between whose steps it is straight: documents x nodes.
+
+    A map is the smallest and the largest margin, and the probabilities in the middle of equal steps between them.
+    """
+    found = np.zeros((len(margins), count), np.float32)
+    last = maps.shape[1] - 3
+    for row in range(len(margins)):
+        for at in range(len(nodes)):
+            learned = maps[levels[at]]
+            place = (margins[row, outputs[at]] - learned[0]) / (learned[1] - learned[0]) * last - 0.5
+            place = min(max(place, 0.0), float(last))
+            low = min(int(place), last - 1)
+            part = place - low
+            found[row, nodes[at]] = (1 - part) * learned[2 + low] + part * learned[3 + low]
     return found

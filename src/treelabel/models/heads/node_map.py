@@ -1,14 +1,15 @@
 """Documents with several paths: each node's probability is a rising function of its own output, made coherent."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from treelabel.compute import DoubleArray, FloatArray
+from treelabel.compute import DoubleArray, FloatArray, IntArray
 from treelabel.models.base import Arrays, Training
-from treelabel.models.heads.calibration import STEPS, fit_monotone, monotone
+from treelabel.models.heads.calibration import STEPS, fit_monotone, rising
 from treelabel.models.heads.descent import ABSENT
 from treelabel.models.heads.outputs import LEVELS, Outputs
 from treelabel.scores import Scores
@@ -48,15 +49,16 @@ class NodeMap:
     def probabilities(self, margins: FloatArray) -> Any:
         """Turn outputs into the probabilities of all nodes."""
         h = self.outputs.hierarchy
-        values = np.zeros((len(margins), len(h)), np.float32)
-        nodes, of_nodes, levels = _with_outputs(self.outputs)
-        for level in np.unique(levels):
-            at = np.flatnonzero(levels == level)
-            values[:, nodes[at]] = monotone(margins[:, of_nodes[at]], self.maps[level])
+        nodes, of_nodes, levels = self._places
+        values = rising(margins, nodes, of_nodes, levels, self.maps, len(h))
         return Scores(h, values).coherent().values
 
+    @cached_property
+    def _places(self) -> tuple[IntArray, IntArray, IntArray]:
+        return _with_outputs(self.outputs)
 
-def _with_outputs(outputs: Outputs) -> tuple[Any, Any, Any]:
+
+def _with_outputs(outputs: Outputs) -> tuple[IntArray, IntArray, IntArray]:
     """The nodes that have an output, their outputs, and their levels."""
     has = outputs.of_nodes >= 0
     nodes = outputs.nodes[has]
