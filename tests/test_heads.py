@@ -1,5 +1,6 @@
 """Linear heads: what they minimise, what their outputs stand for, and what becomes of them."""
 
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from treelabel.models.check import CASES, CHECKS, DAG, TREE, fitted, it_learns
 from treelabel.models.heads import HEADS, learn_head, path_map, sigmoid_groups, softmax_groups
 from treelabel.models.heads.blocks import BLOCK, add_multiples, add_products
 from treelabel.models.heads.conditional import train_groups
-from treelabel.models.heads.descent import Rows, Stop, train_hinge
+from treelabel.models.heads.descent import Rows, Stop, in_threads, train_hinge
 from treelabel.models.heads.outputs import Outputs
 from treelabel.models.heads.path_kernels import powers
 from treelabel.models.heads.weights import Gathered, Weights
@@ -394,3 +395,37 @@ def test_the_hierarchy_of_a_dag_is_used() -> None:
     scores = fitted(lambda: make_model(head="conditional_sigmoid"), CASES["DAG"]).score(["dog barks loudly"])
     assert scores.hierarchy == DAG
     assert scores.is_coherent()
+
+
+# Ctrl-C
+
+
+def test_ctrl_c_hurries_learning_and_keeps_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    pressed: list[int] = []
+
+    @contextmanager
+    def pressing(title: str, total: int, show: bool | None = None) -> Any:
+        def done(number: int) -> None:
+            pressed.append(number)
+            raise KeyboardInterrupt
+
+        yield done
+
+    monkeypatch.setattr("treelabel.models.heads.progress_bar", pressing)
+    data = load_sample()[::4]
+    hurried = make_model().fit(data)
+    assert pressed == [1]
+    assert evaluate(data, decisions=hurried.predict(data), metrics=["hf1"])["hf1"] > 0.8
+
+
+def test_a_second_ctrl_c_gives_up() -> None:
+    stop = Stop(lambda: False)
+
+    def done(number: int) -> None:
+        # What is waited for next is interrupted again.
+        monkey.setattr("concurrent.futures.Future.result", lambda self: (_ for _ in ()).throw(KeyboardInterrupt()))
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as monkey, pytest.raises(KeyboardInterrupt):
+        in_threads(lambda task: None, range(4), stop, done)
+    assert stop.asked

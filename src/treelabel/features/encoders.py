@@ -134,7 +134,7 @@ def joined(rows: sparse.csr_array, dense: FloatArray, share: float) -> sparse.cs
     """Put dense columns beside sparse ones: each part is brought to length 1, and they count 1 - share and share.
 
     >>> both = joined(sparse.csr_array(np.array([[2.0, 0.0]])), np.array([[3.0, 4.0]]), 0.36)
-    >>> both.toarray().round(2).tolist()
+    >>> both.toarray().astype(float).round(2).tolist()
     [[0.8, 0.0, 0.36, 0.48]]
     """
     unit = dense / np.maximum(np.linalg.norm(dense, axis=1, keepdims=True), 1e-12)

@@ -41,11 +41,11 @@ class Tfidf:
     ) -> "tuple[Tfidf, sparse.csr_array]":
         """Learn from texts and give their matrix, counting n-grams once."""
         counted = count_ngrams(texts, shape)
-        df = np.bincount(counted.buckets, minlength=shape.buckets)
-        enough = np.flatnonzero(df >= max(1, min_df))
-        kept: IntArray = enough[np.argsort(-df[enough], kind="stable")].astype(np.int32)
-        idf = (1 + np.log((1 + len(texts)) / (1 + df[kept]))).astype(np.float32)
-        made = cls(shape, kept, idf)
+        buckets, df = document_frequencies(counted.buckets, shape)
+        order = np.argsort(-df, kind="stable")
+        order = order[df[order] >= min_df]
+        kept: IntArray = buckets[order].astype(np.int32)
+        made = cls(shape, kept, (1 + np.log((1 + len(texts)) / (1 + df[order]))).astype(np.float32))
         return made, made._weighted(*counted)
 
     def transform(self, texts: Sequence[str]) -> sparse.csr_array:
@@ -102,6 +102,21 @@ class Tfidf:
     def arrays(self) -> dict[str, Any]:
         """What is learned, as arrays to save."""
         return {"buckets": self.buckets, "idf": self.idf}
+
+
+def document_frequencies(buckets: IntArray, shape: NgramShape) -> tuple[LongArray, LongArray]:
+    """Give the buckets that occur, in order, and how often each does; each text lists a bucket once.
+
+    >>> [found.tolist() for found in document_frequencies(np.array([5, 3, 5]), NgramShape())]
+    [[3, 5], [1, 2]]
+    """
+    if len(buckets) < shape.buckets:
+        # Going through all buckets there could be would take longer than sorting those that are there.
+        found, times = np.unique(buckets, return_counts=True)
+        return found.astype(np.int64), times.astype(np.int64)
+    counts = np.bincount(buckets, minlength=shape.buckets).astype(np.int64)
+    there = np.flatnonzero(counts)
+    return there, counts[there]
 
 
 @kernel
