@@ -21,7 +21,7 @@ MANY_NODES = 20_000
 KEPT_ENDS = 100
 AT_ONCE = 1 << 20
 # Ends of a document that are looked at in calibration: the likeliest, and some of the others.
-LIKELIEST = 32
+LIKELIEST = 16
 OTHERS = 16
 
 
