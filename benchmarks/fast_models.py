@@ -1,6 +1,6 @@
 """The default model against linear peers: quality, speed from raw text, memory and size, on the same splits.
 
-    python benchmarks/fast_models.py                                    # all, half an hour; exits with 1 if a claim fails
+    python benchmarks/fast_models.py                                    # all, half an hour; exit 1 if a claim fails
     python benchmarks/fast_models.py --sets sample --repeats 1          # needs nothing but the embedded sample
     python benchmarks/fast_models.py --systems treelabel,linearsvc      # ours and some peers
     python benchmarks/fast_models.py --markdown                         # the tables in Markdown too
