@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import Pipeline
 
+from tests.helpers import WordVectors
 from treelabel import (
     MODELS,
     Dataset,
@@ -22,8 +23,10 @@ from treelabel import (
     split,
 )
 from treelabel.features import NgramShape, Tfidf
+from treelabel.features.encoders import ENCODERS
 from treelabel.features.names import named_ngrams
 from treelabel.features.ngrams import count_ngrams
+from treelabel.models.base import Model
 from treelabel.models.baselines import MostFrequent
 from treelabel.models.check import CASES, CHECKS, DAG, TREE, check_model, fitted, it_learns, made_up
 from treelabel.models.heads.calibration import fit_monotone, fit_share, fit_softmax, rising
@@ -31,7 +34,19 @@ from treelabel.strings import Strings
 
 SETS: dict[str, Dataset] = {kind: Dataset.of(case.texts, case.labels, case.hierarchy) for kind, case in CASES.items()}
 # Those that learn from texts; the others are held to everything else.
-LEARNERS = ["linear", "bag"]
+LEARNERS = ["linear", "bag", "prototype"]
+
+
+def make(name: str, **settings: Any) -> Model:
+    """Make a model with what it cannot do without."""
+    needed = {"encoder": "words"} if name == "prototype" else {}
+    return make_model(name, **needed, **settings)
+
+
+@pytest.fixture(autouse=True)
+def words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TREELABEL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setitem(ENCODERS, "words", WordVectors)
 
 
 @pytest.fixture(params=MODELS)
@@ -43,13 +58,13 @@ def name(request: pytest.FixtureRequest) -> str:
 @pytest.mark.parametrize("kind", CASES)
 @pytest.mark.parametrize("check", CHECKS)
 def test_every_model_stands_the_battery(name: str, check: str, kind: str) -> None:
-    CHECKS[check](lambda: make_model(name, seed=3), CASES[kind])
+    CHECKS[check](lambda: make(name, seed=3), CASES[kind])
 
 
 @pytest.mark.parametrize("kind", CASES)
 @pytest.mark.parametrize("name", LEARNERS)
 def test_a_model_learns_what_words_mean(name: str, kind: str) -> None:
-    it_learns(lambda: make_model(name), CASES[kind])
+    it_learns(lambda: make(name), CASES[kind])
 
 
 def test_a_model_that_breaks_a_promise_is_found_out() -> None:
@@ -67,26 +82,26 @@ def test_a_model_that_breaks_a_promise_is_found_out() -> None:
 @pytest.mark.parametrize("name", LEARNERS)
 def test_labels_never_seen_in_training_do_no_harm(name: str) -> None:
     case = made_up(TREE, [["terrier"], ["cat"]] * 10)
-    model = fitted(lambda: make_model(name), case)
+    model = fitted(lambda: make(name), case)
     assert set(map(tuple, model.predict(case.texts))) == {("terrier",), ("cat",)}
 
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_one_document_is_enough_to_begin(name: str) -> None:
-    model = make_model(name).fit(["woof"], [["terrier"]], hierarchy=TREE)
+    model = make(name).fit(["woof"], [["terrier"]], hierarchy=TREE)
     assert model.predict(["woof"]) == [["terrier"]]
     assert model.predict(["woof"], paths=True) == [["pet > dog > terrier"]]
 
 
 def test_ids_of_a_dataset_go_with_its_scores(name: str) -> None:
     data = SETS["leaf"]
-    assert make_model(name).fit(data).score(data).ids == tuple(data.ids)
+    assert make(name).fit(data).score(data).ids == tuple(data.ids)
 
 
 def test_a_model_is_an_estimator_of_scikit_learn(name: str) -> None:
     data = SETS["leaf"]
     texts, labels = np.array(list(data.texts), object), np.array([row[0] for row in data.paths()], object)
-    model = make_model(name, hierarchy=TREE)
+    model = make(name, hierarchy=TREE)
     copied = clone(model.set_params(seed=5))
     assert copied.get_params()["seed"] == 5
     folds = KFold(3, shuffle=True, random_state=0)
@@ -99,7 +114,7 @@ def test_a_model_is_an_estimator_of_scikit_learn(name: str) -> None:
 
 
 def test_what_is_wrong_with_training_data_is_said(name: str) -> None:
-    model = make_model(name)
+    model = make(name)
     with pytest.raises(TreelabelError, match="has not learned anything yet"):
         model.score(["a"])
     with pytest.raises(TreelabelError, match="no documents to learn from"):
@@ -115,7 +130,7 @@ def test_what_is_wrong_with_training_data_is_said(name: str) -> None:
     with pytest.raises(TreelabelError, match="labels were given twice"):
         model.fit(SETS["leaf"], [["cat"]])
     with pytest.raises(TreelabelError, match="belongs to another hierarchy"):
-        make_model(name, hierarchy=DAG).fit(SETS["leaf"])
+        make(name, hierarchy=DAG).fit(SETS["leaf"])
     with pytest.raises(TreelabelError, match=r"put it into a list: \[text\]"):
         model.fit(SETS["leaf"]).score("a text")
 

@@ -29,6 +29,9 @@ class ModelEntry:
 _ROWS = (
     ModelEntry("linear", "tf-idf of words, one linear output a node, calibrated; the default", "linear:Linear"),
     ModelEntry("bag", "vectors of words and pairs, summed, and any loss of LOSSES (fastText's family)", "bag:Bag"),
+    ModelEntry(
+        "prototype", "means of embeddings drawn to their parents and label names, no training", "prototype:Prototype"
+    ),
     ModelEntry("most_frequent", "every text has the labels of training, by their shares", "baselines:MostFrequent"),
     ModelEntry("nothing", "no text has any label", "baselines:Nothing"),
     ModelEntry(
