@@ -83,7 +83,9 @@ def test_the_same_seed_gives_the_same_parts_and_another_seed_others(by: Any) -> 
 @given(st.integers(0, 300), SHARES, st.sampled_from(["random", "stratified"]))
 def test_sizes_follow_the_shares(count: int, shares: dict[str, float], by: Any) -> None:
     parts = split(of([TREE.names[row % 7] for row in range(count)]), shares, by=by)
-    assert all(abs(size - share * count) <= 1 + 1e-9 for size, share in zip(sizes(parts), shares.values(), strict=True))
+    # Dealt in turn, a part may be a little more than one document behind where several parts are due at once.
+    most = 1 + 1e-9 if by == "random" else 1.5
+    assert all(abs(size - share * count) <= most for size, share in zip(sizes(parts), shares.values(), strict=True))
 
 
 @pytest.mark.parametrize(
