@@ -4,10 +4,7 @@ A loss is made for a hierarchy. Logits are documents x outputs, `outputs` says w
 truth is a label matrix, documents x nodes. Everything is computed in log space and double precision.
 """
 
-import difflib
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -16,6 +13,7 @@ import numpy.typing as npt
 from treelabel.compute import DoubleArray, IntArray, LongArray
 from treelabel.errors import TreelabelError
 from treelabel.hierarchy import Hierarchy, LabelMatrix, row_sizes
+from treelabel.models.entry import Entry, find_entry
 from treelabel.models.loss_kernels import SOFTMAX, Plan, Targets
 
 
@@ -144,43 +142,27 @@ def plan_of(
     return Plan(loss.kind, ptr, idx, loss.offsets.astype(np.float32), *slices)
 
 
-@dataclass(frozen=True)
-class LossEntry:
-    """A row of LOSSES: what it is, and where it is made. Its file is imported when a loss is made."""
-
-    name: str
-    help: str
-    place: str
-
-    @property
-    def maker(self) -> type[Loss]:
-        """The class of the loss."""
-        module, _, name = self.place.partition(":")
-        made: type[Loss] = getattr(import_module(f"treelabel.models.{module}"), name)
-        return made
-
-
-_ROWS = (
-    LossEntry("bce", "a sigmoid for every node; any labels, any hierarchy", "node_losses:Bce"),
-    LossEntry("leaf_softmax", "cross-entropy over the leaves; one leaf a document", "leaf_losses:LeafSoftmax"),
-    LossEntry("conditional_softmax", "a softmax among siblings; one path in a tree", "node_losses:ConditionalSoftmax"),
-    LossEntry(
+_ROWS: tuple[Entry[Loss], ...] = (
+    Entry("bce", "a sigmoid for every node; any labels, any hierarchy", "node_losses:Bce"),
+    Entry("leaf_softmax", "cross-entropy over the leaves; one leaf a document", "leaf_losses:LeafSoftmax"),
+    Entry("conditional_softmax", "a softmax among siblings; one path in a tree", "node_losses:ConditionalSoftmax"),
+    Entry(
         "conditional_softmax_la",
         "the same, training shares taken out (logit adjustment)",
         "node_losses:ConditionalSoftmaxLa",
     ),
-    LossEntry(
+    Entry(
         "conditional_sigmoid",
         "a sigmoid given the parents; any labels, any hierarchy",
         "node_losses:ConditionalSigmoid",
     ),
-    LossEntry("win_flat", "cross-entropy over the leaves, as hierarchical win knows it", "leaf_losses:WinFlat"),
-    LossEntry("win_raw", "minus the hierarchical win; one leaf in a tree", "leaf_losses:WinRaw"),
-    LossEntry("win_log", "minus the logarithm of the hierarchical win; one leaf in a tree", "leaf_losses:WinLog"),
-    LossEntry("win_coarse", "cross-entropy over the top labels only", "leaf_losses:WinCoarse"),
+    Entry("win_flat", "cross-entropy over the leaves, as hierarchical win knows it", "leaf_losses:WinFlat"),
+    Entry("win_raw", "minus the hierarchical win; one leaf in a tree", "leaf_losses:WinRaw"),
+    Entry("win_log", "minus the logarithm of the hierarchical win; one leaf in a tree", "leaf_losses:WinLog"),
+    Entry("win_coarse", "cross-entropy over the top labels only", "leaf_losses:WinCoarse"),
 )
 
-LOSSES: dict[str, LossEntry] = {row.name: row for row in _ROWS}
+LOSSES: dict[str, Entry[Loss]] = {row.name: row for row in _ROWS}
 
 
 def make_loss(name: str, hierarchy: Hierarchy, frequencies: npt.ArrayLike | None = None, tau: float = 1.0) -> Loss:
@@ -192,14 +174,10 @@ def make_loss(name: str, hierarchy: Hierarchy, frequencies: npt.ArrayLike | None
     return find_loss(name).maker(hierarchy, frequencies, tau)
 
 
-def find_loss(name: str) -> LossEntry:
+def find_loss(name: str) -> Entry[Loss]:
     """Find a row of LOSSES.
 
     >>> find_loss("bce").maker.needs
     'any'
     """
-    if name not in LOSSES:
-        close = difflib.get_close_matches(name, LOSSES, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(LOSSES)}"
-        raise TreelabelError(f"unknown loss {name!r}; {hint}")
-    return LOSSES[name]
+    return find_entry(LOSSES, name, "loss")
