@@ -15,16 +15,20 @@ from tests.strategies import Drawn, dags, trees
 from treelabel import Hierarchy, Scores, TreelabelError
 from treelabel.models.loss_kernels import Room, losses_and_gradients
 from treelabel.models.losses import LOSSES, Loss, make_loss
+from treelabel.models.penalties import distances, largest_distance
 
 Doubles = npt.NDArray[np.float64]
 
 TREE = Hierarchy.from_paths(["A > B > C", "A > B > D", "A > E", "F > G", "F > H", "I"])
 DAG = Hierarchy.from_edges([("A", "C"), ("B", "C"), ("B", "D"), ("C", "E"), ("C", "F"), ("D", "F")])
-ON_DAGS = [name for name in LOSSES if name in ("bce", "conditional_sigmoid", "leaf_softmax")]
+ON_DAGS = [name for name in LOSSES if name in ("bce", "conditional_sigmoid", "leaf_softmax", "champ", "match")]
+COMPILED = [name for name in LOSSES if name != "match"]
+# Much larger than the defaults, so that a mistake shows.
+OTHERS = {"beta": 0.8, "lambda_parameters": 0.3, "lambda_probabilities": 0.5}
 
 
 def made(name: str, h: Hierarchy, tau: float = 1.0) -> Loss:
-    return make_loss(name, h, frequencies=np.arange(len(h)) ** 2, tau=tau)
+    return make_loss(name, h, frequencies=np.arange(len(h)) ** 2, tau=tau, **OTHERS)
 
 
 def truth_for(cost: Loss, slow: SlowHierarchy, rng: np.random.Generator, rows: int = 4) -> list[set[int]]:
@@ -76,13 +80,47 @@ def slow_win(slow: SlowHierarchy, p: dict[int, float], true: int) -> float:
     return sum(2.0**-j * of_node[node] for j, node in enumerate(path, 1)) + 2.0 ** -len(path) * p[true]
 
 
+def slow_bce(s: dict[int, float], true: set[int], weight: dict[int, float]) -> float:
+    return sum(weight[n] * (math.log1p(math.exp(s[n])) - (n in true) * s[n]) for n in weight)
+
+
+def slow_champ_weights(slow: SlowHierarchy, true: set[int]) -> dict[int, float]:
+    nodes, d_max = slow.parents.keys(), slow_largest_distance(slow)
+    away = {n: min((slow.distance(n, y) for y in true), default=0) for n in nodes}
+    return {n: 1 if n in true else 1 + OTHERS["beta"] * ((away[n] / d_max + 1) ** 2 - 1) for n in nodes}
+
+
+def slow_largest_distance(slow: SlowHierarchy) -> int:
+    if any(len(above) > 1 for above in slow.parents.values()):
+        return 2 * max(slow.shortest_depth(n) for n in slow.parents)
+    return max(1, *(steps for n in slow.parents for steps in slow_steps(slow, n).values()))
+
+
+def slow_steps(slow: SlowHierarchy, start: int) -> dict[int, int]:
+    """Edges of the shortest way to every node, up or down, the root being a node like others on the way."""
+    steps, reached = {start: 0}, [start]
+    for node in reached:
+        for other in slow.children[node] | slow.parents.get(node, set()):
+            if other not in steps:
+                steps[other] = steps[node] + 1
+                reached.append(other)
+    return {node: count for node, count in steps.items() if node != ROOT}
+
+
+def slow_hinges(slow: SlowHierarchy, s: dict[int, float]) -> float:
+    return sum(max(0.0, sigmoid(s[n]) - sigmoid(s[above])) for n in s for above in slow.parents[n] - {ROOT})
+
+
 def slow_loss(name: str, slow: SlowHierarchy, s: dict[int, float], true: set[int], shift: dict[int, float]) -> float:
     """The loss of one document with logits by node."""
-    if name == "bce":
-        return sum(math.log1p(math.exp(s[n])) - (n in true) * s[n] for n in s)
+    if name in ("bce", "match"):
+        return slow_bce(s, true, dict.fromkeys(s, 1)) + (name == "match") * OTHERS[
+            "lambda_probabilities"
+        ] * slow_hinges(slow, s)
+    if name == "champ":
+        return slow_bce(s, true, slow_champ_weights(slow, true))
     if name == "conditional_sigmoid":
-        judged = [n for n in s if slow.parents[n] <= true | {ROOT}]
-        return sum(math.log1p(math.exp(s[n])) - (n in true) * s[n] for n in judged)
+        return slow_bce(s, true, {n: 1 for n in s if slow.parents[n] <= true | {ROOT}})
     if not true:
         return 0.0
     if name.startswith("conditional_softmax"):
@@ -101,7 +139,7 @@ def slow_loss(name: str, slow: SlowHierarchy, s: dict[int, float], true: set[int
 
 def slow_probability(name: str, slow: SlowHierarchy, s: dict[int, float], node: int) -> float:
     """P(node) of one document with logits by node."""
-    if name == "bce":
+    if name in ("bce", "champ", "match"):
         return sigmoid(s[node])
     above = slow.parents[node] - {ROOT}
     whole = min((slow_probability(name, slow, s, parent) for parent in above), default=1.0)
@@ -118,7 +156,7 @@ def slow_probability(name: str, slow: SlowHierarchy, s: dict[int, float], node: 
 def compare_with_slow(drawn: Drawn, name: str, seed: int) -> None:
     rng, h, slow = np.random.default_rng(seed), drawn.fast, drawn.slow
     counts = rng.integers(0, 5, len(h))
-    cost = make_loss(name, h, counts, tau=0.7)
+    cost = make_loss(name, h, counts, tau=0.7, **OTHERS)
     sets = truth_for(cost, slow, rng)
     logits = rng.normal(0, 2, (len(sets), len(cost.outputs)))
     by_node = [dict(zip(cost.outputs.tolist(), row, strict=True)) for row in logits.tolist()]
@@ -149,6 +187,40 @@ def test_some_losses_know_dags(name: str, drawn: Drawn, seed: int) -> None:
     compare_with_slow(drawn, name, seed)
 
 
+@settings(max_examples=50, deadline=None)
+@given(drawn=trees(), seed=st.integers(0, 10**6))
+def test_the_nearest_true_node_is_above_or_across_the_root(drawn: Drawn, seed: int) -> None:
+    rng, nodes = np.random.default_rng(seed), range(len(drawn))
+    sets = [drawn.slow.closure(rng.choice(len(drawn), rng.integers(1, 4)).tolist()) for _ in range(4)]
+    steps = {node: slow_steps(drawn.slow, node) for node in nodes}
+    expected = [[min(steps[node][true] for true in row) for node in nodes] for row in sets]
+    assert distances(drawn.fast, matrix_of(sets, len(drawn))).tolist() == expected
+    assert largest_distance(drawn.fast) == max(max(row.values()) for row in steps.values())
+
+
+@settings(max_examples=50, deadline=None)
+@given(drawn=dags(), seed=st.integers(0, 10**6))
+def test_in_a_dag_distances_go_up_and_then_down(drawn: Drawn, seed: int) -> None:
+    rng, nodes = np.random.default_rng(seed), range(len(drawn))
+    sets = [drawn.slow.closure(rng.choice(len(drawn), rng.integers(1, 4)).tolist()) for _ in range(4)]
+    expected = [[min(drawn.slow.distance(node, true) for true in row) for node in nodes] for row in sets]
+    assert distances(drawn.fast, matrix_of(sets, len(drawn))).tolist() == expected
+    assert largest_distance(drawn.fast) >= max(drawn.slow.distance(one, two) for one in nodes for two in nodes)
+
+
+@settings(max_examples=25, deadline=None)
+@given(drawn=trees() | dags(), seed=st.integers(0, 10**6))
+def test_the_penalty_of_weights_pulls_children_to_their_parents(drawn: Drawn, seed: int) -> None:
+    weights = np.random.default_rng(seed).normal(size=(len(drawn), 3))
+    cost, step = made("match", drawn.fast), 1e-5
+    value, gradient = cost.penalty(weights)
+    pairs = [(n, above) for n, parents in drawn.slow.parents.items() for above in parents - {ROOT}]
+    assert value == pytest.approx(0.3 / 2 * sum(((weights[n] - weights[above]) ** 2).sum() for n, above in pairs))
+    moves = step * np.eye(weights.size).reshape(-1, *weights.shape)
+    found = [(cost.penalty(weights + move)[0] - cost.penalty(weights - move)[0]) / (2 * step) for move in moves]
+    assert gradient.ravel() == pytest.approx(np.array(found), abs=1e-8)
+
+
 def compiled(cost: Loss, logits: Doubles, truth: Any) -> tuple[Doubles, Doubles]:
     size = len(cost.outputs)
     room: Any = Room(np.empty(size), np.empty(size), np.zeros(size, np.int32))  # type: ignore[arg-type]
@@ -158,7 +230,7 @@ def compiled(cost: Loss, logits: Doubles, truth: Any) -> tuple[Doubles, Doubles]
 
 @settings(max_examples=20, deadline=None)
 @given(drawn=trees() | dags(), seed=st.integers(0, 10**6), scale=st.sampled_from([1.0, 30.0]))
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", COMPILED)
 def test_compiled_losses_are_the_same(name: str, drawn: Drawn, seed: int, scale: float) -> None:
     if not drawn.fast.is_tree and name not in ON_DAGS:
         return
@@ -195,6 +267,21 @@ def test_without_tau_logit_adjustment_is_nothing_and_with_it_only_training_chang
     assert on.probabilities(logits) == pytest.approx(plain.probabilities(logits))
 
 
+@pytest.mark.parametrize("h", [TREE, DAG], ids=["tree", "DAG"])
+def test_without_their_settings_champ_and_match_are_bce(h: Hierarchy) -> None:
+    rng = np.random.default_rng(0)
+    logits, truth = rng.normal(0, 2, (4, len(h))), rng.random((4, len(h))) < 0.3
+    plain = make_loss("bce", h)
+    nothing = dict.fromkeys(OTHERS, 0.0)
+    for cost in (make_loss(name, h, **nothing) for name in ("champ", "match")):
+        assert cost.loss(logits, truth) == pytest.approx(plain.loss(logits, truth))
+        assert cost.gradient(logits, truth) == pytest.approx(plain.gradient(logits, truth))
+        assert made(cost.name, h).loss(logits, truth).sum() > plain.loss(logits, truth).sum() + 0.1
+    for cost in (plain, make_loss("match", h, **nothing), made("champ", h)):
+        value, gradient = cost.penalty(rng.normal(size=(len(h), 2)))
+        assert (value, np.abs(gradient).max()) == (0, 0)
+
+
 def test_the_win_of_the_papers_figures() -> None:
     h = Hierarchy.from_paths(["sturgeon > acipenser > oxyrinchus", "sturgeon > acipenser > other", "sturgeon > huso"])
     cost = make_loss("win_raw", h)
@@ -210,8 +297,8 @@ def test_extreme_logits_are_safe(name: str, size: float) -> None:
     cost, rng = made(name, TREE), np.random.default_rng(0)
     truth = matrix_of(truth_for(cost, slow_of(TREE), rng, 20), len(TREE))
     logits = rng.choice([-size, 0.0, size], (20, len(cost.outputs)))
-    losses, gradients = compiled(cost, logits, truth)
-    for found in (cost.loss(logits, truth), cost.gradient(logits, truth), losses, gradients):
+    in_loops = compiled(cost, logits, truth) if name in COMPILED else ()
+    for found in (cost.loss(logits, truth), cost.gradient(logits, truth), *in_loops):
         assert np.isfinite(found).all()
     p = cost.probabilities(logits)
     assert ((p >= 0) & (p <= 1)).all()
@@ -245,6 +332,12 @@ def test_a_dag_is_refused_by_losses_of_trees() -> None:
 def test_wrong_input_is_told() -> None:
     with pytest.raises(TreelabelError, match="unknown loss 'win_lgo'; did you mean win_log"):
         make_loss("win_lgo", TREE)
+    with pytest.raises(TreelabelError, match="unknown setting 'gamma' of losses; there are: tau, beta"):
+        make_loss("bce", TREE, gamma=1.0)
+    with pytest.raises(TreelabelError, match="the setting beta of the loss champ must be 0 or more, found -1"):
+        make_loss("champ", TREE, beta=-1)
+    with pytest.raises(TreelabelError, match="the loss match has penalties over pairs of labels"):
+        make_loss("match", TREE).plan()
     with pytest.raises(TreelabelError, match="needs the training frequencies"):
         make_loss("conditional_softmax_la", TREE)
     with pytest.raises(TreelabelError, match="3 frequencies, but the hierarchy has 9 nodes"):

@@ -4,7 +4,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from treelabel.errors import TreelabelError
+from treelabel.errors import TreelabelError, needing
 from treelabel.files import open_input, suffixes
 from treelabel.hierarchy import Hierarchy
 
@@ -17,11 +17,9 @@ def read_skos(file: Path, language: str = "en", tree: bool = False) -> Hierarchy
     A concept is named by its preferred label in `language`, else in any language, else by its notation or the end of
     its address. Where two share a name, the notation (or the end of the address) follows in brackets.
     """
-    try:
+    with needing("skos", "reading SKOS"):
         from rdflib import RDF, SKOS, Graph
         from rdflib.exceptions import ParserError
-    except ImportError:
-        raise TreelabelError("reading SKOS needs rdflib: pip install 'treelabel[skos]'") from None
     graph = Graph()
     try:
         with open_input(file) as stream:

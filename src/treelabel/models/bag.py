@@ -4,17 +4,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
-from treelabel.compute import BoolArray, FloatArray, IntArray
+from treelabel.compute import FloatArray, IntArray
 from treelabel.errors import TreelabelError
 from treelabel.features import NgramShape, Tfidf
 from treelabel.features.ngrams import count_ngrams
-from treelabel.hierarchy import Hierarchy, LabelMatrix, row_sizes
+from treelabel.hierarchy import Hierarchy
 from treelabel.models.bag_kernels import Rows, Weights
 from treelabel.models.bag_training import Course, Examples, Judge, Learner
 from treelabel.models.base import Arrays, Model, Training
-from treelabel.models.losses import Loss, find_loss, make_loss
+from treelabel.models.objective import Objective
 from treelabel.models.word_vectors import vectors_of
 from treelabel.scores import Scores
 from treelabel.strings import Strings
@@ -24,22 +23,17 @@ CONSTANT = np.float32(0.2)
 # Word pairs say less than their two words, and most are never seen again.
 PAIR_WEIGHT = 0.5
 LEAST_PAIR_DF = 2
-# A softmax over more leaves than this takes longer than a DAG's sigmoids.
-MANY_LEAVES = 2_000
-# From this many nodes on, only the likeliest are kept of each document.
-MANY_NODES = 20_000
-KEPT_NODES = 500
 DENSE_BLOCK = 1 << 22
 
 
 class Bag(Model):
-    """Vectors of words and word pairs, weighed by tf-idf, summed, then a linear layer trained with any loss of LOSSES.
+    """Vectors of words and word pairs, weighed by tf-idf, summed, then a linear layer trained with a loss of LOSSES.
 
-    fastText's family. `loss="auto"` takes conditional_softmax in a tree where documents have one path, leaf_softmax in
-    a small DAG where they have one end, and conditional_sigmoid otherwise. With a loss for single paths, inner nodes at
-    which documents end get an output of their own. Conditional losses cost a document its n-grams and the siblings
-    along its path, however many labels there are; the others cost all labels. With ten documents a leaf or more,
-    leaf_softmax often finds the leaf better.
+    fastText's family. Takes all losses but match, whose penalties are over pairs of labels. `loss="auto"` takes
+    conditional_softmax in a tree where documents have one path, leaf_softmax in a small DAG where they have one end,
+    and conditional_sigmoid otherwise. With a loss for single paths, inner nodes at which documents end get an output of
+    their own. Conditional losses cost a document its n-grams and the siblings along its path, however many labels there
+    are; the others cost all labels. With ten documents a leaf or more, leaf_softmax often finds the leaf better.
 
     Steps are Adagrad's, one length a vector, times a rate that falls evenly to 0; `adaptive=False` takes plain steps as
     fastText does, which may diverge at a high rate. With validation data the epoch with the least loss is kept, and
@@ -94,16 +88,16 @@ class Bag(Model):
         self._check_settings()
         before = Before.of(self) if self.warm_start and hasattr(self, "inputs_") else None
         self._choose_loss(train, before)
+        plan = self.objective_.loss.plan()
         rng = np.random.default_rng(self.seed)
         self.tfidf_ = learned_columns(train.texts, NgramShape(self.words, None, self.bits), self.min_df)
         if before is not None:
             self.tfidf_ = before.tfidf.followed_by(self.tfidf_)
-        loss = self.cost_
-        weights = self._first_weights(len(loss.outputs), rng)
+        weights = self._first_weights(len(self.objective_.loss.outputs), rng)
         if before is not None:
             before.take_up(weights)
         course = Course(self.rate, self.epochs, self.patience, self.threads, train.deadline, train.progress)
-        learner = Learner(loss.plan(), course, weights, rng)
+        learner = Learner(plan, course, weights, rng)
         self.losses_ = [value for value in self._learn(learner, train) if np.isfinite(value)]
         self.inputs_, self.outputs_ = weights.inputs, weights.outputs
 
@@ -128,32 +122,15 @@ class Bag(Model):
 
     def _choose_loss(self, train: Training, before: "Before | None") -> None:
         """Choose the loss, and the inner nodes that get an output of their own."""
-        h, one_path = train.hierarchy, train.regime != "many"
-        automatic = "conditional_sigmoid"
-        if one_path and h.is_tree:
-            automatic = "conditional_softmax"
-        elif one_path and len(h.leaves) <= MANY_LEAVES:
-            automatic = "leaf_softmax"
-        self.loss_ = automatic if self.loss == "auto" else self.loss
-        ends = np.unique(h.most_specific(train.labels).indices)
-        stops = one_path and find_loss(self.loss_).maker.needs != "any"
-        self.stops_ = ends[~h.is_leaf[ends] & stops].astype(np.int32)
+        known = None if before is None else before.stops
+        self.objective_ = Objective.of(train, self.loss, {"tau": self.tau}, known)
         if before is not None:
-            before.require_same(h, self.loss_, (self.words, self.bits))
-            self.stops_ = np.union1d(self.stops_, before.stops)
-        self.change_ = h.with_other_leaves(self.stops_)
-        closed = self.change_.new.closure(self.change_.labels(train.labels))
-        self.frequencies_ = np.bincount(closed.indices, minlength=len(self.change_.new)).astype(np.int64)
-        self.cost_ = make_loss(self.loss_, self.change_.new, self.frequencies_, self.tau)
+            before.require_same(train.hierarchy, self.objective_.name, (self.words, self.bits))
 
     def _examples(self, data: Training, drop: bool = False) -> Examples:
-        """Prepare documents; a softmax learns nothing from those without labels. `drop` leaves out all it refuses."""
-        loss, truth = self.cost_, self.change_.labels(data.labels)
-        keep = np.ones(len(data), np.bool_)
-        if loss.needs != "any":
-            keep = usable(loss, truth) if drop else row_sizes(truth) > 0
-        rows = np.flatnonzero(keep)
-        return Examples(rows_of(self.tfidf_, data.texts.take(rows)), loss.targets(truth[rows]))
+        """Prepare documents; `drop` leaves out all that the loss refuses."""
+        rows, truth = self.objective_.truth(data, drop)
+        return Examples(rows_of(self.tfidf_, data.texts.take(rows)), self.objective_.loss.targets(truth))
 
     def _first_weights(self, outputs: int, rng: np.random.Generator) -> Weights:
         """Begin with random vectors of about the same length and with outputs of 0; words of the file with theirs."""
@@ -172,41 +149,41 @@ class Bag(Model):
     # Scoring
 
     def _score(self, texts: Strings) -> Scores:
-        h, loss, change = self.hierarchy_, self.cost_, self.change_
-        features = self.tfidf_.transform(texts)
-        step = max(1, DENSE_BLOCK // max(1, len(change.new)))
+        objective, features = self.objective_, self.tfidf_.transform(texts)
+        step = max(1, DENSE_BLOCK // max(1, len(objective.change.new)))
         parts = []
         for low in range(0, max(1, len(texts)), step):
             hidden = features[low : low + step] @ self.inputs_[:-1] + CONSTANT * self.inputs_[-1]
-            p = loss.probabilities(self.slope_ * (hidden @ self.outputs_.T).astype(np.float64))
-            scores = Scores(change.new, p)
-            scores = (scores if loss.coherent else scores.coherent()).moved_back(change)
-            parts.append((scores.top_k(KEPT_NODES) if len(h) > MANY_NODES else scores).values)
-        joined = sparse.vstack(parts, "csr") if sparse.issparse(parts[0]) else np.concatenate(parts)
-        return Scores(h, joined)
+            parts.append(objective.scores(self.slope_ * (hidden @ self.outputs_.T).astype(np.float64)).values)
+        return Scores.one_after_another(self.hierarchy_, parts)
+
+    @property
+    def exhaustive(self) -> bool:
+        """A softmax shares out all of a parent's probability, sigmoids do not."""
+        return self.objective_.exhaustive
 
     # Saving
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        values = {"loss": self.loss_, "slope": self.slope_, "losses": self.losses_}
+        values = {"loss": self.objective_.name, "slope": self.slope_, "losses": self.losses_}
         shape = self.tfidf_.shape
         return values | {"words": shape.words, "bits": shape.bits}, {
             **self.tfidf_.arrays(),
             "inputs": self.inputs_,
             "outputs": self.outputs_,
-            "stops": self.stops_,
-            "frequencies": self.frequencies_,
+            "stops": self.objective_.stops,
+            "frequencies": self.objective_.frequencies,
         }
 
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         shape = NgramShape(int(values["words"]), None, int(values["bits"]))
         self.tfidf_ = Tfidf(shape, arrays["buckets"], arrays["idf"])
-        self.loss_, self.slope_, self.losses_ = str(values["loss"]), float(values["slope"]), list(values["losses"])
+        self.slope_, self.losses_ = float(values["slope"]), list(values["losses"])
         self.inputs_, self.outputs_ = arrays["inputs"], arrays["outputs"]
-        self.stops_, self.frequencies_ = arrays["stops"], arrays["frequencies"]
-        self.change_ = self.hierarchy_.with_other_leaves(self.stops_)
-        self.cost_ = make_loss(self.loss_, self.change_.new, self.frequencies_, self.tau)
-        outputs = len(self.cost_.outputs)
+        self.objective_ = Objective(
+            str(values["loss"]), self.hierarchy_, arrays["stops"], arrays["frequencies"], {"tau": self.tau}
+        )
+        outputs = len(self.objective_.loss.outputs)
         if self.inputs_.shape != (self.tfidf_.width + 1, self.outputs_.shape[1]) or len(self.outputs_) != outputs:
             raise ValueError(f"vectors of shapes {self.inputs_.shape} and {self.outputs_.shape} for {outputs} outputs")
 
@@ -225,7 +202,8 @@ class Before:
     @classmethod
     def of(cls, model: Bag) -> "Before":
         """Keep what a model knows."""
-        return cls(model.change_.old, model.loss_, model.tfidf_, model.stops_, model.inputs_, model.outputs_)
+        known = model.objective_
+        return cls(known.hierarchy, known.name, model.tfidf_, known.stops, model.inputs_, model.outputs_)
 
     def require_same(self, hierarchy: Hierarchy, loss: str, ngrams: tuple[int, int]) -> None:
         """Refuse to go on with another hierarchy, loss or kind of n-grams."""
@@ -272,13 +250,3 @@ def rows_of(tfidf: Tfidf, texts: Strings) -> Rows:
     ptr = (matrix.indptr + np.arange(len(matrix.indptr))).astype(np.int64)
     idx = np.insert(matrix.indices, last, tfidf.width).astype(np.int32)
     return Rows(ptr, idx, np.insert(matrix.data, last, CONSTANT).astype(np.float32))
-
-
-def usable(loss: Loss, truth: LabelMatrix) -> BoolArray:
-    """Mark the documents that a loss for single paths can judge."""
-    h = loss.hierarchy
-    ends = h.most_specific(truth)
-    single: BoolArray = row_sizes(ends) == 1
-    if loss.needs == "leaf":
-        single[single] = h.is_leaf[ends.indices[ends.indptr[:-1][single]]]
-    return single

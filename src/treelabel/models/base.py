@@ -4,6 +4,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -78,8 +79,8 @@ class Model(Settings, ABC):
     """
 
     name: ClassVar[str]
-    # Whether, where documents have one leaf each, the scores of children sum to their parent's.
-    exhaustive: ClassVar[bool] = True
+    # Settings that a model folder does not hold.
+    unsaved: ClassVar[tuple[str, ...]] = ("hierarchy",)
     hierarchy: Hierarchy | None
 
     if TYPE_CHECKING:
@@ -135,6 +136,11 @@ class Model(Settings, ABC):
         return decode(self.hierarchy_, decisions.most_specific, paths=paths)
 
     @property
+    def exhaustive(self) -> bool:
+        """Whether, where documents have one leaf each, the scores of children sum to their parent's."""
+        return True
+
+    @property
     def usual_rule(self) -> str:
         """The rule that `predict` uses unless it is told another, by what training documents were like."""
         return {"leaf": "best_leaf", "path": "optimal:hf1", "many": "optimal:samples_f1"}[self.regime_]
@@ -173,6 +179,13 @@ class Model(Settings, ABC):
     @abstractmethod
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         """Take back what `_state` gave."""
+
+    # Not abstract: most models are JSON and arrays.
+    def _write_files(self, folder: Path) -> None:
+        """Write further files beside these, such as weights of a network."""
+
+    def _read_files(self, folder: Path) -> None:
+        """Take back what `_write_files` wrote; called after `_restore`."""
 
 
 def training_of(

@@ -43,7 +43,7 @@ class LeafSoftmax(Loss):
         return h.leaves[np.argsort(leaf_order(h)[h.leaves], kind="stable")]
 
     @cached_property
-    def _below(self) -> sparse.csr_array:
+    def below(self) -> sparse.csr_array:
         """The leaves of every node: nodes x outputs."""
         ones = label_matrix(np.arange(len(self.outputs) + 1), self.outputs, len(self.hierarchy))
         return sparse.csr_array(self.hierarchy.closure(ones).T.astype(np.float64))
@@ -90,7 +90,7 @@ class LeafSoftmax(Loss):
         return found
 
     def _probabilities(self, logits: DoubleArray) -> DoubleArray:
-        return np.asarray(np.minimum((self._below @ special.softmax(logits, axis=1).T).T, 1.0))
+        return np.asarray(np.minimum((self.below @ special.softmax(logits, axis=1).T).T, 1.0))
 
 
 class WinFlat(LeafSoftmax):
@@ -130,7 +130,7 @@ class WinLog(WinFlat):
     @cached_property
     def _slices(self) -> tuple[IntArray, IntArray]:
         """The outputs of every node, which are consecutive: the first, and one past the last."""
-        below = self._below
+        below = self.below
         first = below.indices[below.indptr[:-1]].astype(np.int32)
         return first, (first + np.diff(below.indptr)).astype(np.int32)
 
@@ -141,7 +141,7 @@ class WinLog(WinFlat):
         ends = h.most_specific(truth)
         last = np.zeros(truth.shape[0])
         last[row_numbers(ends)] = 0.5 ** h.depth[ends.indices].astype(np.float64)
-        return np.asarray((halves @ self._below).toarray() + last[:, None] * own)
+        return np.asarray((halves @ self.below).toarray() + last[:, None] * own)
 
 
 class WinRaw(WinLog):

@@ -6,7 +6,7 @@ import numpy as np
 
 from treelabel.compute import DoubleArray, FloatArray, IntArray, LongArray, kernel
 
-SIGMOID, SOFTMAX, WIN_LOG, WIN_RAW = range(4)
+SIGMOID, SOFTMAX, WIN_LOG, WIN_RAW, CHAMP = range(5)
 
 
 class Plan(NamedTuple):
@@ -14,6 +14,7 @@ class Plan(NamedTuple):
 
     The outputs of group g are group_idx[group_ptr[g]:group_ptr[g + 1]]. `offsets` are added to the logits in training.
     For the win, the k-th ancestor of output l (from the top) has the outputs first[ptr[l] + k] .. last[ptr[l] + k] - 1.
+    For champ, output n has the parents first[ptr[n]:ptr[n + 1]], and at distance d it weighs weight_at[d].
     """
 
     kind: int
@@ -23,6 +24,7 @@ class Plan(NamedTuple):
     above_ptr: LongArray
     above_first: IntArray
     above_last: IntArray
+    weight_at: DoubleArray
 
 
 class Targets(NamedTuple):
@@ -35,7 +37,7 @@ class Targets(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Memory for one document: logits of a group, the share of each output in the win, and which outputs are true."""
+    """Memory for one document: logits of a group, the share (or distance) of each output, and which are true."""
 
     logits: FloatArray
     shares: DoubleArray
@@ -99,6 +101,33 @@ def fill_shares(plan: Plan, true: int, shares: DoubleArray) -> None:
 
 
 @kernel
+def fill_distances(plan: Plan, marks: IntArray, away: DoubleArray) -> None:
+    """Count the edges from every output to the nearest true one; 0 everywhere if none is. Parents come first."""
+    away[: len(marks)] = 0.0
+    if not marks.any():
+        return
+    for node in range(len(marks)):
+        if marks[node] == 0:
+            nearest = np.inf
+            for at in range(plan.above_ptr[node], plan.above_ptr[node + 1]):
+                above = plan.above_first[at]
+                nearest = min(nearest, away[above] if above >= 0 else 1.0)
+            away[node] = nearest + 1
+
+
+@kernel
+def champ_step(logits: Any, plan: Plan, outputs: IntArray, room: Room) -> float:
+    """Do as `sigmoid_step` does, every output weighed by its distance from the truth."""
+    fill_distances(plan, room.marks, room.shares)
+    loss = 0.0
+    for at in range(len(outputs)):
+        weight = plan.weight_at[int(room.shares[outputs[at]])]
+        loss += weight * sigmoid_step(logits[at : at + 1], outputs[at : at + 1], room.marks)
+        logits[at] *= weight
+    return loss
+
+
+@kernel
 def group_step(plan: Plan, group: int, size: int, room: Room) -> float:
     """Replace the logits of a group (the first `size` of the room's) by the gradient of the loss; give the loss."""
     first = plan.group_ptr[group]
@@ -106,6 +135,8 @@ def group_step(plan: Plan, group: int, size: int, room: Room) -> float:
     logits = room.logits[:size]
     if plan.kind == SIGMOID:
         return sigmoid_step(logits, outputs, room.marks)
+    if plan.kind == CHAMP:
+        return champ_step(logits, plan, outputs, room)
     true = 0
     while room.marks[outputs[true]] == 0:
         true += 1

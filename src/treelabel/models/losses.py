@@ -21,8 +21,8 @@ class Loss(ABC):
     """A loss for a hierarchy; a document without labels costs a softmax nothing.
 
     `frequencies` (documents of each node) and `tau` matter to conditional_softmax_la only. `coherent` says whether
-    `probabilities` promises that no child is above its parent, and `needs` what labels a document may have: any, one
-    path, or one leaf.
+    `probabilities` promises that no child is above its parent, `needs` what labels a document may have: any, one
+    path, or one leaf, and `settings` which settings a loss has of its own.
 
     >>> h = Hierarchy.from_paths(["A > B", "A > C", "D"])
     >>> cost = make_loss("conditional_softmax", h)
@@ -38,6 +38,7 @@ class Loss(ABC):
     name: ClassVar[str]
     kind: ClassVar[int] = SOFTMAX
     coherent: ClassVar[bool] = True
+    settings: ClassVar[tuple[str, ...]] = ()
     needs: ClassVar[Literal["any", "path", "leaf"]] = "any"
 
     def __init__(self, hierarchy: Hierarchy, frequencies: npt.ArrayLike | None = None, tau: float = 1.0) -> None:
@@ -57,6 +58,10 @@ class Loss(ABC):
     def probabilities(self, logits: npt.ArrayLike) -> DoubleArray:
         """Give the probability of every node: documents x nodes."""
         return self._probabilities(self._numbers(logits))
+
+    def penalty(self, weights: npt.ArrayLike) -> tuple[float, DoubleArray]:
+        """Give what the output weights (outputs x width) cost by themselves, and the gradient: nothing, if not told."""
+        return 0.0, np.zeros(np.shape(weights))
 
     @abstractmethod
     def plan(self) -> Plan:
@@ -134,12 +139,17 @@ def one_group(outputs: int) -> tuple[LongArray, IntArray]:
 
 
 def plan_of(
-    loss: Loss, ptr: LongArray, idx: IntArray, above: tuple[LongArray, IntArray, IntArray] | None = None
+    loss: Loss,
+    ptr: LongArray,
+    idx: IntArray,
+    above: tuple[LongArray, IntArray, IntArray] | None = None,
+    weight_at: DoubleArray | None = None,
 ) -> Plan:
     """Put together what compiled loops need to know of a loss."""
     none = np.zeros(0, np.int32)
     slices = above if above is not None else (np.zeros(1, np.int64), none, none)
-    return Plan(loss.kind, ptr, idx, loss.offsets.astype(np.float32), *slices)
+    weights = np.zeros(0) if weight_at is None else weight_at
+    return Plan(loss.kind, ptr, idx, loss.offsets.astype(np.float32), *slices, weights)
 
 
 _ROWS: tuple[Entry[Loss], ...] = (
@@ -156,6 +166,8 @@ _ROWS: tuple[Entry[Loss], ...] = (
         "a sigmoid given the parents; any labels, any hierarchy",
         "node_losses:ConditionalSigmoid",
     ),
+    Entry("champ", "bce, a wrong node costing more the further it is from the truth", "penalties:Champ"),
+    Entry("match", "bce, children pulled towards and below their parents; not for bag", "penalties:Match"),
     Entry("win_flat", "cross-entropy over the leaves, as hierarchical win knows it", "leaf_losses:WinFlat"),
     Entry("win_raw", "minus the hierarchical win; one leaf in a tree", "leaf_losses:WinRaw"),
     Entry("win_log", "minus the logarithm of the hierarchical win; one leaf in a tree", "leaf_losses:WinLog"),
@@ -165,13 +177,26 @@ _ROWS: tuple[Entry[Loss], ...] = (
 LOSSES: dict[str, Entry[Loss]] = {row.name: row for row in _ROWS}
 
 
-def make_loss(name: str, hierarchy: Hierarchy, frequencies: npt.ArrayLike | None = None, tau: float = 1.0) -> Loss:
+# What some loss takes besides frequencies and tau; models pass all of these, whatever the loss.
+SETTINGS = ("beta", "lambda_parameters", "lambda_probabilities")
+
+
+def make_loss(
+    name: str, hierarchy: Hierarchy, frequencies: npt.ArrayLike | None = None, tau: float = 1.0, **others: float
+) -> Loss:
     """Make a loss of LOSSES for a hierarchy.
 
-    >>> make_loss("leaf_softmax", Hierarchy.from_paths(["A > B", "A > C"])).outputs.tolist()
+    `others`: beta of champ (0.2), lambda_parameters (1e-4) and lambda_probabilities (1e-2) of match. A loss takes its
+    own of these and leaves the rest.
+
+    >>> make_loss("leaf_softmax", Hierarchy.from_paths(["A > B", "A > C"]), beta=0.1).outputs.tolist()
     [1, 2]
     """
-    return find_loss(name).maker(hierarchy, frequencies, tau)
+    unknown = sorted(others.keys() - set(SETTINGS))
+    if unknown:
+        raise TreelabelError(f"unknown setting {unknown[0]!r} of losses; there are: tau, {', '.join(SETTINGS)}")
+    maker = find_loss(name).maker
+    return maker(hierarchy, frequencies, tau, **{key: others[key] for key in maker.settings if key in others})
 
 
 def find_loss(name: str) -> Entry[Loss]:

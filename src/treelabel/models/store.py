@@ -56,7 +56,8 @@ def _write(model: Model, folder: Path) -> None:
     values, arrays = model._state()
     (folder / "hierarchy.json").write_text(hierarchy_to_json(model.hierarchy_), encoding="utf-8")
     np.savez(folder / "arrays.npz", allow_pickle=False, **arrays)
-    settings = {name: value for name, value in model.get_params(deep=False).items() if name != "hierarchy"}
+    model._write_files(folder)
+    settings = {name: value for name, value in model.get_params(deep=False).items() if name not in model.unsaved}
     stored = {
         "kind": KIND,
         "version": VERSION,
@@ -72,7 +73,14 @@ def _write(model: Model, folder: Path) -> None:
 
 
 def _storable(value: Any) -> Any:
-    """Give an encoder by its name; JSON takes the rest as it is."""
+    """Give an encoder by its name, and a model that is part of another by its name and settings; the rest as it is."""
+    if isinstance(value, Model):
+        settings = {name: each for name, each in value.get_params(deep=False).items() if name not in value.unsaved}
+        return {"model": value.name, **_storable(settings)}
+    if isinstance(value, dict):
+        return {name: _storable(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_storable(each) for each in value]
     return value.name if isinstance(value, Encoder) else value
 
 
@@ -104,6 +112,7 @@ def load_model(folder: str | Path, **settings: Any) -> Model:
         model.hierarchy_ = hierarchy_from_json(text, str(where / "hierarchy.json"))
         model.regime_ = stored["regime"]
         model._restore(stored["learned"], arrays)
+        model._read_files(where)
     except (KeyError, ValueError, IndexError, zipfile.BadZipFile) as error:
         raise TreelabelError(f"{where}: parts of the model do not fit together: {error}") from error
     return model

@@ -91,6 +91,18 @@ class Scores:
         given = cls(hierarchy, values, None if ids is None else tuple(ids))
         return given._changed(kernels.MULTIPLY)
 
+    @classmethod
+    def one_after_another(cls, hierarchy: Hierarchy, parts: Sequence[Any]) -> "Scores":
+        """Put values of several groups of documents one after another: all dense or all CSR.
+
+        >>> h = Hierarchy.flat(["A"])
+        >>> Scores.one_after_another(h, [[[0.5]], [[0.25], [1.0]]]).dense().tolist()
+        [[0.5], [0.25], [1.0]]
+        """
+        if parts and sparse.issparse(parts[0]):
+            return cls(hierarchy, sparse.vstack(parts, format="csr"))
+        return cls(hierarchy, np.concatenate([np.zeros((0, len(hierarchy)), np.float32), *parts]))
+
     # What they are
 
     def __len__(self) -> int:
