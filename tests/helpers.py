@@ -55,3 +55,30 @@ class WordVectors:
     def vector(self, word: str) -> Any:
         seed = int.from_bytes(hashlib.sha256(word.lower().encode()).digest()[:4], "little")
         return np.random.default_rng(seed).normal(size=32)
+
+
+def tiny_bert(folder: Path, texts: Sequence[str], width: int = 32, layers: int = 2) -> Path:
+    """Write a BERT with random weights and a tokenizer of its own, as save_pretrained does."""
+    import torch
+    from transformers import BertConfig, BertModel
+
+    from treelabel.models.neural.scratch import learned_tokenizer
+    from treelabel.strings import Strings
+
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer = learned_tokenizer(Strings.of(list(texts)))
+    tokenizer.save(str(folder / "tokenizer.json"))
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        config = BertConfig(
+            vocab_size=tokenizer.get_vocab_size(),
+            hidden_size=width,
+            num_hidden_layers=layers,
+            num_attention_heads=4,
+            intermediate_size=2 * width,
+            max_position_embeddings=64,
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+        )
+        BertModel(config).save_pretrained(folder)
+    return folder

@@ -34,13 +34,19 @@ from treelabel.strings import Strings
 
 SETS: dict[str, Dataset] = {kind: Dataset.of(case.texts, case.labels, case.hierarchy) for kind, case in CASES.items()}
 # Those that learn from texts; the others are held to everything else.
-LEARNERS = ["linear", "bag", "prototype"]
+LEARNERS = ["linear", "bag", "prototype", "stack"]
+
+# Few and quick parts: what a stack does with them does not depend on these.
+QUICK = {"model": "prototype", "parent_pull": 1.0, "label_pull": 1.0}
+NEEDED: dict[str, dict[str, Any]] = {
+    "prototype": {"encoder": "words"},
+    "stack": {"encoder": "words", "folds": 2, "models": ("linear", QUICK)},
+}
 
 
 def make(name: str, **settings: Any) -> Model:
     """Make a model with what it cannot do without."""
-    needed = {"encoder": "words"} if name == "prototype" else {}
-    return make_model(name, **needed, **settings)
+    return make_model(name, **NEEDED.get(name, {}), **settings)
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,18 @@ from treelabel import Hierarchy, TreelabelError, make_model
 from treelabel.features.encoders import ENCODERS
 from treelabel.models.base import training_of
 from treelabel.models.check import CASES, CHECKS, TREE, it_learns
-from treelabel.models.prototype import first_means, inside_ends, unit
+from treelabel.models.heads import log_loss
+from treelabel.models.heads.path_map import PathMap
+from treelabel.models.prototype import (
+    LABEL_PULLS,
+    PARENT_PULLS,
+    first_means,
+    inside_ends,
+    outputs_of,
+    unit,
+    whitening,
+    within_labels,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -63,13 +74,99 @@ def test_prototypes_are_what_they_are_defined_to_be(kind: str) -> None:
 
 def test_texts_that_come_later_count_as_if_they_had_been_there() -> None:
     case = CASES["path"]
-    settings: dict[str, Any] = {"encoder": "words", "parent_pull": 2.0, "label_pull": 1.0}
+    settings: dict[str, Any] = {"encoder": "words", "parent_pull": 2.0, "label_pull": 1.0, "shrinkage": 1.0}
     at_once = make_model("prototype", **settings).fit(case.texts, case.labels, hierarchy=TREE)
     later = make_model("prototype", **settings).fit(case.texts[:40], case.labels[:40], hierarchy=TREE)
     later.partial_fit(case.texts[40:], case.labels[40:])
     assert later.prototypes_ == pytest.approx(at_once.prototypes_, abs=1e-5)
     new = make_model("prototype", hierarchy=TREE, **settings).partial_fit(case.texts, case.labels)
     assert new.predict(["small terrier digs"]) == at_once.predict(["small terrier digs"])
+
+
+def test_labels_can_be_added_later() -> None:
+    case = CASES["path"]
+    settings: dict[str, Any] = {"encoder": "words", "parent_pull": 2.0, "label_pull": 1.0, "shrinkage": 1.0}
+    model = make_model("prototype", **settings).fit(case.texts, case.labels, hierarchy=TREE)
+    larger = Hierarchy.from_paths(["animal > horse", *TREE.paths(), "pet > cat > siamese"])
+    at_once = make_model("prototype", **settings).fit(case.texts, case.labels, hierarchy=larger)
+    model.partial_fit(["horse pulls carts"] * 3, [["horse"]] * 3, hierarchy=larger)
+    at_once.partial_fit(["horse pulls carts"] * 3, [["horse"]] * 3)
+    assert model.prototypes_ == pytest.approx(at_once.prototypes_, abs=1e-5)
+    assert model.predict(["horse pulls carts", "siamese"]) == [["horse"], ["siamese"]]
+    with pytest.raises(TreelabelError, match=r"lacks labels that were learned: 'pet'.*labels can be added"):
+        model.partial_fit(["a"], [["horse"]], hierarchy=Hierarchy.from_paths(["animal > horse"]))
+
+
+def test_a_label_is_known_by_its_name_or_by_its_path() -> None:
+    case = CASES["leaf"]
+    encoder = WordVectors()
+    for text, words in (("name", "terrier"), ("path", "pet dog terrier")):
+        model = make_model("prototype", encoder=encoder, label_text=text, shrinkage=1.0)
+        model.fit(case.texts, case.labels, hierarchy=TREE)
+        given = encoder.transform([words])[0]
+        assert model.means_.labels[TREE.names.index("terrier")] == pytest.approx(
+            given / np.linalg.norm(given), abs=1e-5
+        )
+    with pytest.raises(TreelabelError, match="label_text of prototype is 'id'"):
+        make_model("prototype", encoder=encoder, label_text="id").fit(case.texts, case.labels, hierarchy=TREE)
+
+
+def spread(kind: str = "leaf", wide: float = 6.0) -> tuple[Any, Any]:
+    """Training data, and vectors that differ within labels in the first direction most."""
+    case, rng = CASES[kind], np.random.default_rng(0)
+    train = training_of(case.texts, case.labels, case.hierarchy)
+    x = rng.normal(size=(len(train), 4)) * [wide, 1, 1, 1]
+    return train, x.astype(np.float32)
+
+
+def test_whitening_makes_texts_of_a_label_differ_alike() -> None:
+    train, x = spread()
+    apart, freedom = within_labels(x, train)
+    # The label that one document has says nothing of how its documents differ.
+    assert (len(apart), freedom) == (48, 44)
+    found = within_labels((x @ whitening(x, train, 0.0)).astype(np.float32), train)[0]
+    covariance = found.T @ found / len(found)
+    assert covariance == pytest.approx(np.eye(4) * covariance[0, 0], rel=1e-3, abs=1e-3 * covariance[0, 0])
+
+
+def test_whitening_is_what_it_is_defined_to_be() -> None:
+    train, x = spread()
+    ends = train.hierarchy.most_specific(train.labels).indices
+    groups = [x[ends == end].astype(np.float64) for end in np.unique(ends) if (ends == end).sum() > 1]
+    apart = np.concatenate([group - group.mean(axis=0) for group in groups])
+    c = apart.T @ apart
+    c *= 4 / np.trace(c)
+    w = whitening(x, train, 0.3).astype(np.float64)
+    assert np.linalg.inv(w @ w) == pytest.approx(0.7 * c + 0.3 * np.eye(4), abs=1e-4)
+
+
+def test_nothing_is_whitened_where_nothing_is_known() -> None:
+    train, x = spread()
+    assert np.array_equal(whitening(x, train, 1.0), np.eye(4))
+    assert np.array_equal(whitening(x[:1], train[[0]], None), np.eye(4))
+    assert np.array_equal(whitening(np.ones_like(x), train, None), np.eye(4))
+    # Round clouds stay as they are, long ones do not: shrinkage is chosen by what the texts show.
+    round_, long = (np.linalg.cond(whitening(spread(wide=wide)[1], train, None)) for wide in (1.0, 20.0))
+    assert round_ < 1.2
+    assert long > 2 * round_
+
+
+def test_pulls_that_lose_least_when_texts_are_left_out_are_chosen() -> None:
+    case = CASES["leaf"]
+    model = make_model("prototype", encoder="words").fit(case.texts, case.labels, hierarchy=TREE)
+    given = make_model("prototype", encoder="words", parent_pull=3.0, label_pull=0.7)
+    assert model.pulls_[0] in PARENT_PULLS
+    assert model.pulls_[1] in LABEL_PULLS
+    assert given.fit(case.texts, case.labels, hierarchy=TREE).pulls_ == (3.0, 0.7)
+    train = training_of(case.texts, case.labels, TREE)
+    vectors, rows = model._vectors(train.texts), model._rows(train)
+    outputs = outputs_of(TREE, model.stops_, "leaf")
+
+    def loss(pulls: tuple[float, float]) -> float:
+        cosines = model.means_.left_out(vectors, rows, pulls)
+        return log_loss(PathMap.fit(outputs, cosines, train).probabilities(cosines), train)
+
+    assert loss(model.pulls_) <= min(loss((PARENT_PULLS[0], pull)) for pull in LABEL_PULLS) + 1e-9
 
 
 def test_a_label_without_texts_is_known_by_its_name() -> None:

@@ -8,6 +8,7 @@ import treelabel
 from treelabel.cli.data import convert, inspect, sample, split
 from treelabel.cli.decide import decide, rules, tune
 from treelabel.cli.demo import demo
+from treelabel.cli.encoders import encoders
 from treelabel.cli.judge import compare, evaluate, metrics
 from treelabel.cli.models import explain, fit, models, predict, score
 
@@ -54,6 +55,7 @@ for command in (
     metrics,
     rules,
     models,
+    encoders,
     demo,
 ):
     app.command()(command)

@@ -24,6 +24,12 @@ def fit(
     read: ReadArguments,
     output: Annotated[Path, typer.Option("--output", "-o", help="Model folder to write.")],
     model: Annotated[str, typer.Option(help="Model; treelabel models lists them.")] = "linear",
+    encoder: Annotated[
+        str | None, typer.Option(help="Encoder of texts, for models that take one; treelabel encoders lists them.")
+    ] = None,
+    loss: Annotated[
+        str | None, typer.Option(help="Loss, for models that take one; treelabel models lists them.")
+    ] = None,
     set: Annotated[list[str] | None, typer.Option(help="A setting of the model, as cost=1 (repeat).")] = None,  # noqa: A002
     valid: Annotated[Path | None, typer.Option(help="Data file to calibrate or to stop early on.")] = None,
     max_seconds: Annotated[float | None, typer.Option(help="Stop learning after so long, keeping the best.")] = None,
@@ -37,12 +43,15 @@ def fit(
     Examples:
       treelabel fit train.csv -o model
       treelabel fit train.jsonl -o model --taxonomy tax.tsv --set cost=1 --set min_df=2
-      treelabel fit train.jsonl -o model --valid valid.jsonl --model bag --set loss=win_log
+      treelabel fit train.jsonl -o model --valid valid.jsonl --model bag --loss win_log
+      treelabel fit train.jsonl -o model --model neural --encoder minilm --loss conditional_softmax_la
+      treelabel fit train.jsonl -o model --model neural --encoder scratch --set checkpoints=unfinished
     """
     from treelabel.models import make_model
 
     settings = dict(_setting(text) for text in set or [])
-    made = make_model(model, **{"seed": seed, **settings})
+    named = {name: value for name, value in (("encoder", encoder), ("loss", loss)) if value is not None}
+    made = make_model(model, **{"seed": seed, **named, **settings})
     data, checked = read.read_with(train, valid)
     made.fit(data, valid=checked, max_seconds=max_seconds)
     made.save(output)

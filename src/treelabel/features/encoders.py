@@ -1,14 +1,15 @@
 """The seam for dense features: anything that maps texts to a matrix, such as frozen sentence embeddings, with a cache.
 
 An encoder has a `name`, a `fingerprint` (what its numbers depend on: weights, length, pooling), and
-`transform(texts)`, which gives a float array, one row a text. Those in ENCODERS can be asked for by name, and a model
-that was saved with one finds it again.
+`transform(texts)`, which gives a float array, one row a text. Those in ENCODERS can be asked for by name, others by
+their folder, and a model that was saved with one finds it again.
 """
 
 import hashlib
-import os
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -17,7 +18,8 @@ import numpy.typing as npt
 from scipy import sparse
 
 from treelabel.compute import FloatArray
-from treelabel.errors import TreelabelError
+from treelabel.errors import TreelabelError, needing
+from treelabel.features.sources import PACKAGES, Files, Kind, cache_folder, find_files, read_spec
 from treelabel.progress import progress_bar
 
 
@@ -32,21 +34,49 @@ class Encoder(Protocol):
         """Give one row a text."""
 
 
-ENCODERS: dict[str, Callable[[], Encoder]] = {}
+@dataclass(frozen=True)
+class EncoderRow:
+    """An encoder that has a name: what it is, and how to get it; called with settings, it makes the encoder."""
+
+    name: str
+    help: str
+    commands: tuple[str, ...]
+
+    def __call__(self, **settings: Any) -> Encoder:
+        """Make it."""
+        return make_encoder(find_files(self.name), settings)
+
+
+ENCODERS: dict[str, Callable[..., Encoder]] = {
+    row.name: EncoderRow(row.name, row.help, tuple(row.commands)) for row in PACKAGES.values()
+}
+
+# Where encoders of each kind are made; transformers need torch, which is imported when one is asked for.
+_MAKERS: dict[Kind, str] = {
+    "transformer": "treelabel.models.neural.embed:make_transformer",
+    "model2vec": "treelabel.features.static:StaticEncoder",
+    "wordllama": "treelabel.models.neural.wordllama:make_wordllama",
+}
+
+
+def make_encoder(files: Files, settings: Mapping[str, Any]) -> Encoder:
+    """Make the encoder that a folder holds."""
+    module, _, name = _MAKERS[files.kind].partition(":")
+    with needing("neural", f"the encoder {files.name}"):
+        made: Encoder = getattr(import_module(module), name)(files, settings)
+    return made
 
 
 def find_encoder(encoder: "str | Encoder") -> Encoder:
-    """Take an encoder as it is, or find it by its name.
+    """Take an encoder as it is, or find it: by its name, "minilm(max_length=128, runtime=int8)", or its folder.
 
-    >>> find_encoder("nobody")
+    >>> find_encoder("nobody")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    treelabel.errors.TreelabelError: unknown encoder 'nobody'; known by name: none
+    treelabel.errors.TreelabelError: unknown encoder 'nobody'; usable here: ...
     """
     if isinstance(encoder, str):
-        if encoder not in ENCODERS:
-            known = ", ".join(ENCODERS) or "none"
-            raise TreelabelError(f"unknown encoder {encoder!r}; known by name: {known}")
-        return ENCODERS[encoder]()
+        name, settings = read_spec(encoder)
+        return ENCODERS[name](**settings) if name in ENCODERS else make_encoder(find_files(name), settings)
     if not isinstance(encoder, Encoder):
         raise TreelabelError(
             f"expected an encoder with name, fingerprint and transform(texts), found {type(encoder).__name__}"
@@ -70,12 +100,6 @@ def same_encoder(given: "str | Encoder | None", saved: dict[str, str]) -> Encode
     return found
 
 
-def cache_folder() -> Path:
-    """Where embeddings are kept: TREELABEL_CACHE, or treelabel in the user's folder for caches."""
-    given = os.environ.get("TREELABEL_CACHE")
-    return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "treelabel"
-
-
 class CachedEncoder:
     """An encoder whose rows are kept on disk, by the hash of its fingerprint and the text; texts are not kept.
 
@@ -89,7 +113,9 @@ class CachedEncoder:
 
     def transform(self, texts: Sequence[str], progress: bool | None = None) -> FloatArray:
         """Give one row a text, encoding each different text that is not on disk yet once."""
-        keys = [hashlib.sha256(f"{self.fingerprint}\0{text}".encode()).digest() for text in texts]
+        # Half a surrogate pair is no character, but a text may have one.
+        written = (f"{self.fingerprint}\0{text}".encode("utf-8", "surrogatepass") for text in texts)
+        keys = [hashlib.sha256(text).digest() for text in written]
         folder = cache_folder() if self._folder is None else self._folder
         folder.mkdir(parents=True, exist_ok=True)
         name = hashlib.sha256(self.fingerprint.encode()).hexdigest()[:16]

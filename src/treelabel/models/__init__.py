@@ -10,10 +10,12 @@ from treelabel.models.store import load_model, save_model
 
 _ROWS: tuple[Entry[Model], ...] = (
     Entry("linear", "tf-idf of words, one linear output a node, calibrated; the default", "linear:Linear"),
-    Entry("bag", "vectors of words and pairs, summed, and any loss of LOSSES (fastText's family)", "bag:Bag"),
+    Entry("bag", "vectors of words and pairs, summed, and any loss but match (fastText's family)", "bag:Bag"),
     Entry(
         "prototype", "means of embeddings drawn to their parents and label names, no training", "prototype:Prototype"
     ),
+    Entry("neural", "a transformer, frozen or fine-tuned, and any loss of LOSSES", "neural.model:Neural"),
+    Entry("stack", "several models, pooled with weights learned out of fold", "stack:Stack"),
     Entry("most_frequent", "every text has the labels of training, by their shares", "baselines:MostFrequent"),
     Entry("nothing", "no text has any label", "baselines:Nothing"),
     Entry(

@@ -1,6 +1,5 @@
 """What a rule is, and how one is written: "threshold@0.3", "optimal:icm(alpha=2, beta=4)"."""
 
-import ast
 import difflib
 import hashlib
 import inspect
@@ -14,6 +13,7 @@ import numpy as np
 
 from treelabel.errors import TreelabelError
 from treelabel.hierarchy import LabelMatrix
+from treelabel.settings_text import read_settings
 
 # Settings that are not the user's to write: they come from training data.
 FROM_TRAINING = ("information", "frequencies")
@@ -180,21 +180,9 @@ def _number(text: str, rule: str, example: str) -> float:
 
 
 def _read_settings(inside: str, text: str) -> dict[str, Any]:
-    """Read "key=value, key=value"; nothing is run, values are literals or words."""
     try:
-        call = ast.parse(f"f({inside})", mode="eval").body
-        assert isinstance(call, ast.Call)
-        if call.args or any(each.arg is None for each in call.keywords):
-            raise ValueError
-        return {str(each.arg): _literal(each.value) for each in call.keywords}
-    except (SyntaxError, ValueError, TypeError, AssertionError):
+        return read_settings(inside)
+    except ValueError:
         raise TreelabelError(
             f"rule {text!r}: cannot read {inside!r}; expected settings such as (t=0.3) or (t=[0.5, 0.4], closed=false)"
         ) from None
-
-
-def _literal(node: ast.expr) -> Any:
-    if isinstance(node, ast.Name):
-        words = {"true": True, "false": False, "none": None}
-        return words.get(node.id.lower(), node.id)
-    return ast.literal_eval(node)
