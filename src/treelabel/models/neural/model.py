@@ -1,0 +1,180 @@
+"""The model `neural`: a text encoder, frozen or fine-tuned, and outputs trained with any loss of LOSSES.
+
+torch is imported when something is learned or loaded, not before: `treelabel models` lists the settings of all models.
+"""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from treelabel.errors import TreelabelError, needing
+from treelabel.features.encoders import Encoder
+from treelabel.features.sources import Pooling
+from treelabel.hierarchy import Hierarchy
+from treelabel.models.base import Arrays, Model, Training
+from treelabel.scores import Scores
+from treelabel.strings import Strings
+
+
+class Neural(Model):
+    """A transformer and a linear layer over all nodes, trained with any loss of LOSSES.
+
+    `encoder` is a name that `treelabel encoders` lists, a folder, or "scratch": a small BERT with random weights and a
+    tokenizer of its own. `train` says what is trained: "head", the outputs over frozen embeddings, which are computed
+    once and kept on disk (with `tfidf` beside them if asked for, and a layer of `hidden` units if above 0); "all"; or
+    "lora", matrices of rank `lora_rank` beside the encoder's. "auto" is "all" for scratch, else "head", what a CPU can
+    afford.
+
+    Fine-tuning follows the papers: AdamW at a rate of 2e-5, rising over a tenth of the steps and then falling to 0,
+    batches of 16, 20 epochs, the best one by validation data. Without these a share `held_out` of the training
+    documents takes their place (with frozen embeddings, all documents are then learned for as many epochs as were
+    best). `rates` gives the encoder, the hidden layer and the outputs rates of their own, `layer_decay` every layer a
+    share of the rate of the next; `freeze` keeps the embeddings and so many layers as they are. `accumulate` computes a
+    batch in so many parts, and `save_memory` computes layers twice: both need less memory and change nothing else.
+    With `checkpoints`, a folder, a run that was killed goes on where it was, to the same weights.
+
+    Frozen, an epoch costs documents x width x outputs; fine-tuned, documents x tokens x the encoder's parameters x 6.
+    Conditional losses cost a document only the siblings along its path.
+    """
+
+    name = "neural"
+    unsaved = ("hierarchy", "callbacks", "checkpoints", "checkpoint_seconds")
+
+    def __init__(
+        self,
+        hierarchy: Hierarchy | None = None,
+        encoder: str | Encoder = "minilm",
+        loss: str = "auto",
+        train: Literal["auto", "head", "lora", "all"] = "auto",
+        hidden: int = 0,
+        tfidf: bool = False,
+        tfidf_width: int = 512,
+        max_length: int | None = None,
+        pooling: Pooling | None = None,
+        epochs: int | None = None,
+        batch: int | None = None,
+        rate: float | None = None,
+        rates: tuple[float, float, float] | None = None,
+        layer_decay: float = 1.0,
+        schedule: str = "linear",
+        warm_up: float = 0.1,
+        weight_decay: float = 0.01,
+        clip: float = 1.0,
+        accumulate: int = 1,
+        patience: int = 5,
+        dropout: float | None = None,
+        freeze: int = 0,
+        lora_rank: int = 8,
+        save_memory: bool = False,
+        precision: Literal["auto", "fp32", "bf16"] = "auto",
+        held_out: float = 0.1,
+        tau: float = 1.0,
+        beta: float = 0.2,
+        lambda_parameters: float = 1e-4,
+        lambda_probabilities: float = 1e-2,
+        checkpoints: str | None = None,
+        checkpoint_seconds: float = 300.0,
+        callbacks: tuple[Any, ...] = (),
+        seed: int = 0,
+    ) -> None:
+        self.hierarchy = hierarchy
+        self.encoder = encoder
+        self.loss = loss
+        self.train = train
+        self.hidden = hidden
+        self.tfidf = tfidf
+        self.tfidf_width = tfidf_width
+        self.max_length = max_length
+        self.pooling = pooling
+        self.epochs = epochs
+        self.batch = batch
+        self.rate = rate
+        self.rates = rates
+        self.layer_decay = layer_decay
+        self.schedule = schedule
+        self.warm_up = warm_up
+        self.weight_decay = weight_decay
+        self.clip = clip
+        self.accumulate = accumulate
+        self.patience = patience
+        self.dropout = dropout
+        self.freeze = freeze
+        self.lora_rank = lora_rank
+        self.save_memory = save_memory
+        self.precision = precision
+        self.held_out = held_out
+        self.tau = tau
+        self.beta = beta
+        self.lambda_parameters = lambda_parameters
+        self.lambda_probabilities = lambda_probabilities
+        self.checkpoints = checkpoints
+        self.checkpoint_seconds = checkpoint_seconds
+        self.callbacks = callbacks
+        self.seed = seed
+
+    @property
+    def trains(self) -> str:
+        """What is trained: "head", "lora" or "all"."""
+        if self.train == "auto":
+            return "all" if self.encoder == "scratch" else "head"
+        return self.train
+
+    def _fit(self, train: Training) -> None:
+        self._check_settings()
+        with needing("neural", "the model neural"):
+            from treelabel.models.neural.learning import learn
+
+            self.learned_ = learn(self, train)
+
+    def _check_settings(self) -> None:
+        known: dict[str, tuple[str, ...]] = {
+            "train": ("auto", "head", "lora", "all"),
+            "schedule": ("linear", "slanted", "constant"),
+            "precision": ("auto", "fp32", "bf16"),
+        }
+        for name, choices in known.items():
+            if getattr(self, name) not in choices:
+                raise TreelabelError(
+                    f"the setting {name} of the model neural is {getattr(self, name)!r}; expected one of: "
+                    + ", ".join(choices)
+                )
+        for name in ("epochs", "batch", "rate", "accumulate", "patience", "lora_rank", "tfidf_width"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise TreelabelError(f"the setting {name} of the model neural must be above 0, found {value}")
+        if self.tfidf and self.trains != "head":
+            raise TreelabelError('tfidf=True stands beside frozen embeddings: use train="head"')
+        if self.trains == "head" and self.encoder == "scratch":
+            raise TreelabelError('a random encoder has to be trained: use train="all" with encoder="scratch"')
+        if self.trains != "head" and not isinstance(self.encoder, str):
+            raise TreelabelError("an encoder that is fine-tuned is given by its name or folder, found an object")
+
+    def _score(self, texts: Strings) -> Scores:
+        scores: Scores = self.learned_.score(texts)
+        return scores
+
+    @property
+    def losses_(self) -> list[float]:
+        """The loss after each epoch: of documents that were held out or given as `valid`, else of training."""
+        return list(self.learned_.seen)
+
+    @property
+    def exhaustive(self) -> bool:
+        """A softmax shares out all of a parent's probability, sigmoids do not."""
+        return bool(self.learned_.objective.exhaustive)
+
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
+        return self.learned_.state()
+
+    def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
+        # What else there is stands in files of their own: see `_read_files`.
+        self._stored = values, arrays
+
+    def _write_files(self, folder: Path) -> None:
+        self.learned_.write_files(folder)
+
+    def _read_files(self, folder: Path) -> None:
+        values, arrays = self.__dict__.pop("_stored")
+        with needing("neural", "the model neural"):
+            from treelabel.models.neural.learning import read_learned
+
+            self.learned_ = read_learned(self, values, arrays, folder)

@@ -1,0 +1,167 @@
+"""How a network sees texts: as embeddings of a frozen encoder, or as tokens of a transformer that is trained."""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+from transformers import AutoConfig, AutoModel
+
+from treelabel.compute import LongArray
+from treelabel.features import NgramShape, Tfidf
+from treelabel.features.batches import token_batches
+from treelabel.features.encoders import CachedEncoder, encoder_note, find_encoder, same_encoder
+from treelabel.features.lsa import Lsa
+from treelabel.features.sources import Pooling
+from treelabel.models.base import Arrays
+from treelabel.models.neural.network import Network, Outputs
+from treelabel.models.neural.tokens import Tokens
+from treelabel.models.neural.trainer import Inputs, Vectors
+from treelabel.strings import Strings
+
+# Embeddings of length 1 have values of about 1 / sqrt(width); steps of AdamW suit values of this size.
+LENGTH = 16.0
+# tf-idf beside embeddings: words in at least so many documents, or the matrix is large for what it says.
+LEAST_DOCUMENTS = 2
+WEIGHTS, CONFIG, TOKENIZER = "weights.safetensors", "encoder.json", "tokenizer.json"
+
+
+class Reader(ABC):
+    """Turns texts into what a network takes, and keeps what that needs."""
+
+    @abstractmethod
+    def inputs(self, texts: Strings, progress: bool | None = None) -> Inputs:
+        """What the network takes of texts."""
+
+    @abstractmethod
+    def batches(self, inputs: Inputs) -> list[LongArray]:
+        """Deal documents into batches to score."""
+
+    @abstractmethod
+    def state(self, network: Network) -> tuple[dict[str, Any], Arrays]:
+        """What to save: values for JSON, and arrays."""
+
+    @abstractmethod
+    def write_files(self, network: Network, folder: Path) -> None:
+        """Write what is too large for these."""
+
+
+@dataclass(frozen=True, eq=False)
+class Frozen(Reader):
+    """Embeddings of an encoder that is not trained, kept on disk, with reduced tf-idf beside them if there is any."""
+
+    encoder: CachedEncoder
+    lsa: Lsa | None = None
+
+    @classmethod
+    def learned(cls, encoder: Any, texts: Strings, tfidf_width: int, seed: int) -> "Frozen":
+        """Find the encoder, and learn tf-idf from texts unless its width is 0."""
+        found = CachedEncoder(find_encoder(encoder))
+        if not tfidf_width:
+            return cls(found)
+        return cls(found, Lsa.fit_transform(texts, tfidf_width, NgramShape(1), LEAST_DOCUMENTS, seed)[0])
+
+    def inputs(self, texts: Strings, progress: bool | None = None) -> Vectors:
+        """Embeddings of length 1, tf-idf of length 1 beside them, all times one number."""
+        given = self.encoder.transform(list(texts), progress)
+        parts = [given / np.maximum(np.linalg.norm(given, axis=1, keepdims=True), 1e-9)]
+        if self.lsa is not None:
+            parts.append(self.lsa.transform(texts))
+        scaled = np.float32(LENGTH / np.sqrt(len(parts))) * np.concatenate(parts, axis=1)
+        return Vectors(torch.from_numpy(np.ascontiguousarray(scaled, np.float32)))
+
+    def batches(self, inputs: Inputs) -> list[LongArray]:
+        """As they come."""
+        count = len(inputs.lengths)
+        return [np.arange(start, min(start + 1024, count)) for start in range(0, count, 1024)]
+
+    def state(self, network: Network) -> tuple[dict[str, Any], Arrays]:
+        """The encoder by name, outputs, and tf-idf."""
+        arrays: dict[str, Any] = {f"outputs.{name}": p.detach().numpy() for name, p in _outputs(network).items()}
+        values: dict[str, Any] = {"encoder": encoder_note(self.encoder), "ngrams": None}
+        if self.lsa is not None:
+            shape = self.lsa.tfidf.shape
+            values["ngrams"] = {"words": shape.words, "bits": shape.bits}
+            arrays |= {**self.lsa.tfidf.arrays(), "lsa": self.lsa.vectors.astype(np.float16)}
+        return values, arrays
+
+    def write_files(self, network: Network, folder: Path) -> None:
+        """Nothing: the encoder is found by its name."""
+
+    @classmethod
+    def restored(cls, encoder: Any, values: Mapping[str, Any], arrays: Arrays) -> tuple["Frozen", Network]:
+        """Take back what `state` gave."""
+        found, lsa = CachedEncoder(same_encoder(encoder, values["encoder"])), None
+        if values["ngrams"] is not None:
+            shape = NgramShape(int(values["ngrams"]["words"]), None, int(values["ngrams"]["bits"]))
+            lsa = Lsa(Tfidf(shape, arrays["buckets"], arrays["idf"]), arrays["lsa"].astype(np.float32))
+        weights = {
+            name.removeprefix("outputs."): torch.from_numpy(arrays[name]) for name in arrays if "outputs." in name
+        }
+        return cls(found, lsa), Network(None, "mean", outputs_of(weights))
+
+
+@dataclass(frozen=True, eq=False)
+class Trained(Reader):
+    """Tokens of a transformer that is trained, cut at `max_length`."""
+
+    tokenizer: Tokenizer
+    max_length: int
+    pooling: Pooling
+
+    def inputs(self, texts: Strings, progress: bool | None = None) -> Tokens:
+        """Tokens."""
+        return Tokens.of(texts, self.tokenizer, self.max_length)
+
+    def batches(self, inputs: Inputs) -> list[LongArray]:
+        """Texts of about the same length."""
+        return token_batches(inputs.lengths.tolist())
+
+    def state(self, network: Network) -> tuple[dict[str, Any], Arrays]:
+        """How texts are cut and pooled; the rest stands in files."""
+        return {"max_length": self.max_length, "pooling": self.pooling}, {}
+
+    def write_files(self, network: Network, folder: Path) -> None:
+        """Weights as safetensors, the transformer's configuration, and the tokenizer."""
+        save_file({name: value.contiguous() for name, value in network.state_dict().items()}, folder / WEIGHTS)
+        (folder / CONFIG).write_text(network.body.config.to_json_string(use_diff=False), encoding="utf-8")
+        self.tokenizer.no_truncation()
+        self.tokenizer.save(str(folder / TOKENIZER))
+
+    @classmethod
+    def restored(cls, values: Mapping[str, Any], folder: Path) -> tuple["Trained", Network]:
+        """Take back what was written, without running anything of it."""
+        reader = cls(Tokenizer.from_file(str(folder / TOKENIZER)), int(values["max_length"]), values["pooling"])
+        weights = load_file(folder / WEIGHTS)
+        of_outputs = {name.removeprefix("outputs."): w for name, w in weights.items() if name.startswith("outputs.")}
+        network = Network(body_of(json.loads((folder / CONFIG).read_text())), reader.pooling, outputs_of(of_outputs))
+        network.load_state_dict(weights)
+        return reader, network
+
+
+def body_of(config: dict[str, Any]) -> Any:
+    """Make a transformer with the configuration that was saved; its weights come after."""
+    body = AutoModel.from_config(AutoConfig.for_model(**config))
+    if hasattr(body, "pooler"):
+        body.pooler = None
+    return body
+
+
+def _outputs(network: Network) -> dict[str, torch.Tensor]:
+    return {name: value.cpu() for name, value in network.outputs.state_dict().items()}
+
+
+def outputs_of(weights: Mapping[str, torch.Tensor]) -> Outputs:
+    """Make outputs again of their weights."""
+    hidden = weights.get("hidden.weight")
+    linear = weights["linear.weight"]
+    width = linear.shape[1] if hidden is None else hidden.shape[1]
+    found = Outputs(width, len(linear), 0 if hidden is None else len(hidden))
+    found.load_state_dict(dict(weights))
+    return found

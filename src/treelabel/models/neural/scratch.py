@@ -1,0 +1,76 @@
+"""A small BERT that begins with random weights, and a tokenizer of its own: no files needed."""
+
+from collections import Counter
+from typing import Any
+
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.processors import TemplateProcessing
+
+from treelabel.strings import Strings
+
+LAYERS = 2
+WIDTH = 64
+VOCABULARY = 8_000
+# Longer beginnings and ends are words of their own.
+LONGEST_PIECE = 8
+MARKS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+
+
+def learned_tokenizer(texts: Strings) -> Tokenizer:
+    """Make a WordPiece tokenizer, uncased as BERT's, of the words, beginnings and ends that occur most often.
+
+    The trainers of `tokenizers` break ties at random, so that the same texts give another vocabulary every time; this
+    one depends on the texts alone.
+
+    >>> learned_tokenizer(Strings.of(["a cat sat", "a cat", "a sat hat"])).encode("A cat that").tokens
+    ['[CLS]', 'a', 'cat', 't', '##h', '##at', '[SEP]']
+    """
+    normalizer, splitter = BertNormalizer(lowercase=True), BertPreTokenizer()
+    words = Counter[str]()
+    for text in texts:
+        words.update(word for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text)))
+    vocabulary = {piece: number for number, piece in enumerate([*MARKS, *pieces_of(words)])}
+    tokenizer = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
+    ends = [(mark, vocabulary[mark]) for mark in ("[CLS]", "[SEP]")]
+    tokenizer.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
+    return tokenizer
+
+
+def pieces_of(words: Counter[str]) -> list[str]:
+    """All characters, then words, beginnings and ends that occur twice at least: the most frequent, in a fixed order.
+
+    >>> pieces_of(Counter({"aha": 2}))
+    ['##a', '##h', 'a', 'h', 'aha', '##aha', '##ha', 'ah']
+    """
+    counts = Counter[str]()
+    for word, count in words.items():
+        for cut in range(1, min(len(word), LONGEST_PIECE) + 1):
+            counts[word[:cut]] += count
+            counts["##" + word[-cut:]] += count
+        if len(word) > LONGEST_PIECE:
+            counts[word] += count
+    characters = sorted({mark + letter for word in words for letter in word for mark in ("", "##")})
+    # A whole word comes before a piece that is as frequent.
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0] not in words, item[0]))
+    known = {*characters}
+    return characters + [piece for piece, count in ranked[:VOCABULARY] if count > 1 and piece not in known]
+
+
+def small_bert(vocabulary: int, max_length: int) -> Any:
+    """Make a BERT of two layers and width 64 with random weights, which torch's seed decides."""
+    from transformers import BertConfig, BertModel
+
+    config = BertConfig(
+        vocab_size=vocabulary,
+        hidden_size=WIDTH,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=4,
+        intermediate_size=4 * WIDTH,
+        max_position_embeddings=max_length,
+        pad_token_id=0,
+    )
+    return BertModel(config, add_pooling_layer=False)
