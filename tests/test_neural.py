@@ -1,5 +1,6 @@
 """The model neural: what it trains, how, and that nothing changes by parts, processes, a kill or a stop."""
 
+import json
 import os
 import signal
 import subprocess
@@ -13,10 +14,10 @@ import numpy as np
 import pytest
 import torch
 
-from tests.helpers import WordVectors, tiny_bert
+from tests.helpers import Run, WordVectors, tiny_bert
 from treelabel import Dataset, TreelabelError, load_model, make_model
 from treelabel.features.encoders import ENCODERS
-from treelabel.models.check import CASES, CHECKS, it_learns
+from treelabel.models.check import CASES, CHECKS, HARD_TEXTS, it_learns
 from treelabel.models.losses import LOSSES
 from treelabel.models.neural.network import Network, Outputs, freeze, layers_of, parameter_groups
 from treelabel.models.neural.schedules import SCHEDULES
@@ -321,7 +322,7 @@ class Tracker:
         self.told += [(name, value, step) for name, value in values.items()]
 
 
-class Run(Tracker):
+class Experiment(Tracker):
     """A run of wandb, as far as it is needed."""
 
     log_metrics = None  # type: ignore[assignment]
@@ -435,3 +436,94 @@ def test_without_torch_the_error_says_what_to_install() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == 'the model neural needs torch: pip install "treelabel[neural]"'
+
+
+# ONNX
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_an_exported_model_gives_the_same_scores(loss: str, folder: Path, tmp_path: Path) -> None:
+    kind = KINDS[loss][1]
+    case = CASES[kind]
+    mode = {"encoder": str(folder), "train": "head"} if loss in ("bce", "win_log") else {}
+    model = made("fine-tuned", folder, loss=loss, epochs=3, **mode)
+    model.fit(case.texts, case.labels, hierarchy=case.hierarchy)
+    texts = [*case.texts, *HARD_TEXTS]
+    expected = model.score(texts).dense()
+    exported = model.exported()
+    np.testing.assert_allclose(exported.score(texts).dense(), expected, atol=1e-4)
+    exported.save(tmp_path / "model")
+    loaded = load_model(tmp_path / "model")
+    assert np.array_equal(loaded.score(texts).dense(), exported.score(texts).dense())
+    assert loaded.usual_rule == model.usual_rule
+
+
+def test_int8_is_near_and_smaller_and_needs_no_torch(folder: Path, tmp_path: Path) -> None:
+    model = made("fine-tuned", folder, loss="conditional_softmax", epochs=12).fit(DATA)
+    for runtime in ("onnx", "int8"):
+        model.exported(runtime).save(tmp_path / runtime)
+    size = {name: (tmp_path / name / "model.onnx").stat().st_size for name in ("onnx", "int8")}
+    assert size["int8"] < 0.7 * size["onnx"]
+    near = np.abs(load_model(tmp_path / "int8").score(LEAF.texts).dense() - model.score(LEAF.texts).dense())
+    assert near.mean() < 0.02
+    code = (
+        "import sys; sys.modules['torch'] = sys.modules['transformers'] = None\n"
+        "import treelabel as tl\n"
+        f"print(tl.load_model({str(tmp_path / 'int8')!r}).predict(['small terrier barks digs']))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == "[['terrier']]"
+
+
+def test_what_cannot_be_exported_is_said(folder: Path) -> None:
+    with pytest.raises(TreelabelError, match="the encoder words is no graph of one transformer"):
+        made("frozen", folder).fit(DATA).exported()
+    with pytest.raises(TreelabelError, match="tf-idf is no graph of one transformer"):
+        made("frozen", folder, encoder=str(folder), tfidf=True).fit(DATA).exported()
+    with pytest.raises(TreelabelError, match="expected the runtime onnx or int8, found 'tflite'"):
+        made("frozen", folder).fit(DATA).exported("tflite")
+    with pytest.raises(TreelabelError, match="call fit before exported"):
+        made("frozen", folder).exported()
+
+
+# The command line
+
+
+def test_the_command_line_learns_exports_and_scores(run: Run, folder: Path, tmp_path: Path) -> None:
+    write_documents(tmp_path / "train.jsonl")
+    model, graph = tmp_path / "model", tmp_path / "graph"
+    settings = ["--set", "epochs=2", "--set", "rate=0.005", "--set", "train=all"]
+    learned = run(
+        "fit",
+        tmp_path / "train.jsonl",
+        "-o",
+        model,
+        "--model",
+        "neural",
+        "--encoder",
+        folder,
+        "--loss",
+        "conditional_softmax_la",
+        *settings,
+    )
+    assert learned.code == 0, learned.err
+    assert run("export", model, "-o", graph, "--int8").code == 0
+    for each in (model, graph):
+        assert run("score", each, tmp_path / "train.jsonl", "-o", tmp_path / "scores.npz").code == 0
+    refused = run("export", graph, "-o", tmp_path / "again")
+    assert (refused.code, "is an ONNX graph already" in refused.err) == (2, True)
+    for name, wrong, said in (
+        ("--encoder", "minilmm", "unknown encoder 'minilmm'"),
+        ("--loss", "champs", "unknown loss 'champs'; did you mean champ?"),
+        ("--set", "rat=1", "the model neural has no setting 'rat'"),
+    ):
+        ended = run("fit", tmp_path / "train.jsonl", "-o", tmp_path / "no", "--model", "neural", name, wrong)
+        assert (ended.code, said in ended.err) == (2, True), ended.err
+        assert not (tmp_path / "no").exists()
+
+
+def write_documents(file: Path) -> None:
+    paths = dict(zip(LEAF.hierarchy.names, LEAF.hierarchy.paths(), strict=True))
+    rows = zip(LEAF.texts, LEAF.labels, strict=True)
+    lines = [json.dumps({"text": text, "labels": [paths[label] for label in labels]}) for text, labels in rows]
+    file.write_text("\n".join(lines))

@@ -10,7 +10,7 @@ from treelabel.cli.decide import decide, rules, tune
 from treelabel.cli.demo import demo
 from treelabel.cli.encoders import encoders
 from treelabel.cli.judge import compare, evaluate, metrics
-from treelabel.cli.models import explain, fit, models, predict, score
+from treelabel.cli.models import explain, export, fit, models, predict, score
 
 app = typer.Typer(
     name="treelabel",
@@ -48,6 +48,7 @@ for command in (
     score,
     predict,
     explain,
+    export,
     decide,
     tune,
     evaluate,

@@ -1,38 +1,30 @@
-"""Frozen embeddings: one vector a text from a pretrained transformer, by torch or by ONNX Runtime.
-
-ONNX Runtime gets texts of equal length together, so that there is neither padding nor a mask, and as many batches at a
-time as there are threads. In int8 a text is a batch of its own: the scale of activations is that of the batch, and
-what a text gives must not depend on the texts beside it.
-"""
+"""Frozen embeddings: one vector a text from a pretrained transformer, by torch or by ONNX Runtime."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
+from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional
 
-from treelabel.compute import FloatArray, LongArray, thread_count
+from treelabel.compute import FloatArray
 from treelabel.errors import TreelabelError
-from treelabel.features.batches import equal_batches, token_batches
+from treelabel.features.batches import token_batches
 from treelabel.features.sources import Files, Source, cache_folder, read_spec, require_settings, source_of
 from treelabel.models.neural import onnx
+from treelabel.models.neural.first_tokens import first_tokens
+from treelabel.models.neural.sessions import run_graph, session
 from treelabel.models.neural.transformer import load_body, load_tokenizer, pooled
 from treelabel.settings_text import with_settings
 
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
-
 Runtime = Literal["auto", "torch", "onnx", "int8"]
 
-# Tokens at a time: with these, what passes between layers stays in the cache of a core.
-TOKENS = {"torch": 2048, "onnx": 512, "int8": 1}
-# How far a graph may be from torch.
-CLOSE = 1e-4
+# Tokens that torch sees at a time.
+TOKENS = 2048
 # Raised when graphs are made another way.
 GRAPHS = 1
 
@@ -102,7 +94,7 @@ class TransformerEncoder:
 
         def embed(tokens: list[list[int]]) -> FloatArray:
             found = np.empty((len(tokens), self.width), np.float32)
-            for batch in token_batches([len(each) for each in tokens], TOKENS["torch"]):
+            for batch in token_batches([len(each) for each in tokens], TOKENS):
                 ids = np.full((len(batch), len(tokens[batch[0]])), padding, np.int64)
                 mask = np.zeros_like(ids)
                 for row, at in enumerate(batch):
@@ -116,21 +108,10 @@ class TransformerEncoder:
 
     def _by_onnx(self) -> Callable[[list[list[int]]], FloatArray]:
         is_int8 = self.runtime == "int8"
-        # One thread each, and as many batches at a time as there are threads: nothing ever waits for another.
-        running = onnx.session(self.quantised_graph() if is_int8 else self.graph(), threads=1)
-        most = TOKENS["int8" if is_int8 else "onnx"]
+        running = session(self.quantised_graph() if is_int8 else self.graph(), threads=1)
 
         def embed(tokens: list[list[int]]) -> FloatArray:
-            found = np.empty((len(tokens), self.width), np.float32)
-
-            def run(batch: LongArray) -> None:
-                ids = np.array([tokens[at] for at in batch], np.int64)
-                found[batch] = running.run(None, {"input_ids": ids})[0]
-
-            with ThreadPoolExecutor(thread_count()) as threads:
-                for _ in threads.map(run, equal_batches([len(each) for each in tokens], most)):
-                    pass
-            return found
+            return run_graph(running, tokens, self.width, is_int8)
 
         return embed
 
@@ -170,60 +151,8 @@ class Vectors(nn.Module):
 
 
 def export_vectors(source: Source, file: Path) -> None:
-    """Write an encoder's graph, with fused attention if that gives what torch gives, else with plain attention."""
+    """Write an encoder's graph, pooling included."""
     body = load_body(source.place)
-    vectors = Vectors(body, source).eval()
-    size = int(body.config.vocab_size)
-    draw = torch.Generator().manual_seed(0)
-    # The upper half of a vocabulary has no special tokens; the whole length would show a window of attention.
-    ids = torch.randint(size // 2, size, (2, source.max_length), generator=draw)
-    with torch.inference_mode():
-        expected = vectors(ids).numpy()
-    for fuse in (True, False):
-        error = _export_once(vectors, ids, file, fuse, expected)
-        if error <= CLOSE * max(1.0, float(np.abs(expected).max())):
-            return
-    file.unlink()
-    raise TreelabelError(
-        f"{source.place}: the encoder's ONNX graph is off by {error:.2g} from what torch gives; use runtime=torch"
+    onnx.export_checked(
+        Vectors(body, source), body, source.max_length, file, ("vectors", f"{source.place}: the encoder")
     )
-
-
-def _export_once(vectors: Vectors, ids: Tensor, file: Path, fuse: bool, expected: FloatArray) -> float:
-    """Export one way, and say how far the graph is from what is expected."""
-    example, names, axes = (ids[:, :16],), (["input_ids"], ["vectors"]), {0: "texts", 1: "tokens"}
-    if fuse:
-        with onnx.fused_attention(vectors.body):
-            onnx.export(vectors, example, file, names, axes)
-    else:
-        vectors.body.set_attn_implementation("eager")
-        onnx.export(vectors, example, file, names, axes)
-    found = onnx.session(file).run(None, {"input_ids": ids.numpy()})[0]
-    return float(np.abs(found - expected).max())
-
-
-def first_tokens(tokenizer: "Tokenizer", texts: Sequence[str], length: int) -> list[list[int]]:
-    """Give the first tokens of texts as the tokenizer cuts them, without tokenising the whole of a long text.
-
-    A text's start, up to a space, has the tokens that the whole text starts with; where it has too few, more is taken.
-    """
-    found: list[list[int]] = [[]] * len(texts)
-    waiting, characters = list(range(len(texts))), 16 * length
-    while waiting:
-        starts = [_start(texts[at], characters) for at in waiting]
-        encoded = tokenizer.encode_batch_fast(starts)
-        for at, each in zip(waiting, encoded, strict=True):
-            found[at] = each.ids
-        waiting = [
-            at
-            for at, start in zip(waiting, starts, strict=True)
-            if len(start) < len(texts[at]) and len(found[at]) < length
-        ]
-        characters *= 8
-    return found
-
-
-def _start(text: str, characters: int) -> str:
-    """Cut a text before a space; one without spaces is left whole."""
-    space = -1 if len(text) <= characters else text.rfind(" ", 0, characters)
-    return text if space < 1 else text[:space]

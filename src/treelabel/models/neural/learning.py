@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from treelabel.models.heads import log_loss
 from treelabel.models.neural.callbacks import callback_of
 from treelabel.models.neural.checkpoints import Progress
 from treelabel.models.neural.losses import torch_loss
+from treelabel.models.neural.model import LOSS_SETTINGS, Neural
 from treelabel.models.neural.network import Network, Outputs, freeze, merged, with_lora
 from treelabel.models.neural.readers import Frozen, Reader, Trained
 from treelabel.models.neural.scratch import learned_tokenizer, small_bert
@@ -29,9 +30,6 @@ from treelabel.models.neural.transformer import load_body, load_tokenizer
 from treelabel.models.objective import Objective
 from treelabel.scores import Scores
 from treelabel.strings import Strings
-
-if TYPE_CHECKING:
-    from treelabel.models.neural.model import Neural
 
 # Fewer documents than this are too few to hold some out.
 FEWEST_TO_HOLD_OUT = 100
@@ -45,7 +43,6 @@ VALUES_AT_ONCE = 1 << 24
 USUAL = {"head": (30, 64, 1e-3), "lora": (20, 16, 2e-4), "all": (20, 16, 2e-5), "scratch": (20, 16, 1e-3)}
 # Networks of fewer parameters gain nothing that could be measured.
 WORTH_MEASURING = 1_000_000
-LOSS_SETTINGS = ("tau", "beta", "lambda_parameters", "lambda_probabilities")
 SCRATCH_LENGTH = 128
 
 
@@ -86,10 +83,8 @@ class Learned:
         self.reader.write_files(self.network, folder)
 
 
-def read_learned(model: "Neural", values: dict[str, Any], arrays: Arrays, folder: Path) -> Learned:
+def read_learned(model: Neural, objective: Objective, values: dict[str, Any], arrays: Arrays, folder: Path) -> Learned:
     """Take back what was saved."""
-    settings = {name: getattr(model, name) for name in LOSS_SETTINGS}
-    objective = Objective(values["loss"], model.hierarchy_, arrays["stops"], arrays["frequencies"], settings)
     reader: Reader
     if model.trains == "head":
         reader, network = Frozen.restored(model.encoder, values["reader"], arrays)
@@ -105,7 +100,7 @@ def read_learned(model: "Neural", values: dict[str, Any], arrays: Arrays, folder
 # Learning
 
 
-def learn(model: "Neural", train: Training) -> Learned:
+def learn(model: Neural, train: Training) -> Learned:
     """Learn as the settings of a model say."""
     objective = Objective.of(train, model.loss, {name: getattr(model, name) for name in LOSS_SETTINGS})
     rows, _ = objective.truth(train)
@@ -116,7 +111,7 @@ def learn(model: "Neural", train: Training) -> Learned:
         return fine_tune(model, every, objective)
 
 
-def learn_head(model: "Neural", train: Training, objective: Objective) -> Learned:
+def learn_head(model: Neural, train: Training, objective: Objective) -> Learned:
     """Train outputs over frozen embeddings: on a part to see which epoch is best, then on all for so many."""
     reader = Frozen.learned(model.encoder, train.texts, model.tfidf_width if model.tfidf else 0, model.seed)
     kept, held = held_apart(model, train)
@@ -142,7 +137,7 @@ def learn_head(model: "Neural", train: Training, objective: Objective) -> Learne
     return Learned(objective, reader, network.eval(), at.slope, tuple(at.seen))
 
 
-def fine_tune(model: "Neural", train: Training, objective: Objective) -> Learned:
+def fine_tune(model: Neural, train: Training, objective: Objective) -> Learned:
     """Train everything, or what is not frozen, and keep the best epoch."""
     kept, held = held_apart(model, train)
     kind = "scratch" if model.encoder == "scratch" else model.trains
@@ -179,13 +174,13 @@ def train_network(
     return Trainer(network, cost, course, judge).learn(inputs, cost.prepare(objective.truth(train)[1]))
 
 
-def first_outputs(model: "Neural", width: int, outputs: int) -> Outputs:
+def first_outputs(model: Neural, width: int, outputs: int) -> Outputs:
     """Outputs before training; frozen embeddings have no dropout of their own, and need none."""
     usual = 0.0 if model.trains == "head" else 0.1
     return Outputs(width, outputs, model.hidden, usual if model.dropout is None else model.dropout)
 
 
-def body_and_reader(model: "Neural", texts: Strings) -> tuple[Trained, Any]:
+def body_and_reader(model: Neural, texts: Strings) -> tuple[Trained, Any]:
     """The transformer to train, and how it sees texts."""
     if model.encoder == "scratch":
         tokenizer, length = learned_tokenizer(texts), model.max_length or SCRATCH_LENGTH
@@ -197,7 +192,7 @@ def body_and_reader(model: "Neural", texts: Strings) -> tuple[Trained, Any]:
     return reader, load_body(source.place)
 
 
-def held_apart(model: "Neural", train: Training) -> tuple[LongArray, Training | None]:
+def held_apart(model: Neural, train: Training) -> tuple[LongArray, Training | None]:
     """The documents to learn from, and those that tell which epoch is best: the validation set, or a random share."""
     everything = np.arange(len(train))
     if train.valid is not None:
@@ -242,7 +237,7 @@ class Judged:
         return float(found.fun), float(np.exp(found.x))
 
 
-def course_of(model: "Neural", train: Training, kind: str) -> Course:
+def course_of(model: Neural, train: Training, kind: str) -> Course:
     """The settings of training, with what is usual where they are not given."""
     epochs, batch, rate = USUAL[kind]
     rate = rate if model.rate is None else model.rate
@@ -268,7 +263,7 @@ def course_of(model: "Neural", train: Training, kind: str) -> Course:
     )
 
 
-def run_name(model: "Neural", train: Training) -> str:
+def run_name(model: Neural, train: Training) -> str:
     """What a checkpoint belongs to: the settings, the labels and the texts, as one hash."""
     settings = {name: str(value) for name, value in model.get_params().items() if name not in model.unsaved}
     found = hashlib.sha256(json.dumps([settings, train.hierarchy.fingerprint], sort_keys=True).encode())

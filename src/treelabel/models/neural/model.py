@@ -11,8 +11,11 @@ from treelabel.features.encoders import Encoder
 from treelabel.features.sources import Pooling
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.base import Arrays, Model, Training
+from treelabel.models.objective import Objective
 from treelabel.scores import Scores
 from treelabel.strings import Strings
+
+LOSS_SETTINGS = ("tau", "beta", "lambda_parameters", "lambda_probabilities")
 
 
 class Neural(Model):
@@ -37,6 +40,7 @@ class Neural(Model):
     """
 
     name = "neural"
+    learned_: Any
     unsaved = ("hierarchy", "callbacks", "checkpoints", "checkpoint_seconds")
 
     def __init__(
@@ -163,7 +167,8 @@ class Neural(Model):
         return bool(self.learned_.objective.exhaustive)
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        return self.learned_.state()
+        found: tuple[dict[str, Any], Arrays] = self.learned_.state()
+        return found
 
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         # What else there is stands in files of their own: see `_read_files`.
@@ -174,7 +179,34 @@ class Neural(Model):
 
     def _read_files(self, folder: Path) -> None:
         values, arrays = self.__dict__.pop("_stored")
+        settings = {name: getattr(self, name) for name in LOSS_SETTINGS}
+        objective = Objective(values["loss"], self.hierarchy_, arrays["stops"], arrays["frequencies"], settings)
         with needing("neural", "the model neural"):
-            from treelabel.models.neural.learning import read_learned
+            if "runtime" in values:
+                from treelabel.models.neural.exported import read_exported
 
-            self.learned_ = read_learned(self, values, arrays, folder)
+                self.learned_ = read_exported(objective, values, folder)
+            else:
+                from treelabel.models.neural.learning import read_learned
+
+                self.learned_ = read_learned(self, objective, values, arrays, folder)
+
+    def exported(self, runtime: Literal["onnx", "int8"] = "onnx") -> "Neural":
+        """Give the same model as an ONNX graph from token ids to probabilities, which needs no torch to score.
+
+        "onnx" gives the same scores to 1e-4; "int8" has weights of eight bits, is about twice as fast, and errs more.
+        """
+        if runtime not in ("onnx", "int8"):
+            raise TreelabelError(f"expected the runtime onnx or int8, found {runtime!r}")
+        if not hasattr(self, "learned_"):
+            raise TreelabelError("this neural model has not learned anything yet; call fit before exported")
+        with needing("neural", "exporting a model"):
+            from treelabel.models.neural.exported import Exported
+            from treelabel.models.neural.exporting import export_learned
+
+            if isinstance(self.learned_, Exported):
+                raise TreelabelError("this model is an ONNX graph already; export the model that it was made of")
+            found = Neural(**self.get_params())
+            found.hierarchy_, found.regime_ = self.hierarchy_, self.regime_
+            found.learned_ = export_learned(self.learned_, runtime)
+        return found

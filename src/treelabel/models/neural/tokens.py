@@ -8,6 +8,7 @@ import torch
 from tokenizers import Tokenizer
 
 from treelabel.compute import IntArray, LongArray
+from treelabel.models.neural.first_tokens import first_tokens
 from treelabel.strings import Strings
 
 # So many texts are tokenised at once, which bounds what the tokenizer's own objects take.
@@ -28,12 +29,11 @@ class Tokens:
     def of(cls, texts: Strings, tokenizer: Tokenizer, max_length: int) -> "Tokens":
         """Tokenise, with the marks at both ends that the tokenizer gives; longer texts are cut."""
         tokenizer.enable_truncation(max_length)
-        tokenizer.no_padding()
         rows: list[IntArray] = []
         given = list(texts)
         for start in range(0, len(given), AT_ONCE):
-            encoded = tokenizer.encode_batch(given[start : start + AT_ONCE])
-            rows += [np.array(row.ids, np.int32) for row in encoded]
+            found = first_tokens(tokenizer, given[start : start + AT_ONCE], max_length)
+            rows += [np.array(ids, np.int32) for ids in found]
         ptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
         ids = np.concatenate([np.zeros(0, np.int32), *rows])
         return cls(ids, ptr, pad_id(tokenizer))

@@ -1,0 +1,68 @@
+"""A trained model as one ONNX graph, from token ids to the probabilities of all nodes; scoring it needs no torch."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from treelabel.models.base import Arrays
+from treelabel.models.neural.first_tokens import first_tokens
+from treelabel.models.neural.sessions import run_graph, session
+from treelabel.models.objective import Objective
+from treelabel.scores import Scores
+from treelabel.strings import Strings
+
+GRAPH, TOKENIZER = "model.onnx", "tokenizer.json"
+# Texts are scored so many at a time, or fewer if there are very many nodes.
+TEXTS_AT_ONCE = 4_096
+VALUES_AT_ONCE = 1 << 24
+
+
+@dataclass(frozen=True, eq=False)
+class Exported:
+    """A graph, what its probabilities are of, and the tokenizer of the texts that it takes."""
+
+    objective: Objective
+    tokenizer: Tokenizer
+    max_length: int
+    graph: bytes
+    runtime: Literal["onnx", "int8"]
+    seen: tuple[float, ...]
+
+    @cached_property
+    def _session(self) -> Any:
+        return session(self.graph, threads=1)
+
+    def score(self, texts: Strings) -> Scores:
+        """Score texts, some thousands at a time."""
+        nodes = len(self.objective.change.new)
+        step = max(1, min(TEXTS_AT_ONCE, VALUES_AT_ONCE // nodes))
+        parts = []
+        for low in range(0, len(texts), step):
+            some = list(texts.take(np.arange(low, min(low + step, len(texts)))))
+            tokens = first_tokens(self.tokenizer, some, self.max_length)
+            found = run_graph(self._session, tokens, nodes, self.runtime == "int8")
+            parts.append(self.objective.scores_of(found).values)
+        return Scores.one_after_another(self.objective.hierarchy, parts)
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """What to save: values for JSON, and arrays."""
+        values = {"loss": self.objective.name, "runtime": self.runtime, "max_length": self.max_length}
+        arrays: dict[str, Any] = {"stops": self.objective.stops, "frequencies": self.objective.frequencies}
+        return {**values, "seen": list(self.seen)}, arrays
+
+    def write_files(self, folder: Path) -> None:
+        """Write the graph and the tokenizer."""
+        (folder / GRAPH).write_bytes(self.graph)
+        self.tokenizer.save(str(folder / TOKENIZER))
+
+
+def read_exported(objective: Objective, values: dict[str, Any], folder: Path) -> Exported:
+    """Take back what was saved."""
+    tokenizer, length = Tokenizer.from_file(str(folder / TOKENIZER)), int(values["max_length"])
+    tokenizer.enable_truncation(length)
+    graph = (folder / GRAPH).read_bytes()
+    return Exported(objective, tokenizer, length, graph, values["runtime"], tuple(values["seen"]))
