@@ -115,8 +115,10 @@ def test_unknown_names_say_what_is_usable(tiny: Path, tmp_path: Path, monkeypatc
         find_encoder("tinny")
     with pytest.raises(TreelabelError, match="no encoder in this folder"):
         find_encoder(str(tmp_path))
-    with pytest.raises(TreelabelError, match="nothing is downloaded"):
+    with pytest.raises(TreelabelError, match="nobody/nothing: no such folder; see 'treelabel encoders'"):
         load_body("nobody/nothing")
+    with pytest.raises(TreelabelError, match="hf download nobody/nothing"):
+        find_encoder("nobody/nothing")
     with pytest.raises(TreelabelError, match="expected an encoder"):
         find_encoder(3)  # type: ignore[arg-type]
 

@@ -215,12 +215,15 @@ def command(*arguments: Any, processes: int = 1) -> list[str]:
 
 
 def test_two_processes_learn_what_one_does(folder: Path, tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(CODE)
+    write_documents(tmp_path / "train.jsonl")
+    settings = {"train": "all", "epochs": 3, "rate": 0.005, "batch": 8, "dropout": 0.0}
+    options = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
     for processes in (1, 2):
-        arguments = command(script, folder, 0.0, tmp_path / str(processes), processes=processes)
+        fit = ["-m", "treelabel", "fit", tmp_path / "train.jsonl", "-o", tmp_path / str(processes)]
+        arguments = command(*fit, "--model", "neural", "--encoder", folder, *options, processes=processes)
         ended = subprocess.run(arguments, capture_output=True, text=True, timeout=300, check=False)
         assert ended.returncode == 0, ended.stderr
+        assert ended.stdout.count("49 documents") == 1
     assert alike(load_model(tmp_path / "1"), load_model(tmp_path / "2"))
 
 

