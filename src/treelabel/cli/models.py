@@ -210,7 +210,7 @@ def models(json: JsonOption = False) -> None:
     typer.echo("\nhead= of linear")
     for head in HEADS.values():
         typer.echo(f"  {head.name:<24}{head.help}")
-    typer.echo("\nloss= of bag")
+    typer.echo("\nloss= of neural, and of bag (all but match)")
     for loss in LOSSES.values():
         typer.echo(f"  {loss.name:<24}{loss.help}")
 

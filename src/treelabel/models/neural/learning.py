@@ -25,7 +25,17 @@ from treelabel.models.neural.model import LOSS_SETTINGS, Neural
 from treelabel.models.neural.network import Network, Outputs, freeze, merged, with_lora
 from treelabel.models.neural.readers import Frozen, Reader, Trained
 from treelabel.models.neural.scratch import learned_tokenizer, small_bert
-from treelabel.models.neural.trainer import Course, Inputs, Trainer, Vectors, faster_in_bf16, logits_of
+from treelabel.models.neural.trainer import (
+    SMALL,
+    Course,
+    Inputs,
+    Trainer,
+    Vectors,
+    faster_in_bf16,
+    logits_of,
+    parameter_count,
+    threads_for,
+)
 from treelabel.models.neural.transformer import load_body, load_tokenizer
 from treelabel.models.objective import Objective
 from treelabel.scores import Scores
@@ -40,9 +50,7 @@ FEWEST_JUDGED = 200
 TEXTS_AT_ONCE = 4_096
 VALUES_AT_ONCE = 1 << 24
 # (epochs, batch, rate) where they are not given: outputs alone, LoRA, the papers' recipe, and from random weights.
-USUAL = {"head": (30, 64, 1e-3), "lora": (20, 16, 2e-4), "all": (20, 16, 2e-5), "scratch": (20, 16, 1e-3)}
-# Networks of fewer parameters gain nothing that could be measured.
-WORTH_MEASURING = 1_000_000
+USUAL = {"head": (30, 128, 5e-3), "lora": (20, 16, 2e-4), "all": (20, 16, 2e-5), "scratch": (20, 16, 1e-3)}
 SCRATCH_LENGTH = 128
 
 
@@ -171,7 +179,8 @@ def train_network(
 ) -> Progress:
     """Train a network on documents."""
     cost = torch_loss(objective.loss)
-    return Trainer(network, cost, course, judge).learn(inputs, cost.prepare(objective.truth(train)[1]))
+    with threads_for(network):
+        return Trainer(network, cost, course, judge).learn(inputs, cost.prepare(objective.truth(train)[1]))
 
 
 def first_outputs(model: Neural, width: int, outputs: int) -> Outputs:
@@ -285,7 +294,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 def bf16_is_possible(network: Network) -> bool:
     """Whether this machine computes bfloat16, for a network that is worth it; whether it is faster is measured."""
-    if sum(p.numel() for p in network.parameters()) < WORTH_MEASURING:
+    if parameter_count(network) < SMALL:
         return False
     if torch.cuda.is_available():
         return bool(torch.cuda.is_bf16_supported())

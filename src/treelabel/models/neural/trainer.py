@@ -5,8 +5,8 @@ is that of their mean loss, so the result is the same but for rounding, and for 
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -16,7 +16,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from treelabel.compute import DoubleArray, LongArray
+from treelabel.compute import DoubleArray, LongArray, thread_count
 from treelabel.errors import TreelabelError
 from treelabel.models.neural.callbacks import Callback
 from treelabel.models.neural.checkpoints import (
@@ -33,6 +33,9 @@ from treelabel.models.neural.network import Network, parameter_groups
 from treelabel.models.neural.schedules import SCHEDULES
 from treelabel.models.neural.tokens import epoch_batches
 from treelabel.progress import Done, progress_bar
+
+# Networks of fewer parameters are small.
+SMALL = 1_000_000
 
 
 class Inputs(Protocol):
@@ -239,6 +242,22 @@ class Trainer:
         self.saved = time.monotonic()
 
 
+def parameter_count(network: Network) -> int:
+    """How many numbers a network has."""
+    return sum(p.numel() for p in network.parameters())
+
+
+@contextmanager
+def threads_for(network: Network) -> Iterator[None]:
+    """Let torch use all threads, or one for a small network: it has little to share, and loses time in sharing it."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1 if parameter_count(network) < SMALL else thread_count())
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def faster_in_bf16(network: Network, given: Sequence[Tensor]) -> bool:
     """Measure whether a step is clearly faster in bfloat16: on many CPUs it is many times slower.
 
@@ -264,7 +283,7 @@ def logits_of(network: Network, batches: Sequence[LongArray], inputs: Inputs, ou
     device = next(network.parameters()).device
     found = np.zeros((len(inputs.lengths), outputs), np.float64)
     network.eval()
-    with torch.inference_mode():
+    with torch.inference_mode(), threads_for(network):
         for rows in batches:
             given = tuple(value.to(device) for value in inputs.batch(rows))
             found[rows] = network(given).float().cpu().numpy()
