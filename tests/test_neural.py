@@ -5,8 +5,10 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import nullcontext
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +18,18 @@ import torch
 
 from tests.helpers import Run, WordVectors, tiny_bert
 from treelabel import Dataset, TreelabelError, load_model, make_model
-from treelabel.features.encoders import ENCODERS
+from treelabel.features.encoders import ENCODERS, CachedEncoder
+from treelabel.models.base import training_of
 from treelabel.models.check import CASES, CHECKS, HARD_TEXTS, it_learns
 from treelabel.models.losses import LOSSES
+from treelabel.models.neural.judging import Judged
 from treelabel.models.neural.network import Network, Outputs, freeze, layers_of, parameter_groups
+from treelabel.models.neural.readers import Frozen
 from treelabel.models.neural.schedules import SCHEDULES
 from treelabel.models.neural.scratch import learned_tokenizer, small_bert
 from treelabel.models.neural.tokens import Tokens, epoch_batches
 from treelabel.models.neural.trainer import faster_in_bf16
+from treelabel.models.objective import Objective
 from treelabel.strings import Strings
 
 LEAF = CASES["leaf"]
@@ -255,6 +261,8 @@ def test_a_checkpoint_of_another_run_or_a_damaged_one_is_refused(folder: Path, t
     made("fine-tuned", folder, **kept).fit(DATA)
     with pytest.raises(TreelabelError, match=r"the checkpoint of another run .* remove it, or give another folder"):
         made("fine-tuned", folder, **kept, loss="bce").fit(DATA)
+    with pytest.raises(TreelabelError, match="the checkpoint of another run"):
+        made("fine-tuned", folder, **kept).fit(DATA, valid=DATA)
     (file,) = tmp_path.rglob("*.safetensors")
     file.write_bytes(file.read_bytes()[:100])
     with pytest.raises(TreelabelError, match="no checkpoint, or a damaged one"):
@@ -286,6 +294,27 @@ def test_a_deadline_gives_a_model_all_the_same(folder: Path) -> None:
         model = made(mode, folder, epochs=1_000).fit(DATA, max_seconds=0.5)
         assert len(model.losses_) < 1_000
         assert np.isfinite(model.score(LEAF.texts).dense()).all()
+
+
+def test_a_deadline_while_all_is_learned_again_keeps_what_was_learned_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make_model("neural", encoder="words", epochs=6, rate=0.03, batch=8)
+    late, now = [False], time.monotonic
+
+    def watch(step: int, values: Mapping[str, float]) -> None:
+        late[0] = late[0] or step == 6 * 23
+
+    monkeypatch.setattr("treelabel.models.neural.trainer.time.monotonic", lambda: now() + 1e6 * late[0])
+    model.set_params(callbacks=(watch,)).fit(LEAF.texts * 4, LEAF.labels * 4, hierarchy=LEAF.hierarchy, max_seconds=1e3)
+    assert late[0]
+    assert model.score(LEAF.texts, LEAF.labels) > 0.9
+
+
+def test_validation_data_that_a_loss_cannot_judge_are_left_aside(folder: Path) -> None:
+    many = CASES["many"]
+    valid = Dataset.of(many.texts[:1], many.labels[:1], many.hierarchy)
+    model = made("frozen", folder, loss="leaf_softmax", epochs=9).fit(DATA, valid=valid)
+    assert len(model.losses_) == 9
+    assert np.isfinite(model.losses_).all()
 
 
 def test_the_best_epoch_by_validation_is_kept(folder: Path) -> None:
@@ -410,14 +439,33 @@ def test_documents_held_out_choose_the_epoch_and_all_are_learned_then() -> None:
     assert steps[-1] == best * -(-second // 8)
 
 
+def test_length_and_pooling_reach_the_encoder_in_every_mode(folder: Path) -> None:
+    text = "terrier " * 30
+    for mode, settings in (("frozen", {"encoder": str(folder)}), ("fine-tuned", {})):
+        short, plain, pooled = (
+            made(mode, folder, epochs=1, **settings, **more).fit(DATA)
+            for more in ({"max_length": 4}, {}, {"pooling": "max"})
+        )
+        assert np.array_equal(*(short.score([given]).dense() for given in (text, text + "cake")))
+        found = [model.score([text]).dense() for model in (short, plain, pooled)]
+        assert not any(np.allclose(one, two) for one, two in combinations(found, 2))
+    with pytest.raises(TreelabelError, match="max_length is 600, expected a number from 3 to 64"):
+        made("fine-tuned", folder, max_length=600).fit(DATA)
+
+
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
         ({"train": "some"}, "the setting train of the model neural is 'some'; expected one of: auto, head"),
+        ({"encoder": "scratch", "pooling": "avg"}, "the setting pooling of the model neural is 'avg'"),
+        ({"encoder": "scratch", "held_out": 1.0}, "the setting held_out of the model neural is 1.0; expected a share"),
+        ({"encoder": "scratch", "rates": (1e-3, 1e-3)}, "expected three: of encoder, hidden layer and outputs"),
+        ({"encoder": "words", "freeze": 2}, "freeze, layer_decay and save_memory are about training the encoder"),
+        ({"encoder": WordVectors(), "max_length": 9}, "those of the encoder object that was given"),
         ({"encoder": "scratch", "train": "head"}, "a random encoder has to be trained"),
         ({"encoder": "scratch", "tfidf": True}, "tfidf=True stands beside frozen embeddings"),
         ({"encoder": WordVectors(), "train": "all"}, "given by its name or folder"),
-        ({"encoder": "words", "epochs": 0}, "the setting epochs of the model neural must be above 0"),
+        ({"encoder": "words", "epochs": 0}, "the setting epochs of the model neural is 0; expected a number above 0"),
         ({"encoder": "words", "loss": "bse"}, "unknown loss 'bse'; did you mean bce"),
         ({"encoder": "words", "rate": 1e30}, "learning diverged"),
     ],
@@ -454,6 +502,9 @@ def test_an_exported_model_gives_the_same_scores(loss: str, folder: Path, tmp_pa
     texts = [*case.texts, *HARD_TEXTS]
     expected = model.score(texts).dense()
     exported = model.exported()
+    np.testing.assert_allclose(exported.score(texts).dense(), expected, atol=1e-4)
+    # Saving the one leaves the other as it is.
+    model.save(tmp_path / "torch")
     np.testing.assert_allclose(exported.score(texts).dense(), expected, atol=1e-4)
     exported.save(tmp_path / "model")
     loaded = load_model(tmp_path / "model")
@@ -530,3 +581,14 @@ def write_documents(file: Path) -> None:
     rows = zip(LEAF.texts, LEAF.labels, strict=True)
     lines = [json.dumps({"text": text, "labels": [paths[label] for label in labels]}) for text, labels in rows]
     file.write_text("\n".join(lines))
+
+
+def test_documents_that_judge_are_drawn_from_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("treelabel.models.neural.judging.FEWEST_JUDGED", 10)
+    monkeypatch.setattr("treelabel.models.neural.judging.MOST_JUDGED", 0)
+    order = np.argsort([row[0] for row in LEAF.labels], kind="stable")
+    data = training_of([LEAF.texts[i] for i in order], [LEAF.labels[i] for i in order], LEAF.hierarchy)
+    judge = Judged.of(data, Frozen(CachedEncoder(WordVectors())), Objective.of(data, "auto", {}), seed=0)
+    assert judge is not None
+    assert len(judge.data) == 10
+    assert len(np.unique(judge.data.labels.indices)) >= 3

@@ -97,6 +97,27 @@ def test_labels_can_be_added_later() -> None:
         model.partial_fit(["a"], [["horse"]], hierarchy=Hierarchy.from_paths(["animal > horse"]))
 
 
+def test_texts_may_end_inside_later_than_others() -> None:
+    case = CASES["leaf"]
+    settings: dict[str, Any] = {"encoder": "words", "parent_pull": 2.0, "label_pull": 1.0, "shrinkage": 1.0}
+    model = make_model("prototype", **settings).fit(case.texts, case.labels, hierarchy=TREE)
+    assert model.usual_rule == "best_leaf"
+    model.partial_fit(["dog barks loudly"] * 12, [["dog"]] * 12)
+    assert model.predict(["dog barks loudly", "small terrier digs"]) == [["dog"], ["terrier"]]
+    scores = model.score(["dog barks loudly"]).dense()[0]
+    dog, *puppies = (TREE.names.index(name) for name in ("dog", "terrier", "poodle"))
+    assert scores[dog] > scores[puppies].sum() + 0.1
+
+
+@pytest.mark.parametrize("settings", [{"parent_pull": -1.0}, {"label_pull": -0.5}, {"shrinkage": 7.0}], ids=str)
+def test_numbers_that_cannot_be_meant_are_refused(settings: dict[str, float]) -> None:
+    with pytest.raises(TreelabelError, match=f"the setting {next(iter(settings))} of prototype is"):
+        make_model("prototype", encoder="words", **settings).fit(["a"], [["cat"]], hierarchy=TREE)
+    none = make_model("prototype", encoder="words", parent_pull=0.0, label_pull=0.0)
+    scores = none.fit(CASES["leaf"].texts, CASES["leaf"].labels, hierarchy=TREE).score(["cat meows"])
+    assert np.isfinite(scores.dense()).all()
+
+
 def test_a_label_is_known_by_its_name_or_by_its_path() -> None:
     case = CASES["leaf"]
     encoder = WordVectors()

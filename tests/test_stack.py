@@ -295,3 +295,14 @@ def test_the_first_part_that_can_explain_does() -> None:
     assert [step.label for step in model.explain("the cat meows today")] == ["pet", "cat"]
     with pytest.raises(TreelabelError, match="the model stack cannot explain"):
         stack("most_frequent", folds=2).fit(data).explain("cat")
+
+
+def test_a_path_that_ends_where_none_of_training_does_says_nothing_of_weights() -> None:
+    case = CASES["leaf"]
+    train = training_of(case.texts, case.labels, case.hierarchy)
+    held = training_of(["a", "b"], [["cat"], ["dog"]], case.hierarchy)
+    pool = PathPool.equal(train, 2)
+    values = [np.full((2, len(TREE)), 0.3), np.full((2, len(TREE)), 0.2)]
+    assert pool.fit([given[:1] for given in values], held[np.array([0])]).weights == pytest.approx(
+        pool.fit(values, held).weights
+    )

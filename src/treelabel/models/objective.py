@@ -18,6 +18,8 @@ MANY_LEAVES = 2_000
 # From this many nodes on, only the likeliest are kept of each document.
 MANY_NODES = 20_000
 KEPT_NODES = 500
+DOCUMENTS_AT_ONCE = 4_096
+VALUES_AT_ONCE = 1 << 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +84,11 @@ class Objective:
             keep = usable(self.loss, labels) if drop else row_sizes(labels) > 0
         rows = np.flatnonzero(keep)
         return rows, labels[rows]
+
+    def portions(self, documents: int) -> list[LongArray]:
+        """Deal documents into portions that are scored at once: some thousands, or fewer if there are many nodes."""
+        step = max(1, min(DOCUMENTS_AT_ONCE, VALUES_AT_ONCE // max(1, len(self.change.new))))
+        return [np.arange(low, min(low + step, documents)) for low in range(0, documents, step)]
 
     def scores(self, logits: DoubleArray) -> Scores:
         """Turn logits into scores of the hierarchy; of very many nodes the likeliest are kept."""

@@ -55,6 +55,7 @@ class PathPool:
         """Learn the weights from what models say of documents that they have not learned from."""
         true = self.hierarchy.most_specific(held.labels)
         rows = np.flatnonzero(np.diff(true.indptr) == 1)
+        rows = rows[np.isin(true.indices[true.indptr[rows]], self.ends)]
         if not len(rows):
             return self
         place = np.searchsorted(self.ends, true.indices[true.indptr[rows]])

@@ -27,6 +27,7 @@ from treelabel.strings import Strings
 PARENT_PULLS = (1.0, 2.0, 4.0)
 LABEL_PULLS = (0.5, 1.0, 2.0, 4.0)
 MOST_LEFT_OUT = 1_500
+FEWEST_LEFT_OUT = 200
 # So many cosines are computed at once.
 AT_ONCE = 1 << 24
 # No direction is whitened further than this.
@@ -70,7 +71,8 @@ class Means:
         to_parent = np.where(np.diff(self.above.indptr)[at] > 0, np.float32(pulls[0]), np.float32(0))[:, None]
         to_label = np.float32(pulls[1])
         whole = sums + to_parent * above + to_label * self.labels[at]
-        found: FloatArray = whole / (counts[:, None] + to_parent + to_label)
+        # Without texts and pulls there is no prototype, and nothing is near it.
+        found: FloatArray = whole / np.maximum(counts[:, None] + to_parent + to_label, np.float32(1e-9))
         return found
 
     def left_out(self, vectors: FloatArray, rows: LabelMatrix, pulls: Pulls) -> FloatArray:
@@ -149,6 +151,12 @@ class Prototype(Model):
             raise TreelabelError("the model prototype needs an encoder=; treelabel encoders lists what is usable here")
         if self.label_text not in ("name", "path"):
             raise TreelabelError(f"the setting label_text of prototype is {self.label_text!r}; expected name or path")
+        for name, most in (("parent_pull", np.inf), ("label_pull", np.inf), ("shrinkage", 1.0)):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= most:
+                raise TreelabelError(
+                    f"the setting {name} of prototype is {value}; expected a number from 0 to {most:g}"
+                )
         self.encoder_ = CachedEncoder(find_encoder(self.encoder))
         self.stops_ = inside_ends(train)
         plain = unit(self.encoder_.transform(list(train.texts), train.progress))
@@ -157,7 +165,8 @@ class Prototype(Model):
         self.means_ = first_means(train.hierarchy, self.stops_, self._label_vectors(train.hierarchy))
         rows = self._rows(train)
         self.means_ = self.means_.with_texts(vectors, rows)
-        left = np.sort(np.random.default_rng(self.seed).permutation(len(train))[:MOST_LEFT_OUT])
+        most = max(FEWEST_LEFT_OUT, min(MOST_LEFT_OUT, AT_ONCE // len(train.hierarchy)))
+        left = np.sort(np.random.default_rng(self.seed).permutation(len(train))[:most])
         self._choose(vectors[left], rows[left], train[left])
 
     def partial_fit(self, data: Any, labels: Any = None, *, hierarchy: Hierarchy | None = None) -> Self:
@@ -167,15 +176,20 @@ class Prototype(Model):
         """
         if not hasattr(self, "means_"):
             return self.fit(data, labels, hierarchy=hierarchy)
-        if hierarchy is not None and hierarchy != self.hierarchy_:
-            self._grow(hierarchy)
-        more = training_of(data, labels, self.hierarchy_)
+        larger = self.hierarchy_ if hierarchy is None else hierarchy
+        more = training_of(data, labels, larger)
+        inside = inside_ends(more) if self.regime_ != "many" else self.stops_[:0]
+        if larger != self.hierarchy_ or len(np.setdiff1d(inside, self.stops_)):
+            self._grow(larger, inside)
         self.means_ = self.means_.with_texts(self._vectors(more.texts, more.progress), self._rows(more))
         self.prototypes_ = unit(self.means_.prototypes(self.pulls_))
         return self
 
-    def _grow(self, larger: Hierarchy) -> None:
-        """Go over to a hierarchy with further labels: sums stay with their labels, new ones begin with their names."""
+    def _grow(self, larger: Hierarchy, inside: IntArray) -> None:
+        """Go over to a hierarchy with further labels, or to further ends inside it.
+
+        Sums stay with their labels, new ones begin with their names.
+        """
         places = {path: node for node, path in enumerate(larger.paths())}
         lost = [path for path in self.hierarchy_.paths() if path not in places]
         if lost:
@@ -185,14 +199,20 @@ class Prototype(Model):
         moved = np.array([places[path] for path in self.hierarchy_.paths()], np.int32)
         # Texts of a leaf that has children now end inside.
         opened = np.flatnonzero(self.hierarchy_.is_leaf & ~larger.is_leaf[moved] & (self.regime_ != "many"))
-        before = np.concatenate([self.stops_, opened[self.means_.counts[opened] > 0]]).astype(np.int32)
-        stops: IntArray = np.sort(moved[before])
+        opened = opened[self.means_.counts[opened] > 0]
+        stops: IntArray = np.unique(np.concatenate([moved[self.stops_], moved[opened], inside])).astype(np.int32)
         grown = first_means(larger, stops, self._label_vectors(larger))
-        inside = np.concatenate([len(moved) + np.arange(len(self.stops_)), before[len(self.stops_) :]]).astype(np.int32)
-        sources = np.concatenate([np.arange(len(moved)), inside[np.argsort(moved[before])]])
-        to = np.concatenate([moved, len(larger) + np.arange(len(stops))])
-        grown.sums[to], grown.counts[to] = self.means_.sums[sources], self.means_.counts[sources]
+
+        def carry(sources: LongArray, to: LongArray) -> None:
+            grown.sums[to], grown.counts[to] = self.means_.sums[sources], self.means_.counts[sources]
+
+        carry(np.arange(len(moved)), moved.astype(np.int64))
+        carry(opened, len(larger) + np.searchsorted(stops, moved[opened]))
+        known = len(moved) + np.arange(len(self.stops_))
+        carry(known, len(larger) + np.searchsorted(stops, moved[self.stops_]))
         self.hierarchy_, self.stops_, self.means_ = larger, stops, grown
+        if len(stops) and self.regime_ == "leaf":
+            self.regime_ = "path"
         self.map_ = self._kind.of(outputs_of(larger, stops, self.regime_), self.map_.arrays())
 
     def _choose(self, vectors: FloatArray, rows: LabelMatrix, left_out: Training) -> None:

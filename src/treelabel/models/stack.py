@@ -184,7 +184,7 @@ def made(spec: Spec, encoder: str | Encoder | None, seed: int) -> Model:
     from treelabel.models import MODELS, make_model
 
     if isinstance(spec, Model):
-        return type(spec)(**spec.get_params(deep=False))
+        return without_checkpoints(type(spec)(**spec.get_params(deep=False)))
     said = dict(spec) if isinstance(spec, Mapping) else {"model": spec}
     if not isinstance(said.get("model"), str):
         raise TreelabelError(f"expected the name of a model, or a mapping that has it as 'model', found {spec!r}")
@@ -193,7 +193,12 @@ def made(spec: Spec, encoder: str | Encoder | None, seed: int) -> Model:
     usual = {key: value for key, value in (("encoder", encoder), ("seed", seed)) if key in known}
     # JSON has no tuples.
     own = {key: tuple(value) if isinstance(value, list) else value for key, value in said.items()}
-    return make_model(name, **{**usual, **own})
+    return without_checkpoints(make_model(name, **{**usual, **own}))
+
+
+def without_checkpoints(model: Model) -> Model:
+    """A model that learns several times has no one place to go on from."""
+    return model.set_params(checkpoints=None) if "checkpoints" in model.setting_names() else model
 
 
 def left_out_parts(train: Training, folds: int, seed: int) -> list[LongArray]:

@@ -15,12 +15,13 @@ from torch import Tensor, nn
 from treelabel.errors import TreelabelError
 
 FILE = "checkpoint.safetensors"
+NUMBERS = ("epoch", "batch", "step", "documents", "loss_sum", "seen", "slope")
 Weights = dict[str, Tensor]
 
 
 @dataclass
 class Progress:
-    """How far training is: steps done in all and in this epoch, losses of epochs, and the best weights so far.
+    """How far training is: steps, documents and losses of this epoch, losses of all before, and the best weights.
 
     `stopped` says that it was stopped before its end.
     """
@@ -28,6 +29,8 @@ class Progress:
     epoch: int = 0
     batch: int = 0
     step: int = 0
+    documents: int = 0
+    loss_sum: float = 0.0
     seen: list[float] = field(default_factory=list)
     slope: float = 1.0
     best: Weights = field(default_factory=dict)
@@ -61,7 +64,7 @@ def save_checkpoint(
     for number, state in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{number}.{name}": torch.as_tensor(value).cpu() for name, value in state.items()}
     tensors["random"] = torch.get_rng_state()
-    numbers = {name: getattr(progress, name) for name in ("epoch", "batch", "step", "seen", "slope")}
+    numbers = {name: getattr(progress, name) for name in NUMBERS}
     folder.mkdir(parents=True, exist_ok=True)
     temporary = folder / f".{FILE}.{os.getpid()}.part"
     try:

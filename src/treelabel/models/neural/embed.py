@@ -89,7 +89,7 @@ class TransformerEncoder:
     def _by_torch(self) -> Callable[[list[list[int]]], FloatArray]:
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         body = load_body(self.source.place)
-        vectors = Vectors(body, self.source).to(device).eval()
+        vectors = Embedder(body, self.source).to(device).eval()
         padding = int(getattr(body.config, "pad_token_id", None) or 0)
 
         def embed(tokens: list[list[int]]) -> FloatArray:
@@ -135,7 +135,7 @@ class TransformerEncoder:
         return cache_folder() / "onnx" / f"{key}{ending}.onnx"
 
 
-class Vectors(nn.Module):
+class Embedder(nn.Module):
     """One vector a text (n × width) of token ids (n × length); without a mask, all of them are tokens."""
 
     def __init__(self, body: Any, source: Source) -> None:
@@ -154,5 +154,5 @@ def export_vectors(source: Source, file: Path) -> None:
     """Write an encoder's graph, pooling included."""
     body = load_body(source.place)
     onnx.export_checked(
-        Vectors(body, source), body, source.max_length, file, ("vectors", f"{source.place}: the encoder")
+        Embedder(body, source), body, source.max_length, file, ("vectors", f"{source.place}: the encoder")
     )

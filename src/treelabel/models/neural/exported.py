@@ -5,7 +5,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 from tokenizers import Tokenizer
 
 from treelabel.models.base import Arrays
@@ -16,9 +15,6 @@ from treelabel.scores import Scores
 from treelabel.strings import Strings
 
 GRAPH, TOKENIZER = "model.onnx", "tokenizer.json"
-# Texts are scored so many at a time, or fewer if there are very many nodes.
-TEXTS_AT_ONCE = 4_096
-VALUES_AT_ONCE = 1 << 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,12 +34,9 @@ class Exported:
 
     def score(self, texts: Strings) -> Scores:
         """Score texts, some thousands at a time."""
-        nodes = len(self.objective.change.new)
-        step = max(1, min(TEXTS_AT_ONCE, VALUES_AT_ONCE // nodes))
-        parts = []
-        for low in range(0, len(texts), step):
-            some = list(texts.take(np.arange(low, min(low + step, len(texts)))))
-            tokens = first_tokens(self.tokenizer, some, self.max_length)
+        nodes, parts = len(self.objective.change.new), []
+        for rows in self.objective.portions(len(texts)):
+            tokens = first_tokens(self.tokenizer, list(texts.take(rows)), self.max_length)
             found = run_graph(self._session, tokens, nodes, self.runtime == "int8")
             parts.append(self.objective.scores_of(found).values)
         return Scores.one_after_another(self.objective.hierarchy, parts)

@@ -43,8 +43,10 @@ def export_learned(learned: Learned, runtime: Literal["onnx", "int8"]) -> Export
             quantise(file, Path(folder) / "int8.onnx")
             file = Path(folder) / "int8.onnx"
         graph = file.read_bytes()
-    tokenizer.enable_truncation(length)
-    return Exported(learned.objective, tokenizer, length, graph, runtime, learned.seen)
+    # A copy: the model that it was made of goes on with its own.
+    own = Tokenizer.from_str(tokenizer.to_str())
+    own.enable_truncation(length)
+    return Exported(learned.objective, own, length, graph, runtime, learned.seen)
 
 
 def whole_network(learned: Learned) -> tuple[Network, float, Tokenizer, int]:

@@ -11,15 +11,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy import optimize
 from torch import nn
 
 from treelabel.compute import DoubleArray, LongArray
+from treelabel.errors import TreelabelError
+from treelabel.features.encoders import find_encoder
 from treelabel.features.sources import find_source
 from treelabel.models.base import Arrays, Training
-from treelabel.models.heads import log_loss
 from treelabel.models.neural.callbacks import callback_of
 from treelabel.models.neural.checkpoints import Progress
+from treelabel.models.neural.judging import Judged
 from treelabel.models.neural.losses import torch_loss
 from treelabel.models.neural.model import LOSS_SETTINGS, Neural
 from treelabel.models.neural.network import Network, Outputs, freeze, merged, with_lora
@@ -29,8 +30,8 @@ from treelabel.models.neural.trainer import (
     SMALL,
     Course,
     Inputs,
+    KnownVectors,
     Trainer,
-    Vectors,
     faster_in_bf16,
     logits_of,
     parameter_count,
@@ -43,12 +44,6 @@ from treelabel.strings import Strings
 
 # Fewer documents than this are too few to hold some out.
 FEWEST_TO_HOLD_OUT = 100
-# So many documents x nodes at most, and so many documents at least, tell which epoch was best.
-MOST_JUDGED = 300_000
-FEWEST_JUDGED = 200
-# Texts are scored so many at a time, or fewer if there are very many outputs.
-TEXTS_AT_ONCE = 4_096
-VALUES_AT_ONCE = 1 << 24
 # (epochs, batch, rate) where they are not given: outputs alone, LoRA, the papers' recipe, and from random weights.
 USUAL = {"head": (30, 128, 5e-3), "lora": (20, 16, 2e-4), "all": (20, 16, 2e-5), "scratch": (20, 16, 1e-3)}
 SCRATCH_LENGTH = 128
@@ -66,10 +61,9 @@ class Learned:
 
     def score(self, texts: Strings) -> Scores:
         """Score texts, some thousands at a time."""
-        step = max(1, min(TEXTS_AT_ONCE, VALUES_AT_ONCE // max(1, len(self.objective.loss.outputs))))
         parts = []
-        for low in range(0, len(texts), step):
-            inputs = self.reader.inputs(texts.take(np.arange(low, min(low + step, len(texts)))))
+        for rows in self.objective.portions(len(texts)):
+            inputs = self.reader.inputs(texts.take(rows))
             parts.append(self.objective.scores(self.slope * self._logits(inputs)).values)
         return Scores.one_after_another(self.objective.hierarchy, parts)
 
@@ -95,7 +89,7 @@ def read_learned(model: Neural, objective: Objective, values: dict[str, Any], ar
     """Take back what was saved."""
     reader: Reader
     if model.trains == "head":
-        reader, network = Frozen.restored(model.encoder, values["reader"], arrays)
+        reader, network = Frozen.restored(model.read_by, values["reader"], arrays)
     else:
         reader, network = Trained.restored(values["reader"], folder)
     if network.outputs.linear.out_features != len(objective.loss.outputs):
@@ -121,7 +115,7 @@ def learn(model: Neural, train: Training) -> Learned:
 
 def learn_head(model: Neural, train: Training, objective: Objective) -> Learned:
     """Train outputs over frozen embeddings: on a part to see which epoch is best, then on all for so many."""
-    reader = Frozen.learned(model.encoder, train.texts, model.tfidf_width if model.tfidf else 0, model.seed)
+    reader = Frozen.learned(model.read_by, train.texts, model.tfidf_width if model.tfidf else 0, model.seed)
     kept, held = held_apart(model, train)
     vectors = reader.inputs(train.texts, train.progress)
     width, outputs = vectors.values.shape[1], len(objective.loss.outputs)
@@ -131,18 +125,19 @@ def learn_head(model: Neural, train: Training, objective: Objective) -> Learned:
         torch.manual_seed(model.seed)
         return Network(None, "mean", first_outputs(model, width, outputs))
 
+    judge = Judged.of(held, reader, objective, model.seed)
+    if judge is None:
+        kept = np.arange(len(train))
     network = fresh()
-    if held is None:
-        at = train_network(network, vectors, course, objective, train, None)
-        return Learned(objective, reader, network.eval(), 1.0, tuple(at.seen))
-    judge = Judged.of(held, reader, objective)
-    shown = Vectors(vectors.values[torch.from_numpy(kept)])
+    shown = KnownVectors(vectors.values[torch.from_numpy(kept)])
     at = train_network(network, shown, course, objective, train[kept], judge)
-    if train.valid is None and not at.stopped:
-        network = fresh()
+    if len(kept) < len(train) and not at.stopped:
+        larger = fresh()
         again = replace(course, stop_after=int(np.argmin(at.seen)) + 1, part="all")
-        train_network(network, vectors, again, objective, train, None)
-    return Learned(objective, reader, network.eval(), at.slope, tuple(at.seen))
+        # What is stopped half-way is worse than what was learned from fewer documents.
+        if not train_network(larger, vectors, again, objective, train, None).stopped:
+            network = larger
+    return Learned(objective, reader, network.cpu().eval(), at.slope, tuple(at.seen))
 
 
 def fine_tune(model: Neural, train: Training, objective: Objective) -> Learned:
@@ -159,14 +154,14 @@ def fine_tune(model: Neural, train: Training, objective: Objective) -> Learned:
         body = with_lora(body, model.lora_rank)
     freeze(body, model.freeze)
     if model.save_memory:
-        body.gradient_checkpointing_enable({"use_reentrant": False})
+        save_memory(body)
     network = Network(body, reader.pooling, first_outputs(model, width, len(objective.loss.outputs)))
     course = course_of(model, train, kind)
-    shown = train if held is None else train[kept]
+    judge = Judged.of(held, reader, objective, model.seed)
+    shown = train if judge is None else train[kept]
     if model.precision == "auto" and bf16_is_possible(network):
         sample = reader.inputs(shown.texts.take(np.arange(min(4, len(shown)))))
         course = replace(course, bf16=faster_in_bf16(network, sample.batch(np.arange(len(sample)))))
-    judge = None if held is None else Judged.of(held, reader, objective)
     at = train_network(network, reader.inputs(shown.texts), course, objective, shown, judge)
     network.body = merged(network.body)
     if model.save_memory:
@@ -192,13 +187,25 @@ def first_outputs(model: Neural, width: int, outputs: int) -> Outputs:
 def body_and_reader(model: Neural, texts: Strings) -> tuple[Trained, Any]:
     """The transformer to train, and how it sees texts."""
     if model.encoder == "scratch":
-        tokenizer, length = learned_tokenizer(texts), model.max_length or SCRATCH_LENGTH
-        return Trained(tokenizer, length, model.pooling or "mean"), small_bert(tokenizer.get_vocab_size(), length)
-    source = find_source(str(model.encoder))
-    reader = Trained(
-        load_tokenizer(source.place), model.max_length or source.max_length, model.pooling or source.pooling
-    )
-    return reader, load_body(source.place)
+        length = SCRATCH_LENGTH if model.max_length is None else model.max_length
+        tokenizer = learned_tokenizer(texts)
+        body = small_bert(tokenizer.get_vocab_size(), length)
+        return Trained(tokenizer, length, "mean" if model.pooling is None else model.pooling), body
+    source = find_source(str(model.read_by))
+    if json.loads((Path(source.place) / "config.json").read_text(encoding="utf-8")).get("is_encoder_decoder"):
+        raise TreelabelError(
+            f"the encoder {source.name} is half of an encoder and decoder, which can be used frozen (train=head) but "
+            "not be trained; give one that is an encoder alone, such as BERT's family"
+        )
+    return Trained(load_tokenizer(source.place), source.max_length, source.pooling), load_body(source.place)
+
+
+def save_memory(body: Any) -> None:
+    """Compute layers again in the backward pass instead of keeping what they gave."""
+    try:
+        body.gradient_checkpointing_enable({"use_reentrant": False})
+    except ValueError as error:
+        raise TreelabelError(f"save_memory=True cannot be had with this encoder: {error}") from error
 
 
 def held_apart(model: Neural, train: Training) -> tuple[LongArray, Training | None]:
@@ -213,47 +220,14 @@ def held_apart(model: Neural, train: Training) -> tuple[LongArray, Training | No
     return np.sort(order[count:]), train[np.sort(order[:count])]
 
 
-@dataclass(frozen=True, eq=False)
-class Judged:
-    """Documents that tell how good a network is, by the log loss of their labels at the best slope of its logits."""
-
-    data: Training
-    inputs: Inputs
-    batches: list[LongArray]
-    objective: Objective
-
-    @classmethod
-    def of(cls, data: Training, reader: Reader, objective: Objective) -> "Judged":
-        """Take the first so many documents that the loss can judge."""
-        most = max(FEWEST_JUDGED, MOST_JUDGED // max(1, len(data.hierarchy)))
-        shown = data[objective.truth(data, drop=True)[0][:most]]
-        if not objective.exhaustive:
-            # Sigmoids are judged at all nodes: one node alone would be best at a probability of 1 for everything.
-            shown = replace(shown, regime="many")
-        inputs = reader.inputs(shown.texts, data.progress)
-        return cls(shown, inputs, reader.batches(inputs), objective)
-
-    def __call__(self, network: Network) -> tuple[float, float]:
-        """Give the loss, and the slope."""
-        logits = logits_of(network, self.batches, self.inputs, len(self.objective.loss.outputs))
-        if not len(logits) or not np.isfinite(logits).all():
-            return np.inf, 1.0
-
-        def loss(log_slope: float) -> float:
-            return log_loss(self.objective.scores(np.exp(log_slope) * logits).values, self.data)
-
-        found = optimize.minimize_scalar(loss, bounds=(-3.0, 1.5), method="bounded", options={"xatol": 0.05})
-        return float(found.fun), float(np.exp(found.x))
-
-
 def course_of(model: Neural, train: Training, kind: str) -> Course:
     """The settings of training, with what is usual where they are not given."""
     epochs, batch, rate = USUAL[kind]
     rate = rate if model.rate is None else model.rate
     return Course(
-        epochs=model.epochs or epochs,
-        batch=model.batch or batch,
-        rates=model.rates or (rate, rate, rate),
+        epochs=epochs if model.epochs is None else model.epochs,
+        batch=batch if model.batch is None else model.batch,
+        rates=(rate, rate, rate) if model.rates is None else model.rates,
         schedule=model.schedule,
         warm_up=model.warm_up,
         layer_decay=model.layer_decay,
@@ -268,17 +242,22 @@ def course_of(model: Neural, train: Training, kind: str) -> Course:
         callbacks=tuple(callback_of(each) for each in model.callbacks),
         checkpoints=None if model.checkpoints is None else Path(model.checkpoints),
         checkpoint_seconds=model.checkpoint_seconds,
-        run=run_name(model, train),
+        run="" if model.checkpoints is None else run_name(model, train),
     )
 
 
 def run_name(model: Neural, train: Training) -> str:
-    """What a checkpoint belongs to: the settings, the labels and the texts, as one hash."""
-    settings = {name: str(value) for name, value in model.get_params().items() if name not in model.unsaved}
-    found = hashlib.sha256(json.dumps([settings, train.hierarchy.fingerprint], sort_keys=True).encode())
-    found.update(train.closed.indptr.tobytes() + train.closed.indices.tobytes())
-    for text in train.texts:
-        found.update(hashlib.sha256(text.encode("utf-8", "replace")).digest())
+    """What a checkpoint belongs to: settings, encoder, labels and texts, those of validation too, as one hash."""
+    settings = {
+        name: str(value) for name, value in model.get_params().items() if name not in (*model.unsaved, "encoder")
+    }
+    encoder = "scratch" if model.encoder == "scratch" else find_encoder(model.read_by).fingerprint
+    found = hashlib.sha256(json.dumps([settings, encoder, train.hierarchy.fingerprint], sort_keys=True).encode())
+    for data in (train, train.valid):
+        if data is not None:
+            found.update(data.closed.indptr.tobytes() + data.closed.indices.tobytes())
+            for text in data.texts:
+                found.update(hashlib.sha256(text.encode()).digest())
     return found.hexdigest()
 
 

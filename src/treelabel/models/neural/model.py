@@ -8,13 +8,20 @@ from typing import Any, Literal
 
 from treelabel.errors import TreelabelError, needing
 from treelabel.features.encoders import Encoder
-from treelabel.features.sources import Pooling
+from treelabel.features.sources import Pooling, read_spec
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.base import Arrays, Model, Training
 from treelabel.models.objective import Objective
 from treelabel.scores import Scores
+from treelabel.settings_text import with_settings
 from treelabel.strings import Strings
 
+CHOICES: dict[str, tuple[str | None, ...]] = {
+    "train": ("auto", "head", "lora", "all"),
+    "schedule": ("linear", "slanted", "constant"),
+    "precision": ("auto", "fp32", "bf16"),
+    "pooling": (None, "cls", "mean", "max"),
+}
 LOSS_SETTINGS = ("tau", "beta", "lambda_parameters", "lambda_probabilities")
 
 
@@ -28,12 +35,14 @@ class Neural(Model):
     afford.
 
     Fine-tuning follows the papers: AdamW at a rate of 2e-5, rising over a tenth of the steps and then falling to 0,
-    batches of 16, 20 epochs, the best one by validation data. Without these a share `held_out` of the training
-    documents takes their place (with frozen embeddings, all documents are then learned for as many epochs as were
-    best). `rates` gives the encoder, the hidden layer and the outputs rates of their own, `layer_decay` every layer a
-    share of the rate of the next; `freeze` keeps the embeddings and so many layers as they are. `accumulate` computes a
-    batch in so many parts, and `save_memory` computes layers twice: both need less memory and change nothing else.
-    With `checkpoints`, a folder, a run that was killed goes on where it was, to the same weights.
+    batches of 16, 20 epochs (fewer if `patience` of them bring no gain), the best one by validation data. Usual for
+    "head" are 30 epochs, batches of 128 and a rate of 5e-3; for "lora" a rate of 2e-4, for scratch one of 1e-3. Without
+    validation data a share `held_out` of the training documents takes their place; with frozen embeddings, all
+    documents are then learned for as many epochs as were best. `rates` gives the encoder, the hidden layer and the
+    outputs rates of their own, `layer_decay` every layer a share of the rate of the next; `freeze` keeps the embeddings
+    and so many layers as they are. `accumulate` computes a batch in so many parts, and `save_memory` computes layers
+    twice: both need less memory and change nothing else. With `checkpoints`, a folder, a run that was killed goes on
+    where it was, to the same weights.
 
     Frozen, an epoch costs documents x width x outputs; fine-tuned, documents x tokens x the encoder's parameters x 6.
     Conditional losses cost a document only the siblings along its path.
@@ -129,28 +138,47 @@ class Neural(Model):
 
             self.learned_ = learn(self, train)
 
+    @property
+    def read_by(self) -> str | Encoder:
+        """The encoder with what `max_length` and `pooling` say of it."""
+        given = {"max_length": self.max_length, "pooling": self.pooling}
+        said = {name: value for name, value in given.items() if value is not None}
+        if not isinstance(self.encoder, str) or self.encoder == "scratch" or not said:
+            return self.encoder
+        name, own = read_spec(self.encoder)
+        return with_settings(name, {**own, **said})
+
     def _check_settings(self) -> None:
-        known: dict[str, tuple[str, ...]] = {
-            "train": ("auto", "head", "lora", "all"),
-            "schedule": ("linear", "slanted", "constant"),
-            "precision": ("auto", "fp32", "bf16"),
+        for name, choices in CHOICES.items():
+            self._require(name, getattr(self, name) in choices, "one of: " + ", ".join(map(str, choices)))
+        for name in ("epochs", "batch", "rate", "accumulate", "patience", "lora_rank", "tfidf_width", "layer_decay"):
+            self._require(name, getattr(self, name) is None or getattr(self, name) > 0, "a number above 0")
+        self._require("held_out", 0 <= self.held_out < 1, "a share of documents, from 0 to below 1")
+        self._require("warm_up", 0 <= self.warm_up <= 1, "a share of the steps, from 0 to 1")
+        self._require(
+            "rates", self.rates is None or len(self.rates) == 3, "three: of encoder, hidden layer and outputs"
+        )
+        self._require("max_length", self.max_length is None or self.max_length > 2, "a number of tokens above 2")
+        frozen, is_object = self.trains == "head", not isinstance(self.encoder, str)
+        refused = {
+            "tfidf=True stands beside frozen embeddings: use train=head": self.tfidf and not frozen,
+            "a random encoder has to be trained: use train=all with encoder=scratch": frozen
+            and self.encoder == "scratch",
+            "an encoder that is fine-tuned is given by its name or folder, found an object": is_object and not frozen,
+            "freeze, layer_decay and save_memory are about training the encoder: use train=all or train=lora": frozen
+            and (self.freeze != 0 or self.layer_decay != 1 or self.save_memory),
+            "max_length and pooling are those of the encoder object that was given": is_object
+            and (self.max_length, self.pooling) != (None, None),
         }
-        for name, choices in known.items():
-            if getattr(self, name) not in choices:
-                raise TreelabelError(
-                    f"the setting {name} of the model neural is {getattr(self, name)!r}; expected one of: "
-                    + ", ".join(choices)
-                )
-        for name in ("epochs", "batch", "rate", "accumulate", "patience", "lora_rank", "tfidf_width"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise TreelabelError(f"the setting {name} of the model neural must be above 0, found {value}")
-        if self.tfidf and self.trains != "head":
-            raise TreelabelError('tfidf=True stands beside frozen embeddings: use train="head"')
-        if self.trains == "head" and self.encoder == "scratch":
-            raise TreelabelError('a random encoder has to be trained: use train="all" with encoder="scratch"')
-        if self.trains != "head" and not isinstance(self.encoder, str):
-            raise TreelabelError("an encoder that is fine-tuned is given by its name or folder, found an object")
+        for what, found in refused.items():
+            if found:
+                raise TreelabelError(what)
+
+    def _require(self, name: str, right: bool, expected: str) -> None:
+        if not right:
+            raise TreelabelError(
+                f"the setting {name} of the model neural is {getattr(self, name)!r}; expected {expected}"
+            )
 
     def _score(self, texts: Strings) -> Scores:
         scores: Scores = self.learned_.score(texts)

@@ -22,7 +22,7 @@ from treelabel.features.sources import Pooling
 from treelabel.models.base import Arrays
 from treelabel.models.neural.network import Network, Outputs
 from treelabel.models.neural.tokens import Tokens
-from treelabel.models.neural.trainer import Inputs, Vectors
+from treelabel.models.neural.trainer import Inputs, KnownVectors
 from treelabel.strings import Strings
 
 # Embeddings of length 1 have values of about 1 / sqrt(width); steps of AdamW suit values of this size.
@@ -67,14 +67,14 @@ class Frozen(Reader):
             return cls(found)
         return cls(found, Lsa.fit_transform(texts, tfidf_width, NgramShape(1), LEAST_DOCUMENTS, seed)[0])
 
-    def inputs(self, texts: Strings, progress: bool | None = None) -> Vectors:
+    def inputs(self, texts: Strings, progress: bool | None = None) -> KnownVectors:
         """Embeddings of length 1, tf-idf of length 1 beside them, all times one number."""
         given = self.encoder.transform(list(texts), progress)
         parts = [given / np.maximum(np.linalg.norm(given, axis=1, keepdims=True), 1e-9)]
         if self.lsa is not None:
             parts.append(self.lsa.transform(texts))
         scaled = np.float32(LENGTH / np.sqrt(len(parts))) * np.concatenate(parts, axis=1)
-        return Vectors(torch.from_numpy(np.ascontiguousarray(scaled, np.float32)))
+        return KnownVectors(torch.from_numpy(np.ascontiguousarray(scaled, np.float32)))
 
     def batches(self, inputs: Inputs) -> list[LongArray]:
         """As they come."""

@@ -50,7 +50,7 @@ class Inputs(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Vectors:
+class KnownVectors:
     """Documents whose vectors are known: documents x width."""
 
     values: Tensor
@@ -136,33 +136,33 @@ class Trainer:
         """Take the steps of an epoch that are left, then judge."""
         course, documents = self.course, len(inputs.lengths)
         batches = epoch_batches(inputs.lengths, course.batch, course.seed, at.epoch)
-        total, used, begun = 0.0, 0, time.monotonic()
+        begun, used = time.monotonic(), 0
         self.model.train()
         for rows in batches[at.batch :]:
             rate = SCHEDULES[course.schedule](at.step, steps * course.epochs, course.warm_up)
-            total += self._step(inputs, truth, rows, rate) * len(rows)
+            at.loss_sum += self._step(inputs, truth, rows, rate) * len(rows)
             used += len(rows)
-            at.batch, at.step = at.batch + 1, at.step + 1
+            at.batch, at.step, at.documents = at.batch + 1, at.step + 1, at.documents + len(rows)
             speed = used / max(time.monotonic() - begun, 1e-9)
-            before = at.epoch * documents + min(at.batch * course.batch, documents)
-            done(before, f"loss {total / used:.3f}, {speed:,.0f} documents/s")
-            self._tell(at.step, {"loss": total / used, "rate": rate, "documents_per_second": speed})
+            loss = at.loss_sum / at.documents
+            done(at.epoch * documents + at.documents, f"loss {loss:.3f}, {speed:,.0f} documents/s")
+            self._tell(at.step, {"loss": loss, "rate": rate, "documents_per_second": speed})
             self._save_sometimes(at)
-            if asked.to_stop or self._time_is_up():
+            if self._is_over(asked):
                 # Whoever goes on later does so from here; what follows is for the model of now.
                 self._save(at)
                 at.stopped = True
                 break
-        self._judge(at, total / max(used, 1))
+        self._judge(at, at.loss_sum / max(at.documents, 1))
 
     def _judge(self, at: Progress, training_loss: float) -> None:
         """End an epoch: remember its loss, and its weights if they are the best."""
         loss, slope = (training_loss, 1.0) if self.judge is None else self._judged()
         self._tell(at.step, {"training_loss": training_loss} | ({} if self.judge is None else {"valid_loss": loss}))
-        if self.judge is not None and np.isfinite(loss) and loss <= min([*at.seen, np.inf]):
+        if self.judge is not None and np.isfinite(loss) and loss < min([*at.seen, np.inf]):
             at.best, at.slope = copied(trained(self.network)), slope
         at.seen.append(loss)
-        at.epoch, at.batch = at.epoch + 1, 0
+        at.epoch, at.batch, at.documents, at.loss_sum = at.epoch + 1, 0, 0, 0.0
         if not at.stopped:
             self._save_sometimes(at)
 
@@ -218,12 +218,13 @@ class Trainer:
 
     # Around steps
 
-    def _time_is_up(self) -> bool:
-        """Whether the deadline has passed for any process: all stop at the same step."""
-        if not np.isfinite(self.course.deadline):
-            return False
-        late = torch.tensor(float(time.monotonic() > self.course.deadline), device=self.accelerator.device)
-        return bool(self.accelerator.reduce(late, "sum") > 0)
+    def _is_over(self, asked: Asked) -> bool:
+        """Whether the deadline has passed, or somebody asked to stop, for any process: all stop at the same step."""
+        over = asked.to_stop or time.monotonic() > self.course.deadline
+        if self.accelerator.num_processes == 1:
+            return over
+        told = torch.tensor(float(over), device=self.accelerator.device)
+        return bool(self.accelerator.reduce(told, "sum") > 0)
 
     def _tell(self, step: int, values: Mapping[str, float]) -> None:
         if self.accelerator.is_main_process:
@@ -272,10 +273,15 @@ def faster_in_bf16(network: Network, given: Sequence[Tensor]) -> bool:
         network.zero_grad(set_to_none=True)
         return time.perf_counter() - begun
 
-    # Each once before it counts: the first use of a kernel sets it up.
-    plain = min(seconds(False) for _ in range(3))
-    half = seconds(True)
-    return half < 10 * plain and min(seconds(True) for _ in range(2)) < 0.5 * plain
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    network.to(device)
+    given = [value.to(device) for value in given]
+    # Dropout draws no random number of training's.
+    with torch.random.fork_rng(), threads_for(network):
+        # Each once before it counts: the first use of a kernel sets it up.
+        plain = min(seconds(False) for _ in range(3))
+        half = seconds(True)
+        return half < 10 * plain and min(seconds(True) for _ in range(2)) < 0.5 * plain
 
 
 def logits_of(network: Network, batches: Sequence[LongArray], inputs: Inputs, outputs: int) -> DoubleArray:

@@ -12,10 +12,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from treelabel.errors import TreelabelError
-from treelabel.features.batches import token_batches
-from treelabel.features.sources import Pooling, Source
-
-__all__ = ["Source", "load_body", "load_tokenizer", "pooled", "token_batches"]
+from treelabel.features.sources import Pooling
 
 
 def load_tokenizer(place: str | Path) -> Tokenizer:
