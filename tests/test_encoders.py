@@ -305,6 +305,29 @@ def test_graphs_have_fused_attention_and_are_kept(tiny: Path, monkeypatch: pytes
     assert again.graph() == encoder.graph()
 
 
+def test_layers_that_narrow_have_scales_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Linear(64, 1024), torch.nn.GELU(), torch.nn.Linear(1024, 64))
+    x = torch.randn((1, 8, 64))
+    with torch.inference_mode():
+        # A few channels are many times as large as the others, as in transformers.
+        network[0].weight[:4] *= 20
+        network[2].weight[:, :4] /= 20
+        expected = network(x).numpy()
+    onnx.export(network, (x,), tmp_path / "plain.onnx", (["input"], ["output"]), {1: "rows"})
+
+    def error(file: Path) -> float:
+        onnx.quantise(tmp_path / "plain.onnx", file)
+        return float(np.abs(session(file).run(None, {"input": x.numpy()})[0] - expected).mean())
+
+    in_blocks = error(tmp_path / "blocks.onnx")
+    assert {"MatMulInteger", "MatMulNBits"} <= operators(tmp_path / "blocks.onnx")
+    monkeypatch.setattr(onnx, "_narrowing", lambda graph: [])
+    assert in_blocks < 0.6 * error(tmp_path / "one.onnx")
+
+
 def test_a_graph_that_is_not_what_torch_gives_is_refused(tiny: Path, tmp_path: Path, monkeypatch: Any) -> None:
     file = tmp_path / "graph.onnx"
     right = session

@@ -26,7 +26,7 @@ Runtime = Literal["auto", "torch", "onnx", "int8"]
 # Tokens that torch sees at a time.
 TOKENS = 2048
 # Raised when graphs are made another way.
-GRAPHS = 1
+GRAPHS = 2
 
 
 def make_transformer(files: Files, settings: Mapping[str, Any]) -> "TransformerEncoder":
@@ -55,7 +55,7 @@ class TransformerEncoder:
         self.width = files.width or 0
         how = f"max_length={source.max_length} pooling={source.pooling} unit={source.unit}"
         self._exact = f"transformer {files.fingerprint()} {how}"
-        self.fingerprint = f"{self._exact} int8" if runtime == "int8" else self._exact
+        self.fingerprint = f"{self._exact} int8 {GRAPHS}" if runtime == "int8" else self._exact
         self._tokenizer: Tokenizer | None = None
         self._embed: Callable[[list[list[int]]], FloatArray] | None = None
 
