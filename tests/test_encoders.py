@@ -309,12 +309,13 @@ def test_layers_that_narrow_have_scales_of_their_own(tmp_path: Path, monkeypatch
     import torch
 
     torch.manual_seed(0)
-    network = torch.nn.Sequential(torch.nn.Linear(64, 1024), torch.nn.GELU(), torch.nn.Linear(1024, 64))
+    wider, narrower = torch.nn.Linear(64, 1024), torch.nn.Linear(1024, 64)
+    network = torch.nn.Sequential(wider, torch.nn.GELU(), narrower)
     x = torch.randn((1, 8, 64))
     with torch.inference_mode():
         # A few channels are many times as large as the others, as in transformers.
-        network[0].weight[:4] *= 20
-        network[2].weight[:, :4] /= 20
+        wider.weight[:4] *= 20
+        narrower.weight[:, :4] /= 20
         expected = network(x).numpy()
     onnx.export(network, (x,), tmp_path / "plain.onnx", (["input"], ["output"]), {1: "rows"})
 
@@ -325,7 +326,7 @@ def test_layers_that_narrow_have_scales_of_their_own(tmp_path: Path, monkeypatch
     in_blocks = error(tmp_path / "blocks.onnx")
     assert {"MatMulInteger", "MatMulNBits"} <= operators(tmp_path / "blocks.onnx")
     monkeypatch.setattr(onnx, "_narrowing", lambda graph: [])
-    assert in_blocks < 0.6 * error(tmp_path / "one.onnx")
+    assert in_blocks < 0.8 * error(tmp_path / "one.onnx")
 
 
 def test_a_graph_that_is_not_what_torch_gives_is_refused(tiny: Path, tmp_path: Path, monkeypatch: Any) -> None:

@@ -26,7 +26,7 @@ Runtime = Literal["auto", "torch", "onnx", "int8"]
 # Tokens that torch sees at a time.
 TOKENS = 2048
 # Raised when graphs are made another way.
-GRAPHS = 2
+GRAPHS = 3
 
 
 def make_transformer(files: Files, settings: Mapping[str, Any]) -> "TransformerEncoder":

@@ -140,9 +140,31 @@ def fused_attention(body: Any) -> Iterator[None]:
     before = body.config._attn_implementation
     body.set_attn_implementation(FUSED)
     try:
-        yield
+        with _biases_inside(body):
+            yield
     finally:
         body.set_attn_implementation(before)
+
+
+@contextmanager
+def _biases_inside(body: nn.Module) -> Iterator[None]:
+    """Take the biases of queries, keys and values out of BERT's layers: the fused attention adds them as it goes."""
+    taken: list[tuple[Any, list[Any], list[Any]]] = []
+    for module in body.modules():
+        layers: list[Any] = [getattr(module, name, None) for name in ("query", "key", "value")]
+        if all(isinstance(layer, nn.Linear) and layer.bias is not None for layer in layers):
+            taken.append((module, layers, [layer.bias for layer in layers]))
+    try:
+        for module, layers, biases in taken:
+            module.fused_bias = torch.cat([bias.detach() for bias in biases])
+            for layer in layers:
+                layer.bias = None
+        yield
+    finally:
+        for module, layers, biases in taken:
+            del module.fused_bias
+            for layer, bias in zip(layers, biases, strict=True):
+                layer.bias = bias
 
 
 def _mask_of_texts(*_: Any, attention_mask: Tensor | None = None, **__: Any) -> Tensor | None:
@@ -161,8 +183,9 @@ def _attention(
     """Stand for softmax(scaling·QKᵀ)V with heads side by side: n × heads × length × width in, n × length × ... out."""
     n, heads, length, width = query.shape
     inputs: list[Tensor | None] = [x.transpose(1, 2).reshape(n, -1, heads * width) for x in (query, key, value)]
+    inputs.append(getattr(module, "fused_bias", None))
     if attention_mask is not None:
-        inputs += [None, attention_mask.to(torch.int32)]
+        inputs.append(attention_mask.to(torch.int32))
     joined = torch.onnx.ops.symbolic(
         "com.microsoft::MultiHeadAttention",
         inputs,
