@@ -26,7 +26,7 @@ from treelabel.features import NgramShape, Tfidf
 from treelabel.features.encoders import ENCODERS
 from treelabel.features.names import named_ngrams
 from treelabel.features.ngrams import count_ngrams
-from treelabel.models.base import Model
+from treelabel.models.base import Model, Training
 from treelabel.models.baselines import MostFrequent
 from treelabel.models.check import CASES, CHECKS, DAG, TREE, check_model, fitted, it_learns, made_up
 from treelabel.models.heads.calibration import fit_monotone, fit_share, fit_softmax, rising
@@ -83,6 +83,20 @@ def test_a_model_that_breaks_a_promise_is_found_out() -> None:
         check_model(Wrong, learns=False)
     with pytest.raises(AssertionError, match=r"it_learns \(leaf\): hF1 on what it has learned is 0"):
         check_model(MostFrequent)
+
+
+def test_a_model_may_refuse_some_kinds_of_labels_but_not_all() -> None:
+    class Choosy(MostFrequent):
+        takes = ("leaf",)
+
+        def _fit(self, train: Training) -> None:
+            if train.regime not in self.takes:
+                raise TreelabelError("one leaf a document is needed")
+            super()._fit(train)
+
+    assert check_model(Choosy, learns=False) == ("path", "many")
+    with pytest.raises(AssertionError, match=r"every kind of labels was refused: .*one leaf a document is needed"):
+        check_model(type("Nothing", (Choosy,), {"takes": ()}), learns=False)
 
 
 @pytest.mark.parametrize("name", LEARNERS)

@@ -166,18 +166,32 @@ CHECKS: Mapping[str, Callable[[Maker, Case], None]] = {
 }
 
 
-def check_model(make: Maker, learns: bool = True) -> None:
+def check_model(make: Maker, learns: bool = True) -> tuple[str, ...]:
     """Let a model stand every check on every kind of labels; the first that fails raises AssertionError.
 
-    `make` makes a model that has not learned yet; `learns=False` is for those that do not look at training texts.
+    `make` makes a model that has not learned yet; `learns=False` is for those that do not look at training texts. A
+    model may refuse kinds of labels that it cannot learn, but not all of them; those that it refuses are given.
 
     >>> from treelabel.models import make_model
     >>> check_model(lambda: make_model("most_frequent"), learns=False)
+    ()
     """
     checks = [*CHECKS.values(), *([it_learns] if learns else [])]
-    for kind, case in CASES.items():
+    refused = {kind: said for kind, case in CASES.items() if (said := refusal(make, case))}
+    _require(len(refused) < len(CASES), f"every kind of labels was refused: {refused}")
+    for kind in [kind for kind in CASES if kind not in refused]:
         for check in checks:
             try:
-                check(make, case)
+                check(make, CASES[kind])
             except AssertionError as error:
                 raise AssertionError(f"{check.__name__} ({kind}): {error}") from None
+    return tuple(refused)
+
+
+def refusal(make: Maker, case: Case) -> str:
+    """What a model says of labels that it cannot learn; nothing, if it can."""
+    try:
+        fitted(make, case)
+    except TreelabelError as error:
+        return str(error)
+    return ""
