@@ -286,8 +286,10 @@ def test_ctrl_c_keeps_what_is_learned_and_a_checkpoint_to_go_on_from(folder: Pat
     kept = {"checkpoints": str(tmp_path)}
     stopped = made("fine-tuned", folder, callbacks=(press,), **kept).fit(DATA)
     assert max(steps) == 10
+    assert stopped.stopped_
     assert np.isfinite(stopped.score(LEAF.texts).dense()).all()
     whole, gone_on = made("fine-tuned", folder).fit(DATA), made("fine-tuned", folder, **kept).fit(DATA)
+    assert not (whole.stopped_ or gone_on.stopped_)
     assert not same(stopped, whole)
     assert same(gone_on, whole)
 
@@ -461,14 +463,25 @@ def test_length_and_pooling_reach_the_encoder_in_every_mode(folder: Path) -> Non
     [
         ({"train": "some"}, "the setting train of the model neural is 'some'; expected one of: auto, head"),
         ({"encoder": "scratch", "pooling": "avg"}, "the setting pooling of the model neural is 'avg'"),
-        ({"encoder": "scratch", "held_out": 1.0}, "the setting held_out of the model neural is 1.0; expected a share"),
-        ({"encoder": "scratch", "rates": (1e-3, 1e-3)}, "expected three: of encoder, hidden layer and outputs"),
+        (
+            {"encoder": "scratch", "held_out": 1.0},
+            "the setting held_out of the model neural is 1.0; expected a number from 0",
+        ),
+        ({"encoder": "scratch", "rates": (1e-3, 1e-3)}, "expected three numbers: of encoder, hidden layer and outputs"),
+        ({"encoder": "scratch", "rates": "fast"}, "expected three numbers: of encoder, hidden layer and outputs"),
+        (
+            {"encoder": "words", "epochs": "three"},
+            "the setting epochs of the model neural is 'three'; expected a number",
+        ),
+        ({"encoder": "words", "dropout": 2}, "the setting dropout of the model neural is 2; expected a number from 0"),
+        ({"encoder": "words", "tfidf": "maybe"}, "the setting tfidf of the model neural is 'maybe'; expected True or"),
+        ({"encoder": "words", "callbacks": print}, "expected a tuple of callbacks"),
         ({"encoder": "words", "freeze": 2}, "freeze, layer_decay and save_memory are about training the encoder"),
         ({"encoder": WordVectors(), "max_length": 9}, "those of the encoder object that was given"),
         ({"encoder": "scratch", "train": "head"}, "a random encoder has to be trained"),
         ({"encoder": "scratch", "tfidf": True}, "tfidf=True stands beside frozen embeddings"),
         ({"encoder": WordVectors(), "train": "all"}, "given by its name or folder"),
-        ({"encoder": "words", "epochs": 0}, "the setting epochs of the model neural is 0; expected a number above 0"),
+        ({"encoder": "words", "epochs": 0}, "the setting epochs of the model neural is 0; expected a number from 1"),
         ({"encoder": "words", "loss": "bse"}, "unknown loss 'bse'; did you mean bce"),
         ({"encoder": "words", "rate": 1e30}, "learning diverged"),
     ],
@@ -572,11 +585,31 @@ def test_the_command_line_learns_exports_and_scores(run: Run, folder: Path, tmp_
     for name, wrong, said in (
         ("--encoder", "minilmm", "unknown encoder 'minilmm'"),
         ("--loss", "champs", "unknown loss 'champs'; did you mean champ?"),
-        ("--set", "rat=1", "the model neural has no setting 'rat'"),
+        ("--set", "rat=1", "the model neural has no setting 'rat'; did you mean rate?"),
     ):
         ended = run("fit", tmp_path / "train.jsonl", "-o", tmp_path / "no", "--model", "neural", name, wrong)
         assert (ended.code, said in ended.err) == (2, True), ended.err
         assert not (tmp_path / "no").exists()
+    both = ("--encoder", folder, "--set", "encoder=scratch")
+    ended = run("fit", tmp_path / "train.jsonl", "-o", tmp_path / "no", "--model", "neural", *both)
+    assert (ended.code, "encoder was given twice: as --encoder and as --set encoder=" in ended.err) == (2, True)
+    assert len({file.stat().st_mode for file in model.iterdir()}) == 1
+    hurried = run(
+        "fit",
+        tmp_path / "train.jsonl",
+        "-o",
+        model,
+        "--model",
+        "neural",
+        "--encoder",
+        folder,
+        "--max-seconds",
+        "0",
+        "--set",
+        f"checkpoints={tmp_path / 'kept'}",
+        *settings,
+    )
+    assert "stopped before its end, and the best so far was kept; the same command goes on from its" in hurried.out
 
 
 def write_documents(file: Path) -> None:

@@ -292,7 +292,11 @@ def test_without_models_it_is_linear_twice_and_prototype(tmp_path: Path) -> None
 def test_the_first_part_that_can_explain_does() -> None:
     data = SETS["leaf"]
     model = stack("most_frequent", "linear", folds=2).fit(data)
-    assert [step.label for step in model.explain("the cat meows today")] == ["pet", "cat"]
+    steps = model.explain("the cat meows today")
+    assert [step.label for step in steps] == ["pet", "cat"]
+    # What is explained, and how likely it is, is what the stack says.
+    assert steps[1].p == pytest.approx(model.score(["the cat meows today"]).dense()[0, TREE.names.index("cat")])
+    assert [word for word, _ in steps[1].speaks_for]
     with pytest.raises(TreelabelError, match="the model stack cannot explain"):
         stack("most_frequent", folds=2).fit(data).explain("cat")
 

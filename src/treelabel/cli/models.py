@@ -49,10 +49,14 @@ def fit(
       treelabel fit train.jsonl -o model --model neural --encoder minilm --loss conditional_softmax_la
       treelabel fit train.jsonl -o model --model neural --encoder scratch --set checkpoints=unfinished
     """
+    from treelabel.errors import TreelabelError
     from treelabel.models import make_model
 
     settings = dict(_setting(text) for text in set or [])
     named = {name: value for name, value in (("encoder", encoder), ("loss", loss)) if value is not None}
+    twice = [name for name in named if name in settings]
+    if twice:
+        raise TreelabelError(f"{twice[0]} was given twice: as --{twice[0]} and as --set {twice[0]}=")
     made = make_model(model, **{"seed": seed, **named, **settings})
     data, checked = read.read_with(train, valid)
     made.fit(data, valid=checked, max_seconds=max_seconds)
@@ -61,6 +65,9 @@ def fit(
     made.save(output)
     described = f"{model}, {len(data):,} documents, {len(data.hierarchy):,} nodes, {size_of(output):.1f} MB"
     typer.echo(f"{output}: {described}")
+    if getattr(made, "stopped_", False):
+        more = "; the same command goes on from its checkpoint" if settings.get("checkpoints") else ""
+        typer.echo(f"learning was stopped before its end, and the best so far was kept{more}")
 
 
 def is_first_process() -> bool:

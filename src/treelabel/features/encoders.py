@@ -91,7 +91,13 @@ def encoder_note(encoder: Encoder) -> dict[str, str]:
 
 def same_encoder(given: "str | Encoder | None", saved: dict[str, str]) -> Encoder:
     """Find the encoder that a model was saved with."""
-    found = find_encoder(saved["name"] if given is None else given)
+    try:
+        found = find_encoder(saved["name"] if given is None else given)
+    except TreelabelError:
+        # A folder was given from where one stood then; its full name may still be right.
+        if not isinstance(given, str) or given == saved["name"]:
+            raise
+        found = find_encoder(saved["name"])
     if found.fingerprint != saved["fingerprint"]:
         raise TreelabelError(
             f"the model was learned with the encoder {saved['name']} ({saved['fingerprint']}), "

@@ -1,5 +1,6 @@
 """Models: the table MODELS, one row each, all with the contract of `base.Model`."""
 
+import difflib
 from typing import Any
 
 from treelabel.errors import TreelabelError
@@ -39,7 +40,9 @@ def make_model(name: str = "linear", **settings: Any) -> Model:
     known = maker.setting_names()
     wrong = [key for key in settings if key not in known]
     if wrong:
-        raise TreelabelError(f"the model {name} has no setting {wrong[0]!r}; it has: {', '.join(known)}")
+        close = difflib.get_close_matches(wrong[0], known, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"it has: {', '.join(known)}"
+        raise TreelabelError(f"the model {name} has no setting {wrong[0]!r}; {hint}")
     return maker(**settings)
 
 

@@ -154,8 +154,8 @@ class Model(Settings, ABC):
         scores = self._score(texts)
         return Scores(scores.hierarchy, scores.values, ids)
 
-    def explain(self, text: str) -> Any:
-        """Say what speaks for and against the predicted labels of a text, for models that can."""
+    def explain(self, text: str, node: int | None = None) -> Any:
+        """Say what speaks for and against the predicted labels of a text (or a node's), for models that can."""
         raise TreelabelError(f"the model {self.name} cannot explain its predictions; linear can")
 
     def save(self, folder: Any) -> None:

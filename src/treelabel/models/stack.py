@@ -5,6 +5,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from treelabel.models.base import Arrays, Model, Training
 from treelabel.models.entry import find_entry
 from treelabel.models.pool import Pool, pool_of
 from treelabel.progress import progress_bar
+from treelabel.rules import decide
 from treelabel.scores import Scores
 from treelabel.strings import Strings
 
@@ -136,11 +138,14 @@ class Stack(Model):
         pooled = [self.pool_.probabilities([values[low : low + step] for values in given]) for low in starts]
         return Scores(self.hierarchy_, stacked(pooled))
 
-    def explain(self, text: str) -> Any:
-        """What the first of the models that can explain its predictions says."""
-        for part in self.parts_:
+    def explain(self, text: str, node: int | None = None) -> Any:
+        """What the first model that can explain its predictions says of the best leaf of all; p is that of all."""
+        scores = self._score(Strings.of([text]))
+        best = decide(scores, "best_leaf").most_specific.indices if node is None else [node]
+        dense = dict(zip(self.hierarchy_.names, scores.dense()[0].tolist(), strict=True))
+        for part in self.parts_ if len(best) else ():
             with suppress(TreelabelError):
-                return part.explain(text)
+                return [replace(step, p=dense[step.label]) for step in part.explain(text, int(best[0]))]
         return super().explain(text)
 
     # Saving

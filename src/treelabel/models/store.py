@@ -40,6 +40,8 @@ def save_model(model: Model, folder: str | Path) -> None:
         umask = os.umask(0)
         os.umask(umask)
         temporary.chmod(0o777 & ~umask)
+        for file in temporary.iterdir():
+            file.chmod(0o666 & ~umask)
         if target.exists():
             before = temporary.with_suffix(".old")
             target.rename(before)
@@ -113,6 +115,8 @@ def load_model(folder: str | Path, **settings: Any) -> Model:
         model.regime_ = stored["regime"]
         model._restore(stored["learned"], arrays)
         model._read_files(where)
+    except TreelabelError:
+        raise
     except (KeyError, ValueError, IndexError, zipfile.BadZipFile) as error:
         raise TreelabelError(f"{where}: parts of the model do not fit together: {error}") from error
     return model

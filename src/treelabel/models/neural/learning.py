@@ -47,6 +47,8 @@ FEWEST_TO_HOLD_OUT = 100
 # (epochs, batch, rate) where they are not given: outputs alone, LoRA, the papers' recipe, and from random weights.
 USUAL = {"head": (30, 128, 5e-3), "lora": (20, 16, 2e-4), "all": (20, 16, 2e-5), "scratch": (20, 16, 1e-3)}
 SCRATCH_LENGTH = 128
+# Where bfloat16 is slow, it is so slow that no more than this is worth measuring.
+TOKENS_TO_MEASURE = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +60,7 @@ class Learned:
     network: Network
     slope: float
     seen: tuple[float, ...]
+    stopped: bool = False
 
     def score(self, texts: Strings) -> Scores:
         """Score texts, some thousands at a time."""
@@ -135,9 +138,9 @@ def learn_head(model: Neural, train: Training, objective: Objective) -> Learned:
         larger = fresh()
         again = replace(course, stop_after=int(np.argmin(at.seen)) + 1, part="all")
         # What is stopped half-way is worse than what was learned from fewer documents.
-        if not train_network(larger, vectors, again, objective, train, None).stopped:
-            network = larger
-    return Learned(objective, reader, network.cpu().eval(), at.slope, tuple(at.seen))
+        at.stopped = train_network(larger, vectors, again, objective, train, None).stopped
+        network = network if at.stopped else larger
+    return Learned(objective, reader, network.cpu().eval(), at.slope, tuple(at.seen), at.stopped)
 
 
 def fine_tune(model: Neural, train: Training, objective: Objective) -> Learned:
@@ -160,13 +163,13 @@ def fine_tune(model: Neural, train: Training, objective: Objective) -> Learned:
     judge = Judged.of(held, reader, objective, model.seed)
     shown = train if judge is None else train[kept]
     if model.precision == "auto" and bf16_is_possible(network):
-        sample = reader.inputs(shown.texts.take(np.arange(min(4, len(shown)))))
-        course = replace(course, bf16=faster_in_bf16(network, sample.batch(np.arange(len(sample)))))
+        sample = reader.inputs(shown.texts.take(np.arange(min(2, len(shown))))).batch(np.arange(min(2, len(shown))))
+        course = replace(course, bf16=faster_in_bf16(network, [value[:, :TOKENS_TO_MEASURE] for value in sample]))
     at = train_network(network, reader.inputs(shown.texts), course, objective, shown, judge)
     network.body = merged(network.body)
     if model.save_memory:
         network.body.gradient_checkpointing_disable()
-    return Learned(objective, reader, network.cpu().eval(), at.slope, tuple(at.seen))
+    return Learned(objective, reader, network.cpu().eval(), at.slope, tuple(at.seen), at.stopped)
 
 
 def train_network(

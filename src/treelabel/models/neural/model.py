@@ -3,6 +3,7 @@
 torch is imported when something is learned or loaded, not before: `treelabel models` lists the settings of all models.
 """
 
+import math
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +22,19 @@ CHOICES: dict[str, tuple[str | None, ...]] = {
     "schedule": ("linear", "slanted", "constant"),
     "precision": ("auto", "fp32", "bf16"),
     "pooling": (None, "cls", "mean", "max"),
+}
+# The smallest and the largest value that settings may have.
+LIMITS: dict[str, tuple[float, float]] = {
+    **dict.fromkeys(("epochs", "batch", "accumulate", "patience", "lora_rank", "tfidf_width"), (1, math.inf)),
+    **dict.fromkeys(("hidden", "freeze", "checkpoint_seconds", "weight_decay", "clip", "tau", "beta"), (0, math.inf)),
+    **dict.fromkeys(("lambda_parameters", "lambda_probabilities"), (0, math.inf)),
+    "rate": (1e-12, math.inf),
+    "layer_decay": (1e-6, 1.0),
+    "max_length": (3, math.inf),
+    "warm_up": (0, 1),
+    "held_out": (0, 0.99),
+    "dropout": (0, 0.99),
+    "seed": (0, math.inf),
 }
 LOSS_SETTINGS = ("tau", "beta", "lambda_parameters", "lambda_probabilities")
 
@@ -151,14 +165,16 @@ class Neural(Model):
     def _check_settings(self) -> None:
         for name, choices in CHOICES.items():
             self._require(name, getattr(self, name) in choices, "one of: " + ", ".join(map(str, choices)))
-        for name in ("epochs", "batch", "rate", "accumulate", "patience", "lora_rank", "tfidf_width", "layer_decay"):
-            self._require(name, getattr(self, name) is None or getattr(self, name) > 0, "a number above 0")
-        self._require("held_out", 0 <= self.held_out < 1, "a share of documents, from 0 to below 1")
-        self._require("warm_up", 0 <= self.warm_up <= 1, "a share of the steps, from 0 to 1")
-        self._require(
-            "rates", self.rates is None or len(self.rates) == 3, "three: of encoder, hidden layer and outputs"
-        )
-        self._require("max_length", self.max_length is None or self.max_length > 2, "a number of tokens above 2")
+        for name, (least, most) in LIMITS.items():
+            value = getattr(self, name)
+            known = value is None or (is_number(value) and least <= value <= most)
+            self._require(name, known, f"a number from {least:g} to {most:g}")
+        for name in ("tfidf", "save_memory"):
+            self._require(name, isinstance(getattr(self, name), bool), "True or False")
+        rates = self.rates
+        three = isinstance(rates, tuple | list) and len(rates) == 3 and all(is_number(rate) for rate in rates)
+        self._require("rates", rates is None or three, "three numbers: of encoder, hidden layer and outputs")
+        self._require("callbacks", isinstance(self.callbacks, tuple | list), "a tuple of callbacks")
         frozen, is_object = self.trains == "head", not isinstance(self.encoder, str)
         refused = {
             "tfidf=True stands beside frozen embeddings: use train=head": self.tfidf and not frozen,
@@ -183,6 +199,11 @@ class Neural(Model):
     def _score(self, texts: Strings) -> Scores:
         scores: Scores = self.learned_.score(texts)
         return scores
+
+    @property
+    def stopped_(self) -> bool:
+        """Whether learning ended before its time, by a deadline or by Ctrl-C."""
+        return bool(getattr(self.learned_, "stopped", False))
 
     @property
     def losses_(self) -> list[float]:
@@ -238,3 +259,8 @@ class Neural(Model):
             found.hierarchy_, found.regime_ = self.hierarchy_, self.regime_
             found.learned_ = export_learned(self.learned_, runtime)
         return found
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number; True and False are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
