@@ -289,7 +289,7 @@ def test_ctrl_c_keeps_what_is_learned_and_a_checkpoint_to_go_on_from(folder: Pat
     assert stopped.stopped_
     assert np.isfinite(stopped.score(LEAF.texts).dense()).all()
     whole, gone_on = made("fine-tuned", folder).fit(DATA), made("fine-tuned", folder, **kept).fit(DATA)
-    assert not (whole.stopped_ or gone_on.stopped_)
+    assert [model.stopped_ for model in (whole, gone_on)] == [False, False]
     assert not same(stopped, whole)
     assert same(gone_on, whole)
 
