@@ -397,7 +397,7 @@ def test_skos_that_is_no_hierarchy_is_refused_with_the_file(
 
 def test_skos_without_rdflib_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rdflib", None)
-    with pytest.raises(TreelabelError, match=r"reading SKOS needs rdflib: pip install 'treelabel\[skos\]'"):
+    with pytest.raises(TreelabelError, match=r'reading SKOS needs rdflib: pip install "treelabel\[skos\]"'):
         read_taxonomy(put(tmp_path, "t.ttl", TURTLE))
 
 
