@@ -310,3 +310,9 @@ def test_a_path_that_ends_where_none_of_training_does_says_nothing_of_weights() 
     assert pool.fit([given[:1] for given in values], held[np.array([0])]).weights == pytest.approx(
         pool.fit(values, held).weights
     )
+
+
+def test_the_usual_models_need_an_encoder() -> None:
+    case = CASES["leaf"]
+    with pytest.raises(TreelabelError, match=r"usual models of stack work on embeddings: give an encoder="):
+        make_model("stack").fit(case.texts, case.labels, hierarchy=TREE)

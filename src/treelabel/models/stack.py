@@ -84,6 +84,11 @@ class Stack(Model):
     # Learning
 
     def _fit(self, train: Training) -> None:
+        if self.encoder is None and self.models == USUAL:
+            raise TreelabelError(
+                "two of the usual models of stack work on embeddings: give an encoder= (treelabel encoders lists what "
+                "is usable here), or say which models= to pool"
+            )
         if not len(self.models):
             raise TreelabelError("the model stack needs models=, such as ('linear', 'prototype')")
         if self.folds < 2:
