@@ -158,8 +158,10 @@ def test_what_is_wrong_with_training_data_is_said(name: str) -> None:
 def test_unknown_models_and_settings_are_told() -> None:
     with pytest.raises(TreelabelError, match="unknown model 'liner'; did you mean linear"):
         make_model("liner")
-    with pytest.raises(TreelabelError, match=r"the model linear has no setting 'costs'; it has: .*cost"):
+    with pytest.raises(TreelabelError, match=r"the model linear has no setting 'costs'; did you mean cost\?"):
         make_model("linear", costs=1)
+    with pytest.raises(TreelabelError, match=r"the model linear has no setting 'zzz'; it has: .*cost"):
+        make_model("linear", zzz=1)
 
 
 # Model folders
