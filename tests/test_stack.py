@@ -312,6 +312,16 @@ def test_a_path_that_ends_where_none_of_training_does_says_nothing_of_weights() 
     )
 
 
+def test_two_labels_of_one_name_are_told_apart() -> None:
+    h = Hierarchy.from_paths(["pet > other", "food > other"])
+    texts, labels = ["dog barks", "cake baked"] * 12, [["pet > other"], ["food > other"]] * 12
+    model = stack("linear", folds=2).fit(texts, labels, hierarchy=h)
+    steps, scores = model.explain("cake baked"), model.score(["cake baked"]).dense()[0]
+    assert [step.p for step in steps] == pytest.approx(
+        [scores[h.paths().index(path)] for path in ("food", "food > other")]
+    )
+
+
 def test_the_usual_models_need_an_encoder() -> None:
     case = CASES["leaf"]
     with pytest.raises(TreelabelError, match=r"usual models of stack work on embeddings: give an encoder="):

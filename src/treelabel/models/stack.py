@@ -3,14 +3,13 @@
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from treelabel.compute import LongArray
 from treelabel.errors import TreelabelError
@@ -132,7 +131,9 @@ class Stack(Model):
                 told(len(done))
         if not done:
             return [], np.zeros(0, np.int64)
-        return [stacked(values) for values in zip(*found, strict=True)], np.concatenate(done)
+        return [
+            Scores.one_after_another(train.hierarchy, values).values for values in zip(*found, strict=True)
+        ], np.concatenate(done)
 
     # Scoring
 
@@ -141,16 +142,18 @@ class Stack(Model):
         step = max(1, AT_ONCE // len(self.hierarchy_))
         starts = range(0, max(1, len(texts)), step)
         pooled = [self.pool_.probabilities([values[low : low + step] for values in given]) for low in starts]
-        return Scores(self.hierarchy_, stacked(pooled))
+        return Scores.one_after_another(self.hierarchy_, pooled)
 
     def explain(self, text: str, node: int | None = None) -> Any:
         """What the first model that can explain its predictions says of the best leaf of all; p is that of all."""
         scores = self._score(Strings.of([text]))
-        best = decide(scores, "best_leaf").most_specific.indices if node is None else [node]
-        dense = dict(zip(self.hierarchy_.names, scores.dense()[0].tolist(), strict=True))
+        best = decide(scores, "best_leaf").most_specific.indices if node is None else np.array([node])
+        path, dense = np.append(self.hierarchy_.ancestors(best[:1]).indices, best[:1]), scores.dense()[0]
         for part in self.parts_ if len(best) else ():
             with suppress(TreelabelError):
-                return [replace(step, p=dense[step.label]) for step in part.explain(text, int(best[0]))]
+                steps = part.explain(text, int(best[0]))
+                # By node: two labels may have one name.
+                return [replace(step, p=float(dense[at])) for step, at in zip(steps, path, strict=True)]
         return super().explain(text)
 
     # Saving
@@ -228,13 +231,6 @@ def left_out_parts(train: Training, folds: int, seed: int) -> list[LongArray]:
     parts = [dealt[start::folds] for start in range(folds)] if documents > 1 else []
     rng = np.random.default_rng(seed)
     return [rng.permutation(part) for part in parts if len(part)]
-
-
-def stacked(values: Sequence[Any]) -> Any:
-    """Put rows of scores below each other."""
-    if any(sparse.issparse(part) for part in values):
-        return sparse.vstack([sparse.csr_array(part) for part in values], format="csr")
-    return np.concatenate(values)
 
 
 def with_prefix(arrays: Arrays, prefix: str) -> Arrays:

@@ -93,14 +93,14 @@ class Scores:
 
     @classmethod
     def one_after_another(cls, hierarchy: Hierarchy, parts: Sequence[Any]) -> "Scores":
-        """Put values of several groups of documents one after another: all dense or all CSR.
+        """Put values of several groups of documents one after another; CSR if any of them is.
 
         >>> h = Hierarchy.flat(["A"])
         >>> Scores.one_after_another(h, [[[0.5]], [[0.25], [1.0]]]).dense().tolist()
         [[0.5], [0.25], [1.0]]
         """
-        if parts and sparse.issparse(parts[0]):
-            return cls(hierarchy, sparse.vstack(parts, format="csr"))
+        if any(sparse.issparse(part) for part in parts):
+            return cls(hierarchy, sparse.vstack([sparse.csr_array(part) for part in parts], format="csr"))
         return cls(hierarchy, np.concatenate([np.zeros((0, len(hierarchy)), np.float32), *parts]))
 
     # What they are

@@ -23,7 +23,7 @@ from treelabel.models.neural.checkpoints import Progress
 from treelabel.models.neural.judging import Judged
 from treelabel.models.neural.losses import torch_loss
 from treelabel.models.neural.model import LOSS_SETTINGS, Neural
-from treelabel.models.neural.network import Network, Outputs, freeze, merged, with_lora
+from treelabel.models.neural.network import DROPOUT, Network, Outputs, freeze, merged, with_lora
 from treelabel.models.neural.readers import Frozen, Reader, Trained
 from treelabel.models.neural.scratch import learned_tokenizer, small_bert
 from treelabel.models.neural.trainer import (
@@ -183,7 +183,7 @@ def train_network(
 
 def first_outputs(model: Neural, width: int, outputs: int) -> Outputs:
     """Outputs before training; frozen embeddings have no dropout of their own, and need none."""
-    usual = 0.0 if model.trains == "head" else 0.1
+    usual = 0.0 if model.trains == "head" else DROPOUT
     return Outputs(width, outputs, model.hidden, usual if model.dropout is None else model.dropout)
 
 
