@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
-from torch.nn import functional
 
 from treelabel.compute import FloatArray
 from treelabel.errors import TreelabelError
@@ -18,7 +17,8 @@ from treelabel.features.sources import Files, Source, cache_folder, read_spec, r
 from treelabel.models.neural import onnx
 from treelabel.models.neural.first_tokens import first_tokens
 from treelabel.models.neural.sessions import run_graph, session
-from treelabel.models.neural.transformer import load_body, load_tokenizer, pooled
+from treelabel.models.neural.tokens import Tokens
+from treelabel.models.neural.transformer import load_body, load_tokenizer, text_vectors
 from treelabel.settings_text import with_settings
 
 Runtime = Literal["auto", "torch", "onnx", "int8"]
@@ -94,14 +94,11 @@ class TransformerEncoder:
 
         def embed(tokens: list[list[int]]) -> FloatArray:
             found = np.empty((len(tokens), self.width), np.float32)
-            for batch in token_batches([len(each) for each in tokens], TOKENS):
-                ids = np.full((len(batch), len(tokens[batch[0]])), padding, np.int64)
-                mask = np.zeros_like(ids)
-                for row, at in enumerate(batch):
-                    ids[row, : len(tokens[at])], mask[row, : len(tokens[at])] = tokens[at], 1
+            known = Tokens.of_rows(tokens, padding)
+            for batch in token_batches(known.lengths.tolist(), TOKENS):
+                ids, mask = known.batch(batch)
                 with torch.inference_mode():
-                    rows = vectors(torch.from_numpy(ids).to(device), torch.from_numpy(mask).to(device))
-                found[batch] = rows.cpu().numpy()
+                    found[batch] = vectors(ids.to(device), mask.to(device)).cpu().numpy()
             return found
 
         return embed
@@ -144,10 +141,7 @@ class Embedder(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Run the transformer and pool what it gives."""
-        hidden = self.body(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
-        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        found = pooled(hidden, mask, self.pooling)
-        return functional.normalize(found, dim=1) if self.unit else found
+        return text_vectors(self.body, input_ids, attention_mask, self.pooling, self.unit)
 
 
 def export_vectors(source: Source, file: Path) -> None:

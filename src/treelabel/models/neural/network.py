@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from treelabel.features.sources import Pooling
-from treelabel.models.neural.transformer import pooled
+from treelabel.models.neural.transformer import text_vectors
 
 # Dropout before the outputs, as BERT's own classifier has it.
 DROPOUT = 0.1
@@ -39,8 +39,7 @@ class Network(nn.Module):
 
     def vectors(self, ids: Tensor, mask: Tensor) -> Tensor:
         """One vector a text."""
-        found = pooled(self.body(input_ids=ids, attention_mask=mask).last_hidden_state, mask, self.pooling)
-        return nn.functional.normalize(found, dim=1) if self.unit else found
+        return text_vectors(self.body, ids, mask, self.pooling, self.unit)
 
     def forward(self, inputs: tuple[Tensor, ...]) -> Tensor:
         """Give logits of ids and mask, or of vectors."""

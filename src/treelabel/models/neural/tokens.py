@@ -1,9 +1,11 @@
 """Texts as numbers of tokens, and batches of similar length, in an order that the seed alone decides."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from tokenizers import Tokenizer
 
@@ -34,9 +36,14 @@ class Tokens:
         for start in range(0, len(given), AT_ONCE):
             found = first_tokens(tokenizer, given[start : start + AT_ONCE], max_length)
             rows += [np.array(ids, np.int32) for ids in found]
-        ptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
-        ids = np.concatenate([np.zeros(0, np.int32), *rows])
-        return cls(ids, ptr, pad_id(tokenizer))
+        return cls.of_rows(rows, pad_id(tokenizer))
+
+    @classmethod
+    def of_rows(cls, rows: Sequence[npt.ArrayLike], pad: int) -> "Tokens":
+        """Take the tokens of each text."""
+        given = [np.asarray(row, np.int32) for row in rows]
+        ptr = np.concatenate([[0], np.cumsum([len(row) for row in given])]).astype(np.int64)
+        return cls(np.concatenate([np.zeros(0, np.int32), *given]), ptr, pad)
 
     def __len__(self) -> int:
         return len(self.ptr) - 1

@@ -10,6 +10,7 @@ import torch
 from safetensors import SafetensorError
 from tokenizers import Tokenizer
 from torch import Tensor
+from torch.nn import functional
 
 from treelabel.errors import TreelabelError
 from treelabel.features.sources import Pooling
@@ -63,6 +64,13 @@ def pooled(hidden: Tensor, mask: Tensor, how: Pooling) -> Tensor:
         weights = there.to(hidden.dtype)
         return (hidden * weights).sum(1) / weights.sum(1).clamp(min=1.0)
     return hidden.masked_fill(there == 0, torch.finfo(hidden.dtype).min).amax(1)
+
+
+def text_vectors(body: Any, ids: Tensor, mask: Tensor | None, how: Pooling, unit: bool) -> Tensor:
+    """Run a transformer on token ids (n × length) and pool what it gives; without a mask, all of them are tokens."""
+    hidden = body(input_ids=ids, attention_mask=mask).last_hidden_state
+    found = pooled(hidden, torch.ones_like(ids) if mask is None else mask, how)
+    return functional.normalize(found, dim=1) if unit else found
 
 
 @contextmanager
