@@ -21,7 +21,7 @@ from treelabel import FORMATS, Dataset, Hierarchy, TreelabelError, read, write
 from treelabel.data import SkippedRowsWarning, Strings, losses
 from treelabel.data.formats import BATCH, format_of
 from treelabel.data.write import LabelStyle
-from treelabel.files import open_output, whole_file
+from treelabel.outputs import open_output, whole_file
 
 TREE = Hierarchy.from_paths(
     [

@@ -20,12 +20,13 @@ from treelabel.models.check import CASES, CHECKS, DAG, TREE, fitted, it_learns
 from treelabel.models.heads import HEADS, learn_head, path_map, sigmoid_groups, softmax_groups
 from treelabel.models.heads.blocks import BLOCK, add_multiples, add_products
 from treelabel.models.heads.conditional import train_groups
-from treelabel.models.heads.descent import Rows, Stop, in_threads, train_hinge
+from treelabel.models.heads.descent import Rows, in_threads, train_hinge
 from treelabel.models.heads.outputs import Outputs
 from treelabel.models.heads.path_kernels import powers
 from treelabel.models.heads.weights import Gathered, Weights
+from treelabel.models.stopping import StopSignal
 
-NEVER = Stop(lambda: False)
+NEVER = StopSignal()
 
 
 @pytest.fixture(scope="module")
@@ -415,11 +416,12 @@ def test_ctrl_c_hurries_learning_and_keeps_what_there_is(monkeypatch: pytest.Mon
     data = load_sample()[::4]
     hurried = make_model().fit(data)
     assert pressed == [1]
+    assert hurried.stopped_ == "interrupt"
     assert evaluate(data, decisions=hurried.predict(data), metrics=["hf1"])["hf1"] > 0.8
 
 
 def test_a_second_ctrl_c_gives_up() -> None:
-    stop = Stop(lambda: False)
+    stop = StopSignal()
 
     def done(number: int) -> None:
         # What is waited for next is interrupted again.
@@ -428,4 +430,4 @@ def test_a_second_ctrl_c_gives_up() -> None:
 
     with pytest.MonkeyPatch.context() as monkey, pytest.raises(KeyboardInterrupt):
         in_threads(lambda task: None, range(4), stop, done)
-    assert stop.asked
+    assert stop.reason == "interrupt"

@@ -204,7 +204,7 @@ def test_a_damaged_or_foreign_folder_is_refused(saved: Path, tmp_path: Path) -> 
 
 
 def test_saving_replaces_a_model_and_nothing_else(saved: Path, tmp_path: Path) -> None:
-    make_model("linear").fit(SETS["path"]).save(saved)
+    make_model("linear").fit(SETS["path"]).save(saved, overwrite=True)
     assert load_model(saved).predict(["dog barks loudly"]) == [["dog"]]
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")

@@ -1,17 +1,16 @@
-"""Opening files: compression by the ending, lines with their numbers, output that appears whole or not at all."""
+"""Opening files to read: compression by the ending, lines with their numbers."""
 
 import codecs
 import difflib
-import os
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from io import BufferedReader, BufferedWriter, RawIOBase
+from io import BufferedReader, RawIOBase
 from pathlib import Path
 from typing import IO, Any, cast
 
 import pyarrow as pa
 
+from treelabel.commit import finish_commit
 from treelabel.errors import TreelabelError
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
@@ -33,6 +32,7 @@ def suffixes(path: Path) -> tuple[str, str | None]:
 def existing_file(path: str | Path) -> Path:
     """Check that a file is there to be read."""
     found = Path(path)
+    finish_commit(found.parent)
     if found.is_dir():
         raise TreelabelError(f"{found}: is a folder, expected a file")
     if not found.exists():
@@ -100,45 +100,3 @@ class UndecodableLine(str):
     """Stands for a line that is not in the encoding; the text says why."""
 
     __slots__ = ()
-
-
-@contextmanager
-def whole_file(path: str | Path) -> Iterator[Path]:
-    """Give a temporary name beside `path`; it takes the real name when the block ends well, and is removed if not."""
-    target = Path(path)
-    if target.is_dir():
-        raise TreelabelError(f"{target}: is a folder, expected the name of a file to write")
-    if target.exists() and not target.is_file():
-        # Taking its name would put a file in the place of a device or a pipe.
-        raise TreelabelError(f"{target}: is no ordinary file; write to a file and copy it there")
-    if not target.parent.is_dir():
-        raise TreelabelError(f"{target}: the folder {target.parent} does not exist; make it first")
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
-    except PermissionError:
-        raise TreelabelError(f"{target}: no permission to write in the folder {target.parent}") from None
-    except OSError as error:
-        raise TreelabelError(f"{target}: cannot write in the folder {target.parent}: {error.strerror}") from error
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-@contextmanager
-def open_output(path: str | Path) -> Iterator[IO[bytes]]:
-    """Open a file for writing bytes, compressed by its ending; it appears whole or not at all."""
-    _, compression = suffixes(Path(path))
-    with whole_file(path) as temporary, pa.OSFile(str(temporary), "wb") as raw:
-        stream = raw if compression is None else pa.CompressedOutputStream(raw, compression)
-        buffered = BufferedWriter(stream, 1 << 18)
-        yield cast("IO[bytes]", buffered)
-        buffered.flush()
-        stream.close()

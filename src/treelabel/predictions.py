@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from treelabel.errors import TreelabelError
-from treelabel.files import open_output, suffixes
+from treelabel.files import suffixes
+from treelabel.outputs import open_output
 from treelabel.rules import Decisions
 from treelabel.scores import Scores
 

@@ -3,23 +3,36 @@
 import signal
 import sys
 import warnings
+from types import FrameType
 
-# What typer, too, makes of Ctrl-C.
+# What typer, too, makes of Ctrl-C; and what shells make of SIGTERM.
 INTERRUPTED = 130
+TERMINATED = 143
+
+
+class Terminated(BaseException):
+    """SIGTERM: unlike Ctrl-C, which some commands take as a wish to end early, it always means to give up."""
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run `treelabel` with the arguments of the process, and exit."""
     if arguments is None:
-        # What a stop leaves half-written is removed, as after Ctrl-C.
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, _terminate)
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     try:
         code = _run([argument for argument in given if argument != "--debug"] or ["--help"], debug)
     except KeyboardInterrupt:
         code = _say("interrupted; no half-written file is left", INTERRUPTED)
+    except Terminated:
+        code = _say("terminated; no half-written file is left, and nothing was replaced", TERMINATED)
     sys.exit(code)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    # Cleaning up takes a moment, and is not cut short by a second signal.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise Terminated
 
 
 def _run(arguments: list[str], debug: bool) -> int:

@@ -254,6 +254,7 @@ def split(
     from treelabel import data as d
     from treelabel.data.taxonomy import writable_as_edges
     from treelabel.errors import TreelabelError
+    from treelabel.outputs import together
 
     dataset = read.read(file)
     if per_class is not None:
@@ -272,10 +273,11 @@ def split(
         raise TreelabelError(f"{there[0]} is there already; choose another folder, or replace it with --force")
     folder.mkdir(parents=True, exist_ok=True)
     style: Literal["names", "paths"] = "names" if dataset.hierarchy.has_unique_names else "paths"
-    for name, part in divided.items():
-        d.write(part, targets[name], to_format, style, taxonomy=False)
-    if not is_known:
-        d.write_taxonomy(dataset.hierarchy, taxonomy)
+    with together():
+        for name, part in divided.items():
+            d.write(part, targets[name], to_format, style, taxonomy=False)
+        if not is_known:
+            d.write_taxonomy(dataset.hierarchy, taxonomy)
     others = sorted(path.name for path in folder.glob(f"*{ending}") if path not in targets.values())
     if others:
         typer.echo(f"treelabel: note: {folder} also holds {', '.join(others)}, not of this split", err=True)

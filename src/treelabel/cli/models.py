@@ -17,6 +17,9 @@ ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="Model fold
 TextsArgument = Annotated[
     Path, typer.Argument(metavar="TEXTS", help="Data file with texts (labels are not looked at).")
 ]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace a model that is there already.")]
+# What shells say of a command that ended by Ctrl-C.
+INTERRUPTED = 130
 
 
 @with_read_options
@@ -35,11 +38,13 @@ def fit(
     valid: Annotated[Path | None, typer.Option(help="Data file to calibrate or to stop early on.")] = None,
     max_seconds: Annotated[float | None, typer.Option(help="Stop learning after so long, keeping the best.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+    force: ForceOption = False,
 ) -> None:
     """Learn a model from texts with labels.
 
-    The first Ctrl-C ends learning early and keeps what there is; a second one gives up. Several processes or machines
-    share the work of a neural model: torchrun --nproc-per-node 2 -m treelabel fit ...
+    The first Ctrl-C ends learning early and keeps the unfinished model, unless there is one to replace, which then
+    stays; a second one gives up. Several processes or machines share the work of a neural model:
+    torchrun --nproc-per-node 2 -m treelabel fit ...
 
     \b
     Examples:
@@ -51,6 +56,7 @@ def fit(
     """
     from treelabel.errors import TreelabelError
     from treelabel.models import make_model
+    from treelabel.models.store import require_replaceable
 
     settings = dict(_setting(text) for text in set or [])
     named = {name: value for name, value in (("encoder", encoder), ("loss", loss)) if value is not None}
@@ -58,15 +64,20 @@ def fit(
     if twice:
         raise TreelabelError(f"{twice[0]} was given twice: as --{twice[0]} and as --set {twice[0]}=")
     made = make_model(model, **{"seed": seed, **named, **settings})
+    # Hours of learning are not lost to a name that is taken.
+    require_replaceable(output, force)
     data, checked = read.read_with(train, valid)
     made.fit(data, valid=checked, max_seconds=max_seconds)
     if not is_first_process():
         return
-    made.save(output)
+    more = "; the same command goes on from its checkpoint" if settings.get("checkpoints") else ""
+    if made.stopped_ == "interrupt" and output.exists() and any(output.iterdir()):
+        typer.echo(f"treelabel: learning was interrupted; the model in {output} stays as it is{more}", err=True)
+        raise typer.Exit(INTERRUPTED)
+    made.save(output, overwrite=force)
     described = f"{model}, {len(data):,} documents, {len(data.hierarchy):,} nodes, {size_of(output):.1f} MB"
     typer.echo(f"{output}: {described}")
-    if getattr(made, "stopped_", False):
-        more = "; the same command goes on from its checkpoint" if settings.get("checkpoints") else ""
+    if made.stopped_ is not None:
         typer.echo(f"learning was stopped before its end, and the best so far was kept{more}")
 
 
@@ -226,6 +237,7 @@ def export(
     model: ModelArgument,
     output: Annotated[Path, typer.Option("--output", "-o", help="Model folder to write.")],
     int8: Annotated[bool, typer.Option("--int8", help="Weights of eight bits: faster, a little less exact.")] = False,
+    force: ForceOption = False,
 ) -> None:
     """Write a neural model as an ONNX graph, which scores faster on a CPU and without torch.
 
@@ -236,9 +248,11 @@ def export(
     """
     from treelabel.errors import TreelabelError
     from treelabel.models import load_model
+    from treelabel.models.store import require_replaceable
 
     loaded: Any = load_model(model)
     if not hasattr(loaded, "exported"):
         raise TreelabelError(f"{model}: a model of the kind {loaded.name} is no network; only neural can be exported")
-    loaded.exported("int8" if int8 else "onnx").save(output)
+    require_replaceable(output, force)
+    loaded.exported("int8" if int8 else "onnx").save(output, overwrite=force)
     typer.echo(f"{output}: {size_of(output):.1f} MB")

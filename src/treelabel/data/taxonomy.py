@@ -10,9 +10,10 @@ from typing import Any, Literal
 import numpy as np
 
 from treelabel.errors import TreelabelError
-from treelabel.files import UndecodableLine, existing_file, open_input, open_output, suffixes, text_lines
+from treelabel.files import UndecodableLine, existing_file, open_input, suffixes, text_lines
 from treelabel.hierarchy import SEPARATOR, Hierarchy, hierarchy_from_json, hierarchy_to_json, split_path
 from treelabel.hierarchy.build import ROOT_NAMES, Edges, edges_of_pairs, text_array
+from treelabel.outputs import open_output
 
 TaxonomyFormat = Literal["edges", "paths", "json", "skos"]
 ENDINGS: dict[str, TaxonomyFormat] = {

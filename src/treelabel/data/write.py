@@ -1,4 +1,4 @@
-"""Write a Dataset to any format; the file appears whole or not at all."""
+"""Write a Dataset to any format; the file and its hierarchy appear together, whole or not at all."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +10,7 @@ from treelabel.data.taxonomy import taxonomy_name, write_taxonomy
 from treelabel.errors import TreelabelError
 from treelabel.hierarchy import SEPARATOR, LabelMatrix, row_sizes
 from treelabel.labels import SEPARATORS, decode
+from treelabel.outputs import remove_file, together
 
 LabelStyle = Literal["auto", "names", "paths"]
 
@@ -41,15 +42,16 @@ def write(
     def label_texts(matrix: LabelMatrix) -> list[list[str]]:
         return decode(data.hierarchy, matrix, use_paths, separator)
 
-    entry.write(Output(target, data, label_texts))
     written = [target]
-    if taxonomy and not entry.holds & {"hierarchy", "features"}:
-        beside = taxonomy_name(target, data.hierarchy)
-        write_taxonomy(data.hierarchy, beside)
-        if beside.suffix == ".json":
-            # The one of an earlier dataset of this name, which `read` would find first.
-            beside.with_suffix(".tsv").unlink(missing_ok=True)
-        written.append(beside)
+    with together():
+        entry.write(Output(target, data, label_texts))
+        if taxonomy and not entry.holds & {"hierarchy", "features"}:
+            beside = taxonomy_name(target, data.hierarchy)
+            write_taxonomy(data.hierarchy, beside)
+            if beside.suffix == ".json":
+                # The one of an earlier dataset of this name, which `read` would find first.
+                remove_file(beside.with_suffix(".tsv"))
+            written.append(beside)
     return written
 
 

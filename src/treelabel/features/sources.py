@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from treelabel.errors import TreelabelError
-from treelabel.files import whole_file
+from treelabel.outputs import whole_file
 from treelabel.settings_text import read_settings, split_settings, with_settings
 
 Pooling = Literal["cls", "mean", "max"]

@@ -96,7 +96,7 @@ class Bag(Model):
         weights = self._first_weights(len(self.objective_.loss.outputs), rng)
         if before is not None:
             before.take_up(weights)
-        course = Course(self.rate, self.epochs, self.patience, self.threads, train.deadline, train.progress)
+        course = Course(self.rate, self.epochs, self.patience, self.threads, train.stop, train.progress)
         learner = Learner(plan, course, weights, rng)
         self.losses_ = [value for value in self._learn(learner, train) if np.isfinite(value)]
         self.inputs_, self.outputs_ = weights.inputs, weights.outputs

@@ -1,8 +1,7 @@
 """How the bag model learns: epochs of stochastic gradient descent, watched on documents it does not learn from."""
 
-import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -13,6 +12,7 @@ from treelabel.errors import TreelabelError
 from treelabel.models import bag_kernels as kernels
 from treelabel.models.bag_kernels import Rows, Weights
 from treelabel.models.loss_kernels import Plan, Room, Targets
+from treelabel.models.stopping import StopSignal
 from treelabel.progress import Done, progress_bar
 
 # Between so many documents Ctrl-C and the deadline are looked for.
@@ -27,7 +27,7 @@ class Course:
     epochs: int
     patience: int
     threads: int
-    deadline: float = np.inf
+    stop: StopSignal = field(default_factory=StopSignal)
     progress: bool | None = None
 
 
@@ -74,7 +74,6 @@ class Learner:
     def __init__(self, plan: Plan, course: Course, weights: Weights, rng: np.random.Generator) -> None:
         self.plan, self.course, self.weights, self.rng = plan, course, weights, rng
         self.rooms = [room_of(plan, weights) for _ in range(max(1, course.threads))]
-        self.stopped = False
 
     def learn(self, examples: Examples, judge: Judge | None) -> list[float]:
         """Go through all epochs, or until the judge sees no gain, the deadline or Ctrl-C; the best weights are kept.
@@ -91,7 +90,7 @@ class Learner:
                 if judge is not None and np.isfinite(seen[-1]) and seen[-1] <= min(seen):
                     best = seen[-1], self.weights.inputs.copy(), self.weights.outputs.copy()
                 waited = len(seen) - 1 - int(np.argmin(seen))
-                if self.stopped or not np.isfinite(loss) or (judge is not None and waited >= self.course.patience):
+                if self.course.stop or not np.isfinite(loss) or (judge is not None and waited >= self.course.patience):
                     break
         if best is not None:
             self.weights.inputs[:], self.weights.outputs[:] = best[1:]
@@ -103,7 +102,7 @@ class Learner:
         try:
             return judge(self.weights)[0]
         except KeyboardInterrupt:
-            self.stopped = True
+            self.course.stop.interrupt()
             return np.inf
 
     def go_through(self, examples: Examples, rates: tuple[float, float], before: int, done: Done) -> float:
@@ -119,11 +118,10 @@ class Learner:
                     total += self._visit(pool, examples, part, (of_part[0], of_part[1]))
                     used += len(part)
                     done(before + used, f"loss {total / used:.3f}")
-                    if time.monotonic() > self.course.deadline:
-                        self.stopped = True
+                    if self.course.stop:
                         break
         except KeyboardInterrupt:
-            self.stopped = True
+            self.course.stop.interrupt()
         return total / max(1, used)
 
     def _visit(

@@ -16,6 +16,7 @@ from treelabel.errors import TreelabelError
 from treelabel.hierarchy import Hierarchy, LabelMatrix, row_sizes
 from treelabel.labels import decode, encode
 from treelabel.models.settings import Settings
+from treelabel.models.stopping import StopSignal
 from treelabel.rules import Decisions, Tuned, decide
 from treelabel.scores import Scores
 from treelabel.strings import Strings
@@ -35,7 +36,7 @@ class Training:
     hierarchy: Hierarchy
     valid: "Training | None" = None
     progress: bool | None = None
-    deadline: float = np.inf
+    stop: StopSignal = field(default_factory=StopSignal)
     regime: str = ""
     closed: LabelMatrix = field(init=False)
 
@@ -50,13 +51,13 @@ class Training:
     def __getitem__(self, rows: Any) -> "Training":
         """Select documents by row numbers; what all documents are like stays as it is."""
         kept = self.texts.take(rows)
-        return Training(kept, self.labels[rows], self.hierarchy, None, self.progress, self.deadline, self.regime)
+        return Training(kept, self.labels[rows], self.hierarchy, None, self.progress, self.stop, self.regime)
 
     def followed_by(self, more: "Training") -> "Training":
         """Put other documents after these; what all documents are like stays as it is."""
         texts = Strings.of([*self.texts, *more.texts])
         labels = sparse.vstack([self.labels, more.labels], format="csr")
-        return Training(texts, labels, self.hierarchy, None, self.progress, self.deadline, self.regime)
+        return Training(texts, labels, self.hierarchy, None, self.progress, self.stop, self.regime)
 
     @property
     def frequencies(self) -> LongArray:
@@ -100,18 +101,20 @@ class Model(Settings, ABC):
         """Learn from a Dataset, or from texts and one label list a text (then the hierarchy must be known).
 
         `valid` is a Dataset to stop early on, for models that learn step by step. After `max_seconds`, or at Ctrl-C,
-        the best so far is kept.
+        the best so far is kept, and `stopped_` says so: "deadline" or "interrupt", None after learning to the end.
         """
         known = hierarchy if hierarchy is not None else self.hierarchy
-        deadline = np.inf if max_seconds is None else time.monotonic() + max_seconds
+        stop = StopSignal(np.inf if max_seconds is None else time.monotonic() + max_seconds)
         checked = None if valid is None else training_of(valid, None, known or getattr(data, "hierarchy", None))
-        train = training_of(data, labels, known, checked, progress, deadline)
+        train = training_of(data, labels, known, checked, progress, stop)
         if not len(train):
             raise TreelabelError("there are no documents to learn from")
         if train.labels.nnz == 0:
             raise TreelabelError("no document has a label, so there is nothing to learn")
         self.hierarchy_, self.regime_ = train.hierarchy, train.regime
+        self.stopped_ = None
         self._fit(train)
+        self.stopped_ = stop.reason
         return self
 
     def score(self, texts: Any, labels: Any = None, ids: Sequence[str] | None = None) -> Any:
@@ -158,11 +161,11 @@ class Model(Settings, ABC):
         """Say what speaks for and against the predicted labels of a text (or a node's), for models that can."""
         raise TreelabelError(f"the model {self.name} cannot explain its predictions; linear can")
 
-    def save(self, folder: Any) -> None:
-        """Write to a folder of JSON and .npz; it appears whole or not at all."""
+    def save(self, folder: Any, overwrite: bool = False) -> None:
+        """Write to a folder of JSON and .npz; see `save_model`."""
         from treelabel.models.store import save_model
 
-        save_model(self, folder)
+        save_model(self, folder, overwrite)
 
     @abstractmethod
     def _fit(self, train: Training) -> None:
@@ -194,15 +197,16 @@ def training_of(
     hierarchy: Hierarchy | None,
     valid: Training | None = None,
     progress: bool | None = None,
-    deadline: float = np.inf,
+    stop: StopSignal | None = None,
 ) -> Training:
     """Take training data in any of their forms."""
+    stop = StopSignal() if stop is None else stop
     if hasattr(data, "texts") and hasattr(data, "labels"):
         if labels is not None:
             raise TreelabelError("labels were given twice: the data have labels of their own")
         if hierarchy is not None:
             hierarchy.require_same(data.hierarchy.fingerprint, "the training data")
-        return Training(Strings.of(data.texts), data.labels, data.hierarchy, valid, progress, deadline)
+        return Training(Strings.of(data.texts), data.labels, data.hierarchy, valid, progress, stop)
     if labels is None:
         raise TreelabelError("expected a Dataset, or texts and labels")
     texts, rows = Strings.of(data), list(labels)
@@ -213,7 +217,7 @@ def training_of(
             "texts and labels need a hierarchy: pass hierarchy= to the model or to fit, such as "
             "Hierarchy.from_paths(paths) or Hierarchy.flat(names)"
         )
-    return Training(texts, encode(hierarchy, rows), hierarchy, valid, progress, deadline)
+    return Training(texts, encode(hierarchy, rows), hierarchy, valid, progress, stop)
 
 
 def texts_of(texts: Any) -> tuple[Strings, tuple[str, ...] | None]:

@@ -4,7 +4,6 @@ Two of the baselines of the case study of Amigó and Delgado (2022).
 """
 
 import re
-import time
 from abc import abstractmethod
 from collections.abc import Iterator
 from hashlib import blake2b
@@ -80,7 +79,7 @@ class LabelSvms(Model):
         with progress_bar("learning", len(common), train.progress) as done:
             try:
                 for label in common.tolist():
-                    if rows and time.monotonic() > train.deadline:
+                    if rows and train.stop:
                         break
                     row, bias = self._one(features, targets[:, [label]].toarray().ravel())
                     rows.append(row)
@@ -89,6 +88,7 @@ class LabelSvms(Model):
             except KeyboardInterrupt:
                 if not rows:
                     raise
+                train.stop.interrupt()
         self.labels_ = common[: len(rows)].astype(np.int32)
         self.weights_, self.bias_ = sparse.csr_array(sparse.vstack(rows, "csr")), np.array(biases, np.float32)
 

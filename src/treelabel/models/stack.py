@@ -2,7 +2,6 @@
 
 import shutil
 import tempfile
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -120,15 +119,18 @@ class Stack(Model):
         found: list[list[Any]] = []
         done: list[LongArray] = []
         parts = left_out_parts(train, self.folds, self.seed)
-        with suppress(KeyboardInterrupt), progress_bar("learning weights", len(parts), train.progress) as told:
-            for left_out in parts:
-                others = train[np.setdiff1d(np.arange(len(train)), left_out)]
-                if time.monotonic() > train.deadline or not others.labels.nnz:
-                    break
-                kept = left_out[: max(1, most // len(parts))]
-                found.append([part._score(train.texts.take(kept)).values for part in self._learned(others)])
-                done.append(kept)
-                told(len(done))
+        with progress_bar("learning weights", len(parts), train.progress) as told:
+            try:
+                for left_out in parts:
+                    others = train[np.setdiff1d(np.arange(len(train)), left_out)]
+                    if train.stop or not others.labels.nnz:
+                        break
+                    kept = left_out[: max(1, most // len(parts))]
+                    found.append([part._score(train.texts.take(kept)).values for part in self._learned(others)])
+                    done.append(kept)
+                    told(len(done))
+            except KeyboardInterrupt:
+                train.stop.interrupt()
         if not done:
             return [], np.zeros(0, np.int64)
         return [

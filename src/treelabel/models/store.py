@@ -3,8 +3,6 @@
 import hashlib
 import json
 import os
-import shutil
-import tempfile
 import zipfile
 from importlib.metadata import version
 from pathlib import Path
@@ -12,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from treelabel.errors import TreelabelError
+from treelabel.errors import TreelabelError, some
 from treelabel.features.encoders import Encoder
 from treelabel.hierarchy import hierarchy_from_json, hierarchy_to_json
 from treelabel.models.base import Model
+from treelabel.outputs import whole_folder
 
 KIND = "treelabel model"
 VERSION = 1
@@ -26,32 +25,65 @@ def package_version() -> str:
     return version("treelabel")
 
 
-def save_model(model: Model, folder: str | Path) -> None:
-    """Write a fitted model to a folder; one that holds another model is replaced, anything else is left alone."""
+def save_model(model: Model, folder: str | Path, overwrite: bool = False) -> None:
+    """Write a fitted model to a folder, which appears, or changes, whole or not at all.
+
+    Parameters
+    ----------
+    model
+        A model that has been fitted.
+    folder
+        Where to. A symbolic link is followed, and stays.
+    overwrite
+        Replace a model that is there. A folder that holds anything else is never replaced.
+    """
     if not hasattr(model, "hierarchy_"):
         raise TreelabelError(f"this {model.name} model has not learned anything yet; call fit before save")
-    target = Path(folder)
-    if target.exists() and not (target / "model.json").is_file() and (not target.is_dir() or any(target.iterdir())):
-        raise TreelabelError(f"{target}: exists and is no model folder; choose another name or remove it")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent))
+    with whole_folder(folder, lambda target: require_replaceable(target, overwrite)) as working:
+        _write(model, working)
+
+
+def require_replaceable(target: Path, overwrite: bool) -> None:
+    """Refuse to write a model where something stands that is not provably a model, and nothing but a model.
+
+    Parameters
+    ----------
+    target
+        The folder that a model is to be written to.
+    overwrite
+        Whether a model may be replaced.
+    """
+    if not os.path.lexists(target):
+        return
+    if not target.is_dir():
+        raise TreelabelError(f"{target}: is not a folder; a model is one, so choose another name")
+    entries = sorted(target.iterdir())
+    if not entries:
+        return
+    listed = _listed_files(target)
+    if listed is None:
+        raise TreelabelError(f"{target}: exists and is no model folder; choose another name, or remove it")
+    others = [file.name for file in entries if file.name not in listed or not file.is_file() or file.is_symlink()]
+    if others:
+        raise TreelabelError(
+            f"{target}: beside a model it holds {some(others)}, which would be lost; move that away, or choose another "
+            "name"
+        )
+    if not overwrite:
+        raise TreelabelError(
+            f"{target}: holds a model already; choose another name, or replace it with --force (overwrite=True)"
+        )
+
+
+def _listed_files(folder: Path) -> set[str] | None:
+    """Return the names of the files that a model folder may hold, or None if it is not marked as one of ours."""
     try:
-        _write(model, temporary)
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o777 & ~umask)
-        for file in temporary.iterdir():
-            file.chmod(0o666 & ~umask)
-        if target.exists():
-            before = temporary.with_suffix(".old")
-            target.rename(before)
-            temporary.rename(target)
-            shutil.rmtree(before)
-        else:
-            temporary.rename(target)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
+        stored = json.loads((folder / "model.json").read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(stored, dict) or stored.get("kind") != KIND or not isinstance(stored.get("sha256"), dict):
+        return None
+    return {"model.json", "signature.json", *stored["sha256"]}
 
 
 def _write(model: Model, folder: Path) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from treelabel.errors import TreelabelError
-from treelabel.files import existing_file, whole_file
+from treelabel.files import existing_file
+from treelabel.outputs import whole_file
 
 KIND = "treelabel tuned rule"
 VERSION = 1

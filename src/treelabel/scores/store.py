@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 from scipy import sparse
 
 from treelabel.errors import TreelabelError
-from treelabel.files import existing_file, suffixes, whole_file
+from treelabel.files import existing_file, suffixes
 from treelabel.hierarchy import Hierarchy, hierarchy_from_json, hierarchy_to_json
+from treelabel.outputs import whole_file
 from treelabel.scores.core import Scores
 
 VERSION = 1

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from treelabel.data.formats.rows import Output, Problem, ReadOptions, Row, RowSource
 from treelabel.errors import TreelabelError
-from treelabel.files import UndecodableLine, open_input, open_output, suffixes, text_lines
+from treelabel.files import UndecodableLine, open_input, suffixes, text_lines
+from treelabel.outputs import open_output
 
 DELIMITERS = (",", ";", "\t", "|")
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from treelabel.data.formats.rows import Output, Problem, ReadOptions, Row, RowSource
-from treelabel.files import UndecodableLine, open_input, open_output, text_lines
+from treelabel.files import UndecodableLine, open_input, text_lines
+from treelabel.outputs import open_output
 
 PREFIX = "__label__"
 LABEL = re.compile(PREFIX + r"([^ \t]*)[ \t]*")

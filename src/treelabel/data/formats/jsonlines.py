@@ -7,7 +7,8 @@ from typing import Any
 
 from treelabel.data.formats.rows import Output, Problem, ReadOptions, Row, RowSource
 from treelabel.errors import TreelabelError
-from treelabel.files import UndecodableLine, open_input, open_output, text_lines
+from treelabel.files import UndecodableLine, open_input, text_lines
+from treelabel.outputs import open_output
 
 
 def read_json_lines(path: Path, options: ReadOptions) -> RowSource:

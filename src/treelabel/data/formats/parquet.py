@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 
 from treelabel.data.formats.rows import BATCH, Output, Problem, ReadOptions, Row, RowSource
 from treelabel.errors import TreelabelError
-from treelabel.files import whole_file
 from treelabel.hierarchy import hierarchy_from_json, hierarchy_to_json
+from treelabel.outputs import whole_file
 
 METADATA_KEY = b"treelabel.hierarchy"
 

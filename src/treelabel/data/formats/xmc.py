@@ -13,8 +13,9 @@ from scipy import sparse
 from treelabel.compute import FloatArray, IntArray
 from treelabel.data.formats.rows import BATCH, Output, Problem, ReadOptions, Row, RowSource
 from treelabel.errors import TreelabelError
-from treelabel.files import UndecodableLine, open_input, open_output, text_lines
+from treelabel.files import UndecodableLine, open_input, text_lines
 from treelabel.hierarchy import Hierarchy
+from treelabel.outputs import open_output
 
 
 def read_xmc(path: Path, options: ReadOptions) -> RowSource:

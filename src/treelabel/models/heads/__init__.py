@@ -1,6 +1,5 @@
 """Linear heads: features -> outputs -> calibrated probabilities of nodes. One row of HEADS each."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,7 @@ from scipy import sparse
 from treelabel.compute import LongArray, over_rows
 from treelabel.models.base import Arrays, Training
 from treelabel.models.heads.conditional import Group, train_groups
-from treelabel.models.heads.descent import Rows, Stop, train_hinge
+from treelabel.models.heads.descent import Rows, train_hinge
 from treelabel.models.heads.node_map import NodeMap
 from treelabel.models.heads.outputs import Outputs
 from treelabel.models.heads.path_map import PathMap
@@ -23,6 +22,7 @@ from treelabel.models.heads.sibling_map import (
     rows_below,
 )
 from treelabel.models.heads.weights import Gathered, Weights
+from treelabel.models.stopping import StopSignal
 from treelabel.progress import progress_bar
 
 # So many probabilities are computed at once by a thread: fewer wait for Python, more for memory.
@@ -49,9 +49,9 @@ class Job:
     prune: float = 0.0
 
     @property
-    def stop(self) -> Stop:
+    def stop(self) -> StopSignal:
         """When to hurry."""
-        return Stop(lambda: time.monotonic() > self.train.deadline)
+        return self.train.stop
 
 
 @dataclass(frozen=True)

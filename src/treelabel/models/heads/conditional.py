@@ -16,11 +16,11 @@ from treelabel.models.heads.descent import (
     LONGEST_REST,
     SMALL,
     Rows,
-    Stop,
     Take,
     block_products,
     in_threads,
 )
+from treelabel.models.stopping import StopSignal
 
 # The length of a row, a bias of 1 included, squared.
 SQUARES = 2.0
@@ -136,7 +136,13 @@ def group_pass(
 
 
 def train_groups(
-    rows: Rows, groups: Sequence[Group], softmax: bool, cost: float, take: Take, stop: Stop, done: Callable[[int], None]
+    rows: Rows,
+    groups: Sequence[Group],
+    softmax: bool,
+    cost: float,
+    take: Take,
+    stop: StopSignal,
+    done: Callable[[int], None],
 ) -> None:
     """Train each group on the documents below its parent, as train_hinge does: first without those held out.
 

@@ -5,7 +5,7 @@ depends on timing.
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from scipy import sparse
 
 from treelabel.compute import BoolArray, FloatArray, IntArray, LongArray, fast_kernel, kernel, thread_count
 from treelabel.models.heads.blocks import BLOCK, add_multiples, add_products
+from treelabel.models.stopping import StopSignal
 
 # A document whose dual variables would all change by less than this rests, at first for one pass, then for longer.
 SMALL = np.float32(0.02)
@@ -24,16 +25,6 @@ ABSENT = np.float32(-1e4)
 
 # Takes what a block has learned: its outputs, their values for the documents held out, weights and bias.
 Take = Callable[[IntArray, FloatArray, FloatArray, FloatArray], None]
-
-
-class Stop:
-    """Tells workers to finish what they are at: after a deadline, or when asked."""
-
-    def __init__(self, is_due: Callable[[], bool]) -> None:
-        self._is_due, self.asked = is_due, False
-
-    def __bool__(self) -> bool:
-        return self.asked or self._is_due()
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +152,7 @@ def block_products(
 
 
 def train_hinge(
-    rows: Rows, positives: sparse.csc_array, cost: float, take: Take, stop: Stop, done: Callable[[int], None]
+    rows: Rows, positives: sparse.csc_array, cost: float, take: Take, stop: StopSignal, done: Callable[[int], None]
 ) -> None:
     """Train one squared-hinge problem for each column of `positives`, without the documents held out, then with them.
 
@@ -201,7 +192,9 @@ def train_hinge(
     in_threads(block, range(0, positives.shape[1], BLOCK), stop, done)
 
 
-def in_threads(work: Callable[[Any], None], tasks: Sequence[Any], stop: Stop, done: Callable[[int], None]) -> None:
+def in_threads(
+    work: Callable[[Any], None], tasks: Sequence[Any], stop: StopSignal, done: Callable[[int], None]
+) -> None:
     """Do all tasks in threads; the first Ctrl-C asks them to be quick, a second one is let through."""
     with ThreadPoolExecutor(thread_count()) as pool:
         waiting = [pool.submit(work, task) for task in tasks]
@@ -210,11 +203,20 @@ def in_threads(work: Callable[[Any], None], tasks: Sequence[Any], stop: Stop, do
                 task.result()
                 done(number + 1)
         except KeyboardInterrupt:
-            stop.asked = True
+            stop.interrupt()
             try:
                 for task in waiting:
                     task.result()
-            except KeyboardInterrupt:
-                for task in waiting:
-                    task.cancel()
+            except BaseException:
+                _give_up(waiting)
                 raise
+        except BaseException:
+            stop.interrupt()
+            _give_up(waiting)
+            raise
+
+
+def _give_up(waiting: list[Future[None]]) -> None:
+    """Begin no further task; the pool waits for those that are under way, which are quick once they are to stop."""
+    for task in waiting:
+        task.cancel()

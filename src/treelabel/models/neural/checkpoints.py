@@ -1,7 +1,6 @@
 """Where training stands, in one file that appears whole or not at all: safetensors, with the numbers in its header."""
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from treelabel.errors import TreelabelError
+from treelabel.models.neural.tensors import os_errors
+from treelabel.outputs import whole_file
 
 FILE = "checkpoint.safetensors"
 NUMBERS = ("epoch", "batch", "step", "documents", "loss_sum", "seen", "slope")
@@ -66,12 +67,8 @@ def save_checkpoint(
     tensors["random"] = torch.get_rng_state()
     numbers = {name: getattr(progress, name) for name in NUMBERS}
     folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / f".{FILE}.{os.getpid()}.part"
-    try:
-        save_file(tensors, temporary, {"run": run, "progress": json.dumps(numbers)})
-        temporary.replace(folder / FILE)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with whole_file(folder / FILE) as working, os_errors():
+        save_file(tensors, working, {"run": run, "progress": json.dumps(numbers)})
 
 
 def load_checkpoint(folder: Path, run: str, network: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:

@@ -240,7 +240,7 @@ def course_of(model: Neural, train: Training, kind: str) -> Course:
         patience=model.patience,
         bf16=model.precision == "bf16",
         seed=model.seed,
-        deadline=train.deadline,
+        stop=train.stop,
         progress=train.progress,
         callbacks=tuple(callback_of(each) for each in model.callbacks),
         checkpoints=None if model.checkpoints is None else Path(model.checkpoints),

@@ -201,11 +201,6 @@ class Neural(Model):
         return scores
 
     @property
-    def stopped_(self) -> bool:
-        """Whether learning ended before its time, by a deadline or by Ctrl-C."""
-        return bool(getattr(self.learned_, "stopped", False))
-
-    @property
     def losses_(self) -> list[float]:
         """The loss after each epoch: of documents that were held out or given as `valid`, else of training."""
         return list(self.learned_.seen)

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from treelabel.errors import TreelabelError
-from treelabel.files import whole_file
 from treelabel.models.neural.sessions import session
+from treelabel.outputs import whole_file
 
 # Values of a row that share a scale, and how ONNX Runtime calls computing with them in int8.
 BLOCK = 256

@@ -21,6 +21,7 @@ from treelabel.features.lsa import Lsa
 from treelabel.features.sources import Pooling
 from treelabel.models.base import Arrays
 from treelabel.models.neural.network import Network, Outputs
+from treelabel.models.neural.tensors import os_errors
 from treelabel.models.neural.tokens import Tokens
 from treelabel.models.neural.trainer import Inputs, KnownVectors
 from treelabel.strings import Strings
@@ -129,7 +130,8 @@ class Trained(Reader):
 
     def write_files(self, network: Network, folder: Path) -> None:
         """Weights as safetensors, the transformer's configuration, and the tokenizer."""
-        save_file({name: value.contiguous() for name, value in network.state_dict().items()}, folder / WEIGHTS)
+        with os_errors():
+            save_file({name: value.contiguous() for name, value in network.state_dict().items()}, folder / WEIGHTS)
         (folder / CONFIG).write_text(network.body.config.to_json_string(use_diff=False), encoding="utf-8")
         self.tokenizer.no_truncation()
         self.tokenizer.save(str(folder / TOKENIZER))

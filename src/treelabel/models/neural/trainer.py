@@ -27,11 +27,11 @@ from treelabel.models.neural.checkpoints import (
     save_checkpoint,
     trained,
 )
-from treelabel.models.neural.interrupts import Asked, held_interrupt
 from treelabel.models.neural.losses import Prepared, TorchLoss
 from treelabel.models.neural.network import Network, parameter_groups
 from treelabel.models.neural.schedules import SCHEDULES
 from treelabel.models.neural.tokens import epoch_batches
+from treelabel.models.stopping import StopSignal, held_interrupt
 from treelabel.progress import Done, progress_bar
 
 # Networks of fewer parameters are small.
@@ -81,7 +81,7 @@ class Course:
     patience: int
     bf16: bool
     seed: int
-    deadline: float
+    stop: StopSignal
     progress: bool | None
     callbacks: tuple[Callback, ...]
     checkpoints: Path | None
@@ -122,9 +122,9 @@ class Trainer:
         steps = -(-len(inputs.lengths) // course.batch)
         last = course.epochs if course.stop_after is None else course.stop_after
         shown = course.progress if self.accelerator.is_main_process else False
-        with progress_bar("learning", course.epochs * len(inputs.lengths), shown) as done, held_interrupt() as asked:
+        with progress_bar("learning", course.epochs * len(inputs.lengths), shown) as done, held_interrupt(course.stop):
             while at.epoch < last and not self._waited(at) and not at.stopped:
-                self._go_through(inputs, truth, at, steps, done, asked)
+                self._go_through(inputs, truth, at, steps, done)
         if at.best:
             put_back(self.network, at.best)
         self._require_numbers()
@@ -132,7 +132,7 @@ class Trainer:
 
     # Epochs
 
-    def _go_through(self, inputs: Inputs, truth: Prepared, at: Progress, steps: int, done: Done, asked: Asked) -> None:
+    def _go_through(self, inputs: Inputs, truth: Prepared, at: Progress, steps: int, done: Done) -> None:
         """Take the steps of an epoch that are left, then judge."""
         course, documents = self.course, len(inputs.lengths)
         batches = epoch_batches(inputs.lengths, course.batch, course.seed, at.epoch)
@@ -148,7 +148,7 @@ class Trainer:
             done(at.epoch * documents + at.documents, f"loss {loss:.3f}, {speed:,.0f} documents/s")
             self._tell(at.step, {"loss": loss, "rate": rate, "documents_per_second": speed})
             self._save_sometimes(at)
-            if self._is_over(asked):
+            if self._is_over():
                 # Whoever goes on later does so from here; what follows is for the model of now.
                 self._save(at)
                 at.stopped = True
@@ -218,13 +218,17 @@ class Trainer:
 
     # Around steps
 
-    def _is_over(self, asked: Asked) -> bool:
+    def _is_over(self) -> bool:
         """Whether the deadline has passed, or somebody asked to stop, for any process: all stop at the same step."""
-        over = asked.to_stop or time.monotonic() > self.course.deadline
+        stop = self.course.stop
         if self.accelerator.num_processes == 1:
-            return over
-        told = torch.tensor(float(over), device=self.accelerator.device)
-        return bool(self.accelerator.reduce(told, "sum") > 0)
+            return bool(stop)
+        told = torch.tensor(float(bool(stop)), device=self.accelerator.device)
+        over = bool(self.accelerator.reduce(told, "sum") > 0)
+        if over and not stop:
+            # Another process was asked to; why is not told, and the careful guess is Ctrl-C.
+            stop.interrupt()
+        return over
 
     def _tell(self, step: int, values: Mapping[str, float]) -> None:
         if self.accelerator.is_main_process:
