@@ -109,10 +109,14 @@ def test_errors_of_the_system_name_the_file_that_was_asked_for(tmp_path: Path) -
 
 def test_files_appear_together_or_not_at_all(tmp_path: Path) -> None:
     (tmp_path / "one.txt").write_text("old")
-    with pytest.raises(RuntimeError), o.together():
-        with o.whole_file(tmp_path / "one.txt") as working:
-            working.write_text("new")
-        raise RuntimeError
+
+    def fail() -> None:
+        with o.together():
+            with o.whole_file(tmp_path / "one.txt") as working:
+                working.write_text("new")
+            raise RuntimeError
+
+    pytest.raises(RuntimeError, fail)
     assert (tmp_path / "one.txt").read_text() == "old"
     with o.together():
         for name in ("one.txt", "two.txt"):
@@ -251,18 +255,27 @@ with o.whole_folder(Path(sys.argv[1]), lambda target: None) as working:
 def test_an_interrupted_save_leaves_the_old_folder_and_nothing_else(tmp_path: Path) -> None:
     target = tmp_path / "model"
     put_folder(target, "old")
-    with pytest.raises(KeyboardInterrupt), o.whole_folder(target, allow) as working:
-        (working / "a.txt").write_text("new")
-        raise KeyboardInterrupt
+
+    def interrupt() -> None:
+        with o.whole_folder(target, allow) as working:
+            (working / "a.txt").write_text("new")
+            raise KeyboardInterrupt
+
+    pytest.raises(KeyboardInterrupt, interrupt)
     assert (target / "a.txt").read_text() == "old"
     assert names(tmp_path) == ["model"]
 
 
 def test_of_two_writers_one_wins_and_the_other_is_told(tmp_path: Path) -> None:
     target = tmp_path / "model"
-    with pytest.raises(TreelabelError, match="another process"), o.whole_folder(target, allow) as working:
-        (working / "a.txt").write_text("second")
-        put_folder(target, "first")
+
+    def be_second() -> None:
+        with o.whole_folder(target, allow) as working:
+            (working / "a.txt").write_text("second")
+            put_folder(target, "first")
+
+    with pytest.raises(TreelabelError, match="another process"):
+        be_second()
     assert (target / "a.txt").read_text() == "first"
     with o.whole_folder(target, allow) as working:
         (working / "a.txt").write_text("third")
