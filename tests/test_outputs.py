@@ -116,7 +116,8 @@ def test_files_appear_together_or_not_at_all(tmp_path: Path) -> None:
                 working.write_text("new")
             raise RuntimeError
 
-    pytest.raises(RuntimeError, fail)
+    with pytest.raises(RuntimeError):
+        fail()
     assert (tmp_path / "one.txt").read_text() == "old"
     with o.together():
         for name in ("one.txt", "two.txt"):
@@ -261,7 +262,8 @@ def test_an_interrupted_save_leaves_the_old_folder_and_nothing_else(tmp_path: Pa
             (working / "a.txt").write_text("new")
             raise KeyboardInterrupt
 
-    pytest.raises(KeyboardInterrupt, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        interrupt()
     assert (target / "a.txt").read_text() == "old"
     assert names(tmp_path) == ["model"]
 
