@@ -455,7 +455,7 @@ def test_demo_does_the_main_job(run: Run, tmp_path: Path, monkeypatch: pytest.Mo
         (["convert", "pets.csv", "nowhere/out.csv"], "the folder nowhere does not exist; make it first"),
         (["convert", "pets.csv", "pets.csv/out.csv"], "the folder pets.csv does not exist"),
         (["convert", "pets.csv", "folder.csv"], "folder.csv: is a folder, expected the name of a file to write"),
-        (["convert", "pets.csv", "pipe.csv"], "pipe.csv: is no ordinary file"),
+        (["convert", "pets.csv", "pipe.csv"], "pipe.csv: is not an ordinary file"),
         (["convert", "pets.csv", "out.xmc"], "this format holds numeric features"),
         (["convert", "pets.csv", "out.npz"], "pets.csv: scores are stored as .npz or .parquet"),
         (["convert", "scores.npz", "out.csv"], "out.csv: scores are stored as .npz or .parquet"),
@@ -639,7 +639,7 @@ def test_ctrl_c_leaves_nothing_behind(phase: str, tmp_path: Path) -> None:
 
     def has_begun() -> bool:
         if phase == "writing":
-            return any(path.suffix == ".part" and path.stat().st_size > 0 for path in tmp_path.iterdir())
+            return any(path.name.startswith(".treelabel-") and path.stat().st_size > 0 for path in tmp_path.iterdir())
         try:
             opened = [os.path.realpath(entry) for entry in Path(f"/proc/{process.pid}/fd").iterdir()]
         except FileNotFoundError:
@@ -716,8 +716,12 @@ def test_a_stop_by_sigterm_leaves_no_half_file(tmp_path: Path) -> None:
     source.write_text("text,label\n" + "some words here,a > b\n" * 400_000)
     process = program("convert", source, tmp_path / "out.jsonl")
     deadline = time.monotonic() + 60
-    while not list(tmp_path.glob(".out.jsonl*")) and process.poll() is None and time.monotonic() < deadline:
+    while not list(tmp_path.glob(".treelabel-*")) and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
-    assert ended(process).code == 130
+    assert ended(process) == (
+        143,
+        "",
+        "treelabel: terminated; no half-written file is left, and nothing was replaced\n",
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["long.csv"]

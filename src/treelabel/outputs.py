@@ -300,7 +300,7 @@ def _target(path: Path) -> Path:
     else:
         raise TreelabelError(f"{path}: is a symbolic link that leads back to itself; remove it, or write elsewhere")
     if not target.parent.is_dir():
-        raise TreelabelError(f"{path}: the folder {target.parent} does not exist; make it first")
+        raise TreelabelError(f"{path}: the folder {path.parent} does not exist; make it first")
     finish_commit(target.parent)
     remove_leftovers(target.parent)
     return target
