@@ -8,6 +8,7 @@ from typing import Any
 
 from treelabel.errors import TreelabelError
 from treelabel.files import existing_file, whole_file
+from treelabel.json_text import read_json
 
 KIND = "treelabel tuned rule"
 VERSION = 1
@@ -35,10 +36,7 @@ class Tuned:
     def load(cls, path: str | Path) -> "Tuned":
         """Read what `save` wrote."""
         file = existing_file(Path(path))
-        try:
-            stored = json.loads(file.read_text(encoding="utf-8"))
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise TreelabelError(f"{file}: no tuned rule, for it is no JSON: {error}") from error
+        stored = read_json(file, str(file), "tuned rule")
         if not isinstance(stored, dict) or stored.get("kind") != KIND:
             raise TreelabelError(f"{file}: no tuned rule; expected a file that 'treelabel tune' wrote")
         if stored.get("version") != VERSION:
