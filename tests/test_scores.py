@@ -608,8 +608,8 @@ def test_what_is_no_probability_is_refused_with_its_place(wrong: float, shown: s
         ([["a"] * 5], "scores of type <U1, expected numbers"),
         (np.zeros((1, 5), complex), "scores of type complex128, expected numbers"),
         ([[0.5], [0.5, 0.5]], "scores are no matrix"),
-        (sparse.csr_array(([0.5], [7], [0, 1]), (1, 5)), "no valid CSR matrix: indices must be < 5"),
-        (sparse.csr_array(([0.5], [-1], [0, 1]), (1, 5)), "no valid CSR matrix: indices must be >= 0"),
+        (sparse.csr_array(([0.5], [7], [0, 1]), (1, 5)), "no valid CSR matrix: column 7 in row 0, but there are 5"),
+        (sparse.csr_array(([0.5], [-1], [0, 1]), (1, 5)), "no valid CSR matrix: column -1 in row 0, but there are 5"),
     ],
 )
 def test_what_is_no_matrix_of_scores_is_refused(values: Any, message: str) -> None:

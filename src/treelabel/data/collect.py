@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from scipy import sparse
 
+from treelabel.arrays import checked_csr
 from treelabel.compute import FloatArray, IntArray
 from treelabel.data.dataset import Dataset
 from treelabel.hierarchy import Hierarchy
@@ -127,6 +128,6 @@ def _feature_matrix(rows: list[tuple[IntArray, FloatArray]], columns: int) -> sp
     ptr = np.concatenate([[0], np.cumsum([len(indices) for indices, _ in rows], dtype=np.int64)])
     indices = np.concatenate([indices for indices, _ in rows] or [np.empty(0, np.int32)])
     values = np.concatenate([values for _, values in rows] or [np.empty(0, np.float32)])
-    matrix = sparse.csr_array((values, indices, ptr), (len(rows), columns))
+    matrix = checked_csr((values, indices, ptr), (len(rows), columns), "features")
     matrix.sum_duplicates()
     return matrix
