@@ -59,7 +59,7 @@ def finish_commit(folder: Path) -> None:
     while True:
         try:
             handle = os.open(folder / JOURNAL, os.O_RDONLY | NO_FOLLOW)
-        except OSError:
+        except (OSError, ValueError):
             # None there; what is no file of ours, or may not be read, is left alone.
             return
         try:

@@ -13,13 +13,15 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from treelabel.errors import TreelabelError, some
+from treelabel.errors import TreelabelError, quoted, some
 from treelabel.hierarchy import SEPARATOR, Hierarchy, LabelMatrix, as_labels, split_path
 
 # Tried in this order when no separator is given. A label that is itself a name is never split.
 SEPARATORS = (SEPARATOR, ">", " / ", "/", " | ", "|", "::", "\\")
 
 Label = str | tuple[str, ...]
+
+LONG_LABEL = 200
 
 
 class UnknownLabelError(TreelabelError):
@@ -71,7 +73,7 @@ def _find_path(hierarchy: Hierarchy, names: list[str], label: str) -> int:
                 del matching[end]
     if not matching:
         known = some(hierarchy.paths(ends[:3]))
-        raise UnknownLabelError(f"unknown path {label!r}: {names[-1]!r} stands at {known}")
+        raise UnknownLabelError(f"unknown path {quoted(label)}: {quoted(names[-1])} stands at {known}")
     full = [end for end, nodes in matching.items() if any(-1 in _parents(hierarchy, node) for node in nodes)]
     best = full or list(matching)
     if len(best) > 1:
@@ -86,14 +88,17 @@ def _parents(hierarchy: Hierarchy, node: int) -> list[int]:
 
 
 def _ambiguous(hierarchy: Hierarchy, label: str, found: list[int]) -> UnknownLabelError:
-    return UnknownLabelError(f"{label!r} names {len(found)} labels: {some(hierarchy.paths(found))}; give the full path")
+    named = some(hierarchy.paths(found))
+    return UnknownLabelError(f"{quoted(label)} names {len(found)} labels: {named}; give the full path")
 
 
 def _unknown(hierarchy: Hierarchy, label: str) -> UnknownLabelError:
-    # Comparing with a hundred thousand names would take longer than anyone waits for a message.
-    close = difflib.get_close_matches(label, hierarchy.names[:20000], n=3)
-    hint = f"did you mean {' or '.join(repr(name) for name in close)}?" if close else "check the name and the taxonomy"
-    return UnknownLabelError(f"unknown label {label!r}; {hint}")
+    # Comparing with a hundred thousand names, or a text with names, would take longer than anyone waits for a message.
+    close = difflib.get_close_matches(label, hierarchy.names[:20000], n=3) if len(label) <= LONG_LABEL else []
+    hint = (
+        f"did you mean {' or '.join(quoted(name) for name in close)}?" if close else "check the name and the taxonomy"
+    )
+    return UnknownLabelError(f"unknown label {quoted(label)}; {hint}")
 
 
 def encode(hierarchy: Hierarchy, rows: Iterable[Any], sep: str | None = None) -> LabelMatrix:
@@ -142,7 +147,7 @@ def _first_found(hierarchy: Hierarchy, key: Label, sep: str | None, row: Any, at
 
 
 def _no_label(row: Any, at: int) -> UnknownLabelError:
-    return UnknownLabelError(f"row {at}: expected a label, or a list of labels or paths, found {row!r}")
+    return UnknownLabelError(f"row {at}: expected a label, or a list of labels or paths, found {quoted(row)}")
 
 
 def from_ids(ptr: Any, ids: Any, columns: int) -> LabelMatrix:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from treelabel.commit import commit, finish_commit
 from treelabel.errors import TreelabelError
-from treelabel.files import suffixes
+from treelabel.inputs import suffixes
 from treelabel.locking import Working, is_same_file, is_working_name, lock, remove_leftovers, remove_tree
 
 # Flags of renameat2 (Linux) and renamex_np (macOS) that exchange two names.

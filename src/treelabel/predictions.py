@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from treelabel.errors import TreelabelError
-from treelabel.files import suffixes
+from treelabel.inputs import suffixes
 from treelabel.outputs import open_output
 from treelabel.rules import Decisions
 from treelabel.scores import Scores

@@ -26,7 +26,7 @@ def _print(values: dict[str, Any], rows: list[tuple[str, str]], as_json: bool) -
 
 def _is_taxonomy(path: Path) -> bool:
     from treelabel.data.taxonomy import ENDINGS
-    from treelabel.files import suffixes
+    from treelabel.inputs import suffixes
 
     ending = suffixes(path)[0]
     return ending in (".taxonomy", ".ttl", ".rdf", ".nt", ".jsonld") or (
@@ -127,7 +127,7 @@ def convert(
     """
     from treelabel import data as d
     from treelabel.errors import TreelabelError
-    from treelabel.files import suffixes
+    from treelabel.inputs import suffixes
     from treelabel.scores import is_score_file
 
     if labels_as not in ("auto", "names", "paths"):

@@ -13,8 +13,8 @@ from treelabel.compute import IntArray, LongArray
 from treelabel.errors import TreelabelError
 from treelabel.features import NgramShape
 from treelabel.features.ngrams import count_ngrams
-from treelabel.files import UndecodableLine, existing_file, open_input, text_lines
 from treelabel.hierarchy import Hierarchy
+from treelabel.inputs import UndecodableLine, existing_file, open_input, text_lines
 from treelabel.labels import UnknownLabelError, find_label
 
 Descriptions = Mapping[str, str] | str | None

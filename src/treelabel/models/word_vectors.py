@@ -11,7 +11,7 @@ from treelabel.compute import FloatArray, IntArray
 from treelabel.errors import TreelabelError
 from treelabel.features import NgramShape, Tfidf
 from treelabel.features.ngrams import count_ngrams
-from treelabel.files import existing_file, open_input
+from treelabel.inputs import existing_file, open_input
 
 BATCH = 10_000
 

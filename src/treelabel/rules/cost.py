@@ -9,8 +9,8 @@ import numpy as np
 from treelabel import similarity as similarities
 from treelabel.compute import DoubleArray, IntArray
 from treelabel.errors import TreelabelError
-from treelabel.files import existing_file
 from treelabel.hierarchy import Hierarchy, LabelMatrix
+from treelabel.inputs import existing_file
 from treelabel.rules.rows import single_labels
 from treelabel.scores import Scores
 

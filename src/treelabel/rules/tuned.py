@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from treelabel.errors import TreelabelError
-from treelabel.files import existing_file
+from treelabel.inputs import existing_file
 from treelabel.json_text import read_json
 from treelabel.outputs import whole_file
 

@@ -12,8 +12,8 @@ from scipy import sparse
 
 from treelabel.arrays import checked_csr
 from treelabel.errors import TreelabelError
-from treelabel.files import existing_file, suffixes
 from treelabel.hierarchy import Hierarchy, hierarchy_from_json, hierarchy_to_json
+from treelabel.inputs import existing_file, suffixes
 from treelabel.json_text import read_json
 from treelabel.npz import Headers, open_npz
 from treelabel.outputs import whole_file

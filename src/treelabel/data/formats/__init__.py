@@ -9,7 +9,7 @@ from treelabel.data.formats.parquet import read_parquet, write_parquet
 from treelabel.data.formats.rows import BATCH, Format, Output, Problem, ReadOptions, Row, RowSource
 from treelabel.data.formats.xmc import read_xmc, write_xmc
 from treelabel.errors import TreelabelError
-from treelabel.files import suffixes
+from treelabel.inputs import suffixes
 
 EVERYTHING = frozenset({"ids", "texts", "line breaks", "empty documents", "columns", "hierarchy"})
 

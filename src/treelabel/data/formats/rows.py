@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from treelabel.compute import FloatArray, IntArray
 from treelabel.data.dataset import Dataset
 from treelabel.hierarchy import Hierarchy, LabelMatrix
+from treelabel.limits import DEFAULT_LIMITS, Limits
 
 BATCH = 8192
 
@@ -38,6 +39,7 @@ class ReadOptions:
     header: bool = True
     quotes: bool = True
     seen: Callable[[int], None] | None = None
+    limits: Limits = DEFAULT_LIMITS
 
 
 @dataclass(frozen=True)
