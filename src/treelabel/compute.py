@@ -15,6 +15,8 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from treelabel.code_cache import cache_compiled
+
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]
@@ -30,12 +32,18 @@ Part = TypeVar("Part")
 
 def kernel(function: Kernel) -> Kernel:
     """Compile a loop over arrays to machine code that releases the GIL; the result is cached beside the source."""
-    return cast("Kernel", numba.njit(nogil=True, cache=True)(function))
+    return _compiled(function, fastmath=False)
 
 
 def fast_kernel(function: Kernel) -> Kernel:
     """Compile as `kernel` does, letting sums change their order and taking no heed of NaN, for loops over vectors."""
-    return cast("Kernel", numba.njit(nogil=True, cache=True, fastmath=True)(function))
+    return _compiled(function, fastmath=True)
+
+
+def _compiled(function: Kernel, fastmath: bool) -> Kernel:
+    dispatcher = numba.njit(nogil=True, fastmath=fastmath)(function)
+    cache_compiled(dispatcher)
+    return cast("Kernel", dispatcher)
 
 
 def thread_count() -> int:

@@ -6,7 +6,6 @@ their folder, and a model that was saved with one finds it again.
 """
 
 import hashlib
-import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -19,6 +18,7 @@ from scipy import sparse
 
 from treelabel.compute import FloatArray
 from treelabel.errors import TreelabelError, needing
+from treelabel.features.cache import RowCache, cache_name
 from treelabel.features.sources import PACKAGES, Files, Kind, cache_folder, find_files, read_spec
 from treelabel.progress import progress_bar
 
@@ -109,7 +109,8 @@ def same_encoder(given: "str | Encoder | None", saved: dict[str, str]) -> Encode
 class CachedEncoder:
     """An encoder whose rows are kept on disk, by the hash of its fingerprint and the text; texts are not kept.
 
-    What is computed is kept batch by batch, so that a long run that is interrupted goes on where it was.
+    What is computed is kept batch by batch, so that a long run that is interrupted goes on where it was. Rows are the
+    same with a cache and without one: see `RowCache` for what happens where it is damaged or cannot be written.
     """
 
     def __init__(self, encoder: Encoder, folder: Path | None = None, batch: int = 1024) -> None:
@@ -118,48 +119,51 @@ class CachedEncoder:
         self._folder = folder
 
     def transform(self, texts: Sequence[str], progress: bool | None = None) -> FloatArray:
-        """Give one row a text, encoding each different text that is not on disk yet once."""
+        """Return one row a text (n × width), encoding each different text that is not on disk yet once."""
         # Half a surrogate pair is no character, but a text may have one.
         written = (f"{self.fingerprint}\0{text}".encode("utf-8", "surrogatepass") for text in texts)
         keys = [hashlib.sha256(text).digest() for text in written]
-        folder = cache_folder() if self._folder is None else self._folder
-        folder.mkdir(parents=True, exist_ok=True)
-        name = hashlib.sha256(self.fingerprint.encode()).hexdigest()[:16]
-        with sqlite3.connect(folder / f"{name}.sqlite", timeout=60) as stored:
-            stored.execute("create table if not exists rows (key blob primary key, row blob) without rowid")
-            self._fill(stored, texts, keys, progress)
-            found = dict(_lookup(stored, keys))
-        stored.close()
         if not keys:
             return np.zeros((0, 0), np.float32)
-        return np.stack([np.frombuffer(found[key], np.float32) for key in keys])
+        folder = cache_folder() if self._folder is None else self._folder
+        with RowCache(folder / cache_name(self.fingerprint)) as cache:
+            rows = self._rows(dict(zip(keys, texts, strict=True)), cache, progress)
+        return np.stack([rows[key] for key in keys])
 
-    def _fill(self, stored: sqlite3.Connection, texts: Sequence[str], keys: list[bytes], progress: bool | None) -> None:
-        known = {key for key, _ in _lookup(stored, keys)}
-        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
-        waiting = list(missing.items())
+    def _rows(self, texts: dict[bytes, str], cache: RowCache, progress: bool | None) -> dict[bytes, FloatArray]:
+        """Take the rows of texts from the cache, and compute the others."""
+        rows = cache.read(list(texts))
+        missing = {key: text for key, text in texts.items() if key not in rows}
+        rows |= self._computed(missing, cache, progress)
+        # What the encoder gives now is right; stored rows of another width are those of an older one.
+        width = len(rows[next(iter(missing or texts))])
+        other = {key: text for key, text in texts.items() if len(rows[key]) != width}
+        return rows | self._computed(other, cache, progress, width)
+
+    def _computed(
+        self, texts: dict[bytes, str], cache: RowCache, progress: bool | None, width: int | None = None
+    ) -> dict[bytes, FloatArray]:
+        """Encode texts batch by batch, and keep what comes of each; all rows must have the same width."""
+        waiting, computed = list(texts.items()), {}
         with progress_bar("embedding", len(waiting), progress) as done:
             for start in range(0, len(waiting), self.batch):
                 part = waiting[start : start + self.batch]
-                rows = np.ascontiguousarray(self.encoder.transform([text for _, text in part]), np.float32)
+                keys = [key for key, _ in part]
+                # A copy: an encoder may use the same memory for its next batch.
+                rows = np.array(self.encoder.transform([text for _, text in part]), np.float32, order="C")
                 if rows.ndim != 2 or len(rows) != len(part):
                     raise TreelabelError(
                         f"the encoder {self.name} gave an array of shape {rows.shape} for {len(part)} texts"
                     )
-                pairs = ((key, row.tobytes()) for (key, _), row in zip(part, rows, strict=True))
-                stored.executemany("insert or replace into rows values (?, ?)", pairs)
-                stored.commit()
+                if width not in (None, rows.shape[1]):
+                    raise TreelabelError(
+                        f"the encoder {self.name} gave {width} numbers for some texts and {rows.shape[1]} for others"
+                    )
+                width = rows.shape[1]
+                cache.write(keys, rows)
+                computed.update(zip(keys, rows, strict=True))
                 done(start + len(part))
-
-
-def _lookup(stored: sqlite3.Connection, keys: list[bytes], at_once: int = 500) -> list[tuple[bytes, bytes]]:
-    """Read the rows of those keys that are there."""
-    found: list[tuple[bytes, bytes]] = []
-    for start in range(0, len(keys), at_once):
-        part = keys[start : start + at_once]
-        marks = ",".join("?" * len(part))
-        found += stored.execute(f"select key, row from rows where key in ({marks})", part).fetchall()
-    return found
+        return computed
 
 
 def joined(rows: sparse.csr_array, dense: FloatArray, share: float) -> sparse.csr_array:

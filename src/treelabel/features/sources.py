@@ -120,7 +120,15 @@ class Source:
 def cache_folder() -> Path:
     """Where embeddings and exported encoders are kept: TREELABEL_CACHE, or treelabel in the user's cache folder."""
     given = os.environ.get("TREELABEL_CACHE")
-    return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "treelabel"
+    return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or home_folder() / ".cache") / "treelabel"
+
+
+def home_folder() -> Path:
+    """Return the user's folder; for a user without one, a place where nothing is and nothing can be made."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path(os.devnull)
 
 
 def encoder_folders() -> list[Path]:
@@ -251,7 +259,7 @@ def _of_package(name: str) -> Files | None:
 
 def _in_hub_cache(name: str) -> Files | None:
     """Find what was downloaded from the Hugging Face hub."""
-    home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
+    home = Path(os.environ.get("HF_HOME") or home_folder() / ".cache" / "huggingface")
     folder = Path(os.environ.get("HF_HUB_CACHE") or home / "hub") / f"models--{name.replace('/', '--')}"
     with suppress(OSError, ValueError):
         snapshot = folder / "snapshots" / (folder / "refs" / "main").read_text().strip()
@@ -368,18 +376,33 @@ _digests: dict[str, str] = {}
 
 
 def digest(file: Path) -> str:
-    """Give the sha256 of a file; that of a large file is kept in the folder for caches until the file changes."""
+    """Return the sha256 of a file; that of a large file is kept in the folder for caches until the file changes."""
     state = file.stat()
     key = f"{file.absolute()} {state.st_size} {state.st_mtime_ns}"
     stored = cache_folder() / "hashes.json"
     if key not in _digests:
-        with suppress(OSError, TreelabelError):
-            _digests.update({name: str(value) for name, value in _json(stored).items()})
+        _digests.update(_stored_digests(stored))
     if key not in _digests:
         with file.open("rb") as stream:
             _digests[key] = hashlib.file_digest(stream, "sha256").hexdigest()
         with suppress(OSError, TreelabelError):
             stored.parent.mkdir(parents=True, exist_ok=True)
             with whole_file(stored) as temporary:
-                temporary.write_text(json.dumps(_digests, indent=1), encoding="utf-8")
+                content = {"sha256": _digests, "checksum": _checksum(_digests)}
+                temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
     return _digests[key]
+
+
+def _stored_digests(file: Path) -> dict[str, str]:
+    """Read the hashes that were kept; a damaged file holds none, as a wrong one would be blamed on the weights."""
+    try:
+        read = _json(file)
+        digests = read.get("sha256")
+        is_whole = isinstance(digests, dict) and read.get("checksum") == _checksum(digests)
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return digests if is_whole else {}
+
+
+def _checksum(digests: dict[str, str]) -> str:
+    return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()

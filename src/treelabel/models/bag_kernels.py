@@ -6,10 +6,9 @@ once; with one thread the result is the same every time.
 
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 
-from treelabel.compute import FloatArray, IntArray, LongArray, kernel
+from treelabel.compute import FloatArray, IntArray, LongArray, fast_kernel, kernel
 from treelabel.models.loss_kernels import Plan, Room, Targets, group_step, mark
 
 # The squared length of gradients that a row counts as having had before its first.
@@ -36,14 +35,14 @@ class Weights(NamedTuple):
     output_squares: FloatArray
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True)
+@fast_kernel
 def add_to(vector: FloatArray, x: np.float32, other: FloatArray) -> None:
     """Add x times another vector."""
     for d in range(len(vector)):
         vector[d] += x * other[d]
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True)
+@fast_kernel
 def product(one: FloatArray, two: FloatArray) -> np.float32:
     """Multiply two vectors."""
     total = np.float32(0)
