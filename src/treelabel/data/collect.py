@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 from scipy import sparse
 
-from treelabel.arrays import checked_csr
-from treelabel.compute import FloatArray, IntArray
+from treelabel.core.arrays import checked_csr
+from treelabel.core.compute import FloatArray, IntArray
+from treelabel.core.errors import TreelabelError
+from treelabel.core.limits import DEFAULT_LIMITS, Limits
+from treelabel.core.strings import Strings
 from treelabel.data.dataset import Dataset
-from treelabel.errors import TreelabelError
 from treelabel.hierarchy import Hierarchy
-from treelabel.labels import Label, from_ids
-from treelabel.limits import DEFAULT_LIMITS, Limits
-from treelabel.strings import Strings
+from treelabel.hierarchy.labels import Label, from_ids
 
 # Arrow's own allocator never gives back what arrays needed while they grew, nearly as much again as they hold.
 POOL = pa.system_memory_pool()

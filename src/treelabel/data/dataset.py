@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 from scipy import sparse
 
-from treelabel.arrays import require_sound
-from treelabel.compute import LongArray
-from treelabel.errors import TreelabelError
+from treelabel.core.arrays import require_sound
+from treelabel.core.compute import LongArray
+from treelabel.core.errors import TreelabelError
+from treelabel.core.strings import Strings
 from treelabel.hierarchy import Change, Hierarchy, LabelMatrix
-from treelabel.labels import decode, encode
-from treelabel.strings import Strings
+from treelabel.hierarchy.labels import decode, encode
 
 if TYPE_CHECKING:
     from treelabel.data.describe import Description

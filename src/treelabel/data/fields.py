@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-from treelabel.errors import TreelabelError, quoted
-from treelabel.labels import Label
+from treelabel.core.errors import TreelabelError, quoted
+from treelabel.hierarchy.labels import Label
 
 TEXT_NAMES = (
     "text",

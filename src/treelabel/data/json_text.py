@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from treelabel.limits import Limits
+from treelabel.core.limits import Limits
 
 
 class JsonLimitError(ValueError):

@@ -11,7 +11,7 @@ own JSON, Parquet, models and scores. Wherever names are printed, `errors.printa
 import re
 from collections.abc import Iterable
 
-from treelabel.errors import quoted
+from treelabel.core.errors import quoted
 
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 

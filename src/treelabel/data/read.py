@@ -9,19 +9,19 @@ from typing import Literal
 
 import numpy as np
 
-from treelabel.compute import IntArray
+from treelabel.core.compute import IntArray
+from treelabel.core.errors import TreelabelError, shorten
+from treelabel.core.inputs import existing_file
+from treelabel.core.limits import DEFAULT_LIMITS, Limits
+from treelabel.core.progress import progress_bar
 from treelabel.data.collect import Collector, Incoming
 from treelabel.data.dataset import Dataset
 from treelabel.data.fields import FieldChoice, Fields, ListMeaning
 from treelabel.data.formats import BATCH, Problem, ReadOptions, Row, RowSource, format_of
 from treelabel.data.names import unprintable
 from treelabel.data.taxonomy import read_taxonomy, taxonomy_beside
-from treelabel.errors import TreelabelError, shorten
 from treelabel.hierarchy import SEPARATOR, Hierarchy, split_path
-from treelabel.inputs import existing_file
-from treelabel.labels import Label, UnknownLabelError, find_label
-from treelabel.limits import DEFAULT_LIMITS, Limits
-from treelabel.progress import progress_bar
+from treelabel.hierarchy.labels import Label, UnknownLabelError, find_label
 
 OnError = Literal["stop", "skip"]
 

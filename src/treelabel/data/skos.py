@@ -5,11 +5,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from treelabel.core.errors import TreelabelError, needing
+from treelabel.core.inputs import open_input, suffixes
+from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.data.names import unprintable
-from treelabel.errors import TreelabelError, needing
 from treelabel.hierarchy import Hierarchy
-from treelabel.inputs import open_input, suffixes
-from treelabel.limits import DEFAULT_LIMITS, Limits
 
 LINE_BREAK = re.compile(r"[ \t]*[\t\r\n]\s*")
 RDF_FORMATS = {".ttl": "turtle", ".rdf": "xml", ".xml": "xml", ".nt": "nt", ".jsonld": "json-ld"}

@@ -10,14 +10,14 @@ from typing import Any, Literal
 
 import numpy as np
 
+from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.inputs import UndecodableLine, existing_file, open_input, suffixes, text_lines, whole_lines
+from treelabel.core.limits import DEFAULT_LIMITS, Limits
+from treelabel.core.outputs import open_output
 from treelabel.data.json_text import JsonLimitError, parse_json
 from treelabel.data.names import unprintable
-from treelabel.errors import TreelabelError, quoted
 from treelabel.hierarchy import SEPARATOR, Hierarchy, hierarchy_from_json, hierarchy_to_json, split_path
 from treelabel.hierarchy.build import ROOT_NAMES, Edges, edges_of_pairs, text_array
-from treelabel.inputs import UndecodableLine, existing_file, open_input, suffixes, text_lines, whole_lines
-from treelabel.limits import DEFAULT_LIMITS, Limits
-from treelabel.outputs import open_output
 
 TaxonomyFormat = Literal["edges", "paths", "json", "skos"]
 ENDINGS: dict[str, TaxonomyFormat] = {

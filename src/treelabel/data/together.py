@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from treelabel.core.inputs import existing_file
+from treelabel.core.limits import DEFAULT_LIMITS
 from treelabel.data.dataset import Dataset
 from treelabel.data.read import read
 from treelabel.data.taxonomy import read_taxonomy, taxonomy_beside
 from treelabel.hierarchy import Hierarchy
 from treelabel.hierarchy.sets import renamed
-from treelabel.inputs import existing_file
-from treelabel.limits import DEFAULT_LIMITS
 
 
 def read_together(paths: Sequence[str | Path], taxonomy: Any = None, **options: Any) -> list[Dataset]:

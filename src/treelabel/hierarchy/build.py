@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from treelabel.compute import IntArray
-from treelabel.errors import TreelabelError, quoted, some
+from treelabel.core.compute import IntArray
+from treelabel.core.errors import TreelabelError, quoted, some
 from treelabel.hierarchy import kernels
 
 ROOT_NAMES = ("root", "<root>", "[root]", "__root__")

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from treelabel.errors import TreelabelError, quoted, shorten
+from treelabel.core.errors import TreelabelError, quoted, shorten
 from treelabel.hierarchy.build import Edges, text_array
 
 NAME_KEYS = ("name", "label", "title", "id")

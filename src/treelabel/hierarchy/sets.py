@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.arrays import sound_csr
-from treelabel.compute import LIGHT, BoolArray, IntArray, LongArray, over_rows
-from treelabel.errors import TreelabelError
+from treelabel.core.arrays import sound_csr
+from treelabel.core.compute import LIGHT, BoolArray, IntArray, LongArray, over_rows
+from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import kernels
 
 LabelMatrix: TypeAlias = sparse.csr_array

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from treelabel.errors import TreelabelError
+from treelabel.core.errors import TreelabelError
+from treelabel.core.json_text import read_json
 from treelabel.hierarchy.build import Edges, text_array
 from treelabel.hierarchy.core import Hierarchy
-from treelabel.json_text import read_json
 
 VERSION = 1
 

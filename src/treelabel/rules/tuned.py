@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from treelabel.errors import TreelabelError
-from treelabel.inputs import existing_file
-from treelabel.json_text import read_json
-from treelabel.outputs import whole_file
+from treelabel.core.errors import TreelabelError
+from treelabel.core.inputs import existing_file
+from treelabel.core.json_text import read_json
+from treelabel.core.outputs import whole_file
 
 KIND = "treelabel tuned rule"
 VERSION = 1

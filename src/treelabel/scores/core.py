@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.arrays import sound_csr
-from treelabel.compute import BoolArray, FloatArray, IntArray, LongArray, over_rows
-from treelabel.errors import TreelabelError, some
+from treelabel.core.arrays import sound_csr
+from treelabel.core.compute import BoolArray, FloatArray, IntArray, LongArray, over_rows
+from treelabel.core.errors import TreelabelError, some
 from treelabel.hierarchy import Change, Hierarchy, label_matrix
-from treelabel.labels import find_label
+from treelabel.hierarchy.labels import find_label
 from treelabel.scores import kernels
 
 # float32 sums of a thousand leaves stray this far from 1.

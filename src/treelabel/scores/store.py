@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import sparse
 
-from treelabel.arrays import checked_csr
-from treelabel.errors import TreelabelError
+from treelabel.core.arrays import checked_csr
+from treelabel.core.errors import TreelabelError
+from treelabel.core.inputs import existing_file, suffixes
+from treelabel.core.json_text import read_json
+from treelabel.core.npz import Headers, open_npz
+from treelabel.core.outputs import whole_file
 from treelabel.hierarchy import Hierarchy, hierarchy_from_json, hierarchy_to_json
-from treelabel.inputs import existing_file, suffixes
-from treelabel.json_text import read_json
-from treelabel.npz import Headers, open_npz
-from treelabel.outputs import whole_file
 from treelabel.scores.core import Scores
 
 VERSION = 1

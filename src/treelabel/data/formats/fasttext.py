@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
+from treelabel.core.inputs import UndecodableLine, open_input, text_lines
+from treelabel.core.outputs import open_output
 from treelabel.data.formats.rows import Output, Problem, ReadOptions, Row, RowSource
-from treelabel.inputs import UndecodableLine, open_input, text_lines
-from treelabel.outputs import open_output
 
 PREFIX = "__label__"
 LABEL = re.compile(PREFIX + r"([^ \t]*)[ \t]*")

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.inputs import UndecodableLine, first_mark, open_input, text_lines, whole_lines
+from treelabel.core.limits import Limits
+from treelabel.core.outputs import open_output
 from treelabel.data.formats.rows import Output, Problem, ReadOptions, Row, RowSource
 from treelabel.data.json_text import JsonLimitError, parse_json
-from treelabel.errors import TreelabelError, quoted
-from treelabel.inputs import UndecodableLine, first_mark, open_input, text_lines, whole_lines
-from treelabel.limits import Limits
-from treelabel.outputs import open_output
 
 
 def read_json_lines(path: Path, options: ReadOptions) -> RowSource:

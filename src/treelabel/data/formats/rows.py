@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from treelabel.compute import FloatArray, IntArray
+from treelabel.core.compute import FloatArray, IntArray
+from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.data.dataset import Dataset
 from treelabel.hierarchy import Hierarchy, LabelMatrix
-from treelabel.limits import DEFAULT_LIMITS, Limits
 
 BATCH = 8192
 

@@ -10,13 +10,13 @@ from typing import IO
 import numpy as np
 from scipy import sparse
 
-from treelabel.compute import FloatArray, IntArray
+from treelabel.core.compute import FloatArray, IntArray
+from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.inputs import UndecodableLine, open_input, text_lines
+from treelabel.core.limits import Limits
+from treelabel.core.outputs import open_output
 from treelabel.data.formats.rows import BATCH, Output, Problem, ReadOptions, Row, RowSource
-from treelabel.errors import TreelabelError, quoted
 from treelabel.hierarchy import Hierarchy
-from treelabel.inputs import UndecodableLine, open_input, text_lines
-from treelabel.limits import Limits
-from treelabel.outputs import open_output
 
 # Nodes and features are numbered in 32 bits.
 LARGEST = 2**31 - 1
