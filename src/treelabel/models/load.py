@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, TypedDict, get_type_hints
+from typing import Any, Literal, TypedDict, cast, get_type_hints
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.json_text import read_json, read_ordinary
@@ -128,8 +128,7 @@ def _described(where: Path) -> Description:
     for name, kind in get_type_hints(Description).items():
         if name not in stored or not fits(stored[name], kind):
             raise TreelabelError(f"{file}: damaged: {name!r} is missing or of the wrong kind")
-    described: Description = stored
-    return described
+    return cast("Description", stored)
 
 
 def _require_inside(where: Path, name: str) -> None:
