@@ -14,6 +14,7 @@ from treelabel.hierarchy import hierarchy_from_json
 from treelabel.models.base import Model
 from treelabel.models.registry import MODELS, make_model
 from treelabel.models.schema import Arrays, Schema, Sizes
+from treelabel.models.signing import check_signature
 from treelabel.models.store import KIND, VERSION, package_version
 
 # How often a folder is read again because it was replaced meanwhile.
@@ -35,13 +36,16 @@ class Description(TypedDict):
     sha256: dict[str, str]
 
 
-def load_model(folder: str | Path, **settings: Any) -> Model:
+def load_model(folder: str | Path, require_signature: str | Path | None = None, **settings: Any) -> Model:
     """Read a model that `save_model` wrote; anything that is altered, cut short, newer or foreign is refused.
 
     Parameters
     ----------
     folder : str or Path
         The folder. Its arrays must fit what the model declares in `_schema`, its values and settings their type hints.
+    require_signature : str, Path or None
+        A file or folder of public keys (default: TREELABEL_REQUIRE_SIGNATURE). A model that was not signed with one of
+        them is refused before anything of it is read but the bytes of model.json.
     **settings
         Settings that a folder cannot hold, such as an `encoder=` that has no name of its own.
 
@@ -54,7 +58,7 @@ def load_model(folder: str | Path, **settings: Any) -> Model:
     for _ in range(MOST_TRIES):
         before = _state(where)
         try:
-            model = _load(where, settings)
+            model = _load(where, require_signature, settings)
         except TreelabelError:
             if _state(where) == before:
                 raise
@@ -73,9 +77,9 @@ def _state(where: Path) -> tuple[int, ...]:
     return found.st_dev, found.st_ino, found.st_ctime_ns
 
 
-def _load(where: Path, settings: dict[str, Any]) -> Model:
+def _load(where: Path, require_signature: str | Path | None, settings: dict[str, Any]) -> Model:
     """Read a folder that nobody replaces meanwhile."""
-    stored = _described(where)
+    stored = _described(where, require_signature)
     with _located(where):
         _check_files(where, stored["sha256"])
         maker = MODELS.find(stored["model"]).maker
@@ -109,7 +113,7 @@ def _located(where: Path) -> Iterator[None]:
         raise TreelabelError(f"{where}: parts of the model do not fit together: {why}") from error
 
 
-def _described(where: Path) -> Description:
+def _described(where: Path, require_signature: str | Path | None) -> Description:
     """Read what a folder says of itself."""
     file = where / "model.json"
     if not where.exists():
@@ -117,7 +121,10 @@ def _described(where: Path) -> Description:
     if not file.is_file():
         raise TreelabelError(f"{where}: no model folder; expected one that 'treelabel fit' wrote, with a model.json")
     _require_inside(where, "model.json")
-    stored = read_json(file, str(file), "model", allow_nan=True)
+    # What is verified is what is parsed: the file is read once.
+    content = read_ordinary(file, str(file))
+    check_signature(where, content, require_signature)
+    stored = read_json(content, str(file), "model", allow_nan=True)
     if not isinstance(stored, dict) or stored.get("kind") != KIND:
         raise TreelabelError(f"{file}: no model of treelabel")
     if stored.get("version") != VERSION:
