@@ -15,7 +15,7 @@ from treelabel.core.kinds import fits
 from treelabel.core.npz import Headers, read_arrays
 from treelabel.hierarchy import Hierarchy, hierarchy_from_json
 from treelabel.models.base import Model
-from treelabel.models.registry import MODELS, make_model
+from treelabel.models.registry import MODELS, check_setting_names, make_model
 from treelabel.models.schema import Arrays, Schema, Sizes
 from treelabel.models.signing import check_signature
 from treelabel.models.store import KIND, VERSION, package_version
@@ -87,6 +87,7 @@ def _load(where: Path, require_signature: str | Path | None, settings: dict[str,
     with _located(where):
         _check_files(where, stored["sha256"])
         maker = MODELS.find(stored["model"]).maker
+        check_setting_names(stored["model"], stored["settings"])
         maker.check_settings(stored["settings"])
         model = make_model(stored["model"], **{**_settings(stored["settings"]), **settings})
         text = read_ordinary(where / HIERARCHY, str(where / HIERARCHY))
