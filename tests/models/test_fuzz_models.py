@@ -90,6 +90,5 @@ def test_a_tuned_rule_is_refused_or_works(tmp_path: Path) -> None:
     frequencies = np.full(len(TREE), 5)
     for rule in list(fuzz.TUNED) * 40:
         what = fuzz.mutate_tuned(rule, TREE.fingerprint, target, rng)
-        used = {"train_frequencies": frequencies, "train_documents": 10}
-        refused += is_refused(lambda: decide(scores, Tuned.load(target), **used), what)  # noqa: B023
+        refused += is_refused(lambda: decide(scores, Tuned.load(target), frequencies, 10), what)
     assert 0.5 < refused / (40 * len(fuzz.TUNED)) < 1

@@ -478,7 +478,7 @@ def test_a_tuned_rule_with_wrong_settings_is_one_sentence(tmp_path: Path) -> Non
     from treelabel import decide
 
     scores = Scores(TREE, [[0.9, 0.5, 0.4]])
-    wrong = {
+    wrong: dict[str, tuple[dict[str, Any], ...]] = {
         "threshold": ({"t": "high"}, {"t": [0.5, "x", 1]}, {"t": [0.5] * 7}, {"t": [[0.5]]}, {"t": 1e300}, {"t": {}}),
         "back_off": ({"t": [0.5, 0.5]}, {"t": -1}, {"t": 10**400}),
         "top_k": ({"k": 0.5}, {"k": [1]}, {"k": True}, {"leaves": 1}),
@@ -549,7 +549,7 @@ def test_a_schema_says_what_does_not_fit() -> None:
         "indptr": np.array([0, 0, 1], np.int32),
     }
     schema.check(arrays)
-    wrong = {
+    wrong: dict[str, dict[str, Any]] = {
         "places holds 4, expected numbers from 0 to 3": {"places": np.array([0, 4], np.int32)},
         "places holds 0 after 0, expected rising": {"places": np.array([0, 0], np.int32)},
         "places has 4 count, the limit here is 3": {"places": np.arange(4, dtype=np.int32)},
