@@ -328,7 +328,7 @@ def test_predictions_that_cannot_be_judged_end_with_code_2_and_one_line(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--metrics", "hf2"], "unknown measure 'hf2'; did you mean hf1"),
+        (["--metrics", "hf2"], "unknown metric 'hf2'; did you mean hf1"),
         (["--metrics", "precision@x"], "expected a number above 0 behind @, such as precision@5"),
         (["--metrics", ","], "nothing to judge: no measure is named"),
         (["--metrics", "hf1_auc"], "this measure needs scores; pass scores="),

@@ -142,7 +142,7 @@ def test_all_measures_leave_out_those_of_single_labels_and_trees_where_they_cann
 
 
 def test_an_unknown_measure_is_refused_with_a_suggestion() -> None:
-    with pytest.raises(TreelabelError, match="unknown measure 'hf11'; did you mean hf1"):
+    with pytest.raises(TreelabelError, match="unknown metric 'hf11'; did you mean hf1"):
         evaluate(TRUTH, DECIDED, hierarchy=TREE, metrics=["hf11"])
 
 

@@ -319,7 +319,7 @@ def test_a_measure_can_be_spelled_with_its_usual_number_or_without() -> None:
     ("name", "hint"), [("hf2", "hf1"), ("mikro_f1", "micro_f1"), ("xyz", "treelabel metrics"), ("hf1@3", "hf1")]
 )
 def test_an_unknown_measure_comes_with_a_suggestion(name: str, hint: str) -> None:
-    with pytest.raises(TreelabelError, match=f"unknown measure '{name}'; .*{hint}"):
+    with pytest.raises(TreelabelError, match=f"unknown metric '{name}'; .*{hint}"):
         find_metric(name)
 
 

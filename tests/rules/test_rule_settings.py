@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from treelabel import Dataset, Evaluator, Hierarchy, Scores, TreelabelError, decide, evaluate
 from treelabel.metrics import METRICS
 from treelabel.rules import RULES
-from treelabel.rules.table import find_rule
+from treelabel.rules.parsing import find_rule
 
 # Columns are A, D, B, C.
 H = Hierarchy.from_paths(["A > B", "A > C", "D"])
@@ -22,7 +22,7 @@ TRAINING = Dataset.of([""] * 4, [["B"], ["B"], ["C"], ["D"]], H)
 
 def called(rule: str, **options: Any) -> tuple[str, dict[str, Any]]:
     """Find a rule: its name and the settings it is to be used with."""
-    asked = find_rule(rule, RULES, options)
+    asked = find_rule(rule, options)
     return asked.rule.name, dict(asked.settings)
 
 
@@ -76,13 +76,13 @@ def test_settings_are_keyword_arguments_too_and_none_is_given_twice() -> None:
 
 @pytest.mark.parametrize("rule", [*WRITTEN, *RULES, "optimal:macro_f1@4", "threshold(unknown=0.25)"])
 def test_what_decisions_say_of_their_rule_can_be_used_again(rule: str) -> None:
-    asked = find_rule(rule, RULES, {})
+    asked = find_rule(rule)
     assert called(str(asked)) == (asked.rule.name, dict(asked.settings))
 
 
 def is_found_or_told(rule: str) -> bool:
     try:
-        return find_rule(rule, RULES, {}).rule.name in RULES
+        return find_rule(rule).rule.name in RULES
     except TreelabelError as error:
         return repr(rule) in str(error)
 
@@ -140,7 +140,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     "one threshold of 0": ("threshold(t=[0.5, 0])", "expected a threshold above 0, found 0"),
     "too few thresholds": (
         "threshold(t=[0.5, 0.5, 0.5])",
-        r"threshold: 3 thresholds, expected one, 2 \(one a level\) or 4 \(one a node\)",
+        r"threshold: 3 thresholds, expected one, 2 \(one per level\) or 4 \(one per node\)",
     ),
     "k of 0": ("top_k@0", "top_k: k = 0, expected a whole number of at least 1"),
     "half a label": ("top_k@1.5", "top_k: k = 1.5, expected a whole number of at least 1"),

@@ -261,9 +261,7 @@ def split(
         divided = dict(zip(("train", "test"), d.per_class(dataset, per_class, seed), strict=True))
     else:
         divided = d.split(dataset, _parts(parts), by, column, seed)  # type: ignore[arg-type]
-    if to_format not in d.FORMATS:
-        raise TreelabelError(f"unknown format {to_format!r}; there are: {', '.join(d.FORMATS)}")
-    ending = d.FORMATS[to_format].endings[0]
+    ending = d.FORMATS.find(to_format).endings[0]
     targets = {name: folder / f"{name}{ending}" for name in divided}
     taxonomy = folder / f"taxonomy{'.tsv' if writable_as_edges(dataset.hierarchy) else '.json'}"
     # A taxonomy that is there and says the same may say more, in further columns: it stays as it is.

@@ -21,6 +21,8 @@ IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]
 DoubleArray = npt.NDArray[np.float64]
+# Scores have the precision they were given in.
+ScoreArray = npt.NDArray[np.floating[Any]]
 BoolArray = npt.NDArray[np.bool_]
 
 # So many rows are worth a thread where a row takes some ten nanoseconds.

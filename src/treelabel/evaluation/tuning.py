@@ -4,8 +4,8 @@ from typing import Any
 
 from treelabel.core.errors import TreelabelError
 from treelabel.evaluation.alignment import common_hierarchy, in_order, label_sets
-from treelabel.rules import RULES, Tuned
-from treelabel.rules.table import find_rule
+from treelabel.rules import Tuned
+from treelabel.rules.parsing import find_rule
 from treelabel.rules.tuning import best_threshold, best_threshold_per_label, precise_threshold
 from treelabel.scores import Scores
 
@@ -52,7 +52,7 @@ def tune(truth: Any, scores: Scores, rule: str = "macro_f1") -> Tuned:
 
 def _precise(scores: Scores, truth: Any, rule: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """Tune back_off."""
-    asked = find_rule(rule, RULES, {}) if rule.startswith("back_off") else None
+    asked = find_rule(rule) if rule.startswith("back_off") else None
     if asked is None or asked.rule.name != "back_off":
         raise TreelabelError(f"cannot tune {rule!r}; expected {', '.join(RULES_TO_TUNE[:-1])} or {RULES_TO_TUNE[-1]}")
     if "t" in asked.settings:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from treelabel.core.compute import LIGHT, BoolArray, DoubleArray, FloatArray, IntArray, LongArray, over_rows
+from treelabel.core.compute import LIGHT, BoolArray, DoubleArray, IntArray, LongArray, ScoreArray, over_rows
 from treelabel.core.errors import TreelabelError, some
 from treelabel.hierarchy import Hierarchy, LabelMatrix, matches, row_numbers, row_sizes
 from treelabel.hierarchy.information import information_content, information_weights, inverse_propensities
@@ -178,12 +178,12 @@ class Batch:
         single[sizes == 1] = ends.indices
         return single
 
-    def scores_at(self, labels: LabelMatrix, scores: Scores | None = None) -> FloatArray:
+    def scores_at(self, labels: LabelMatrix, scores: Scores | None = None) -> ScoreArray:
         """Look up the score of every stored label, in these scores or the batch's own."""
         scores = self.scores if scores is None else scores
         values = scores.values
         if not scores.is_sparse:
-            found: FloatArray = values[row_numbers(labels), labels.indices]
+            found: ScoreArray = values[row_numbers(labels), labels.indices]
             return found
         ptr, row_ptr = values.indptr.astype(np.int64), labels.indptr.astype(np.int64)
         return np.concatenate(

@@ -14,7 +14,7 @@ import numpy as np
 from treelabel.hierarchy import Hierarchy
 from treelabel.hierarchy.labels import encode
 from treelabel.metrics.batch import Batch, Context
-from treelabel.metrics.table import Parts, Sums
+from treelabel.metrics.metric import Parts, Sums
 from treelabel.scores import Scores
 
 

@@ -8,8 +8,8 @@ from treelabel.hierarchy import LabelMatrix, matches
 from treelabel.hierarchy.sets import keep_entries
 from treelabel.metrics import kernels
 from treelabel.metrics.batch import Batch, Context
+from treelabel.metrics.metric import Parts, Sums, Value
 from treelabel.metrics.overlap import f_beta, precision, recall
-from treelabel.metrics.table import Parts, Sums, Value
 
 
 def counted(truth: LabelMatrix, decisions: LabelMatrix, is_hit: BoolArray | None = None) -> Parts:

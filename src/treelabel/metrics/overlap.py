@@ -13,7 +13,7 @@ from treelabel.core.compute import BoolArray, DoubleArray
 from treelabel.hierarchy import matches
 from treelabel.hierarchy.information import inverse_propensities
 from treelabel.metrics.batch import Batch, Context, overlap
-from treelabel.metrics.table import Parts, Sums
+from treelabel.metrics.metric import Parts, Sums
 
 
 def ratio(part: DoubleArray, whole: DoubleArray, both_empty: BoolArray, if_empty: float) -> DoubleArray:

@@ -5,12 +5,12 @@ Truth is closed, as everywhere, which changes nothing for flat labels; equal sco
 
 import numpy as np
 
-from treelabel.core.compute import BoolArray, DoubleArray, FloatArray, IntArray, LongArray, over_rows
+from treelabel.core.compute import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray, over_rows
 from treelabel.hierarchy import label_matrix, row_sizes
 from treelabel.metrics import kernels
 from treelabel.metrics.batch import Batch, Context
 from treelabel.metrics.labels import counted, label_f1, with_mean
-from treelabel.metrics.table import Parts, Sums, Value
+from treelabel.metrics.metric import Parts, Sums, Value
 
 
 def _ranking(batch: Batch, count: int) -> IntArray:
@@ -21,7 +21,7 @@ def _ranking(batch: Batch, count: int) -> IntArray:
     return _ranked(values.indptr, values.indices, values.data, count)
 
 
-def _ranked(row_ptr: IntArray, nodes: IntArray, values: FloatArray, count: int) -> IntArray:
+def _ranked(row_ptr: IntArray, nodes: IntArray, values: ScoreArray, count: int) -> IntArray:
     ptr = row_ptr.astype(np.int64)
     return np.concatenate(
         over_rows(lambda start, stop: kernels.ranking_csr(ptr, nodes, values, start, stop, count), len(ptr) - 1)

@@ -10,7 +10,7 @@ from treelabel.hierarchy import row_numbers, row_sizes
 from treelabel.metrics import kernels
 from treelabel.metrics.batch import Batch, Context, sum_rows
 from treelabel.metrics.labels import counted
-from treelabel.metrics.table import Parts, Sums, Value
+from treelabel.metrics.metric import Parts, Sums, Value
 
 CALIBRATION_BINS = 15
 COVERAGE_STEPS = 100

@@ -6,7 +6,7 @@ from treelabel.core.compute import BoolArray, DoubleArray, IntArray, LongArray
 from treelabel.hierarchy import LabelMatrix, row_numbers, similarity
 from treelabel.metrics.batch import Batch, Context
 from treelabel.metrics.labels import label_counts, with_mean
-from treelabel.metrics.table import Parts, Sums, Value
+from treelabel.metrics.metric import Parts, Sums, Value
 
 
 def level_matches(batch: Batch, _: float = 0) -> Parts:

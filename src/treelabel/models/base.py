@@ -155,7 +155,8 @@ class Model(Settings, ABC):
         if not hasattr(self, "hierarchy_"):
             raise TreelabelError(f"this {self.name} model has not learned anything yet; call fit first")
         scores = self._score(texts)
-        return Scores(scores.hierarchy, scores.values, ids)
+        # No model knows more digits than single precision has.
+        return Scores(scores.hierarchy, scores.values.astype(np.float32, copy=False), ids)
 
     def explain(self, text: str, node: int | None = None) -> Any:
         """Say what speaks for and against the predicted labels of a text (or a node's), for models that can."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from treelabel.core.compute import BoolArray, DoubleArray, FloatArray, IntArray, LongArray, kernel
+from treelabel.core.compute import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray, kernel
 from treelabel.hierarchy import LabelMatrix, keep_entries, matches, row_numbers
 from treelabel.rules.threshold import above, top_k, whole_number
 from treelabel.scores import Scores
@@ -73,7 +73,7 @@ def _column_sums(scores: Scores, values: Any, kept: LabelMatrix | None = None) -
     return _counted(values.indices[is_kept], values.data[is_kept], size)
 
 
-def _counted(labels: IntArray, values: FloatArray, size: int) -> DoubleArray:
+def _counted(labels: IntArray, values: ScoreArray, size: int) -> DoubleArray:
     return np.bincount(labels, weights=values, minlength=size).astype(np.float64, copy=False)
 
 
@@ -133,7 +133,7 @@ def ascend(scores: Scores, weights: DoubleArray, k: int, at_most: bool = False, 
 @kernel
 def largest_gains(
     labels: IntArray,
-    values: FloatArray,
+    values: ScoreArray,
     weights: DoubleArray,
     total: DoubleArray,
     hits: DoubleArray,
@@ -166,7 +166,7 @@ def largest_gains(
 def sweep(
     ptr: LongArray,
     labels: IntArray,
-    values: FloatArray,
+    values: ScoreArray,
     weights: DoubleArray,
     total: DoubleArray,
     chosen: BoolArray,

@@ -8,7 +8,7 @@ import numpy as np
 from treelabel.core.compute import DoubleArray
 from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import LabelMatrix
-from treelabel.rules import kernels
+from treelabel.rules.kernels import expected as kernels
 from treelabel.rules.paths import best_leaf
 from treelabel.rules.rows import nodes_of
 from treelabel.rules.threshold import above

@@ -39,7 +39,7 @@ class Exported:
             tokens = first_tokens(self.tokenizer, list(texts.take(rows)), self.max_length)
             found = run_graph(self._session, tokens, nodes, self.runtime == "int8")
             parts.append(self.objective.scores_of(found).values)
-        return Scores.one_after_another(self.objective.hierarchy, parts)
+        return Scores.concat(self.objective.hierarchy, parts)
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """What to save: values for JSON, and arrays."""

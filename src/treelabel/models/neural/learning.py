@@ -68,7 +68,7 @@ class Learned:
         for rows in self.objective.portions(len(texts)):
             inputs = self.reader.inputs(texts.take(rows))
             parts.append(self.objective.scores(self.slope * self._logits(inputs)).values)
-        return Scores.one_after_another(self.objective.hierarchy, parts)
+        return Scores.concat(self.objective.hierarchy, parts)
 
     def _logits(self, inputs: Inputs) -> DoubleArray:
         return logits_of(self.network, self.reader.batches(inputs), inputs, len(self.objective.loss.outputs))

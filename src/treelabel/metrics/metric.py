@@ -5,15 +5,13 @@ average sums counts by label and averages the labels' values. As every measure i
 each can be streamed, merged and bootstrapped without knowing which one it is.
 """
 
-import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from treelabel.core.compute import DoubleArray
-from treelabel.core.errors import TreelabelError
 from treelabel.metrics.batch import Batch, Context
 
 Need = Literal["decisions", "scores", "frequencies", "single label", "tree"]
@@ -64,24 +62,3 @@ class Metric:
             return float(total / count) if count else float("nan")
         assert self.value is not None
         return self.value(sums, context, self.default)
-
-
-def find_metric(name: str, table: Mapping[str, Metric]) -> Metric:
-    """Find a measure by name; "precision@5" is the row "precision@k" with k = 5, "hf_beta@2" has beta = 2."""
-    if name in table and table[name].parameter is None:
-        return table[name]
-    base, at, number = name.partition("@")
-    row = next((entry for entry in table.values() if entry.name.partition("@")[0] == base and entry.parameter), None)
-    if row is None:
-        import difflib
-
-        close = difflib.get_close_matches(name, table, n=3, cutoff=0.5)
-        hint = f"did you mean {' or '.join(close)}?" if close else "'treelabel metrics' lists them"
-        raise TreelabelError(f"unknown measure {name!r}; {hint}")
-    try:
-        parameter = float(number) if at and number != row.parameter else row.default
-    except ValueError:
-        parameter = math.nan
-    if not 0 < parameter < math.inf or (row.parameter == "k" and parameter != int(parameter)):
-        raise TreelabelError(f"{name!r}: expected a number above 0 behind @, such as {base}@{row.default:g}")
-    return replace(row, name=f"{base}@{parameter:g}" if at or row.name.endswith("@k") else name, default=parameter)
