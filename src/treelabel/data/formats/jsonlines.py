@@ -7,10 +7,10 @@ from typing import Any
 
 from treelabel.core.errors import TreelabelError, quoted
 from treelabel.core.inputs import UndecodableLine, first_mark, open_input, text_lines, whole_lines
+from treelabel.core.json_text import JsonLimitError, parse_json
 from treelabel.core.limits import Limits
 from treelabel.core.outputs import open_output
 from treelabel.data.formats.rows import Output, Problem, ReadOptions, Row, RowSource
-from treelabel.data.json_text import JsonLimitError, parse_json
 
 
 def read_json_lines(path: Path, options: ReadOptions) -> RowSource:
