@@ -112,7 +112,7 @@ def test_decisions_name_their_rule() -> None:
 
 REFUSED: dict[str, tuple[str, str]] = {
     "a misspelled name": ("treshold", "unknown rule 'treshold'; did you mean threshold"),
-    "a measure's name": ("hf1", r"unknown rule 'hf1'; did you mean optimal:hf1.*'treelabel rules' lists them"),
+    "a metric's name": ("hf1", r"unknown rule 'hf1'; did you mean optimal:hf1.*'treelabel rules' lists them"),
     "nothing like it": ("zzzzzzzzzzzzzz", "unknown rule 'zzzzzzzzzzzzzz'; 'treelabel rules' lists them"),
     "an empty name": ("", "cannot read the rule ''; expected name, name@number or name"),
     "no number": ("threshold@", "cannot read the rule 'threshold@'"),
@@ -239,7 +239,7 @@ def test_a_similarity_by_information_needs_training_data() -> None:
 @pytest.mark.parametrize("rule", BY_RARITY)
 def test_a_rule_by_rarity_in_an_evaluation_never_looks_at_the_truth(rule: str) -> None:
     truth, metrics = [["C"]], ["info_hf1"]
-    # The measure may take the truth as its reference; a decision that did would know what it is to predict.
+    # The metric may take the truth as its reference; a decision that did would know what it is to predict.
     with pytest.raises(TreelabelError, match=f"{rule} needs to know how rare labels are in training"):
         evaluate(truth, scores=SCORES, rule=rule, metrics=metrics)
     for known in ({"train_frequencies": TRAINING}, {"train_frequencies": [3, 1, 2, 1], "train_documents": 4}):

@@ -696,7 +696,7 @@ def test_unknown_choices_are_refused() -> None:
     scores = Scores(TREE, np.zeros((1, 5)))
     with pytest.raises(TreelabelError, match="unknown projection 'mean'; expected 'max' or 'min'"):
         scores.coherent("mean")  # type: ignore[arg-type]
-    with pytest.raises(TreelabelError, match="at least 1 score a document, found 0"):
+    with pytest.raises(TreelabelError, match="at least 1 score per document, found 0"):
         scores.top_k(0)
 
 

@@ -41,9 +41,9 @@ def inspect(
     train: Annotated[Path | None, typer.Option(help="Training file, for the frequencies of labels.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Say what a file holds and what is wrong with it.
+    """Describe what a file holds and what is wrong with it.
 
-    Counts documents, levels, labels a document, rare and unseen labels, duplicates; finds the regime.
+    Counts documents, levels, labels per document, rare and unseen labels, duplicates; finds the regime.
 
     FILE may also be a taxonomy (taxonomy.tsv, .ttl) or a score file (.npz, .parquet).
 
@@ -235,7 +235,7 @@ def split(
     parts: Annotated[str, typer.Option(help="Names and shares of the parts.")] = "train=0.8,valid=0.1,test=0.1",
     by: Annotated[str, typer.Option(help="random, stratified (by leaf), group, time.")] = "stratified",
     column: Annotated[str | None, typer.Option(help="Column with the group or the time.")] = None,
-    per_class: Annotated[int | None, typer.Option(help="Instead: so many documents a class in train.")] = None,
+    per_class: Annotated[int | None, typer.Option(help="Instead: this many documents per class in train.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
     to_format: Annotated[str, typer.Option(help="Format of the parts.")] = "jsonl",
     force: Annotated[bool, typer.Option("--force", help="Replace parts that are there already.")] = False,

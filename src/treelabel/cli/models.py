@@ -36,7 +36,7 @@ def fit(
     ] = None,
     set: Annotated[list[str] | None, typer.Option(help="A setting of the model, as cost=1 (repeat).")] = None,  # noqa: A002
     valid: Annotated[Path | None, typer.Option(help="Data file to calibrate or to stop early on.")] = None,
-    max_seconds: Annotated[float | None, typer.Option(help="Stop learning after so long, keeping the best.")] = None,
+    max_seconds: Annotated[float | None, typer.Option(help="Stop learning after this time, keeping the best.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
     force: ForceOption = False,
 ) -> None:
@@ -117,7 +117,7 @@ def score(
     texts: TextsArgument,
     read: ReadArguments,
     output: Annotated[Path, typer.Option("--output", "-o", help="Scores to write (.npz or .parquet).")],
-    top: Annotated[int | None, typer.Option(help="Keep the so many largest scores of each document.")] = None,
+    top: Annotated[int | None, typer.Option(help="Keep only this many of the largest scores of each document.")] = None,
 ) -> None:
     """Score texts: the probability of every node.
 
@@ -176,7 +176,7 @@ def explain(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="A text.")],
     json: JsonOption = False,
 ) -> None:
-    """Say which words speak for and against each step of the predicted path.
+    """Explain which words speak for and against each step of the predicted path.
 
     \b
     Example:

@@ -65,7 +65,7 @@ def existing_file(path: str | Path) -> Path:
 
 
 def _missing(path: Path) -> TreelabelError:
-    """Say what is not there: the target of a link, the folder, or the file, and which one has a similar name."""
+    """Return an error that names what is missing: the target of a link, the folder, or the file, with similar names."""
     if path.is_symlink():
         return TreelabelError(f"{path}: is a symbolic link to {os.readlink(path)}, which does not exist")
     if not path.parent.is_dir():

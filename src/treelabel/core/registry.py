@@ -11,7 +11,7 @@ from treelabel.core.renamed import RENAMED
 
 
 class Named(Protocol):
-    """What every row of a registry has."""
+    """The fields that every row of a registry has."""
 
     @property
     def name(self) -> str:

@@ -138,5 +138,5 @@ class Dataset:
         return replace(self, labels=change.labels(self.labels), hierarchy=change.new)
 
     def describe(self, train: "Dataset | None" = None) -> Description:
-        """Count what matters about the data; label frequencies are those of `train`, by default of the dataset itself."""
+        """Count what matters about the data; label frequencies are those of `train`, by default of the data itself."""
         return describe(self, train)

@@ -19,7 +19,7 @@ FREQUENCY_BINS = ((1, 9), (10, 99), (100, 999), (1000, None))
 
 
 class Documents(Protocol):
-    """What is described: a Dataset."""
+    """The attributes of a Dataset that are described."""
 
     @property
     def ids(self) -> Strings: ...  # noqa: D102

@@ -127,7 +127,7 @@ def _cells(line: str, delimiter: str, file: Path, number: int) -> list[str]:
 
 @dataclass(frozen=True)
 class _Columns:
-    """Where a table has the parent, what parents are called by, and the name if that is another column."""
+    """Columns of a table: the parent, the one that parents refer to, and the name if that is another."""
 
     parent: int
     child: int
@@ -307,7 +307,7 @@ def _root_name(hierarchy: Hierarchy) -> str:
 
 
 def taxonomy_name(data_file: Path, hierarchy: Hierarchy) -> Path:
-    """Name the file beside a data file that holds its hierarchy: train.csv -> train.taxonomy.tsv."""
+    """Return the file beside a data file that holds its hierarchy: train.csv -> train.taxonomy.tsv."""
     ending = ".tsv" if writable_as_edges(hierarchy) else ".json"
     return data_file.with_name(f"{_stem(data_file)}.taxonomy{ending}")
 

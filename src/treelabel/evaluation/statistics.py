@@ -1,4 +1,4 @@
-"""How sure a number is: bootstrap intervals, intervals over seeds, paired tests, corrections for many tests."""
+"""Uncertainty of a number: bootstrap intervals, intervals over seeds, paired tests, corrections for many tests."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -73,7 +73,7 @@ def _summed(columns: Sequence[Any], times: DoubleArray) -> list[Any]:
 
 
 def _times_drawn(rng: np.random.Generator, resamples: int, documents: int) -> DoubleArray:
-    """Draw as many documents as there are, with replacement, and count how often each came up: one row a resample."""
+    """Draw as many documents as there are, with replacement, and count how often each came up: one row per resample."""
     return _counted(rng.integers(0, max(1, documents), (resamples, documents), dtype=np.int32))
 
 

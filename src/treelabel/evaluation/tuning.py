@@ -13,9 +13,9 @@ RULES_TO_TUNE = ("macro_f1", "micro_f1", "back_off(precision=0.95)")
 
 
 def tune(truth: Any, scores: Scores, rule: str = "macro_f1") -> Tuned:
-    """Find the numbers of a rule on validation data: thresholds for a measure, or for a required precision.
+    """Find the settings of a rule on validation data: thresholds for a metric, or for a required precision.
 
-    "macro_f1" gives each label its own threshold, "micro_f1" all labels one; "back_off(precision=0.95)" finds how sure
+    "macro_f1" finds one threshold per label, "micro_f1" one for all labels; "back_off(precision=0.95)" finds how sure
     one must be so that predicted labels are right that often, and goes up to an ancestor, or predicts nothing, where
     one is not. Truth is a Dataset, lists of names, or a label matrix; documents with ids are matched by them.
 

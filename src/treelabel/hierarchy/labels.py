@@ -100,7 +100,7 @@ def _unknown(hierarchy: Hierarchy, label: str) -> UnknownLabelError:
 
 
 def encode(hierarchy: Hierarchy, rows: Iterable[Any], sep: str | None = None) -> LabelMatrix:
-    """Turn one label list a document into a label matrix, as given (not closed).
+    """Turn one list of labels per document into a label matrix, as given (not closed).
 
     A row is None, a label, or a list of labels; a label is as in `find_label`.
 
@@ -155,7 +155,7 @@ def from_ids(ptr: Any, ids: Any, columns: int) -> LabelMatrix:
 
 
 def decode(hierarchy: Hierarchy, labels: LabelMatrix, paths: bool = False, sep: str = SEPARATOR) -> list[list[str]]:
-    """Turn a label matrix into one list of names, or of full paths, a document.
+    """Turn a label matrix into one list of names, or of full paths, per document.
 
     >>> h = Hierarchy.from_paths(["A > B", "C"])
     >>> decode(h, h.closure([[0, 0, 1]])), decode(h, h.closure([[0, 0, 1]]), paths=True)

@@ -63,7 +63,7 @@ def curve(sums: Sums) -> dict[str, DoubleArray]:
 def best_f1(sums: Sums, _: Context, __: float) -> float:
     """The largest F1 of mean precision and mean recall over all thresholds.
 
-    Of the column sums of what `hierarchical_points` gives.
+    Takes the column sums of what `hierarchical_points` returns.
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> round(best_f1(example_sums(hierarchical_points), example_context(), 0), 3)

@@ -1,4 +1,4 @@
-"""Three documents on which the docstrings of measures are computed.
+"""Three documents on which the docstrings of metrics are computed.
 
 hierarchy   A over C and D; B               (nodes A B C D, of 8 training documents 4 4 2 2)
 document    truth   decision   scores of C D B

@@ -1,7 +1,7 @@
-"""What a measure is: additive parts of documents, and a value made of their sums.
+"""The Metric class: additive parts of documents, and a value made of their sums.
 
 Averaging is composition. A mean over documents sums (value, 1); a micro average sums counts and divides once; a macro
-average sums counts by label and averages the labels' values. As every measure is a function of sums over documents,
+average sums counts by label and averages the labels' values. As every metric is a function of sums over documents,
 each can be streamed, merged and bootstrapped without knowing which one it is.
 """
 
@@ -23,10 +23,11 @@ Value = float | dict[str, float]
 
 @dataclass(frozen=True)
 class Metric:
-    """A measure: how documents contribute, what their sums mean, and what a reader should know about it.
+    """A metric: how documents contribute, what their sums mean, and what a reader should know about it.
 
-    Either `documents` gives one value a document (NaN: not counted) and the measure is their mean, or `parts` gives
-    additive parts and `value` the measure of their sums. Both take the number behind "@", for measures that have one.
+    Either `documents` returns one value per document (NaN: not counted) and the metric is their mean, or `parts`
+    returns additive parts and `value` the metric of their sums. Both take the number behind "@", for metrics that have
+    one.
     """
 
     name: str
@@ -42,7 +43,7 @@ class Metric:
 
     @property
     def key(self) -> tuple[Any, float]:
-        """Measures with the same key share their parts."""
+        """Metrics with the same key share their parts."""
         return (self.documents or self.parts, self.default)
 
     def parts_of(self, batch: Batch) -> Parts:
@@ -56,7 +57,7 @@ class Metric:
         return (np.array([np.where(known, values, 0.0), known]).T,)
 
     def value_of(self, sums: Sums, context: Context) -> Value:
-        """Turn sums over documents into the measure's value; NaN where there are no documents."""
+        """Turn sums over documents into the metric's value; NaN where there are no documents."""
         if self.documents is not None:
             total, count = sums[0]
             return float(total / count) if count else float("nan")

@@ -1,4 +1,4 @@
-"""Measures of the k best labels of each document, as extreme classification reports them.
+"""Metrics of the k best labels of each document, as extreme classification reports them.
 
 Truth is closed, as everywhere, which changes nothing for flat labels; equal scores are ranked by label id.
 """
@@ -29,7 +29,7 @@ def _ranked(row_ptr: IntArray, nodes: IntArray, values: ScoreArray, count: int) 
 
 
 def ranking(batch: Batch, k: float) -> IntArray:
-    """Give the k best labels of each document, best first; -1 where fewer have a score."""
+    """Return the k best labels of each document, best first; -1 where fewer have a score."""
     return batch.first_columns(_ranking, k)
 
 
@@ -49,7 +49,7 @@ def hits(batch: Batch, k: float) -> BoolArray:
 def precision_at_k(batch: Batch, k: float) -> DoubleArray:
     """Hits among the k best / k.
 
-    One value a document: shape (documents,).
+    One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
     >>> precision_at_k(example(), 5).round(3).tolist()
@@ -62,7 +62,7 @@ def precision_at_k(batch: Batch, k: float) -> DoubleArray:
 def recall_at_k(batch: Batch, k: float) -> DoubleArray:
     """Hits among the k best / true labels; documents without any do not count.
 
-    One value a document: shape (documents,).
+    One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
     >>> recall_at_k(example(), 5).round(3).tolist()
@@ -77,7 +77,7 @@ def recall_at_k(batch: Batch, k: float) -> DoubleArray:
 def ndcg_at_k(batch: Batch, k: float) -> DoubleArray:
     """Sum of hits / log2(rank + 1), over the best that min(k, true labels) hits could reach.
 
-    One value a document: shape (documents,).
+    One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
     >>> ndcg_at_k(example(), 5).round(3).tolist()
@@ -108,7 +108,7 @@ def psp_sums(batch: Batch, k: float) -> Parts:
 def psp_at_k(sums: Sums, _: Context, __: float) -> float:
     """Propensity-scored precision: sum of gains / sum of reachable gains (a ratio of means over documents).
 
-    Of the column sums of what `psp_sums` gives.
+    Takes the column sums of what `psp_sums` returns.
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> round(psp_at_k(example_sums(psp_sums, 5), example_context(), 5), 3)
@@ -133,7 +133,7 @@ def binned_macro_f1_at_k(sums: Sums, context: Context, _: float) -> Value:
 
     The value itself is the mean over the bins of labels that occur in training.
 
-    Of the sums of counts by label, each of shape (nodes,), and the number of documents.
+    Takes the sums of counts by label, each of shape (nodes,), and the number of documents.
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> found = binned_macro_f1_at_k(example_sums(top_k_counts, 5), example_context(), 5)

@@ -23,7 +23,7 @@ R, R0, W, T, I = (  # noqa: E741  the papers' letters, as the documentation uses
 def _mean(
     name: str, function: Callable[[Batch, float], Any], help_text: str, paper: str, *needs: Need, **options: Any
 ) -> Metric:
-    """A measure that is the mean of one value a document."""
+    """Make a row for the mean of one value per document."""
     return Metric(name, help_text, paper, frozenset(needs), documents=function, **options)
 
 
@@ -36,7 +36,7 @@ def _summed(
     *needs: Need,
     **options: Any,
 ) -> Metric:
-    """A measure of sums over documents."""
+    """Make a row for a value of sums over documents."""
     return Metric(name, help_text, paper, frozenset(needs), parts=parts, value=value, **options)
 
 
@@ -50,7 +50,7 @@ _K: dict[str, Any] = {"parameter": "k", "default": 5.0}
 _counts = labels.label_counts
 
 _ROWS = (
-    # Flat measures on closed sets
+    # Flat metrics on closed sets
     _summed("micro_f1", _counts, labels.micro_f1, "F1 of counts summed over labels", R, _D),
     _summed("micro_precision", _counts, labels.micro_precision, "share of predictions that are true", R, _D),
     _summed("micro_recall", _counts, labels.micro_recall, "share of true labels that are predicted", R, _D),
@@ -70,7 +70,7 @@ _ROWS = (
     _summed("constrained_macro_f1", labels.constrained_counts, labels.macro_f1, "macro F1, ancestors required", R, _D),
     _summed("macro_f1_by_depth", _counts, labels.macro_f1_by_depth, "macro F1 of each depth", R, _D),
     _summed("macro_f1_by_decile", _counts, labels.macro_f1_by_decile, "macro F1 by training frequency", R, _D, _F),
-    # Hierarchical measures on closed sets
+    # Hierarchical metrics on closed sets
     _mean("hp", overlap.hp, "hierarchical precision", R, _D),
     _mean("hr", overlap.hr, "hierarchical recall", R, _D),
     _mean("hf1", overlap.hf1, "hierarchical F1", R, _D),

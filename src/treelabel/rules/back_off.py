@@ -12,8 +12,8 @@ from treelabel.scores import Scores
 def back_off(scores: Scores, t: float | None = None, precision: float | None = None) -> LabelMatrix:
     """Begin at the best leaf and go up until the score is at least t; predict that node, or nothing.
 
-    Which t gives a required precision is measured on validation data: `tune(truth, scores, "back_off(precision=0.95)")`
-    finds it. In a DAG the way up is that of the largest scores. Linear in the scores.
+    The t for a required precision is found on validation data by `tune(truth, scores, "back_off(precision=0.95)")`. In
+    a DAG the way up is that of the largest scores. Linear in the scores.
 
     >>> from treelabel.hierarchy import Hierarchy
     >>> h = Hierarchy.from_paths(["A > B", "A > C", "D"])

@@ -1,4 +1,4 @@
-"""Using a rule: find it, give it its settings and what it needs of training, close what it chooses."""
+"""Apply a rule: find it, pass it its settings and what it needs of training, close what it chooses."""
 
 from pathlib import Path
 from typing import Any
@@ -69,7 +69,7 @@ def _asked(rule: str | Tuned, hierarchy: Hierarchy, settings: dict[str, Any]) ->
 
 
 def _from_training(rule: Rule, hierarchy: Hierarchy, frequencies: Any, documents: int | None) -> dict[str, Any]:
-    """Give a rule what it wants to know of training."""
+    """Return the training statistics that a rule uses, refusing to go on without those it needs."""
     known: dict[str, Any] = {}
     if hasattr(frequencies, "frequencies"):
         hierarchy.require_same(frequencies.hierarchy.fingerprint, "the training data")

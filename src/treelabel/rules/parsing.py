@@ -1,4 +1,4 @@
-"""How a rule is written: "threshold@0.3", "optimal:icm(alpha=2, beta=4)"."""
+"""Reading rules as they are written: "threshold@0.3", "optimal:icm(alpha=2, beta=4)"."""
 
 import re
 from collections.abc import Mapping

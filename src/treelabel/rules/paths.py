@@ -1,4 +1,4 @@
-"""Rules that choose one node, or one a level: down the tree, or by what most of the probability agrees on."""
+"""Rules that choose one node, or one per level: down the tree, or by what most of the probability agrees on."""
 
 from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import LabelMatrix

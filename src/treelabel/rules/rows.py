@@ -1,4 +1,4 @@
-"""How rules walk over scores: one document after the other, each the nodes with a score above 0, parents first.
+"""Walking over scores: one document after another, each the nodes with a score above 0, parents first.
 
 Dense and CSR scores look the same to a rule's compiled loop: row pointers, node ids and values. Dense ones are brought
 to that form some rows at a time, so that memory stays small.
@@ -19,7 +19,7 @@ Part = TypeVar("Part")
 # Called with row pointers, nodes and scores, and the first and one past the last row to work on.
 Work = Callable[[LongArray, IntArray, ScoreArray, int, int], Part]
 
-# Dense scores are brought to rows in blocks of so many.
+# Dense scores are brought to rows in blocks of this many numbers.
 BLOCK = 1 << 19
 
 
@@ -56,6 +56,6 @@ def nodes_of(scores: Scores, work: Work[IntArray]) -> LabelMatrix:
 
 
 def single_labels(hierarchy: Hierarchy, nodes: IntArray) -> LabelMatrix:
-    """Make label sets of one node a document, -1 being none."""
+    """Make label sets of one node per document, -1 being none."""
     some = nodes >= 0
     return label_matrix(np.concatenate([[0], np.cumsum(some)]), nodes[some], len(hierarchy))

@@ -1,4 +1,4 @@
-"""What a decision rule is: a function that chooses label sets, and what a reader should know about it."""
+"""The Rule class: a function that chooses label sets, and what a reader should know about it."""
 
 import hashlib
 import inspect
@@ -46,12 +46,12 @@ class Rule:
 
     @cached_property
     def known(self) -> frozenset[str]:
-        """What it can make use of from training: "information" or "frequencies" of nodes."""
+        """The training statistics that it can use: "information" or "frequencies" of nodes."""
         return frozenset(name for name in FROM_TRAINING if name in self._parameters)
 
     @cached_property
     def needs(self) -> frozenset[str]:
-        """What of that it cannot do without."""
+        """The training statistics that it cannot do without."""
         return frozenset(name for name in self.known if self._parameters[name].default is inspect.Parameter.empty)
 
 

@@ -58,7 +58,7 @@ class Scores:
         values: Any,
         ids: Sequence[str] | None = None,
     ) -> "Scores":
-        """Give every node the sum over the leaves below it: p(n) = sum of p(l), l leaf under n.
+        """Sum leaf probabilities up the hierarchy: p(n) = sum of p(l), l leaf under n.
 
         `leaves` names the columns of `values` (names, paths or ids); leaves that are left out have 0. In a DAG a leaf
         counts once for each ancestor, however many ways lead there. Costs documents x leaves x depth; CSR the stored
@@ -203,7 +203,7 @@ class Scores:
         return self.coherence_gap() <= tolerance
 
     def require_coherent(self, tolerance: float = 1e-6) -> "Scores":
-        """Refuse scores in which a child is above its parent, naming the worst case; give the scores themselves."""
+        """Refuse scores in which a child is above its parent, naming the worst case; return the scores themselves."""
         gap, row, node = self._worst_edge()
         if gap > tolerance:
             h = self.hierarchy
@@ -253,7 +253,7 @@ class Scores:
     def coherent(self, how: Literal["max", "min"] = "max") -> "Scores":
         """Make scores coherent: raise a node to its largest descendant ("max"), or lower it to its parents ("min").
 
-        Scores that are coherent already are given back as they are by "max".
+        "max" returns scores that are coherent already as they are.
 
         >>> h = Hierarchy.from_paths(["A > B"])
         >>> s = Scores(h, [[0.25, 0.5]])
@@ -295,7 +295,7 @@ class Scores:
         [[0.25, 0.5, 0.0]]
         """
         if count < 1:
-            raise TreelabelError(f"expected to keep at least 1 score a document, found {count}")
+            raise TreelabelError(f"expected to keep at least 1 score per document, found {count}")
         count = min(count, max(1, len(self.hierarchy)))
         if self.is_sparse:
             row_ptr = self.values.indptr.astype(np.int64)

@@ -25,7 +25,7 @@ WHAT = "a score file of treelabel"
 
 
 class Stored(NamedTuple):
-    """What a score file holds; `Scores` checks the values."""
+    """The content of a score file; `Scores` checks the values."""
 
     hierarchy: Hierarchy
     values: Any
@@ -242,7 +242,7 @@ def _check_columns(schema: pa.Schema, nodes: int, file: Path) -> None:
 
 
 def _type(kind: pa.DataType) -> tuple[Any, ...]:
-    """Tell types apart, whatever writers call the values of a list."""
+    """Return what tells types apart, whatever writers call the values of a list."""
     if pa.types.is_fixed_size_list(kind):
         return "list", kind.value_type, kind.list_size
     return ("list", kind.value_type) if pa.types.is_list(kind) else (kind,)

@@ -30,7 +30,7 @@ def _rows(path: Path, options: ReadOptions) -> Iterator[Row | Problem]:
         first = lines.peek()
         if first is None:
             raise TreelabelError(
-                f"{path}: the file is empty; expected a line with column names, then one line a document"
+                f"{path}: the file is empty; expected a line with column names, then one line per document"
             )
         delimiter = options.delimiter or _guess_delimiter(path, first)
         if len(delimiter) != 1:
@@ -126,7 +126,7 @@ def label_cell(labels: list[str]) -> str:
 
 
 def write_delimited(output: Output) -> None:
-    """Write a header and one row a document; values that are no text are written as JSON."""
+    """Write a header and one row per document; values that are not text are written as JSON."""
     delimiter = output.delimiter or ("\t" if suffixes(output.path)[0] in (".tsv", ".tab") else ",")
     columns = list(output.data.extra)
     with open_output(output.path) as stream:

@@ -105,7 +105,7 @@ def keep_likely(
     local_ptr: LongArray,
     local_links: IntArray,
 ) -> int:
-    """List the places of a row with a mass of at least `least`, and their links as places in that list; return their count.
+    """List the places of a row with a mass of at least `least`, and their links as places in that list; count them.
 
     `nearest` becomes, for every place of the row, the nearest kept place at or above it: with all places kept this is
     the place itself, and in a tree it is one for each.
