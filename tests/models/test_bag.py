@@ -40,8 +40,8 @@ def test_every_loss_learns(loss: str) -> None:
     model = make_model("bag", loss=loss, dimension=20).fit(LEAVES)
     scores = model.score(LEAVES)
     assert scores.is_coherent()
-    measure = "coarsest_accuracy" if loss == "win_coarse" else "leaf_accuracy"
-    assert evaluate(LEAVES, scores=scores, rule="best_leaf", metrics=[measure])[measure] > 0.95
+    metric = "coarsest_accuracy" if loss == "win_coarse" else "leaf_accuracy"
+    assert evaluate(LEAVES, scores=scores, rule="best_leaf", metrics=[metric])[metric] > 0.95
 
 
 def test_the_loss_is_chosen_by_what_documents_are_like() -> None:

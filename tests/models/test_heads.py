@@ -15,13 +15,13 @@ from treelabel import Dataset, Hierarchy, TreelabelError, evaluate, load_model, 
 from treelabel.calibration import path_map
 from treelabel.calibration.outputs import Outputs
 from treelabel.calibration.path_kernels import powers
-from treelabel.core.compute import kernel
+from treelabel.core.compute import in_threads, kernel
 from treelabel.models.base import training_of
 from treelabel.models.check import CASES, CHECKS, DAG, TREE, fitted, it_learns
 from treelabel.models.linear import model as linear
 from treelabel.models.linear.blocks import BLOCK, add_multiples, add_products
 from treelabel.models.linear.conditional import train_groups
-from treelabel.models.linear.descent import Rows, in_threads, train_hinge
+from treelabel.models.linear.descent import Rows, train_hinge
 from treelabel.models.linear.heads import HEADS, learn_head, sigmoid_groups, softmax_groups
 from treelabel.models.linear.weights import Gathered, Weights
 from treelabel.models.stopping import StopSignal
@@ -430,5 +430,5 @@ def test_a_second_ctrl_c_gives_up() -> None:
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as monkey, pytest.raises(KeyboardInterrupt):
-        in_threads(lambda task: None, range(4), stop, done)
+        in_threads(lambda task: None, range(4), done, stop.interrupt)
     assert stop.reason == "interrupt"

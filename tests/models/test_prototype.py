@@ -101,7 +101,7 @@ def test_texts_may_end_inside_later_than_others() -> None:
     case = CASES["leaf"]
     settings: dict[str, Any] = {"encoder": "words", "parent_pull": 2.0, "label_pull": 1.0, "shrinkage": 1.0}
     model = make_model("prototype", **settings).fit(case.texts, case.labels, hierarchy=TREE)
-    assert model.usual_rule == "best_leaf"
+    assert model.default_rule == "best_leaf"
     model.partial_fit(["dog barks loudly"] * 12, [["dog"]] * 12)
     assert model.predict(["dog barks loudly", "small terrier digs"]) == [["dog"], ["terrier"]]
     scores = model.score(["dog barks loudly"]).dense()[0]

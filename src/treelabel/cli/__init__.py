@@ -11,7 +11,7 @@ TERMINATED = 143
 
 
 class Terminated(BaseException):
-    """SIGTERM: unlike Ctrl-C, which some commands take as a wish to end early, it always means to give up."""
+    """SIGTERM: unlike Ctrl-C, which some commands take as a wish to end early, it always means to abort."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -65,7 +65,7 @@ def _run(arguments: list[str], debug: bool) -> int:
 
 
 def _sentence(error: Exception) -> str:
-    """Say what is wrong in one line; a mistake in the command line comes with the way to its help."""
+    """Return what is wrong in one line; a mistake in the command line comes with the way to its help."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     if isinstance(error, MemoryError):

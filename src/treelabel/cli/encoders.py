@@ -71,7 +71,7 @@ def _print_usable(found: list[dict[str, Any]]) -> None:
 
 
 def _described(files: "Files") -> dict[str, Any]:
-    """Say what a program wants to know of an encoder."""
+    """Return what a program wants to know of an encoder."""
     from treelabel.encoders.sources import source_of
     from treelabel.encoders.static import USUAL_LENGTH
 

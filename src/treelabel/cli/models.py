@@ -37,7 +37,7 @@ def fit(
     ] = None,
     set: Annotated[list[str] | None, typer.Option(help="A setting of the model, as cost=1 (repeat).")] = None,  # noqa: A002
     valid: Annotated[Path | None, typer.Option(help="Data file to calibrate or to stop early on.")] = None,
-    max_seconds: Annotated[float | None, typer.Option(help="Stop learning after so long, keeping the best.")] = None,
+    max_seconds: Annotated[float | None, typer.Option(help="Stop learning after this time, keeping the best.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
     force: ForceOption = False,
 ) -> None:
@@ -118,7 +118,7 @@ def score(
     texts: TextsArgument,
     read: ReadArguments,
     output: Annotated[Path, typer.Option("--output", "-o", help="Scores to write (.npz or .parquet).")],
-    top: Annotated[int | None, typer.Option(help="Keep the so many largest scores of each document.")] = None,
+    top: Annotated[int | None, typer.Option(help="Keep only this many of the largest scores of each document.")] = None,
     require_signature: SignatureOption = None,
 ) -> None:
     """Score texts: the probability of every node.
@@ -168,7 +168,7 @@ def predict(
     loaded = load_model(model, require_signature)
     scores = loaded.score(_texts(texts, read, loaded))
     settings: dict[str, Any] = {} if unknown is None else {"unknown": unknown}
-    decisions = decide(scores, loaded.usual_rule if rule is None else rule, **settings)
+    decisions = decide(scores, loaded.default_rule if rule is None else rule, **settings)
     if output is None:
         for line in prediction_lines(decisions, scores):
             echo(line)
@@ -183,7 +183,7 @@ def explain(
     json: JsonOption = False,
     require_signature: SignatureOption = None,
 ) -> None:
-    """Say which words speak for and against each step of the predicted path.
+    """Explain which words speak for and against each step of the predicted path.
 
     \b
     Example:

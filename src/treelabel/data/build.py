@@ -74,7 +74,7 @@ def _deal(count: int, shares: DoubleArray) -> LongArray:
 
 
 def _by_order(order: LongArray, shares: DoubleArray) -> LongArray:
-    """Give the first documents of an order to the first part, and so on, with exact sizes."""
+    """Assign the first documents of an order to the first part, and so on, with exact sizes."""
     ends = np.round(np.cumsum(shares) * len(order)).astype(np.int64)
     assigned = np.empty(len(order), np.int64)
     assigned[order] = np.searchsorted(ends, np.arange(len(order)), side="right").clip(max=len(shares) - 1)
@@ -92,7 +92,7 @@ def _stratified(data: Dataset, shares: DoubleArray, rng: np.random.Generator) ->
 
 
 def rarest_label(data: Dataset) -> LongArray:
-    """Give each document's rarest most specific label (-1: none)."""
+    """Return the rarest most specific label of each document (-1: none)."""
     ends = data.hierarchy.most_specific(data.labels)
     frequency = np.bincount(ends.indices, minlength=len(data.hierarchy))
     order = np.lexsort((ends.indices, frequency[ends.indices], row_numbers(ends)))
@@ -189,7 +189,7 @@ def _by_time(codes: LongArray, rank: LongArray, shares: DoubleArray) -> LongArra
 
 
 def per_class(data: Dataset, count: int = 1, seed: int = 0) -> tuple[Dataset, Dataset]:
-    """Take `count` random documents of each class (most specific label) and give (these, all others).
+    """Draw `count` random documents of each class (most specific label) and return (these, all others).
 
     The few-shot setting of "A hierarchical loss and its problems": at most one training sample a class. Documents with
     several labels count for their rarest; those without labels are among the others.

@@ -1,23 +1,48 @@
-"""What a dataset is like: sizes, levels, regime, the tail, and what is wrong with it."""
+"""Describe a dataset: sizes, levels, regime, the tail, and what is wrong with it."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import pyarrow.compute as pc
+from scipy import sparse
 
+from treelabel.core.compute import LongArray
 from treelabel.core.errors import TreelabelError
-from treelabel.data.dataset import Dataset
-from treelabel.hierarchy import row_sizes
+from treelabel.core.strings import Strings
+from treelabel.hierarchy import Hierarchy, LabelMatrix, row_sizes
 
 Regime = Literal["single path", "partial path", "multi path", "unlabelled"]
 
 FREQUENCY_BINS = ((1, 9), (10, 99), (100, 999), (1000, None))
 
 
+class Documents(Protocol):
+    """The attributes of a Dataset that are described."""
+
+    @property
+    def ids(self) -> Strings: ...  # noqa: D102
+    @property
+    def texts(self) -> Strings: ...  # noqa: D102
+    @property
+    def labels(self) -> LabelMatrix: ...  # noqa: D102
+    @property
+    def closed(self) -> LabelMatrix: ...  # noqa: D102
+    @property
+    def frequencies(self) -> LongArray: ...  # noqa: D102
+    @property
+    def hierarchy(self) -> Hierarchy: ...  # noqa: D102
+    @property
+    def extra(self) -> Mapping[str, Any]: ...  # noqa: D102
+    @property
+    def features(self) -> sparse.csr_array | None: ...  # noqa: D102
+    def __len__(self) -> int: ...
+
+
 @dataclass(frozen=True)
 class Description:
-    """Counts of a dataset; `str()` prints them as a table, `to_json()` gives plain values.
+    """Counts of a dataset; `str()` prints them as a table, `to_json()` returns plain values.
 
     The regime is that of the closed label sets of labelled documents: single path (one path that ends in a leaf),
     partial path (one path, may end inside), multi path (anything). `regime_share` says how many documents are of each
@@ -48,11 +73,11 @@ class Description:
     reference: str
 
     def to_json(self) -> dict[str, Any]:
-        """Give plain values for JSON, which has no NaN: means over no documents are None."""
+        """Return plain values for JSON, which has no NaN: means over no documents are None."""
         return {name: None if value != value else value for name, value in asdict(self).items()}
 
     def rows(self) -> list[tuple[str, str]]:
-        """Give (what, value) pairs as a person reads them."""
+        """Return (what, value) pairs for people to read."""
         kind = "tree" if self.is_tree else "DAG"
         odd = ", ".join(f"{share:.1%} {name}" for name, share in self.regime_share.items() if 0 < share < 1)
         seen = max(1, sum(self.frequency_bins.values()))
@@ -93,8 +118,20 @@ class Description:
         return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 
 
-def describe(data: Dataset, train: Dataset | None = None) -> Description:
-    """Count everything in one pass over labels and one over texts."""
+def describe(data: Documents, train: Documents | None = None) -> Description:
+    """Count everything in one pass over labels and one over texts.
+
+    Parameters
+    ----------
+    data : Dataset
+        What to describe.
+    train : Dataset, optional
+        Where the frequencies of labels come from; by default `data`.
+
+    Returns
+    -------
+    Description
+    """
     frequencies = data.frequencies
     if train is not None:
         if train.hierarchy != data.hierarchy:
@@ -143,7 +180,7 @@ def _mean(total: int, count: int) -> float:
     return float(total / count) if count else float("nan")
 
 
-def _regime(data: Dataset) -> tuple[Regime, dict[str, float]]:
+def _regime(data: Documents) -> tuple[Regime, dict[str, float]]:
     """Sort labelled documents by the shape of their closed set: a path is as many nodes as its deepest one is deep."""
     h = data.hierarchy
     ends = h.most_specific(data.labels)

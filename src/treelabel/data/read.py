@@ -101,7 +101,7 @@ def read(
 
 @dataclass
 class _Problems:
-    """What was wrong: the first problem stops the reading, or all are counted and the first few told."""
+    """Problems found: the first stops the reading, or all are counted and the first few reported."""
 
     file: Path
     on_error: OnError
@@ -121,7 +121,7 @@ class _Problems:
 
 
 def _collect(source: RowSource, choice: FieldChoice, collector: Collector, problems: _Problems) -> Fields | None:
-    """Move all rows into the collector; give the columns that were chosen, if there was a row at all."""
+    """Move all rows into the collector; return the columns that were chosen, if there was a row at all."""
     fields: Fields | None = None
     while rows := list(islice(source.rows, BATCH)):
         good = [row for row in rows if isinstance(row, Row)]
@@ -175,7 +175,7 @@ def _listed(columns: Iterable[str]) -> str:
 def _hierarchy_found(
     file: Path, root: str | None, source: RowSource, collector: Collector, sep: str | None, limits: Limits
 ) -> tuple[Hierarchy, str]:
-    """Take the file's own hierarchy, or the one beside it, or make one of the labels; say which."""
+    """Return the hierarchy in the file, or beside it, or made of the labels; and which of these it is."""
     if source.hierarchy is not None:
         return source.hierarchy, "in the file"
     beside = taxonomy_beside(file)

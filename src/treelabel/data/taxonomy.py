@@ -5,6 +5,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,10 +13,11 @@ import numpy as np
 
 from treelabel.core.errors import TreelabelError, quoted
 from treelabel.core.inputs import UndecodableLine, existing_file, open_input, suffixes, text_lines, whole_lines
+from treelabel.core.json_text import JsonLimitError, parse_json
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.core.outputs import open_output
-from treelabel.data.json_text import JsonLimitError, parse_json
 from treelabel.data.names import unprintable
+from treelabel.data.skos import read_skos
 from treelabel.hierarchy import SEPARATOR, Hierarchy, hierarchy_from_json, hierarchy_to_json, split_path
 from treelabel.hierarchy.build import ROOT_NAMES, Edges, edges_of_pairs, text_array
 
@@ -69,8 +71,6 @@ def read_taxonomy(
         if kind == "json":
             return _read_json(file, root, tree, encoding, limits)
         if kind == "skos":
-            from treelabel.data.skos import read_skos
-
             return read_skos(file, language, tree, limits)
     except TreelabelError as error:
         # What makers of hierarchies refuse they cannot say the file of.
@@ -127,7 +127,7 @@ def _cells(line: str, delimiter: str, file: Path, number: int) -> list[str]:
 
 @dataclass(frozen=True)
 class _Columns:
-    """Where a table has the parent, what parents are called by, and the name if that is another column."""
+    """Columns of a table: the parent, the one that parents refer to, and the name if that is another."""
 
     parent: int
     child: int
@@ -276,8 +276,6 @@ def _edge_lines(hierarchy: Hierarchy) -> list[str]:
 
 
 def _csv_lines(hierarchy: Hierarchy) -> list[str]:
-    from io import StringIO
-
     _edge_lines(hierarchy)
     buffer = StringIO()
     csv.writer(buffer, lineterminator="\n").writerows([("parent", "child"), *hierarchy.edges(_root_name(hierarchy))])
@@ -309,7 +307,7 @@ def _root_name(hierarchy: Hierarchy) -> str:
 
 
 def taxonomy_name(data_file: Path, hierarchy: Hierarchy) -> Path:
-    """Name the file beside a data file that holds its hierarchy: train.csv -> train.taxonomy.tsv."""
+    """Return the file beside a data file that holds its hierarchy: train.csv -> train.taxonomy.tsv."""
     ending = ".tsv" if writable_as_edges(hierarchy) else ".json"
     return data_file.with_name(f"{_stem(data_file)}.taxonomy{ending}")
 

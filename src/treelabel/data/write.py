@@ -25,7 +25,7 @@ def write(
     taxonomy: bool = True,
     escape_formulas: bool = False,
 ) -> list[Path]:
-    """Write a dataset by the file's ending or `format`, and its hierarchy beside it; give the files written.
+    """Write a dataset by the file's ending or `format`, and its hierarchy beside it; return the files written.
 
     Labels are written as names, or as full paths (`labels="paths"`, and by default where names are not enough). The
     hierarchy goes to `<name>.taxonomy.tsv` (or .json), where `read` finds it, unless the format holds it (Parquet, XMC)
@@ -84,7 +84,7 @@ def _separator(data: Dataset, sep: str | None) -> str:
 
 
 def losses(data: Dataset, path: str | Path, format: str | None = None) -> list[str]:  # noqa: A002  what users call it
-    """Say what of a dataset a format has no place for."""
+    """List what a format cannot hold of a dataset."""
     holds = format_of(Path(path), format).holds
     lost = []
     if "ids" not in holds:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from treelabel.core.compute import FloatArray
-from treelabel.core.errors import TreelabelError, needing
+from treelabel.core.errors import TreelabelError, require_extra
 from treelabel.core.progress import progress_bar
 from treelabel.encoders.cache import RowCache, cache_name
 from treelabel.encoders.sources import PACKAGES, Files, Kind, cache_folder, find_files, read_spec
@@ -62,7 +62,7 @@ _MAKERS: dict[Kind, str] = {
 def make_encoder(files: Files, settings: Mapping[str, Any]) -> Encoder:
     """Make the encoder that a folder holds."""
     module, _, name = _MAKERS[files.kind].partition(":")
-    with needing("neural", f"the encoder {files.name}"):
+    with require_extra("neural", f"the encoder {files.name}"):
         made: Encoder = getattr(import_module(module), name)(files, settings)
     return made
 

@@ -6,13 +6,12 @@ gives must not depend on the texts beside it.
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from treelabel.core.compute import FloatArray, LongArray, thread_count
+from treelabel.core.compute import FloatArray, LongArray, in_threads, thread_count
 from treelabel.encoders.batches import equal_batches
 
 # Tokens at a time: with these, what passes between layers stays in the cache of a core.
@@ -42,7 +41,5 @@ def run_graph(running: Any, tokens: Sequence[Sequence[int]], width: int, int8: b
         ids = np.array([tokens[at] for at in batch], np.int64)
         found[batch] = running.run(None, {"input_ids": ids})[0]
 
-    with ThreadPoolExecutor(thread_count()) as threads:
-        for _ in threads.map(run, equal_batches([len(each) for each in tokens], 1 if int8 else TOKENS)):
-            pass
+    in_threads(run, equal_batches([len(each) for each in tokens], 1 if int8 else TOKENS))
     return found

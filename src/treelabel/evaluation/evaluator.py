@@ -1,4 +1,4 @@
-"""Judge decisions and scores by any measures: at once, or batch by batch with results that can be merged."""
+"""Judge decisions and scores by any metrics: at once, or batch by batch with results that can be merged."""
 
 import warnings
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ def evaluate(
     matrix; what has ids is matched by them. With scores alone, `rule` makes the decisions. `metrics` are names of
     METRICS, "all" for all that apply, or None for a usual few. `rule` is any of RULES, such as "optimal:hf1", or what
     `tune` gave. `train_frequencies` counts training documents by node,
-    ancestors included (a training Dataset will do); without it measures that weigh labels by rarity take the truth
+    ancestors included (a training Dataset will do); without it metrics that weigh labels by rarity take the truth
     itself as the reference. `propensity` is (A, B) of the propensity model (usual: 0.6, 2.6 for Amazon, 0.5, 0.4 for
     Wikipedia), `bin_edges` where bins of training frequency begin.
 
@@ -79,7 +79,7 @@ def make_context(
     truth: LabelMatrix | None = None,
     closed: LabelMatrix | None = None,
 ) -> Context:
-    """Say how often labels occur: in training if that is known, else in the truth itself.
+    """Count how often labels occur: in training if that is known, else in the truth itself.
 
     `closed` is the truth with its ancestors, if the caller has it already.
     """
@@ -169,7 +169,7 @@ class Evaluator:
         self.documents += len(batch)
 
     def _rows_for(self, batch: Batch) -> list[Metric]:
-        """The measures of all documents so far: "all" is what applies to every one of them."""
+        """The metrics of all documents so far: "all" is what applies to every one of them."""
         if self.rows is not None and self.metrics != "all":
             return self.rows
         rows = chosen_metrics(self.metrics, batch)
@@ -222,7 +222,7 @@ class Evaluator:
         assert other.context is not None
         is_all = self.metrics == "all" and other.metrics == "all"
         if not is_all and self.rows != other.rows:
-            raise TreelabelError("evaluators of different measures cannot be merged")
+            raise TreelabelError("evaluators of different metrics cannot be merged")
         if self.used_rule != other.used_rule:
             raise TreelabelError(f"decisions by {self.used_rule} and by {other.used_rule} cannot be merged")
         if not self.context.is_same(other.context):
@@ -232,7 +232,7 @@ class Evaluator:
         """Turn the sums into values."""
         assert self.context is not None
         if self.documents == 0:
-            warnings.warn("no documents to judge: every measure is NaN", stacklevel=2)
+            warnings.warn("no documents to judge: every metric is NaN", stacklevel=2)
         parts = {
             key: tuple(_stack(pieces) for pieces in zip(*kept, strict=True)) for key, kept in self.kept.items() if kept
         }
@@ -243,20 +243,20 @@ class Evaluator:
 
 
 def _listed(names: Sequence[str] | str | None) -> list[str]:
-    """The measures that were asked for by name."""
+    """The metrics that were asked for by name."""
     if names is None or names == "all":
         return []
     return [names] if isinstance(names, str) else list(names)
 
 
 def _needs_decisions(names: Sequence[str] | str | None) -> bool:
-    """Whether any of the measures looks at decisions; "all" and the usual few do."""
+    """Whether any of the metrics looks at decisions; "all" and the usual few do."""
     listed = _listed(names)
     return not listed or any("decisions" in find_metric(name).needs for name in listed)
 
 
 def chosen_metrics(names: Sequence[str] | str | None, batch: Batch) -> list[Metric]:
-    """Find measures by name; "all" takes every row whose needs are met, None a usual few."""
+    """Find metrics by name; "all" takes every row whose needs are met, None a usual few."""
     listed = _listed(names)
     if names == "all":
         listed = _applicable(batch)
@@ -264,13 +264,13 @@ def chosen_metrics(names: Sequence[str] | str | None, batch: Batch) -> list[Metr
         listed += DEFAULT_DECISION_METRICS if batch.given_decisions is not None else ()
         listed += DEFAULT_SCORE_METRICS if batch.given_scores is not None else ()
     if not listed:
-        missing = "no measure is named" if names is not None and names != "all" else "pass decisions= or scores="
+        missing = "no metric is named" if names is not None and names != "all" else "pass decisions= or scores="
         raise TreelabelError(f"nothing to judge: {missing}")
     return [find_metric(name) for name in listed]
 
 
 def _applicable(batch: Batch) -> list[str]:
-    """The measures whose needs are met. Those of decisions need single labels on both sides, others in the truth."""
+    """The metrics whose needs are met. Those of decisions need single labels on both sides, others in the truth."""
     have = {"decisions": batch.given_decisions is not None, "scores": batch.given_scores is not None}
     have["frequencies"] = batch.context.closed is not None and batch.context.documents is not None
     have["tree"] = batch.hierarchy.is_tree

@@ -193,18 +193,19 @@ class Model(Settings, ABC):
         return True
 
     @property
-    def usual_rule(self) -> str:
+    def default_rule(self) -> str:
         """The rule that `predict` uses unless it is told another, by what training documents were like."""
         return {"leaf": "best_leaf", "path": "optimal:hf1", "many": "optimal:samples_f1"}[self.regime_]
 
     def _decided(self, scores: Scores, rule: str | Tuned | None) -> Decisions:
-        return decide(scores, self.usual_rule if rule is None else rule)
+        return decide(scores, self.default_rule if rule is None else rule)
 
     def _score_checked(self, texts: Strings, ids: tuple[str, ...] | None) -> Scores:
         if not hasattr(self, "hierarchy_"):
             raise TreelabelError(f"this {self.name} model has not learned anything yet; call fit first")
         scores = self._score(texts)
-        return Scores(scores.hierarchy, scores.values, ids)
+        # No model knows more digits than single precision has.
+        return Scores(scores.hierarchy, scores.values.astype(np.float32, copy=False), ids)
 
     def explain(self, text: str, node: int | None = None) -> Any:
         """Say what speaks for and against the predicted labels of a text (or a node's), for models that can."""

@@ -168,7 +168,7 @@ def it_learns(make: Maker, case: Case) -> None:
     """Words that decide are learned: for models that learn from texts."""
     model = fitted(make, case)
     true = case.hierarchy.closure(encode(case.hierarchy, case.labels))
-    found = decide(model.score(case.texts), model.usual_rule).csr
+    found = decide(model.score(case.texts), model.default_rule).csr
     both = found.multiply(true).sum(axis=1)
     sizes = found.sum(axis=1) + true.sum(axis=1)
     mean = float(np.where(sizes > 0, 2 * both / np.maximum(sizes, 1), 1.0).mean())

@@ -106,7 +106,7 @@ class Objective:
 
     def scores_of(self, probabilities: Any) -> Scores:
         """The same from probabilities of the hierarchy with further leaves."""
-        given = Scores(self.change.new, probabilities)
+        given = Scores(self.change.new, probabilities.astype(np.float32, copy=False))
         found = (given if self.loss.coherent else given.coherent()).moved_back(self.change)
         return found.top_k(KEPT_NODES) if len(self.hierarchy) > MANY_NODES else found
 

@@ -286,7 +286,7 @@ class Prototype(Model):
             self.map_.probabilities(np.asarray(vectors[low : low + step] @ self.prototypes_.T, np.float32))
             for low in range(0, len(vectors), step)
         ]
-        return Scores.one_after_another(self.hierarchy_, parts)
+        return Scores.concat(self.hierarchy_, parts)
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         values = {"encoder": encoder_note(self.encoder_), "pulls": list(self.pulls_)}

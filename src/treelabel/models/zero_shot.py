@@ -112,7 +112,7 @@ class ZeroShot(Model):
         for low in range(0, len(texts), step):
             likely = self._likely(texts[low : low + step])
             # The product with a sparse matrix on the right is slow; transposed it streams.
-            scores = Scores(h, (paths.T @ likely.T).T)
+            scores = Scores(h, (paths.T @ likely.T).T.astype(np.float32))
             parts.append((scores.top_k(KEPT) if len(h) >= MANY_NODES else scores).values)
         if not parts:
             return Scores(h, np.zeros((0, len(h)), np.float32))

@@ -168,7 +168,7 @@ class Bag(Model):
         for low in range(0, max(1, len(texts)), step):
             hidden = features[low : low + step] @ self.inputs_[:-1] + CONSTANT * self.inputs_[-1]
             parts.append(objective.scores(self.slope_ * (hidden @ self.outputs_.T).astype(np.float64)).values)
-        return Scores.one_after_another(self.hierarchy_, parts)
+        return Scores.concat(self.hierarchy_, parts)
 
     @property
     def exhaustive(self) -> bool:

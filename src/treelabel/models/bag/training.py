@@ -1,13 +1,12 @@
 """How the bag model learns: epochs of stochastic gradient descent, watched on documents it does not learn from."""
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 from scipy import optimize
 
-from treelabel.core.compute import FloatArray, LongArray
+from treelabel.core.compute import FloatArray, LongArray, in_threads
 from treelabel.core.errors import TreelabelError
 from treelabel.core.progress import Done, progress_bar
 from treelabel.losses.kernels import Plan, Room, Targets
@@ -110,31 +109,30 @@ class Learner:
         order, total, used = self.rng.permutation(len(examples)), 0.0, 0
         step = CHUNK * len(self.rooms)
         try:
-            with ThreadPoolExecutor(len(self.rooms)) as pool:
-                for first in range(0, len(order), step):
-                    part = order[first : first + step]
-                    shares = (first / len(order), (first + len(part)) / len(order))
-                    of_part = tuple(rates[0] + share * (rates[1] - rates[0]) for share in shares)
-                    total += self._visit(pool, examples, part, (of_part[0], of_part[1]))
-                    used += len(part)
-                    done(before + used, f"loss {total / used:.3f}")
-                    if self.course.stop:
-                        break
+            for first in range(0, len(order), step):
+                part = order[first : first + step]
+                shares = (first / len(order), (first + len(part)) / len(order))
+                of_part = tuple(rates[0] + share * (rates[1] - rates[0]) for share in shares)
+                total += self._visit(examples, part, (of_part[0], of_part[1]))
+                used += len(part)
+                done(before + used, f"loss {total / used:.3f}")
+                if self.course.stop:
+                    break
         except KeyboardInterrupt:
             self.course.stop.interrupt()
         return total / max(1, used)
 
-    def _visit(
-        self, pool: ThreadPoolExecutor, examples: Examples, documents: LongArray, rates: tuple[float, float]
-    ) -> float:
+    def _visit(self, examples: Examples, documents: LongArray, rates: tuple[float, float]) -> float:
         """Visit documents in as many threads as there are rooms, which write to the same weights without locks."""
 
-        def work(part: LongArray, room: Room) -> float:
+        def work(given: tuple[LongArray, Room]) -> float:
+            part, room = given
             return float(kernels.descend(examples.rows, self.plan, examples.targets, self.weights, part, rates, room))
 
         if len(self.rooms) == 1:
-            return work(documents, self.rooms[0])
-        return sum(pool.map(work, np.array_split(documents, len(self.rooms)), self.rooms))
+            return work((documents, self.rooms[0]))
+        parts = zip(np.array_split(documents, len(self.rooms)), self.rooms, strict=True)
+        return sum(in_threads(work, parts, threads=len(self.rooms)))
 
 
 def room_of(plan: Plan, weights: Weights) -> Room:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treelabel.core.compute import FloatArray, IntArray, LongArray, kernel
+from treelabel.core.compute import FloatArray, IntArray, LongArray, in_threads, kernel
 from treelabel.models.linear.blocks import BLOCK, add_multiples, add_products
 from treelabel.models.linear.descent import (
     ABSENT,
@@ -18,7 +18,6 @@ from treelabel.models.linear.descent import (
     Rows,
     Take,
     block_products,
-    in_threads,
 )
 from treelabel.models.stopping import StopSignal
 
@@ -177,4 +176,4 @@ def train_groups(
             margins[b][:, np.flatnonzero(~known[part])] = ABSENT
             take(group.outputs[part], margins[b], weights[b], bias[b])
 
-    in_threads(learn, sorted(groups, key=lambda group: -len(group.rows) * len(group.outputs)), stop, done)
+    in_threads(learn, sorted(groups, key=lambda group: -len(group.rows) * len(group.outputs)), done, stop.interrupt)

@@ -5,14 +5,12 @@ depends on timing.
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.compute import BoolArray, FloatArray, IntArray, LongArray, fast_kernel, kernel, thread_count
+from treelabel.core.compute import BoolArray, FloatArray, IntArray, LongArray, fast_kernel, in_threads, kernel
 from treelabel.models.linear.blocks import BLOCK, add_multiples, add_products
 from treelabel.models.stopping import StopSignal
 
@@ -189,34 +187,4 @@ def train_hinge(
         visit(then_orders)
         take(outputs, margins, weights, bias)
 
-    in_threads(block, range(0, positives.shape[1], BLOCK), stop, done)
-
-
-def in_threads(
-    work: Callable[[Any], None], tasks: Sequence[Any], stop: StopSignal, done: Callable[[int], None]
-) -> None:
-    """Do all tasks in threads; the first Ctrl-C asks them to be quick, a second one is let through."""
-    with ThreadPoolExecutor(thread_count()) as pool:
-        waiting = [pool.submit(work, task) for task in tasks]
-        try:
-            for number, task in enumerate(waiting):
-                task.result()
-                done(number + 1)
-        except KeyboardInterrupt:
-            stop.interrupt()
-            try:
-                for task in waiting:
-                    task.result()
-            except BaseException:
-                _give_up(waiting)
-                raise
-        except BaseException:
-            stop.interrupt()
-            _give_up(waiting)
-            raise
-
-
-def _give_up(waiting: list[Future[None]]) -> None:
-    """Begin no further task; the pool waits for those that are under way, which are quick once they are to stop."""
-    for task in waiting:
-        task.cancel()
+    in_threads(block, range(0, positives.shape[1], BLOCK), done, stop.interrupt)

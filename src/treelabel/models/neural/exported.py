@@ -40,7 +40,7 @@ class Exported:
             tokens = first_tokens(self.tokenizer, list(texts.take(rows)), self.max_length)
             found = self._run(tokens, nodes)
             parts.append(self.objective.scores_of(found).values)
-        return Scores.one_after_another(self.objective.hierarchy, parts)
+        return Scores.concat(self.objective.hierarchy, parts)
 
     def _run(self, tokens: list[list[int]], nodes: int) -> FloatArray:
         try:

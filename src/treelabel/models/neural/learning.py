@@ -71,7 +71,7 @@ class Learned:
             if isinstance(inputs, KnownVectors):
                 require_width(inputs.values, self.network.outputs.width, "neural")
             parts.append(self.objective.scores(self.slope * self._logits(inputs)).values)
-        return Scores.one_after_another(self.objective.hierarchy, parts)
+        return Scores.concat(self.objective.hierarchy, parts)
 
     def _logits(self, inputs: Inputs) -> DoubleArray:
         return logits_of(self.network, self.reader.batches(inputs), inputs, len(self.objective.loss.outputs))

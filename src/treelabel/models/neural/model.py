@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from treelabel.core.errors import TreelabelError, needing
+from treelabel.core.errors import TreelabelError, require_extra
 from treelabel.core.kinds import Between
 from treelabel.core.settings_text import with_settings
 from treelabel.core.strings import Strings
@@ -151,7 +151,7 @@ class Neural(Model):
 
     def _fit(self, train: Training) -> None:
         self._check_settings()
-        with needing("neural", "the model neural"):
+        with require_extra("neural", "the model neural"):
             from treelabel.models.neural.learning import learn
 
             self.learned_ = learn(self, train)
@@ -236,7 +236,7 @@ class Neural(Model):
         values, arrays = self.__dict__.pop("_stored")
         settings = {name: getattr(self, name) for name in LOSS_SETTINGS}
         objective = Objective(values["loss"], self.hierarchy_, arrays["stops"], arrays["frequencies"], settings)
-        with needing("neural", "the model neural"):
+        with require_extra("neural", "the model neural"):
             if "runtime" in values:
                 from treelabel.models.neural.exported import read_exported
 
@@ -255,7 +255,7 @@ class Neural(Model):
             raise TreelabelError(f"expected the runtime onnx or int8, found {runtime!r}")
         if not hasattr(self, "learned_"):
             raise TreelabelError("this neural model has not learned anything yet; call fit before exported")
-        with needing("neural", "exporting a model"):
+        with require_extra("neural", "exporting a model"):
             from treelabel.models.neural.exported import Exported
             from treelabel.models.neural.exporting import export_learned
 

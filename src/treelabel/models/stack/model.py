@@ -140,9 +140,9 @@ class Stack(Model):
                 train.stop.interrupt()
         if not done:
             return [], np.zeros(0, np.int64)
-        return [
-            Scores.one_after_another(train.hierarchy, values).values for values in zip(*found, strict=True)
-        ], np.concatenate(done)
+        return [Scores.concat(train.hierarchy, values).values for values in zip(*found, strict=True)], np.concatenate(
+            done
+        )
 
     # Scoring
 
@@ -151,7 +151,7 @@ class Stack(Model):
         step = max(1, AT_ONCE // len(self.hierarchy_))
         starts = range(0, max(1, len(texts)), step)
         pooled = [self.pool_.probabilities([values[low : low + step] for values in given]) for low in starts]
-        return Scores.one_after_another(self.hierarchy_, pooled)
+        return Scores.concat(self.hierarchy_, pooled)
 
     def explain(self, text: str, node: int | None = None) -> Any:
         """What the first model that can explain its predictions says of the best leaf of all; p is that of all."""

@@ -1,9 +1,10 @@
-"""The table RULES, one row a rule. A new one is a function in its family's file and a row here."""
+"""The registry of decision rules. A new rule is a function in its family's file and a row here."""
 
 from typing import Any
 
+from treelabel.core.registry import Registry
 from treelabel.rules import back_off, cost, expected_f, hf, paths, population, single, threshold
-from treelabel.rules.table import Rule
+from treelabel.rules.rule import Rule
 
 _PATH = "one true path"
 _ANY = "any truth"
@@ -17,7 +18,7 @@ def _best(name: str, choose: Any, help_text: str, assumes: str, is_exact: bool =
 
 _ROWS = (
     # Each node on its own
-    Rule("threshold", "nodes with a score of at least t (one, one a level, one a node)", threshold.threshold, "t"),
+    Rule("threshold", "nodes with a score of at least t (one, one per level, one per node)", threshold.threshold, "t"),
     Rule("top_k", "the k nodes (or leaves) with the largest scores", threshold.top_k, "k"),
     # One path
     Rule("best_leaf", "the leaf with the largest score", paths.best_leaf),
@@ -27,7 +28,7 @@ _ROWS = (
     Rule("majority", "the deepest node with a score above 1/2", paths.majority),
     Rule("plurality", "the deepest node likelier than all that exclude it", paths.plurality),
     Rule("back_off", "up from the best leaf until the score is at least t; see tune", back_off.back_off, "t"),
-    # Optimal for a measure of single documents
+    # Optimal for a metric of single documents
     _best("hamming", single.hamming, "scores above 1/2", _ANY),
     _best("shortest_path", single.shortest_path, "scores above 1/2", _PATH),
     _best("icm", single.icm, "scores above 1 - alpha / beta = 1/3", _ANY),
@@ -42,9 +43,9 @@ _ROWS = (
     _best("lin", single.lin, "the node with the largest expected similarity, in bits", _PATH),
     _best("cost", cost.cost, "the node with the least expected cost, by matrix or similarity", "one true leaf"),
     _best("samples_f1", expected_f.samples_f1, "the set with the largest expected F, many labels", _COINS),
-    # Optimal for a measure of all documents together
+    # Optimal for a metric of all documents together
     _best("micro_f1", population.micro_f1, "one threshold, by expected counts", _COUNTS, is_exact=False),
-    _best("macro_f1", population.macro_f1, "one threshold a label, by expected counts", _COUNTS, is_exact=False),
+    _best("macro_f1", population.macro_f1, "one threshold per label, by expected counts", _COUNTS, is_exact=False),
     _best(
         "macro_f1@k",
         population.macro_f1_at_k,
@@ -63,4 +64,4 @@ _ROWS = (
     ),
 )
 
-RULES: dict[str, Rule] = {row.name: row for row in _ROWS}
+RULES: Registry[Rule] = Registry("rule", _ROWS)

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from treelabel.core.compute import BoolArray, DoubleArray, FloatArray, IntArray, LongArray, kernel
-from treelabel.rules.hf_kernels import largest, own_masses
-from treelabel.rules.kernels import longest_row
+from treelabel.core.compute import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray, kernel
+from treelabel.rules.kernels.hf import largest
+from treelabel.rules.kernels.rows import longest_row, own_mass, room_for
 
 
 @kernel
@@ -17,7 +17,7 @@ def expected_weighted(
     squared: float,
     shared: DoubleArray,
 ) -> float:
-    """Expected F of a closed set of weighted nodes of a row over a tree; `shared` is scratch."""
+    """Compute the expected F of a closed set of weighted nodes of a row over a tree; `shared` is scratch."""
     total = 0.0
     for at in range(len(above)):
         own = weight[at] if chosen[at] else 0.0
@@ -86,13 +86,12 @@ def improve(
 
 @kernel
 def best_weighted_sets(
-    parent_ptr: LongArray,
     parent: IntArray,
     node_weight: DoubleArray,
     beta: float,
     ptr: LongArray,
     nodes: IntArray,
-    values: FloatArray,
+    values: ScoreArray,
     start: int,
     stop: int,
 ) -> tuple[IntArray, LongArray]:
@@ -103,15 +102,10 @@ def best_weighted_sets(
     that many nodes are taken, W being the weight of the set before; the best set is then improved node by node.
     """
     most = longest_row(ptr, start, stop)
-    place, heap = np.empty(len(parent), np.int32), np.empty(most + 1, np.int32)
-    above, chosen, best_set = np.empty(most, np.int32), np.empty(most, np.bool_), np.empty(most, np.bool_)
-    mass, whole, weighed, gain, shared = (
-        np.empty(most),
-        np.empty(most),
-        np.empty(most),
-        np.empty(most),
-        np.empty(most),
-    )
+    room, heap = room_for(len(parent), most), np.empty(most + 1, np.int32)
+    above, mass, whole = room.above, room.mass, room.whole
+    chosen, best_set = np.empty(most, np.bool_), np.empty(most, np.bool_)
+    weighed, gain, shared = np.empty(most), np.empty(most), np.empty(most)
     weight, path_weight = np.empty(most), np.empty(most)
     found = np.empty(ptr[stop] - ptr[start], np.int32)
     sizes = np.zeros(stop - start, np.int64)
@@ -121,9 +115,8 @@ def best_weighted_sets(
         count, here = high - low, nodes[low:high]
         if count == 0:
             continue
-        own_masses(parent_ptr, parent, True, place, here, values[low:high], mass, whole)
+        own_mass(parent, here, values[low:high], room)
         for at in range(count):
-            above[at] = place[parent[here[at]]] if parent[here[at]] >= 0 else -1
             weight[at] = node_weight[here[at]]
             path_weight[at] = weight[at] + (path_weight[above[at]] if above[at] >= 0 else 0.0)
         best, total = -1.0, 0.0
@@ -162,7 +155,7 @@ def gain_up(above: IntArray, weighed: DoubleArray, gain: DoubleArray) -> None:
 def weigh_in_bits(
     path_weight: DoubleArray, mass: DoubleArray, squared: float, total: float, weighed: DoubleArray
 ) -> float:
-    """What a shared bit is worth to a set of this weight if the truth ends at each node; give what sharing all is."""
+    """Weigh a shared bit of a set of this weight, by where the truth ends; return what sharing all bits is worth."""
     bound = 0.0
     for at in range(len(path_weight)):
         weighed[at] = 0.0

@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from treelabel.core.compute import DoubleArray, FloatArray, IntArray, LongArray, kernel
+from treelabel.core.compute import DoubleArray, IntArray, LongArray, ScoreArray, kernel
 
-# Nodes of small score are folded into their ancestors in trees of at most so many levels, one number a node and level.
+# Nodes of small score are folded into their ancestors in trees of at most this many levels: one number per node and
+# level.
 MOST_LEVELS = 64
 
 
@@ -15,7 +16,7 @@ def own_masses(
     is_tree: bool,
     place: IntArray,
     nodes: IntArray,
-    values: FloatArray,
+    values: ScoreArray,
     mass: DoubleArray,
     whole: DoubleArray,
 ) -> None:
@@ -64,7 +65,7 @@ def is_worse(gain: DoubleArray, one: int, two: int) -> bool:
 
 @kernel
 def largest(gain: DoubleArray, count: int, size: int, heap: IntArray) -> float:
-    """Put the places of the `size` largest gains into the heap, the worst on top; give the sum of the gains."""
+    """Put the places of the `size` largest gains into the heap, the worst on top; return the sum of the gains."""
     if size == 0:
         return 0.0
     for at in range(count):
@@ -104,7 +105,7 @@ def keep_likely(
     local_ptr: LongArray,
     local_links: IntArray,
 ) -> int:
-    """List the places of a row with a mass of at least `least`, and their links as places in that list; give how many.
+    """List the places of a row with a mass of at least `least`, and their links as places in that list; count them.
 
     `nearest` becomes, for every place of the row, the nearest kept place at or above it: with all places kept this is
     the place itself, and in a tree it is one for each.
@@ -160,7 +161,7 @@ def gather_ends(
 
 @kernel
 def masses_by_size(path_sizes: IntArray, nodes: IntArray, mass: DoubleArray, of_size: DoubleArray) -> int:
-    """Sum the mass of the ends of a row by the size of their path; give the largest size."""
+    """Sum the mass of the ends of a row by the size of their path; return the largest size."""
     longest = 0
     for at in range(len(nodes)):
         longest = max(longest, path_sizes[nodes[at]])
@@ -172,9 +173,9 @@ def masses_by_size(path_sizes: IntArray, nodes: IntArray, mass: DoubleArray, of_
 
 @kernel
 def weigh_sizes(of_size: DoubleArray, squared: float, size: int, root: int, worth: DoubleArray) -> tuple[float, float]:
-    """What one shared node is worth to a set of k nodes if the true path has each size: (1 + beta^2) / (k + beta^2 b).
+    """Weigh one shared node of a set of k nodes, by the size of the true path: (1 + beta^2) / (k + beta^2 b).
 
-    Gives what sharing every path as a whole would be worth, a bound for all sets of k nodes or more, and what sharing
+    Returns what sharing every path as a whole would be worth, a bound for all sets of k nodes or more, and what sharing
     the root is worth.
     """
     whole, one = 0.0, 0.0
@@ -199,7 +200,7 @@ def weigh(
 def open_sizes(
     of_size: DoubleArray, squared: float, size: int, count: int, root: int, best: float, worth: DoubleArray
 ) -> int:
-    """The largest size that may still have a better set; 16 to begin with, when there is nothing to compare with."""
+    """Return the largest size that may still have a better set; 16 at first, when there is nothing to compare with."""
     if best < 0:
         return min(count, 16)
     while size < count and weigh_sizes(of_size, squared, size + 1, root, worth)[0] > best:
@@ -209,7 +210,7 @@ def open_sizes(
 
 @kernel
 def least_mass(whole: DoubleArray, room: int, spread: float, heap: IntArray) -> float:
-    """The mass below which no node is in a best set of up to `room` nodes; all have at least 0."""
+    """Return the mass below which no node is in a best set of up to `room` nodes; all have at least 0."""
     if room >= len(whole):
         return 0.0
     largest(whole, len(whole), room, heap)
@@ -219,7 +220,7 @@ def least_mass(whole: DoubleArray, room: int, spread: float, heap: IntArray) -> 
 
 @kernel
 def room_needed(link_ptr: LongArray, ptr: LongArray, nodes: IntArray, start: int, stop: int) -> tuple[int, int]:
-    """The most nodes that a row has, and the most links."""
+    """Return the most nodes that a row has, and the most links."""
     most, ways = 0, 0
     for row in range(start, stop):
         most = max(most, ptr[row + 1] - ptr[row])
@@ -240,7 +241,7 @@ def best_sets(
     root: int,
     ptr: LongArray,
     nodes: IntArray,
-    values: FloatArray,
+    values: ScoreArray,
     start: int,
     stop: int,
 ) -> tuple[IntArray, LongArray]:
