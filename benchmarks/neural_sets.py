@@ -25,7 +25,9 @@ from benchmarks.hierarchical_loss import some_of
 from treelabel import Dataset, Scores, TreelabelError, evaluate, load_sample
 from treelabel.core.compute import FloatArray
 from treelabel.core.strings import Strings
-from treelabel.encoders.catalogue import CachedEncoder, Encoder, find_encoder
+from treelabel.encoders.cached import CachedEncoder
+from treelabel.encoders.protocol import Encoder
+from treelabel.encoders.registry import find_encoder
 from treelabel.models import make_model
 from treelabel.models.neural.readers import LEAST_DOCUMENTS, Frozen
 from treelabel.text import NgramShape

@@ -19,16 +19,18 @@ import torch
 from tests.helpers import Run, WordVectors, tiny_bert
 from treelabel import Dataset, TreelabelError, load_model, make_model
 from treelabel.core.strings import Strings
-from treelabel.encoders.catalogue import ENCODERS, CachedEncoder
+from treelabel.encoders.cached import CachedEncoder
+from treelabel.encoders.registry import ENCODERS
+from treelabel.encoders.tokens import Tokens
 from treelabel.losses.registry import LOSSES
 from treelabel.models.base import training_of
 from treelabel.models.check import CASES, HARD_TEXTS, check_model, it_learns
+from treelabel.models.neural.inputs import epoch_batches
 from treelabel.models.neural.judging import Judged
 from treelabel.models.neural.network import Network, Outputs, freeze, layers_of, parameter_groups
 from treelabel.models.neural.readers import Frozen
 from treelabel.models.neural.schedules import SCHEDULES
 from treelabel.models.neural.scratch import learned_tokenizer, small_bert
-from treelabel.models.neural.tokens import Tokens, epoch_batches
 from treelabel.models.neural.trainer import faster_in_bf16
 from treelabel.models.objective import Objective
 
@@ -136,9 +138,9 @@ def test_frozen_layers_are_neither_trained_nor_changed(folder: Path) -> None:
     assert any("embeddings" in name for name in fixed)
     assert any("layer.0" in name for name in fixed)
     assert not any("layer.1" in name for name in fixed)
-    from treelabel.encoders.backbone import load_body
+    from treelabel.encoders.backbone import load_backbone
 
-    before = load_body(folder).state_dict()
+    before = load_backbone(folder).state_dict()
     after = made("fine-tuned", folder, freeze=1).fit(DATA).learned_.network.body.state_dict()
     changed = {name for name in after if not torch.equal(before[name], after[name])}
     assert changed
@@ -160,9 +162,9 @@ def test_rates_rise_over_a_tenth_of_the_steps_and_then_fall() -> None:
 
 
 def test_lora_changes_what_the_encoder_says_by_matrices_of_low_rank(folder: Path) -> None:
-    from treelabel.encoders.backbone import load_body
+    from treelabel.encoders.backbone import load_backbone
 
-    before = load_body(folder).state_dict()
+    before = load_backbone(folder).state_dict()
     model = made("fine-tuned", folder, train="lora", lora_rank=2, rate=0.02, epochs=20).fit(DATA)
     after = model.learned_.network.body.state_dict()
     assert before.keys() == after.keys()

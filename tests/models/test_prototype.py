@@ -9,7 +9,7 @@ import pytest
 from tests.helpers import WordVectors
 from treelabel import Hierarchy, TreelabelError, make_model
 from treelabel.calibration.path_map import PathMap
-from treelabel.encoders.catalogue import ENCODERS
+from treelabel.encoders.registry import ENCODERS
 from treelabel.models.base import training_of
 from treelabel.models.check import CASES, CHECKS, TREE, it_learns
 from treelabel.models.linear.heads import log_loss

@@ -16,7 +16,9 @@ from treelabel.calibration.path_map import PathMap
 from treelabel.core.compute import DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.core.errors import TreelabelError, some
 from treelabel.core.strings import Strings
-from treelabel.encoders.catalogue import CachedEncoder, Encoder, encoder_note, find_encoder, same_encoder
+from treelabel.encoders.cached import CachedEncoder
+from treelabel.encoders.protocol import Encoder
+from treelabel.encoders.registry import encoder_note, find_encoder, same_encoder
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 from treelabel.models.base import Arrays, Model, Training, training_of
 from treelabel.models.descriptions import Descriptions, name_words, node_descriptions

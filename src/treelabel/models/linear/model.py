@@ -9,7 +9,10 @@ from scipy import sparse
 from treelabel.core.compute import LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
-from treelabel.encoders.catalogue import CachedEncoder, Encoder, encoder_note, find_encoder, joined, same_encoder
+from treelabel.encoders.cached import CachedEncoder
+from treelabel.encoders.joined import joined
+from treelabel.encoders.protocol import Encoder
+from treelabel.encoders.registry import encoder_note, find_encoder, same_encoder
 from treelabel.hierarchy import Hierarchy, label_matrix
 from treelabel.models.base import Arrays, Model, Training
 from treelabel.models.linear.heads import HEADS, Job, Learned, Rows, learn_head

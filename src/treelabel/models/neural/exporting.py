@@ -9,7 +9,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from treelabel.core.errors import TreelabelError
-from treelabel.encoders.backbone import load_body, load_tokenizer
+from treelabel.encoders.backbone import load_backbone, load_tokenizer
 from treelabel.encoders.onnx import export_checked, quantise
 from treelabel.encoders.transformer import TransformerEncoder
 from treelabel.losses.torch_losses import TorchLoss, torch_loss
@@ -60,5 +60,5 @@ def whole_network(learned: Learned) -> tuple[Network, float, Tokenizer, int]:
         what = "tf-idf" if reader.lsa is not None else f"the encoder {encoder.name}"
         raise TreelabelError(f"a model with {what} is no graph of one transformer; export one without")
     source = encoder.source
-    network = Network(load_body(source.place), source.pooling, learned.network.outputs, unit=True)
+    network = Network(load_backbone(source.place), source.pooling, learned.network.outputs, unit=True)
     return network, LENGTH, load_tokenizer(source.place), source.max_length

@@ -16,8 +16,8 @@ from torch import nn
 from treelabel.core.compute import DoubleArray, LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
-from treelabel.encoders.backbone import load_body, load_tokenizer
-from treelabel.encoders.catalogue import find_encoder
+from treelabel.encoders.backbone import load_backbone, load_tokenizer
+from treelabel.encoders.registry import find_encoder
 from treelabel.encoders.sources import find_source
 from treelabel.losses.torch_losses import torch_loss
 from treelabel.models.base import Arrays, Training
@@ -200,7 +200,7 @@ def body_and_reader(model: Neural, texts: Strings) -> tuple[Trained, Any]:
             f"the encoder {source.name} is half of an encoder and decoder, which can be used frozen (train=head) but "
             "not be trained; give one that is an encoder alone, such as BERT's family"
         )
-    return Trained(load_tokenizer(source.place), source.max_length, source.pooling), load_body(source.place)
+    return Trained(load_tokenizer(source.place), source.max_length, source.pooling), load_backbone(source.place)
 
 
 def save_memory(body: Any) -> None:

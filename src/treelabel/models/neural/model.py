@@ -10,7 +10,7 @@ from typing import Any, Literal
 from treelabel.core.errors import TreelabelError, needing
 from treelabel.core.settings_text import with_settings
 from treelabel.core.strings import Strings
-from treelabel.encoders.catalogue import Encoder
+from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.sources import Pooling, read_spec
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.base import Arrays, Model, Training

@@ -16,12 +16,13 @@ from transformers import AutoConfig, AutoModel
 from treelabel.core.compute import LongArray
 from treelabel.core.strings import Strings
 from treelabel.encoders.batches import token_batches
-from treelabel.encoders.catalogue import CachedEncoder, encoder_note, find_encoder, same_encoder
+from treelabel.encoders.cached import CachedEncoder
+from treelabel.encoders.registry import encoder_note, find_encoder, same_encoder
 from treelabel.encoders.sources import Pooling
+from treelabel.encoders.tokens import Tokens
 from treelabel.models.base import Arrays
 from treelabel.models.neural.network import Network, Outputs
 from treelabel.models.neural.tensors import os_errors
-from treelabel.models.neural.tokens import Tokens
 from treelabel.models.neural.trainer import Inputs, KnownVectors
 from treelabel.text import NgramShape, Tfidf
 from treelabel.text.lsa import Lsa

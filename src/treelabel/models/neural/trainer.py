@@ -29,9 +29,9 @@ from treelabel.models.neural.checkpoints import (
     save_checkpoint,
     trained,
 )
+from treelabel.models.neural.inputs import epoch_batches
 from treelabel.models.neural.network import Network, parameter_groups
 from treelabel.models.neural.schedules import SCHEDULES
-from treelabel.models.neural.tokens import epoch_batches
 from treelabel.models.stopping import StopSignal, held_interrupt
 
 # Networks of fewer parameters are small.

@@ -14,7 +14,7 @@ from treelabel.core.compute import LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.progress import progress_bar
 from treelabel.core.strings import Strings
-from treelabel.encoders.catalogue import Encoder
+from treelabel.encoders.protocol import Encoder
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.base import Arrays, Model, Training
 from treelabel.models.stack.pool import Pool, pool_of
