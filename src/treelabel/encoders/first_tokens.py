@@ -1,11 +1,13 @@
 """The first tokens of texts, without tokenising the whole of a long one."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from tokenizers import Tokenizer
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 
-def first_tokens(tokenizer: Tokenizer, texts: Sequence[str], length: int) -> list[list[int]]:
+def first_tokens(tokenizer: "Tokenizer", texts: Sequence[str], length: int) -> list[list[int]]:
     """Return the first token ids of texts, as the tokenizer truncates them.
 
     The beginning of a text, up to a space, has the tokens that the whole text begins with; where it has too few, a

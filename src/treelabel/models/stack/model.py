@@ -212,7 +212,7 @@ def made(spec: Spec, encoder: str | Encoder | None, seed: int) -> Model:
 
 def without_checkpoints(model: Model) -> Model:
     """A model that learns several times has no one place to go on from."""
-    return model.set_params(checkpoints=None) if "checkpoints" in model.setting_names() else model
+    return model.set_params(checkpoint_dir=None) if "checkpoint_dir" in model.setting_names() else model
 
 
 def left_out_parts(train: Training, folds: int, seed: int) -> list[LongArray]:
