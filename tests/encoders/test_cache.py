@@ -222,10 +222,10 @@ def test_any_byte_may_be_wrong(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sql", "kind"),
     [
-        ("drop table rows", "damaged"),
-        ("create table mine (x)", "damaged"),
-        ("create trigger mine after insert on rows begin delete from rows; end", "damaged"),
-        ("create view mine as select * from rows", "damaged"),
+        ("drop table rows", "foreign"),
+        ("create table mine (x)", "foreign"),
+        ("create trigger mine after insert on rows begin delete from rows; end", "foreign"),
+        ("create view mine as select * from rows", "foreign"),
         ("insert into about values (7)", "damaged"),
         ("update about set width = 'wide'", "damaged"),
         ("pragma user_version = 99", "damaged"),

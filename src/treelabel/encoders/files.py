@@ -40,7 +40,7 @@ class Files:
     @cached_property
     def config(self) -> dict[str, Any]:
         """The content of config.json."""
-        return read_json(self.folder / "config.json")
+        return read_config(self.folder / "config.json")
 
     @property
     def modules(self) -> str:
@@ -67,7 +67,7 @@ class Files:
         if self.config.get("model_type") in ("camembert", "mpnet", "roberta", "xlm-roberta"):
             # Their positions start after the one of padding.
             positions -= int(self.config.get("pad_token_id", 1)) + 1
-        limit = read_json(self.folder / "tokenizer_config.json").get("model_max_length")
+        limit = read_config(self.folder / "tokenizer_config.json").get("model_max_length")
         return min(positions, int(limit)) if isinstance(limit, int) and limit > 0 else positions
 
     def fingerprint(self) -> str:
@@ -168,7 +168,7 @@ def _kind(folder: Path) -> Kind | None:
     """Return the kind of encoder that a folder holds, if any."""
     if not (folder / "config.json").is_file() or not any(folder.glob("model*.safetensors")):
         return None
-    model_type = read_json(folder / "config.json").get("model_type")
+    model_type = read_config(folder / "config.json").get("model_type")
     return "model2vec" if model_type == "model2vec" or "StaticEmbedding" in _modules(folder) else "transformer"
 
 
@@ -187,8 +187,8 @@ def _shapes(file: Path) -> list[list[int]]:
     return [each["shape"] for name, each in head.items() if name != "__metadata__"]
 
 
-def read_json(file: Path) -> dict[str, Any]:
-    """Read a JSON object; a file that does not exist counts as an empty one."""
+def read_config(file: Path) -> dict[str, Any]:
+    """Read a JSON object of an encoder's folder; a file that does not exist counts as an empty one."""
     if not file.is_file():
         return {}
     try:

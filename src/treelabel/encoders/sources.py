@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.settings_text import read_settings, split_settings, with_settings
-from treelabel.encoders.files import USUAL_LENGTH, Files, find_files, read_json, verify_weights
+from treelabel.encoders.files import USUAL_LENGTH, Files, find_files, read_config, verify_weights
 
 Pooling = Literal["cls", "mean", "max"]
 
@@ -106,11 +106,11 @@ def require_settings(name: str, settings: Mapping[str, Any], known: Collection[s
 
 
 def _usual_length(files: Files) -> int:
-    stated = read_json(files.folder / "sentence_bert_config.json").get("max_seq_length")
+    stated = read_config(files.folder / "sentence_bert_config.json").get("max_seq_length")
     return min(int(stated) if stated is not None else USUAL_LENGTH, files.most_tokens)
 
 
 def _usual_pooling(folder: Path) -> Pooling:
-    stated = read_json(folder / "1_Pooling" / "config.json")
+    stated = read_config(folder / "1_Pooling" / "config.json")
     modes: dict[str, Pooling] = {"pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max"}
     return next((how for mode, how in modes.items() if stated.get(mode) is True), "cls")

@@ -1,21 +1,21 @@
 """A trained network as one ONNX graph, from token ids to the probabilities of all nodes; scoring needs no torch."""
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from treelabel.core.compute import FloatArray
+from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
 from treelabel.encoders.first_tokens import first_tokens
 from treelabel.encoders.sessions import run_graph, session
-from treelabel.models.base import Arrays
+from treelabel.models.neural.saved import GRAPH, TOKENIZER
 from treelabel.models.objective import Objective
+from treelabel.models.schema import Arrays
 from treelabel.scores import Scores
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
-
-GRAPH, TOKENIZER = "model.onnx", "tokenizer.json"
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,19 +28,27 @@ class ExportedNetwork:
     graph: bytes
     runtime: Literal["onnx", "int8"]
     epoch_losses: tuple[float, ...]
+    _session: Any = field(init=False)
 
-    @cached_property
-    def _session(self) -> Any:
-        return session(self.graph, threads=1)
+    def __post_init__(self) -> None:
+        # Opened at once, so that a damaged graph is refused when it is loaded.
+        object.__setattr__(self, "_session", session(self.graph, threads=1))
 
     def score(self, texts: Strings) -> Scores:
         """Score texts, some thousands at a time."""
         nodes, parts = len(self.objective.change.new), []
         for rows in self.objective.portions(len(texts)):
             tokens = first_tokens(self.tokenizer, list(texts.take(rows)), self.max_length)
-            found = run_graph(self._session, tokens, nodes, self.runtime == "int8")
-            parts.append(self.objective.scores_of(found).values)
+            parts.append(self.objective.scores_of(self._run(tokens, nodes)).values)
         return Scores.one_after_another(self.objective.hierarchy, parts)
+
+    def _run(self, tokens: list[list[int]], nodes: int) -> FloatArray:
+        try:
+            return run_graph(self._session, tokens, nodes, self.runtime == "int8")
+        except Exception as error:
+            # A graph can hold anything, and ONNX Runtime has an exception for each.
+            why = str(error).strip().split("\n")[0]
+            raise TreelabelError(f"{GRAPH} does not fit the model, or is damaged: {why}") from error
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Return what is saved: values for JSON, and arrays."""

@@ -1,6 +1,5 @@
 """Featurizers: how a network sees texts, as embeddings of a frozen encoder or as tokens of a backbone in training."""
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,16 +13,19 @@ from tokenizers import Tokenizer
 from transformers import AutoConfig, AutoModel
 
 from treelabel.core.compute import LongArray
+from treelabel.core.errors import TreelabelError
+from treelabel.core.json_text import read_json
 from treelabel.core.strings import Strings
 from treelabel.encoders.batches import token_batches
 from treelabel.encoders.cached import CachedEncoder
 from treelabel.encoders.registry import encoder_note, find_encoder, same_encoder
 from treelabel.encoders.sources import Pooling
 from treelabel.encoders.tokens import Tokens
-from treelabel.models.base import Arrays
 from treelabel.models.neural.inputs import Inputs, KnownVectors
 from treelabel.models.neural.network import Network, Outputs
+from treelabel.models.neural.saved import CONFIG, TOKENIZER, WEIGHTS
 from treelabel.models.neural.tensors import os_errors
+from treelabel.models.schema import Arrays
 from treelabel.text import NgramShape, Tfidf
 from treelabel.text.lsa import Lsa
 
@@ -33,7 +35,6 @@ VECTOR_LENGTH = 16.0
 MIN_DF = 2
 # Documents whose known vectors are scored at once.
 ROWS_AT_ONCE = 1024
-WEIGHTS, CONFIG, TOKENIZER = "weights.safetensors", "encoder.json", "tokenizer.json"
 
 
 class Featurizer(ABC):
@@ -186,9 +187,11 @@ class TokenFeaturizer(Featurizer):
         """
         featurizer = cls(Tokenizer.from_file(str(folder / TOKENIZER)), int(values["max_length"]), values["pooling"])
         weights = load_file(folder / WEIGHTS)
-        backbone = untrained_backbone(json.loads((folder / CONFIG).read_text(encoding="utf-8")))
-        network = Network(backbone, featurizer.pooling, restored_outputs(weights))
+        config = read_json(folder / CONFIG, str(folder / CONFIG), "configuration of a transformer")
+        verify_weights(config, weights)
+        network = Network(untrained_backbone(config), featurizer.pooling, restored_outputs(weights))
         network.load_state_dict(weights)
+        verify_tokenizer(featurizer, network.backbone)
         return featurizer, network
 
 
@@ -198,6 +201,43 @@ def untrained_backbone(config: dict[str, Any]) -> Any:
     if hasattr(backbone, "pooler"):
         backbone.pooler = None
     return backbone
+
+
+def verify_weights(config: Any, weights: Mapping[str, torch.Tensor]) -> None:
+    """Raise TreelabelError where weights are not those of a configuration, before any memory is allocated for it.
+
+    Parameters
+    ----------
+    config
+        The content of a configuration file.
+    weights
+        The content of a file of weights, which have to be finite.
+    """
+    if not isinstance(config, dict) or not all(isinstance(key, str) for key in config):
+        raise TreelabelError(f"{CONFIG} is no configuration of a transformer")
+    many = [key for key, value in config.items() if "layer" in key and type(value) is int and value > len(weights)]
+    if many:
+        raise TreelabelError(f"{CONFIG}: {many[0]} is {config[many[0]]}, but there are {len(weights)} weights")
+    # On the device "meta", tensors are shapes without memory.
+    with torch.device("meta"):
+        shapes = {f"backbone.{name}": value.shape for name, value in untrained_backbone(config).state_dict().items()}
+    found = {name: value.shape for name, value in weights.items() if name.startswith("backbone.")}
+    wrong = sorted(name for name in shapes.keys() | found.keys() if shapes.get(name) != found.get(name))
+    if wrong:
+        raise TreelabelError(f"{wrong[0]} in {WEIGHTS} is not what {CONFIG} says")
+    for name, value in weights.items():
+        if not torch.isfinite(value).all():
+            raise TreelabelError(f"{name} in {WEIGHTS} holds what is no finite number")
+
+
+def verify_tokenizer(featurizer: TokenFeaturizer, backbone: Any) -> None:
+    """Raise TreelabelError where a transformer has no vector for a token, or for a position up to `max_length`."""
+    last = max(featurizer.tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
+    if last >= backbone.get_input_embeddings().num_embeddings:
+        raise TreelabelError(f"{TOKENIZER} has token {last}, but there are weights of fewer")
+    for name, module in backbone.named_modules():
+        if name.endswith("position_embeddings") and featurizer.max_length > getattr(module, "num_embeddings", np.inf):
+            raise TreelabelError(f"max_length is {featurizer.max_length}, but there are {module.num_embeddings} places")
 
 
 def restored_outputs(weights: Mapping[str, torch.Tensor]) -> Outputs:

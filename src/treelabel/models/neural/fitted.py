@@ -6,13 +6,14 @@ from typing import Any, Literal
 
 from treelabel.core.strings import Strings
 from treelabel.losses.torch_losses import torch_loss
-from treelabel.models.base import Arrays
 from treelabel.models.neural.export import export_graph
 from treelabel.models.neural.exported import ExportedNetwork
 from treelabel.models.neural.featurizers import Featurizer, FrozenFeaturizer, TokenFeaturizer
+from treelabel.models.neural.inputs import KnownVectors
 from treelabel.models.neural.network import Network, compute_logits
 from treelabel.models.neural.settings import NeuralSettings
 from treelabel.models.objective import Objective
+from treelabel.models.schema import Arrays, require_width
 from treelabel.scores import Scores
 
 
@@ -32,6 +33,8 @@ class FittedNetwork:
         parts, outputs = [], len(self.objective.loss.outputs)
         for rows in self.objective.portions(len(texts)):
             inputs = self.featurizer.inputs(texts.take(rows))
+            if isinstance(inputs, KnownVectors):
+                require_width(inputs.values, self.network.outputs.width, "neural")
             logits = compute_logits(self.network, self.featurizer.batches(inputs), inputs, outputs)
             parts.append(self.objective.scores(logits / self.temperature).values)
         return Scores.one_after_another(self.objective.hierarchy, parts)
@@ -80,9 +83,6 @@ class FittedNetwork:
             featurizer, network = FrozenFeaturizer.restored(settings.encoder_spec, values["featurizer"], arrays)
         else:
             featurizer, network = TokenFeaturizer.restored(values["featurizer"], folder)
-        if network.outputs.linear.out_features != len(objective.loss.outputs):
-            raise ValueError(
-                f"a network of {network.outputs.linear.out_features} outputs, not {len(objective.loss.outputs)}"
-            )
+        objective.require_outputs(network.outputs.linear.out_features)
         losses = tuple(values["epoch_losses"])
         return cls(objective, featurizer, network.eval(), float(values["temperature"]), losses)

@@ -15,7 +15,7 @@ from treelabel.core.compute import LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
 from treelabel.encoders.backbone import load_backbone, load_tokenizer
-from treelabel.encoders.files import read_json
+from treelabel.encoders.files import read_config
 from treelabel.encoders.sources import find_source
 from treelabel.losses.torch_losses import torch_loss
 from treelabel.models.base import Training
@@ -215,7 +215,7 @@ def new_backbone(settings: NeuralSettings, texts: Strings) -> tuple[TokenFeaturi
         backbone = small_bert(tokenizer.get_vocab_size(), length)
         return TokenFeaturizer(tokenizer, length, "mean" if settings.pooling is None else settings.pooling), backbone
     source = find_source(str(settings.encoder_spec))
-    if read_json(Path(source.place) / "config.json").get("is_encoder_decoder"):
+    if read_config(Path(source.place) / "config.json").get("is_encoder_decoder"):
         raise TreelabelError(
             f"the encoder {source.name} is half of an encoder and decoder, which can be used frozen (train=head) but "
             "not be trained; give one that is an encoder alone, such as BERT's family"

@@ -3,21 +3,25 @@
 torch is imported when something is fitted or loaded, not before: `treelabel models` lists the settings of all models.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from treelabel.core.errors import TreelabelError, needing
+from treelabel.core.kinds import Between
 from treelabel.core.strings import Strings
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import default_encoder_name
 from treelabel.encoders.sources import Pooling
 from treelabel.hierarchy import Hierarchy
-from treelabel.models.base import Arrays, Model, Training
+from treelabel.models.base import Model, Training
 from treelabel.models.neural.exported import ExportedNetwork
+from treelabel.models.neural.saved import ExportedValues, NetworkValues, saved_schema
 from treelabel.models.neural.settings import NeuralSettings
 from treelabel.models.objective import Objective
+from treelabel.models.schema import Arrays, Schema
 from treelabel.scores import Scores
 
 if TYPE_CHECKING:
@@ -88,6 +92,7 @@ class Neural(Model):
     """
 
     name = "neural"
+    learned = NetworkValues | ExportedValues
     fitted_: "FittedNetwork | ExportedNetwork"
     unsaved = ("hierarchy", "callbacks", "checkpoint_dir", "checkpoint_seconds")
 
@@ -110,7 +115,7 @@ class Neural(Model):
         lr_scheduler: str = "linear",
         warmup_ratio: float = 0.1,
         weight_decay: float = 0.01,
-        max_grad_norm: float = 1.0,
+        max_grad_norm: Annotated[float, Between(0, math.inf)] = 1.0,
         gradient_accumulation_steps: int = 1,
         patience: int = 5,
         dropout: float | None = None,
@@ -191,6 +196,14 @@ class Neural(Model):
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         return self.fitted_.state()
 
+    def _schema(self, values: dict[str, Any]) -> Schema:
+        settings = NeuralSettings.of(self)
+        settings.check()
+        is_frozen = "encoder" in values.get("featurizer", {})
+        if "featurizer" in values and is_frozen != (settings.trained_part == "head"):
+            raise TreelabelError(f"train={self.train} does not fit what was learned")
+        return saved_schema(self.hierarchy_, values, self.hidden_size > 0)
+
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         # The network is in files of its own: see `_read_files`.
         self._stored = values, arrays
@@ -231,8 +244,9 @@ class Neural(Model):
             raise TreelabelError("this neural model has not learned anything yet; call fit before exported")
         if isinstance(self.fitted_, ExportedNetwork):
             raise TreelabelError("this model is an ONNX graph already; export the model that it was made of")
-        found = Neural(**self.get_params())
+        found = Neural(**self.get_params(deep=False))
         found.hierarchy_, found.regime_ = self.hierarchy_, self.regime_
+        found.stop_nodes_ = self.stop_nodes_
         with needing("neural", "exporting a model"):
             found.fitted_ = self.fitted_.exported(runtime)
         return found

@@ -22,6 +22,7 @@ class Outputs(nn.Module):
 
     def __init__(self, width: int, outputs: int, hidden_size: int = 0, dropout: float = DROPOUT) -> None:
         super().__init__()
+        self.width = width
         self.dropout = nn.Dropout(dropout)
         self.hidden = nn.Linear(width, hidden_size) if hidden_size else None
         self.linear = nn.Linear(hidden_size or width, outputs)
