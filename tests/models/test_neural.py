@@ -20,6 +20,7 @@ from tests.helpers import Run, WordVectors, tiny_bert
 from treelabel import Dataset, TreelabelError, load_model, make_model
 from treelabel.core.strings import Strings
 from treelabel.encoders.cached import CachedEncoder
+from treelabel.encoders.files import Files
 from treelabel.encoders.registry import ENCODERS
 from treelabel.encoders.tokens import Tokens
 from treelabel.losses.registry import LOSSES
@@ -129,6 +130,30 @@ def test_the_encoder_the_hidden_layer_and_the_outputs_have_rates_of_their_own() 
     assert rates[id(network.backbone.embeddings.word_embeddings.weight)] == 2.5e-6
     assert decays[id(outputs.linear.bias)] == decays[id(last.output.LayerNorm.weight)] == 0.0
     assert decays[id(last.output.dense.weight)] == 0.01
+
+
+def test_groups_without_a_rate_of_their_own_have_the_learning_rate(folder: Path, tmp_path: Path) -> None:
+    plain = made("scratch", folder, epochs=1).fit(DATA)
+    rates = {"encoder": 5e-3, "outputs": 5e-3}
+    grouped = made("scratch", folder, epochs=1, learning_rates=rates).fit(DATA)
+    assert same(plain, grouped)
+    other = made("scratch", folder, epochs=1, learning_rates={"outputs": 1e-3}).fit(DATA)
+    assert not same(plain, other)
+    grouped.save(tmp_path / "model")
+    assert load_model(tmp_path / "model").get_params()["learning_rates"] == rates
+
+
+def test_without_an_encoder_the_best_one_is_used(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found = [Files("static", "model2vec", tmp_path), Files("tiny", "transformer", folder)]
+    monkeypatch.setattr("treelabel.encoders.registry.usable_files", lambda: found)
+    monkeypatch.setattr("treelabel.encoders.files.usable_files", lambda: found)
+    monkeypatch.setitem(ENCODERS, "static", WordVectors)
+    frozen = make_model("neural", epochs=1).fit(DATA)
+    assert frozen.fitted_.featurizer.encoder.name == "words"
+    frozen.save(tmp_path / "model")
+    assert np.array_equal(load_model(tmp_path / "model").score(LEAF.texts).dense(), frozen.score(LEAF.texts).dense())
+    tuned = make_model("neural", epochs=1, train="all").fit(DATA)
+    assert tuned.fitted_.network.backbone.config.hidden_size == 32
 
 
 def test_frozen_layers_are_neither_trained_nor_changed(folder: Path) -> None:
