@@ -351,7 +351,7 @@ def test_an_encoder_stands_alone_or_beside_tfidf(letters: Letters, tfidf: bool, 
 def test_a_registered_encoder_is_known_by_its_name(
     letters: Letters, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from treelabel.encoders.catalogue import ENCODERS
+    from treelabel.encoders.registry import ENCODERS
 
     monkeypatch.setitem(ENCODERS, "letters", Letters)
     model = fitted(lambda: make_model(encoder="letters"), CASES["leaf"])
@@ -375,7 +375,7 @@ def test_what_is_no_encoder_is_refused(letters: Letters) -> None:
 
 
 def test_an_interrupted_run_goes_on_where_it_was(letters: Letters, tmp_path: Path) -> None:
-    from treelabel.encoders.catalogue import CachedEncoder
+    from treelabel.encoders.cached import CachedEncoder
 
     class Interrupted(Letters):
         def transform(self, texts: Any) -> Any:
@@ -384,10 +384,10 @@ def test_an_interrupted_run_goes_on_where_it_was(letters: Letters, tmp_path: Pat
             return super().transform(texts)
 
     texts = ["a", "b", "c", "d", "stop", "e"]
-    broken = CachedEncoder(Interrupted(), tmp_path, batch=2)
+    broken = CachedEncoder(Interrupted(), tmp_path, batch_size=2)
     with pytest.raises(KeyboardInterrupt):
         broken.transform(texts)
-    again = CachedEncoder(letters, tmp_path, batch=2)
+    again = CachedEncoder(letters, tmp_path, batch_size=2)
     assert again.transform(texts).shape == (6, 26)
     assert letters.calls == [2]
     assert (again.transform([]).shape) == (0, 0)

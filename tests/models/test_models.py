@@ -24,7 +24,7 @@ from treelabel import (
 )
 from treelabel.calibration.fitting import fit_monotone, fit_share, fit_softmax, rising
 from treelabel.core.strings import Strings
-from treelabel.encoders.catalogue import ENCODERS
+from treelabel.encoders.registry import ENCODERS
 from treelabel.models.base import Model, Training
 from treelabel.models.baselines import MostFrequent
 from treelabel.models.check import CASES, CHECKS, DAG, TREE, check_model, fitted, it_learns, made_up

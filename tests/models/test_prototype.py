@@ -9,7 +9,8 @@ import pytest
 from tests.helpers import WordVectors
 from treelabel import Hierarchy, TreelabelError, make_model
 from treelabel.calibration.path_map import PathMap
-from treelabel.encoders.catalogue import ENCODERS
+from treelabel.encoders.files import Files
+from treelabel.encoders.registry import ENCODERS
 from treelabel.models.base import training_of
 from treelabel.models.check import CASES, CHECKS, TREE, it_learns
 from treelabel.models.linear.heads import log_loss
@@ -199,6 +200,11 @@ def test_a_label_without_texts_is_known_by_its_name() -> None:
     assert model.predict(["food soup"]) == [["soup"]]
 
 
-def test_it_needs_an_encoder() -> None:
-    with pytest.raises(TreelabelError, match="prototype needs an encoder="):
-        make_model("prototype").fit(["a"], [["cat"]], hierarchy=TREE)
+def test_the_best_encoder_is_used_and_without_any_the_command_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = CASES["leaf"]
+    monkeypatch.setattr("treelabel.encoders.registry.usable_files", lambda: [Files("words", "transformer", Path())])
+    model = make_model("prototype").fit(case.texts, case.labels, hierarchy=TREE)
+    assert model.encoder_.name == "words"
+    monkeypatch.setattr("treelabel.encoders.registry.usable_files", list)
+    with pytest.raises(TreelabelError, match="no encoder is installed; get one with: pip install"):
+        make_model("prototype").fit(case.texts, case.labels, hierarchy=TREE)

@@ -11,7 +11,7 @@ from scipy import sparse
 from tests.helpers import WordVectors
 from treelabel import Dataset, Hierarchy, Scores, TreelabelError, evaluate, load_model, make_model
 from treelabel.core.strings import Strings
-from treelabel.encoders.catalogue import ENCODERS
+from treelabel.encoders.registry import ENCODERS
 from treelabel.hierarchy.labels import decode
 from treelabel.models.base import Model, Training, training_of
 from treelabel.models.check import CASES, TREE, made_up

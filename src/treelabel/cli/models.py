@@ -53,7 +53,7 @@ def fit(
       treelabel fit train.jsonl -o model --taxonomy tax.tsv --set cost=1 --set min_df=2
       treelabel fit train.jsonl -o model --valid valid.jsonl --model bag --loss win_log
       treelabel fit train.jsonl -o model --model neural --encoder minilm --loss conditional_softmax_la
-      treelabel fit train.jsonl -o model --model neural --encoder scratch --set checkpoints=unfinished
+      treelabel fit train.jsonl -o model --model neural --encoder scratch --set checkpoint_dir=unfinished
     """
     from treelabel.core.errors import TreelabelError
     from treelabel.models import make_model
@@ -71,7 +71,7 @@ def fit(
     made.fit(data, valid=checked, max_seconds=max_seconds)
     if not is_first_process():
         return
-    more = "; the same command goes on from its checkpoint" if settings.get("checkpoints") else ""
+    more = "; the same command goes on from its checkpoint" if settings.get("checkpoint_dir") else ""
     if made.stopped_ == "interrupt" and output.exists() and any(output.iterdir()):
         typer.echo(f"treelabel: learning was interrupted; the model in {output} stays as it is{more}", err=True)
         raise typer.Exit(INTERRUPTED)

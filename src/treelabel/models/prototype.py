@@ -17,7 +17,9 @@ from treelabel.core.compute import DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.core.errors import TreelabelError, some
 from treelabel.core.kinds import LARGEST, Between
 from treelabel.core.strings import Strings
-from treelabel.encoders.catalogue import CachedEncoder, Encoder, encoder_note, find_encoder, same_encoder
+from treelabel.encoders.cached import CachedEncoder
+from treelabel.encoders.protocol import Encoder
+from treelabel.encoders.registry import default_encoder, encoder_note, find_encoder, same_encoder
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 from treelabel.models.base import Model, Training, training_of
 from treelabel.models.descriptions import Descriptions, name_words, node_descriptions
@@ -166,8 +168,6 @@ class Prototype(Model):
         self.seed = seed
 
     def _fit(self, train: Training) -> None:
-        if self.encoder is None:
-            raise TreelabelError("the model prototype needs an encoder=; treelabel encoders lists what is usable here")
         if self.label_text not in ("name", "path"):
             raise TreelabelError(f"the setting label_text of prototype is {self.label_text!r}; expected name or path")
         for name, most in (("parent_pull", np.inf), ("label_pull", np.inf), ("shrinkage", 1.0)):
@@ -176,7 +176,7 @@ class Prototype(Model):
                 raise TreelabelError(
                     f"the setting {name} of prototype is {value}; expected a number from 0 to {most:g}"
                 )
-        self.encoder_ = CachedEncoder(find_encoder(self.encoder))
+        self.encoder_ = CachedEncoder(default_encoder() if self.encoder is None else find_encoder(self.encoder))
         self.stops_ = inside_ends(train)
         plain = unit(self.encoder_.transform(list(train.texts), train.progress))
         self.whitening_ = whitening(plain, train, self.shrinkage)

@@ -11,7 +11,7 @@ import numpy as np
 
 from treelabel.core.errors import TreelabelError, some
 from treelabel.core.outputs import whole_folder
-from treelabel.encoders.catalogue import Encoder
+from treelabel.encoders.protocol import Encoder
 from treelabel.hierarchy import hierarchy_to_json
 from treelabel.models.base import Model
 

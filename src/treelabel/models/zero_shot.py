@@ -8,7 +8,9 @@ from scipy import sparse
 
 from treelabel.core.compute import DoubleArray, IntArray
 from treelabel.core.strings import Strings
-from treelabel.encoders.catalogue import CachedEncoder, Encoder, encoder_note, find_encoder, same_encoder
+from treelabel.encoders.cached import CachedEncoder
+from treelabel.encoders.protocol import Encoder
+from treelabel.encoders.registry import encoder_note, find_encoder, same_encoder
 from treelabel.hierarchy import Hierarchy, label_matrix
 from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import (

@@ -10,7 +10,10 @@ from treelabel.core.compute import LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.kinds import Between
 from treelabel.core.strings import Strings
-from treelabel.encoders.catalogue import CachedEncoder, Encoder, encoder_note, find_encoder, joined, same_encoder
+from treelabel.encoders.cached import CachedEncoder
+from treelabel.encoders.joined import joined
+from treelabel.encoders.protocol import Encoder
+from treelabel.encoders.registry import encoder_note, find_encoder, same_encoder
 from treelabel.hierarchy import Hierarchy, label_matrix
 from treelabel.models.base import Model, Training
 from treelabel.models.linear.heads import HEADS, Head, Job, Learned, Rows, learn_head

@@ -14,7 +14,7 @@ from treelabel.core.compute import LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.progress import progress_bar
 from treelabel.core.strings import Strings
-from treelabel.encoders.catalogue import Encoder
+from treelabel.encoders.protocol import Encoder
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
 from treelabel.models.schema import Arrays, Schema, with_prefix
@@ -233,7 +233,7 @@ def made(spec: Spec, encoder: str | Encoder | None, seed: int) -> Model:
 
 def without_checkpoints(model: Model) -> Model:
     """A model that learns several times has no one place to go on from."""
-    return model.set_params(checkpoints=None) if "checkpoints" in model.setting_names() else model
+    return model.set_params(checkpoint_dir=None) if "checkpoint_dir" in model.setting_names() else model
 
 
 def left_out_parts(train: Training, folds: int, seed: int) -> list[LongArray]:

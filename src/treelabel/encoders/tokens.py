@@ -1,4 +1,4 @@
-"""Texts as numbers of tokens, and batches of similar length, in an order that the seed alone decides."""
+"""Texts as token ids: tokenised once, padded batch by batch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,15 +13,13 @@ from treelabel.core.compute import IntArray, LongArray
 from treelabel.core.strings import Strings
 from treelabel.encoders.first_tokens import first_tokens
 
-# So many texts are tokenised at once, which bounds what the tokenizer's own objects take.
+# Texts that are tokenised at once, which bounds the memory of the tokenizer's own objects.
 AT_ONCE = 2_000
-# Batches are made of texts of similar length among so many batches' worth that stand together by chance.
-POOL = 50
 
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """Tokens of texts, one after another: those of a text are `ids[ptr[i] : ptr[i + 1]]`."""
+    """Token ids of texts, one text after another: those of text i are `ids[ptr[i] : ptr[i + 1]]`."""
 
     ids: IntArray
     ptr: LongArray
@@ -29,7 +27,22 @@ class Tokens:
 
     @classmethod
     def of(cls, texts: Strings, tokenizer: Tokenizer, max_length: int) -> "Tokens":
-        """Tokenise, with the marks at both ends that the tokenizer gives; longer texts are cut."""
+        """Tokenise texts.
+
+        Parameters
+        ----------
+        texts
+            The texts.
+        tokenizer
+            Adds its special tokens.
+        max_length
+            Longer texts are truncated.
+
+        Returns
+        -------
+        Tokens
+            The token ids of all texts.
+        """
         tokenizer.enable_truncation(max_length)
         rows: list[IntArray] = []
         given = list(texts)
@@ -40,7 +53,20 @@ class Tokens:
 
     @classmethod
     def of_rows(cls, rows: Sequence[npt.ArrayLike], pad: int) -> "Tokens":
-        """Take the tokens of each text."""
+        """Concatenate the token ids of each text.
+
+        Parameters
+        ----------
+        rows
+            The token ids of each text.
+        pad
+            The id that fills up batches.
+
+        Returns
+        -------
+        Tokens
+            The token ids of all texts.
+        """
         given = [np.asarray(row, np.int32) for row in rows]
         ptr = np.concatenate([[0], np.cumsum([len(row) for row in given])]).astype(np.int64)
         return cls(np.concatenate([np.zeros(0, np.int32), *given]), ptr, pad)
@@ -50,39 +76,23 @@ class Tokens:
 
     @cached_property
     def lengths(self) -> LongArray:
-        """How many tokens each text has."""
+        """The number of tokens of each text."""
         return np.diff(self.ptr)
 
     def batch(self, rows: LongArray) -> tuple[torch.Tensor, torch.Tensor]:
-        """Ids and mask of some texts, texts x the longest of them."""
+        """Return the ids and the attention mask of some texts, texts × the longest of them."""
         lengths = self.lengths[rows]
         places = np.arange(max(1, int(lengths.max(initial=0))))
-        there = places < lengths[:, None]
-        ids = np.full(there.shape, self.pad, np.int64)
-        ids[there] = self.ids[(self.ptr[rows][:, None] + places)[there]]
-        return torch.from_numpy(ids), torch.from_numpy(there.astype(np.int64))
+        mask = places < lengths[:, None]
+        ids = np.full(mask.shape, self.pad, np.int64)
+        ids[mask] = self.ids[(self.ptr[rows][:, None] + places)[mask]]
+        return torch.from_numpy(ids), torch.from_numpy(mask.astype(np.int64))
 
 
 def pad_id(tokenizer: Tokenizer) -> int:
-    """The number of the token that fills up batches; what is masked may be any."""
+    """Return the id of the padding token; without one any id will do, since it is masked."""
     for name in ("[PAD]", "<pad>"):
         found = tokenizer.token_to_id(name)
         if found is not None:
             return int(found)
     return 0
-
-
-def epoch_batches(lengths: LongArray, batch: int, seed: int, epoch: int) -> list[LongArray]:
-    """Deal documents into batches of similar length, in an order that seed and epoch decide.
-
-    >>> [rows.tolist() for rows in epoch_batches(np.array([9, 1, 8, 2]), 2, seed=0, epoch=0)]
-    [[2, 0], [1, 3]]
-    """
-    rng = np.random.default_rng([seed, epoch])
-    order = rng.permutation(len(lengths))
-    pools = (order[start : start + POOL * batch] for start in range(0, len(order), POOL * batch))
-    batches: list[LongArray] = []
-    for pool in pools:
-        alike = pool[np.argsort(lengths[pool], kind="stable")]
-        batches += [alike[start : start + batch] for start in range(0, len(alike), batch)]
-    return [batches[place] for place in rng.permutation(len(batches))]
