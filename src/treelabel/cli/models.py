@@ -34,7 +34,7 @@ def fit(
     loss: Annotated[
         str | None, typer.Option(help="Loss, for models that take one; treelabel models lists them.")
     ] = None,
-    set: Annotated[list[str] | None, typer.Option(help="A setting of the model, as cost=1 (repeat).")] = None,  # noqa: A002
+    set: Annotated[list[str] | None, typer.Option(help="A setting of the model, as C=1 (repeat).")] = None,  # noqa: A002
     valid: Annotated[Path | None, typer.Option(help="Data file to calibrate or to stop early on.")] = None,
     max_seconds: Annotated[float | None, typer.Option(help="Stop learning after so long, keeping the best.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
@@ -49,7 +49,7 @@ def fit(
     \b
     Examples:
       treelabel fit train.csv -o model
-      treelabel fit train.jsonl -o model --taxonomy tax.tsv --set cost=1 --set min_df=2
+      treelabel fit train.jsonl -o model --taxonomy tax.tsv --set C=1 --set min_df=2
       treelabel fit train.jsonl -o model --valid valid.jsonl --model bag --loss win_log
       treelabel fit train.jsonl -o model --model neural --encoder minilm --loss conditional_softmax_la
       treelabel fit train.jsonl -o model --model neural --encoder scratch --set checkpoints=unfinished
@@ -99,7 +99,7 @@ def _setting(text: str) -> tuple[str, Any]:
 
     name, equals, value = text.partition("=")
     if not equals:
-        raise TreelabelError(f"--set {text}: expected name=value, such as cost=1")
+        raise TreelabelError(f"--set {text}: expected name=value, such as C=1")
     try:
         return name.strip(), ast.literal_eval(value)
     except (ValueError, SyntaxError):
@@ -130,8 +130,8 @@ def score(
 
     require_other_file(output, texts)
     loaded = load_model(model, require_signature)
-    scores = loaded.score(_texts(texts, read, loaded))
-    (scores if top is None else scores.top_k(top)).save(output)
+    scores = loaded.score(_texts(texts, read, loaded), top=top)
+    scores.save(output)
     typer.echo(f"{output}: {scores!r}")
 
 

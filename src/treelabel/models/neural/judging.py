@@ -7,11 +7,11 @@ from scipy import optimize
 
 from treelabel.core.compute import LongArray
 from treelabel.models.base import Training
-from treelabel.models.linear.heads import log_loss
 from treelabel.models.neural.network import Network
 from treelabel.models.neural.readers import Reader
 from treelabel.models.neural.trainer import Inputs, logits_of
 from treelabel.models.objective import Objective
+from treelabel.models.validation import log_loss
 
 # So many documents x nodes at most, and so many documents at least, are looked at.
 MOST_JUDGED = 300_000

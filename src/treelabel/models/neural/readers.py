@@ -67,7 +67,7 @@ class Frozen(Reader):
         found = CachedEncoder(find_encoder(encoder))
         if not tfidf_width:
             return cls(found)
-        return cls(found, Lsa.fit_transform(texts, tfidf_width, NgramShape(1), LEAST_DOCUMENTS, seed)[0])
+        return cls(found, Lsa.fit_transform(texts, tfidf_width, NgramShape(), LEAST_DOCUMENTS, seed)[0])
 
     def inputs(self, texts: Strings, progress: bool | None = None) -> KnownVectors:
         """Embeddings of length 1, tf-idf of length 1 beside them, all times one number."""
@@ -89,7 +89,7 @@ class Frozen(Reader):
         values: dict[str, Any] = {"encoder": encoder_note(self.encoder), "ngrams": None}
         if self.lsa is not None:
             shape = self.lsa.tfidf.shape
-            values["ngrams"] = {"words": shape.words, "bits": shape.bits}
+            values["ngrams"] = {"ngram_range": shape.ngram_range, "n_features": shape.n_features}
             arrays |= {**self.lsa.tfidf.arrays(), "lsa": self.lsa.vectors.astype(np.float16)}
         return values, arrays
 
@@ -101,7 +101,7 @@ class Frozen(Reader):
         """Take back what `state` gave."""
         found, lsa = CachedEncoder(same_encoder(encoder, values["encoder"])), None
         if values["ngrams"] is not None:
-            shape = NgramShape(int(values["ngrams"]["words"]), None, int(values["ngrams"]["bits"]))
+            shape = NgramShape(values["ngrams"]["ngram_range"], None, int(values["ngrams"]["n_features"]))
             lsa = Lsa(Tfidf(shape, arrays["buckets"], arrays["idf"]), arrays["lsa"].astype(np.float32))
         weights = {
             name.removeprefix("outputs."): torch.from_numpy(arrays[name]) for name in arrays if "outputs." in name
