@@ -39,7 +39,7 @@ def margins_of(outputs: Outputs, labels: LabelMatrix) -> FloatArray:
     """Margins that know the truth, with noise."""
     true = outputs.targets(labels).toarray()
     noise = np.random.default_rng(0).normal(size=true.shape)
-    return (2.0 * true - 1 + 0.7 * noise).astype(np.float32)
+    return np.asarray(2.0 * true - 1 + 0.7 * noise, np.float32)
 
 
 def fitted(name: str, kind: str) -> tuple[Calibration, FloatArray]:

@@ -104,6 +104,8 @@ class Prototype(Model):
     # Learning
 
     def _fit(self, train: Training) -> None:
+        if self.encoder is None:
+            raise TreelabelError("the model prototype needs an encoder=; treelabel encoders lists what is usable here")
         self._check_settings()
         self.encoder_ = CachedEncoder(find_encoder(self.encoder))
         self.stops_ = inner_terminals(train)
@@ -118,8 +120,6 @@ class Prototype(Model):
         self._choose(vectors[left], rows[left], train[left])
 
     def _check_settings(self) -> None:
-        if self.encoder is None:
-            raise TreelabelError("the model prototype needs an encoder=; treelabel encoders lists what is usable here")
         if self.label_text not in ("name", "path"):
             raise TreelabelError(f"the setting label_text of prototype is {self.label_text!r}; expected name or path")
         for name, most in (("parent_prior_strength", np.inf), ("label_prior_strength", np.inf), ("shrinkage", 1.0)):
