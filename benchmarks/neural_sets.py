@@ -126,7 +126,7 @@ def beside_tfidf(vectors: Sequence[FloatArray], train: Strings, others: Sequence
 
     The model brings rows to length 1 as a whole and not by parts, which is the same but for texts without a known word.
     """
-    lsa, _ = Lsa.fit_transform(train, LSA_COMPONENTS, NgramShape(1), MIN_DF, seed)
+    lsa, _ = Lsa.fit_transform(train, LSA_COMPONENTS, NgramShape(), MIN_DF, seed)
     parts = [np.hstack([rows, lsa.transform(texts)]) for rows, texts in zip(vectors, [train, *others], strict=True)]
     return np.concatenate(parts)
 

@@ -35,7 +35,7 @@ def fit(
     loss: Annotated[
         str | None, typer.Option(help="Loss, for models that take one; treelabel models lists them.")
     ] = None,
-    set: Annotated[list[str] | None, typer.Option(help="A setting of the model, as cost=1 (repeat).")] = None,  # noqa: A002
+    set: Annotated[list[str] | None, typer.Option(help="A setting of the model, as C=1 (repeat).")] = None,  # noqa: A002
     valid: Annotated[Path | None, typer.Option(help="Data file to calibrate or to stop early on.")] = None,
     max_seconds: Annotated[float | None, typer.Option(help="Stop learning after this time, keeping the best.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
@@ -50,7 +50,7 @@ def fit(
     \b
     Examples:
       treelabel fit train.csv -o model
-      treelabel fit train.jsonl -o model --taxonomy tax.tsv --set cost=1 --set min_df=2
+      treelabel fit train.jsonl -o model --taxonomy tax.tsv --set C=1 --set min_df=2
       treelabel fit train.jsonl -o model --valid valid.jsonl --model bag --loss win_log
       treelabel fit train.jsonl -o model --model neural --encoder minilm --loss conditional_softmax_la
       treelabel fit train.jsonl -o model --model neural --encoder scratch --set checkpoint_dir=unfinished
@@ -100,7 +100,7 @@ def _setting(text: str) -> tuple[str, Any]:
 
     name, equals, value = text.partition("=")
     if not equals:
-        raise TreelabelError(f"--set {text}: expected name=value, such as cost=1")
+        raise TreelabelError(f"--set {text}: expected name=value, such as C=1")
     try:
         return name.strip(), ast.literal_eval(value)
     except (ValueError, SyntaxError):
@@ -131,9 +131,7 @@ def score(
 
     require_other_file(output, texts)
     loaded = load_model(model, require_signature)
-    scores = loaded.score(_texts(texts, read, loaded))
-    if top is not None:
-        scores = scores.top_k(top)
+    scores = loaded.score(_texts(texts, read, loaded), top=top)
     scores.save(output)
     typer.echo(f"{output}: {scores!r}")
 

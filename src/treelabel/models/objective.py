@@ -9,6 +9,7 @@ import numpy as np
 
 from treelabel.core.compute import BoolArray, DoubleArray, IntArray, LongArray
 from treelabel.core.errors import TreelabelError
+from treelabel.core.scale import MANY_NODES
 from treelabel.hierarchy import Change, Hierarchy, LabelMatrix, row_sizes
 from treelabel.losses.base import Loss
 from treelabel.losses.registry import LOSSES, make_loss
@@ -18,8 +19,7 @@ from treelabel.scores import Scores
 
 # A softmax over more leaves than this takes longer than a DAG's sigmoids.
 MANY_LEAVES = 2_000
-# From this many nodes on, only the likeliest are kept of each document.
-MANY_NODES = 20_000
+# Nodes of a document that are kept where there are very many.
 KEPT_NODES = 500
 DOCUMENTS_AT_ONCE = 4_096
 VALUES_AT_ONCE = 1 << 24

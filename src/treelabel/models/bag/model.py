@@ -18,7 +18,7 @@ from treelabel.models.objective import Objective, objective_arrays
 from treelabel.models.schema import MOST_DIMENSION, Array, Arrays, Schema, require_inner, tfidf_arrays
 from treelabel.scores import Scores
 from treelabel.text import NgramShape, Tfidf
-from treelabel.text.ngrams import MOST_WORDS, count_ngrams
+from treelabel.text.ngrams import LARGEST_N, count_ngrams
 
 # What every document has besides its n-grams, so that texts with none have the shares of training.
 CONSTANT = np.float32(0.2)
@@ -34,7 +34,7 @@ class Values(TypedDict):
     loss: str
     slope: float
     losses: list[AnyFloat]
-    words: Annotated[int, Between(0, MOST_WORDS)]
+    words: Annotated[int, Between(0, LARGEST_N)]
     bits: Annotated[int, Between(1, 31)]
 
 
@@ -103,7 +103,7 @@ class Bag(Model):
         self._choose_loss(train, before)
         plan = self.objective_.loss.plan()
         rng = np.random.default_rng(self.seed)
-        self.tfidf_ = learned_columns(train.texts, NgramShape(self.words, None, self.bits), self.min_df)
+        self.tfidf_ = learned_columns(train.texts, NgramShape((1, self.words), None, 1 << self.bits), self.min_df)
         if before is not None:
             self.tfidf_ = before.tfidf.followed_by(self.tfidf_)
         weights = self._first_weights(len(self.objective_.loss.outputs), rng)
@@ -180,7 +180,7 @@ class Bag(Model):
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         values = {"loss": self.objective_.name, "slope": self.slope_, "losses": self.losses_}
         shape = self.tfidf_.shape
-        return values | {"words": shape.words, "bits": shape.bits}, {
+        return values | {"words": shape.lengths[1], "bits": shape.n_features.bit_length() - 1}, {
             **self.tfidf_.arrays(),
             "inputs": self.inputs_,
             "outputs": self.outputs_,
@@ -205,7 +205,7 @@ class Bag(Model):
         )
 
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
-        shape = NgramShape(int(values["words"]), None, int(values["bits"]))
+        shape = NgramShape((1, int(values["words"])), None, 1 << int(values["bits"]))
         self.tfidf_ = Tfidf(shape, arrays["buckets"], arrays["idf"])
         self.slope_, self.losses_ = float(values["slope"]), list(values["losses"])
         self.inputs_, self.outputs_ = arrays["inputs"], arrays["outputs"]
@@ -235,7 +235,8 @@ class Before:
     def require_same(self, hierarchy: Hierarchy, loss: str, ngrams: tuple[int, int]) -> None:
         """Refuse to go on with another hierarchy, loss or kind of n-grams."""
         hierarchy.require_same(self.hierarchy.fingerprint, "what the model has learned before")
-        known = self.loss, (self.tfidf.shape.words, self.tfidf.shape.bits)
+        shape = self.tfidf.shape
+        known = self.loss, (shape.lengths[1], shape.n_features.bit_length() - 1)
         if known != (loss, ngrams):
             raise TreelabelError(
                 f"warm_start goes on with the loss {known[0]} and (words, bits) {known[1]}, but now they are {loss} "
@@ -257,13 +258,13 @@ class Before:
 def learned_columns(texts: Strings, shape: NgramShape, min_df: int) -> Tfidf:
     """Learn which n-grams have a vector, and their weights: runs of words count less, and only if seen twice.
 
-    >>> learned_columns(Strings.of(["a b", "a b c"]), NgramShape(2), 1).width
+    >>> learned_columns(Strings.of(["a b", "a b c"]), NgramShape((1, 2)), 1).width
     4
     """
     counted = count_ngrams(texts, shape)
-    df = np.bincount(counted.buckets, minlength=shape.buckets)
-    is_word = np.zeros(shape.buckets, np.bool_)
-    is_word[count_ngrams(texts, replace(shape, words=1)).buckets] = True
+    df = np.bincount(counted.buckets, minlength=shape.n_features)
+    is_word = np.zeros(shape.n_features, np.bool_)
+    is_word[count_ngrams(texts, replace(shape, ngram_range=(1, 1))).buckets] = True
     enough = np.flatnonzero(df >= np.where(is_word, max(1, min_df), max(LEAST_PAIR_DF, min_df)))
     kept: IntArray = enough[np.argsort(-df[enough], kind="stable")].astype(np.int32)
     idf = (1 + np.log((1 + len(texts)) / (1 + df[kept]))) * np.where(is_word[kept], 1.0, PAIR_WEIGHT)

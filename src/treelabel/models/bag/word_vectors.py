@@ -42,7 +42,7 @@ def vectors_of(path: str | Path, tfidf: Tfidf) -> tuple[IntArray, FloatArray]:
     found: dict[int, FloatArray] = {}
     lines = _lines(file)
     while batch := list(islice(lines, BATCH)):
-        counted = count_ngrams([line.word for line in batch], NgramShape(1, None, tfidf.shape.bits))
+        counted = count_ngrams([line.word for line in batch], NgramShape(n_features=tfidf.shape.n_features))
         first = np.cumsum(counted.sizes) - counted.sizes
         for at in np.flatnonzero(counted.sizes == 1).tolist():
             column = tfidf.place(int(counted.buckets[first[at]]))

@@ -108,7 +108,7 @@ class FrozenFeaturizer(Featurizer):
         found = CachedEncoder(find_encoder(encoder))
         if not lsa_components:
             return cls(found)
-        return cls(found, Lsa.fit_transform(texts, lsa_components, NgramShape(1), MIN_DF, seed)[0])
+        return cls(found, Lsa.fit_transform(texts, lsa_components, NgramShape(), MIN_DF, seed)[0])
 
     def inputs(self, texts: Strings, progress: bool | None = None) -> KnownVectors:
         """Return embeddings and tf-idf side by side, of equal length each and `VECTOR_LENGTH` together."""
@@ -131,7 +131,7 @@ class FrozenFeaturizer(Featurizer):
         values: dict[str, Any] = {"encoder": encoder_note(self.encoder), "ngrams": None}
         if self.lsa is not None:
             shape = self.lsa.tfidf.shape
-            values["ngrams"] = {"words": shape.words, "bits": shape.bits}
+            values["ngrams"] = {"ngram_range": shape.ngram_range, "n_features": shape.n_features}
             arrays |= {**self.lsa.tfidf.arrays(), "lsa": self.lsa.vectors.astype(np.float16)}
         return values, arrays
 
@@ -156,7 +156,7 @@ class FrozenFeaturizer(Featurizer):
         """
         found, lsa = CachedEncoder(same_encoder(encoder, values["encoder"])), None
         if values["ngrams"] is not None:
-            shape = NgramShape(int(values["ngrams"]["words"]), None, int(values["ngrams"]["bits"]))
+            shape = NgramShape(values["ngrams"]["ngram_range"], None, int(values["ngrams"]["n_features"]))
             lsa = Lsa(Tfidf(shape, arrays["buckets"], arrays["idf"]), arrays["lsa"].astype(np.float32))
         weights = {name: torch.from_numpy(array) for name, array in arrays.items() if name.startswith("outputs.")}
         return cls(found, lsa), Network(None, "mean", restored_outputs(weights))

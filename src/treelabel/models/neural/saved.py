@@ -80,7 +80,7 @@ def saved_schema(hierarchy: Hierarchy, values: dict[str, Any], hidden: bool) -> 
     most |= {"outputs": 2 * nodes, "inputs": 2 * MOST_DIMENSION, "hidden": MOST_DIMENSION}
     if values["featurizer"]["ngrams"] is not None:
         arrays |= {**tfidf_arrays(), "lsa": Array("float16", ("width", "columns"))}
-        sizes["buckets"] = 1 << values["featurizer"]["ngrams"]["bits"]
+        sizes["buckets"] = values["featurizer"]["ngrams"]["n_features"]
         most |= {"width": sizes["buckets"], "columns": MOST_DIMENSION}
     return Schema(arrays, (), sizes, most, relations)
 

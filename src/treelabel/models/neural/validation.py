@@ -7,11 +7,11 @@ from scipy import optimize
 
 from treelabel.core.compute import LongArray
 from treelabel.models.base import Training
-from treelabel.models.linear.heads import log_loss
 from treelabel.models.neural.featurizers import Featurizer
 from treelabel.models.neural.inputs import Inputs
 from treelabel.models.neural.network import Network, compute_logits
 from treelabel.models.objective import Objective
+from treelabel.models.validation import log_loss
 
 # At most so many documents × nodes, but at least so many documents.
 MAX_VALUES = 300_000
