@@ -20,6 +20,7 @@ from treelabel.encoders.protocol import Encoder
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
 from treelabel.models.registry import MODELS, check_setting_names, make_model
+from treelabel.models.settings import Settings
 from treelabel.models.stack.pool import Pool, pool_of
 from treelabel.rules import decide
 from treelabel.scores import Scores
@@ -93,6 +94,21 @@ class Stack(Model):
     def exhaustive(self) -> bool:
         """Whether the scores of children sum to their parent's: always, whatever those of the estimators do."""
         return True
+
+    # Settings of estimators
+
+    def _nested(self) -> dict[str, Settings]:
+        """Return the estimators by the name of their model; those after the first of a name have a number behind it."""
+        found: dict[str, Settings] = {}
+        for estimator in self._unfitted():
+            count = sum(name.partition("-")[0] == estimator.name for name in found)
+            found[f"{estimator.name}-{count + 1}" if count else estimator.name] = estimator
+        return found
+
+    def _set_nested(self, name: str, estimator: Settings) -> None:
+        assert isinstance(estimator, Model)
+        place = list(self._nested()).index(name)
+        self.estimators = (*self.estimators[:place], estimator, *self.estimators[place + 1 :])
 
     # Learning
 
