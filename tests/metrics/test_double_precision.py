@@ -17,9 +17,7 @@ DOCUMENTS = 200
 
 
 def slow(hierarchy: Hierarchy) -> SlowHierarchy:
-    return SlowHierarchy(
-        {node: {above} if above >= 0 else {ROOT} for node, above in enumerate(hierarchy.parent.tolist())}
-    )
+    return SlowHierarchy({node: {above} for node, above in enumerate(hierarchy.parent.tolist())})
 
 
 def peaked(seed: int, sharpness: float) -> npt.NDArray[np.float64]:
