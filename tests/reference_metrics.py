@@ -1,4 +1,4 @@
-"""A slow, obvious twin of every metric: Python sets, dicts and loops, each straight from DEFINITIONS.md.
+"""A slow, obvious twin of every metric: Python sets, dicts and loops, each straight from docs/definitions.md.
 
 What the definitions leave to a metric's own help (accuracies by level, calibration, coverage) follows that help.
 """

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from treelabel.cli.decide import RuleOption
-from treelabel.cli.options import JsonOption, ReadArguments, require_other_file, with_read_options
+from treelabel.cli.options import JsonOption, ReadArguments, SignatureOption, require_other_file, with_read_options
+from treelabel.cli.printing import echo
 
 if TYPE_CHECKING:
     from treelabel.data import Dataset
@@ -107,8 +108,8 @@ def _setting(text: str) -> tuple[str, Any]:
 
 
 def _texts(path: Path, read: ReadArguments, model: "Model") -> "Dataset":
-    """Read texts, with labels or without."""
-    return read.read(path, taxonomy=model.hierarchy_)
+    """Read texts; whether there are labels, and which, makes no difference."""
+    return read.read(path, taxonomy=model.hierarchy_, need_labels=False)
 
 
 @with_read_options
@@ -118,6 +119,7 @@ def score(
     read: ReadArguments,
     output: Annotated[Path, typer.Option("--output", "-o", help="Scores to write (.npz or .parquet).")],
     top: Annotated[int | None, typer.Option(help="Keep only this many of the largest scores of each document.")] = None,
+    require_signature: SignatureOption = None,
 ) -> None:
     """Score texts: the probability of every node.
 
@@ -128,9 +130,11 @@ def score(
     from treelabel.models import load_model
 
     require_other_file(output, texts)
-    loaded = load_model(model)
+    loaded = load_model(model, require_signature)
     scores = loaded.score(_texts(texts, read, loaded))
-    (scores if top is None else scores.top_k(top)).save(output)
+    if top is not None:
+        scores = scores.top_k(top)
+    scores.save(output)
     typer.echo(f"{output}: {scores!r}")
 
 
@@ -144,6 +148,7 @@ def predict(
     unknown: Annotated[
         float | None, typer.Option(help="Abstain where no label of the first level has a score of at least this.")
     ] = None,
+    require_signature: SignatureOption = None,
 ) -> None:
     """Predict the labels of texts by a decision rule.
 
@@ -153,19 +158,20 @@ def predict(
     Examples:
       treelabel predict model new.csv -o predictions.jsonl
       treelabel predict model new.csv -o predictions.jsonl --rule optimal:hf1 --unknown 0.3
+      treelabel predict model new.csv -o predictions.jsonl --require-signature ours.pub.pem
     """
     from treelabel.evaluation.predictions import prediction_lines, write_predictions
     from treelabel.models import load_model
     from treelabel.rules import decide
 
     require_other_file(output, texts)
-    loaded = load_model(model)
+    loaded = load_model(model, require_signature)
     scores = loaded.score(_texts(texts, read, loaded))
     settings: dict[str, Any] = {} if unknown is None else {"unknown": unknown}
     decisions = decide(scores, loaded.usual_rule if rule is None else rule, **settings)
     if output is None:
         for line in prediction_lines(decisions, scores):
-            typer.echo(line)
+            echo(line)
         return
     write_predictions(decisions, output, scores)
     typer.echo(f"{output}: {len(decisions):,} documents by {decisions.rule}")
@@ -175,6 +181,7 @@ def explain(
     model: ModelArgument,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="A text.")],
     json: JsonOption = False,
+    require_signature: SignatureOption = None,
 ) -> None:
     """Explain which words speak for and against each step of the predicted path.
 
@@ -185,17 +192,18 @@ def explain(
     import json as jsonlib
     from dataclasses import asdict
 
+    from treelabel.core.errors import printable
     from treelabel.models import load_model
 
-    steps = load_model(model).explain(text)
+    steps = load_model(model, require_signature).explain(text)
     if json:
-        typer.echo(jsonlib.dumps([asdict(step) for step in steps], indent=2, ensure_ascii=False))
+        echo(jsonlib.dumps([asdict(step) for step in steps], indent=2, ensure_ascii=False))
         return
     for step in steps:
-        typer.echo(f"{step.label}  p {step.p:.3f}")
+        echo(f"{printable(step.label)}  p {step.p:.3f}")
         for what, listed in (("for", step.speaks_for), ("against", step.speaks_against)):
             words = ", ".join(f"{name} {value:+.2f}" for name, value in listed)
-            typer.echo(f"  {what:<8} {words or '-'}")
+            echo(f"  {what:<8} {printable(words) or '-'}")
 
 
 def models(json: JsonOption = False) -> None:
@@ -211,7 +219,9 @@ def models(json: JsonOption = False) -> None:
     from treelabel.models.linear.heads import HEADS
 
     settings = {
-        name: {key: value for key, value in row.maker().get_params().items() if key not in ("hierarchy", "seed")}
+        name: {
+            key: value for key, value in row.maker().get_params(deep=False).items() if key not in ("hierarchy", "seed")
+        }
         for name, row in MODELS.items()
     }
     if json:
@@ -238,6 +248,7 @@ def export(
     output: Annotated[Path, typer.Option("--output", "-o", help="Model folder to write.")],
     int8: Annotated[bool, typer.Option("--int8", help="Weights of eight bits: faster, a little less exact.")] = False,
     force: ForceOption = False,
+    require_signature: SignatureOption = None,
 ) -> None:
     """Write a neural model as an ONNX graph, which scores faster on a CPU and without torch.
 
@@ -250,7 +261,7 @@ def export(
     from treelabel.models import load_model
     from treelabel.models.store import require_replaceable
 
-    loaded: Any = load_model(model)
+    loaded: Any = load_model(model, require_signature)
     if not hasattr(loaded, "exported"):
         raise TreelabelError(f"{model}: a model of the kind {loaded.name} is no network; only neural can be exported")
     require_replaceable(output, force)

@@ -2,10 +2,10 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -13,15 +13,20 @@ from scipy import sparse
 
 from treelabel.core.compute import LongArray
 from treelabel.core.errors import TreelabelError
+from treelabel.core.kinds import check_kind
 from treelabel.core.strings import Strings
 from treelabel.hierarchy import Hierarchy, LabelMatrix, row_sizes
 from treelabel.hierarchy.labels import decode, encode
+from treelabel.models.classes import class_codes, stop_nodes, terminal_probabilities
+from treelabel.models.schema import Arrays, Schema
 from treelabel.models.settings import Settings
 from treelabel.models.stopping import StopSignal
 from treelabel.rules import Decisions, Tuned, decide
 from treelabel.scores import Scores
 
-Arrays = Mapping[str, npt.NDArray[Any]]
+
+class NoValues(TypedDict):
+    """No values at all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,10 +81,13 @@ def regime_of(hierarchy: Hierarchy, labels: LabelMatrix) -> str:
 class Model(Settings, ABC):
     """A model of texts in a hierarchy of labels. Settings are what the maker takes; what is learned ends in "_".
 
-    A model file says how to learn (`_fit`), how to score (`_score`), and what to save (`_state`, `_restore`).
+    A model file says how to learn (`_fit`), how to score (`_score`), and what to save (`_state`, `_restore`), which has
+    to be declared: `learned` is the type hint of the values, `_schema` tells the arrays. What is not declared is not
+    loaded.
     """
 
     name: ClassVar[str]
+    learned: ClassVar[Any] = NoValues
     # Settings that a model folder does not hold.
     unsaved: ClassVar[tuple[str, ...]] = ("hierarchy",)
     hierarchy: Hierarchy | None
@@ -112,19 +120,39 @@ class Model(Settings, ABC):
         if train.labels.nnz == 0:
             raise TreelabelError("no document has a label, so there is nothing to learn")
         self.hierarchy_, self.regime_ = train.hierarchy, train.regime
+        self.stop_nodes_ = stop_nodes(train.hierarchy, train.labels)
         self.stopped_ = None
         self._fit(train)
         self.stopped_ = stop.reason
         return self
 
-    def score(self, texts: Any, labels: Any = None, ids: Sequence[str] | None = None) -> Any:
-        """Give the Scores of texts; with true labels, as scikit-learn asks, the share of exactly right predictions."""
+    @overload
+    def score(self, texts: Any, labels: None = None, ids: Sequence[str] | None = None) -> Scores: ...
+    @overload
+    def score(self, texts: Any, labels: Any, ids: Sequence[str] | None = None) -> float: ...
+    def score(self, texts: Any, labels: Any = None, ids: Sequence[str] | None = None) -> Scores | float:
+        """Score texts.
+
+        Parameters
+        ----------
+        texts
+            A list of texts, or a Dataset, whose ids are kept.
+        labels
+            True labels, one list per text, as scikit-learn's scorers give them.
+        ids
+            Names of the documents.
+
+        Returns
+        -------
+        Scores or float
+            The probability of every node; with labels, the share of texts whose predicted set is exactly right.
+        """
         column, names = texts_of(texts)
         scores = self._score_checked(column, names if ids is None else tuple(ids))
         if labels is None:
             return scores
         h = self.hierarchy_
-        found, true = self._decided(scores, None).csr, h.closure(encode(h, labels))
+        found, true = self._decided(scores, None).csr, h.closure(labels_of(h, labels))
         wrong = np.asarray(abs(found.astype(np.int8) - true.astype(np.int8)).sum(axis=1)).ravel()
         return float((wrong == 0).mean())
 
@@ -137,6 +165,27 @@ class Model(Settings, ABC):
         column, names = texts_of(texts)
         decisions = self._decided(self._score_checked(column, names), rule)
         return decode(self.hierarchy_, decisions.most_specific, paths=paths)
+
+    @property
+    def classes_(self) -> npt.NDArray[np.str_]:
+        """The columns of `predict_proba`, in the hierarchy's order: names, or paths where names are not unique.
+
+        Where documents have one path, these are the labels at which paths end; else all labels.
+        """
+        h = self.hierarchy_
+        nodes = None if self.regime_ == "many" else np.union1d(h.leaves, self.stop_nodes_)
+        names = np.array(h.names if h.has_unique_names else h.paths())
+        return names if nodes is None else names[nodes]
+
+    def predict_proba(self, texts: Any) -> npt.NDArray[Any]:
+        """Return the probabilities of `classes_`: documents x classes.
+
+        Where documents have one path, a row sums to 1 if the model is `exhaustive`, as classes exclude each other.
+        """
+        scores = self.score(texts)
+        if self.regime_ == "many":
+            return scores.dense()
+        return terminal_probabilities(scores, self.stop_nodes_)[1]
 
     @property
     def exhaustive(self) -> bool:
@@ -180,9 +229,21 @@ class Model(Settings, ABC):
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         """What was learned: values for JSON, and arrays."""
 
+    def schema(self, values: dict[str, Any]) -> Schema:
+        """Check values that `_state` gave once, and tell the arrays that belong to them."""
+        check_kind(values, self.learned, "learned")
+        return self._schema(values)
+
+    @abstractmethod
+    def _schema(self, values: dict[str, Any]) -> Schema:
+        """Declare the arrays and files to save, in a model that has learned or is about to be restored.
+
+        `values` are those of `_state`; they fit `learned`. Hierarchy and regime are known.
+        """
+
     @abstractmethod
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
-        """Take back what `_state` gave."""
+        """Take back what `_state` gave; values and arrays fit `learned` and `_schema`."""
 
     # Not abstract: most models are JSON and arrays.
     def _write_files(self, folder: Path) -> None:
@@ -210,7 +271,8 @@ def training_of(
         return Training(Strings.of(data.texts), data.labels, data.hierarchy, valid, progress, stop)
     if labels is None:
         raise TreelabelError("expected a Dataset, or texts and labels")
-    texts, rows = Strings.of(data), list(labels)
+    texts = Strings.of(data)
+    rows = labels if isinstance(labels, np.ndarray) else list(labels)
     if len(texts) != len(rows):
         raise TreelabelError(f"{len(texts):,} texts, but labels for {len(rows):,}")
     if hierarchy is None:
@@ -218,7 +280,22 @@ def training_of(
             "texts and labels need a hierarchy: pass hierarchy= to the model or to fit, such as "
             "Hierarchy.from_paths(paths) or Hierarchy.flat(names)"
         )
-    return Training(texts, encode(hierarchy, rows), hierarchy, valid, progress, stop)
+    return Training(texts, labels_of(hierarchy, rows), hierarchy, valid, progress, stop)
+
+
+def labels_of(hierarchy: Hierarchy, labels: Any) -> LabelMatrix:
+    """Take labels by name, or as class codes, which scikit-learn makes of them in `cross_val_predict`.
+
+    A code is the place of a leaf among all leaves, so every leaf has to occur where scikit-learn makes the codes.
+    """
+    if isinstance(labels, np.ndarray) and labels.dtype.kind in "iu" and labels.ndim == 1:
+        if len(labels) and not 0 <= labels.min() <= labels.max() < len(hierarchy.leaves):
+            raise TreelabelError(
+                f"class codes from {labels.min()} to {labels.max()}, but the hierarchy has {len(hierarchy.leaves):,} "
+                "leaves, which are the classes 0, 1, ..."
+            )
+        return class_codes(hierarchy, labels)
+    return encode(hierarchy, labels)
 
 
 def texts_of(texts: Any) -> tuple[Strings, tuple[str, ...] | None]:

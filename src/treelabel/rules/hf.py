@@ -64,6 +64,8 @@ def info_hf1(scores: Scores, information: DoubleArray, beta: float = 1.0) -> Lab
     """
     if not 0 < beta < np.inf:
         raise TreelabelError(f"expected a beta above 0, found {beta:g}")
+    # Beyond these the sets no longer change, but the square is 0 or infinite, and would be divided by.
+    beta = min(max(beta, 1e-6), 1e6)
     h = scores.hierarchy
     weights = information_weights(h, np.asarray(information, np.float64))
     parent = h.parent

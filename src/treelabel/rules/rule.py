@@ -44,6 +44,10 @@ class Rule:
         own = {name: each.default for name, each in self._parameters.items() if name not in FROM_TRAINING}
         return own | COMMON
 
+    def takes_many(self, setting: str) -> bool:
+        """Whether a setting may be a list of numbers beside a single one."""
+        return setting in self._parameters and "Sequence" in str(self._parameters[setting].annotation)
+
     @cached_property
     def known(self) -> frozenset[str]:
         """The training statistics that it can use: "information" or "frequencies" of nodes."""

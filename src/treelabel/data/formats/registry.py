@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from treelabel.core.errors import TreelabelError
+from treelabel.core.errors import TreelabelError, quoted
 from treelabel.core.inputs import suffixes
 from treelabel.core.registry import Registry
 from treelabel.data.formats.delimited import read_delimited, write_delimited
@@ -95,6 +95,6 @@ def format_of(path: Path, name: str | None = None) -> Format:
     if found is None:
         known = ", ".join(ending for entry in FORMATS.values() for ending in entry.endings)
         raise TreelabelError(
-            f"{path}: cannot tell the format by the ending {ending!r}; known are {known}; or name the format"
+            f"{path}: cannot tell the format by the ending {quoted(ending)}; known are {known}; or name the format"
         )
     return found
