@@ -525,7 +525,7 @@ def test_an_exported_model_gives_the_same_scores(loss: str, folder: Path, tmp_pa
     exported.save(tmp_path / "model")
     loaded = load_model(tmp_path / "model")
     assert np.array_equal(loaded.score(texts).dense(), exported.score(texts).dense())
-    assert loaded.usual_rule == model.usual_rule
+    assert loaded.default_rule == model.default_rule
 
 
 def test_int8_is_near_and_smaller_and_needs_no_torch(folder: Path, tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_texts_may_end_inside_later_than_others() -> None:
     case = CASES["leaf"]
     settings: dict[str, Any] = {"encoder": "words", "parent_pull": 2.0, "label_pull": 1.0, "shrinkage": 1.0}
     model = make_model("prototype", **settings).fit(case.texts, case.labels, hierarchy=TREE)
-    assert model.usual_rule == "best_leaf"
+    assert model.default_rule == "best_leaf"
     model.partial_fit(["dog barks loudly"] * 12, [["dog"]] * 12)
     assert model.predict(["dog barks loudly", "small terrier digs"]) == [["dog"], ["terrier"]]
     scores = model.score(["dog barks loudly"]).dense()[0]
@@ -181,7 +181,7 @@ def test_pulls_that_lose_least_when_texts_are_left_out_are_chosen() -> None:
     assert given.fit(case.texts, case.labels, hierarchy=TREE).pulls_ == (3.0, 0.7)
     train = training_of(case.texts, case.labels, TREE)
     vectors, rows = model._vectors(train.texts), model._rows(train)
-    outputs = outputs_of(TREE, model.stops_, "leaf")
+    outputs = outputs_of(TREE, model.stops_, "single_path")
 
     def loss(pulls: tuple[float, float]) -> float:
         cosines = model.means_.left_out(vectors, rows, pulls)

@@ -39,7 +39,7 @@ class Outputs:
         h = train.hierarchy
         nodes = np.unique(train.closed.indices).astype(np.int32)
         ends = np.unique(h.most_specific(train.labels).indices).astype(np.int32)
-        if train.regime == "many":
+        if train.regime == "multi_path":
             ends = ends[h.is_leaf[ends]] if not ends_only else ends
         if ends_only:
             of_ends = np.arange(len(ends), dtype=np.int32)

@@ -202,7 +202,7 @@ def rows_below(h: Any, closed: Any, node: int) -> LongArray:
 
 def require_tree_for_softmax(train: Training) -> None:
     """Refuse what a softmax over siblings cannot do."""
-    if train.regime == "many":
+    if train.regime == "multi_path":
         raise TreelabelError(
             "conditional_softmax needs documents with one path, but some have several; "
             "use head=conditional_sigmoid or head=nodes"

@@ -168,7 +168,7 @@ def predict(
     loaded = load_model(model, require_signature)
     scores = loaded.score(_texts(texts, read, loaded))
     settings: dict[str, Any] = {} if unknown is None else {"unknown": unknown}
-    decisions = decide(scores, loaded.usual_rule if rule is None else rule, **settings)
+    decisions = decide(scores, loaded.default_rule if rule is None else rule, **settings)
     if output is None:
         for line in prediction_lines(decisions, scores):
             echo(line)

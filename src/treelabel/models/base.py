@@ -11,16 +11,18 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.core.compute import LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.kinds import check_kind
 from treelabel.core.strings import Strings
-from treelabel.hierarchy import Hierarchy, LabelMatrix, row_sizes
+from treelabel.hierarchy import Hierarchy, LabelMatrix
+from treelabel.hierarchy.labelled import LabelledTexts
 from treelabel.hierarchy.labels import decode, encode
+from treelabel.hierarchy.regime import Regime, regime_of
 from treelabel.models.classes import class_codes, stop_nodes, terminal_probabilities
 from treelabel.models.schema import Arrays, Schema
 from treelabel.models.settings import Settings
 from treelabel.models.stopping import StopSignal
+from treelabel.models.store import save_model
 from treelabel.rules import Decisions, Tuned, decide
 from treelabel.scores import Scores
 
@@ -29,12 +31,16 @@ class NoValues(TypedDict):
     """No values at all."""
 
 
-@dataclass(frozen=True, eq=False)
-class Training:
-    """What a model learns from: texts and their labels, as given and closed, and how long it may take.
+DEFAULT_RULES: dict[Regime, str] = {
+    "single_path": "best_leaf",
+    "partial_path": "optimal:hf1",
+    "multi_path": "optimal:samples_f1",
+}
 
-    `regime` says what the labels are like: see `regime_of`.
-    """
+
+@dataclass(frozen=True, eq=False)
+class Training(LabelledTexts):
+    """What a model learns from: labelled texts, their regime (see `regime_of`), and when to stop."""
 
     texts: Strings
     labels: LabelMatrix
@@ -42,16 +48,12 @@ class Training:
     valid: "Training | None" = None
     progress: bool | None = None
     stop: StopSignal = field(default_factory=StopSignal)
-    regime: str = ""
-    closed: LabelMatrix = field(init=False)
+    # By default that of the labels: never None in an instance.
+    regime: Regime = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "closed", self.hierarchy.closure(self.labels))
-        if not self.regime:
+        if self.regime is None:
             object.__setattr__(self, "regime", regime_of(self.hierarchy, self.labels))
-
-    def __len__(self) -> int:
-        return len(self.texts)
 
     def __getitem__(self, rows: Any) -> "Training":
         """Select documents by row numbers; what all documents are like stays as it is."""
@@ -63,19 +65,6 @@ class Training:
         texts = Strings.of([*self.texts, *more.texts])
         labels = sparse.vstack([self.labels, more.labels], format="csr")
         return Training(texts, labels, self.hierarchy, None, self.progress, self.stop, self.regime)
-
-    @property
-    def frequencies(self) -> LongArray:
-        """How many documents carry each node, ancestors included."""
-        return np.bincount(self.closed.indices, minlength=len(self.hierarchy)).astype(np.int64)
-
-
-def regime_of(hierarchy: Hierarchy, labels: LabelMatrix) -> str:
-    """What labels are: "leaf" (one leaf each), "path" (one path that may end inside) or "many"."""
-    ends = hierarchy.most_specific(labels)
-    if (row_sizes(ends) > 1).any():
-        return "many"
-    return "leaf" if len(ends.indices) and hierarchy.is_leaf[ends.indices].all() else "path"
 
 
 class Model(Settings, ABC):
@@ -91,6 +80,7 @@ class Model(Settings, ABC):
     # Settings that a model folder does not hold.
     unsaved: ClassVar[tuple[str, ...]] = ("hierarchy",)
     hierarchy: Hierarchy | None
+    regime_: Regime
 
     if TYPE_CHECKING:
         # What is learned is known to each model alone.
@@ -173,7 +163,7 @@ class Model(Settings, ABC):
         Where documents have one path, these are the labels at which paths end; else all labels.
         """
         h = self.hierarchy_
-        nodes = None if self.regime_ == "many" else np.union1d(h.leaves, self.stop_nodes_)
+        nodes = None if self.regime_ == "multi_path" else np.union1d(h.leaves, self.stop_nodes_)
         names = np.array(h.names if h.has_unique_names else h.paths())
         return names if nodes is None else names[nodes]
 
@@ -183,7 +173,7 @@ class Model(Settings, ABC):
         Where documents have one path, a row sums to 1 if the model is `exhaustive`, as classes exclude each other.
         """
         scores = self.score(texts)
-        if self.regime_ == "many":
+        if self.regime_ == "multi_path":
             return scores.dense()
         return terminal_probabilities(scores, self.stop_nodes_)[1]
 
@@ -193,12 +183,12 @@ class Model(Settings, ABC):
         return True
 
     @property
-    def usual_rule(self) -> str:
+    def default_rule(self) -> str:
         """The rule that `predict` uses unless it is told another, by what training documents were like."""
-        return {"leaf": "best_leaf", "path": "optimal:hf1", "many": "optimal:samples_f1"}[self.regime_]
+        return DEFAULT_RULES[self.regime_]
 
     def _decided(self, scores: Scores, rule: str | Tuned | None) -> Decisions:
-        return decide(scores, self.usual_rule if rule is None else rule)
+        return decide(scores, self.default_rule if rule is None else rule)
 
     def _score_checked(self, texts: Strings, ids: tuple[str, ...] | None) -> Scores:
         if not hasattr(self, "hierarchy_"):
@@ -213,8 +203,6 @@ class Model(Settings, ABC):
 
     def save(self, folder: Any, overwrite: bool = False) -> None:
         """Write to a folder of JSON and .npz; see `save_model`."""
-        from treelabel.models.store import save_model
-
         save_model(self, folder, overwrite)
 
     @abstractmethod

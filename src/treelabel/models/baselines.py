@@ -27,7 +27,7 @@ class Nothing(Model):
         self.seed = seed
 
     @property
-    def usual_rule(self) -> str:
+    def default_rule(self) -> str:
         """A threshold of 0.5, which no label reaches."""
         return "threshold"
 

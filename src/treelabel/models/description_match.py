@@ -74,7 +74,7 @@ class DescriptionMatch(Model):
         self.seed = seed
 
     @property
-    def usual_rule(self) -> str:
+    def default_rule(self) -> str:
         """A threshold of 0.5: the decisions of the paper."""
         return "threshold"
 

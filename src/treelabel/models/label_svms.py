@@ -55,7 +55,7 @@ class LabelSvms(Model):
     cost: float
 
     @property
-    def usual_rule(self) -> str:
+    def default_rule(self) -> str:
         """A threshold of 0.5: the sign of the margin."""
         return "threshold"
 

@@ -197,7 +197,7 @@ class Prototype(Model):
             return self.fit(data, labels, hierarchy=hierarchy)
         larger = self.hierarchy_ if hierarchy is None else hierarchy
         more = training_of(data, labels, larger)
-        inside = inside_ends(more) if self.regime_ != "many" else self.stops_[:0]
+        inside = inside_ends(more) if self.regime_ != "multi_path" else self.stops_[:0]
         if larger != self.hierarchy_ or len(np.setdiff1d(inside, self.stops_)):
             self._grow(larger, inside)
         self.means_ = self.means_.with_texts(self._vectors(more.texts, more.progress), self._rows(more))
@@ -218,7 +218,7 @@ class Prototype(Model):
             )
         moved = np.array([places[path] for path in self.hierarchy_.paths()], np.int32)
         # Texts of a leaf that has children now end inside.
-        opened = np.flatnonzero(self.hierarchy_.is_leaf & ~larger.is_leaf[moved] & (self.regime_ != "many"))
+        opened = np.flatnonzero(self.hierarchy_.is_leaf & ~larger.is_leaf[moved] & (self.regime_ != "multi_path"))
         opened = opened[self.means_.counts[opened] > 0]
         stops: IntArray = np.unique(np.concatenate([moved[self.stops_], moved[opened], inside])).astype(np.int32)
         grown = first_means(larger, stops, self._label_vectors(larger))
@@ -231,8 +231,8 @@ class Prototype(Model):
         known = len(moved) + np.arange(len(self.stops_))
         carry(known, len(larger) + np.searchsorted(stops, moved[self.stops_]))
         self.hierarchy_, self.stops_, self.means_ = larger, stops, grown
-        if len(stops) and self.regime_ == "leaf":
-            self.regime_ = "path"
+        if len(stops) and self.regime_ == "single_path":
+            self.regime_ = "partial_path"
         self.map_ = self._kind.of(outputs_of(larger, stops, self.regime_), self.map_.arrays())
 
     def _choose(self, vectors: FloatArray, rows: LabelMatrix, left_out: Training) -> None:
@@ -259,7 +259,7 @@ class Prototype(Model):
 
     @property
     def _kind(self) -> type[NodeMap] | type[PathMap]:
-        return NodeMap if self.regime_ == "many" else PathMap
+        return NodeMap if self.regime_ == "multi_path" else PathMap
 
     def _vectors(self, texts: Strings, progress: bool | None = None) -> FloatArray:
         plain = self.encoder_.transform(list(texts), progress)
@@ -374,7 +374,7 @@ def inside_ends(train: Training) -> IntArray:
     h = train.hierarchy
     ends = np.unique(h.most_specific(train.labels).indices)
     found: IntArray = ends[~h.is_leaf[ends]].astype(np.int32)
-    return found[:0] if train.regime == "many" else found
+    return found[:0] if train.regime == "multi_path" else found
 
 
 def first_means(h: Hierarchy, stops: IntArray, labels: FloatArray) -> Means:

@@ -166,7 +166,7 @@ def learn_head(name: str, job: Job) -> Learned:
 
 def log_loss(p: Any, held: Training) -> float:
     """The mean over documents of the log loss: of their ends where they have one path, else of all nodes."""
-    if held.regime == "many":
+    if held.regime == "multi_path":
         true, values = held.closed.toarray().astype(bool), np.asarray(p)
         right = np.clip(np.where(true, values, 1 - values), LEAST, 1)
         return -float(np.log(right).sum(axis=1).mean())
@@ -232,7 +232,7 @@ _ROWS = (
         "squared hinge, each node against all other documents",
         Outputs.of,
         _learn_hinge,
-        lambda regime: NodeMap if regime == "many" else PathMap,
+        lambda regime: NodeMap if regime == "multi_path" else PathMap,
         3.0,
     ),
     Head(
@@ -240,7 +240,7 @@ _ROWS = (
         "squared hinge, each label where paths end against all other documents",
         lambda train: Outputs.of(train, ends_only=True),
         _learn_hinge,
-        lambda regime: NodeMap if regime == "many" else PathMap,
+        lambda regime: NodeMap if regime == "multi_path" else PathMap,
         3.0,
     ),
     Head(

@@ -38,7 +38,7 @@ class Judged:
         shown = data[np.sort(np.random.default_rng(seed).permutation(rows)[:most])]
         if not objective.exhaustive:
             # Sigmoids are judged at all nodes: one node alone would be best at a probability of 1 for everything.
-            shown = replace(shown, regime="many")
+            shown = replace(shown, regime="multi_path")
         inputs = reader.inputs(shown.texts, data.progress)
         return cls(shown, inputs, reader.batches(inputs), objective)
 

@@ -226,7 +226,7 @@ def _check_path_pool(arrays: Arrays) -> None:
 
 def pool_of(regime: str) -> type[Pool]:
     """The kind of pool for labels of a kind: see `regime_of`."""
-    return NodePool if regime == "many" else PathPool
+    return NodePool if regime == "multi_path" else PathPool
 
 
 def softmax_beside(logits: DoubleArray, missing: int) -> DoubleArray:
