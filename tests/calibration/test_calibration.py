@@ -45,7 +45,7 @@ def margins_of(outputs: Outputs, labels: LabelMatrix) -> FloatArray:
 def fitted(name: str, kind: str) -> tuple[Calibration, FloatArray]:
     train = documents(kind)
     shared = not name.startswith("sibling")
-    outputs = Outputs.of(train.hierarchy, train.labels, multiple_paths=train.regime == "many", shared=shared)
+    outputs = Outputs.of(train.hierarchy, train.labels, multiple_paths=train.regime == "multi_path", shared=shared)
     margins = margins_of(outputs, train.labels)
     return CALIBRATIONS[name].maker.fit(outputs, margins, train.labels), margins
 

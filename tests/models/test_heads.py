@@ -42,7 +42,7 @@ def features(sample: Dataset) -> sparse.csr_array:
 
 
 def outputs_of(train: Any, **settings: bool) -> Outputs:
-    return Outputs.of(train.hierarchy, train.labels, multiple_paths=train.regime == "many", **settings)
+    return Outputs.of(train.hierarchy, train.labels, multiple_paths=train.regime == "multi_path", **settings)
 
 
 def learned(rows: Rows, outputs: int, train: Any) -> WeightCollector:

@@ -142,7 +142,7 @@ def test_sparse_scores_are_pooled_as_dense_ones(kind: str) -> None:
     given = [np.clip(0.7 * true + 0.2 * rng.random(true.shape), 0, 1).astype(np.float32) for _ in range(2)]
     given = [np.where(values > 0.1, values, 0) for values in given]
     kept = [sparse.csr_array(values) for values in given]
-    pool = (NodePool if train.regime == "many" else PathPool).equal(train, 2)
+    pool = (NodePool if train.regime == "multi_path" else PathPool).equal(train, 2)
     dense, thin = pool.fit(given, train), pool.fit(kept, train)
     assert thin.weights == pytest.approx(dense.weights, abs=1e-5)
     pooled = dense.probabilities(kept)
@@ -151,7 +151,7 @@ def test_sparse_scores_are_pooled_as_dense_ones(kind: str) -> None:
     assert Scores(case.hierarchy, wide).is_coherent()
     stored = pooled.toarray() > 0
     assert stored.any(axis=1).sum() > len(train) / 2
-    if train.regime == "many":
+    if train.regime == "multi_path":
         assert pooled.toarray() == pytest.approx(wide, abs=1e-6)
     # Ends that no model speaks of have a little each, which is not stored, and missing in the nodes above them.
     leaves = case.hierarchy.leaves

@@ -15,7 +15,8 @@ from treelabel.core.limits import Limits
 
 MOST_BYTES = 1 << 30
 # What treelabel writes is far from these.
-OWN = Limits(nesting=100)
+DEEPEST = 100
+OWN = Limits(nesting=DEEPEST)
 
 
 class JsonLimitError(ValueError):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Generic, Protocol, TypeVar
 
-from treelabel.core.errors import TreelabelError
+from treelabel.core.errors import TreelabelError, quoted
 from treelabel.core.renamed import RENAMED
 
 
@@ -85,7 +85,7 @@ class Registry(Mapping[str, Row]):
     def find(self, name: str) -> Row:
         """Return the row of a name, or raise an error that suggests the nearest name."""
         if name not in self._rows:
-            raise TreelabelError(f"unknown {self.what} {name!r}; {suggestion(name, self)}")
+            raise TreelabelError(f"unknown {self.what} {quoted(name)}; {suggestion(name, self)}")
         return self._rows[name]
 
     def help(self) -> dict[str, str]:

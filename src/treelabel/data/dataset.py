@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,16 +9,16 @@ import pyarrow as pa
 from scipy import sparse
 
 from treelabel.core.arrays import require_sound
-from treelabel.core.compute import LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
 from treelabel.data.describe import Description, describe
 from treelabel.hierarchy import Change, Hierarchy, LabelMatrix
+from treelabel.hierarchy.labelled import LabelledTexts
 from treelabel.hierarchy.labels import decode, encode
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Dataset:
+class Dataset(LabelledTexts):
     """Documents: ids, texts, the labels they were given (not closed), their hierarchy, and any further columns.
 
     `closed` has the labels with all ancestors, as every metric uses them. `features` is a documents x features
@@ -88,9 +87,6 @@ class Dataset:
         names = Strings.of(ids) if ids is not None else Strings.of([str(row) for row in range(len(column))])
         return cls(names, column, encode(hierarchy, labels, sep), hierarchy)
 
-    def __len__(self) -> int:
-        return len(self.ids)
-
     def __repr__(self) -> str:
         return f"Dataset({len(self):,} documents, {self.hierarchy!r})"
 
@@ -113,16 +109,6 @@ class Dataset:
         """Yield consecutive parts of at most `size` documents."""
         for start in range(0, len(self), size):
             yield self[start : start + size]
-
-    @cached_property
-    def closed(self) -> LabelMatrix:
-        """The labels with all their ancestors."""
-        return self.hierarchy.closure(self.labels)
-
-    @cached_property
-    def frequencies(self) -> LongArray:
-        """The number of documents that carry each node, ancestors included."""
-        return np.bincount(self.closed.indices, minlength=len(self.hierarchy)).astype(np.int64)
 
     def names(self) -> list[list[str]]:
         """Return the labels of each document by name."""

@@ -12,8 +12,7 @@ from treelabel.core.compute import LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
 from treelabel.hierarchy import Hierarchy, LabelMatrix, row_sizes
-
-Regime = Literal["single path", "partial path", "multi path", "unlabelled"]
+from treelabel.hierarchy.regime import REGIMES, Regime, document_regimes
 
 FREQUENCY_BINS = ((1, 9), (10, 99), (100, 999), (1000, None))
 
@@ -44,9 +43,9 @@ class Documents(Protocol):
 class Description:
     """Counts of a dataset; `str()` prints them as a table, `to_json()` returns plain values.
 
-    The regime is that of the closed label sets of labelled documents: single path (one path that ends in a leaf),
-    partial path (one path, may end inside), multi path (anything). `regime_share` says how many documents are of each
-    kind, because a handful of odd ones decides the regime of the whole.
+    The regime is that of the closed label sets of labelled documents: "single_path" (one path that ends in a leaf),
+    "partial_path" (one path, may end inside), "multi_path" (anything). `regime_share` has the share of documents of
+    each, because a handful of odd ones decides the regime of the whole.
     """
 
     documents: int
@@ -56,7 +55,7 @@ class Description:
     nodes_per_level: list[int]
     labels_per_document: float
     given_labels_per_document: float
-    regime: Regime
+    regime: Regime | Literal["unlabelled"]
     regime_share: dict[str, float]
     unlabelled: int
     frequency_bins: dict[str, int]
@@ -79,7 +78,7 @@ class Description:
     def rows(self) -> list[tuple[str, str]]:
         """Return (what, value) pairs for people to read."""
         kind = "tree" if self.is_tree else "DAG"
-        odd = ", ".join(f"{share:.1%} {name}" for name, share in self.regime_share.items() if 0 < share < 1)
+        odd = ", ".join(f"{share:.1%} {_words(name)}" for name, share in self.regime_share.items() if 0 < share < 1)
         seen = max(1, sum(self.frequency_bins.values()))
         rows = [
             ("documents", f"{self.documents:,}"),
@@ -89,7 +88,7 @@ class Description:
                 "labels per document",
                 f"{self.labels_per_document:.2f} with ancestors, {self.given_labels_per_document:.2f} as given",
             ),
-            ("regime", f"{self.regime}{f' ({odd})' if odd else ''}"),
+            ("regime", f"{_words(self.regime)}{f' ({odd})' if odd else ''}"),
             ("without labels", f"{self.unlabelled:,}"),
             (
                 f"labels by frequency in {self.reference}",
@@ -176,26 +175,18 @@ def describe(data: Documents, train: Documents | None = None) -> Description:
     )
 
 
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
 def _mean(total: int, count: int) -> float:
     return float(total / count) if count else float("nan")
 
 
-def _regime(data: Documents) -> tuple[Regime, dict[str, float]]:
-    """Sort labelled documents by the shape of their closed set: a path is as many nodes as its deepest one is deep."""
-    h = data.hierarchy
-    ends = h.most_specific(data.labels)
-    one_end = row_sizes(ends) == 1
-    end = np.full(len(data), -1)
-    end[one_end] = ends.indices[ends.indptr[:-1][one_end]]
-    # In a DAG a single label may have several ways up, and then its closure is no path.
-    path = one_end & (row_sizes(data.closed) == np.where(end >= 0, h.depth[end], -1)) if len(h) else one_end
-    leaf = path & (np.where(end >= 0, h.is_leaf[end], False) if len(h) else path)
-    labelled = int(np.sum(row_sizes(data.labels) > 0))
+def _regime(data: Documents) -> tuple[Regime | Literal["unlabelled"], dict[str, float]]:
+    """Return the regime of labelled documents, and the share of those that are of each."""
+    found = document_regimes(data.hierarchy, data.labels, data.closed)
+    labelled = int(np.sum(found >= 0))
     if labelled == 0:
         return "unlabelled", {}
-    counts = {"single path": int(leaf.sum()), "partial path": int((path & ~leaf).sum())}
-    counts["multi path"] = labelled - sum(counts.values())
-    shares = {name: count / labelled for name, count in counts.items()}
-    if counts["multi path"]:
-        return "multi path", shares
-    return ("partial path" if counts["partial path"] else "single path"), shares
+    return REGIMES[found.max()], {name: int(np.sum(found == at)) / labelled for at, name in enumerate(REGIMES)}

@@ -11,17 +11,20 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.core.compute import DoubleArray, LongArray
+from treelabel.core.compute import DoubleArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.kinds import check_kind
 from treelabel.core.scale import BLOCK_SCORES
 from treelabel.core.schema import Arrays, Schema
 from treelabel.core.strings import Strings
-from treelabel.hierarchy import Hierarchy, LabelMatrix, row_sizes
+from treelabel.hierarchy import Hierarchy, LabelMatrix
+from treelabel.hierarchy.labelled import LabelledTexts
 from treelabel.hierarchy.labels import decode, encode
+from treelabel.hierarchy.regime import Regime, regime_of
 from treelabel.models.classes import class_codes, stop_nodes, terminal_probabilities
 from treelabel.models.settings import Settings
 from treelabel.models.stopping import StopSignal
+from treelabel.models.store import save_model
 from treelabel.rules import Decisions, Tuned, decide
 from treelabel.scores import Scores
 
@@ -30,11 +33,18 @@ class NoValues(TypedDict):
     """No values at all."""
 
 
-@dataclass(frozen=True, eq=False)
-class Training:
-    """What a model learns from: texts and their labels, as given and closed, and how long it may take.
+DEFAULT_RULES: dict[Regime, str] = {
+    "single_path": "best_leaf",
+    "partial_path": "optimal:hf1",
+    "multi_path": "optimal:samples_f1",
+}
 
-    `regime` says what the labels are like: see `regime_of`. `weights` are those of documents, if they differ.
+
+@dataclass(frozen=True, eq=False)
+class Training(LabelledTexts):
+    """What a model learns from: labelled texts, their regime (see `regime_of`), and when to stop.
+
+    `weights` are those of documents, if they differ.
     """
 
     texts: Strings
@@ -43,17 +53,13 @@ class Training:
     valid: "Training | None" = None
     progress: bool | None = None
     stop: StopSignal = field(default_factory=StopSignal)
-    regime: str = ""
+    # By default that of the labels: never None in an instance.
+    regime: Regime = None  # type: ignore[assignment]
     weights: DoubleArray | None = None
-    closed: LabelMatrix = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "closed", self.hierarchy.closure(self.labels))
-        if not self.regime:
+        if self.regime is None:
             object.__setattr__(self, "regime", regime_of(self.hierarchy, self.labels))
-
-    def __len__(self) -> int:
-        return len(self.texts)
 
     def __getitem__(self, rows: Any) -> "Training":
         """Select documents by row numbers; what all documents are like stays as it is."""
@@ -76,19 +82,6 @@ class Training:
             raise TreelabelError("sample_weight must hold numbers from 0 on, some of them above 0")
         return replace(replace(self, weights=weights)[np.flatnonzero(weights)], valid=self.valid)
 
-    @property
-    def frequencies(self) -> LongArray:
-        """How many documents carry each node, ancestors included."""
-        return np.bincount(self.closed.indices, minlength=len(self.hierarchy)).astype(np.int64)
-
-
-def regime_of(hierarchy: Hierarchy, labels: LabelMatrix) -> str:
-    """What labels are: "leaf" (one leaf each), "path" (one path that may end inside) or "many"."""
-    ends = hierarchy.most_specific(labels)
-    if (row_sizes(ends) > 1).any():
-        return "many"
-    return "leaf" if len(ends.indices) and hierarchy.is_leaf[ends.indices].all() else "path"
-
 
 class Model(Settings, ABC):
     """A model of texts in a hierarchy of labels. Settings are what the maker takes; what is learned ends in "_".
@@ -105,6 +98,7 @@ class Model(Settings, ABC):
     # Whether documents may have weights.
     takes_sample_weight: ClassVar[bool] = False
     hierarchy: Hierarchy | None
+    regime_: Regime
 
     if TYPE_CHECKING:
         # What is learned is known to each model alone.
@@ -198,7 +192,7 @@ class Model(Settings, ABC):
         Where documents have one path, these are the labels at which paths end; else all labels.
         """
         h = self.hierarchy_
-        nodes = None if self.regime_ == "many" else np.union1d(h.leaves, self.stop_nodes_)
+        nodes = None if self.regime_ == "multi_path" else np.union1d(h.leaves, self.stop_nodes_)
         names = np.array(h.names if h.has_unique_names else h.paths())
         return names if nodes is None else names[nodes]
 
@@ -208,7 +202,7 @@ class Model(Settings, ABC):
         Where documents have one path, a row sums to 1 if the model is `exhaustive`, as classes exclude each other.
         """
         scores = self.score(texts)
-        if self.regime_ == "many":
+        if self.regime_ == "multi_path":
             return scores.dense()
         return terminal_probabilities(scores, self.stop_nodes_)[1]
 
@@ -220,7 +214,7 @@ class Model(Settings, ABC):
     @property
     def default_rule(self) -> str:
         """The rule that `predict` uses unless it is told another, by what training documents were like."""
-        return {"leaf": "best_leaf", "path": "optimal:hf1", "many": "optimal:samples_f1"}[self.regime_]
+        return DEFAULT_RULES[self.regime_]
 
     def _decided(self, scores: Scores, rule: str | Tuned | None) -> Decisions:
         return decide(scores, self.default_rule if rule is None else rule)
@@ -240,8 +234,6 @@ class Model(Settings, ABC):
 
     def save(self, folder: Any, overwrite: bool = False) -> None:
         """Write to a folder of JSON and .npz; see `save_model`."""
-        from treelabel.models.store import save_model
-
         save_model(self, folder, overwrite)
 
     @abstractmethod

@@ -45,7 +45,7 @@ class Objective:
         "auto" takes conditional_softmax in a tree where documents have one path, leaf_softmax in a small DAG where they
         have one, and conditional_sigmoid otherwise.
         """
-        h, one_path = train.hierarchy, train.regime != "many"
+        h, one_path = train.hierarchy, train.regime != "multi_path"
         automatic = "conditional_sigmoid"
         if one_path and h.is_tree:
             automatic = "conditional_softmax"

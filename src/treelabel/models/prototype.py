@@ -171,7 +171,7 @@ class Prototype(Model):
             return self.fit(data, labels, hierarchy=hierarchy)
         larger = self.hierarchy_ if hierarchy is None else hierarchy
         more = training_of(data, labels, larger)
-        stops = inner_terminals(more) if self.regime_ != "many" else self.stops_[:0]
+        stops = inner_terminals(more) if self.regime_ != "multi_path" else self.stops_[:0]
         if larger != self.hierarchy_ or len(np.setdiff1d(stops, self.stops_)):
             self._grow(larger, stops)
         self.means_ = self.means_.with_texts(self._vectors(more.texts, more.progress), self._rows(more))
@@ -192,7 +192,7 @@ class Prototype(Model):
             )
         moved = np.array([places[path] for path in self.hierarchy_.paths()], np.int32)
         # Texts of a leaf that has children now stop at an inner node.
-        opened = np.flatnonzero(self.hierarchy_.is_leaf & ~larger.is_leaf[moved] & (self.regime_ != "many"))
+        opened = np.flatnonzero(self.hierarchy_.is_leaf & ~larger.is_leaf[moved] & (self.regime_ != "multi_path"))
         opened = opened[self.means_.counts[opened] > 0]
         stops: IntArray = np.unique(np.concatenate([moved[self.stops_], moved[opened], more])).astype(np.int32)
         grown = Means.first(larger, stops, self._label_vectors(larger))
@@ -205,13 +205,13 @@ class Prototype(Model):
         known = len(moved) + np.arange(len(self.stops_))
         carry(known, len(larger) + np.searchsorted(stops, moved[self.stops_]))
         self.hierarchy_, self.stops_, self.means_ = larger, stops, grown
-        if len(stops) and self.regime_ == "leaf":
-            self.regime_ = "path"
+        if len(stops) and self.regime_ == "single_path":
+            self.regime_ = "partial_path"
         self.calibration_ = self._calibration.of(outputs_of(larger, stops), self.calibration_.arrays())
 
     @property
     def _calibration(self) -> type[Calibration]:
-        return calibration_for(self.regime_ == "many")
+        return calibration_for(self.regime_ == "multi_path")
 
     def _prototypes(self) -> FloatArray:
         found: FloatArray = normalize_rows(self.means_.prototypes(self.prior_strengths_))
@@ -301,7 +301,7 @@ def inner_terminals(train: Training) -> IntArray:
     h = train.hierarchy
     terminals = np.unique(h.most_specific(train.labels).indices)
     found: IntArray = terminals[~h.is_leaf[terminals]].astype(np.int32)
-    return found[:0] if train.regime == "many" else found
+    return found[:0] if train.regime == "multi_path" else found
 
 
 def outputs_of(h: Hierarchy, stops: IntArray) -> Outputs:

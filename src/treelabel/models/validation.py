@@ -25,7 +25,7 @@ def log_loss(p: Any, held: Training) -> float:
     float
         The loss; NaN if no document has a label.
     """
-    if held.regime == "many":
+    if held.regime == "multi_path":
         true, values = held.closed.toarray().astype(bool), np.asarray(p)
         right = np.clip(np.where(true, values, 1 - values), LEAST, 1)
         return -float(np.log(right).sum(axis=1).mean())

@@ -80,7 +80,7 @@ class ZeroShot(Model):
     @property
     def _terminals(self) -> IntArray:
         h = self.hierarchy_
-        return h.leaves if self.regime_ == "leaf" else np.arange(len(h), dtype=np.int32)
+        return h.leaves if self.regime_ == "single_path" else np.arange(len(h), dtype=np.int32)
 
     def _fit(self, train: Training) -> None:
         h = train.hierarchy

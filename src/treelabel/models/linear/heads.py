@@ -294,11 +294,11 @@ def sigmoid_groups(outputs: Outputs, train: Training) -> list[Group]:
 
 
 def _outputs_of(train: Training, **settings: bool) -> Outputs:
-    return Outputs.of(train.hierarchy, train.labels, multiple_paths=train.regime == "many", **settings)
+    return Outputs.of(train.hierarchy, train.labels, multiple_paths=train.regime == "multi_path", **settings)
 
 
 def _require_tree_with_one_path(train: Training) -> None:
-    if train.regime == "many":
+    if train.regime == "multi_path":
         raise TreelabelError(
             "conditional_softmax needs documents with one path, but some have several; "
             "use head=conditional_sigmoid or head=nodes"
@@ -316,7 +316,7 @@ _ROWS = (
         "squared hinge, each node against all other documents",
         _outputs_of,
         _train_hinge,
-        lambda regime: calibration_for(regime == "many"),
+        lambda regime: calibration_for(regime == "multi_path"),
         3.0,
     ),
     Head(
@@ -324,7 +324,7 @@ _ROWS = (
         "squared hinge, each label where paths end against all other documents",
         lambda train: _outputs_of(train, terminals_only=True),
         _train_hinge,
-        lambda regime: calibration_for(regime == "many"),
+        lambda regime: calibration_for(regime == "multi_path"),
         3.0,
     ),
     Head(

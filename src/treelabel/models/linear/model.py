@@ -166,7 +166,7 @@ class Linear(Model):
         if self.head != "auto":
             find_head(self.head).refuse(train)
             return [self.head]
-        one_path = train.regime != "many" and train.hierarchy.is_tree
+        one_path = train.regime != "multi_path" and train.hierarchy.is_tree
         return ["nodes", "conditional_softmax" if one_path else "conditional_sigmoid"]
 
     def _chosen(self, heads: list[str], job: Job) -> str:

@@ -57,7 +57,7 @@ class Validation:
         sample = data[np.sort(np.random.default_rng(seed).permutation(rows)[:count])]
         if not objective.exhaustive:
             # Sigmoids are evaluated at all nodes: for a single one, a probability of 1 for everything would be best.
-            sample = replace(sample, regime="many")
+            sample = replace(sample, regime="multi_path")
         inputs = featurizer.inputs(sample.texts, data.progress)
         return cls(sample, inputs, featurizer.batches(inputs), objective)
 

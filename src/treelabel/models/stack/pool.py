@@ -250,7 +250,7 @@ def _check_path_pool(arrays: Arrays) -> None:
 
 def pool_of(regime: str) -> type[Pool]:
     """Return the kind of pool for a kind of labels: see `regime_of`."""
-    return NodePool if regime == "many" else PathPool
+    return NodePool if regime == "multi_path" else PathPool
 
 
 def softmax_beside(logits: DoubleArray, missing: int) -> DoubleArray:
