@@ -482,6 +482,14 @@ def test_length_and_pooling_reach_the_encoder_in_every_mode(folder: Path) -> Non
         ({"encoder": "scratch", "tfidf": True}, "tfidf=True stands beside frozen embeddings"),
         ({"encoder": WordVectors(), "train": "all"}, "given by its name or folder"),
         ({"encoder": "words", "epochs": 0}, "the setting epochs of the model neural is 0; expected a number from 1"),
+        (
+            {"encoder": "words", "loss": "bce", "loss_params": {"beta": 1}},
+            "the loss bce has no parameter 'beta'; it has none",
+        ),
+        (
+            {"encoder": "words", "loss_params": 1},
+            "the setting loss_params is 1; expected parameters of the loss by name",
+        ),
         ({"encoder": "words", "loss": "bse"}, "unknown loss 'bse'; did you mean bce"),
         ({"encoder": "words", "rate": 1e30}, "learning diverged"),
     ],

@@ -44,7 +44,7 @@ class Exported:
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """What to save: values for JSON, and arrays."""
         values = {"loss": self.objective.name, "runtime": self.runtime, "max_length": self.max_length}
-        arrays: dict[str, Any] = {"stops": self.objective.stops, "frequencies": self.objective.frequencies}
+        arrays: dict[str, Any] = {"stop_nodes": self.objective.stop_nodes, "frequencies": self.objective.frequencies}
         return {**values, "seen": list(self.seen)}, arrays
 
     def write_files(self, folder: Path) -> None:

@@ -12,7 +12,7 @@ from treelabel.core.errors import TreelabelError
 from treelabel.encoders.backbone import load_body, load_tokenizer
 from treelabel.encoders.onnx import export_checked, quantise
 from treelabel.encoders.transformer import TransformerEncoder
-from treelabel.losses.torch_losses import TorchLoss, torch_loss
+from treelabel.losses.torch import TorchLoss, require_exportable, torch_loss
 from treelabel.models.neural.exported import Exported
 from treelabel.models.neural.learning import Learned
 from treelabel.models.neural.network import Network
@@ -34,6 +34,7 @@ class Whole(nn.Module):
 
 def export_learned(learned: Learned, runtime: Literal["onnx", "int8"]) -> Exported:
     """Export what was learned; the graph is checked against torch before it is trusted."""
+    require_exportable(learned.objective.loss)
     network, scale, tokenizer, length = whole_network(learned)
     whole = Whole(network, torch_loss(learned.objective.loss), learned.slope, scale).eval()
     with tempfile.TemporaryDirectory() as folder:

@@ -19,12 +19,12 @@ from treelabel.core.strings import Strings
 from treelabel.encoders.backbone import load_body, load_tokenizer
 from treelabel.encoders.catalogue import find_encoder
 from treelabel.encoders.sources import find_source
-from treelabel.losses.torch_losses import torch_loss
+from treelabel.losses.torch import torch_loss
 from treelabel.models.base import Arrays, Training
 from treelabel.models.neural.callbacks import callback_of
 from treelabel.models.neural.checkpoints import Progress
 from treelabel.models.neural.judging import Judged
-from treelabel.models.neural.model import LOSS_SETTINGS, Neural
+from treelabel.models.neural.model import Neural
 from treelabel.models.neural.network import DROPOUT, Network, Outputs, freeze, merged, with_lora
 from treelabel.models.neural.readers import Frozen, Reader, Trained
 from treelabel.models.neural.scratch import learned_tokenizer, small_bert
@@ -79,7 +79,7 @@ class Learned:
         own = {"loss": self.objective.name, "slope": self.slope, "seen": list(self.seen)}
         return {**own, "reader": values}, {
             **arrays,
-            "stops": self.objective.stops,
+            "stop_nodes": self.objective.stop_nodes,
             "frequencies": self.objective.frequencies,
         }
 
@@ -107,7 +107,7 @@ def read_learned(model: Neural, objective: Objective, values: dict[str, Any], ar
 
 def learn(model: Neural, train: Training) -> Learned:
     """Learn as the settings of a model say."""
-    objective = Objective.of(train, model.loss, {name: getattr(model, name) for name in LOSS_SETTINGS})
+    objective = Objective.of(train, model.loss, model.loss_params)
     rows, _ = objective.truth(train)
     every = train if len(rows) == len(train) else replace(train[rows], valid=train.valid)
     with seeded(model.seed):

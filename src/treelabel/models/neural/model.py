@@ -4,6 +4,7 @@ torch is imported when something is learned or loaded, not before: `treelabel mo
 """
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,8 +27,7 @@ CHOICES: dict[str, tuple[str | None, ...]] = {
 # The smallest and the largest value that settings may have.
 LIMITS: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("epochs", "batch", "accumulate", "patience", "lora_rank", "tfidf_width"), (1, math.inf)),
-    **dict.fromkeys(("hidden", "freeze", "checkpoint_seconds", "weight_decay", "clip", "tau", "beta"), (0, math.inf)),
-    **dict.fromkeys(("lambda_parameters", "lambda_probabilities"), (0, math.inf)),
+    **dict.fromkeys(("hidden", "freeze", "checkpoint_seconds", "weight_decay", "clip"), (0, math.inf)),
     "rate": (1e-12, math.inf),
     "layer_decay": (1e-6, 1.0),
     "max_length": (3, math.inf),
@@ -36,11 +36,12 @@ LIMITS: dict[str, tuple[float, float]] = {
     "dropout": (0, 0.99),
     "seed": (0, math.inf),
 }
-LOSS_SETTINGS = ("tau", "beta", "lambda_parameters", "lambda_probabilities")
 
 
 class Neural(Model):
     """A transformer and a linear layer over all nodes, trained with any loss of LOSSES.
+
+    `loss_params` are the loss's own parameters, such as {"beta": 0.1} for champ; `treelabel models` lists them.
 
     `encoder` is a name that `treelabel encoders` lists, a folder, or "scratch": a small BERT with random weights and a
     tokenizer of its own. `train` says what is trained: "head", the outputs over frozen embeddings, which are computed
@@ -71,6 +72,7 @@ class Neural(Model):
         hierarchy: Hierarchy | None = None,
         encoder: str | Encoder = "minilm",
         loss: str = "auto",
+        loss_params: Mapping[str, float] | None = None,
         train: Literal["auto", "head", "lora", "all"] = "auto",
         hidden: int = 0,
         tfidf: bool = False,
@@ -94,10 +96,6 @@ class Neural(Model):
         save_memory: bool = False,
         precision: Literal["auto", "fp32", "bf16"] = "auto",
         held_out: float = 0.1,
-        tau: float = 1.0,
-        beta: float = 0.2,
-        lambda_parameters: float = 1e-4,
-        lambda_probabilities: float = 1e-2,
         checkpoints: str | None = None,
         checkpoint_seconds: float = 300.0,
         callbacks: tuple[Any, ...] = (),
@@ -106,6 +104,7 @@ class Neural(Model):
         self.hierarchy = hierarchy
         self.encoder = encoder
         self.loss = loss
+        self.loss_params = loss_params
         self.train = train
         self.hidden = hidden
         self.tfidf = tfidf
@@ -129,10 +128,6 @@ class Neural(Model):
         self.save_memory = save_memory
         self.precision = precision
         self.held_out = held_out
-        self.tau = tau
-        self.beta = beta
-        self.lambda_parameters = lambda_parameters
-        self.lambda_probabilities = lambda_probabilities
         self.checkpoints = checkpoints
         self.checkpoint_seconds = checkpoint_seconds
         self.callbacks = callbacks
@@ -223,8 +218,8 @@ class Neural(Model):
 
     def _read_files(self, folder: Path) -> None:
         values, arrays = self.__dict__.pop("_stored")
-        settings = {name: getattr(self, name) for name in LOSS_SETTINGS}
-        objective = Objective(values["loss"], self.hierarchy_, arrays["stops"], arrays["frequencies"], settings)
+        stop_nodes, frequencies = arrays["stop_nodes"], arrays["frequencies"]
+        objective = Objective(values["loss"], self.hierarchy_, stop_nodes, frequencies, self.loss_params)
         with needing("neural", "the model neural"):
             if "runtime" in values:
                 from treelabel.models.neural.exported import read_exported
