@@ -17,6 +17,7 @@ from treelabel.losses.champ import distances, largest_distance
 from treelabel.losses.compiled import compiled_loss
 from treelabel.losses.conditional_softmax import ConditionalSoftmaxLa
 from treelabel.losses.registry import LOSSES, make_loss
+from treelabel.losses.soft_labels import SoftLabels
 
 Doubles = npt.NDArray[np.float64]
 
@@ -28,6 +29,8 @@ PARAMS: dict[str, dict[str, float]] = {
     "conditional_softmax_la": {"tau": 0.7},
     "champ": {"beta": 0.8},
     "match": {"lambda_parameters": 0.3, "lambda_probabilities": 0.5},
+    "hierarchical_cross_entropy": {"alpha": 0.4},
+    "soft_labels": {"beta": 3.0},
 }
 
 
@@ -115,6 +118,28 @@ def slow_hinges(slow: SlowHierarchy, s: dict[int, float]) -> float:
     return sum(max(0.0, sigmoid(s[n]) - sigmoid(s[above])) for n in s for above in slow.parents[n] - {ROOT})
 
 
+def slow_height(slow: SlowHierarchy, node: int) -> int:
+    return max((1 + slow_height(slow, child) for child in slow.children[node]), default=0)
+
+
+def slow_hxe(slow: SlowHierarchy, p: dict[int, float], path: set[int]) -> float:
+    def mass(node: int) -> float:
+        return sum(p[leaf] for leaf in slow.leaves & ({node} | slow.descendants(node))) if node != ROOT else 1.0
+
+    weight = {n: math.exp(-PARAMS["hierarchical_cross_entropy"]["alpha"] * slow_height(slow, n)) for n in path}
+    return sum(-weight[n] * math.log(mass(n) / mass(above)) for n in path for above in slow.parents[n])
+
+
+def slow_soft_labels(slow: SlowHierarchy, leaf: int) -> dict[int, float]:
+    def distance(other: int) -> float:
+        common = slow.closure([leaf]) & slow.closure([other])
+        lowest = max(common, key=slow.longest_depth) if common else ROOT
+        return slow_height(slow, lowest) / slow_height(slow, ROOT)
+
+    value = {other: math.exp(-PARAMS["soft_labels"]["beta"] * distance(other)) for other in slow.leaves}
+    return {other: each / sum(value.values()) for other, each in value.items()}
+
+
 def slow_loss(name: str, slow: SlowHierarchy, s: dict[int, float], true: set[int], shift: dict[int, float]) -> float:
     """The loss of one document with logits by node."""
     if name in ("bce", "match"):
@@ -136,6 +161,10 @@ def slow_loss(name: str, slow: SlowHierarchy, s: dict[int, float], true: set[int
     p = {n: math.exp(s[n] - log_sum(s.values())) for n in s}
     if name in ("leaf_softmax", "win_flat"):
         return -math.log(p[leaf])
+    if name == "hierarchical_cross_entropy":
+        return slow_hxe(slow, p, true)
+    if name == "soft_labels":
+        return -sum(y * math.log(p[other]) for other, y in slow_soft_labels(slow, leaf).items())
     win = slow_win(slow, p, leaf)
     return -win if name == "win_raw" else -math.log(win)
 
@@ -265,6 +294,29 @@ def test_without_their_settings_champ_and_match_are_bce(h: Hierarchy) -> None:
     for cost in (plain, make_loss("match", h, **dict.fromkeys(PARAMS["match"], 0.0)), made("champ", h)):
         value, gradient = cost.penalty(rng.normal(size=(len(h), 2)))
         assert (value, np.abs(gradient).max()) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "plain"), [("hierarchical_cross_entropy", {"alpha": 0.0}), ("soft_labels", {"beta": 1e6})]
+)
+@settings(max_examples=25, deadline=None)
+@given(drawn=trees(), seed=st.integers(0, 10**6))
+def test_without_their_settings_losses_of_better_mistakes_are_cross_entropy(
+    name: str, plain: dict[str, float], drawn: Drawn, seed: int
+) -> None:
+    rng, same = np.random.default_rng(seed), make_loss("leaf_softmax", drawn.fast)
+    truth = matrix_of(truth_for(same, drawn.slow, rng, 5), len(drawn))
+    logits = rng.normal(0, 3, (5, len(same.outputs)))
+    cost = make_loss(name, drawn.fast, **plain)
+    assert cost.loss(logits, truth) == pytest.approx(same.loss(logits, truth), abs=1e-9)
+    assert cost.gradient(logits, truth) == pytest.approx(same.gradient(logits, truth), abs=1e-9)
+
+
+def test_soft_labels_without_hardness_are_alike_everywhere() -> None:
+    soft = make_loss("soft_labels", TREE, beta=0.0)
+    assert isinstance(soft, SoftLabels)
+    truth = soft.checked_truth(TREE.closure(np.eye(len(TREE))[TREE.leaves]))
+    assert soft.targets(truth) == pytest.approx(np.full((6, 6), 1 / 6))
 
 
 def test_the_win_of_the_papers_figures() -> None:

@@ -11,7 +11,7 @@ from tests.helpers import put
 from treelabel import Dataset, Hierarchy, TreelabelError, evaluate, load_model, load_sample, make_model, split
 from treelabel.losses.registry import LOSSES
 from treelabel.models.bag import training as bag_training
-from treelabel.models.check import CASES, TREE
+from treelabel.models.check import CASES, TREE, check_model
 
 WORDS = {"terrier": "digs", "poodle": "curly", "dog": "barks", "cat": "meows", "cake": "sweet", "soup": "hot"}
 
@@ -321,3 +321,9 @@ def test_a_warm_start_refuses_what_it_cannot_go_on_with() -> None:
     other = CASES["DAG"]
     with pytest.raises(TreelabelError, match="belongs to another hierarchy"):
         model.set_params(loss="win_log").fit(other.texts, other.labels, hierarchy=other.hierarchy)
+
+
+@pytest.mark.parametrize("loss", ["match", "hierarchical_cross_entropy", "soft_labels"])
+def test_losses_without_a_compiled_form_stand_the_battery(loss: str) -> None:
+    refused = check_model(lambda: make_model("bag", loss=loss, vector_size=20, epochs=10))
+    assert refused == (() if loss == "match" else ("many", "DAG"))

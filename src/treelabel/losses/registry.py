@@ -30,6 +30,16 @@ _ROWS: tuple[Lazy[Loss], ...] = (
     Lazy("win_raw", "minus the hierarchical win; one leaf in a tree", "losses.win:WinRaw"),
     Lazy("win_log", "minus the logarithm of the hierarchical win; one leaf in a tree", "losses.win:WinLog"),
     Lazy("win_coarse", "cross-entropy over the top labels only", "losses.win:WinCoarse"),
+    Lazy(
+        "hierarchical_cross_entropy",
+        "cross-entropy along the path, mistakes near the root costing less (HXE)",
+        "losses.hierarchical_cross_entropy:HierarchicalCrossEntropy",
+    ),
+    Lazy(
+        "soft_labels",
+        "cross-entropy over the leaves, near leaves being true in part",
+        "losses.soft_labels:SoftLabels",
+    ),
 )
 
 LOSSES: Registry[Lazy[Loss]] = Registry("loss", _ROWS)
