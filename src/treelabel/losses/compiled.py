@@ -17,8 +17,8 @@ from treelabel.losses.champ import Champ
 from treelabel.losses.conditional_sigmoid import ConditionalSigmoid
 from treelabel.losses.conditional_softmax import ConditionalSoftmax, ConditionalSoftmaxLa
 from treelabel.losses.groups import GroupedLoss, Groups
-from treelabel.losses.leaf_softmax import LeafSoftmax
-from treelabel.losses.win import AncestorLeaves, WinCoarse, WinFlat, WinLog, WinRaw
+from treelabel.losses.leaf_softmax import AncestorLeaves, LeafSoftmax
+from treelabel.losses.win import WinCoarse, WinFlat, WinLog, WinRaw
 
 SIGMOID, SOFTMAX, WIN_LOG, WIN_RAW, CHAMP = range(5)
 # By the class itself: a subclass has another formula, and so no compiled form until it is listed.

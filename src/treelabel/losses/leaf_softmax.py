@@ -1,7 +1,7 @@
 """Leaf softmax: one softmax over all leaves, and cross-entropy with the true leaf."""
 
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +10,17 @@ from scipy import sparse, special
 from treelabel.core.compute import DoubleArray, IntArray, LongArray
 from treelabel.hierarchy import Hierarchy, label_matrix
 from treelabel.losses.base import Loss, Needs, Truth
+
+
+class AncestorLeaves(NamedTuple):
+    """The leaves below the ancestors of each leaf of a tree.
+
+    The k-th ancestor of output l, from the top, has the outputs first[ptr[l] + k] .. last[ptr[l] + k] - 1.
+    """
+
+    ptr: LongArray
+    first: IntArray
+    last: IntArray
 
 
 class LeafSoftmax(Loss):
@@ -42,6 +53,14 @@ class LeafSoftmax(Loss):
         """The leaves of every node: nodes x outputs."""
         ones = label_matrix(np.arange(len(self.outputs) + 1), self.outputs, len(self.hierarchy))
         return sparse.csr_array(self.hierarchy.closure(ones).T.astype(np.float64))
+
+    @cached_property
+    def ancestor_leaves(self) -> AncestorLeaves:
+        """The leaves below the ancestors of each leaf of a tree."""
+        above, below = self.hierarchy.ancestors(self.outputs), self.below
+        first = below.indices[below.indptr[:-1]].astype(np.int32)
+        last = (first + np.diff(below.indptr)).astype(np.int32)
+        return AncestorLeaves(above.indptr.astype(np.int64), first[above.indices], last[above.indices])
 
     def targets(self, truth: Truth) -> DoubleArray:
         """Return the target distribution y of each document, all 0 without labels: documents x outputs."""

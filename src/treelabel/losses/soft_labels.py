@@ -33,21 +33,20 @@ class SoftLabels(LeafSoftmax):
     }
 
     @cached_property
-    def _rises(self) -> tuple[float, DoubleArray]:
-        """exp(-beta d) where the root is the lowest common ancestor, and by how much it rises from parent to node."""
-        h = self.hierarchy
-        value = np.exp(-self.params["beta"] * heights(h) / max(1, h.max_depth))
-        of_root = float(np.exp(-self.params["beta"]))
-        return of_root, value - np.where(h.parent >= 0, value[h.parent], of_root)
+    def values(self) -> tuple[DoubleArray, float]:
+        """The value of exp(-beta d) where each node is the lowest common ancestor, and where the root is."""
+        h, beta = self.hierarchy, self.params["beta"]
+        return np.asarray(np.exp(-beta * heights(h) / max(1, h.max_depth))), float(np.exp(-beta))
 
     def targets(self, truth: Truth) -> DoubleArray:
         """Return the soft labels y of each document, all 0 without labels: documents x outputs.
 
-        The rises along the path from the root to the lowest common ancestor add up to its value.
+        Going down the true path, the value rises from parent to node; up to the lowest common ancestor, it adds up.
         """
-        of_root, rise = self._rises
+        value, of_root = self.values
+        rise = value - np.where(self.hierarchy.parent >= 0, value[self.hierarchy.parent], of_root)
         rises = truth.closed.astype(np.float64)
         rises.data = rise[truth.closed.indices]
         labelled = row_sizes(truth.closed) > 0
-        value = np.where(labelled[:, None], of_root + (rises @ self.below).toarray(), 0.0)
-        return np.asarray(value / np.where(labelled, value.sum(axis=1), 1.0)[:, None])
+        y = np.where(labelled[:, None], of_root + (rises @ self.below).toarray(), 0.0)
+        return np.asarray(y / np.where(labelled, y.sum(axis=1), 1.0)[:, None])

@@ -6,7 +6,7 @@ where p(y) = 1, and 0 where p has nothing of y's top label.
 """
 
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,17 +16,6 @@ from treelabel.core.compute import DoubleArray, IntArray, LongArray
 from treelabel.hierarchy import row_numbers
 from treelabel.losses.base import Truth
 from treelabel.losses.leaf_softmax import LeafSoftmax
-
-
-class AncestorLeaves(NamedTuple):
-    """The leaves below the ancestors of each leaf, itself included.
-
-    The k-th ancestor of output l, from the top, has the outputs first[ptr[l] + k] .. last[ptr[l] + k] - 1.
-    """
-
-    ptr: LongArray
-    first: IntArray
-    last: IntArray
 
 
 class WinFlat(LeafSoftmax):
@@ -79,14 +68,6 @@ class WinLog(WinFlat):
             q = special.softmax(s[labelled] + np.log(shares[labelled]), axis=1)
         found[labelled] = special.softmax(s[labelled], axis=1) - q
         return found
-
-    @cached_property
-    def ancestor_leaves(self) -> AncestorLeaves:
-        """The leaves below the ancestors of each leaf."""
-        above, below = self.hierarchy.ancestors(self.outputs), self.below
-        first = below.indices[below.indptr[:-1]].astype(np.int32)
-        last = (first + np.diff(below.indptr)).astype(np.int32)
-        return AncestorLeaves(above.indptr.astype(np.int64), first[above.indices], last[above.indices])
 
 
 class WinRaw(WinLog):

@@ -8,15 +8,19 @@ from treelabel.losses.bce import Bce
 from treelabel.losses.champ import Champ
 from treelabel.losses.conditional_sigmoid import ConditionalSigmoid
 from treelabel.losses.conditional_softmax import ConditionalSoftmax, ConditionalSoftmaxLa
+from treelabel.losses.hierarchical_cross_entropy import HierarchicalCrossEntropy
 from treelabel.losses.leaf_softmax import LeafSoftmax
 from treelabel.losses.match import Match
+from treelabel.losses.soft_labels import SoftLabels
 from treelabel.losses.torch.base import TorchLoss
 from treelabel.losses.torch.bce import TorchBce
 from treelabel.losses.torch.champ import TorchChamp
 from treelabel.losses.torch.conditional_sigmoid import TorchConditionalSigmoid
 from treelabel.losses.torch.conditional_softmax import TorchConditionalSoftmax
+from treelabel.losses.torch.hierarchical_cross_entropy import TorchHierarchicalCrossEntropy
 from treelabel.losses.torch.leaf_softmax import TorchLeafSoftmax
 from treelabel.losses.torch.match import TorchMatch
+from treelabel.losses.torch.soft_labels import TorchSoftLabels
 from treelabel.losses.torch.through_numpy import ThroughNumpy
 from treelabel.losses.torch.win import TorchWin, TorchWinCoarse
 from treelabel.losses.win import WinCoarse, WinFlat, WinLog, WinRaw
@@ -34,6 +38,8 @@ FORMS: dict[type[Loss], type[Any]] = {
     WinRaw: TorchWin,
     WinLog: TorchWin,
     WinCoarse: TorchWinCoarse,
+    HierarchicalCrossEntropy: TorchHierarchicalCrossEntropy,
+    SoftLabels: TorchSoftLabels,
 }
 
 

@@ -6,11 +6,12 @@ from torch import Tensor
 
 from treelabel.losses.torch.base import LossAndGradient, TorchLoss
 from treelabel.losses.torch.batches import Batch
-from treelabel.losses.torch.leaf_softmax import TorchLeafSoftmax, labelled, softmax
+from treelabel.losses.torch.leaf_softmax import labelled, softmax
+from treelabel.losses.torch.paths import TorchPathLoss
 from treelabel.losses.win import WinCoarse, WinLog, WinRaw
 
 
-class TorchWin(TorchLeafSoftmax):
+class TorchWin(TorchPathLoss):
     """Minus the hierarchical win, or minus its logarithm."""
 
     def __init__(self, loss: WinLog) -> None:
@@ -18,8 +19,6 @@ class TorchWin(TorchLeafSoftmax):
         self.raw = isinstance(loss, WinRaw)
         with np.errstate(divide="ignore"):
             log_share = np.log1p(-(0.5 ** np.arange(loss.hierarchy.max_depth + 1)))
-        above = (torch.from_numpy(array.astype(np.int64)) for array in loss.ancestor_leaves)
-        self.above = self._keep("above", above)
         (self.log_share,) = self._keep("log_share", [torch.from_numpy(log_share)])
 
     def _loss_and_gradient(self, logits: Tensor, batch: Batch) -> LossAndGradient:
@@ -27,21 +26,8 @@ class TorchWin(TorchLeafSoftmax):
         return win(logits, self._log_shares(logits, batch.true, some), some, self.raw)
 
     def _log_shares(self, logits: Tensor, true: Tensor, some: Tensor) -> Tensor:
-        """Compute the logarithm of each leaf's share: ln(1 - 2^-j) with j ancestors in common with the true leaf.
-
-        A node's leaves are a slice: j is a running sum of 1 where the slice of an ancestor begins and -1 after its end.
-        """
-        ptr, first, last = self._kept(self.above)
-        outputs = logits.shape[1]
-        row, leaf = true // outputs, true % outputs
-        start, sizes = ptr[leaf], ptr[leaf + 1] - ptr[leaf]
-        turn = torch.repeat_interleave(sizes)
-        at = torch.arange(len(turn), device=true.device) + (start - sizes.cumsum(0) + sizes)[turn]
-        begins = row[turn] * (outputs + 1)
-        change = logits.new_zeros(len(logits) * (outputs + 1))
-        change.index_add_(0, begins + first[at], torch.ones_like(at, dtype=change.dtype))
-        change.index_add_(0, begins + last[at], torch.full_like(at, -1, dtype=change.dtype))
-        shared = change.view(len(logits), outputs + 1).cumsum(1)[:, :-1].int()
+        """Compute the logarithm of each leaf's share: ln(1 - 2^-j) with j ancestors in common with the true leaf."""
+        shared = self.shared_path(logits, true)
         shares = self.get_buffer(self.log_share).to(logits.dtype).index_select(0, shared.flatten()).view_as(logits)
         shares.view(-1).index_fill_(0, true, 0.0)
         return shares.masked_fill_(some.unsqueeze(1) == 0, 0.0)
