@@ -102,6 +102,8 @@ def test_models_are_listed_with_their_settings(run: Run) -> None:
     told = run("models", "--json").json
     assert told["models"]["linear"]["settings"]["head"] == "auto"
     assert set(told["losses"]) >= {"bce", "win_raw"}
+    assert told["loss_params"]["bce"] == {}
+    assert told["loss_params"]["champ"]["beta"]["default"] == 0.2
 
 
 def test_fit_takes_a_validation_file(folder: Path, run: Run) -> None:

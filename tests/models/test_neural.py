@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,10 @@ from treelabel.encoders.cached import CachedEncoder
 from treelabel.encoders.files import Files
 from treelabel.encoders.registry import ENCODERS
 from treelabel.encoders.tokens import Tokens
+from treelabel.losses.base import Loss
+from treelabel.losses.bce import Bce
 from treelabel.losses.registry import LOSSES
+from treelabel.losses.torch.registry import FORMS
 from treelabel.models.base import training_of
 from treelabel.models.check import CASES, HARD_TEXTS, check_model, it_learns
 from treelabel.models.neural.featurizers import FrozenFeaturizer
@@ -50,6 +54,8 @@ KINDS = {
     "win_raw": ("leaf", "path"),
     "win_log": ("leaf", "path"),
     "win_coarse": ("leaf", "path"),
+    "hierarchical_cross_entropy": ("leaf", "path"),
+    "soft_labels": ("leaf", "path"),
 }
 
 
@@ -513,6 +519,14 @@ def test_length_and_pooling_reach_the_encoder_in_every_mode(folder: Path) -> Non
         ({"encoder": "scratch", "tfidf": True}, "tfidf=True stands beside frozen embeddings"),
         ({"encoder": WordVectors(), "train": "all"}, "given by its name or folder"),
         ({"encoder": "words", "epochs": 0}, "the setting epochs of the model neural is 0; expected a number from 1"),
+        (
+            {"encoder": "words", "loss": "bce", "loss_params": {"beta": 1}},
+            "the loss bce has no parameter 'beta'; it has none",
+        ),
+        (
+            {"encoder": "words", "loss_params": 1},
+            "the setting loss_params is 1; expected parameters of the loss by name",
+        ),
         ({"encoder": "words", "loss": "bse"}, "unknown loss 'bse'; did you mean bce"),
         ({"encoder": "words", "learning_rate": 1e30}, "learning diverged"),
     ],
@@ -539,7 +553,34 @@ def test_without_torch_the_error_says_what_to_install() -> None:
 # ONNX
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+class Own(Bce):
+    """A loss with nothing but its numpy form."""
+
+    name = "own"
+
+
+@dataclass(frozen=True)
+class OwnRow:
+    name: str = "own"
+    help: str = "a loss of one's own"
+    maker: type[Loss] = Own
+
+
+def test_a_loss_with_nothing_but_numpy_trains_and_is_not_exported(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(LOSSES._rows, "own", OwnRow())
+    own, same = (made("frozen", folder, loss=loss, epochs=3).fit(DATA) for loss in ("own", "bce"))
+    assert own.score(LEAF.texts).dense() == pytest.approx(same.score(LEAF.texts).dense(), abs=1e-4)
+    with pytest.raises(
+        TreelabelError, match="the loss own has no torch form, so a model that was trained with it cannot"
+    ):
+        own.exported()
+    in_bag, same = (make_model("bag", loss=loss, vector_size=10, epochs=3).fit(DATA) for loss in ("own", "bce"))
+    assert in_bag.score(LEAF.texts).dense() == pytest.approx(same.score(LEAF.texts).dense(), abs=1e-2)
+
+
+@pytest.mark.parametrize("loss", [name for name, row in LOSSES.items() if row.maker in FORMS])
 def test_an_exported_model_gives_the_same_scores(loss: str, folder: Path, tmp_path: Path) -> None:
     kind = KINDS[loss][1]
     case = CASES[kind]

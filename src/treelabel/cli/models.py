@@ -52,6 +52,7 @@ def fit(
       treelabel fit train.csv -o model
       treelabel fit train.jsonl -o model --taxonomy tax.tsv --set C=1 --set min_df=2
       treelabel fit train.jsonl -o model --valid valid.jsonl --model bag --loss win_log
+      treelabel fit train.jsonl -o model --model bag --loss champ --set "loss_params={'beta': 0.1}"
       treelabel fit train.jsonl -o model --model neural --encoder minilm --loss conditional_softmax_la
       treelabel fit train.jsonl -o model --model neural --encoder scratch --set checkpoint_dir=unfinished
     """
@@ -212,6 +213,7 @@ def models(json: JsonOption = False) -> None:
       treelabel models
     """
     import json as jsonlib
+    from dataclasses import asdict
 
     from treelabel.models import LOSSES, MODELS
     from treelabel.models.linear.heads import HEADS
@@ -228,7 +230,9 @@ def models(json: JsonOption = False) -> None:
             {name: row.help for name, row in LOSSES.items()},
             {name: row.help for name, row in HEADS.items()},
         )
-        typer.echo(jsonlib.dumps({"models": rows, "losses": losses, "heads": heads}, indent=2))
+        params = {name: {key: asdict(own) for key, own in row.maker.parameters.items()} for name, row in LOSSES.items()}
+        found = {"models": rows, "losses": losses, "loss_params": params, "heads": heads}
+        typer.echo(jsonlib.dumps(found, indent=2))
         return
     for name, row in MODELS.items():
         typer.echo(f"{name:<20}{row.help}")
@@ -236,9 +240,11 @@ def models(json: JsonOption = False) -> None:
     typer.echo("\nhead= of linear")
     for head in HEADS.values():
         typer.echo(f"  {head.name:<24}{head.help}")
-    typer.echo("\nloss= of neural, and of bag (all but match)")
+    typer.echo("\nloss= of neural and bag, with its loss_params=")
     for loss in LOSSES.values():
         typer.echo(f"  {loss.name:<24}{loss.help}")
+        for key, parameter in loss.maker.parameters.items():
+            typer.echo(f"  {'':<24}{key}={parameter.default:g}: {parameter.help}")
 
 
 def export(

@@ -12,7 +12,7 @@ from treelabel.core.errors import TreelabelError
 from treelabel.encoders.backbone import load_backbone, load_tokenizer
 from treelabel.encoders.onnx import export_checked, quantise
 from treelabel.encoders.transformer import TransformerEncoder
-from treelabel.losses.torch_losses import TorchLoss
+from treelabel.losses.torch import TorchLoss
 from treelabel.models.neural.featurizers import VECTOR_LENGTH, Featurizer, FrozenFeaturizer, TokenFeaturizer
 from treelabel.models.neural.network import Network
 

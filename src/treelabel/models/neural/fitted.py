@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from treelabel.core.strings import Strings
-from treelabel.losses.torch_losses import torch_loss
+from treelabel.losses.torch import require_exportable, torch_loss
 from treelabel.models.neural.export import export_graph
 from treelabel.models.neural.exported import ExportedNetwork
 from treelabel.models.neural.featurizers import Featurizer, FrozenFeaturizer, TokenFeaturizer
@@ -41,6 +41,7 @@ class FittedNetwork:
 
     def exported(self, runtime: Literal["onnx", "int8"]) -> ExportedNetwork:
         """Return the same network as an ONNX graph."""
+        require_exportable(self.objective.loss)
         loss = torch_loss(self.objective.loss)
         graph, tokenizer, length = export_graph(self.network, self.featurizer, loss, self.temperature, runtime)
         return ExportedNetwork(self.objective, tokenizer, length, graph, runtime, self.epoch_losses)
@@ -49,7 +50,10 @@ class FittedNetwork:
         """Return what is saved: values for JSON, and arrays."""
         values, arrays = self.featurizer.state(self.network)
         own = {"loss": self.objective.name, "temperature": self.temperature, "epoch_losses": list(self.epoch_losses)}
-        of_objective: dict[str, Any] = {"stops": self.objective.stops, "frequencies": self.objective.frequencies}
+        of_objective: dict[str, Any] = {
+            "stop_nodes": self.objective.stop_nodes,
+            "frequencies": self.objective.frequencies,
+        }
         return {**own, "featurizer": values}, {**arrays, **of_objective}
 
     def write_files(self, folder: Path) -> None:

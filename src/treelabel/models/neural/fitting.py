@@ -17,7 +17,7 @@ from treelabel.core.strings import Strings
 from treelabel.encoders.backbone import load_backbone, load_tokenizer
 from treelabel.encoders.files import read_config
 from treelabel.encoders.sources import find_source
-from treelabel.losses.torch_losses import torch_loss
+from treelabel.losses.torch import torch_loss
 from treelabel.models.base import Training
 from treelabel.models.neural.checkpoints import TrainState
 from treelabel.models.neural.config import TrainingConfig
@@ -56,7 +56,7 @@ def fit_network(settings: NeuralSettings, train: Training) -> FittedNetwork:
     FittedNetwork
         The trained network, on the CPU.
     """
-    objective = Objective.of(train, settings.loss, settings.loss_settings)
+    objective = Objective.of(train, settings.loss, settings.loss_params)
     rows, _ = objective.truth(train)
     every = train if len(rows) == len(train) else replace(train[rows], valid=train.valid)
     with seeded(settings.seed):

@@ -42,8 +42,9 @@ class Neural(Model):
     encoder
         A name that `treelabel encoders` lists, a folder, an object with `transform` (frozen only), or "scratch": a
         small BERT with random weights and its own tokenizer. None takes the best encoder that is installed.
-    loss
-        A loss of LOSSES; "auto" chooses one that suits the labels.
+    loss, loss_params
+        A loss of LOSSES; "auto" chooses one that suits the labels. Its own parameters by name, such as {"beta": 0.1}
+        for champ; `treelabel models` lists them.
     train
         What is trained: "head", the outputs over frozen embeddings, which are computed once and kept on disk; "all";
         "lora", matrices of rank `lora_rank` beside the encoder's. "auto" is "all" for scratch, else "head", which is
@@ -80,8 +81,6 @@ class Neural(Model):
     validation_fraction
         The share of training documents that chooses the best epoch where no validation data are given; over frozen
         embeddings, all documents are then trained on for as many epochs as were best.
-    tau, beta, lambda_parameters, lambda_probabilities
-        Settings of losses that have them.
     checkpoint_dir, checkpoint_seconds
         A folder, and how often a checkpoint is written there; a run that was killed resumes from it, to the same
         weights.
@@ -101,6 +100,7 @@ class Neural(Model):
         hierarchy: Hierarchy | None = None,
         encoder: str | Encoder | None = None,
         loss: str = "auto",
+        loss_params: Mapping[str, float] | None = None,
         train: Literal["auto", "head", "lora", "all"] = "auto",
         hidden_size: int = 0,
         tfidf: bool = False,
@@ -124,10 +124,6 @@ class Neural(Model):
         gradient_checkpointing: bool = False,
         precision: Literal["auto", "fp32", "bf16"] = "auto",
         validation_fraction: float = 0.1,
-        tau: float = 1.0,
-        beta: float = 0.2,
-        lambda_parameters: float = 1e-4,
-        lambda_probabilities: float = 1e-2,
         checkpoint_dir: str | None = None,
         checkpoint_seconds: float = 300.0,
         callbacks: tuple[Any, ...] = (),
@@ -136,6 +132,7 @@ class Neural(Model):
         self.hierarchy = hierarchy
         self.encoder = encoder
         self.loss = loss
+        self.loss_params = loss_params
         self.train = train
         self.hidden_size = hidden_size
         self.tfidf = tfidf
@@ -159,10 +156,6 @@ class Neural(Model):
         self.gradient_checkpointing = gradient_checkpointing
         self.precision = precision
         self.validation_fraction = validation_fraction
-        self.tau = tau
-        self.beta = beta
-        self.lambda_parameters = lambda_parameters
-        self.lambda_probabilities = lambda_probabilities
         self.checkpoint_dir = checkpoint_dir
         self.checkpoint_seconds = checkpoint_seconds
         self.callbacks = callbacks
@@ -215,7 +208,7 @@ class Neural(Model):
         values, arrays = self.__dict__.pop("_stored")
         settings = NeuralSettings.of(self)
         objective = Objective(
-            values["loss"], self.hierarchy_, arrays["stops"], arrays["frequencies"], settings.loss_settings
+            values["loss"], self.hierarchy_, arrays["stop_nodes"], arrays["frequencies"], settings.loss_params
         )
         with require_extra("neural", "the model neural"):
             if "runtime" in values:

@@ -70,8 +70,8 @@ def saved_schema(hierarchy: Hierarchy, values: dict[str, Any], hidden: bool) -> 
         What the folder has to hold.
     """
     nodes = len(hierarchy)
-    sizes, most = {"nodes": nodes}, {"stops": nodes}
-    relations = (lambda found: require_inner(hierarchy, found["stops"]),)
+    sizes, most = {"nodes": nodes}, {"stop_nodes": nodes}
+    relations = (lambda found: require_inner(hierarchy, found["stop_nodes"]),)
     if "runtime" in values:
         return Schema(objective_arrays(), (), sizes, most, relations, (GRAPH, TOKENIZER))
     if "encoder" not in values["featurizer"]:

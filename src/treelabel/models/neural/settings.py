@@ -21,8 +21,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("epochs", "batch_size", "gradient_accumulation_steps", "patience"), (1, math.inf)),
     **dict.fromkeys(("lora_rank", "lsa_components"), (1, math.inf)),
     **dict.fromkeys(("hidden_size", "frozen_layers", "checkpoint_seconds", "weight_decay"), (0, math.inf)),
-    **dict.fromkeys(("max_grad_norm", "tau", "beta"), (0, math.inf)),
-    **dict.fromkeys(("lambda_parameters", "lambda_probabilities"), (0, math.inf)),
+    "max_grad_norm": (0, math.inf),
     "learning_rate": (1e-12, math.inf),
     "layerwise_lr_decay": (1e-6, 1.0),
     "max_length": (3, math.inf),
@@ -31,7 +30,6 @@ LIMITS: dict[str, tuple[float, float]] = {
     "dropout": (0, 0.99),
     "seed": (0, math.inf),
 }
-LOSS_SETTINGS = ("tau", "beta", "lambda_parameters", "lambda_probabilities")
 # The parts of a network that may have learning rates of their own.
 GROUPS = ("encoder", "hidden", "outputs")
 
@@ -44,6 +42,7 @@ class NeuralSettings:
 
     encoder: str | Encoder | None
     loss: str
+    loss_params: Mapping[str, float] | None
     train: Literal["auto", "head", "lora", "all"]
     hidden_size: int
     tfidf: bool
@@ -67,10 +66,6 @@ class NeuralSettings:
     gradient_checkpointing: bool
     precision: Literal["auto", "fp32", "bf16"]
     validation_fraction: float
-    tau: float
-    beta: float
-    lambda_parameters: float
-    lambda_probabilities: float
     checkpoint_dir: str | None
     checkpoint_seconds: float
     callbacks: tuple[Any, ...]
@@ -97,11 +92,6 @@ class NeuralSettings:
             return self.encoder
         name, settings = read_spec(self.encoder)
         return with_settings(name, {**settings, **own})
-
-    @property
-    def loss_settings(self) -> dict[str, float]:
-        """The settings that the loss takes."""
-        return {name: getattr(self, name) for name in LOSS_SETTINGS}
 
     # Checks
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from treelabel.core.compute import LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.progress import Done, progress_bar
-from treelabel.losses.torch_losses import Prepared, TorchLoss
+from treelabel.losses.torch import Prepared, TorchLoss
 from treelabel.models.neural.checkpoints import (
     TrainState,
     copied,

@@ -1,4 +1,4 @@
-"""What is true of documents, as a few index tensors: a training set is prepared once, and batches are taken from it."""
+"""The truth about documents as a few index tensors: a training set is prepared once, and batches are taken from it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from treelabel.core.compute import LongArray
-from treelabel.losses.kernels import Plan
+from treelabel.losses.groups import Groups
 
 # A group with one in so many outputs is a wide one, so that there are at most this many. Small ones are not worth it.
 WIDE = 16
@@ -17,12 +17,12 @@ LEAST_WIDE = 64
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """What is true of some documents, as positions in tensors that are laid out in one line.
+    """The truth about some documents, as positions in tensors that are laid out in one line.
 
-    `true` are positions in documents x outputs, of losses that judge all outputs. Conditional losses judge groups. For
-    each wide group, a slice of outputs, `wide` has the documents that are judged in it, and what is true as positions
-    in these documents x the slice. Members of other groups are at the positions `judged` in documents x outputs,
-    ascending, of which the places `found` are true; the groups have `sizes`, and are of the documents `owner`.
+    `true` are positions in documents x outputs, for losses that judge all outputs. Grouped losses have, for each wide
+    group, a slice of outputs, in `wide`: the documents that are judged in it, and what is true as positions in these
+    documents x the slice. Members of other groups are at the positions `judged` in documents x outputs, ascending, of
+    which the places `found` are true; the groups have `sizes`, and belong to the documents `owner`.
     """
 
     true: Tensor
@@ -46,7 +46,7 @@ class Ragged:
         return cls(np.asarray(ptr, np.int64), np.asarray(idx, np.int64))
 
     def take(self, rows: LongArray) -> tuple[LongArray, LongArray]:
-        """Put some rows in one line; give for each entry the number of its row among these, and the entry.
+        """Put some rows in one line; return for each entry the number of its row among these, and the entry.
 
         >>> [found.tolist() for found in Ragged.of([0, 2, 3], [7, 8, 9]).take(np.array([1, 0]))]
         [[0, 1, 1], [9, 7, 8]]
@@ -57,8 +57,8 @@ class Ragged:
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
-    """What is true of a whole training set: true outputs, and for conditional losses the groups that are judged.
+class IndexedLabels:
+    """The truth about a whole training set: true outputs, and for grouped losses the groups that are judged.
 
     `groups` are those that each document is judged in, `members` the outputs of each group, and `slices` the wide ones
     among the groups, with their first output and one past their last.
@@ -70,11 +70,16 @@ class Prepared:
     members: Ragged
     slices: tuple[tuple[int, int, int], ...]
 
+    @classmethod
+    def of(cls, outputs: int, true: Ragged) -> "IndexedLabels":
+        """Take true outputs alone, for losses that judge all outputs at once."""
+        return cls(outputs, true, Ragged.of(np.zeros(len(true.ptr)), []), Ragged.of([0], []), ())
+
     def __len__(self) -> int:
         return len(self.true.ptr) - 1
 
     def batch(self, rows: LongArray, device: torch.device | str | None = None) -> Batch:
-        """Say what is true of some documents; costs their true labels, and siblings of these in groups not wide."""
+        """Return the truth about some documents; takes their true labels, and siblings of these in groups not wide."""
         row, true = self.true.take(rows)
         owner, group = self.groups.take(rows)
         narrow, below, wide = np.ones(len(group), np.bool_), np.ones(len(true), np.bool_), []
@@ -95,12 +100,12 @@ class Prepared:
         return Batch(tensors[0], tuple(wide), *tensors[1:])
 
 
-def wide_slices(plan: Plan) -> tuple[tuple[int, int, int], ...]:
+def wide_slices(groups: Groups) -> tuple[tuple[int, int, int], ...]:
     """Find group 0, the top labels, and all wide groups: the number, the first output, and one past the last.
 
     In a DAG a group need not be a slice of outputs; then it is none of these.
     """
-    ptr, members = plan.group_ptr, plan.group_idx
+    ptr, members = groups
     sizes = np.diff(ptr)
     wide = (sizes * WIDE >= len(members)) & (sizes >= LEAST_WIDE)
     wide[:1] = True
