@@ -116,7 +116,7 @@ def _located(where: Path) -> Iterator[None]:
         raise
     except Exception as error:
         # There is no end to what they raise; the traceback is shown with --debug.
-        why = str(error).strip().split("\n")[0]
+        why = str(error).strip().partition("\n")[0][:200]
         raise TreelabelError(f"{where}: parts of the model do not fit together: {why}") from error
 
 
