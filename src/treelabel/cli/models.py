@@ -226,11 +226,8 @@ def models(json: JsonOption = False) -> None:
     }
     if json:
         rows = {name: {"help": row.help, "settings": settings[name]} for name, row in MODELS.items()}
-        losses, heads = (
-            {name: row.help for name, row in LOSSES.items()},
-            {name: row.help for name, row in HEADS.items()},
-        )
-        typer.echo(jsonlib.dumps({"models": rows, "losses": losses, "heads": heads}, indent=2))
+        heads = {name: row.help for name, row in HEADS.items()}
+        typer.echo(jsonlib.dumps({"models": rows, "losses": LOSSES.help(), "heads": heads}, indent=2))
         return
     for name, row in MODELS.items():
         typer.echo(f"{name:<20}{row.help}")
@@ -239,8 +236,7 @@ def models(json: JsonOption = False) -> None:
     for head in HEADS.values():
         typer.echo(f"  {head.name:<24}{head.help}")
     typer.echo("\nloss= of neural, and of bag (all but match)")
-    for loss in LOSSES.values():
-        typer.echo(f"  {loss.name:<24}{loss.help}")
+    typer.echo("\n".join(LOSSES.listing(indent=2, width=24)))
 
 
 def export(
