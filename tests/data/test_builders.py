@@ -286,7 +286,7 @@ def test_a_document_with_several_labels_counts_for_its_rarest() -> None:
 
 
 def test_less_than_one_document_a_class_is_refused() -> None:
-    with pytest.raises(TreelabelError, match="expected at least 1 document a class, found 0"):
+    with pytest.raises(TreelabelError, match="expected at least 1 document per class, found 0"):
         per_class(of(["C"]), 0)
 
 

@@ -57,9 +57,31 @@ def read_taxonomy(
     - json: nested dicts or lists, {"name", "children"} objects, or treelabel's own form.
     - skos (.ttl, .rdf): broader and narrower between concepts, named by their preferred label in `language`.
 
-    `root` names the node that stands for the root (see `Hierarchy.from_edges`); `tree=True` refuses second parents.
-    `limits` says how much a file may ask of its reader. Lines may end as on any system. Names with control characters
-    are refused (see `treelabel.data.names`), except in treelabel's own JSON, which holds any hierarchy.
+    Lines may end as on any system. Names with control characters are refused (see `treelabel.data.names`), except in
+    treelabel's own JSON, which holds any hierarchy.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file, which may be compressed.
+    format : "edges", "paths", "json" or "skos", optional
+        By default by the ending of the file.
+    root : str, optional
+        The node that stands for the root: see `Hierarchy.from_edges`.
+    tree : bool
+        Whether to refuse labels with several parents.
+    sep : str
+        The separator of paths.
+    language : str
+        The language of preferred labels in SKOS.
+    encoding : str
+        As Python calls it.
+    limits : Limits
+        The resources that reading may take.
+
+    Returns
+    -------
+    Hierarchy
     """
     file = existing_file(path)
     kind = format or ENDINGS.get(suffixes(file)[0])
@@ -73,7 +95,7 @@ def read_taxonomy(
         if kind == "skos":
             return read_skos(file, language, tree, limits)
     except TreelabelError as error:
-        # What makers of hierarchies refuse they cannot say the file of.
+        # Makers of hierarchies do not know the file of what they refuse.
         raise error if str(file) in str(error) else TreelabelError(f"{file}: {error}") from None
     raise TreelabelError(f"{file}: cannot tell the taxonomy's format by its ending; known are {', '.join(ENDINGS)}")
 
@@ -250,7 +272,15 @@ def _read_json(file: Path, root: str | None, tree: bool, encoding: str, limits: 
 
 
 def write_taxonomy(hierarchy: Hierarchy, path: str | Path) -> None:
-    """Write a hierarchy as edges (.tsv, .taxonomy, .csv), as paths (.txt), or as treelabel's own JSON (.json)."""
+    """Write a hierarchy to a file.
+
+    Parameters
+    ----------
+    hierarchy : Hierarchy
+        What to write.
+    path : str or Path
+        The ending tells the format: edges (.tsv, .taxonomy, .csv), paths (.txt), or treelabel's own JSON (.json).
+    """
     target = Path(path)
     writers: dict[str, Callable[[Hierarchy], list[str]]] = {
         ".tsv": _edge_lines,

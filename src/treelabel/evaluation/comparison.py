@@ -129,8 +129,24 @@ def compare(
 ) -> ComparisonTable:
     """Judge several systems on the same documents and test each against the first.
 
-    `systems` maps names to scores or decisions, in the forms `evaluate` takes; "all" metrics are those that apply to
-    every system. Bins need `train_frequencies`; without them labels are binned by their frequency in the truth.
+    Parameters
+    ----------
+    truth, hierarchy, rule, train_documents
+        As for `evaluate`.
+    systems : mapping of str to Scores or decisions
+        At least two, in the forms `evaluate` takes.
+    metrics : sequence of str, str or None
+        Names of METRICS; "all" are those that apply to every system.
+    train_frequencies : Dataset or array of int, optional
+        What labels are binned by; by default their frequency in the truth.
+    resamples : int
+        How often documents are drawn with replacement.
+    seed : int
+        Seed of the random numbers.
+
+    Returns
+    -------
+    ComparisonTable
     """
     if len(systems) < 2:
         raise TreelabelError("comparing needs at least two systems")

@@ -48,13 +48,33 @@ def evaluate(
 ) -> Result:
     """Judge predictions against the truth.
 
-    `truth` and `decisions` are a Dataset or Decisions, one list of label names a document, a dense 0/1 array or a CSR
-    matrix; what has ids is matched by them. With scores alone, `rule` makes the decisions. `metrics` are names of
-    METRICS, "all" for all that apply, or None for a usual few. `rule` is any of RULES, such as "optimal:hf1", or what
-    `tune` gave. `train_frequencies` counts training documents by node,
-    ancestors included (a training Dataset will do); without it metrics that weigh labels by rarity take the truth
-    itself as the reference. `propensity` is (A, B) of the propensity model (usual: 0.6, 2.6 for Amazon, 0.5, 0.4 for
-    Wikipedia), `bin_edges` where bins of training frequency begin.
+    Parameters
+    ----------
+    truth, decisions : Dataset, Decisions, lists of names, 0/1 array or CSR matrix
+        One row of labels per document; what has ids is matched by them.
+    scores : Scores, optional
+        Without decisions, `rule` makes them of the scores.
+    hierarchy : Hierarchy, optional
+        Needed only if neither truth, decisions nor scores have one.
+    rule : str or Tuned
+        A rule of RULES, such as "optimal:hf1", or what `tune` returned.
+    metrics : sequence of str, str or None
+        Names of METRICS, "all" for all that apply, or None for the most common ones.
+    train_frequencies : Dataset or array of int, optional
+        The training data, or its documents counted by node, ancestors included. Without it, metrics that weigh labels
+        by rarity take the truth itself as the reference.
+    train_documents : int, optional
+        The number of training documents, where `train_frequencies` are counts.
+    keep_documents : bool
+        Whether to keep the value of each document, which intervals need.
+    propensity : (float, float)
+        A and B of the propensity model; common are (0.6, 2.6) for Amazon and (0.5, 0.4) for Wikipedia.
+    bin_edges : tuple of int
+        Where bins of training frequency begin.
+
+    Returns
+    -------
+    Result
 
     >>> h = Hierarchy.from_paths(["A > B", "A > C"])
     >>> result = evaluate([["B"], ["C"]], decisions=[["B"], ["B"]], hierarchy=h, metrics=["hf1", "micro_f1"])
@@ -113,7 +133,7 @@ def _guess_documents(hierarchy: Hierarchy, counts: LongArray, closed: LabelMatri
 
 @dataclass
 class Evaluator:
-    """Judge batch by batch; two evaluators merge with `|` into what one pass over all documents gives.
+    """Judge batch by batch; two evaluators merge with `|` into what one pass over all documents would be.
 
     Holds sums only, so memory does not grow with documents, unless `keep_documents` asks for the value of each one (and
     with it intervals). Counts are exact; sums differ from one pass by rounding alone.
@@ -144,7 +164,13 @@ class Evaluator:
             self.context = make_context(self.hierarchy, self.train_frequencies, self.train_documents)
 
     def add(self, truth: Any, decisions: Any = None, scores: Scores | None = None) -> None:
-        """Judge some documents and add them to the sums."""
+        """Judge some documents and add them to the sums.
+
+        Parameters
+        ----------
+        truth, decisions, scores
+            As for `evaluate`.
+        """
         decisions, scores = in_order(truth, decisions, "decisions"), in_order(truth, scores, "scores")
         self._add(self._batch(truth, decisions, scores))
 

@@ -74,12 +74,31 @@ class Result:
         return found
 
     def interval(self, name: str, level: float = 0.95, resamples: int = 1000, seed: int = 0) -> Interval:
-        """Bootstrap confidence interval over documents, of any metric or part of one."""
+        """Compute a bootstrap confidence interval over documents.
+
+        Parameters
+        ----------
+        name : str
+            A metric, or a part of one: "level_accuracy[2]".
+        level : float
+            The confidence level.
+        resamples : int
+            How often documents are drawn with replacement.
+        seed : int
+            Seed of the random numbers.
+
+        Returns
+        -------
+        Interval
+        """
         metric, value = self.value_function(name)
         return bootstrap_interval(self.parts[metric.key], value, resamples, level, seed)
 
     def intervals(self, level: float = 0.95, resamples: int = 1000, seed: int = 0) -> dict[str, Interval]:
-        """The intervals of all values; metrics that share their parts share the resampling too."""
+        """Compute the intervals of all values, by name; metrics that share their parts share the resampling.
+
+        Parameters are those of `interval`.
+        """
         self._require_documents()
         found: dict[str, Interval] = {}
         for key in {metric.key: None for metric in self.metrics}:

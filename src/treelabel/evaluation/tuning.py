@@ -17,7 +17,21 @@ def tune(truth: Any, scores: Scores, rule: str = "macro_f1") -> Tuned:
 
     "macro_f1" finds one threshold per label, "micro_f1" one for all labels; "back_off(precision=0.95)" finds how sure
     one must be so that predicted labels are right that often, and goes up to an ancestor, or predicts nothing, where
-    one is not. Truth is a Dataset, lists of names, or a label matrix; documents with ids are matched by them.
+    one is not.
+
+    Parameters
+    ----------
+    truth : Dataset, lists of names or label matrix
+        The labels of the validation documents; those with ids are matched by them.
+    scores : Scores
+        Their scores.
+    rule : str
+        What to tune.
+
+    Returns
+    -------
+    Tuned
+        A rule for `decide`, bound to the hierarchy.
 
     >>> from treelabel.hierarchy import Hierarchy
     >>> h = Hierarchy.flat(["A", "B"])

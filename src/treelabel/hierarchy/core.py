@@ -57,10 +57,23 @@ class Hierarchy(NamedStructure):
     ) -> "Hierarchy":
         """Make a hierarchy of (parent, child) pairs of names; a name is one node, however often it occurs.
 
-        `root` names the node that stands for the virtual root. Without it, a single top node called "Root" (in any
-        case) is taken for it; `root=""` keeps even that as a label. Other nodes without a parent hang under the root.
-        `nodes` may name labels without edges. `tree=True` refuses a label with two parents.
         Linear in nodes and edges.
+
+        Parameters
+        ----------
+        edges : iterable of (str, str)
+            Nodes without a parent hang under the root.
+        root : str, optional
+            The node that stands for the virtual root. By default a single top node called "Root" (in any case) is
+            taken for it; "" keeps even that as a label.
+        nodes : iterable of str
+            Labels that may have no edge.
+        tree : bool
+            Whether to refuse a label with two parents.
+
+        Returns
+        -------
+        Hierarchy
 
         >>> Hierarchy.from_edges([("root", "A"), ("A", "B")], root="root").names
         ('A', 'B')

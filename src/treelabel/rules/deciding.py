@@ -26,11 +26,26 @@ def decide(
 ) -> Decisions:
     """Turn scores into label sets by a rule of RULES, or by one that `tune` made.
 
-    A rule is written "optimal:hf1", with its number "threshold@0.3", or with settings "top_k(k=3, leaves=true)", which
-    may also be keyword arguments. All have `closed` (default true: ancestors are added) and `unknown`: where no top
-    label has a score of at least that much, nothing is predicted and the document is marked in `Decisions.unknown`.
-    Rules that need to know how rare labels are take training frequencies: counts by node, ancestors included, with the
-    number of documents, or a training Dataset.
+    Parameters
+    ----------
+    scores : Scores
+        The probability of every node.
+    rule : str or Tuned
+        "optimal:hf1", with its number "threshold@0.3", or with settings "top_k(k=3, leaves=true)"; what `tune`
+        returned, or the JSON file it was saved to.
+    train_frequencies : Dataset or array of int, optional
+        For rules that need to know how rare labels are: the training data, or its documents counted by node, ancestors
+        included.
+    train_documents : int, optional
+        The number of training documents, where `train_frequencies` are counts.
+    **settings
+        Settings of the rule. All rules have `closed` (default true: ancestors are added) and `unknown`: where no top
+        label has a score of at least that much, nothing is predicted and the document is marked in
+        `Decisions.unknown`.
+
+    Returns
+    -------
+    Decisions
 
     >>> h = Hierarchy.from_paths(["A > B", "A > C"])
     >>> s = Scores(h, [[0.9, 0.6, 0.3], [0.2, 0.1, 0.1]])

@@ -60,9 +60,23 @@ class Scores:
     ) -> "Scores":
         """Sum leaf probabilities up the hierarchy: p(n) = sum of p(l), l leaf under n.
 
-        `leaves` names the columns of `values` (names, paths or ids); leaves that are left out have 0. In a DAG a leaf
-        counts once for each ancestor, however many ways lead there. Costs documents x leaves x depth; CSR the stored
-        entries x depth.
+        In a DAG a leaf counts once for each ancestor, however many ways lead there. Costs documents x leaves x depth;
+        CSR the stored entries x depth.
+
+        Parameters
+        ----------
+        hierarchy : Hierarchy
+            Where the leaves are looked up.
+        leaves : sequence of str or int
+            Names, paths or ids: what the columns of `values` stand for. Leaves that are left out have 0.
+        values : array_like or sparse matrix, documents x leaves
+            Probabilities.
+        ids : sequence of str, optional
+            Names of the documents.
+
+        Returns
+        -------
+        Scores
         """
         nodes = leaf_ids(hierarchy, leaves)
         given = numbers(values)
