@@ -35,7 +35,7 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(ATTACKS), help="attacks, separated by commas")
     parser.add_argument("--mutants", type=int, default=6000, help="damaged inputs")
-    parser.add_argument("--kills", type=int, default=200, help="kills at random moments (half as many targeted)")
+    parser.add_argument("--kills", type=int, default=200, help="kills at random moments")
     parser.add_argument("--writers", type=int, default=200, help="rounds of two writers")
     parser.add_argument("--saves", type=int, default=300, help="saves under the eyes of readers")
     parser.add_argument("--signals", type=int, default=20, help="each of SIGTERM and Ctrl-C at random moments")

@@ -20,8 +20,8 @@ ZEROS = (
     "leftovers after the next run",
     "cache rows that differ",
 )
-# Kills before a change of a file, for every kill at a random moment.
-TARGETED = 0.5
+# So many changes of each command's files are killed before: all of them, but for the many of a loop of saves.
+TARGETED = 30
 
 
 def attack(stage: Stage, kills: int, seed: int) -> Counts:
@@ -32,7 +32,7 @@ def attack(stage: Stage, kills: int, seed: int) -> Counts:
     stage
         The commands with their good outputs.
     kills
-        How many at random moments; half as many come right before a change of a file.
+        How many at random moments; and no more right before changes of the files of each command.
     seed
         Seed of the random moments.
     """
@@ -45,18 +45,17 @@ def attack(stage: Stage, kills: int, seed: int) -> Counts:
         _kill(stage, scene, Stop(after=float(rng.uniform(0, 1.1 * stage.seconds[scene.name]))), counts)
         if number % 20 == 19:
             say(f"kills: {number + 1} of {kills}")
-    for scene, step in _targets(stage, round(kills * TARGETED), rng):
+    for scene, step in _targets(stage, min(TARGETED, kills), rng):
         _kill(stage, scene, Stop(step=step, folder=stage.folder / "out"), counts)
     return counts
 
 
 def _targets(stage: Stage, count: int, rng: np.random.Generator) -> list[tuple[Scene, int]]:
-    """Draw as many changes of each scene to kill before, as far as it makes so many."""
-    share = -(-count // len(SCENES))
+    """Draw so many changes of each scene to kill before, as far as it makes so many."""
     return [
         (scene, int(step) + 1)
         for scene in SCENES.values()
-        for step in sorted(rng.permutation(stage.steps[scene.name])[:share])
+        for step in sorted(rng.permutation(stage.steps[scene.name])[:count])
     ]
 
 

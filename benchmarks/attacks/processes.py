@@ -1,7 +1,7 @@
 """Work in a process of its own that can be killed: at a time, or right before it changes a file.
 
-Processes are forked from a server that has imported treelabel and nothing else has happened in. So they start in
-milliseconds, and what a random moment hits is the work and not its imports.
+Processes are forked from a server that has imported treelabel and loaded its compiled code. So they start in
+milliseconds, and what a random moment hits is the work and not its preparation.
 """
 
 import multiprocessing
@@ -21,21 +21,7 @@ CONTEXT = multiprocessing.get_context("forkserver")
 LONGEST = 120.0
 HUNG = 1000
 
-PRELOAD = [
-    "benchmarks.attacks.scenes",
-    "numba.core.caching",
-    "scipy.optimize",
-    "scipy.special",
-    "sklearn.base",
-    "tests.helpers",
-    "treelabel.cli.app",
-    "treelabel.data.formats",
-    "treelabel.evaluation",
-    "treelabel.models.linear",
-    "treelabel.models.stack",
-    "treelabel.predictions",
-    "treelabel.tuning",
-]
+PRELOAD = ["benchmarks.attacks.scenes", "benchmarks.attacks.warm", "tests.helpers", "treelabel.cli.app"]
 
 
 def preload() -> None:
