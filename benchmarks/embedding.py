@@ -26,9 +26,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.measure import Claim, best_of_each, report
 
 from treelabel import read
-from treelabel.errors import TreelabelError
-from treelabel.features.encoders import Encoder, find_encoder
-from treelabel.features.sources import find_source
+from treelabel.core.errors import TreelabelError
+from treelabel.encoders.catalogue import Encoder, find_encoder
+from treelabel.encoders.sources import find_source
 
 DATA = Path(os.environ.get("TREELABEL_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 

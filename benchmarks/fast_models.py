@@ -43,8 +43,8 @@ from benchmarks.measure import Claim, report, seconds
 from benchmarks.peers import MissingPeerError, peer_python
 
 from treelabel import Dataset, Hierarchy, Scores, decide, evaluate, load_sample, read, read_together, split, unfold
+from treelabel.core.strings import Strings
 from treelabel.hierarchy import LabelMatrix, hierarchy_to_json, label_matrix, row_sizes
-from treelabel.strings import Strings
 
 DATA = Path(os.environ.get("TREELABEL_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 PROGRAM = Path(__file__).with_name("fast_models_peers.py")

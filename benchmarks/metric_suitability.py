@@ -18,11 +18,11 @@ from functools import cache, cached_property
 import numpy as np
 
 from treelabel import Hierarchy, evaluate
-from treelabel.compute import BoolArray, DoubleArray, LongArray
+from treelabel.core.compute import BoolArray, DoubleArray, LongArray
+from treelabel.core.progress import progress_bar
 from treelabel.hierarchy import LabelMatrix, label_matrix, row_sizes
-from treelabel.information import inverse_propensities
+from treelabel.hierarchy.information import inverse_propensities
 from treelabel.metrics import Batch, Context, overlap
-from treelabel.progress import progress_bar
 
 ITEMS = 1000
 CATEGORIES = 700

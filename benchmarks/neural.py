@@ -47,8 +47,8 @@ from benchmarks.measure import Claim, report
 from benchmarks.neural_sets import CORES, Outcome, Run, workers
 
 from treelabel import TreelabelError
-from treelabel.models.losses import LOSSES
-from treelabel.stats import seed_interval
+from treelabel.evaluation.statistics import seed_interval
+from treelabel.losses.registry import LOSSES
 
 SETS = ("hwv", "mwpd_gpc", "dbpedia5k", "clinc150")
 MINILM, INT8 = "minilm", "minilm(runtime=int8)"

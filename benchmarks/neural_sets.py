@@ -23,13 +23,13 @@ from benchmarks.fast_models import SETS
 from benchmarks.hierarchical_loss import some_of
 
 from treelabel import Dataset, Scores, TreelabelError, evaluate, load_sample
-from treelabel.compute import FloatArray
-from treelabel.features import NgramShape
-from treelabel.features.encoders import CachedEncoder, Encoder, find_encoder
-from treelabel.features.lsa import Lsa
+from treelabel.core.compute import FloatArray
+from treelabel.core.strings import Strings
+from treelabel.encoders.catalogue import CachedEncoder, Encoder, find_encoder
 from treelabel.models import make_model
 from treelabel.models.neural.readers import LEAST_DOCUMENTS, Frozen
-from treelabel.strings import Strings
+from treelabel.text import NgramShape
+from treelabel.text.lsa import Lsa
 
 # The papers' columns, and the rule that makes the decisions of each (0.5 for thresholds); hF1-AUC judges scores.
 COLUMNS = {

@@ -29,7 +29,7 @@ from benchmarks.peers import MissingPeerError, run_peer
 from benchmarks.synthetic import label_scores, path_scores, sparse_path_scores
 
 from treelabel import RULES, Hierarchy, Scores, decide
-from treelabel.compute import kernel
+from treelabel.core.compute import kernel
 from treelabel.hierarchy import LabelMatrix
 from treelabel.rules.population import macro_f1_at_k
 from treelabel.rules.threshold import top_k

@@ -25,12 +25,12 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from treelabel import Dataset, Result, Scores, evaluate, load_sample, read_together, split, tune, unfold
-from treelabel.errors import TreelabelError
+from treelabel.core.errors import TreelabelError
+from treelabel.evaluation.statistics import Comparison, paired_bootstrap
 from treelabel.hierarchy import label_matrix
 from treelabel.metrics import find_metric
 from treelabel.models import make_model
 from treelabel.rules import Tuned, decide
-from treelabel.stats import Comparison, paired_bootstrap
 
 DATA = Path(os.environ.get("TREELABEL_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 FILES = {"hwv": ("val", "test"), "mwpd_gpc": ("train", "test"), "reuters21578": ("train", "test")}

@@ -62,8 +62,8 @@ def tiny_bert(folder: Path, texts: Sequence[str], width: int = 32, layers: int =
     import torch
     from transformers import BertConfig, BertModel
 
+    from treelabel.core.strings import Strings
     from treelabel.models.neural.scratch import learned_tokenizer
-    from treelabel.strings import Strings
 
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = learned_tokenizer(Strings.of(list(texts)))

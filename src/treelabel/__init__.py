@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from treelabel.comparison import compare
+    from treelabel.core.errors import TreelabelError
     from treelabel.data import (
         FORMATS,
         Dataset,
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
         write,
         write_taxonomy,
     )
-    from treelabel.errors import TreelabelError
     from treelabel.evaluation import Evaluator, evaluate
+    from treelabel.evaluation.comparison import compare
+    from treelabel.evaluation.predictions import write_predictions
+    from treelabel.evaluation.result import Result
+    from treelabel.evaluation.tuning import tune
     from treelabel.hierarchy import Hierarchy
     from treelabel.metrics import METRICS
     from treelabel.models import LOSSES, MODELS, load_model, make_model, save_model
     from treelabel.models.check import check_model
-    from treelabel.predictions import write_predictions
-    from treelabel.result import Result
     from treelabel.rules import RULES, Decisions, Tuned, decide
     from treelabel.scores import Scores
-    from treelabel.tuning import tune
 
 _PLACES = {
     "Dataset": "data",
@@ -48,12 +48,12 @@ _PLACES = {
     "METRICS": "metrics",
     "MODELS": "models",
     "RULES": "rules",
-    "Result": "result",
+    "Result": "evaluation",
     "Scores": "scores",
-    "TreelabelError": "errors",
+    "TreelabelError": "core.errors",
     "Tuned": "rules",
     "check_model": "models.check",
-    "compare": "comparison",
+    "compare": "evaluation",
     "cut": "data",
     "decide": "rules",
     "deduplicate": "data",
@@ -67,11 +67,11 @@ _PLACES = {
     "read_together": "data",
     "save_model": "models",
     "split": "data",
-    "tune": "tuning",
+    "tune": "evaluation.tuning",
     "unfold": "data",
     "with_other_leaves": "data",
     "write": "data",
-    "write_predictions": "predictions",
+    "write_predictions": "evaluation.predictions",
     "write_taxonomy": "data",
 }
 

@@ -39,7 +39,7 @@ def _run(arguments: list[str], debug: bool) -> int:
     from typer.exceptions import TyperException
 
     from treelabel.cli.app import app
-    from treelabel.errors import TreelabelError
+    from treelabel.core.errors import TreelabelError
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
         _say(f"note: {message}")

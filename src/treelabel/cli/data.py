@@ -25,8 +25,8 @@ def _print(values: dict[str, Any], rows: list[tuple[str, str]], as_json: bool) -
 
 
 def _is_taxonomy(path: Path) -> bool:
+    from treelabel.core.inputs import suffixes
     from treelabel.data.taxonomy import ENDINGS
-    from treelabel.files import suffixes
 
     ending = suffixes(path)[0]
     return ending in (".taxonomy", ".ttl", ".rdf", ".nt", ".jsonld") or (
@@ -126,8 +126,8 @@ def convert(
       treelabel convert subjects.ttl subjects.taxonomy.tsv
     """
     from treelabel import data as d
-    from treelabel.errors import TreelabelError
-    from treelabel.files import suffixes
+    from treelabel.core.errors import TreelabelError
+    from treelabel.core.inputs import suffixes
     from treelabel.scores import is_score_file
 
     if labels_as not in ("auto", "names", "paths"):
@@ -166,9 +166,9 @@ def _changed(dataset: "Dataset", deduplicate: bool, unfold: bool, cut: int | Non
 
 def _refuse_other_taxonomy(target: Path, to_format: str | None, dataset: "Dataset", force: bool) -> None:
     """Keep the taxonomy of another data file that would have the same name as this one's."""
+    from treelabel.core.errors import TreelabelError
     from treelabel.data.formats import format_of
     from treelabel.data.taxonomy import read_taxonomy, taxonomy_name
-    from treelabel.errors import TreelabelError
 
     beside = taxonomy_name(target, dataset.hierarchy)
     if force or format_of(target, to_format).holds & {"hierarchy", "features"} or not beside.exists():
@@ -180,7 +180,7 @@ def _refuse_other_taxonomy(target: Path, to_format: str | None, dataset: "Datase
 
 
 def _refuse_without_documents(source: Path, options: dict[str, bool]) -> None:
-    from treelabel.errors import TreelabelError
+    from treelabel.core.errors import TreelabelError
 
     for option, asked in options.items():
         if asked:
@@ -212,7 +212,7 @@ def _convert_taxonomy(source: Path, target: Path, root: str | None, unfold: bool
 
 
 def _parts(text: str) -> dict[str, float]:
-    from treelabel.errors import TreelabelError
+    from treelabel.core.errors import TreelabelError
 
     parts: dict[str, float] = {}
     for part in text.split(","):
@@ -252,9 +252,9 @@ def split(
       treelabel split all.csv parts --per-class 1
     """
     from treelabel import data as d
+    from treelabel.core.errors import TreelabelError
+    from treelabel.core.outputs import together
     from treelabel.data.taxonomy import writable_as_edges
-    from treelabel.errors import TreelabelError
-    from treelabel.outputs import together
 
     dataset = read.read(file)
     if per_class is not None:

@@ -38,7 +38,7 @@ def decide(
       treelabel decide scores.npz -o predictions.jsonl --rule tuned.json --unknown 0.3
       treelabel decide scores.npz --rule "top_k(k=3, leaves=true)"
     """
-    from treelabel.predictions import prediction_lines, write_predictions
+    from treelabel.evaluation.predictions import prediction_lines, write_predictions
     from treelabel.rules import decide as choose
     from treelabel.scores import Scores
 
@@ -84,8 +84,8 @@ def tune(
       treelabel tune valid.jsonl valid-scores.npz -o sure.json --rule "back_off(precision=0.95)"
       treelabel decide test-scores.npz --rule sure.json -o predictions.jsonl
     """
+    from treelabel.evaluation.tuning import tune as find
     from treelabel.scores import Scores
-    from treelabel.tuning import tune as find
 
     require_other_file(output, scores, truth)
     given = Scores.load(scores)

@@ -8,7 +8,7 @@ import typer
 from treelabel.cli.options import JsonOption
 
 if TYPE_CHECKING:
-    from treelabel.features.sources import Files
+    from treelabel.encoders.sources import Files
 
 # What each kind of encoder imports.
 NEEDS = {
@@ -30,7 +30,7 @@ def encoders(json: JsonOption = False) -> None:
     """
     import json as jsonlib
 
-    from treelabel.features.sources import PACKAGES, encoder_folders, usable_files
+    from treelabel.encoders.sources import PACKAGES, encoder_folders, usable_files
 
     found = [_described(files) for files in usable_files()]
     names = {row["name"] for row in found}
@@ -72,8 +72,8 @@ def _print_usable(found: list[dict[str, Any]]) -> None:
 
 def _described(files: "Files") -> dict[str, Any]:
     """Say what a program wants to know of an encoder."""
-    from treelabel.features.sources import source_of
-    from treelabel.features.static import USUAL_LENGTH
+    from treelabel.encoders.sources import source_of
+    from treelabel.encoders.static import USUAL_LENGTH
 
     length = source_of(files, {}).max_length if files.kind == "transformer" else USUAL_LENGTH
     return {

@@ -29,7 +29,7 @@ def _names(metrics: str | None) -> list[str] | str | None:
 def _system(path: Path, truth: "Dataset", on_error: str) -> Any:
     """Read predictions or scores, in the order of the truth."""
     from treelabel.data import read as read_data
-    from treelabel.matching import rows_by_id
+    from treelabel.evaluation.alignment import rows_by_id
     from treelabel.scores import Scores, is_score_file
 
     if is_score_file(path):
@@ -41,7 +41,7 @@ def _system(path: Path, truth: "Dataset", on_error: str) -> Any:
     rows = rows_by_id(truth, found.ids, str(path))
     found = found if rows is None else found[rows]
     if len(found) != len(truth):
-        from treelabel.errors import TreelabelError
+        from treelabel.core.errors import TreelabelError
 
         raise TreelabelError(f"{path}: {len(found):,} rows without ids for {len(truth):,} documents of the truth")
     return found if isinstance(found, Scores) else found.labels
@@ -49,7 +49,7 @@ def _system(path: Path, truth: "Dataset", on_error: str) -> Any:
 
 def _system_names(paths: list[Path]) -> list[str]:
     """Call systems by their files, with folders where files are called the same."""
-    from treelabel.errors import TreelabelError
+    from treelabel.core.errors import TreelabelError
 
     for names in ([path.name for path in paths], [str(path) for path in paths]):
         if len(set(names)) == len(paths):
@@ -125,7 +125,7 @@ def compare(
     Example:
       treelabel compare test.jsonl svm.jsonl bert.npz --train train.jsonl --metrics hf1,macro_f1
     """
-    from treelabel.comparison import compare as judge
+    from treelabel.evaluation.comparison import compare as judge
 
     data, training = read.read_with(truth, train, need_text=False)
     table = judge(

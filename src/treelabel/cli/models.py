@@ -54,7 +54,7 @@ def fit(
       treelabel fit train.jsonl -o model --model neural --encoder minilm --loss conditional_softmax_la
       treelabel fit train.jsonl -o model --model neural --encoder scratch --set checkpoints=unfinished
     """
-    from treelabel.errors import TreelabelError
+    from treelabel.core.errors import TreelabelError
     from treelabel.models import make_model
     from treelabel.models.store import require_replaceable
 
@@ -95,7 +95,7 @@ def _setting(text: str) -> tuple[str, Any]:
     """Read name=value; values are Python's numbers, lists and words."""
     import ast
 
-    from treelabel.errors import TreelabelError
+    from treelabel.core.errors import TreelabelError
 
     name, equals, value = text.partition("=")
     if not equals:
@@ -154,8 +154,8 @@ def predict(
       treelabel predict model new.csv -o predictions.jsonl
       treelabel predict model new.csv -o predictions.jsonl --rule optimal:hf1 --unknown 0.3
     """
+    from treelabel.evaluation.predictions import prediction_lines, write_predictions
     from treelabel.models import load_model
-    from treelabel.predictions import prediction_lines, write_predictions
     from treelabel.rules import decide
 
     require_other_file(output, texts)
@@ -208,7 +208,7 @@ def models(json: JsonOption = False) -> None:
     import json as jsonlib
 
     from treelabel.models import LOSSES, MODELS
-    from treelabel.models.heads import HEADS
+    from treelabel.models.linear.heads import HEADS
 
     settings = {
         name: {key: value for key, value in row.maker().get_params().items() if key not in ("hierarchy", "seed")}
@@ -246,7 +246,7 @@ def export(
       treelabel export model -o model-onnx
       treelabel export model -o model-int8 --int8
     """
-    from treelabel.errors import TreelabelError
+    from treelabel.core.errors import TreelabelError
     from treelabel.models import load_model
     from treelabel.models.store import require_replaceable
 

@@ -18,7 +18,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a progr
 
 def require_other_file(output: Path | None, *inputs: Path | str | None) -> None:
     """Refuse to write over what is being read."""
-    from treelabel.errors import TreelabelError
+    from treelabel.core.errors import TreelabelError
 
     for given in inputs:
         is_there = output is not None and given is not None and output.exists() and Path(given).exists()
@@ -53,8 +53,8 @@ class ReadArguments:
         self, path: Path, train: Path | None, need_text: bool = True, taxonomy: "Hierarchy | None" = None
     ) -> "tuple[Dataset, Dataset | None]":
         """Read a data file and, if there is one, a training file under the same hierarchy."""
+        from treelabel.core.errors import TreelabelError
         from treelabel.data import read, read_together
-        from treelabel.errors import TreelabelError
 
         for name, allowed in (("on_error", ("stop", "skip")), ("lists", ("labels", "path"))):
             if getattr(self, name) not in allowed:

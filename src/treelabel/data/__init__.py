@@ -1,5 +1,6 @@
 """Datasets: reading, writing, describing, splitting, and the embedded sample."""
 
+from treelabel.core.strings import Strings
 from treelabel.data.build import cut, deduplicate, per_class, split, unfold, with_other_leaves
 from treelabel.data.dataset import Dataset
 from treelabel.data.describe import Description, describe
@@ -9,7 +10,6 @@ from treelabel.data.sample import load_sample
 from treelabel.data.taxonomy import read_taxonomy, write_taxonomy
 from treelabel.data.together import read_together
 from treelabel.data.write import losses, write
-from treelabel.strings import Strings
 
 __all__ = [
     "FORMATS",

@@ -6,11 +6,11 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from treelabel.compute import DoubleArray, IntArray, LongArray
+from treelabel.core.compute import DoubleArray, IntArray, LongArray
+from treelabel.core.errors import TreelabelError
 from treelabel.data.dataset import Dataset
-from treelabel.errors import TreelabelError
 from treelabel.hierarchy import row_numbers, row_sizes
-from treelabel.labels import from_ids
+from treelabel.hierarchy.labels import from_ids
 
 SplitBy = Literal["random", "stratified", "group", "time"]
 

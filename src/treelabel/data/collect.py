@@ -2,6 +2,7 @@
 
 import json
 from array import array
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,11 +10,14 @@ import numpy as np
 import pyarrow as pa
 from scipy import sparse
 
-from treelabel.compute import FloatArray, IntArray
+from treelabel.core.arrays import checked_csr
+from treelabel.core.compute import FloatArray, IntArray
+from treelabel.core.errors import TreelabelError
+from treelabel.core.limits import DEFAULT_LIMITS, Limits
+from treelabel.core.strings import Strings
 from treelabel.data.dataset import Dataset
 from treelabel.hierarchy import Hierarchy
-from treelabel.labels import Label, from_ids
-from treelabel.strings import Strings
+from treelabel.hierarchy.labels import Label, from_ids
 
 # Arrow's own allocator never gives back what arrays needed while they grew, nearly as much again as they hold.
 POOL = pa.system_memory_pool()
@@ -39,7 +43,9 @@ class Collector:
     all labels are.
     """
 
+    limits: Limits = DEFAULT_LIMITS
     used_columns: frozenset[str] = frozenset()
+    columns: set[str] = field(default_factory=set)
     keys: dict[Label, int] = field(default_factory=dict)
     key_lines: list[int] = field(default_factory=list)
     codes: "array[int]" = field(default_factory=lambda: array("i"))
@@ -64,6 +70,7 @@ class Collector:
         self.ids.append(pa.array([document.id for document in batch], pa.large_string(), memory_pool=POOL))
         self.texts.append(pa.array([document.text for document in batch], pa.large_string(), memory_pool=POOL))
         names = dict.fromkeys(name for document in batch for name in document.values)
+        self._check_columns(names, batch)
         self.extra.append(
             {
                 name: _column([document.values.get(name) for document in batch])
@@ -72,6 +79,15 @@ class Collector:
             }
         )
         self.features.extend(document.features for document in batch if document.features is not None)
+
+    def _check_columns(self, names: Iterable[str], batch: list[Incoming]) -> None:
+        """Refuse objects that all have other fields: every field becomes a column of all rows."""
+        self.columns.update(names)
+        if self.limits.exceeded("columns", len(self.columns)):
+            raise TreelabelError(
+                f"line {batch[-1].line:,}: {len(self.columns):,} different columns so far; "
+                f"{self.limits.hint('columns')}"
+            )
 
     def dataset(self, hierarchy: Hierarchy, nodes: IntArray, features: int | None) -> tuple[Dataset, int]:
         """Put everything together, given the node of every distinct label.
@@ -127,6 +143,6 @@ def _feature_matrix(rows: list[tuple[IntArray, FloatArray]], columns: int) -> sp
     ptr = np.concatenate([[0], np.cumsum([len(indices) for indices, _ in rows], dtype=np.int64)])
     indices = np.concatenate([indices for indices, _ in rows] or [np.empty(0, np.int32)])
     values = np.concatenate([values for _, values in rows] or [np.empty(0, np.float32)])
-    matrix = sparse.csr_array((values, indices, ptr), (len(rows), columns))
+    matrix = checked_csr((values, indices, ptr), (len(rows), columns), "features")
     matrix.sum_duplicates()
     return matrix

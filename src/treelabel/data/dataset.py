@@ -9,11 +9,12 @@ import numpy as np
 import pyarrow as pa
 from scipy import sparse
 
-from treelabel.compute import LongArray
-from treelabel.errors import TreelabelError
+from treelabel.core.arrays import require_sound
+from treelabel.core.compute import LongArray
+from treelabel.core.errors import TreelabelError
+from treelabel.core.strings import Strings
 from treelabel.hierarchy import Change, Hierarchy, LabelMatrix
-from treelabel.labels import decode, encode
-from treelabel.strings import Strings
+from treelabel.hierarchy.labels import decode, encode
 
 if TYPE_CHECKING:
     from treelabel.data.describe import Description
@@ -43,9 +44,12 @@ class Dataset:
     choices: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if sparse.issparse(self.labels):
+            require_sound(self.labels, "labels")
         sizes = {"ids": len(self.ids), "texts": len(self.texts), "labels": self.labels.shape[0]}
         sizes |= {f"column {name!r}": len(column) for name, column in self.extra.items()}
         if self.features is not None:
+            require_sound(self.features, "features")
             sizes["features"] = self.features.shape[0]
         if len(set(sizes.values())) > 1:
             raise TreelabelError(f"columns of different lengths: {', '.join(f'{k} {v:,}' for k, v in sizes.items())}")

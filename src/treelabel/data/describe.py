@@ -6,8 +6,8 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow.compute as pc
 
+from treelabel.core.errors import TreelabelError
 from treelabel.data.dataset import Dataset
-from treelabel.errors import TreelabelError
 from treelabel.hierarchy import row_sizes
 
 Regime = Literal["single path", "partial path", "multi path", "unlabelled"]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-from treelabel.errors import TreelabelError
-from treelabel.labels import Label
+from treelabel.core.errors import TreelabelError, quoted
+from treelabel.hierarchy.labels import Label
 
 TEXT_NAMES = (
     "text",
@@ -43,6 +43,10 @@ LEVEL_NAME = re.compile(r"(level|lvl|cat|category|l)[ _-]?(\d+)")
 
 ListMeaning = Literal["labels", "path"]
 
+LONG_CELL = 1000
+# Python's parser takes some hundred times the memory of what it parses.
+LONGEST_PYTHON_LIST = 1_000_000
+
 
 @dataclass(frozen=True)
 class Fields:
@@ -53,6 +57,7 @@ class Fields:
     id: str | None
     label_sep: str | None = None
     lists: ListMeaning = "labels"
+    need_labels: bool = True
 
     def text_of(self, values: dict[str, Any]) -> str:
         """Read the text of a row."""
@@ -61,7 +66,9 @@ class Fields:
         return "\n".join(_as_text(values[name]) for name in self.text)
 
     def labels_of(self, values: dict[str, Any]) -> list[Label]:
-        """Read the labels of a row: names, or tuples of names for paths."""
+        """Read the labels of a row: names, or tuples of names for paths; none if labels are not needed."""
+        if not self.need_labels:
+            return []
         if len(self.labels) > 1:
             return _levels([values[name] for name in self.labels])
         value = values[self.labels[0]] if self.labels else None
@@ -82,9 +89,14 @@ class Fields:
         return frozenset({*self.text, *self.labels, *([self.id] if self.id is not None else [])})
 
 
-@lru_cache(10_000)
 def _labels_of_cell(text: str, label_sep: str | None, lists: ListMeaning) -> list[Label]:
-    # The same few labels stand in row after row.
+    # The same few labels stand in row after row; cells that are long are rarely the same, and would fill the memory.
+    parse = _remembered_labels if len(text) <= LONG_CELL else _remembered_labels.__wrapped__
+    return parse(text, label_sep, lists)
+
+
+@lru_cache(10_000)
+def _remembered_labels(text: str, label_sep: str | None, lists: ListMeaning) -> list[Label]:
     return _labels_of_value(_cell(text, label_sep), lists)
 
 
@@ -107,7 +119,7 @@ def _as_text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return " ".join(map(str, value))
     if isinstance(value, dict):
-        raise ValueError(f"expected text, found an object {str(value)[:60]}")
+        raise ValueError(f"expected text, found an object {quoted(value)}")
     return str(value)
 
 
@@ -117,7 +129,8 @@ def _cell(text: str, label_sep: str | None) -> list[Any]:
     if not stripped:
         return []
     if stripped.startswith("[") and stripped.endswith("]"):
-        for parse in (json.loads, ast.literal_eval):
+        parsers = (json.loads, ast.literal_eval) if len(stripped) <= LONGEST_PYTHON_LIST else (json.loads,)
+        for parse in parsers:
             try:
                 parsed = parse(stripped)
             except (ValueError, SyntaxError, RecursionError, MemoryError):
@@ -141,7 +154,7 @@ def _label(value: Any) -> Label:
         return tuple(_as_text(part).strip() for part in value)
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    raise ValueError(f"expected a label name, found {value!r}")
+    raise ValueError(f"expected a label name, found {quoted(value)}")
 
 
 def _levels(values: Sequence[Any]) -> list[Label]:
@@ -149,7 +162,7 @@ def _levels(values: Sequence[Any]) -> list[Label]:
     while names and not names[-1]:
         names.pop()
     if "" in names:
-        raise ValueError(f"level {names.index('') + 1} is empty, but deeper levels are not: {names}")
+        raise ValueError(f"level {names.index('') + 1} is empty, but deeper levels are not: {quoted(names)}")
     return [tuple(names)] if names else []
 
 
@@ -163,6 +176,7 @@ class FieldChoice:
     label_sep: str | None = None
     lists: ListMeaning = "labels"
     need_text: bool = True
+    need_labels: bool = True
 
     def among(self, columns: Sequence[str], where: str) -> Fields:
         """Take the columns that were asked for, and guess the others by their names."""
@@ -173,7 +187,7 @@ class FieldChoice:
                 raise TreelabelError(
                     f"{where}: no column looks like the text; columns are {_list(columns)}; say which (--text)"
                 )
-        labels = _asked(self.labels, columns, where, "labels")
+        labels = _asked(self.labels, columns, where, "labels") if self.need_labels else None
         if labels is None:
             labels = _guess(LABEL_NAMES, columns) or _level_columns(columns)
             if not labels and not self.need_text:
@@ -183,7 +197,7 @@ class FieldChoice:
         name = _asked(self.id, columns, where, "id")
         if name is None:
             name = _guess(ID_NAMES, [column for column in columns if column not in (*text, *labels)])
-        return Fields(text, labels, name[0] if name else None, self.label_sep, self.lists)
+        return Fields(text, labels, name[0] if name else None, self.label_sep, self.lists, self.need_labels)
 
 
 def _asked(names: str | Sequence[str] | None, columns: Sequence[str], where: str, what: str) -> tuple[str, ...] | None:
@@ -192,7 +206,7 @@ def _asked(names: str | Sequence[str] | None, columns: Sequence[str], where: str
     wanted = (names,) if isinstance(names, str) else tuple(names)
     missing = [name for name in wanted if name not in columns]
     if missing:
-        raise TreelabelError(f"{where}: no column {missing[0]!r} for the {what}; columns are {_list(columns)}")
+        raise TreelabelError(f"{where}: no column {quoted(missing[0])} for the {what}; columns are {_list(columns)}")
     return wanted
 
 
@@ -207,4 +221,4 @@ def _level_columns(columns: Sequence[str]) -> tuple[str, ...]:
 
 
 def _list(columns: Sequence[str]) -> str:
-    return ", ".join(map(repr, columns[:20])) + (" ..." if len(columns) > 20 else "")
+    return ", ".join(quoted(name, 40) for name in columns[:20]) + (" ..." if len(columns) > 20 else "")

@@ -1,7 +1,7 @@
 """Read a data file into a Dataset: in batches, naming file and line of whatever is wrong."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -9,17 +9,19 @@ from typing import Literal
 
 import numpy as np
 
-from treelabel.compute import IntArray
+from treelabel.core.compute import IntArray
+from treelabel.core.errors import TreelabelError, shorten
+from treelabel.core.inputs import existing_file
+from treelabel.core.limits import DEFAULT_LIMITS, Limits
+from treelabel.core.progress import progress_bar
 from treelabel.data.collect import Collector, Incoming
 from treelabel.data.dataset import Dataset
 from treelabel.data.fields import FieldChoice, Fields, ListMeaning
 from treelabel.data.formats import BATCH, Problem, ReadOptions, Row, RowSource, format_of
+from treelabel.data.names import unprintable
 from treelabel.data.taxonomy import read_taxonomy, taxonomy_beside
-from treelabel.errors import TreelabelError
-from treelabel.files import existing_file
 from treelabel.hierarchy import SEPARATOR, Hierarchy, split_path
-from treelabel.labels import Label, UnknownLabelError, find_label
-from treelabel.progress import progress_bar
+from treelabel.hierarchy.labels import Label, UnknownLabelError, find_label
 
 OnError = Literal["stop", "skip"]
 
@@ -45,6 +47,8 @@ def read(
     quotes: bool = True,
     on_error: OnError = "stop",
     need_text: bool = True,
+    need_labels: bool = True,
+    limits: Limits = DEFAULT_LIMITS,
     progress: bool | None = None,
 ) -> Dataset:
     """Read a file of texts with labels; any format in `FORMATS`, also compressed (.gz, .zst, .bz2).
@@ -55,7 +59,8 @@ def read(
     `taxonomy` is a hierarchy or a file with one; without it the file's own is used (Parquet), else `taxonomy.tsv`
     beside the file, else the hierarchy is made of the labels: a tree if they are paths, one level if not.
     `on_error="skip"` leaves out rows that cannot be used and warns with their number. `need_text=False` reads files
-    without a text column, such as predictions.
+    without a text column, such as predictions; `need_labels=False` does not look at labels, whatever they are, and
+    needs a taxonomy. `limits` says how much a file may ask of its reader: see `Limits`.
 
     Memory stays near the size of the texts: rows are held as Python objects only a batch at a time.
 
@@ -69,18 +74,18 @@ def read(
     file = existing_file(path)
     if "" in (sep, label_sep):
         raise TreelabelError("a separator must be at least one character; without one it is guessed")
-    hierarchy = read_taxonomy(taxonomy, root=root) if isinstance(taxonomy, str | Path) else taxonomy
+    hierarchy = read_taxonomy(taxonomy, root=root, limits=limits) if isinstance(taxonomy, str | Path) else taxonomy
     problems = _Problems(file, on_error)
-    collector = Collector()
+    collector = Collector(limits)
     with progress_bar(f"reading {file.name}", file.stat().st_size, progress) as seen:
-        source = format_of(file, format).read(file, ReadOptions(encoding, delimiter, header, quotes, seen))
-        choice = FieldChoice(text, labels, id, label_sep, lists, need_text)
+        source = format_of(file, format).read(file, ReadOptions(encoding, delimiter, header, quotes, seen, limits))
+        choice = FieldChoice(text, labels, id, label_sep, lists, need_text, need_labels)
         fields = _collect(source, choice, collector, problems)
     if fields is None or len(collector) == 0:
         raise TreelabelError(f"{file}: no documents; the file is empty, or every line is blank or was skipped")
     origin = str(taxonomy) if isinstance(taxonomy, str | Path) else "given"
     if hierarchy is None:
-        hierarchy, origin = _hierarchy_found(file, root, source, collector, sep)
+        hierarchy, origin = _hierarchy_found(file, root, source, collector, sep, limits)
     nodes = _nodes(hierarchy, collector, sep, problems)
     if len(hierarchy) == 0:
         raise TreelabelError(f"{file}: no label in the file can be used; give a taxonomy, or mend the labels")
@@ -106,9 +111,9 @@ class _Problems:
     def tell(self, line: int, message: str) -> None:
         told = f"{self.file}:{line}: {message}"
         if self.on_error == "stop":
-            raise TreelabelError(f"{told} (to leave out such rows: --on-error skip)")
+            raise TreelabelError(f"{shorten(told, 1500)} (to leave out such rows: --on-error skip)")
         if len(self.told) < 3:
-            self.told.append(told)
+            self.told.append(shorten(told, 500))
 
     def skip(self, line: int, message: str, lines: int = 1) -> None:
         self.tell(line, message)
@@ -141,7 +146,7 @@ def _understand(row: Row, fields: Fields, before: int, batch: list[Incoming], pr
         known = str(before + len(batch)) if name is None or name == "" else str(name)
         text, labels = fields.text_of(row.values), fields.labels_of(row.values)
     except KeyError as error:
-        problems.skip(row.line, f"no value for {error}; the row has {', '.join(row.values) or 'nothing'}")
+        problems.skip(row.line, f"no value for {error}; the row has {_listed(row.values) or 'nothing'}")
     except ValueError as error:
         problems.skip(row.line, str(error))
     else:
@@ -155,19 +160,27 @@ def _nodes(hierarchy: Hierarchy, collector: Collector, sep: str | None, problems
         try:
             nodes[code] = find_label(hierarchy, label, sep)
         except UnknownLabelError as error:
-            problems.tell(collector.key_lines[code], str(error))
+            problems.tell(collector.key_lines[code], unprintable(_names(label)) or str(error))
     return nodes
 
 
+def _names(label: Label) -> list[str]:
+    return [label] if isinstance(label, str) else list(label)
+
+
+def _listed(columns: Iterable[str]) -> str:
+    return ", ".join(shorten(name, 40) for name in islice(columns, 50))
+
+
 def _hierarchy_found(
-    file: Path, root: str | None, source: RowSource, collector: Collector, sep: str | None
+    file: Path, root: str | None, source: RowSource, collector: Collector, sep: str | None, limits: Limits
 ) -> tuple[Hierarchy, str]:
     """Take the file's own hierarchy, or the one beside it, or make one of the labels; say which."""
     if source.hierarchy is not None:
         return source.hierarchy, "in the file"
     beside = taxonomy_beside(file)
     if beside is not None:
-        return read_taxonomy(beside, root=root), str(beside)
+        return read_taxonomy(beside, root=root, limits=limits), str(beside)
     return _hierarchy_of(collector.keys, sep, file), "made of the labels"
 
 
@@ -175,13 +188,14 @@ def _hierarchy_of(keys: dict[Label, int], sep: str | None, file: Path) -> Hierar
     """Make a hierarchy of the labels themselves."""
     if not keys:
         raise TreelabelError(f"{file}: no labels found and no taxonomy given; name the label column, or a taxonomy")
-    texts = [key for key in keys if isinstance(key, str)]
+    # What cannot be a name is told as an unknown label, with its line.
+    usable = [key for key in keys if unprintable(_names(key)) is None]
+    texts = [key for key in usable if isinstance(key, str)]
     if sep is None and texts and sum(SEPARATOR in text for text in texts) > len(texts) / 2:
         sep = SEPARATOR
-    if sep is None and len(texts) == len(keys):
+    if sep is None and len(texts) == len(usable):
         return Hierarchy.flat(texts)
     paths = [
-        (split_path(key, sep) if sep is not None else [key]) if isinstance(key, str) else list(key) for key in keys
+        (split_path(key, sep) if sep is not None else [key]) if isinstance(key, str) else list(key) for key in usable
     ]
-    # A path with an empty name is told as an unknown label, with its line.
     return Hierarchy.from_paths(path for path in paths if all(path))

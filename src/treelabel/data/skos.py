@@ -1,17 +1,21 @@
 """SKOS vocabularies (Turtle, RDF/XML): concepts, broader and narrower, preferred labels. Needs the extra `skos`."""
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from treelabel.errors import TreelabelError, needing
-from treelabel.files import open_input, suffixes
+from treelabel.core.errors import TreelabelError, needing
+from treelabel.core.inputs import open_input, suffixes
+from treelabel.core.limits import DEFAULT_LIMITS, Limits
+from treelabel.data.names import unprintable
 from treelabel.hierarchy import Hierarchy
 
+LINE_BREAK = re.compile(r"[ \t]*[\t\r\n]\s*")
 RDF_FORMATS = {".ttl": "turtle", ".rdf": "xml", ".xml": "xml", ".nt": "nt", ".jsonld": "json-ld"}
 
 
-def read_skos(file: Path, language: str = "en", tree: bool = False) -> Hierarchy:
+def read_skos(file: Path, language: str = "en", tree: bool = False, limits: Limits = DEFAULT_LIMITS) -> Hierarchy:
     """Make a hierarchy of a vocabulary's concepts.
 
     A concept is named by its preferred label in `language`, else in any language, else by its notation or the end of
@@ -19,17 +23,16 @@ def read_skos(file: Path, language: str = "en", tree: bool = False) -> Hierarchy
     """
     with needing("skos", "reading SKOS"):
         from rdflib import RDF, SKOS, Graph
-        from rdflib.exceptions import ParserError
     graph = Graph()
     try:
-        with open_input(file) as stream:
+        with open_input(file, limits=limits, whole=True) as stream:
             graph.parse(stream, format=RDF_FORMATS.get(suffixes(file)[0], "turtle"), publicID=file.absolute().as_uri())
-    except (ParserError, SyntaxError, ValueError) as error:
+    except TreelabelError:
+        raise
+    except Exception as error:  # parsers of RDF raise exceptions that share no base
         raise TreelabelError(
             f"{file}: not a vocabulary that can be read: {' '.join(str(error).split())[:200]}"
         ) from error
-    except Exception as error:  # the XML parser raises SAX exceptions that share no base with the others
-        raise TreelabelError(f"{file}: not a vocabulary that can be read: {error}") from error
     narrower = {(above, below) for above, below in graph.subject_objects(SKOS.narrower)}
     narrower |= {(above, below) for below, above in graph.subject_objects(SKOS.broader)}
     concepts = set(graph.subjects(RDF.type, SKOS.Concept)) | {end for pair in narrower for end in pair}
@@ -41,6 +44,9 @@ def read_skos(file: Path, language: str = "en", tree: bool = False) -> Hierarchy
     rank = {concept: at for at, concept in enumerate(ordered)}
     pairs = sorted(narrower, key=lambda pair: (rank[pair[0]], rank[pair[1]]))
     edges = [(names[above], names[below]) for above, below in pairs]
+    found = unprintable(names.values())
+    if found is not None:
+        raise TreelabelError(f"{file}: {found}")
     return Hierarchy.from_edges(edges, root="", nodes=[names[concept] for concept in ordered], tree=tree)
 
 
@@ -58,7 +64,8 @@ def _label(graph: Any, concept: Any, language: str) -> str | None:
     from rdflib import SKOS
 
     labels = sorted(graph.objects(concept, SKOS.prefLabel), key=lambda label: (label.language != language, str(label)))
-    return str(labels[0]).strip() or None if labels else None
+    # XML may wrap a label over several lines.
+    return LINE_BREAK.sub(" ", str(labels[0]).strip()) or None if labels else None
 
 
 def _code(graph: Any, concept: Any) -> str:

@@ -2,18 +2,22 @@
 
 import csv
 import json
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from treelabel.errors import TreelabelError
-from treelabel.files import UndecodableLine, existing_file, open_input, suffixes, text_lines
+from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.inputs import UndecodableLine, existing_file, open_input, suffixes, text_lines, whole_lines
+from treelabel.core.limits import DEFAULT_LIMITS, Limits
+from treelabel.core.outputs import open_output
+from treelabel.data.json_text import JsonLimitError, parse_json
+from treelabel.data.names import unprintable
 from treelabel.hierarchy import SEPARATOR, Hierarchy, hierarchy_from_json, hierarchy_to_json, split_path
 from treelabel.hierarchy.build import ROOT_NAMES, Edges, edges_of_pairs, text_array
-from treelabel.outputs import open_output
 
 TaxonomyFormat = Literal["edges", "paths", "json", "skos"]
 ENDINGS: dict[str, TaxonomyFormat] = {
@@ -41,6 +45,7 @@ def read_taxonomy(
     sep: str = SEPARATOR,
     language: str = "en",
     encoding: str = "utf-8",
+    limits: Limits = DEFAULT_LIMITS,
 ) -> Hierarchy:
     """Read a hierarchy from a file.
 
@@ -51,37 +56,39 @@ def read_taxonomy(
     - skos (.ttl, .rdf): broader and narrower between concepts, named by their preferred label in `language`.
 
     `root` names the node that stands for the root (see `Hierarchy.from_edges`); `tree=True` refuses second parents.
+    `limits` says how much a file may ask of its reader. Lines may end as on any system. Names with control characters
+    are refused (see `treelabel.data.names`), except in treelabel's own JSON, which holds any hierarchy.
     """
     file = existing_file(path)
     kind = format or ENDINGS.get(suffixes(file)[0])
     try:
         if kind == "edges":
-            return _read_edges(file, root, tree, encoding)
+            return _read_edges(file, root, tree, encoding, limits)
         if kind == "paths":
-            return _read_paths(file, sep, encoding)
+            return _read_paths(file, sep, encoding, limits)
         if kind == "json":
-            return _read_json(file, root, tree, encoding)
+            return _read_json(file, root, tree, encoding, limits)
         if kind == "skos":
             from treelabel.data.skos import read_skos
 
-            return read_skos(file, language, tree)
+            return read_skos(file, language, tree, limits)
     except TreelabelError as error:
         # What makers of hierarchies refuse they cannot say the file of.
         raise error if str(file) in str(error) else TreelabelError(f"{file}: {error}") from None
     raise TreelabelError(f"{file}: cannot tell the taxonomy's format by its ending; known are {', '.join(ENDINGS)}")
 
 
-def _lines(file: Path, encoding: str) -> Iterator[tuple[int, str]]:
-    with open_input(file) as stream:
-        for number, line in enumerate(text_lines(stream, file, encoding), 1):
+def _lines(file: Path, encoding: str, limits: Limits) -> Iterator[tuple[int, str]]:
+    with open_input(file, limits=limits) as stream:
+        for number, line in enumerate(text_lines(stream, file, encoding, limits, universal=True), 1):
             if isinstance(line, UndecodableLine):
                 raise TreelabelError(f"{file}:{number}: {line}")
             if line.strip():
                 yield number, line.rstrip("\r\n")
 
 
-def _read_edges(file: Path, root: str | None, tree: bool, encoding: str) -> Hierarchy:
-    lines = list(_lines(file, encoding))
+def _read_edges(file: Path, root: str | None, tree: bool, encoding: str, limits: Limits) -> Hierarchy:
+    lines = list(_lines(file, encoding, limits))
     delimiter = _delimiter(file, lines[0][1]) if lines else "\t"
     rows = [(number, _cells(line, delimiter, file, number)) for number, line in lines]
     columns = _header_columns([row for _, row in rows])
@@ -166,14 +173,15 @@ def _edges_of_table(rows: list[tuple[int, list[str]]], columns: _Columns, file: 
             raise TreelabelError(f"{file}:{number}: {len(row)} fields, too few for the header's columns")
         if not row[columns.child] or not row[columns.name]:
             raise TreelabelError(f"{file}:{number}: empty name or id")
+        _check_names([row[columns.name]], f"{file}:{number}")
         if code.setdefault(row[columns.child], len(names)) == len(names):
             names.append(row[columns.name])
     linked = [(number, row) for number, row in rows if row[columns.parent]]
     for number, row in linked:
         if row[columns.parent] not in code:
             raise TreelabelError(
-                f"{file}:{number}: unknown parent: {row[columns.name]!r} has parent {row[columns.parent]!r}, "
-                "which has no row of its own"
+                f"{file}:{number}: unknown parent: {quoted(row[columns.name])} has parent "
+                f"{quoted(row[columns.parent])}, which has no row of its own"
             )
     parent = np.array([code[row[columns.parent]] for _, row in linked], np.int32)
     child = np.array([code[row[columns.child]] for _, row in linked], np.int32)
@@ -187,45 +195,55 @@ def _pairs_of(row: list[str], columns: _Columns | None, file: Path, number: int)
         parent, children = row[columns.parent], [row[columns.child]]
     else:
         if len(row) < 2:
-            raise TreelabelError(f"{file}:{number}: expected a parent and a child separated by a tab, found {row[0]!r}")
+            raise TreelabelError(
+                f"{file}:{number}: expected a parent and a child separated by a tab, found {quoted(row[0])}"
+            )
         parent, children = row[0], [child for child in row[1:] if child] if len(row) > 2 else row[1:]
         if not parent:
-            raise TreelabelError(f"{file}:{number}: empty name: the parent of {', '.join(children)!r} is missing")
+            raise TreelabelError(f"{file}:{number}: empty name: the parent of {quoted(', '.join(children))} is missing")
     if not children or not all(children):
-        raise TreelabelError(f"{file}:{number}: empty name: the child of {parent!r} is missing")
+        raise TreelabelError(f"{file}:{number}: empty name: the child of {quoted(parent)} is missing")
+    _check_names([parent, *children], f"{file}:{number}")
     return [(parent, child) for child in children]
 
 
-def _read_paths(file: Path, sep: str, encoding: str) -> Hierarchy:
+def _check_names(names: Iterable[str], where: object) -> None:
+    found = unprintable(names)
+    if found is not None:
+        raise TreelabelError(f"{where}: {found}")
+
+
+def _read_paths(file: Path, sep: str, encoding: str, limits: Limits) -> Hierarchy:
     paths = []
-    for number, line in _lines(file, encoding):
+    for number, line in _lines(file, encoding, limits):
         if line.startswith("#"):
             continue
         path = split_path(line, sep)
         if not all(path):
-            raise TreelabelError(f"{file}:{number}: empty name in the path {line!r}")
+            raise TreelabelError(f"{file}:{number}: empty name in the path {quoted(line)}")
+        _check_names(path, f"{file}:{number}")
         paths.append(path)
     if not paths:
         raise TreelabelError(f"{file}: no paths; expected lines such as 'A{sep}B{sep}C'")
     return Hierarchy.from_paths(paths)
 
 
-def _read_json(file: Path, root: str | None, tree: bool, encoding: str) -> Hierarchy:
-    lines = list(_lines(file, encoding))
-    text = "\n".join(line for _, line in lines)
+def _read_json(file: Path, root: str | None, tree: bool, encoding: str, limits: Limits) -> Hierarchy:
+    with open_input(file, limits=limits) as stream:
+        text = "".join(whole_lines(stream, file, encoding, limits))
     try:
-        nested: Any = json.loads(text)
+        nested: Any = parse_json(text, limits)
     except json.JSONDecodeError as error:
-        number = lines[error.lineno - 1][0] if lines else 1
-        raise TreelabelError(f"{file}:{number}: not valid JSON: {error.msg}") from error
-    except RecursionError:
-        raise TreelabelError(f"{file}: JSON nested too deeply to read; store the taxonomy as edges (.tsv)") from None
+        raise TreelabelError(f"{file}:{error.lineno}: not valid JSON: {error.msg}") from error
+    except JsonLimitError as error:
+        raise TreelabelError(f"{file}: {error}; store the taxonomy as edges (.tsv)") from None
     if isinstance(nested, dict) and "treelabel_hierarchy" in nested:
         hierarchy = hierarchy_from_json(text, str(file))
         # Asking for the parents refuses a DAG.
         _ = hierarchy.parent if tree else None
         return hierarchy
     hierarchy = Hierarchy.from_nested(nested, root)
+    _check_names(hierarchy.names, file)
     if len(hierarchy) == 0:
         raise TreelabelError(f"{file}: no labels in the JSON")
     return hierarchy
@@ -271,17 +289,17 @@ def _path_lines(hierarchy: Hierarchy) -> list[str]:
     _ = hierarchy.parent
     lines = hierarchy.paths()
     for node, line in enumerate(lines):
-        if split_path(line, SEPARATOR) != hierarchy.path_names(node) or "\n" in line or line.startswith("#"):
+        if split_path(line, SEPARATOR) != hierarchy.path_names(node) or unprintable([line]) or line.startswith("#"):
             raise TreelabelError(
-                f"paths cannot hold this hierarchy: in {line!r} a name contains {SEPARATOR!r} or a line break, "
-                "or begins with # or a space; use .json"
+                f"paths cannot hold this hierarchy: in {quoted(line)} a name contains {SEPARATOR!r} or a "
+                "control character, or begins with # or a space; use .json"
             )
     return lines
 
 
 def writable_as_edges(hierarchy: Hierarchy) -> bool:
-    """Whether every name stands for one node and fits on a line between tabs."""
-    fits = all(name == name.strip() and not any(mark in name for mark in "\t\r\n") for name in hierarchy.names)
+    """Whether every name stands for one node and fits on a line between tabs, as `read_taxonomy` takes it."""
+    fits = all(name == name.strip() for name in hierarchy.names) and unprintable(hierarchy.names) is None
     return fits and hierarchy.has_unique_names
 
 
@@ -300,7 +318,8 @@ def taxonomy_beside(data_file: Path) -> Path | None:
     """Find the hierarchy of a data file: `<name>.taxonomy.tsv` or `taxonomy.tsv` (or .json) in its folder."""
     stems = (f"{_stem(data_file)}.taxonomy", "taxonomy")
     choices = (data_file.with_name(stem + ending) for stem in stems for ending in (".tsv", ".json", ".csv", ".txt"))
-    return next((choice for choice in choices if choice.exists() and choice != data_file), None)
+    # A link to nowhere is found, too, for the reader to say so.
+    return next((choice for choice in choices if os.path.lexists(choice) and choice != data_file), None)
 
 
 def _stem(file: Path) -> str:

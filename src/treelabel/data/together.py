@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from treelabel.core.inputs import existing_file
+from treelabel.core.limits import DEFAULT_LIMITS
 from treelabel.data.dataset import Dataset
 from treelabel.data.read import read
 from treelabel.data.taxonomy import read_taxonomy, taxonomy_beside
-from treelabel.files import existing_file
 from treelabel.hierarchy import Hierarchy
 from treelabel.hierarchy.sets import renamed
 
@@ -24,7 +25,8 @@ def read_together(paths: Sequence[str | Path], taxonomy: Any = None, **options: 
     files = [existing_file(path) for path in paths]
     if taxonomy is None:
         beside = [found for file in files if (found := taxonomy_beside(file)) is not None]
-        taxonomy = read_taxonomy(beside[0], root=options.get("root")) if beside else None
+        limits = options.get("limits", DEFAULT_LIMITS)
+        taxonomy = read_taxonomy(beside[0], root=options.get("root"), limits=limits) if beside else None
     data = [read(path, taxonomy=taxonomy, **options) for path in files]
     if all(part.hierarchy == data[0].hierarchy for part in data):
         return data

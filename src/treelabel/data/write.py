@@ -4,13 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from treelabel.core.errors import TreelabelError
+from treelabel.core.outputs import remove_file, together
 from treelabel.data.dataset import Dataset
 from treelabel.data.formats import Output, format_of
 from treelabel.data.taxonomy import taxonomy_name, write_taxonomy
-from treelabel.errors import TreelabelError
 from treelabel.hierarchy import SEPARATOR, LabelMatrix, row_sizes
-from treelabel.labels import SEPARATORS, decode
-from treelabel.outputs import remove_file, together
+from treelabel.hierarchy.labels import SEPARATORS, decode
 
 LabelStyle = Literal["auto", "names", "paths"]
 

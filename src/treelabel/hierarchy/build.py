@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from treelabel.compute import IntArray
-from treelabel.errors import TreelabelError, some
+from treelabel.core.compute import IntArray
+from treelabel.core.errors import TreelabelError, quoted, some
 from treelabel.hierarchy import kernels
 
 ROOT_NAMES = ("root", "<root>", "[root]", "__root__")
@@ -80,7 +80,7 @@ def _inverse(permutation: IntArray) -> IntArray:
 
 
 def _name(edges: Edges, code: int) -> str:
-    return "the root" if code < 0 else repr(edges.names[code].as_py())
+    return "the root" if code < 0 else quoted(edges.names[code].as_py())
 
 
 def _arrow(edges: Edges, edge: int) -> str:
@@ -145,7 +145,7 @@ def text_array(values: Iterable[object], what: str, place: Callable[[int], str] 
     where = f"{what} number {at + 1}" if place is None else place(at)
     if values[at] is None:
         raise TreelabelError(f"{where}: empty name (None)")
-    raise TreelabelError(f"{where}: a name must be text, found {values[at]!r}")
+    raise TreelabelError(f"{where}: a name must be text, found {quoted(values[at])}")
 
 
 def _is_text(value: object) -> bool:
@@ -173,7 +173,7 @@ def _check_pairs(pairs: Sequence[Any], place: Callable[[int], str]) -> None:
         return
     for at, pair in enumerate(pairs):
         if isinstance(pair, str) or not isinstance(pair, Sized) or len(pair) != 2:
-            raise TreelabelError(f"{place(at)}: expected a (parent, child) pair, found {pair!r}")
+            raise TreelabelError(f"{place(at)}: expected a (parent, child) pair, found {quoted(pair)}")
 
 
 def without_root(edges: Edges, root: str | None) -> Edges:
@@ -187,7 +187,7 @@ def without_root(edges: Edges, root: str | None) -> Edges:
     above = np.flatnonzero((edges.child == code) & (edges.parent >= 0))
     if len(above):
         edge = int(above[0])
-        raise TreelabelError(f"{edges.place(edge)}: the root {root!r} has a parent: {_arrow(edges, edge)}")
+        raise TreelabelError(f"{edges.place(edge)}: the root {quoted(root)} has a parent: {_arrow(edges, edge)}")
     if len(edges.names) == 1:
         raise TreelabelError(f"the root {_name(edges, code)} has no labels below it")
     shift = np.arange(len(edges.names), dtype=np.int32)
@@ -206,7 +206,7 @@ def _root_code(edges: Edges, root: str | None) -> int | None:
     if root is not None:
         code = pc.index(edges.names, root).as_py()
         if code < 0:
-            raise TreelabelError(f"the root {root!r} is in no edge; the first names are {_first_names(edges)}")
+            raise TreelabelError(f"the root {quoted(root)} is in no edge; the first names are {_first_names(edges)}")
         return int(code)
     tops = np.flatnonzero(np.bincount(edges.child[edges.parent >= 0], minlength=len(edges.names)) == 0)
     if len(tops) == 1 and edges.names[tops[0]].as_py().strip().lower() in ROOT_NAMES:
@@ -233,14 +233,17 @@ def edges_of_parents(parents: Mapping[str, Any] | Sequence[int] | IntArray, name
     if len(wrong):
         at = int(wrong[0])
         raise TreelabelError(
-            f"unknown parent: node {at} ({names[at]!r}) has parent {array[at]}, but nodes go from 0 to {len(array) - 1}"
+            f"unknown parent: node {at} ({quoted(names[at])}) has parent {array[at]}, "
+            f"but nodes go from 0 to {len(array) - 1}"
         )
     coded = text_array(names, "name")
     pairs = Counter(zip(array.tolist(), names, strict=True))
     if len(pairs) < len(array):
         (above, name), count = pairs.most_common(1)[0]
-        where = "at the top" if above < 0 else f"under {names[above]!r}"
-        raise TreelabelError(f"duplicate: {name!r} stands {count} times {where}, and no path could tell them apart")
+        where = "at the top" if above < 0 else f"under {quoted(names[above])}"
+        raise TreelabelError(
+            f"duplicate: {quoted(name)} stands {count} times {where}, and no path could tell them apart"
+        )
     return Edges(array.astype(np.int32), np.arange(len(array), dtype=np.int32), coded, lambda edge: f"node {edge}")
 
 
@@ -250,15 +253,15 @@ def _edges_of_parent_names(parents: Mapping[str, Any]) -> Edges:
         for name in [above] if isinstance(above, str) else above or ():
             if name not in parents:
                 raise TreelabelError(
-                    f"unknown parent: {child!r} has parent {name!r}, which is no key of the mapping; "
-                    f"add {name!r}: None if it is a top label"
+                    f"unknown parent: {quoted(child)} has parent {quoted(name)}, which is no key of the mapping; "
+                    f"add {quoted(name)}: None if it is a top label"
                 )
             pairs.append((name, child))
     names = text_array(parents, "name")
     code = {name: at for at, name in enumerate(parents)}
     above_codes = np.fromiter((code[above] for above, _ in pairs), np.int32, len(pairs))
     below_codes = np.fromiter((code[below] for _, below in pairs), np.int32, len(pairs))
-    return Edges(above_codes, below_codes, names, lambda edge: f"label {pairs[edge][1]!r}")
+    return Edges(above_codes, below_codes, names, lambda edge: f"label {quoted(pairs[edge][1])}")
 
 
 def edges_of_paths(paths: Iterable[Sequence[str]]) -> Edges:
@@ -268,7 +271,7 @@ def edges_of_paths(paths: Iterable[Sequence[str]]) -> Edges:
         above = -1
         for name in path:
             if not isinstance(name, str) or not name.strip():
-                raise TreelabelError(f"path {at + 1}: empty name in {list(path)!r}")
+                raise TreelabelError(f"path {at + 1}: empty name in {quoted(list(path))}")
             above = code.setdefault((above, name), len(code))
     parent = np.fromiter((above for above, _ in code), np.int32, len(code))
     names = text_array((name for _, name in code), "name")

@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from scipy import sparse
 
-from treelabel.compute import BoolArray, IntArray, LongArray
-from treelabel.errors import TreelabelError
+from treelabel.core.compute import BoolArray, IntArray, LongArray
+from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import build, kernels
 from treelabel.hierarchy.core import Hierarchy
 from treelabel.hierarchy.sets import LabelMatrix, as_labels, keep_entries, label_matrix, renamed, row_numbers

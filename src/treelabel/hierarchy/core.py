@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from treelabel.compute import IntArray
-from treelabel.errors import TreelabelError
+from treelabel.core.compute import IntArray
+from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import build
 from treelabel.hierarchy.nested import edges_of_nested
 from treelabel.hierarchy.structure import Structure, frozen

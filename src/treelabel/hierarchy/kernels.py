@@ -6,7 +6,7 @@ neighbours and is skipped by walks. Every loop here visits each edge a constant 
 
 import numpy as np
 
-from treelabel.compute import BoolArray, IntArray, LongArray, kernel
+from treelabel.core.compute import BoolArray, IntArray, LongArray, kernel
 
 
 @kernel

@@ -6,8 +6,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.compute import LIGHT, BoolArray, IntArray, LongArray, over_rows
-from treelabel.errors import TreelabelError
+from treelabel.core.arrays import sound_csr
+from treelabel.core.compute import LIGHT, BoolArray, IntArray, LongArray, over_rows
+from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import kernels
 
 LabelMatrix: TypeAlias = sparse.csr_array
@@ -44,7 +45,7 @@ def as_labels(labels: Any, columns: int, what: str = "label matrix") -> LabelMat
             )
     if labels.shape[1] != columns:
         raise TreelabelError(f"{what}: {labels.shape[1]:,} columns, but the hierarchy has {columns:,} nodes")
-    matrix = sparse.csr_array(labels)
+    matrix = sound_csr(labels, what) if sparse.issparse(labels) else sparse.csr_array(labels)
     if matrix.nnz and not matrix.data.all():
         matrix = matrix.copy()
         matrix.eliminate_zeros()

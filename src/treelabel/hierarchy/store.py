@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from treelabel.errors import TreelabelError
+from treelabel.core.errors import TreelabelError
+from treelabel.core.json_text import read_json
 from treelabel.hierarchy.build import Edges, text_array
 from treelabel.hierarchy.core import Hierarchy
 
@@ -30,15 +31,15 @@ def hierarchy_to_json(hierarchy: Hierarchy) -> str:
     return json.dumps(stored, ensure_ascii=False)
 
 
-def hierarchy_from_json(text: str, where: str) -> Hierarchy:
+def hierarchy_from_json(text: str | bytes, where: str) -> Hierarchy:
     """Read a stored hierarchy; `where` names the file in messages.
 
     >>> hierarchy_from_json(hierarchy_to_json(Hierarchy.from_paths(["A > B"])), "a file").names
     ('A', 'B')
     """
+    stored: Any = read_json(text, where, "hierarchy")
     damaged = TreelabelError(f"{where}: the stored hierarchy is damaged: names, parents and fingerprint do not fit")
     try:
-        stored: dict[str, Any] = json.loads(text)
         version = stored["treelabel_hierarchy"]
         if version != VERSION:
             raise TreelabelError(f"{where}: hierarchy stored in version {version}, this treelabel reads {VERSION}")

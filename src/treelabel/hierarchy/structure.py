@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.compute import BoolArray, IntArray, LongArray, over_rows
-from treelabel.errors import TreelabelError
+from treelabel.core.compute import BoolArray, IntArray, LongArray, over_rows
+from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import kernels
 from treelabel.hierarchy.sets import LabelMatrix, as_labels, from_sizes, label_matrix
 

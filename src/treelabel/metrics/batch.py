@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from treelabel.compute import LIGHT, BoolArray, DoubleArray, FloatArray, IntArray, LongArray, over_rows
-from treelabel.errors import TreelabelError, some
+from treelabel.core.compute import LIGHT, BoolArray, DoubleArray, FloatArray, IntArray, LongArray, over_rows
+from treelabel.core.errors import TreelabelError, some
 from treelabel.hierarchy import Hierarchy, LabelMatrix, matches, row_numbers, row_sizes
-from treelabel.information import information_content, information_weights, inverse_propensities
+from treelabel.hierarchy.information import information_content, information_weights, inverse_propensities
 from treelabel.metrics import kernels
 from treelabel.scores import Scores
 

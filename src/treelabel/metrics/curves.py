@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from treelabel.compute import DoubleArray, FloatArray, LongArray
+from treelabel.core.compute import DoubleArray, FloatArray, LongArray
 from treelabel.hierarchy import row_numbers
 from treelabel.metrics.batch import Batch, Context, sum_rows
 from treelabel.metrics.table import Parts, Sums

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from treelabel.hierarchy import Hierarchy
-from treelabel.labels import encode
+from treelabel.hierarchy.labels import encode
 from treelabel.metrics.batch import Batch, Context
 from treelabel.metrics.table import Parts, Sums
 from treelabel.scores import Scores

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from treelabel.compute import BoolArray, DoubleArray, FloatArray, IntArray, LongArray, kernel
+from treelabel.core.compute import BoolArray, DoubleArray, FloatArray, IntArray, LongArray, kernel
 
 
 @kernel

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import sparse
 
-from treelabel.compute import BoolArray, DoubleArray
+from treelabel.core.compute import BoolArray, DoubleArray
 from treelabel.hierarchy import LabelMatrix, matches
 from treelabel.hierarchy.sets import keep_entries
 from treelabel.metrics import kernels

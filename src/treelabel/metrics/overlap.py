@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from treelabel.compute import BoolArray, DoubleArray
+from treelabel.core.compute import BoolArray, DoubleArray
 from treelabel.hierarchy import matches
-from treelabel.information import inverse_propensities
+from treelabel.hierarchy.information import inverse_propensities
 from treelabel.metrics.batch import Batch, Context, overlap
 from treelabel.metrics.table import Parts, Sums
 

@@ -5,7 +5,7 @@ Truth is closed, as everywhere, which changes nothing for flat labels; equal sco
 
 import numpy as np
 
-from treelabel.compute import BoolArray, DoubleArray, FloatArray, IntArray, LongArray, over_rows
+from treelabel.core.compute import BoolArray, DoubleArray, FloatArray, IntArray, LongArray, over_rows
 from treelabel.hierarchy import label_matrix, row_sizes
 from treelabel.metrics import kernels
 from treelabel.metrics.batch import Batch, Context

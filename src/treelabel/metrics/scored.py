@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy import sparse
 
-from treelabel.compute import BoolArray, DoubleArray, LongArray, over_rows
+from treelabel.core.compute import BoolArray, DoubleArray, LongArray, over_rows
 from treelabel.hierarchy import row_numbers, row_sizes
 from treelabel.metrics import kernels
 from treelabel.metrics.batch import Batch, Context, sum_rows

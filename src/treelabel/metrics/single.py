@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from treelabel import similarity
-from treelabel.compute import BoolArray, DoubleArray, IntArray, LongArray
-from treelabel.hierarchy import LabelMatrix, row_numbers
+from treelabel.core.compute import BoolArray, DoubleArray, IntArray, LongArray
+from treelabel.hierarchy import LabelMatrix, row_numbers, similarity
 from treelabel.metrics.batch import Batch, Context
 from treelabel.metrics.labels import label_counts, with_mean
 from treelabel.metrics.table import Parts, Sums, Value

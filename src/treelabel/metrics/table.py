@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from treelabel.compute import DoubleArray
-from treelabel.errors import TreelabelError
+from treelabel.core.compute import DoubleArray
+from treelabel.core.errors import TreelabelError
 from treelabel.metrics.batch import Batch, Context
 
 Need = Literal["decisions", "scores", "frequencies", "single label", "tree"]

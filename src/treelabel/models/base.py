@@ -11,15 +11,15 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.compute import LongArray
-from treelabel.errors import TreelabelError
+from treelabel.core.compute import LongArray
+from treelabel.core.errors import TreelabelError
+from treelabel.core.strings import Strings
 from treelabel.hierarchy import Hierarchy, LabelMatrix, row_sizes
-from treelabel.labels import decode, encode
+from treelabel.hierarchy.labels import decode, encode
 from treelabel.models.settings import Settings
 from treelabel.models.stopping import StopSignal
 from treelabel.rules import Decisions, Tuned, decide
 from treelabel.scores import Scores
-from treelabel.strings import Strings
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 

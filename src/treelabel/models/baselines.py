@@ -5,10 +5,10 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import sparse
 
+from treelabel.core.strings import Strings
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.base import Arrays, Model, Training
 from treelabel.scores import Scores
-from treelabel.strings import Strings
 
 
 class Nothing(Model):

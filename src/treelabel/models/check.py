@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from treelabel.errors import TreelabelError
+from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import Hierarchy
-from treelabel.labels import encode
+from treelabel.hierarchy.labels import encode
 from treelabel.models.base import Model
 from treelabel.models.store import load_model
 from treelabel.rules import decide

@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow.compute as pc
 from scipy import sparse
 
-from treelabel.compute import IntArray, LongArray, kernel, over_rows
-from treelabel.errors import TreelabelError
-from treelabel.features.ngrams import count_ngrams, doubled
+from treelabel.core.compute import IntArray, LongArray, kernel, over_rows
+from treelabel.core.errors import TreelabelError
+from treelabel.core.strings import Strings
 from treelabel.hierarchy import Hierarchy, row_numbers, row_sizes
 from treelabel.models.base import Arrays, Model, Training
 from treelabel.models.descriptions import WORDS, Descriptions, StopWords, checked_csr, described_words, presence
 from treelabel.scores import Scores
-from treelabel.strings import Strings
+from treelabel.text.ngrams import count_ngrams, doubled
 
 # A full stop ends a sentence only before white space, as in "0.5 mg" it does not.
 SENTENCE_END = r"[.!?…]+[\"'”’)\]]*\s+|[。！？]+|[\r\n]+"

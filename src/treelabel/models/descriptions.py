@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.compute import IntArray, LongArray
-from treelabel.errors import TreelabelError
-from treelabel.features import NgramShape
-from treelabel.features.ngrams import count_ngrams
-from treelabel.files import UndecodableLine, existing_file, open_input, text_lines
+from treelabel.core.compute import IntArray, LongArray
+from treelabel.core.errors import TreelabelError
+from treelabel.core.inputs import UndecodableLine, existing_file, open_input, text_lines
 from treelabel.hierarchy import Hierarchy
-from treelabel.labels import UnknownLabelError, find_label
+from treelabel.hierarchy.labels import UnknownLabelError, find_label
+from treelabel.text import NgramShape
+from treelabel.text.ngrams import count_ngrams
 
 Descriptions = Mapping[str, str] | str | None
 StopWords = Sequence[str] | str | None

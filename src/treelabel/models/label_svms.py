@@ -14,9 +14,10 @@ import numpy.typing as npt
 from scipy import sparse
 from scipy.special import expit
 
-from treelabel.compute import LongArray
-from treelabel.errors import TreelabelError
-from treelabel.features.ngrams import count_ngrams
+from treelabel.core.compute import LongArray
+from treelabel.core.errors import TreelabelError
+from treelabel.core.progress import progress_bar
+from treelabel.core.strings import Strings
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.base import Arrays, Model, Training
 from treelabel.models.descriptions import (
@@ -30,9 +31,8 @@ from treelabel.models.descriptions import (
     described_words,
     presence,
 )
-from treelabel.progress import progress_bar
 from treelabel.scores import Scores
-from treelabel.strings import Strings
+from treelabel.text.ngrams import count_ngrams
 
 CODE_END = re.compile(r"[\s,;|]+")
 # Weights below this are not stored.

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from treelabel.compute import BoolArray, DoubleArray, IntArray, LongArray
+from treelabel.core.compute import BoolArray, DoubleArray, IntArray, LongArray
 from treelabel.hierarchy import Change, Hierarchy, LabelMatrix, row_sizes
+from treelabel.losses.base import Loss
+from treelabel.losses.registry import LOSSES, make_loss
 from treelabel.models.base import Training
-from treelabel.models.losses import Loss, find_loss, make_loss
 from treelabel.scores import Scores
 
 # A softmax over more leaves than this takes longer than a DAG's sigmoids.
@@ -50,7 +51,7 @@ class Objective:
             automatic = "leaf_softmax"
         chosen = automatic if name == "auto" else name
         ends = np.unique(h.most_specific(train.labels).indices)
-        found = ends[~h.is_leaf[ends] & (one_path and find_loss(chosen).maker.needs != "any")].astype(np.int32)
+        found = ends[~h.is_leaf[ends] & (one_path and LOSSES.find(chosen).maker.needs != "any")].astype(np.int32)
         if stops is not None:
             found = np.union1d(found, stops).astype(np.int32)
         change = h.with_other_leaves(found)

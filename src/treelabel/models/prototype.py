@@ -10,18 +10,18 @@ from typing import Any, Literal, Self
 import numpy as np
 from scipy import sparse
 
-from treelabel.compute import DoubleArray, FloatArray, IntArray, LongArray
-from treelabel.errors import TreelabelError, some
-from treelabel.features.encoders import CachedEncoder, Encoder, encoder_note, find_encoder, same_encoder
+from treelabel.calibration.node_map import NodeMap
+from treelabel.calibration.outputs import Outputs
+from treelabel.calibration.path_map import PathMap
+from treelabel.core.compute import DoubleArray, FloatArray, IntArray, LongArray
+from treelabel.core.errors import TreelabelError, some
+from treelabel.core.strings import Strings
+from treelabel.encoders.catalogue import CachedEncoder, Encoder, encoder_note, find_encoder, same_encoder
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 from treelabel.models.base import Arrays, Model, Training, training_of
 from treelabel.models.descriptions import Descriptions, name_words, node_descriptions
-from treelabel.models.heads import log_loss
-from treelabel.models.heads.node_map import NodeMap
-from treelabel.models.heads.outputs import Outputs
-from treelabel.models.heads.path_map import PathMap
+from treelabel.models.linear.heads import log_loss
 from treelabel.scores import Scores
-from treelabel.strings import Strings
 
 # Pulls that leave-one-out chooses from, and how many documents it looks at.
 PARENT_PULLS = (1.0, 2.0, 4.0)

@@ -3,7 +3,7 @@
 import inspect
 from typing import Any, Self
 
-from treelabel.errors import TreelabelError
+from treelabel.core.errors import TreelabelError
 
 
 class Settings:

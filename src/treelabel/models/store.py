@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from treelabel.errors import TreelabelError, some
-from treelabel.features.encoders import Encoder
+from treelabel.core.errors import TreelabelError, some
+from treelabel.core.outputs import whole_folder
+from treelabel.encoders.catalogue import Encoder
 from treelabel.hierarchy import hierarchy_from_json, hierarchy_to_json
 from treelabel.models.base import Model
-from treelabel.outputs import whole_folder
 
 KIND = "treelabel model"
 VERSION = 1

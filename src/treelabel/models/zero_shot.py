@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.compute import DoubleArray, IntArray
-from treelabel.features import NgramShape, Tfidf
-from treelabel.features.encoders import CachedEncoder, Encoder, encoder_note, find_encoder, same_encoder
+from treelabel.core.compute import DoubleArray, IntArray
+from treelabel.core.strings import Strings
+from treelabel.encoders.catalogue import CachedEncoder, Encoder, encoder_note, find_encoder, same_encoder
 from treelabel.hierarchy import Hierarchy, label_matrix
 from treelabel.models.base import Arrays, Model, Training
 from treelabel.models.descriptions import (
@@ -23,7 +23,7 @@ from treelabel.models.descriptions import (
     stop_buckets,
 )
 from treelabel.scores import Scores
-from treelabel.strings import Strings
+from treelabel.text import NgramShape, Tfidf
 
 BITS = 22
 # Cosines that differ by less than this say nothing.

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from treelabel.compute import BoolArray, FloatArray, IntArray, LongArray, kernel
-from treelabel.errors import TreelabelError
+from treelabel.core.compute import BoolArray, FloatArray, IntArray, LongArray, kernel
+from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import LabelMatrix
 from treelabel.rules.rows import over_scores, single_labels
 from treelabel.scores import Scores

@@ -6,11 +6,11 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from treelabel import similarity as similarities
-from treelabel.compute import DoubleArray, IntArray
-from treelabel.errors import TreelabelError
-from treelabel.files import existing_file
+from treelabel.core.compute import DoubleArray, IntArray
+from treelabel.core.errors import TreelabelError
+from treelabel.core.inputs import existing_file
 from treelabel.hierarchy import Hierarchy, LabelMatrix
+from treelabel.hierarchy import similarity as similarities
 from treelabel.rules.rows import single_labels
 from treelabel.scores import Scores
 

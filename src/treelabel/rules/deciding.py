@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from treelabel.compute import BoolArray
-from treelabel.errors import TreelabelError
+from treelabel.core.compute import BoolArray
+from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import Hierarchy, LabelMatrix
+from treelabel.hierarchy.information import information_content
 from treelabel.hierarchy.sets import keep_entries, row_numbers
-from treelabel.information import information_content
 from treelabel.rules.decisions import Decisions
 from treelabel.rules.listed import RULES
 from treelabel.rules.table import COMMON, Asked, Rule, find_rule

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from treelabel.compute import BoolArray
+from treelabel.core.compute import BoolArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix
-from treelabel.labels import decode
+from treelabel.hierarchy.labels import decode
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -17,7 +17,7 @@ class Decisions:
 
     Sets are closed, unless the rule was told not to. `unknown` marks documents on which the rule abstained.
 
-    >>> from treelabel.labels import encode
+    >>> from treelabel.hierarchy.labels import encode
     >>> h = Hierarchy.from_paths(["A > B"])
     >>> d = Decisions(h, h.closure(encode(h, ["B"])))
     >>> d.names(), d.paths()

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from treelabel.compute import DoubleArray, FloatArray, IntArray, LongArray, kernel
-from treelabel.errors import TreelabelError
+from treelabel.core.compute import DoubleArray, FloatArray, IntArray, LongArray, kernel
+from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import LabelMatrix
 from treelabel.rules.rows import sets_of
 from treelabel.scores import Scores

@@ -6,10 +6,10 @@ of its score is the probability that the path ends there. What the top labels la
 
 import numpy as np
 
-from treelabel.compute import DoubleArray
-from treelabel.errors import TreelabelError
+from treelabel.core.compute import DoubleArray
+from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import LabelMatrix
-from treelabel.information import information_weights
+from treelabel.hierarchy.information import information_weights
 from treelabel.rules import hf_kernels, weighted_kernels
 from treelabel.rules.rows import sets_of
 from treelabel.scores import Scores

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from treelabel.compute import DoubleArray, FloatArray, IntArray, LongArray, kernel
+from treelabel.core.compute import DoubleArray, FloatArray, IntArray, LongArray, kernel
 
 # Nodes of small score are folded into their ancestors in trees of at most so many levels, one number a node and level.
 MOST_LEVELS = 64

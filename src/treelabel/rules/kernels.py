@@ -7,7 +7,7 @@ values: the lowest id.
 
 import numpy as np
 
-from treelabel.compute import BoolArray, DoubleArray, FloatArray, IntArray, LongArray, kernel
+from treelabel.core.compute import BoolArray, DoubleArray, FloatArray, IntArray, LongArray, kernel
 
 
 @kernel

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from treelabel.errors import TreelabelError
+from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import LabelMatrix
 from treelabel.rules import kernels
 from treelabel.rules.rows import nodes_of, sets_of, single_labels

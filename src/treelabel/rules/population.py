@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from treelabel.compute import BoolArray, DoubleArray, FloatArray, IntArray, LongArray, kernel
+from treelabel.core.compute import BoolArray, DoubleArray, FloatArray, IntArray, LongArray, kernel
 from treelabel.hierarchy import LabelMatrix, keep_entries, matches, row_numbers
 from treelabel.rules.threshold import above, top_k, whole_number
 from treelabel.scores import Scores

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from treelabel.compute import FloatArray, IntArray, LongArray, over_rows
+from treelabel.core.compute import FloatArray, IntArray, LongArray, over_rows
 from treelabel.hierarchy import Hierarchy, LabelMatrix, label_matrix
 from treelabel.hierarchy.sets import from_sizes
 from treelabel.rules import kernels

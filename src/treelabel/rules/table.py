@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from treelabel.errors import TreelabelError
+from treelabel.core.errors import TreelabelError
+from treelabel.core.settings_text import read_settings
 from treelabel.hierarchy import LabelMatrix
-from treelabel.settings_text import read_settings
 
 # Settings that are not the user's to write: they come from training data.
 FROM_TRAINING = ("information", "frequencies")

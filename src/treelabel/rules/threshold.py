@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from treelabel.compute import DoubleArray, FloatArray
-from treelabel.errors import TreelabelError
+from treelabel.core.compute import DoubleArray, FloatArray
+from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 from treelabel.hierarchy.sets import as_labels, keep_entries, label_matrix
 from treelabel.scores import Scores

@@ -6,9 +6,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from treelabel.errors import TreelabelError
-from treelabel.files import existing_file
-from treelabel.outputs import whole_file
+from treelabel.core.errors import TreelabelError
+from treelabel.core.inputs import existing_file
+from treelabel.core.json_text import read_json
+from treelabel.core.outputs import whole_file
 
 KIND = "treelabel tuned rule"
 VERSION = 1
@@ -36,10 +37,7 @@ class Tuned:
     def load(cls, path: str | Path) -> "Tuned":
         """Read what `save` wrote."""
         file = existing_file(Path(path))
-        try:
-            stored = json.loads(file.read_text(encoding="utf-8"))
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise TreelabelError(f"{file}: no tuned rule, for it is no JSON: {error}") from error
+        stored = read_json(file, str(file), "tuned rule")
         if not isinstance(stored, dict) or stored.get("kind") != KIND:
             raise TreelabelError(f"{file}: no tuned rule; expected a file that 'treelabel tune' wrote")
         if stored.get("version") != VERSION:

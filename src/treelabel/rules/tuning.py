@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from treelabel.compute import BoolArray, DoubleArray, FloatArray, LongArray, kernel, over_rows
-from treelabel.errors import TreelabelError
+from treelabel.core.compute import BoolArray, DoubleArray, FloatArray, LongArray, kernel, over_rows
+from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import LabelMatrix, from_sizes, matches, row_numbers
 from treelabel.rules.back_off import ways_up
 from treelabel.rules.threshold import threshold
@@ -16,7 +16,7 @@ def best_threshold(scores: Scores, truth: LabelMatrix) -> tuple[float, float]:
     It lies halfway between two scores. Costs sorting the scores.
 
     >>> from treelabel.hierarchy import Hierarchy
-    >>> from treelabel.labels import encode
+    >>> from treelabel.hierarchy.labels import encode
     >>> h = Hierarchy.flat(["A", "B"])
     >>> t, f1 = best_threshold(Scores(h, [[0.75, 0.5], [0.25, 0.125]]), encode(h, [["A", "B"], []]))
     >>> t, f1

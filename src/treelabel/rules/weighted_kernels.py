@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from treelabel.compute import BoolArray, DoubleArray, FloatArray, IntArray, LongArray, kernel
+from treelabel.core.compute import BoolArray, DoubleArray, FloatArray, IntArray, LongArray, kernel
 from treelabel.rules.hf_kernels import largest, own_masses
 from treelabel.rules.kernels import longest_row
 

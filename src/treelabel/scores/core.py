@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.compute import BoolArray, FloatArray, IntArray, LongArray, over_rows
-from treelabel.errors import TreelabelError, some
+from treelabel.core.arrays import sound_csr
+from treelabel.core.compute import BoolArray, FloatArray, IntArray, LongArray, over_rows
+from treelabel.core.errors import TreelabelError, some
 from treelabel.hierarchy import Change, Hierarchy, label_matrix
-from treelabel.labels import find_label
+from treelabel.hierarchy.labels import find_label
 from treelabel.scores import kernels
 
 # float32 sums of a thousand leaves stray this far from 1.
@@ -385,12 +386,7 @@ def _checked(values: Any, hierarchy: Hierarchy) -> FloatArray | sparse.csr_array
     if not sparse.issparse(stored):
         dense = np.ascontiguousarray(stored, np.float32)
         return _in_range(dense, dense, hierarchy)
-    matrix = sparse.csr_array(stored, dtype=np.float32)
-    try:
-        # scipy lets a column number beyond the last one in, and compiled loops would follow it anywhere.
-        matrix.check_format(full_check=True)
-    except ValueError as error:
-        raise TreelabelError(f"scores are no valid CSR matrix: {error}") from error
+    matrix = sound_csr(stored, "scores are no valid CSR matrix", np.float32)
     if not matrix.has_canonical_format:
         matrix = matrix.copy()
         matrix.sum_duplicates()

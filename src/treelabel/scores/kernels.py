@@ -7,7 +7,7 @@ nodes.
 
 import numpy as np
 
-from treelabel.compute import BoolArray, FloatArray, IntArray, LongArray, kernel
+from treelabel.core.compute import BoolArray, FloatArray, IntArray, LongArray, kernel
 
 MULTIPLY, MINIMUM, DIVIDE = 0, 1, 2
 

@@ -1,6 +1,7 @@
 """Score files, `.npz` and Parquet: scores, ids and the hierarchy they belong to."""
 
 import json
+import reprlib
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +10,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import sparse
 
-from treelabel.errors import TreelabelError
-from treelabel.files import existing_file, suffixes
+from treelabel.core.arrays import checked_csr
+from treelabel.core.errors import TreelabelError
+from treelabel.core.inputs import existing_file, suffixes
+from treelabel.core.json_text import read_json
+from treelabel.core.npz import Headers, open_npz
+from treelabel.core.outputs import whole_file
 from treelabel.hierarchy import Hierarchy, hierarchy_from_json, hierarchy_to_json
-from treelabel.outputs import whole_file
 from treelabel.scores.core import Scores
 
 VERSION = 1
 HIERARCHY_KEY, VERSION_KEY = b"treelabel.hierarchy", b"treelabel.scores"
 ROWS = 8192
+WHAT = "a score file of treelabel"
 
 
 def save(scores: Scores, path: Path) -> None:
@@ -39,7 +44,7 @@ def load(path: Path, hierarchy: Hierarchy | None) -> Scores:
         # There is no end to what the libraries raise on foreign bytes: bad zip, no zip, wrong types, missing keys.
         # numpy's advice to load what is no zip unsafely is not for anyone's eyes.
         why = "" if "pickle" in str(error) else f": {error}"
-        raise TreelabelError(f"{file}: not a score file of treelabel, or damaged{why}") from error
+        raise TreelabelError(f"{file}: not {WHAT}, or damaged{why}") from error
     if hierarchy is not None:
         hierarchy.require_same(scores.hierarchy.fingerprint, str(file))
     return scores
@@ -67,10 +72,6 @@ def _open_parquet(file: Path) -> pq.ParquetFile:
     return pq.ParquetFile(file, thrift_string_size_limit=2**31 - 1)
 
 
-def _text(array: Any) -> str:
-    return bytes(array).decode()
-
-
 def _bytes(text: str) -> Any:
     return np.frombuffer(text.encode(), np.uint8)
 
@@ -96,17 +97,59 @@ def _save_npz(scores: Scores, file: Path) -> None:
 
 
 def _load_npz(file: Path) -> Scores:
-    # numpy leaves a file open that it opened itself and then cannot read.
-    with file.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
+    with open_npz(file, WHAT) as stored:
+        _check_members(stored.headers, file)
         _check_version(int(stored["treelabel_scores"]), file)
-        hierarchy = hierarchy_from_json(_text(stored["hierarchy"]), str(file))
-        ids = json.loads(_text(stored["ids"]))
+        hierarchy = hierarchy_from_json(bytes(stored["hierarchy"]), str(file))
+        ids = _ids(read_json(bytes(stored["ids"]), str(file), "list of ids"), file)
+        _check_shapes(stored.headers, len(hierarchy), None if ids is None else len(ids), file)
         if "values" in stored:
-            values = stored["values"]
-        else:
-            ptr = stored["indptr"]
-            values = sparse.csr_array((stored["data"], stored["indices"], ptr), (len(ptr) - 1, len(hierarchy)))
-    return Scores(hierarchy, values, None if ids is None else tuple(ids))
+            return Scores(hierarchy, stored["values"], ids)
+        parts = stored["data"], stored["indices"], stored["indptr"]
+        return Scores(hierarchy, checked_csr(parts, (len(parts[2]) - 1, len(hierarchy)), str(file)), ids)
+
+
+def _check_members(headers: Headers, file: Path) -> None:
+    """Refuse a file that has other arrays than `save` writes, or of other types, before any is read."""
+    about = {"treelabel_scores": ("iu", 0), "hierarchy": ("u", 1), "ids": ("u", 1)}
+    dense, csr = {"values": ("biuf", 2)}, {"indptr": ("iu", 1), "indices": ("iu", 1), "data": ("biuf", 1)}
+    expected = {**about, **(dense if "values" in headers else csr)}
+    if headers.keys() != expected.keys():
+        raise TreelabelError(
+            f"{file}: not {WHAT}, or damaged: it holds {', '.join(headers)}; expected {', '.join(expected)}"
+        )
+    for name, (kinds, dimensions) in expected.items():
+        found = headers[name]
+        if found.dtype.kind not in kinds or len(found.shape) != dimensions:
+            raise TreelabelError(
+                f"{file}: not {WHAT}, or damaged: {name} is of type {found.dtype} and shape {found.shape}"
+            )
+
+
+def _check_shapes(headers: Headers, nodes: int, ids: int | None, file: Path) -> None:
+    """Compare what arrays of scores would be read with what the hierarchy and the ids allow."""
+    if "values" in headers:
+        documents, columns = headers["values"].shape
+        fits = columns == nodes
+    else:
+        (pointers,), (entries,), (values,) = (headers[name].shape for name in ("indptr", "indices", "data"))
+        documents = pointers - 1
+        fits = documents >= 0 and entries == values and entries <= documents * nodes
+    if not fits or (ids is not None and documents != ids):
+        shapes = ", ".join(f"{name} {headers[name].shape}" for name in headers if len(headers[name].shape))
+        raise TreelabelError(
+            f"{file}: damaged: arrays of {shapes} do not fit {nodes:,} nodes"
+            + ("" if ids is None else f" and {ids:,} ids")
+        )
+
+
+def _ids(stored: Any, file: Path) -> tuple[str, ...] | None:
+    """Take stored ids: a list of texts, or nothing."""
+    if stored is None:
+        return None
+    if not isinstance(stored, list):
+        raise TreelabelError(f"{file}: damaged: ids are {reprlib.repr(stored)}, expected a list of texts")
+    return tuple(stored)
 
 
 def _save_parquet(scores: Scores, file: Path) -> None:
@@ -135,18 +178,73 @@ def _save_parquet(scores: Scores, file: Path) -> None:
 
 
 def _load_parquet(file: Path) -> Scores:
-    table = _open_parquet(file).read()
-    metadata = table.schema.metadata or {}
+    stored = _open_parquet(file)
+    metadata = stored.schema_arrow.metadata or {}
     if VERSION_KEY not in metadata:
         raise TreelabelError(f"{file}: a Parquet file, but not one with scores of treelabel")
     _check_version(int(metadata[VERSION_KEY]), file)
-    hierarchy = hierarchy_from_json(metadata[HIERARCHY_KEY].decode(), str(file))
-    names = None if table.schema.field("id").nullable else tuple(table.column("id").to_pylist())
-    if "scores" in table.column_names:
-        flat = table.column("scores").combine_chunks().flatten().to_numpy()
-        return Scores(hierarchy, flat.reshape(len(table), len(hierarchy)), names)
-    sizes = np.concatenate([[0], table.column("node").combine_chunks().value_lengths().to_numpy()])
-    node = table.column("node").combine_chunks().flatten().to_numpy()
-    score = table.column("score").combine_chunks().flatten().to_numpy()
-    values = sparse.csr_array((score, node, np.cumsum(sizes)), (len(table), len(hierarchy)))
-    return Scores(hierarchy, values, names)
+    hierarchy = hierarchy_from_json(metadata[HIERARCHY_KEY], str(file))
+    _check_columns(stored.schema_arrow, len(hierarchy), file)
+    _check_unpacked(stored.metadata, len(hierarchy), file)
+    parts = [_rows(batch, len(hierarchy), file) for batch in stored.iter_batches(batch_size=ROWS)]
+    ids = None if stored.schema_arrow.field("id").nullable else tuple(name for part in parts for name in part[0])
+    if "scores" in stored.schema_arrow.names:
+        none = np.zeros((0, len(hierarchy)), np.float32)
+        return Scores(hierarchy, np.concatenate([none, *(part[1] for part in parts)]), ids)
+    none = sparse.csr_array((0, len(hierarchy)), dtype=np.float32)
+    return Scores(hierarchy, sparse.vstack([none, *(part[1] for part in parts)], format="csr"), ids)
+
+
+def _check_columns(schema: pa.Schema, nodes: int, file: Path) -> None:
+    """Refuse a file with other columns than `save` writes."""
+    fields = [(field.name, _type(field.type)) for field in schema]
+    dense = [("id", _type(pa.string())), ("scores", _type(pa.list_(pa.float32(), nodes)))]
+    csr = [("id", _type(pa.string())), ("node", _type(pa.list_(pa.int32()))), ("score", _type(pa.list_(pa.float32())))]
+    if fields not in (dense, csr):
+        found = ", ".join(f"{field.name}: {field.type}" for field in schema)
+        raise TreelabelError(
+            f"{file}: not {WHAT}, or damaged: columns {found}; expected id: string and either scores, "
+            f"{nodes:,} numbers a row, or the lists node: int32 and score: float32"
+        )
+
+
+def _type(kind: pa.DataType) -> tuple[Any, ...]:
+    """Tell types apart, whatever writers call the values of a list."""
+    if pa.types.is_fixed_size_list(kind):
+        return "list", kind.value_type, kind.list_size
+    return ("list", kind.value_type) if pa.types.is_list(kind) else (kind,)
+
+
+def _check_unpacked(metadata: Any, nodes: int, file: Path) -> None:
+    """Refuse more values than documents x nodes, before any is read.
+
+    Parquet stores the values of a column that repeats itself once, so that a small file may hold very many.
+    """
+    for group in range(metadata.num_row_groups):
+        part = metadata.row_group(group)
+        most = part.num_rows * max(1, nodes)
+        for column in range(part.num_columns):
+            found = part.column(column).num_values
+            if found > most:
+                raise TreelabelError(
+                    f"{file}: damaged: {found:,} values for {part.num_rows:,} documents, but {nodes:,} nodes allow at "
+                    f"most {most:,}"
+                )
+
+
+def _rows(batch: pa.RecordBatch, nodes: int, file: Path) -> tuple[list[Any], Any]:
+    """Take the ids and the scores of some documents."""
+    batch.validate(full=True)
+    ids = batch.column("id").to_pylist()
+    lists = [batch.column(name) for name in batch.schema.names if name != "id"]
+    flat = [column.flatten() for column in lists]
+    if any(column.null_count for column in (*lists, *flat)):
+        raise TreelabelError(f"{file}: damaged: a score or a node is missing (null)")
+    if len(lists) == 1:
+        return ids, flat[0].to_numpy().reshape(len(batch), nodes)
+    sizes, others = (column.value_lengths().to_numpy() for column in lists)
+    if not np.array_equal(sizes, others):
+        row = int(np.argmax(sizes != others))
+        raise TreelabelError(f"{file}: damaged: a document has {sizes[row]:,} nodes, but {others[row]:,} scores")
+    ptr = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+    return ids, checked_csr((flat[1].to_numpy(), flat[0].to_numpy(), ptr), (len(batch), nodes), str(file))

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
+from treelabel.core.errors import TreelabelError
+from treelabel.core.inputs import suffixes
 from treelabel.data.formats.delimited import read_delimited, write_delimited
 from treelabel.data.formats.fasttext import read_fasttext, write_fasttext
 from treelabel.data.formats.jsonlines import read_json_lines, write_htc, write_json_lines
 from treelabel.data.formats.parquet import read_parquet, write_parquet
 from treelabel.data.formats.rows import BATCH, Format, Output, Problem, ReadOptions, Row, RowSource
 from treelabel.data.formats.xmc import read_xmc, write_xmc
-from treelabel.errors import TreelabelError
-from treelabel.files import suffixes
 
 EVERYTHING = frozenset({"ids", "texts", "line breaks", "empty documents", "columns", "hierarchy"})
 

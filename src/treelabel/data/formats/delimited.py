@@ -3,14 +3,16 @@
 import csv
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
 
+from treelabel.core.errors import TreelabelError, quoted, shorten
+from treelabel.core.inputs import UndecodableLine, open_input, suffixes, text_lines
+from treelabel.core.limits import Limits
+from treelabel.core.outputs import open_output
 from treelabel.data.formats.rows import Output, Problem, ReadOptions, Row, RowSource
-from treelabel.errors import TreelabelError
-from treelabel.files import UndecodableLine, open_input, suffixes, text_lines
-from treelabel.outputs import open_output
 
 DELIMITERS = (",", ";", "\t", "|")
 
@@ -21,10 +23,10 @@ def read_delimited(path: Path, options: ReadOptions) -> RowSource:
 
 
 def _rows(path: Path, options: ReadOptions) -> Iterator[Row | Problem]:
-    # The module's limit of 128 kB a field is there for memory; texts may well be longer.
-    csv.field_size_limit(sys.maxsize)
-    with open_input(path, options.seen) as stream:
-        lines = _Lines(text_lines(stream, path, options.encoding))
+    # The module's own limit is 128 kB a field; texts may well be longer. Ours also ends a quote that is never closed.
+    csv.field_size_limit(options.limits.line or sys.maxsize)
+    with open_input(path, options.seen, options.limits) as stream:
+        lines = _Lines(text_lines(stream, path, options.encoding, options.limits, universal=True))
         first = lines.peek()
         if first is None:
             raise TreelabelError(
@@ -32,11 +34,11 @@ def _rows(path: Path, options: ReadOptions) -> Iterator[Row | Problem]:
             )
         delimiter = options.delimiter or _guess_delimiter(path, first)
         if len(delimiter) != 1:
-            raise TreelabelError(f"the delimiter is {delimiter!r}, expected one character")
+            raise TreelabelError(f"the delimiter is {quoted(delimiter)}, expected one character")
         reader = csv.reader(
             lines, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if options.quotes else csv.QUOTE_NONE, strict=True
         )
-        columns = _header(path, reader) if options.header else []
+        columns = _header(path, reader, options.limits) if options.header else []
         while True:
             begin = lines.number + 1
             try:
@@ -47,6 +49,8 @@ def _rows(path: Path, options: ReadOptions) -> Iterator[Row | Problem]:
                 # A quote that is never closed takes all lines to the end of the file with it.
                 lost = f" up to line {lines.number:,}" if lines.number > begin else ""
                 why = f"not valid CSV{lost}: {error}; check the quotes, or read it with quotes off (--no-quotes)"
+                if "field limit" in str(error):
+                    why += f"; {options.limits.hint('line')}"
                 yield Problem(begin, why, lines.number - begin + 1)
                 continue
             except _BadLineError as error:
@@ -56,7 +60,7 @@ def _rows(path: Path, options: ReadOptions) -> Iterator[Row | Problem]:
             if len(values) == len(columns):
                 yield Row(begin, dict(zip(columns, values, strict=True)))
             elif values:
-                yield Problem(begin, f"{len(values)} fields, but the header has {len(columns)}: {', '.join(columns)}")
+                yield Problem(begin, f"{len(values)} fields, but the header has {len(columns)}: {_listed(columns)}")
 
 
 class _BadLineError(ValueError):
@@ -93,14 +97,20 @@ def _guess_delimiter(path: Path, first: str) -> str:
     return max(DELIMITERS, key=lambda mark: (first.count(mark), mark == usual))
 
 
-def _header(path: Path, reader: Iterator[list[str]]) -> list[str]:
+def _listed(columns: list[str]) -> str:
+    return shorten(", ".join(shorten(name) for name in columns[:50]), 500)
+
+
+def _header(path: Path, reader: Iterator[list[str]], limits: Limits) -> list[str]:
     try:
         columns = [name.strip() for name in next((row for row in reader if row), [])]
     except (csv.Error, _BadLineError) as error:
         raise TreelabelError(f"{path}:1: cannot read the column names: {error}") from error
-    twice = sorted({name for name in columns if columns.count(name) > 1})
+    if limits.exceeded("columns", len(columns)):
+        raise TreelabelError(f"{path}:1: the header has {len(columns):,} columns; {limits.hint('columns')}")
+    twice = sorted(name for name, count in Counter(columns).items() if count > 1)
     if twice:
-        raise TreelabelError(f"{path}:1: the column {twice[0]!r} stands twice in the header; rename one")
+        raise TreelabelError(f"{path}:1: the column {quoted(twice[0])} stands twice in the header; rename one")
     return columns
 
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
+from treelabel.core.inputs import UndecodableLine, open_input, text_lines
+from treelabel.core.outputs import open_output
 from treelabel.data.formats.rows import Output, Problem, ReadOptions, Row, RowSource
-from treelabel.files import UndecodableLine, open_input, text_lines
-from treelabel.outputs import open_output
 
 PREFIX = "__label__"
 LABEL = re.compile(PREFIX + r"([^ \t]*)[ \t]*")
@@ -20,8 +20,8 @@ def read_fasttext(path: Path, options: ReadOptions) -> RowSource:
 
 
 def _rows(path: Path, options: ReadOptions) -> Iterator[Row | Problem]:
-    with open_input(path, options.seen) as stream:
-        for number, line in enumerate(text_lines(stream, path, options.encoding), 1):
+    with open_input(path, options.seen, options.limits) as stream:
+        for number, line in enumerate(text_lines(stream, path, options.encoding, options.limits), 1):
             if isinstance(line, UndecodableLine):
                 yield Problem(number, line)
             elif line.strip():

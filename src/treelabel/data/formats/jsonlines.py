@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.inputs import UndecodableLine, first_mark, open_input, text_lines, whole_lines
+from treelabel.core.limits import Limits
+from treelabel.core.outputs import open_output
 from treelabel.data.formats.rows import Output, Problem, ReadOptions, Row, RowSource
-from treelabel.errors import TreelabelError
-from treelabel.files import UndecodableLine, open_input, text_lines
-from treelabel.outputs import open_output
+from treelabel.data.json_text import JsonLimitError, parse_json
 
 
 def read_json_lines(path: Path, options: ReadOptions) -> RowSource:
@@ -17,28 +19,24 @@ def read_json_lines(path: Path, options: ReadOptions) -> RowSource:
 
 
 def _rows(path: Path, options: ReadOptions) -> Iterator[Row | Problem]:
-    with open_input(path, options.seen) as stream:
-        lines = text_lines(stream, path, options.encoding)
-        for number, line in enumerate(lines, 1):
+    with open_input(path, options.seen, options.limits) as stream:
+        if first_mark(stream, path) == b"[":
+            yield from _array(path, whole_lines(stream, path, options.encoding, options.limits), options.limits)
+            return
+        for number, line in enumerate(text_lines(stream, path, options.encoding, options.limits), 1):
             if isinstance(line, UndecodableLine):
                 yield Problem(number, line)
-                continue
-            if number == 1 and line.lstrip().startswith("["):
-                yield from _array(path, [line, *lines])
-                return
-            if line.strip():
-                yield _row(number, line)
+            elif line.strip():
+                yield _row(number, line, options.limits)
 
 
-def _row(number: int, line: str) -> Row | Problem:
+def _row(number: int, line: str, limits: Limits) -> Row | Problem:
     try:
-        values = json.loads(line)
+        values = parse_json(line, limits)
     except json.JSONDecodeError as error:
         return Problem(number, f"not valid JSON: {error.msg} at character {error.pos + 1}")
-    except RecursionError:
-        return Problem(number, "JSON nested too deeply")
-    except ValueError as error:
-        return Problem(number, f"not a value that can be read: {error}")
+    except JsonLimitError as error:
+        return Problem(number, str(error))
     return _checked(number, values, "\\ud" in line.lower())
 
 
@@ -51,23 +49,20 @@ def _checked(number: int, values: Any, has_surrogates: bool) -> Row | Problem:
             return Problem(number, f"{half!r} is half of a character (a lone surrogate), which no text can hold")
     if not isinstance(values, dict):
         return Problem(
-            number, f"expected a JSON object with fields, found {type(values).__name__} {str(values)[:40]!r}"
+            number, f"expected a JSON object with fields, found {type(values).__name__} {quoted(str(values), 60)}"
         )
     return Row(number, values)
 
 
-def _array(path: Path, lines: list[str]) -> Iterator[Row | Problem]:
-    wrong = next((at for at, line in enumerate(lines, 1) if isinstance(line, UndecodableLine)), None)
-    if wrong is not None:
-        raise TreelabelError(f"{path}:{wrong}: {lines[wrong - 1]}")
+def _array(path: Path, lines: list[str], limits: Limits) -> Iterator[Row | Problem]:
     text = "".join(lines)
     try:
-        values = json.loads(text)
+        values = parse_json(text, limits)
     except json.JSONDecodeError as error:
         raise TreelabelError(
             f"{path}:{error.lineno}: not valid JSON: {error.msg} at character {error.colno}"
         ) from error
-    except (RecursionError, ValueError) as error:
+    except JsonLimitError as error:
         raise TreelabelError(f"{path}: JSON that cannot be read: {error}") from error
     has_surrogates = "\\ud" in text.lower()
     for number, value in enumerate(values, 1):

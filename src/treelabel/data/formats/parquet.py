@@ -6,10 +6,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from treelabel.core.errors import TreelabelError
+from treelabel.core.outputs import whole_file
 from treelabel.data.formats.rows import BATCH, Output, Problem, ReadOptions, Row, RowSource
-from treelabel.errors import TreelabelError
 from treelabel.hierarchy import hierarchy_from_json, hierarchy_to_json
-from treelabel.outputs import whole_file
 
 METADATA_KEY = b"treelabel.hierarchy"
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from treelabel.compute import FloatArray, IntArray
+from treelabel.core.compute import FloatArray, IntArray
+from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.data.dataset import Dataset
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 
@@ -38,6 +39,7 @@ class ReadOptions:
     header: bool = True
     quotes: bool = True
     seen: Callable[[int], None] | None = None
+    limits: Limits = DEFAULT_LIMITS
 
 
 @dataclass(frozen=True)

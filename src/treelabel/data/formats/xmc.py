@@ -10,32 +10,47 @@ from typing import IO
 import numpy as np
 from scipy import sparse
 
-from treelabel.compute import FloatArray, IntArray
+from treelabel.core.compute import FloatArray, IntArray
+from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.inputs import UndecodableLine, open_input, text_lines
+from treelabel.core.limits import Limits
+from treelabel.core.outputs import open_output
 from treelabel.data.formats.rows import BATCH, Output, Problem, ReadOptions, Row, RowSource
-from treelabel.errors import TreelabelError
-from treelabel.files import UndecodableLine, open_input, text_lines
 from treelabel.hierarchy import Hierarchy
-from treelabel.outputs import open_output
+
+# Nodes and features are numbered in 32 bits.
+LARGEST = 2**31 - 1
 
 
 def read_xmc(path: Path, options: ReadOptions) -> RowSource:
     """Read numbered labels into a flat hierarchy named "0", "1", ..., and features into a sparse matrix."""
-    with open_input(path) as stream:
-        header = next(text_lines(stream, path, options.encoding), "")
-    sizes = header.split()
-    if len(sizes) != 3 or not all(size.isdecimal() for size in sizes):
-        raise TreelabelError(
-            f"{path}:1: expected 'documents features labels', three numbers, found {header.strip()[:60]!r}"
-        )
-    count, features, labels = map(int, sizes)
+    with open_input(path, limits=options.limits) as stream:
+        header = next(text_lines(stream, path, options.encoding, options.limits), "")
+    count, features, labels = _sizes(header, path, options.limits)
     hierarchy = Hierarchy.flat([str(label) for label in range(labels)])
     return RowSource(_rows(path, options, count, features, labels), hierarchy, features)
 
 
+def _sizes(header: str, path: Path, limits: Limits) -> tuple[int, int, int]:
+    """Read the numbers of documents, features and labels, refusing those that no array could have."""
+    sizes = header.split()
+    if len(sizes) != 3 or not all(size.isdecimal() and len(size) <= 18 for size in sizes):
+        raise TreelabelError(
+            f"{path}:1: expected 'documents features labels', three numbers, found {quoted(header.strip())}"
+        )
+    count, features, labels = map(int, sizes)
+    for what, size in (("features", features), ("labels", labels)):
+        if size > LARGEST:
+            raise TreelabelError(f"{path}:1: the header promises {size:,} {what}; at most {LARGEST:,} can be read")
+    if limits.exceeded("labels", labels):
+        raise TreelabelError(f"{path}:1: the header promises {labels:,} labels; {limits.hint('labels')}")
+    return count, features, labels
+
+
 def _rows(path: Path, options: ReadOptions, count: int, features: int, labels: int) -> Iterator[Row | Problem]:
     number = 1
-    with open_input(path, options.seen) as stream:
-        lines = text_lines(stream, path, options.encoding)
+    with open_input(path, options.seen, options.limits) as stream:
+        lines = text_lines(stream, path, options.encoding, options.limits)
         next(lines)
         for number, line in enumerate(lines, 2):
             if isinstance(line, UndecodableLine):
@@ -64,11 +79,13 @@ def parse_line(line: str, features: int, labels: int) -> tuple[list[str], tuple[
     given = head.split(",") if head else []
     wrong = next((label for label in given if not label.isdecimal() or int(label) >= labels), None)
     if wrong is not None:
-        raise ValueError(f"label {wrong!r} is not a number from 0 to {labels - 1}")
+        raise ValueError(f"label {quoted(wrong)} is not a number from 0 to {labels - 1}")
     split = [pair.split(":") for pair in pairs if pair]
     bad = next((pair for pair in split if len(pair) != 2 or not pair[0].isdecimal() or int(pair[0]) >= features), None)
     if bad is not None:
-        raise ValueError(f"feature {':'.join(bad)!r} is not 'number:value' with a number from 0 to {features - 1}")
+        raise ValueError(
+            f"feature {quoted(':'.join(bad))} is not 'number:value' with a number from 0 to {features - 1}"
+        )
     values = np.array([_number(pair) for pair in split], np.float32)
     return given, (np.array([int(pair[0]) for pair in split], np.int32), values)
 
@@ -77,7 +94,7 @@ def _number(pair: list[str]) -> float:
     try:
         return float(pair[1])
     except ValueError:
-        raise ValueError(f"the value of feature {':'.join(pair)!r} is not a number") from None
+        raise ValueError(f"the value of feature {quoted(':'.join(pair))} is not a number") from None
 
 
 def write_xmc(output: Output) -> None:

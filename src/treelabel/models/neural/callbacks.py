@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from treelabel.errors import TreelabelError
+from treelabel.core.errors import TreelabelError
 
 Callback = Callable[[int, Mapping[str, float]], object]
 

@@ -11,9 +11,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from treelabel.errors import TreelabelError
+from treelabel.core.errors import TreelabelError
+from treelabel.core.outputs import whole_file
 from treelabel.models.neural.tensors import os_errors
-from treelabel.outputs import whole_file
 
 FILE = "checkpoint.safetensors"
 NUMBERS = ("epoch", "batch", "step", "documents", "loss_sum", "seen", "slope")

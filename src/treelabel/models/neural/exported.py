@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 from tokenizers import Tokenizer
 
+from treelabel.core.strings import Strings
+from treelabel.encoders.first_tokens import first_tokens
+from treelabel.encoders.sessions import run_graph, session
 from treelabel.models.base import Arrays
-from treelabel.models.neural.first_tokens import first_tokens
-from treelabel.models.neural.sessions import run_graph, session
 from treelabel.models.objective import Objective
 from treelabel.scores import Scores
-from treelabel.strings import Strings
 
 GRAPH, TOKENIZER = "model.onnx", "tokenizer.json"
 

@@ -8,15 +8,15 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from treelabel.errors import TreelabelError
-from treelabel.models.neural.embed import TransformerEncoder
+from treelabel.core.errors import TreelabelError
+from treelabel.encoders.backbone import load_body, load_tokenizer
+from treelabel.encoders.onnx import export_checked, quantise
+from treelabel.encoders.transformer import TransformerEncoder
+from treelabel.losses.torch_losses import TorchLoss, torch_loss
 from treelabel.models.neural.exported import Exported
 from treelabel.models.neural.learning import Learned
-from treelabel.models.neural.losses import TorchLoss, torch_loss
 from treelabel.models.neural.network import Network
-from treelabel.models.neural.onnx import export_checked, quantise
 from treelabel.models.neural.readers import LENGTH, Frozen, Trained
-from treelabel.models.neural.transformer import load_body, load_tokenizer
 
 
 class Whole(nn.Module):

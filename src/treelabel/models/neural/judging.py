@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import optimize
 
-from treelabel.compute import LongArray
+from treelabel.core.compute import LongArray
 from treelabel.models.base import Training
-from treelabel.models.heads import log_loss
+from treelabel.models.linear.heads import log_loss
 from treelabel.models.neural.network import Network
 from treelabel.models.neural.readers import Reader
 from treelabel.models.neural.trainer import Inputs, logits_of

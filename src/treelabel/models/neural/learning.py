@@ -13,15 +13,17 @@ import numpy as np
 import torch
 from torch import nn
 
-from treelabel.compute import DoubleArray, LongArray
-from treelabel.errors import TreelabelError
-from treelabel.features.encoders import find_encoder
-from treelabel.features.sources import find_source
+from treelabel.core.compute import DoubleArray, LongArray
+from treelabel.core.errors import TreelabelError
+from treelabel.core.strings import Strings
+from treelabel.encoders.backbone import load_body, load_tokenizer
+from treelabel.encoders.catalogue import find_encoder
+from treelabel.encoders.sources import find_source
+from treelabel.losses.torch_losses import torch_loss
 from treelabel.models.base import Arrays, Training
 from treelabel.models.neural.callbacks import callback_of
 from treelabel.models.neural.checkpoints import Progress
 from treelabel.models.neural.judging import Judged
-from treelabel.models.neural.losses import torch_loss
 from treelabel.models.neural.model import LOSS_SETTINGS, Neural
 from treelabel.models.neural.network import DROPOUT, Network, Outputs, freeze, merged, with_lora
 from treelabel.models.neural.readers import Frozen, Reader, Trained
@@ -37,10 +39,8 @@ from treelabel.models.neural.trainer import (
     parameter_count,
     threads_for,
 )
-from treelabel.models.neural.transformer import load_body, load_tokenizer
 from treelabel.models.objective import Objective
 from treelabel.scores import Scores
-from treelabel.strings import Strings
 
 # Fewer documents than this are too few to hold some out.
 FEWEST_TO_HOLD_OUT = 100

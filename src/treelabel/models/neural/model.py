@@ -7,15 +7,15 @@ import math
 from pathlib import Path
 from typing import Any, Literal
 
-from treelabel.errors import TreelabelError, needing
-from treelabel.features.encoders import Encoder
-from treelabel.features.sources import Pooling, read_spec
+from treelabel.core.errors import TreelabelError, needing
+from treelabel.core.settings_text import with_settings
+from treelabel.core.strings import Strings
+from treelabel.encoders.catalogue import Encoder
+from treelabel.encoders.sources import Pooling, read_spec
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.base import Arrays, Model, Training
 from treelabel.models.objective import Objective
 from treelabel.scores import Scores
-from treelabel.settings_text import with_settings
-from treelabel.strings import Strings
 
 CHOICES: dict[str, tuple[str | None, ...]] = {
     "train": ("auto", "head", "lora", "all"),

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from treelabel.features.sources import Pooling
-from treelabel.models.neural.transformer import text_vectors
+from treelabel.encoders.backbone import text_vectors
+from treelabel.encoders.sources import Pooling
 
 # Dropout before the outputs, as BERT's own classifier has it.
 DROPOUT = 0.1

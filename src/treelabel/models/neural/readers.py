@@ -13,18 +13,18 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from transformers import AutoConfig, AutoModel
 
-from treelabel.compute import LongArray
-from treelabel.features import NgramShape, Tfidf
-from treelabel.features.batches import token_batches
-from treelabel.features.encoders import CachedEncoder, encoder_note, find_encoder, same_encoder
-from treelabel.features.lsa import Lsa
-from treelabel.features.sources import Pooling
+from treelabel.core.compute import LongArray
+from treelabel.core.strings import Strings
+from treelabel.encoders.batches import token_batches
+from treelabel.encoders.catalogue import CachedEncoder, encoder_note, find_encoder, same_encoder
+from treelabel.encoders.sources import Pooling
 from treelabel.models.base import Arrays
 from treelabel.models.neural.network import Network, Outputs
 from treelabel.models.neural.tensors import os_errors
 from treelabel.models.neural.tokens import Tokens
 from treelabel.models.neural.trainer import Inputs, KnownVectors
-from treelabel.strings import Strings
+from treelabel.text import NgramShape, Tfidf
+from treelabel.text.lsa import Lsa
 
 # Embeddings of length 1 have values of about 1 / sqrt(width); steps of AdamW suit values of this size.
 LENGTH = 16.0

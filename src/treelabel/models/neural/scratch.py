@@ -9,7 +9,7 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
-from treelabel.strings import Strings
+from treelabel.core.strings import Strings
 
 LAYERS = 2
 WIDTH = 64

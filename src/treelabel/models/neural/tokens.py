@@ -9,9 +9,9 @@ import numpy.typing as npt
 import torch
 from tokenizers import Tokenizer
 
-from treelabel.compute import IntArray, LongArray
-from treelabel.models.neural.first_tokens import first_tokens
-from treelabel.strings import Strings
+from treelabel.core.compute import IntArray, LongArray
+from treelabel.core.strings import Strings
+from treelabel.encoders.first_tokens import first_tokens
 
 # So many texts are tokenised at once, which bounds what the tokenizer's own objects take.
 AT_ONCE = 2_000

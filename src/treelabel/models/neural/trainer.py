@@ -16,8 +16,10 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from treelabel.compute import DoubleArray, LongArray, thread_count
-from treelabel.errors import TreelabelError
+from treelabel.core.compute import DoubleArray, LongArray, thread_count
+from treelabel.core.errors import TreelabelError
+from treelabel.core.progress import Done, progress_bar
+from treelabel.losses.torch_losses import Prepared, TorchLoss
 from treelabel.models.neural.callbacks import Callback
 from treelabel.models.neural.checkpoints import (
     Progress,
@@ -27,12 +29,10 @@ from treelabel.models.neural.checkpoints import (
     save_checkpoint,
     trained,
 )
-from treelabel.models.neural.losses import Prepared, TorchLoss
 from treelabel.models.neural.network import Network, parameter_groups
 from treelabel.models.neural.schedules import SCHEDULES
 from treelabel.models.neural.tokens import epoch_batches
 from treelabel.models.stopping import StopSignal, held_interrupt
-from treelabel.progress import Done, progress_bar
 
 # Networks of fewer parameters are small.
 SMALL = 1_000_000

@@ -1,0 +1,1 @@
+"""From margins, cosines or logits to coherent probabilities of nodes."""

@@ -1,0 +1,1 @@
+"""What everything else stands on: errors, compiled loops and threads, files, progress, texts."""

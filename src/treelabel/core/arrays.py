@@ -1,0 +1,115 @@
+"""Sparse matrices from outside, checked once: compiled loops follow row pointers and column numbers anywhere.
+
+scipy's own check skips matrices whose last row pointer is 0, however wild the others are, so it is not enough.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from treelabel.core.errors import TreelabelError
+
+LARGEST_INT32 = np.iinfo(np.int32).max
+
+
+def checked_csr(
+    parts: tuple[Any, Any, Any], shape: tuple[int, int], what: str, finite: bool = False
+) -> sparse.csr_array:
+    """Make a CSR matrix of arrays that come from outside, refusing any that a compiled loop could not survive.
+
+    Parameters
+    ----------
+    parts : (data, indices, indptr)
+        Arrays as scipy takes them.
+    shape : (rows, columns)
+        What the matrix must fit.
+    what : str
+        What the message calls the matrix, with its file where there is one.
+    finite : bool
+        Whether NaN and infinity are refused too.
+
+    Returns
+    -------
+    csr_array
+        With int32 indices and pointers where they fit.
+
+    >>> checked_csr(([1.0], [3], [0, 1]), (1, 3), "scores")
+    Traceback (most recent call last):
+    treelabel.core.errors.TreelabelError: scores: column 3 in row 0, but there are 3 columns, 0 to 2
+    """
+    data, indices, indptr = (np.asarray(part) for part in parts)
+    require_compressed(data, indices, indptr, shape, what)
+    if data.ndim != 1 or data.dtype.kind not in "biuf":
+        raise TreelabelError(f"{what}: values of type {data.dtype} and shape {data.shape}, expected a list of numbers")
+    if finite and not np.isfinite(data).all():
+        at = int(np.argmin(np.isfinite(data)))
+        raise TreelabelError(f"{what}: value {at} is {data[at]}, expected finite numbers")
+    kind = np.int32 if max(len(data), *shape) <= LARGEST_INT32 else np.int64
+    return sparse.csr_array((data, indices.astype(kind, copy=False), indptr.astype(kind, copy=False)), shape)
+
+
+def require_compressed(
+    data: npt.NDArray[Any], indices: npt.NDArray[Any], indptr: npt.NDArray[Any], shape: tuple[int, int], what: str
+) -> None:
+    """Check the arrays of a CSR matrix of this shape (or of a CSC matrix, with the shape turned round)."""
+    rows, columns = shape
+    for name, array in (("indices", indices), ("indptr", indptr)):
+        # An empty list becomes an array of floats.
+        if array.ndim != 1 or (array.dtype.kind not in "iu" and len(array)):
+            raise TreelabelError(
+                f"{what}: {name} of type {array.dtype} and shape {array.shape}, expected a list of integers"
+            )
+    if len(indptr) != rows + 1:
+        raise TreelabelError(f"{what}: {len(indptr):,} row pointers for {rows:,} rows, expected one more than rows")
+    if indptr[0] != 0 or indptr[-1] != len(indices) or len(data) != len(indices):
+        raise TreelabelError(
+            f"{what}: row pointers go from {indptr[0]} to {indptr[-1]}, expected 0 to the number of entries; there are "
+            f"{len(indices):,} column numbers and {len(data):,} values"
+        )
+    # Compared rather than subtracted: differences of extreme numbers wrap round.
+    falling = indptr[1:] < indptr[:-1]
+    if falling.any():
+        row = int(np.argmax(falling))
+        raise TreelabelError(f"{what}: row {row} ends at {indptr[row + 1]}, before its start at {indptr[row]}")
+    if len(indices) and not (indices.min() >= 0 and indices.max() < columns):
+        at = int(np.argmax((indices < 0) | (indices >= columns)))
+        row = int(np.searchsorted(indptr, at, side="right")) - 1
+        raise TreelabelError(
+            f"{what}: column {indices[at]} in row {row}, but there are {columns:,} columns, 0 to {columns - 1:,}"
+        )
+
+
+def require_sound(matrix: Any, what: str) -> None:
+    """Check a scipy matrix of any format before scipy converts it, which trusts its index arrays.
+
+    Formats that have none (DIA, LIL, DOK) are checked by whoever uses what they are converted to.
+    """
+    rows, columns = matrix.shape
+    if matrix.format == "csr":
+        require_compressed(matrix.data, matrix.indices, matrix.indptr, (rows, columns), what)
+    elif matrix.format == "csc":
+        require_compressed(matrix.data, matrix.indices, matrix.indptr, (columns, rows), what)
+    elif matrix.format == "bsr":
+        height, width = matrix.data.shape[1:] if matrix.data.ndim == 3 and matrix.data.size else (1, 1)
+        blocks = (rows // height, columns // width)
+        require_compressed(matrix.data, matrix.indices, matrix.indptr, blocks, what)
+    elif matrix.format == "coo":
+        for axis, places in enumerate(matrix.coords):
+            size = matrix.shape[axis]
+            if len(places) != len(matrix.data) or (len(places) and not (places.min() >= 0 and places.max() < size)):
+                raise TreelabelError(f"{what}: entries outside the {rows:,} rows x {columns:,} columns")
+
+
+def sound_csr(matrix: Any, what: str, dtype: Any = None) -> sparse.csr_array:
+    """Bring a scipy matrix of any format to CSR; one whose index arrays are broken is refused.
+
+    >>> sound_csr(sparse.csc_array([[0.0, 2.0]]), "scores").indices.tolist()
+    [1]
+    """
+    require_sound(matrix, what)
+    made = sparse.csr_array(matrix, dtype=dtype)
+    if matrix.format in ("dia", "lil", "dok"):
+        require_sound(made, what)
+    return made

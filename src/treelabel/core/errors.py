@@ -1,0 +1,86 @@
+"""The one kind of error that is the user's to mend, and how values of unknown size and content stand in messages."""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+# A message is read by a person, and terminals and logs choke on megabytes.
+LONGEST_MESSAGE = 2000
+# Control characters can drive a terminal, direction overrides can make a name look like another, and the line and
+# paragraph separators break a line. Marks that only join or separate letters (as in Persian, or in emoji) are kept.
+UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+class TreelabelError(ValueError):
+    """Bad input: the message says what was found, what was expected, where, and what to do.
+
+    The command line prints it as one sentence and exits with code 2. A message that is too long loses its middle.
+
+    >>> raise TreelabelError("tax.tsv:3: duplicate edge 'A' -> 'B'; remove one of the two lines")
+    Traceback (most recent call last):
+    ...
+    treelabel.core.errors.TreelabelError: tax.tsv:3: duplicate edge 'A' -> 'B'; remove one of the two lines
+    """
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(shorten(message, LONGEST_MESSAGE))
+
+
+def shorten(text: str, limit: int = 80) -> str:
+    """Cut the middle out of a text that is longer than a message can carry, and say how long it was.
+
+    >>> shorten("short"), shorten("0123456789" * 10, limit=40)
+    ('short', '0123456 ... (100 characters) ... 3456789')
+    """
+    if len(text) <= limit:
+        return text
+    cut = f" ... ({len(text):,} characters) ... "
+    left = max(2, limit - len(cut))
+    return f"{text[: (left + 1) // 2]}{cut}{text[-(left // 2) :]}"
+
+
+def quoted(text: object, limit: int = 80) -> str:
+    r"""Quote a value for a message: shortened, and with what would disturb a terminal escaped.
+
+    >>> quoted("say \x1b[31m"), quoted(["a", 1])
+    ("'say \\x1b[31m'", "['a', 1]")
+    """
+    return repr(shorten(text, limit)) if isinstance(text, str) else shorten(repr(text), limit)
+
+
+def printable(text: str, keep: str = "") -> str:
+    r"""Escape what would disturb a terminal, as JSON does it; `keep` lists characters that may stay.
+
+    >>> printable("A\x1b[2J\tB", keep="\t")
+    'A\\u001b[2J\tB'
+    """
+    return UNPRINTABLE.sub(lambda found: found[0] if found[0] in keep else f"\\u{ord(found[0]):04x}", text)
+
+
+def some(values: Sequence[str], limit: int = 5) -> str:
+    """Quote the first few of many values for a message.
+
+    >>> some(["a", "b", "c"], limit=2)
+    "'a', 'b' and 1 more"
+    """
+    shown = ", ".join(quoted(value) for value in values[:limit])
+    left = len(values) - limit
+    return f"{shown} and {left:,} more" if left > 0 else shown
+
+
+@contextmanager
+def needing(extra: str, what: str) -> Iterator[None]:
+    """Say which extra to install where a package is missing.
+
+    >>> with needing("neural", "the model neural"):
+    ...     import no_such_package
+    Traceback (most recent call last):
+    treelabel.core.errors.TreelabelError: the model neural needs no_such_package: pip install "treelabel[neural]"
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package == "treelabel":
+            raise
+        raise TreelabelError(f'{what} needs {package}: pip install "treelabel[{extra}]"') from error

@@ -1,0 +1,265 @@
+"""Opening files to read: regular files only, decompressed by the ending, line by line, within limits."""
+
+import codecs
+import difflib
+import errno
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from io import BufferedReader, BytesIO, RawIOBase
+from pathlib import Path
+from typing import IO, Any, cast
+
+import pyarrow as pa
+
+from treelabel.core.commit import finish_commit
+from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.limits import DEFAULT_LIMITS, Limits
+
+COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
+KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+
+BUFFER = 1 << 18
+# Lines come in pieces of at most this size, so that a line is found to be too long before it is in memory.
+PIECE = 1 << 20
+NEWLINE, RETURN = b"\n"[0], b"\r"[0]
+
+
+def suffixes(path: Path) -> tuple[str, str | None]:
+    """Split off a file's format ending and its compression, if any.
+
+    >>> suffixes(Path("train.jsonl.gz")), suffixes(Path("TRAIN.CSV"))
+    (('.jsonl', 'gzip'), ('.csv', None))
+    """
+    endings = [ending.lower() for ending in path.suffixes]
+    compression = COMPRESSIONS.get(endings[-1]) if endings else None
+    if compression is not None:
+        endings.pop()
+    return (endings[-1] if endings else ""), compression
+
+
+def existing_file(path: str | Path) -> Path:
+    """Check that a file is there to be read, and that it is a regular one: a pipe or a device may never end."""
+    found = Path(path)
+    finish_commit(found.parent)
+    try:
+        mode = found.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        raise _missing(found) from None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise TreelabelError(f"{found}: is a symbolic link that leads back to itself") from None
+        raise TreelabelError(f"{found}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise TreelabelError(f"{quoted(str(path))}: not the name of a file: {error}") from None
+    if stat.S_ISDIR(mode):
+        raise TreelabelError(f"{found}: is a folder, expected a file")
+    if not stat.S_ISREG(mode):
+        kind = KINDS.get(stat.S_IFMT(mode), "no regular file")
+        raise TreelabelError(f"{found}: is {kind}, expected a regular file; save what comes from it to a file first")
+    return found
+
+
+def _missing(path: Path) -> TreelabelError:
+    """Say what is not there: the target of a link, the folder, or the file, and which one has a similar name."""
+    if path.is_symlink():
+        return TreelabelError(f"{path}: is a symbolic link to {os.readlink(path)}, which does not exist")
+    if not path.parent.is_dir():
+        return TreelabelError(f"{path}: no such file; there is no folder {path.parent}")
+    try:
+        close = difflib.get_close_matches(path.name, [other.name for other in path.parent.iterdir()], n=2)
+    except OSError:
+        close = []
+    hint = f"; did you mean {' or '.join(close)}?" if close else ""
+    return TreelabelError(f"{path}: no such file{hint}")
+
+
+@contextmanager
+def open_input(
+    path: Path, seen: Callable[[int], None] | None = None, limits: Limits = DEFAULT_LIMITS, whole: bool = False
+) -> Iterator[IO[bytes]]:
+    """Open a file for reading bytes, decompressed.
+
+    Parameters
+    ----------
+    path : a regular file (see `existing_file`).
+    seen : is told how many bytes of the file have been read so far.
+    limits : how much may come out of the file.
+    whole : whether it will be read at once, to which a limit of its own applies.
+    """
+    _, compression = suffixes(path)
+    with path.open("rb") as raw:
+        source: Any = _Counted(raw, seen) if seen is not None else raw
+        if compression is not None:
+            unpacked = pa.CompressedInputStream(pa.PythonFile(source, mode="r"), compression)
+            source = _Checked(unpacked, lambda total: _check_ratio(path, total, raw.tell(), limits))
+        if whole:
+            source = _Checked(source, lambda total: _check_whole(path, total, limits))
+        yield cast("IO[bytes]", BufferedReader(source, BUFFER))
+
+
+class _Counted(RawIOBase):
+    """A raw file that tells how far it has been read."""
+
+    def __init__(self, raw: IO[bytes], seen: Callable[[int], None]) -> None:
+        self._raw, self._seen = raw, seen
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._raw.read(len(buffer))
+        buffer[: len(data)] = data
+        self._seen(self._raw.tell())
+        return len(data)
+
+    def readable(self) -> bool:
+        return True
+
+
+class _Checked(RawIOBase):
+    """A raw stream that has the number of bytes that came out of it checked, a buffer at a time."""
+
+    def __init__(self, source: Any, check: Callable[[int], None]) -> None:
+        self._source, self._check, self._total = source, check, 0
+
+    def readinto(self, buffer: Any) -> int:
+        count = int(self._source.readinto(buffer))
+        self._total += count
+        self._check(self._total)
+        return count
+
+    def readable(self) -> bool:
+        return True
+
+
+def _check_ratio(path: Path, unpacked: int, packed: int, limits: Limits) -> None:
+    # By what has been read so far, not by the file's size: that would let a bomb grow to the ratio times itself first.
+    if limits.exceeded("floor", unpacked) and limits.exceeded("ratio", unpacked / max(1, packed)):
+        raise TreelabelError(
+            f"{path}: {packed:,} bytes of it decompress to more than {unpacked:,}; {limits.hint('ratio')}"
+        )
+
+
+def first_mark(stream: IO[bytes], path: Path) -> bytes:
+    """Look at the first byte behind byte order mark and white space, and leave it to be read."""
+    with _decompressing(path):
+        return cast("BufferedReader", stream).peek(1).removeprefix(codecs.BOM_UTF8).lstrip()[:1]
+
+
+def whole_lines(stream: IO[bytes], path: Path, encoding: str, limits: Limits = DEFAULT_LIMITS) -> list[str]:
+    """Read a file at once, as JSON must be; the lines may be of any length, as all of it may be one.
+
+    Parameters
+    ----------
+    stream, path, encoding : as for `text_lines`.
+    limits : how large the file may be.
+
+    Returns
+    -------
+    The lines with their ends; joined, they are the text.
+    """
+    pieces: list[bytes] = []
+    size = 0
+    with _decompressing(path):
+        while piece := stream.read(PIECE):
+            pieces.append(piece)
+            size += len(piece)
+            _check_whole(path, size, limits)
+    lines: list[str] = []
+    for line in text_lines(BytesIO(b"".join(pieces)), path, encoding, replace(limits, line=None)):
+        if isinstance(line, UndecodableLine):
+            raise TreelabelError(f"{path}:{len(lines) + 1}: {line}")
+        lines.append(line)
+    return lines
+
+
+def _check_whole(path: Path, size: int, limits: Limits) -> None:
+    if limits.exceeded("whole", size):
+        raise TreelabelError(f"{path}: holds more than can be read at once; {limits.hint('whole')}")
+
+
+def text_lines(
+    stream: IO[bytes], path: Path, encoding: str, limits: Limits = DEFAULT_LIMITS, universal: bool = False
+) -> Iterator[str]:
+    """Decode lines one by one, so that a wrong byte is reported with its line.
+
+    A line that cannot be decoded or is too long comes as an `UndecodableLine`, for the caller to refuse or to skip.
+
+    Parameters
+    ----------
+    stream : from `open_input`.
+    path : to be named in messages.
+    encoding : as Python calls it.
+    limits : how long a line may be.
+    universal : whether a lone carriage return ends a line, too. Lines keep their ends as they are.
+    """
+    try:
+        codecs.lookup(encoding)
+    except LookupError:
+        raise TreelabelError(f"{path}: unknown encoding {quoted(encoding)}; usual are utf-8, latin-1, cp1252") from None
+    with _decompressing(path):
+        for number, raw in enumerate(_raw_lines(stream, limits.line or sys.maxsize, universal)):
+            if raw is None:
+                yield UndecodableLine(f"the line is too long; {limits.hint('line')}")
+                continue
+            try:
+                line = raw.decode(encoding)
+            except UnicodeError as error:
+                line = UndecodableLine(_undecodable(raw, encoding, error))
+            yield line.removeprefix("\ufeff") if number == 0 and not isinstance(line, UndecodableLine) else line
+
+
+@contextmanager
+def _decompressing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, EOFError) as error:
+        raise TreelabelError(
+            f"{path}: cannot be decompressed: {error}; the file may be damaged or cut short"
+        ) from error
+
+
+def _undecodable(raw: bytes, encoding: str, error: UnicodeError) -> str:
+    advice = "save the file as UTF-8 or name its encoding (for instance latin-1)"
+    if not isinstance(error, UnicodeDecodeError):
+        return f"the line is not {encoding}: {error}; {advice}"
+    return f"byte {error.start + 1} of the line (0x{raw[error.start]:02x}) is not {encoding}; {advice}"
+
+
+class UndecodableLine(str):
+    """Stands for a line that cannot be given as text; the text says why."""
+
+    __slots__ = ()
+
+
+def _raw_lines(stream: IO[bytes], most: int, universal: bool) -> Iterator[bytes | None]:
+    """Split a stream into lines with their ends; None stands for a line of more than `most` bytes.
+
+    None comes before the rest of its line is read, so that whoever refuses the file need not read on.
+    """
+    held: list[bytes] = []
+    size = 0
+    for piece in iter(partial(stream.readline, min(PIECE, most + 1)), b""):
+        if size == 0 and piece[-1] == NEWLINE and not (universal and b"\r" in piece):
+            yield piece
+            continue
+        if universal and piece[-1] == RETURN:
+            # A line feed that belongs to it may come with the next piece.
+            piece += stream.readline(1)
+        for part in piece.splitlines(keepends=True) if universal else [piece]:
+            is_too_long = size > most
+            size += len(part)
+            if size <= most:
+                held.append(part)
+            elif not is_too_long:
+                held.clear()
+                yield None
+            if part[-1] == NEWLINE or (universal and part[-1] == RETURN):
+                if held:
+                    yield b"".join(held)
+                    held.clear()
+                size = 0
+    if held:
+        yield b"".join(held)

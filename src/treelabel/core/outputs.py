@@ -1,0 +1,340 @@
+"""Output that appears whole or not at all, however the process ends: a file, a folder, or several files at once."""
+
+import ctypes
+import errno
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from functools import cache
+from io import BufferedWriter
+from pathlib import Path
+from typing import IO, cast
+
+import pyarrow as pa
+
+from treelabel.core.commit import commit, finish_commit
+from treelabel.core.errors import TreelabelError
+from treelabel.core.inputs import suffixes
+from treelabel.core.locking import Working, is_same_file, is_working_name, lock, remove_leftovers, remove_tree
+
+# Flags of renameat2 (Linux) and renamex_np (macOS) that exchange two names.
+EXCHANGE = 2
+# As many links as Linux follows.
+MOST_LINKS = 40
+
+
+# Files
+
+
+@contextmanager
+def whole_file(path: str | Path) -> Iterator[Path]:
+    """Write a file under a working name beside it; it takes the real name when the block ends well.
+
+    If the block fails, or the process is killed, what was there before stays. A symbolic link is followed, and stays.
+    """
+    target = _target(Path(path))
+    if target.is_dir():
+        raise TreelabelError(f"{path}: is a folder, expected the name of a file to write")
+    if target.exists() and not target.is_file():
+        # Taking its name would put a file in the place of a device or a pipe.
+        raise TreelabelError(f"{path}: is not an ordinary file; write to a file and copy it there")
+    with _errors_of(target):
+        working = Working.file(target.parent)
+    try:
+        with _errors_of(target):
+            yield working.path
+            working.path.chmod(_mode(target, 0o666))
+            _sync(working.path)
+            transaction = _open_transaction.get()
+            if transaction is None:
+                working.path.replace(target)
+            else:
+                transaction.renames.append((working, target))
+    except BaseException:
+        working.remove()
+        raise
+    if transaction is None:
+        working.release()
+
+
+@contextmanager
+def open_output(path: str | Path) -> Iterator[IO[bytes]]:
+    """Open a file for writing bytes, compressed by its ending; it appears whole or not at all."""
+    _, compression = suffixes(Path(path))
+    with whole_file(path) as working, pa.OSFile(str(working), "wb") as raw:
+        stream = raw if compression is None else pa.CompressedOutputStream(raw, compression)
+        buffered = BufferedWriter(stream, 1 << 18)
+        yield cast("IO[bytes]", buffered)
+        buffered.flush()
+        stream.close()
+
+
+def remove_file(path: Path) -> None:
+    """Remove a file if it is there; within `together`, at the end of it."""
+    transaction = _open_transaction.get()
+    if transaction is None:
+        path.unlink(missing_ok=True)
+    elif path.exists():
+        transaction.removals.append(path)
+
+
+# Several files
+
+
+class _Transaction:
+    """Files that wait for their names, and files that wait to be removed."""
+
+    def __init__(self) -> None:
+        self.renames: list[tuple[Working, Path]] = []
+        self.removals: list[Path] = []
+
+    def carry_out(self) -> None:
+        folders = dict.fromkeys([target.parent for _, target in self.renames] + [path.parent for path in self.removals])
+        for folder in folders:
+            renames = {working.path.name: path.name for working, path in self.renames if path.parent == folder}
+            with _errors_of(folder):
+                commit(folder, renames, [path.name for path in self.removals if path.parent == folder])
+
+    def close(self) -> None:
+        for working, _ in self.renames:
+            working.remove()
+
+
+_open_transaction: ContextVar[_Transaction | None] = ContextVar("open_transaction", default=None)
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """Let all files that are written in the block take their names at its end, as one change of their folder.
+
+    If the block fails or the process is killed, either all of them are there or none, for everybody who reads them with
+    treelabel (see `commit`). A block within a block is part of it.
+    """
+    if _open_transaction.get() is not None:
+        yield
+        return
+    transaction = _Transaction()
+    token = _open_transaction.set(transaction)
+    try:
+        yield
+        transaction.carry_out()
+    finally:
+        _open_transaction.reset(token)
+        transaction.close()
+
+
+# Folders
+
+
+@contextmanager
+def whole_folder(path: str | Path, check: Callable[[Path], None]) -> Iterator[Path]:
+    """Write a folder under a working name; it takes the real name when the block ends well.
+
+    A folder that is there is replaced in one step: whoever looks sees the old one or the new one. Where the system
+    cannot exchange two names (network drives), the real name is a link to the folder, and the link is replaced.
+
+    Parameters
+    ----------
+    path
+        The folder to write. A symbolic link is followed, and stays.
+    check
+        Raises an error if what stands there must not be replaced; asked before writing and again right before the end.
+
+    Yields
+    ------
+    Path
+        Where to write.
+    """
+    given = Path(path)
+    with suppress(OSError):
+        given.parent.mkdir(parents=True, exist_ok=True)
+    target = _target(given)
+    check(target)
+    with _errors_of(target), _only_writer(target) as is_there:
+        working = Working.folder(target.parent)
+        try:
+            yield working.path
+            _settle(working.path, target)
+            check(target)
+            if is_there:
+                _replace_folder(working.path, target)
+            else:
+                _take_free_name(working.path, target)
+        finally:
+            if _leads_to(target, working.path):
+                working.release()
+            else:
+                working.remove()
+
+
+@contextmanager
+def _only_writer(target: Path) -> Iterator[bool]:
+    """Let one process at a time replace a folder; others are told. Yields whether there is something to replace."""
+    while True:
+        try:
+            handle = os.open(target, os.O_RDONLY)
+        except FileNotFoundError:
+            # Taking a name that somebody has taken meanwhile fails by itself.
+            yield False
+            return
+        try:
+            if not lock(handle):
+                raise _lost_to_another(target)
+            if is_same_file(handle, target):
+                yield target.is_symlink() or any(target.iterdir())
+                return
+        finally:
+            os.close(handle)
+
+
+def _lost_to_another(target: Path) -> TreelabelError:
+    return TreelabelError(
+        f"{target}: another process is writing this folder, or has just written it; what is there is whole and was not "
+        "touched; write to another name, or try again"
+    )
+
+
+def _settle(folder: Path, target: Path) -> None:
+    """Give a finished folder its permissions, and bring it to disk before its name."""
+    for file in folder.iterdir():
+        file.chmod(_mode(target / file.name, 0o666))
+        _sync(file)
+    folder.chmod(_mode(target, 0o777))
+
+
+def _replace_folder(working: Path, target: Path) -> None:
+    """Let a finished folder take the name of another, and remove that one."""
+    if target.is_symlink():
+        # A link of ours, which stands for a folder with a working name.
+        before = target.resolve()
+        _point(target, working)
+        remove_tree(before)
+    elif _exchange(working, target):
+        remove_tree(working)
+    else:
+        raise TreelabelError(
+            f"{target}: this file system cannot replace a folder in one step; write to another name, then remove the "
+            "old folder"
+        )
+
+
+def _take_free_name(working: Path, target: Path) -> None:
+    """Let a finished folder take a name that nobody has, or that an empty folder has."""
+    try:
+        if not can_exchange(target.parent):
+            with suppress(FileNotFoundError):
+                target.rmdir()
+            with suppress(NotImplementedError, PermissionError):
+                target.symlink_to(working.name, target_is_directory=True)
+                return
+        working.rename(target)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            raise _lost_to_another(target) from None
+        raise
+
+
+def _point(link: Path, folder: Path) -> None:
+    """Replace, in one step, the link that stands for a folder beside it."""
+    waiting = Working.file(link.parent)
+    try:
+        waiting.path.unlink()
+        waiting.path.symlink_to(folder.name, target_is_directory=True)
+        waiting.path.replace(link)
+    finally:
+        waiting.remove()
+
+
+def _leads_to(link: Path, folder: Path) -> bool:
+    """Return whether a link of ours stands for a folder."""
+    return link.is_symlink() and os.readlink(link) == folder.name
+
+
+@cache
+def can_exchange(folder: Path) -> bool:
+    """Return whether two names in a folder can be exchanged in one step."""
+    one, two = Working.folder(folder), Working.folder(folder)
+    try:
+        return _exchange(one.path, two.path)
+    finally:
+        one.remove()
+        two.remove()
+
+
+def _exchange(one: Path, two: Path) -> bool:
+    """Exchange two names in one step; return False where the system or the file system cannot."""
+    if os.name == "nt":
+        return False
+    library = ctypes.CDLL(None, use_errno=True)
+    first, second = os.fsencode(one), os.fsencode(two)
+    if sys.platform == "darwin":
+        failed = library.renamex_np(first, second, EXCHANGE)
+    elif hasattr(library, "renameat2"):
+        here = -100
+        failed = library.renameat2(here, first, here, second, EXCHANGE)
+    else:
+        return False
+    if not failed:
+        return True
+    code = ctypes.get_errno()
+    if code in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
+        return False
+    raise OSError(code, os.strerror(code), str(two))
+
+
+# What all of them need
+
+
+def _target(path: Path) -> Path:
+    """Return where output really goes, after a look whether it can; leftovers that stand there are removed."""
+    target = path
+    for _ in range(MOST_LINKS):
+        parent = target.parent.resolve()
+        target = target.resolve() if target.name in ("", "..") else parent / target.name
+        if not target.is_symlink() or is_working_name(os.readlink(target)):
+            break
+        target = parent / os.readlink(target)
+    else:
+        raise TreelabelError(f"{path}: is a symbolic link that leads back to itself; remove it, or write elsewhere")
+    if not target.parent.is_dir():
+        raise TreelabelError(f"{path}: the folder {path.parent} does not exist; make it first")
+    finish_commit(target.parent)
+    remove_leftovers(target.parent)
+    return target
+
+
+def _mode(target: Path, usual: int) -> int:
+    """Return the permissions of what is replaced, or what is usual for something new."""
+    with suppress(OSError):
+        return stat.S_IMODE(target.stat().st_mode)
+    umask = os.umask(0)
+    os.umask(umask)
+    return usual & ~umask
+
+
+def _sync(file: Path) -> None:
+    """Bring a file to disk, so that its name never stands for less after a power cut."""
+    handle = os.open(file, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _errors_of(target: Path) -> Iterator[None]:
+    """Name the file that was asked for, not a working name beside it, where the system refuses to write."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None and not os.fsdecode(error.filename).startswith(str(target.parent)):
+            raise
+        if isinstance(error, PermissionError):
+            raise TreelabelError(f"{target}: no permission to write in the folder {target.parent}") from None
+        # numpy says so in its own words, and Arrow around the system's.
+        why = os.strerror(error.errno) if error.errno else str(error)
+        why = os.strerror(errno.ENOSPC) if " requested and " in why else why
+        raise TreelabelError(f"{target}: cannot be written: {why}; what was there before was not touched") from error

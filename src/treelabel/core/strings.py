@@ -1,0 +1,76 @@
+"""A column of texts: a sequence of str for whoever iterates, Arrow memory underneath."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, overload
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from treelabel.core.errors import TreelabelError
+
+
+class Strings(Sequence[str]):
+    """Texts stored as UTF-8 in Arrow: a million short texts take little more than their bytes.
+
+    >>> texts = Strings.of(["a", "b", "c"])
+    >>> texts[0], list(texts[1:]), list(texts.take([2, 0]))
+    ('a', ['b', 'c'], ['c', 'a'])
+    """
+
+    __slots__ = ("arrow",)
+
+    def __init__(self, arrow: pa.ChunkedArray) -> None:
+        self.arrow = arrow
+
+    @classmethod
+    def of(cls, values: "Strings | Iterable[str] | pa.Array | pa.ChunkedArray") -> "Strings":
+        """Make a column of any texts."""
+        if isinstance(values, Strings):
+            return values
+        if isinstance(values, (pa.Array, pa.ChunkedArray)):
+            column = pa.chunked_array(values if isinstance(values, pa.ChunkedArray) else [values])
+            if column.null_count:
+                raise TreelabelError(f"row {pc.index(column.is_null(), True).as_py()}: expected text, found None")
+            return cls(column.cast(pa.large_string()))
+        listed = values if isinstance(values, list) else list(values)
+        wrong = next((at for at, value in enumerate(listed) if not isinstance(value, str)), None)
+        if wrong is not None:
+            raise TreelabelError(f"row {wrong}: expected text, found {listed[wrong]!r}")
+        try:
+            return cls(pa.chunked_array([pa.array(listed, pa.large_string())]))
+        except UnicodeEncodeError as error:
+            half, text = error.object[error.start], error.object[:40]
+            raise TreelabelError(f"{half!r} in {text!r} is half of a character (a lone surrogate)") from None
+
+    def __len__(self) -> int:
+        return len(self.arrow)
+
+    @overload
+    def __getitem__(self, at: int) -> str: ...
+    @overload
+    def __getitem__(self, at: slice) -> "Strings": ...
+    def __getitem__(self, at: int | slice) -> "str | Strings":
+        if isinstance(at, slice):
+            return self.take(np.arange(len(self))[at]) if at.step not in (None, 1) else Strings(self.arrow[at])
+        return str(self.arrow[int(at)].as_py())
+
+    def __iter__(self) -> Iterator[str]:
+        for chunk in self.arrow.chunks:
+            # A slice at a time, so that a long column is never a second time in memory as Python objects.
+            for start in range(0, len(chunk), 4096):
+                yield from chunk.slice(start, 4096).to_pylist()
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Strings):
+            return bool(self.arrow.equals(other.arrow))
+        return isinstance(other, Sequence) and not isinstance(other, str) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Strings({len(self):,} texts)"
+
+    def take(self, rows: Any) -> "Strings":
+        """Select rows by number."""
+        return Strings(self.arrow.take(pa.array(np.asarray(rows, np.int64))))

@@ -1,0 +1,297 @@
+"""Rows of numbers on disk by key, in a SQLite file of which nothing is believed that a checksum does not confirm.
+
+A cache is never the reason of an error. Damaged rows count as missing; a file that is no cache, or a damaged one, is
+set aside and a new one begun; where nothing can be written, nothing is kept. Each of these is said once, as a
+`CacheWarning`. Files have a rollback journal and not a write-ahead log: those can be read in a folder that is
+read-only, and work on network drives.
+"""
+
+import hashlib
+import sqlite3
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self, TypeVar
+
+import numpy as np
+
+from treelabel.core.compute import FloatArray
+from treelabel.core.set_aside import Inode, Kind, inode_of, set_aside
+
+# Raised when tables change; it is part of the file's name, so that two versions of treelabel do not share a file.
+VERSION = 1
+# "tlbl": what says in a file's header that it is one of ours.
+APPLICATION = 0x746C626C
+_HEADER = {"application_id": APPLICATION, "user_version": VERSION}
+_TABLES = {
+    "about": "CREATE TABLE about (width integer not null)",
+    "rows": "CREATE TABLE rows (key blob primary key, row blob not null, checksum blob not null) without rowid",
+}
+# How long a process waits for another one that writes, which takes that one milliseconds.
+_SECONDS = 30.0
+# What is no fault of the file: permissions, other processes, the disk.
+_CIRCUMSTANCES = {
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_INTERRUPT,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PROTOCOL,
+    sqlite3.SQLITE_NOLFS,
+    sqlite3.SQLITE_AUTH,
+}
+
+Result = TypeVar("Result")
+
+
+class CacheWarning(UserWarning):
+    """A cache is damaged or cannot be used; results are the same, and computing them takes longer."""
+
+
+class _UnusableFileError(Exception):
+    """The file is no cache, or one in which nothing is to be found."""
+
+    def __init__(self, kind: Kind, reason: str) -> None:
+        super().__init__(reason)
+        self.kind = kind
+
+
+def cache_name(fingerprint: str) -> str:
+    """Return the name of the file for what has a fingerprint."""
+    return f"{hashlib.sha256(fingerprint.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}-{VERSION}.sqlite"
+
+
+class RowCache:
+    """Rows of float32, all of one width, by keys that are bytes; to be used in a `with` statement.
+
+    Any number of processes may use a file at the same time, each with a `RowCache` of its own.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._stored: sqlite3.Connection | None = None
+        self._inode: Inode | None = None
+        self._is_writable = True
+        self._is_given_up = False
+
+    def __enter__(self) -> Self:
+        self._reopen()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def read(self, keys: Sequence[bytes], at_once: int = 500) -> dict[bytes, FloatArray]:
+        """Return the rows of those keys that are there and whole."""
+        found: dict[bytes, FloatArray] = {}
+        damaged = 0
+        for start in range(0, len(keys), at_once):
+            part = keys[start : start + at_once]
+            whole, bad = self._try(lambda stored, part=part: _select(stored, part)) or ({}, 0)  # type: ignore[misc]
+            found |= whole
+            damaged += bad
+        if damaged:
+            what = f"{damaged:,} of the embeddings that were looked up are damaged; they are computed again"
+            _say_once(f"damaged {self._file}", f"{self._file}: {what}")
+        return found
+
+    def write(self, keys: Sequence[bytes], rows: FloatArray) -> None:
+        """Keep rows (keys × width), if that is possible."""
+        if self._is_writable:
+            self._try(lambda stored: _insert(stored, keys, rows), is_writing=True)
+
+    def _try(self, work: Callable[[sqlite3.Connection], Result], is_writing: bool = False) -> Result | None:
+        """Do something with the file, twice more if it was bad or moved; return None where that does not help."""
+        for _ in range(3):
+            if self._stored is None:
+                return None
+            try:
+                return work(self._stored)
+            except _UnusableFileError as error:
+                self._begin_anew(error)
+            except sqlite3.Error as error:
+                if _code(error) == sqlite3.SQLITE_READONLY_DBMOVED:
+                    # Another process has set the file aside.
+                    self._reopen()
+                elif _code(error) & 0xFF not in _CIRCUMSTANCES:
+                    self._begin_anew(self._judged(error))
+                elif is_writing:
+                    self._is_writable = False
+                    self._say_not_kept(error)
+                    return None
+                else:
+                    self._give_up(error)
+        return None
+
+    def _reopen(self) -> None:
+        """Open the file, or begin one; what is in the way is set aside."""
+        for _ in range(3):
+            self._close()
+            try:
+                self._stored = self._opened()
+                return
+            except _UnusableFileError as error:
+                self._set_aside(error)
+            except (sqlite3.Error, OSError) as error:
+                if isinstance(error, OSError) or _code(error) & 0xFF in _CIRCUMSTANCES:
+                    self._give_up(error)
+                else:
+                    self._set_aside(self._judged(error))
+            if self._is_given_up:
+                return
+        self._give_up(OSError(0, "the file is damaged again and again"))
+
+    def _opened(self) -> sqlite3.Connection:
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        if self._file.exists() and not self._file.is_file():
+            self._inode = inode_of(self._file)
+            raise _UnusableFileError("foreign", "is no ordinary file")
+        self._stored = stored = sqlite3.connect(self._file, _SECONDS, isolation_level=None)
+        self._inode = inode_of(self._file)
+        # What a damaged text would be decoded to is of no interest.
+        stored.text_factory = bytes
+        stored.execute("pragma trusted_schema = off")
+        if _is_new(stored):
+            _create(stored)
+        return stored
+
+    def _begin_anew(self, error: _UnusableFileError) -> None:
+        self._set_aside(error)
+        if not self._is_given_up:
+            self._reopen()
+
+    def _set_aside(self, error: _UnusableFileError) -> None:
+        """Give a bad file another name, so that its own can be used again."""
+        self._close()
+        try:
+            aside = set_aside(self._file, self._inode, error.kind)
+        except OSError as problem:
+            self._give_up(OSError(0, f"the file there {error}, and cannot be set aside: {problem.strerror}"))
+            return
+        if aside is not None:
+            _say_once(str(aside), f"{self._file}: {error}; it was set aside as {aside.name}, and a new one begun")
+
+    def _judged(self, error: sqlite3.Error) -> _UnusableFileError:
+        """Tell a damaged cache from another program's file by the header, which has the application's number."""
+        try:
+            with self._file.open("rb") as file:
+                is_ours = file.read(72)[68:] == APPLICATION.to_bytes(4, "big")
+        except OSError:
+            is_ours = False
+        return _UnusableFileError("damaged" if is_ours else "foreign", f"is no cache that can be read ({error})")
+
+    def _give_up(self, error: Exception) -> None:
+        self._is_given_up = True
+        self._close()
+        self._say_not_kept(error)
+
+    def _say_not_kept(self, error: Exception) -> None:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        advice = "set TREELABEL_CACHE to a folder that can be written"
+        _say_once(f"not kept {self._file}", f"{self._file}: embeddings are not kept: {reason}; {advice}")
+
+    def _close(self) -> None:
+        if self._stored is not None:
+            self._stored.close()
+            self._stored = None
+
+
+def _is_new(stored: sqlite3.Connection) -> bool:
+    """Return whether nothing is in a database yet; refuse one that is not ours."""
+    with _transaction(stored, "deferred"):
+        application, version = (stored.execute(f"pragma {name}").fetchone()[0] for name in _HEADER)
+        found = stored.execute("select name, sql from sqlite_master where sql is not null order by name").fetchall()
+    if application == 0 and not found:
+        return True
+    if application != APPLICATION:
+        raise _UnusableFileError("foreign", "is a database of another program")
+    if version != VERSION:
+        raise _UnusableFileError("damaged", f"is a cache of version {version}, expected {VERSION}")
+    if found != [(name.encode(), sql.encode()) for name, sql in _TABLES.items()]:
+        raise _UnusableFileError("damaged", "has other tables than a cache has")
+    return False
+
+
+def _create(stored: sqlite3.Connection) -> None:
+    with _transaction(stored):
+        if stored.execute("select count(*) from sqlite_master").fetchone()[0]:
+            # Another process was faster.
+            return
+        for sql in _TABLES.values():
+            stored.execute(sql)
+        for name, value in _HEADER.items():
+            stored.execute(f"pragma {name} = {value}")
+
+
+def _select(stored: sqlite3.Connection, keys: Sequence[bytes]) -> tuple[dict[bytes, FloatArray], int]:
+    """Read rows; return those that are whole, and how many are not."""
+    width = _width(stored)
+    marks = ",".join("?" * len(keys))
+    found = stored.execute(f"select key, row, checksum from rows where key in ({marks})", keys).fetchall()
+    whole = {
+        key: np.frombuffer(row, np.float32)
+        for key, row, checksum in found
+        if isinstance(row, bytes) and len(row) == 4 * (width or 0) and _checksum(key, row) == checksum
+    }
+    return whole, len(found) - len(whole)
+
+
+def _insert(stored: sqlite3.Connection, keys: Sequence[bytes], rows: FloatArray) -> None:
+    """Write rows; a file whose rows have another width is refused."""
+    with _transaction(stored):
+        width = _width(stored)
+        if width is None:
+            stored.execute("insert into about values (?)", (rows.shape[1],))
+        elif width != rows.shape[1]:
+            raise _UnusableFileError(
+                "damaged", f"holds rows of {width} numbers, but the encoder gives {rows.shape[1]} a text"
+            )
+        contents = (row.tobytes() for row in rows)
+        values = ((key, row, _checksum(key, row)) for key, row in zip(keys, contents, strict=True))
+        stored.executemany("insert or replace into rows values (?, ?, ?)", values)
+
+
+def _width(stored: sqlite3.Connection) -> int | None:
+    """Return how many numbers a row has, once there is one."""
+    found = stored.execute("select width from about").fetchall()
+    if not found:
+        return None
+    if len(found) > 1 or not isinstance(found[0][0], int):
+        raise _UnusableFileError("damaged", "does not say how wide its rows are")
+    width: int = found[0][0]
+    return width
+
+
+def _checksum(key: bytes, row: bytes) -> bytes:
+    return hashlib.blake2b(key + row, digest_size=8).digest()
+
+
+@contextmanager
+def _transaction(stored: sqlite3.Connection, how: str = "immediate") -> Iterator[None]:
+    """Do all or nothing; one that will write waits for others at its beginning, where nothing can be lost."""
+    stored.execute(f"begin {how}")
+    try:
+        yield
+        stored.execute("commit")
+    except BaseException:
+        if stored.in_transaction:
+            stored.execute("rollback")
+        raise
+
+
+def _code(error: sqlite3.Error) -> int:
+    """Return SQLite's number of an error; those of Python's module have none, and are faults of the content."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+
+
+_said: set[str] = set()
+
+
+def _say_once(topic: str, message: str) -> None:
+    if topic not in _said:
+        _said.add(topic)
+        warnings.warn(message, CacheWarning, stacklevel=2)

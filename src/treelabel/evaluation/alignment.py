@@ -1,0 +1,68 @@
+"""Bringing truth, decisions and scores together: the same hierarchy, the same documents in the same order."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from treelabel.core.errors import TreelabelError, some
+from treelabel.hierarchy import Hierarchy, LabelMatrix, as_labels
+from treelabel.hierarchy.labels import encode
+from treelabel.rules import Decisions
+
+
+def common_hierarchy(*things: Any) -> Hierarchy:
+    """Find the one hierarchy of things of which some have one, or are one."""
+    found = [thing if isinstance(thing, Hierarchy) else getattr(thing, "hierarchy", None) for thing in things]
+    known = [hierarchy for hierarchy in found if hierarchy is not None]
+    if not known:
+        raise TreelabelError("a hierarchy is needed: pass hierarchy=, or truth, decisions or scores that have one")
+    for other in known[1:]:
+        known[0].require_same(other.fingerprint, "one of truth, decisions and scores")
+    return known[0]
+
+
+def label_sets(labels: Any, hierarchy: Hierarchy, what: str) -> LabelMatrix:
+    """Take label sets in any of their forms."""
+    if isinstance(labels, Decisions):
+        return labels.csr
+    if hasattr(labels, "labels") and hasattr(labels, "hierarchy"):
+        return labels.labels
+    if sparse.issparse(labels) or isinstance(labels, np.ndarray):
+        return as_labels(labels, len(hierarchy), what)
+    return encode(hierarchy, labels)
+
+
+def rows_by_id(truth: Any, ids: Sequence[str] | None, where: str) -> list[int] | None:
+    """Find the row of each true document among documents with ids; None where rows are matched by their order.
+
+    They are if one side has no ids, if both have the same ids in the same order, and if the ids do not fit but those of
+    one side are nothing but row numbers.
+    """
+    names = getattr(truth, "ids", None)
+    if names is None or ids is None:
+        return None
+    wanted, given = list(names), list(ids)
+    if wanted == given:
+        return None
+    row = {name: at for at, name in enumerate(given)}
+    missing = [name for name in wanted if name not in row]
+    if missing:
+        if any(listed == list(map(str, range(len(listed)))) for listed in (wanted, given)):
+            return None
+        raise TreelabelError(
+            f"{where}: no prediction for {len(missing):,} of {len(wanted):,} documents: ids {some(missing)}"
+        )
+    for listed, what in ((given, where), (wanted, "the truth")):
+        last = {name: at for at, name in enumerate(listed)}
+        twice = next((name for at, name in enumerate(listed) if last[name] != at), None)
+        if twice is not None:
+            raise TreelabelError(f"{what}: the id {twice!r} stands twice, so documents cannot be matched by id")
+    return [row[name] for name in wanted]
+
+
+def in_order(truth: Any, found: Any, what: str) -> Any:
+    """Bring documents that have ids into the order of the truth."""
+    rows = rows_by_id(truth, getattr(found, "ids", None), what)
+    return found if rows is None else found[rows]

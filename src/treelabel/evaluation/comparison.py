@@ -1,0 +1,202 @@
+"""Compare systems on the same documents: values with intervals, differences with tests, the tail on its own."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from treelabel.core.errors import TreelabelError
+from treelabel.evaluation import evaluate
+from treelabel.evaluation.result import Result
+from treelabel.evaluation.statistics import (
+    Comparison,
+    Interval,
+    binned_t_tests,
+    holm,
+    micro_sign_test,
+    paired_bootstrap,
+    relative_improvement,
+)
+from treelabel.hierarchy import Hierarchy
+from treelabel.metrics.labels import label_counts, label_f1
+from treelabel.metrics.ranking import frequency_bins
+from treelabel.scores import Scores
+
+STAR_LEVEL = 0.01
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a comparison: a measure or a bin, and for each system its value, interval and p against the first."""
+
+    name: str
+    values: list[Interval]
+    p_values: list[float]
+
+
+@dataclass(frozen=True, eq=False)
+class ComparisonTable:
+    """Systems side by side. Stars mark differences to the first system with a corrected p below 0.01.
+
+    `measures` has a row a measure (paired bootstrap over documents), `bins` macro-F1 by training frequency of the
+    labels (macro t-test over labels, in bins of more than 10), `sign_tests` the micro sign test over single decisions.
+    Within a row p-values are corrected for the number of systems by Holm's procedure.
+    """
+
+    systems: list[str]
+    documents: int
+    measures: list[Row]
+    bins: list[Row]
+    bin_sizes: dict[str, int]
+    sign_tests: list[float]
+    reference: str = "training"
+
+    def __str__(self) -> str:
+        lines = [self._line("", self.systems)]
+        lines += [self._line(row.name, [_cell(v, p) for v, p in _pairs(row)]) for row in self.measures]
+        if self.bins:
+            lines += ["", f"macro-F1 by frequency in {self.reference}, and improvement over the first system in %"]
+            lines += [
+                self._line(f"{row.name} ({self.bin_sizes[row.name]:,} labels)", _bin_cells(row)) for row in self.bins
+            ]
+        signs = ["", *(f"p = {p:.3g}{_star(p)}" for p in self.sign_tests)]
+        lines += ["", self._line("micro sign test", signs)]
+        lines.append(f"\n{self.documents:,} documents; [95% interval]; * differs from the first, p < {STAR_LEVEL}")
+        return "\n".join(lines)
+
+    @staticmethod
+    def _line(name: str, cells: Sequence[str]) -> str:
+        return f"{name:<28}" + "".join(f"{cell:<28}" for cell in cells).rstrip()
+
+    def to_json(self) -> str:
+        """Give everything as JSON text; undefined values are null."""
+
+        def rows(table: list[Row]) -> dict[str, Any]:
+            return {
+                row.name: {
+                    system: {"value": _number(v.value), "low": _number(v.low), "high": _number(v.high), "p": _number(p)}
+                    for system, (v, p) in zip(self.systems, _pairs(row), strict=True)
+                }
+                for row in table
+            }
+
+        signs = dict(zip(self.systems[1:], map(_number, self.sign_tests), strict=True))
+        stored = {
+            "documents": self.documents,
+            "measures": rows(self.measures),
+            "bins": rows(self.bins),
+            "sign_test_p": signs,
+        }
+        return json.dumps(stored, indent=2)
+
+
+def _pairs(row: Row) -> list[tuple[Interval, float]]:
+    return list(zip(row.values, [float("nan"), *row.p_values], strict=True))
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _star(p: float) -> str:
+    return "*" if p < STAR_LEVEL else ""
+
+
+def _cell(found: Interval, p: float) -> str:
+    return f"{found.value:.4f}{_star(p)} [{found.low:.4f}, {found.high:.4f}]"
+
+
+def _bin_cells(row: Row) -> list[str]:
+    first = row.values[0].value
+    cells = [f"{first:.4f}"]
+    for found, p in _pairs(row)[1:]:
+        change = relative_improvement(first, found.value)
+        cells.append(f"{found.value:.4f}{_star(p)} ({'n/a' if math.isnan(change) else f'{change:+.1f}%'})")
+    return cells
+
+
+def compare(
+    truth: Any,
+    systems: Mapping[str, Any],
+    hierarchy: Hierarchy | None = None,
+    rule: str = "threshold",
+    metrics: Sequence[str] | str | None = None,
+    train_frequencies: Any = None,
+    train_documents: int | None = None,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> ComparisonTable:
+    """Judge several systems on the same documents and test each against the first.
+
+    `systems` maps names to scores or decisions, in the forms `evaluate` takes; "all" measures are those that apply to
+    every system. Bins need `train_frequencies`; without them labels are binned by their frequency in the truth.
+    """
+    if len(systems) < 2:
+        raise TreelabelError("comparing needs at least two systems")
+    if hierarchy is None:
+        known = [getattr(thing, "hierarchy", None) for thing in (truth, *systems.values())]
+        hierarchy = next((found for found in known if found is not None), None)
+    names = ["hf1", "micro_f1", "macro_f1"] if metrics is None else metrics
+    if names and names != "all":
+        # Bins and the sign test look at counts of labels.
+        names = list(dict.fromkeys([*([names] if isinstance(names, str) else names), "micro_f1"]))
+    results = []
+    for system in systems.values():
+        given = {"scores": system} if isinstance(system, Scores) else {"decisions": system}
+        results.append(
+            evaluate(
+                truth,
+                **given,
+                hierarchy=hierarchy,
+                rule=rule,
+                metrics=names,
+                train_frequencies=train_frequencies,
+                train_documents=train_documents,
+            )
+        )
+    shared = [name for name in results[0].values if all(name in result.values for result in results)]
+    rows = [_measure_row(name, results, resamples, seed) for name in shared]
+    bins, sizes = _bin_rows(results)
+    signs = holm([_sign_test(results[0], result).p_value for result in results[1:]]).tolist()
+    reference = "the truth (no training data given)" if train_frequencies is None else "training"
+    return ComparisonTable(list(systems), results[0].count, rows, bins, sizes, signs, reference)
+
+
+def _measure_row(name: str, results: list[Result], resamples: int, seed: int) -> Row:
+    tests = [_paired(name, results[0], result, resamples, seed) for result in results[1:]]
+    intervals = [result.interval(name, resamples=resamples, seed=seed) for result in results]
+    return Row(name, intervals, holm([test.p_value for test in tests]).tolist())
+
+
+def _paired(name: str, first: Result, second: Result, resamples: int, seed: int) -> Comparison:
+    metric, value = first.value_function(name)
+    return paired_bootstrap(first.parts[metric.key], second.parts[metric.key], value, resamples, seed=seed)
+
+
+def _bin_rows(results: list[Result]) -> tuple[list[Row], dict[str, int]]:
+    """Macro-F1 of closed sets by training frequency, with the macro t-test against the first system."""
+    per_label = [label_f1(_counts(result)) for result in results]
+    bins = {
+        name: keep
+        for name, keep in frequency_bins(results[0].context.frequencies, results[0].context.bin_edges).items()
+        if keep.any()
+    }
+    tests = [binned_t_tests(per_label[0], values, bins) for values in per_label[1:]]
+    rows = []
+    for name, keep in bins.items():
+        values = [Interval(float(f1[keep].mean()), float("nan"), float("nan")) for f1 in per_label]
+        p_values = [test[name].p_value if name in test else float("nan") for test in tests]
+        rows.append(Row(name, values, holm(p_values).tolist()))
+    return rows, {name: int(keep.sum()) for name, keep in bins.items()}
+
+
+def _counts(result: Result) -> tuple[Any, ...]:
+    return next(result.sums[metric.key] for metric in result.metrics if metric.parts is label_counts)
+
+
+def _sign_test(first: Result, second: Result) -> Comparison:
+    """The closed sets of both systems stand among the parts that counting labels left."""
+    key = next(metric.key for metric in first.metrics if metric.parts is label_counts)
+    predicted_first, truth = first.parts[key][:2]
+    return micro_sign_test(truth, predicted_first, second.parts[key][0])

@@ -1,0 +1,235 @@
+"""Result: the values of measures, with everything needed to say how sure they are."""
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from treelabel.core.compute import DoubleArray
+from treelabel.core.errors import TreelabelError
+from treelabel.evaluation.statistics import Interval, bootstrap_interval, bootstrap_intervals
+from treelabel.metrics import Context, Metric, find_metric
+from treelabel.metrics.curves import curve as operating_curve
+from treelabel.metrics.curves import hierarchical_points, information_points
+from treelabel.metrics.labels import by_label, label_counts
+from treelabel.metrics.overlap import f_beta, precision, recall
+from treelabel.metrics.ranking import frequency_bins
+from treelabel.metrics.scored import coverage_bins, coverage_curve
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Result:
+    """Values by measure: `result["hf1"]`; parts of a measure as `result["level_accuracy[2]"]`.
+
+    `interval` gives bootstrap confidence intervals over documents; `documents` the value of each document; `labels`,
+    `levels` and `bins` (of training frequency) are tables; `curves` what can be plotted. `str(result)` is a table.
+    """
+
+    metrics: Sequence[Metric]
+    sums: Mapping[Any, tuple[Any, ...]]
+    context: Context
+    count: int
+    rule: str | None
+    parts: Mapping[Any, tuple[Any, ...]] = field(default_factory=dict)
+
+    @cached_property
+    def values(self) -> dict[str, float]:
+        """The value of every measure, and of its parts in brackets."""
+        values: dict[str, float] = {}
+        for metric in self.metrics:
+            values |= self._named(metric, self.sums[metric.key]) if self.sums else {metric.name: float("nan")}
+        return values
+
+    def _named(self, metric: Metric, sums: tuple[Any, ...]) -> dict[str, float]:
+        """A measure's value of some sums under its name, and those of its parts in brackets."""
+        value = metric.value_of(sums, self.context)
+        if not isinstance(value, dict):
+            return {metric.name: value}
+        return {metric.name if part == "mean" else f"{metric.name}[{part}]": found for part, found in value.items()}
+
+    def __getitem__(self, name: str) -> float:
+        known = name if name in self.values else _spelled(name)
+        if known not in self.values:
+            raise TreelabelError(f"measure {name!r} was not asked for; there are: {', '.join(self.values)}")
+        return self.values[known]
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the hierarchy."""
+        return self.context.hierarchy.fingerprint
+
+    @cached_property
+    def documents(self) -> dict[str, DoubleArray]:
+        """The value of each document, for measures that are a mean over documents (NaN: it does not count)."""
+        found = {}
+        for metric in self.metrics:
+            if metric.documents is not None and metric.key in self.parts:
+                value, known = self.parts[metric.key][0].T
+                found[metric.name] = np.where(known > 0, value, np.nan)
+        return found
+
+    def interval(self, name: str, level: float = 0.95, resamples: int = 1000, seed: int = 0) -> Interval:
+        """Bootstrap confidence interval over documents, of any measure or part of one."""
+        metric, value = self.value_function(name)
+        return bootstrap_interval(self.parts[metric.key], value, resamples, level, seed)
+
+    def intervals(self, level: float = 0.95, resamples: int = 1000, seed: int = 0) -> dict[str, Interval]:
+        """The intervals of all values; measures that share their parts share the resampling too."""
+        self._require_documents()
+        found: dict[str, Interval] = {}
+        for key in {metric.key: None for metric in self.metrics}:
+            rows = [metric for metric in self.metrics if metric.key == key]
+
+            def values(sums: tuple[Any, ...], rows: list[Metric] = rows) -> dict[str, float]:
+                return {name: value for metric in rows for name, value in self._named(metric, sums).items()}
+
+            found |= bootstrap_intervals(self.parts[key], values, resamples, level, seed)
+        return {name: found[name] for name in self.values}
+
+    def value_function(self, name: str) -> tuple[Metric, Callable[[tuple[Any, ...]], float]]:
+        """Find the measure behind a name, and how its value (or the part in brackets) comes from sums."""
+        base, bracket, part = name.removesuffix("]").partition("[")
+        metric = next((row for row in self.metrics if row.name in (base, _spelled(base))), None)
+        full = f"{metric.name}[{part}]" if metric is not None and bracket else metric and metric.name
+        if metric is None or (bracket and full not in self.values):
+            raise TreelabelError(f"measure {name!r} was not asked for; there are: {', '.join(self.values)}")
+        self._require_documents()
+        return metric, lambda sums: self._named(metric, sums).get(str(full), float("nan"))
+
+    def _require_documents(self) -> None:
+        if not self.parts:
+            raise TreelabelError("intervals need the documents: evaluate with keep_documents=True")
+
+    # Tables
+
+    @cached_property
+    def labels(self) -> pa.Table:
+        """Precision, recall, F1, true and predicted documents of every label (needs a measure that counts labels)."""
+        key = next((metric.key for metric in self.metrics if metric.parts is label_counts), None)
+        if key is None or key not in self.sums:
+            raise TreelabelError("the table of labels needs a measure that counts labels, such as micro_f1")
+        abc = by_label(self.sums[key])
+        h = self.context.hierarchy
+        return pa.table(
+            {
+                "label": h.name_array,
+                "depth": h.depth,
+                "precision": precision(abc, if_empty=0.0),
+                "recall": recall(abc, if_empty=0.0),
+                "f1": f_beta(abc, if_empty=0.0),
+                "true": abc[:, 1].astype(np.int64),
+                "predicted": abc[:, 0].astype(np.int64),
+            }
+        )
+
+    @cached_property
+    def levels(self) -> pa.Table:
+        """Micro and macro F1 of each level."""
+        table, h = self.labels, self.context.hierarchy
+        f1 = table.column("f1").to_numpy()
+        key = next(metric.key for metric in self.metrics if metric.parts is label_counts)
+        abc = by_label(self.sums[key])
+        depths = range(1, h.max_depth + 1)
+        return pa.table(
+            {
+                "depth": list(depths),
+                "nodes": h.level_sizes,
+                "micro_f1": [
+                    float(f_beta(abc[h.level(d)].sum(axis=0, keepdims=True), if_empty=0.0)[0]) for d in depths
+                ],
+                "macro_f1": [float(f1[h.level(d)].mean()) for d in depths],
+            }
+        )
+
+    @cached_property
+    def bins(self) -> pa.Table:
+        """Macro F1 of the labels by training frequency."""
+        f1 = self.labels.column("f1").to_numpy()
+        found = {
+            name: keep
+            for name, keep in frequency_bins(self.context.frequencies, self.context.bin_edges).items()
+            if keep.any()
+        }
+        return pa.table(
+            {
+                "frequency": list(found),
+                "labels": [int(keep.sum()) for keep in found.values()],
+                "macro_f1": [float(f1[keep].mean()) for keep in found.values()],
+            }
+        )
+
+    @cached_property
+    def curves(self) -> dict[str, dict[str, DoubleArray]]:
+        """What can be plotted, of the measures asked for: arrays by name.
+
+        `selective_accuracy` gives "coverage" (accuracy of the documents above each threshold), `best_hf1` and
+        `best_info_hf1` give "hierarchical" and "information" (mean precision and recall at each threshold).
+        """
+        known = {
+            coverage_bins: ("coverage", coverage_curve),
+            hierarchical_points: ("hierarchical", operating_curve),
+            information_points: ("information", operating_curve),
+        }
+        asked = [(known[metric.parts], metric.key) for metric in self.metrics if metric.parts in known]
+        return {name: curve(self.sums[key]) for (name, curve), key in asked}
+
+    def rows(self, intervals: bool = False) -> list[tuple[str, str]]:
+        """Give (measure, value) pairs as a person reads them."""
+        found = self.intervals() if intervals and self.parts else {}
+        rows = []
+        for name, value in self.values.items():
+            shown = "inf" if math.isinf(value) else f"{value:.4f}"
+            if name in found:
+                shown += f"  [{found[name].low:.4f}, {found[name].high:.4f}]"
+            rows.append((name, shown))
+        return rows
+
+    def table(self, intervals: bool = False) -> str:
+        """Give the values as an aligned table."""
+        rows = self.rows(intervals)
+        width = max((len(name) for name, _ in rows), default=0)
+        return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def __repr__(self) -> str:
+        return f"Result({self.count:,} documents, {len(self.values)} values)"
+
+    def to_json(self) -> str:
+        """Give everything that is a number as JSON text; infinite and undefined values are null."""
+        values = {name: value if math.isfinite(value) else None for name, value in self.values.items()}
+        return json.dumps(
+            {"documents": self.count, "rule": self.rule, "fingerprint": self.fingerprint, "values": values}, indent=2
+        )
+
+    def to_markdown(self, intervals: bool = False) -> str:
+        """Give the values as a Markdown table."""
+        lines = [f"| {name} | {value} |" for name, value in self.rows(intervals)]
+        return "\n".join(["| measure | value |", "|---|---|", *lines])
+
+    def to_arrow(self) -> pa.Table:
+        """Give the values as an Arrow table."""
+        return pa.table({"measure": list(self.values), "value": list(self.values.values())})
+
+    def to_pandas(self) -> Any:
+        """Give the values as a pandas DataFrame (pandas must be installed)."""
+        try:
+            return self.to_arrow().to_pandas()
+        except ImportError:
+            raise TreelabelError(
+                "this needs pandas: pip install pandas (to_arrow() and to_json() do without)"
+            ) from None
+
+
+def _spelled(name: str) -> str:
+    """Spell a measure's name as results do: "precision@k" and "precision@5.0" are "precision@5"."""
+    try:
+        return find_metric(name).name
+    except TreelabelError:
+        return name

@@ -1,0 +1,290 @@
+"""How sure a number is: bootstrap intervals, intervals over seeds, paired tests, corrections for many tests."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse, special
+
+from treelabel.core.compute import BoolArray, DoubleArray, IntArray, LongArray, kernel
+from treelabel.core.errors import TreelabelError
+
+# Numbers that a block of resamples holds: few enough to stay in a cache, enough to share the walk over sparse parts.
+BLOCK = 500_000
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A value with the ends of its confidence interval."""
+
+    value: float
+    low: float
+    high: float
+    level: float = 0.95
+
+    def __str__(self) -> str:
+        return f"{self.value:.4f} [{self.low:.4f}, {self.high:.4f}]"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A difference between two systems, its interval where there is one, and the p-value of no difference."""
+
+    difference: float
+    p_value: float
+    low: float = float("nan")
+    high: float = float("nan")
+
+    def is_significant(self, level: float = 0.05) -> bool:
+        """Whether the p-value is below the level."""
+        return self.p_value < level
+
+
+def bootstrap_sums(parts: Sequence[Any], resamples: int, seed: int = 0) -> Iterator[tuple[Any, ...]]:
+    """Sum additive parts over resampled documents: for each resample, the column sums of each documents x columns part.
+
+    Documents are drawn with replacement, the same draw for all parts. What a draw needs is how often each document came
+    up, so a resample is one product (counts) x (part): linear in documents and stored entries, nothing is copied. The
+    next resamples are drawn in a thread while some are summed; few are held at a time.
+
+    >>> [sums[0].tolist() for sums in bootstrap_sums([np.ones((5, 1))], 2)]
+    [[5.0], [5.0]]
+    """
+    if resamples < 1:
+        raise TreelabelError(f"expected at least 1 resample, found {resamples}")
+    documents = parts[0].shape[0]
+    columns = [part.T.astype(np.float64) if sparse.issparse(part) else np.asarray(part, np.float64).T for part in parts]
+    block = max(1, min(resamples, BLOCK // max(1, documents, *(part.shape[0] for part in columns))))
+    sizes = [min(block, resamples - begin) for begin in range(0, resamples, block)]
+    has_sparse = any(sparse.issparse(part) for part in parts)
+    rng = np.random.default_rng(seed)
+    with ThreadPoolExecutor(1) as pool:
+        drawn: Future[DoubleArray] | None = None
+        for size in [*sizes, 0]:
+            ready, drawn = drawn, pool.submit(_times_drawn, rng, size, documents)
+            if ready is not None:
+                # scipy would copy a transposed view once for each sparse part.
+                times = np.ascontiguousarray(ready.result().T) if has_sparse else ready.result().T
+                yield from zip(*_summed(columns, times), strict=True)
+
+
+def _summed(columns: Sequence[Any], times: DoubleArray) -> list[Any]:
+    # A loss may be infinite, and 0 times that is no number; other columns have their sums all the same.
+    with np.errstate(invalid="ignore"):
+        # Dense parts have few columns, for which the threads of BLAS do nothing but get in the way of the others.
+        return [(part @ times).T if sparse.issparse(part) else np.einsum("cd,dr->rc", part, times) for part in columns]
+
+
+def _times_drawn(rng: np.random.Generator, resamples: int, documents: int) -> DoubleArray:
+    """Draw as many documents as there are, with replacement, and count how often each came up: one row a resample."""
+    return _counted(rng.integers(0, max(1, documents), (resamples, documents), dtype=np.int32))
+
+
+@kernel
+def _counted(draws: IntArray) -> DoubleArray:
+    counts = np.zeros(draws.shape)
+    for row in range(len(draws)):
+        for document in draws[row]:
+            counts[row, document] += 1
+    return counts
+
+
+def bootstrap_interval(
+    parts: Sequence[Any],
+    value: Callable[[tuple[Any, ...]], float],
+    resamples: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Interval:
+    """Percentile interval of a value of sums over resampled documents, moved by the bootstrap's own bias.
+
+    Rare labels fall out of resamples, so resampled macro averages lie below the value; without the move their interval
+    would miss the very value it is about. Means move by no more than the noise of resampling.
+
+    >>> values = np.arange(100.0)
+    >>> parts = [np.stack([values, np.ones(100)], axis=1)]
+    >>> bootstrap_interval(parts, lambda sums: float(sums[0][0] / sums[0][1]), resamples=200).value
+    49.5
+    """
+    return bootstrap_intervals(parts, lambda sums: {"": value(sums)}, resamples, level, seed)[""]
+
+
+def bootstrap_intervals(
+    parts: Sequence[Any],
+    values: Callable[[tuple[Any, ...]], dict[str, float]],
+    resamples: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> dict[str, Interval]:
+    """The same for several values of the same sums, resampling once for all of them."""
+    points = values(tuple(np.asarray(part.sum(axis=0)).ravel() for part in parts))
+    drawn: dict[str, list[float]] = {name: [] for name, point in points.items() if np.isfinite(point)}
+    for sums in bootstrap_sums(parts, resamples, seed) if drawn else ():
+        found = values(sums)
+        for name, kept in drawn.items():
+            kept.append(found.get(name, float("nan")))
+    intervals = {}
+    for name, point in points.items():
+        ends = float("nan"), float("nan")
+        if name in drawn:
+            resampled = np.array(drawn[name])
+            ends = _quantiles(resampled + (point - _mean(resampled)), level)
+            if np.nanmin(resampled) >= 0 and np.nanmax(resampled) <= 1 and 0 <= point <= 1:
+                # The move must not take a share out of where shares live.
+                ends = max(0.0, ends[0]), min(1.0, ends[1])
+        intervals[name] = Interval(point, *ends, level)
+    return intervals
+
+
+def _mean(values: DoubleArray) -> float:
+    """The mean of the resamples that have a value; one without a document that counts has none."""
+    return float(values[~np.isnan(values)].mean())
+
+
+def _quantiles(values: DoubleArray, level: float) -> tuple[float, float]:
+    low, high = np.quantile(values[~np.isnan(values)], [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def seed_interval(values: Sequence[float], level: float = 0.95) -> Interval:
+    """Mean and t-interval of results over seeds: mean +- t s / sqrt(n).
+
+    >>> str(seed_interval([0.5, 0.6, 0.7]))
+    '0.6000 [0.3516, 0.8484]'
+    """
+    data = np.asarray(values, np.float64)
+    mean = float(data.mean()) if len(data) else float("nan")
+    if len(data) < 2:
+        return Interval(mean, float("nan"), float("nan"), level)
+    reach = float(special.stdtrit(len(data) - 1, (1 + level) / 2) * data.std(ddof=1) / np.sqrt(len(data)))
+    return Interval(mean, mean - reach, mean + reach, level)
+
+
+def paired_bootstrap(
+    first: Sequence[Any],
+    second: Sequence[Any],
+    value: Callable[[tuple[Any, ...]], float],
+    resamples: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Comparison:
+    """Difference second - first over the same resampled documents, its interval moved by the bootstrap's own bias.
+
+    p is the share of resamples that stray from the difference at least as far as it is from 0: how often chance alone
+    would bring that much. Without any spread (one document, say) nothing is known, and p is 1.
+    """
+    totals = [tuple(np.asarray(part.sum(axis=0)).ravel() for part in parts) for parts in (first, second)]
+    point = value(totals[1]) - value(totals[0])
+    if not np.isfinite(point):
+        return Comparison(point, float("nan"))
+    drawn = bootstrap_sums([*first, *second], resamples, seed)
+    half = len(first)
+    difference = np.array([value(sums[half:]) - value(sums[:half]) for sums in drawn])
+    difference = difference[~np.isnan(difference)]
+    moved = difference + (point - _mean(difference))
+    # Rounding must not make a resample that strays just as far look nearer.
+    extreme = int(np.sum(np.abs(difference - point) >= abs(point) * (1 - 1e-9)))
+    p = (extreme + 1) / (resamples + 1) if np.ptp(difference) > 0 else 1.0
+    return Comparison(point, min(1.0, p), *_quantiles(moved, level))
+
+
+def permutation_test(first: DoubleArray, second: DoubleArray, permutations: int = 10_000, seed: int = 0) -> Comparison:
+    """Swap the two systems' values at random documents; p is the share of mean differences at least as large.
+
+    >>> permutation_test(np.zeros(20), np.ones(20), permutations=999).p_value
+    0.001
+    """
+    difference = np.asarray(second, np.float64) - np.asarray(first, np.float64)
+    difference = difference[~np.isnan(difference)]
+    if len(difference) == 0:
+        return Comparison(float("nan"), float("nan"))
+    observed = abs(difference.sum())
+    rng = np.random.default_rng(seed)
+    extreme = 0
+    block = max(1, 4_000_000 // len(difference))
+    for begin in range(0, permutations, block):
+        size = min(block, permutations - begin)
+        signs = rng.integers(0, 2, (size, len(difference)), dtype=np.int8) * 2 - 1
+        # Rounding must not make a permutation that equals the observation look smaller.
+        extreme += int(np.sum(np.abs(signs @ difference) >= observed * (1 - 1e-12)))
+    return Comparison(float(difference.mean()), (extreme + 1) / (permutations + 1))
+
+
+def macro_t_test(first: DoubleArray, second: DoubleArray) -> Comparison:
+    """Paired two-sided t-test over the labels' F1 of two systems.
+
+    >>> macro_t_test(np.array([0.1, 0.2, 0.3]), np.array([0.2, 0.4, 0.5])).p_value < 0.05
+    True
+    """
+    difference = np.asarray(second, np.float64) - np.asarray(first, np.float64)
+    if len(difference) < 2:
+        return Comparison(float(difference.mean()) if len(difference) else float("nan"), float("nan"))
+    spread = difference.std(ddof=1)
+    if spread == 0:
+        return Comparison(float(difference.mean()), 1.0 if difference[0] == 0 else 0.0)
+    t = difference.mean() / spread * np.sqrt(len(difference))
+    return Comparison(float(difference.mean()), float(2 * special.stdtr(len(difference) - 1, -abs(t))))
+
+
+def binned_t_tests(
+    first: DoubleArray, second: DoubleArray, bins: dict[str, BoolArray], least: int = 10
+) -> dict[str, Comparison]:
+    """The macro t-test in each bin of labels that has more than `least` of them."""
+    return {name: macro_t_test(first[keep], second[keep]) for name, keep in bins.items() if keep.sum() > least}
+
+
+def sign_test(better: int, worse: int) -> float:
+    """Two-sided p of a fair coin: `better` decisions right where the other system is wrong, `worse` the reverse.
+
+    >>> sign_test(9, 1) < 0.05
+    True
+    """
+    total = better + worse
+    if total == 0:
+        return 1.0
+    return float(min(1.0, 2 * special.bdtr(min(better, worse), total, 0.5)))
+
+
+def micro_sign_test(truth: Any, first: Any, second: Any) -> Comparison:
+    """Sign test over single decisions (document, label) on which exactly one of two systems is right.
+
+    A system decides a pair rightly if it predicts a true label or leaves out a false one. Only pairs on which the
+    systems disagree count, so three label matrices are compared without looking at any other pair.
+    """
+    disagree = (first.astype(np.int8) - second.astype(np.int8)).tocsr()
+    disagree.eliminate_zeros()
+    # +1: only the first predicts the pair; where the pair is true, it is the first that is right.
+    is_true = disagree.multiply(truth.astype(np.int8)).tocsr()
+    true_first, true_second = int(np.sum(is_true.data > 0)), int(np.sum(is_true.data < 0))
+    only_first, only_second = int(np.sum(disagree.data > 0)), int(np.sum(disagree.data < 0))
+    first_right = true_first + (only_second - true_second)
+    second_right = true_second + (only_first - true_first)
+    total = first_right + second_right
+    return Comparison((second_right - first_right) / total if total else 0.0, sign_test(second_right, first_right))
+
+
+def holm(p_values: Sequence[float]) -> LongArray | DoubleArray:
+    """Correct p-values of several tests by Holm's step-down procedure; NaN stays NaN and does not count.
+
+    >>> holm([0.01, 0.04, 0.03]).round(3).tolist()
+    [0.03, 0.06, 0.06]
+    """
+    given = np.asarray(p_values, np.float64)
+    known = np.flatnonzero(~np.isnan(given))
+    order = known[np.argsort(given[known], kind="stable")]
+    corrected = np.full(len(given), np.nan)
+    corrected[order] = np.minimum(1.0, np.maximum.accumulate(given[order] * np.arange(len(order), 0, -1)))
+    return corrected
+
+
+def relative_improvement(baseline: float, value: float) -> float:
+    """Improvement over a baseline in percent; NaN over 0.
+
+    >>> relative_improvement(0.5, 0.6)
+    20.0
+    """
+    if baseline < 0:
+        raise TreelabelError(f"a relative improvement needs a baseline of at least 0, found {baseline}")
+    return round(100 * (value - baseline) / baseline, 12) if baseline else float("nan")

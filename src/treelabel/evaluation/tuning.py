@@ -1,0 +1,71 @@
+"""Tune a rule on validation data: what `treelabel tune` does."""
+
+from typing import Any
+
+from treelabel.core.errors import TreelabelError
+from treelabel.evaluation.alignment import common_hierarchy, in_order, label_sets
+from treelabel.rules import RULES, Tuned
+from treelabel.rules.table import find_rule
+from treelabel.rules.tuning import best_threshold, best_threshold_per_label, precise_threshold
+from treelabel.scores import Scores
+
+RULES_TO_TUNE = ("macro_f1", "micro_f1", "back_off(precision=0.95)")
+
+
+def tune(truth: Any, scores: Scores, rule: str = "macro_f1") -> Tuned:
+    """Find the numbers of a rule on validation data: thresholds for a measure, or for a required precision.
+
+    "macro_f1" gives each label its own threshold, "micro_f1" all labels one; "back_off(precision=0.95)" finds how sure
+    one must be so that predicted labels are right that often, and goes up to an ancestor, or predicts nothing, where
+    one is not. Truth is a Dataset, lists of names, or a label matrix; documents with ids are matched by them.
+
+    >>> from treelabel.hierarchy import Hierarchy
+    >>> h = Hierarchy.flat(["A", "B"])
+    >>> tuned = tune([["A"], ["B"]], Scores(h, [[0.75, 0.25], [0.25, 0.25]]), "micro_f1")
+    >>> tuned.rule, tuned.settings, tuned.measured
+    ('threshold', {'t': 0.5}, {'micro_f1': 0.6666666666666666, 'documents': 2})
+    """
+    if not isinstance(scores, Scores):
+        raise TreelabelError(f"expected Scores(hierarchy, matrix) to tune on, found {type(scores).__name__}")
+    if not isinstance(rule, str):
+        raise TreelabelError(f"expected what to tune, such as 'macro_f1', found {type(rule).__name__}")
+    h = common_hierarchy(scores, truth)
+    true = h.closure(label_sets(truth, h, "truth"))
+    kept: Scores = in_order(truth, scores, "scores")
+    if len(kept) != true.shape[0]:
+        raise TreelabelError(f"truth has {true.shape[0]:,} documents, scores have {len(kept):,}")
+    if not len(kept):
+        raise TreelabelError("there are no validation documents to tune on")
+    measured: dict[str, Any]
+    settings: dict[str, Any]
+    match rule.removeprefix("optimal:"):
+        case "macro_f1":
+            thresholds, value = best_threshold_per_label(kept, true)
+            name, settings, measured = "threshold", {"t": [float(t) for t in thresholds]}, {"macro_f1": value}
+        case "micro_f1":
+            t, value = best_threshold(kept, true)
+            name, settings, measured = "threshold", {"t": t}, {"micro_f1": value}
+        case _:
+            name, settings, measured = _precise(kept, true, rule)
+    return Tuned(name, settings, h.fingerprint, {**measured, "documents": len(kept)})
+
+
+def _precise(scores: Scores, truth: Any, rule: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """Tune back_off."""
+    asked = find_rule(rule, RULES, {}) if rule.startswith("back_off") else None
+    if asked is None or asked.rule.name != "back_off":
+        raise TreelabelError(f"cannot tune {rule!r}; expected {', '.join(RULES_TO_TUNE[:-1])} or {RULES_TO_TUNE[-1]}")
+    if "t" in asked.settings:
+        raise TreelabelError(f"{rule}: t is what is to be found; expected a precision, as in {RULES_TO_TUNE[-1]}")
+    required = asked.settings.get("precision", 0.95)
+    t, reached, share = precise_threshold(scores, truth, required)
+    others = {name: value for name, value in asked.settings.items() if name != "precision"}
+    return (
+        "back_off",
+        {"t": t, **others},
+        {
+            "precision": reached,
+            "required precision": required,
+            "share of documents with a label": share,
+        },
+    )

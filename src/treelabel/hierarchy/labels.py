@@ -1,0 +1,170 @@
+"""Label names and paths to node ids and back; label lists to label matrices and back.
+
+Names live at the edge of the library: this is the only place that turns them into ids. A label may be written as the
+name of any node, as a full path with a separator ("A > B"), as the end of a path if that is unique, or as a list of the
+names on the path.
+"""
+
+import difflib
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from treelabel.core.errors import TreelabelError, quoted, some
+from treelabel.hierarchy import SEPARATOR, Hierarchy, LabelMatrix, as_labels, split_path
+
+# Tried in this order when no separator is given. A label that is itself a name is never split.
+SEPARATORS = (SEPARATOR, ">", " / ", "/", " | ", "|", "::", "\\")
+
+Label = str | tuple[str, ...]
+
+LONG_LABEL = 200
+
+
+class UnknownLabelError(TreelabelError):
+    """A label that is not in the hierarchy, or not clearly so."""
+
+
+def find_label(hierarchy: Hierarchy, label: str | Sequence[str], sep: str | None = None) -> int:
+    """Find the node that a label means.
+
+    A text is first taken as a name, then as a path with separator `sep` (None: any of `SEPARATORS`). A sequence is a
+    path. A path may leave out top names where the rest is unique; a full path, even of a single name, goes first.
+
+    >>> h = Hierarchy.from_paths(["A > Other", "B > Other"])
+    >>> find_label(h, "A"), find_label(h, "B/Other"), find_label(h, ["A", "Other"])
+    (0, 3, 2)
+    >>> find_label(h, "Other")
+    Traceback (most recent call last):
+    ...
+    treelabel.hierarchy.labels.UnknownLabelError: 'Other' names 2 labels: 'A > Other', 'B > Other'; give the full path
+    """
+    if not isinstance(label, str):
+        return _find_path(hierarchy, [name.strip() for name in label], SEPARATOR.join(label))
+    for name in (label, label.strip()):
+        if name in hierarchy.ids_by_name:
+            return _find_path(hierarchy, [name], label)
+    problem = None
+    for separator in [sep] if sep is not None else SEPARATORS:
+        names = split_path(label, separator)
+        if len(names) > 1 and names[-1] in hierarchy.ids_by_name:
+            try:
+                return _find_path(hierarchy, names, label)
+            except UnknownLabelError as error:
+                # A name may contain one separator, and the path be written with another.
+                problem = problem or error
+    raise problem or _unknown(hierarchy, label)
+
+
+def _find_path(hierarchy: Hierarchy, names: list[str], label: str) -> int:
+    if not names or names[-1] not in hierarchy.ids_by_name:
+        raise _unknown(hierarchy, label)
+    ends = hierarchy.ids_by_name[names[-1]]
+    # Climb from each candidate, keeping the set of nodes that the names so far can mean (several only in a DAG).
+    matching: dict[int, set[int]] = {end: {end} for end in ends}
+    for name in reversed(names[:-1]):
+        for end, nodes in list(matching.items()):
+            above = {parent for node in nodes for parent in _parents(hierarchy, node)}
+            matching[end] = {parent for parent in above if parent >= 0 and hierarchy.names[parent] == name}
+            if not matching[end]:
+                del matching[end]
+    if not matching:
+        known = some(hierarchy.paths(ends[:3]))
+        raise UnknownLabelError(f"unknown path {quoted(label)}: {quoted(names[-1])} stands at {known}")
+    full = [end for end, nodes in matching.items() if any(-1 in _parents(hierarchy, node) for node in nodes)]
+    best = full or list(matching)
+    if len(best) > 1:
+        raise _ambiguous(hierarchy, label, best)
+    return best[0]
+
+
+def _parents(hierarchy: Hierarchy, node: int) -> list[int]:
+    ptr = hierarchy.parent_ptr
+    parents: list[int] = hierarchy.parent_idx[ptr[node] : ptr[node + 1]].tolist()
+    return parents
+
+
+def _ambiguous(hierarchy: Hierarchy, label: str, found: list[int]) -> UnknownLabelError:
+    named = some(hierarchy.paths(found))
+    return UnknownLabelError(f"{quoted(label)} names {len(found)} labels: {named}; give the full path")
+
+
+def _unknown(hierarchy: Hierarchy, label: str) -> UnknownLabelError:
+    # Comparing with a hundred thousand names, or a text with names, would take longer than anyone waits for a message.
+    close = difflib.get_close_matches(label, hierarchy.names[:20000], n=3) if len(label) <= LONG_LABEL else []
+    hint = (
+        f"did you mean {' or '.join(quoted(name) for name in close)}?" if close else "check the name and the taxonomy"
+    )
+    return UnknownLabelError(f"unknown label {quoted(label)}; {hint}")
+
+
+def encode(hierarchy: Hierarchy, rows: Iterable[Any], sep: str | None = None) -> LabelMatrix:
+    """Turn one label list a document into a label matrix, as given (not closed).
+
+    A row is None, a label, or a list of labels; a label is as in `find_label`.
+
+    >>> h = Hierarchy.from_paths(["A > B", "C"])
+    >>> encode(h, [["B", "C"], "A > B", None, [["A", "B"]]]).toarray().astype(int).tolist()
+    [[0, 1, 1], [0, 0, 1], [0, 0, 0], [0, 0, 1]]
+    """
+    known: dict[Label, int] = {}
+    flat: list[int] = []
+    ptr = [0]
+    for at, row in enumerate(rows):
+        for label in [] if row is None else [row] if isinstance(row, str) else _listed(row, at):
+            try:
+                key = label if isinstance(label, str) else tuple(label)
+                node = known.get(key)
+            except TypeError:
+                raise _no_label(row, at) from None
+            if node is None:
+                node = known[key] = _first_found(hierarchy, key, sep, row, at)
+            flat.append(node)
+        ptr.append(len(flat))
+    return from_ids(np.array(ptr), np.array(flat, np.int32), len(hierarchy))
+
+
+def _listed(row: Any, at: int) -> Iterable[Any]:
+    try:
+        iter(row)
+    except TypeError:
+        raise _no_label(row, at) from None
+    listed: Iterable[Any] = row
+    return listed
+
+
+def _first_found(hierarchy: Hierarchy, key: Label, sep: str | None, row: Any, at: int) -> int:
+    """Find a label that has not occurred before."""
+    if not key or not all(isinstance(name, str) for name in key):
+        raise _no_label(row, at)
+    try:
+        return find_label(hierarchy, key, sep)
+    except UnknownLabelError as error:
+        raise UnknownLabelError(f"row {at}: {error}") from None
+
+
+def _no_label(row: Any, at: int) -> UnknownLabelError:
+    return UnknownLabelError(f"row {at}: expected a label, or a list of labels or paths, found {quoted(row)}")
+
+
+def from_ids(ptr: Any, ids: Any, columns: int) -> LabelMatrix:
+    """Make a label matrix of ragged rows of node ids in any order, perhaps with duplicates."""
+    data = np.ones(len(ids), np.bool_)
+    return as_labels(sparse.csr_array((data, np.asarray(ids, np.int32), ptr), (len(ptr) - 1, columns)), columns)
+
+
+def decode(hierarchy: Hierarchy, labels: LabelMatrix, paths: bool = False, sep: str = SEPARATOR) -> list[list[str]]:
+    """Turn a label matrix into one list of names, or of full paths, a document.
+
+    >>> h = Hierarchy.from_paths(["A > B", "C"])
+    >>> decode(h, h.closure([[0, 0, 1]])), decode(h, h.closure([[0, 0, 1]]), paths=True)
+    ([['A', 'B']], [['A', 'A > B']])
+    """
+    used = np.unique(labels.indices)
+    texts = hierarchy.paths(used, sep) if paths else [hierarchy.names[node] for node in used.tolist()]
+    flat = np.array(texts, object)[np.searchsorted(used, labels.indices)].tolist() if len(used) else []
+    ptr = labels.indptr.tolist()
+    return [flat[start:stop] for start, stop in pairwise(ptr)]

@@ -1,0 +1,91 @@
+"""How alike two nodes are: by the depth of their lowest common ancestor, by the way between them, by information.
+
+Every function takes two arrays of node ids, -1 being the root, and gives one value a pair. Depths count from a root at
+depth 1, and the root has no information. What a pair costs is what finding its lowest common ancestor costs.
+"""
+
+import numpy as np
+
+from treelabel.core.compute import DoubleArray, IntArray
+from treelabel.hierarchy import Hierarchy
+
+
+def meeting_points(hierarchy: Hierarchy, left: IntArray, right: IntArray) -> IntArray:
+    """Find the lowest common ancestor of each pair, -1 being the root."""
+    met = np.full(len(left), -1, np.int32)
+    real = (left >= 0) & (right >= 0)
+    if real.any():
+        met[real] = hierarchy.lowest_common_ancestor(left[real], right[real])
+    return met
+
+
+def edges_between(hierarchy: Hierarchy, left: IntArray, right: IntArray) -> DoubleArray:
+    """Count the edges of the shortest way up and down; from the root it is as long as the other node is deep.
+
+    >>> edges_between(Hierarchy.from_paths(["A > B", "C"]), np.array([0, 2, -1]), np.array([2, 1, 2])).tolist()
+    [1.0, 3.0, 2.0]
+    """
+    depth = hierarchy.shortest_depth
+    edges = np.where(left < 0, 0, depth[left]) + np.where(right < 0, 0, depth[right])
+    real = (left >= 0) & (right >= 0)
+    edges[real] = hierarchy.distance(left[real], right[real])
+    return edges.astype(np.float64)
+
+
+def wu_palmer(hierarchy: Hierarchy, left: IntArray, right: IntArray) -> DoubleArray:
+    """2 d(lcs) / (d(x) + d(y)).
+
+    >>> wu_palmer(Hierarchy.from_paths(["A > B", "A > C"]), np.array([1, 1]), np.array([1, 2])).round(3).tolist()
+    [1.0, 0.667]
+    """
+    met = meeting_points(hierarchy, left, right)
+    depth = hierarchy.depth
+    one, two, shared = (np.where(nodes >= 0, depth[nodes] + 1.0, 1.0) for nodes in (left, right, met))
+    alike: DoubleArray = 2 * shared / (one + two)
+    return alike
+
+
+def leacock_chodorow(hierarchy: Hierarchy, left: IntArray, right: IntArray) -> DoubleArray:
+    """-ln(len / 2D), len the nodes on the shortest way, D the largest depth."""
+    return -np.log((edges_between(hierarchy, left, right) + 1) / (2 * (hierarchy.max_depth + 1)))
+
+
+def _bits(information: DoubleArray, *nodes: IntArray) -> list[DoubleArray]:
+    return [np.where(ids >= 0, information[ids], 0.0) for ids in nodes]
+
+
+def resnik(hierarchy: Hierarchy, left: IntArray, right: IntArray, information: DoubleArray) -> DoubleArray:
+    """ic(lcs)."""
+    return _bits(information, meeting_points(hierarchy, left, right))[0]
+
+
+def lin(hierarchy: Hierarchy, left: IntArray, right: IntArray, information: DoubleArray) -> DoubleArray:
+    """2 ic(lcs) / (ic(x) + ic(y)); 1 for equal nodes.
+
+    >>> h = Hierarchy.from_paths(["A > B", "A > C"])
+    >>> lin(h, np.array([1, 1]), np.array([1, 2]), np.array([1.0, 2.0, 2.0])).tolist()
+    [1.0, 0.5]
+    """
+    one, two, shared = _bits(information, left, right, meeting_points(hierarchy, left, right))
+    total = one + two
+    return np.where(left == right, 1.0, np.divide(2 * shared, total, out=np.zeros_like(total), where=total > 0))
+
+
+def jiang_conrath(hierarchy: Hierarchy, left: IntArray, right: IntArray, information: DoubleArray) -> DoubleArray:
+    """The distance ic(x) + ic(y) - 2 ic(lcs)."""
+    one, two, shared = _bits(information, left, right, meeting_points(hierarchy, left, right))
+    return one + two - 2 * shared
+
+
+def win(hierarchy: Hierarchy, left: IntArray, right: IntArray) -> DoubleArray:
+    """Hierarchical win of the one-hot vector at `left` for the true node `right`: 1 if reached, else 1 - 2^-d(lcs).
+
+    Depths count from a root at depth 0 here, and trees only have it.
+
+    >>> win(Hierarchy.from_paths(["A > B", "A > C"]), np.array([1, 1]), np.array([1, 2])).tolist()
+    [1.0, 0.5]
+    """
+    _ = hierarchy.parent
+    met = meeting_points(hierarchy, left, right)
+    shared = 1.0 - 2.0 ** -np.where(met >= 0, hierarchy.depth[met], 0)
+    return np.where(met == right, 1.0, shared)

@@ -1,0 +1,1 @@
+"""The default model: tf-idf, linear outputs, calibrated probabilities."""

@@ -1,0 +1,47 @@
+"""The registry of models, and how one is made by its name."""
+
+from typing import Any
+
+from treelabel.core.errors import TreelabelError
+from treelabel.core.registry import Lazy, Registry, suggestion
+from treelabel.models.base import Model
+
+_ROWS: tuple[Lazy[Model], ...] = (
+    Lazy("linear", "tf-idf of words, one linear output a node, calibrated; the default", "models.linear.model:Linear"),
+    Lazy(
+        "bag", "vectors of words and pairs, summed, and any loss but match (fastText's family)", "models.bag.model:Bag"
+    ),
+    Lazy(
+        "prototype",
+        "means of embeddings drawn to their parents and label names, no training",
+        "models.prototype:Prototype",
+    ),
+    Lazy("neural", "a transformer, frozen or fine-tuned, and any loss of LOSSES", "models.neural.model:Neural"),
+    Lazy("stack", "several models, pooled with weights learned out of fold", "models.stack.model:Stack"),
+    Lazy("most_frequent", "every text has the labels of training, by their shares", "models.baselines:MostFrequent"),
+    Lazy("nothing", "no text has any label", "models.baselines:Nothing"),
+    Lazy(
+        "description_match",
+        "labels whose words one sentence has, most of them",
+        "models.description_match:DescriptionMatch",
+    ),
+    Lazy("svm_descriptions", "one SVM a label, on words of label descriptions", "models.label_svms:SvmDescriptions"),
+    Lazy("svm_codes", "one SVM a label, where texts are lists of other codes", "models.label_svms:SvmCodes"),
+    Lazy("zero_shot", "the labels' names and descriptions, no training texts", "models.zero_shot:ZeroShot"),
+)
+
+MODELS: Registry[Lazy[Model]] = Registry("model", _ROWS)
+
+
+def make_model(name: str = "linear", **settings: Any) -> Model:
+    """Make a model of MODELS with settings of its own.
+
+    >>> make_model("linear", seed=1).seed
+    1
+    """
+    maker = MODELS.find(name).maker
+    known = maker.setting_names()
+    wrong = [key for key in settings if key not in known]
+    if wrong:
+        raise TreelabelError(f"the model {name} has no setting {wrong[0]!r}; {suggestion(wrong[0], known)}")
+    return maker(**settings)

@@ -1,0 +1,46 @@
+"""tf-idf in a few hundred dense columns: latent semantic analysis, for models that take no sparse features."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from treelabel.core.compute import FloatArray
+from treelabel.core.strings import Strings
+from treelabel.text.ngrams import NgramShape
+from treelabel.text.tfidf import Tfidf
+
+
+@dataclass(frozen=True, eq=False)
+class Lsa:
+    """tf-idf times its first right singular vectors (n-grams x columns), rows brought to length 1.
+
+    Keeping all singular vectors would change no inner product of training documents; the first few hundred keep most
+    of what documents have in common. Learning costs the n-grams of all documents x columns x some ten passes.
+    """
+
+    tfidf: Tfidf
+    vectors: FloatArray
+
+    @classmethod
+    def fit_transform(
+        cls, texts: Strings, columns: int, shape: NgramShape, min_df: int, seed: int
+    ) -> tuple["Lsa", FloatArray]:
+        """Learn from texts, and give their rows."""
+        from sklearn.utils.extmath import randomized_svd
+
+        tfidf, rows = Tfidf.fit_transform(texts, shape, min_df)
+        kept = max(1, min(columns, *rows.shape))
+        _, _, right = randomized_svd(rows, kept, n_iter=2, power_iteration_normalizer="LU", random_state=seed)
+        # In half precision, as it is saved: what is loaded gives the same bits.
+        found = cls(tfidf, np.ascontiguousarray(right.T, np.float16).astype(np.float32))
+        return found, found._dense(rows)
+
+    def transform(self, texts: Strings) -> FloatArray:
+        """Rows of texts; of those without a known n-gram, 0."""
+        return self._dense(self.tfidf.transform(texts))
+
+    def _dense(self, rows: sparse.csr_array) -> FloatArray:
+        found = np.asarray(rows @ self.vectors, np.float32)
+        lengths = np.linalg.norm(found, axis=1, keepdims=True)
+        return np.asarray(found / np.maximum(lengths, 1e-9), np.float32)

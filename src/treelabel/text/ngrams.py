@@ -1,0 +1,248 @@
+"""Counting n-grams: texts become hashed words, word pairs and pieces of words, at the speed of reading them.
+
+Compiled loops run over the bytes of the texts, in threads. A word is a run of letters,
+digits and underscores; a piece is an n-gram of characters within one word with a boundary at either end. An n-gram is
+known by its hash: the upper bits choose a bucket, and n-grams that share one are counted together.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from treelabel.core.compute import IntArray, LongArray, kernel, over_rows
+from treelabel.core.strings import Strings
+
+ByteArray = npt.NDArray[np.uint8]
+
+BOUNDARY = 3
+WORD_SEED = np.uint64(0x9E3779B97F4A7C15)
+PIECE_SEED = np.uint64(0xC2B2AE3D27D4EB4F)
+PRIME = np.uint64(0x100000001B3)
+SPREAD = np.uint64(0xFF51AFD7ED558CCD)
+
+
+@dataclass(frozen=True)
+class NgramShape:
+    """Which n-grams are counted: of `words` up to so many in a row, of `pieces` (low, high) characters, or none.
+
+    >>> NgramShape().words, NgramShape().pieces
+    (1, None)
+    """
+
+    words: int = 1
+    pieces: tuple[int, int] | None = None
+    bits: int = 22
+
+    @property
+    def buckets(self) -> int:
+        """The number of buckets."""
+        return 1 << self.bits
+
+
+class Counts(NamedTuple):
+    """The buckets of each document, in the order they first occur, and how often each does."""
+
+    sizes: LongArray
+    buckets: IntArray
+    counts: IntArray
+
+
+def utf8(texts: Sequence[str]) -> tuple[ByteArray, LongArray]:
+    """Give texts as the bytes of their UTF-8: those of text i are bytes[ptr[i]:ptr[i + 1]]. Copies nothing it can help.
+
+    >>> found, ptr = utf8(["ä", "b"])
+    >>> found[ptr[0] : ptr[2]].tolist(), np.diff(ptr).tolist()
+    ([195, 164, 98], [2, 1])
+    """
+    column = Strings.of(texts).arrow.combine_chunks()
+    column = column if not hasattr(column, "chunks") else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
+    _, offsets, data = column.buffers()
+    if len(column) == 0 or data is None:
+        return np.zeros(0, np.uint8), np.zeros(len(column) + 1, np.int64)
+    ptr = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
+    return np.frombuffer(data, np.uint8), ptr
+
+
+@cache
+def character_table() -> IntArray:
+    """For every code point of the first two planes its lower case if it belongs to words, and 0 if it does not."""
+    table = np.zeros(0x20000, np.int32)
+    for code in range(len(table)):
+        character = chr(code)
+        if character.isalnum() or character == "_":
+            lower = character.lower()
+            table[code] = ord(lower) if len(lower) == 1 else code
+    return table
+
+
+def count_ngrams(texts: Sequence[str], shape: NgramShape) -> Counts:
+    """Count the n-grams of each text by bucket. Linear in the characters (times the lengths of pieces).
+
+    >>> count_ngrams(["a b A", ""], NgramShape()).counts.tolist()
+    [2, 1]
+    """
+    data, ptr = utf8(texts)
+    parts = over_rows(lambda start, stop: count_range(data, ptr, shape, start, stop), len(ptr) - 1, least=32)
+    return Counts(*(np.concatenate([part[which] for part in parts]) for which in range(3)))
+
+
+def count_range(data: ByteArray, ptr: LongArray, shape: NgramShape, start: int, stop: int) -> Counts:
+    """Count the n-grams of texts start..stop, given as bytes."""
+    low, high = shape.pieces or (0, 0)
+    return Counts(*count_part(data, ptr, character_table(), shape.words, low, high, shape.bits, start, stop))
+
+
+@kernel
+def read_characters(data: ByteArray, first: int, last: int, table: IntArray, codes: IntArray) -> int:
+    """Decode UTF-8 into lower-case code points, 0 for what is not in words; give how many.
+
+    Arrow has checked that it is valid. Planes above the second hold rare ideographs, which are letters.
+    """
+    used, at = 0, first
+    while at < last:
+        byte = np.int32(data[at])
+        if byte < 0x80:
+            code, size = byte, 1
+        elif byte < 0xE0:
+            code, size = (byte & 0x1F) << 6 | data[at + 1] & 0x3F, 2
+        elif byte < 0xF0:
+            code, size = (byte & 0x0F) << 12 | (data[at + 1] & 0x3F) << 6 | data[at + 2] & 0x3F, 3
+        else:
+            code = (byte & 0x07) << 18 | (data[at + 1] & 0x3F) << 12 | (data[at + 2] & 0x3F) << 6 | data[at + 3] & 0x3F
+            size = 4
+        codes[used] = table[code] if code < len(table) else code
+        used += 1
+        at += size
+    return used
+
+
+@kernel
+def bucket_of(mixed: np.uint64, bits: int) -> np.int64:
+    """Spread a hash over its upper bits and take them."""
+    spread = (mixed ^ (mixed >> np.uint64(33))) * SPREAD
+    return np.int64(spread >> np.uint64(64 - bits))
+
+
+@kernel
+def list_words(codes: IntArray, words: int, bits: int, found: IntArray) -> int:
+    """List the buckets of all words and runs of words of a text; give how many."""
+    recent = np.zeros(max(1, words), np.uint64)
+    used, seen, at, last = 0, 0, 0, len(codes)
+    while at < last:
+        if codes[at] == 0:
+            at += 1
+            continue
+        word = WORD_SEED
+        while at < last and codes[at] != 0:
+            word = (word ^ np.uint64(codes[at])) * PRIME
+            at += 1
+        # recent[n] is the hash of the last n + 1 words.
+        for length in range(min(words - 1, seen), 0, -1):
+            recent[length] = (recent[length - 1] * PRIME ^ word) * PRIME
+        recent[0] = word
+        seen += 1
+        for length in range(min(words, seen)):
+            found[used] = bucket_of(recent[length], bits)
+            used += 1
+    return used
+
+
+@kernel
+def list_pieces(codes: IntArray, low: int, high: int, bits: int, found: IntArray, used: int) -> int:
+    """List the buckets of all pieces of words of a text, after `used` others; give how many there are now."""
+    at, last = 0, len(codes)
+    while at < last:
+        if codes[at] == 0:
+            at += 1
+            continue
+        end = at
+        while end < last and codes[end] != 0:
+            end += 1
+        # Places at - 1 and end stand for the boundaries.
+        for begin in range(at - 1, end):
+            piece = PIECE_SEED
+            for place in range(begin, min(begin + high, end + 1)):
+                code = BOUNDARY if place < at or place >= end else codes[place]
+                piece = (piece ^ np.uint64(code)) * PRIME
+                if place - begin + 1 >= low:
+                    found[used] = bucket_of(piece, bits)
+                    used += 1
+        at = end
+    return used
+
+
+@kernel
+def count_part(
+    data: ByteArray,
+    ptr: LongArray,
+    characters: IntArray,
+    words: int,
+    low: int,
+    high: int,
+    bits: int,
+    start: int,
+    stop: int,
+) -> tuple[LongArray, IntArray, IntArray]:
+    """Count the n-grams of texts start..stop by bucket."""
+    longest = 0
+    for text in range(start, stop):
+        longest = max(longest, ptr[text + 1] - ptr[text])
+    # At worst every other character is a word of its own, and a piece begins at each and before the first.
+    room = (longest // 2 + 1) * words + (2 * longest + 2) * (high - low + 1 if high else 0)
+    codes, listed = np.empty(longest, np.int32), np.empty(room, np.int32)
+    # A small table with open addressing finds what the text has had before; it is never more than half full.
+    size = 64
+    while size < 2 * room:
+        size *= 2
+    table = np.full(size, -1, np.int64)
+    touched = np.empty(room, np.int64)
+    sizes = np.zeros(stop - start, np.int64)
+    buckets, counts = np.empty(max(64, 2 * room), np.int32), np.empty(max(64, 2 * room), np.int32)
+    used = 0
+    for text in range(start, stop):
+        length = read_characters(data, ptr[text], ptr[text + 1], characters, codes)
+        total = list_words(codes[:length], words, bits, listed)
+        if high:
+            total = list_pieces(codes[:length], low, high, bits, listed, total)
+        if used + total > len(buckets):
+            buckets, counts = doubled(buckets, used, total), doubled(counts, used, total)
+        sizes[text - start] = count_distinct(listed[:total], table, touched, buckets[used:], counts[used:])
+        used += sizes[text - start]
+    return sizes, buckets[:used], counts[:used]
+
+
+@kernel
+def doubled(values: IntArray, used: int, more: int) -> IntArray:
+    """Give an array that begins with values[:used] and has room for at least `more`."""
+    larger = np.empty(2 * (used + more), np.int32)
+    larger[:used] = values[:used]
+    return larger
+
+
+@kernel
+def count_distinct(listed: IntArray, table: LongArray, touched: LongArray, buckets: IntArray, counts: IntArray) -> int:
+    """Count equal entries of a list, in the order they first occur; give how many different ones there are."""
+    # The table is larger than this text needs; using a part of it that fits keeps it in the cache.
+    mask = 63
+    while mask < 2 * len(listed):
+        mask = 2 * mask + 1
+    found = 0
+    for bucket in listed:
+        slot = (bucket * 0x9E3779B1) & mask
+        while table[slot] >= 0 and buckets[table[slot]] != bucket:
+            slot = (slot + 1) & mask
+        if table[slot] < 0:
+            table[slot] = found
+            touched[found] = slot
+            buckets[found] = bucket
+            counts[found] = 0
+            found += 1
+        counts[table[slot]] += 1
+    for at in range(found):
+        table[touched[at]] = -1
+    return found

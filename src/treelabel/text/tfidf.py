@@ -1,0 +1,188 @@
+"""tf-idf of n-grams: texts -> a sparse matrix with rows of length 1."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from treelabel.core.compute import FloatArray, IntArray, LongArray, kernel, over_rows
+from treelabel.text.ngrams import NgramShape, count_ngrams, count_range, utf8
+
+Weighed = tuple[LongArray, IntArray, FloatArray]
+
+
+@dataclass(frozen=True, eq=False)
+class Tfidf:
+    """Weights of n-grams as learned from texts; columns are the buckets that enough texts have, the commonest first.
+
+    A text's entry for an n-gram that it has c times is (1 + ln c) (1 + ln((1 + N) / (1 + df))), and its row is brought
+    to length 1. Common columns stand together, so that loops over rows find most of what they need in the cache.
+
+    >>> tfidf = Tfidf.fit(["a b", "b c"], NgramShape())
+    >>> tfidf.transform(["b", "d d", ""]).toarray().round(2).tolist()
+    [[1.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
+    """
+
+    shape: NgramShape
+    buckets: IntArray
+    idf: FloatArray
+
+    @classmethod
+    def fit(cls, texts: Sequence[str], shape: NgramShape, min_df: int = 1) -> "Tfidf":
+        """Learn the columns and their weights from texts."""
+        return cls.fit_transform(texts, shape, min_df)[0]
+
+    @classmethod
+    def fit_transform(
+        cls, texts: Sequence[str], shape: NgramShape, min_df: int = 1
+    ) -> "tuple[Tfidf, sparse.csr_array]":
+        """Learn from texts and give their matrix, counting n-grams once."""
+        counted = count_ngrams(texts, shape)
+        buckets, df = document_frequencies(counted.buckets, shape)
+        order = np.argsort(-df, kind="stable")
+        order = order[df[order] >= min_df]
+        kept: IntArray = buckets[order].astype(np.int32)
+        made = cls(shape, kept, (1 + np.log((1 + len(texts)) / (1 + df[order]))).astype(np.float32))
+        return made, made._weighted(*counted)
+
+    def transform(self, texts: Sequence[str]) -> sparse.csr_array:
+        """Turn texts into rows; n-grams that were not learned are left out."""
+        data, ptr = utf8(texts)
+        return self._joined(
+            lambda start, stop: self._weigh(*count_range(data, ptr, self.shape, start, stop)), len(ptr) - 1, 32
+        )
+
+    @property
+    def width(self) -> int:
+        """The number of columns."""
+        return len(self.buckets)
+
+    @cached_property
+    def slots(self) -> LongArray:
+        """A table with open addressing from buckets to columns, small enough to stay in the cache."""
+        return filled_slots(self.buckets)
+
+    def place(self, bucket: int) -> int:
+        """The column of a bucket, -1 if it has none."""
+        return int(column_of(self.slots, bucket))
+
+    def followed_by(self, more: "Tfidf") -> "Tfidf":
+        """Keep these columns, and add those that only the other has."""
+        new = ~np.isin(more.buckets, self.buckets)
+        buckets, idf = np.concatenate([self.buckets, more.buckets[new]]), np.concatenate([self.idf, more.idf[new]])
+        return Tfidf(self.shape, buckets, idf)
+
+    def _weighted(self, sizes: LongArray, buckets: IntArray, counts: IntArray) -> sparse.csr_array:
+        ptr = np.concatenate([[0], np.cumsum(sizes)])
+
+        def some(start: int, stop: int) -> Weighed:
+            part = slice(ptr[start], ptr[stop])
+            return self._weigh(sizes[start:stop], buckets[part], counts[part])
+
+        return self._joined(some, len(sizes), 256)
+
+    def _weigh(self, sizes: LongArray, buckets: IntArray, counts: IntArray) -> Weighed:
+        logs = 1 + np.log(np.arange(1, counts.max(initial=1) + 1)).astype(np.float32)
+        return weigh(self.slots, self.idf, logs, sizes, buckets, counts)
+
+    def _joined(self, some: Callable[[int, int], Weighed], rows: int, least: int) -> sparse.csr_array:
+        """Weigh parts of the rows in threads, and put them together."""
+        # Made here, as threads would make it twice.
+        _ = self.slots
+        parts = over_rows(some, rows, least=least)
+        lengths, indices, values = (np.concatenate([part[which] for part in parts]) for which in range(3))
+        row_ptr = np.concatenate([[0], np.cumsum(lengths)])
+        if row_ptr[-1] < 1 << 31:
+            row_ptr = row_ptr.astype(np.int32)
+        return sparse.csr_array((values, indices, row_ptr), (rows, self.width))
+
+    def arrays(self) -> dict[str, Any]:
+        """What is learned, as arrays to save."""
+        return {"buckets": self.buckets, "idf": self.idf}
+
+
+def document_frequencies(buckets: IntArray, shape: NgramShape) -> tuple[LongArray, LongArray]:
+    """Give the buckets that occur, in order, and how often each does; each text lists a bucket once.
+
+    >>> [found.tolist() for found in document_frequencies(np.array([5, 3, 5]), NgramShape())]
+    [[3, 5], [1, 2]]
+    """
+    if len(buckets) < shape.buckets:
+        # Going through all buckets there could be would take longer than sorting those that are there.
+        found, times = np.unique(buckets, return_counts=True)
+        return found.astype(np.int64), times.astype(np.int64)
+    counts = np.bincount(buckets, minlength=shape.buckets).astype(np.int64)
+    there = np.flatnonzero(counts)
+    return there, counts[there]
+
+
+@kernel
+def filled_slots(buckets: IntArray) -> LongArray:
+    """Make the table: bucket x 2^32 + column at a place that its lower bits choose, or the next that is free; or -1."""
+    size = 64
+    while size < 3 * len(buckets):
+        size *= 2
+    slots = np.full(size, -1, np.int64)
+    for column in range(len(buckets)):
+        slot = buckets[column] & (size - 1)
+        while slots[slot] >= 0:
+            slot = (slot + 1) & (size - 1)
+        slots[slot] = np.int64(buckets[column]) << 32 | column
+    return slots
+
+
+@kernel
+def column_of(slots: LongArray, bucket: int) -> np.int64:
+    """Find the column of a bucket, or -1."""
+    mask = len(slots) - 1
+    slot = bucket & mask
+    while slots[slot] >= 0:
+        if slots[slot] >> 32 == bucket:
+            return np.int64(slots[slot] & 0xFFFFFFFF)
+        slot = (slot + 1) & mask
+    return np.int64(-1)
+
+
+@kernel
+def sort_row(indices: IntArray, values: FloatArray) -> None:
+    """Sort a row by its indices."""
+    if len(indices) > 64:
+        order = np.argsort(indices)
+        indices[:], values[:] = indices[order], values[order]
+        return
+    for at in range(1, len(indices)):
+        index, value, place = indices[at], values[at], at
+        while place > 0 and indices[place - 1] > index:
+            indices[place], values[place] = indices[place - 1], values[place - 1]
+            place -= 1
+        indices[place], values[place] = index, value
+
+
+@kernel
+def weigh(
+    slots: LongArray, idf: FloatArray, logs: FloatArray, sizes: LongArray, buckets: IntArray, counts: IntArray
+) -> tuple[LongArray, IntArray, FloatArray]:
+    """Turn counts by bucket, so many a row, into weighted columns, sorted, in rows of length 1."""
+    lengths = np.zeros(len(sizes), np.int64)
+    indices, values = np.empty(len(buckets), np.int32), np.empty(len(buckets), np.float32)
+    used, at = 0, 0
+    for row in range(len(sizes)):
+        first = used
+        squares = 0.0
+        for _ in range(sizes[row]):
+            place = column_of(slots, buckets[at])
+            if place >= 0:
+                value = logs[counts[at] - 1] * idf[place]
+                indices[used], values[used] = place, value
+                squares += value * value
+                used += 1
+            at += 1
+        sort_row(indices[first:used], values[first:used])
+        scale = np.float32(1 / np.sqrt(squares)) if squares > 0 else np.float32(0)
+        for entry in range(first, used):
+            values[entry] *= scale
+        lengths[row] = used - first
+    return lengths, indices[:used], values[:used]

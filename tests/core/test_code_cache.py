@@ -1,0 +1,103 @@
+"""The cache of compiled loops: whatever is wrong with its files, results are the same and no one is blamed."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.helpers import put
+
+TINY = "from treelabel.core.compute import kernel\n\n\n@kernel\ndef add(a, b):\n    return a + b\n"
+CALL = "import tiny; print(tiny.add(1, 2), sum(tiny.add.stats.cache_hits.values()))"
+
+
+def call(folder: Path, *arguments: str, **environment: str) -> str:
+    """Run Python with its compiled code in a folder, and return what it printed."""
+    path = os.pathsep.join([str(folder), *sys.path])
+    given = {**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": str(folder / "compiled"), **environment}
+    ended = subprocess.run([sys.executable, *arguments], env=given, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    return ended.stdout
+
+
+# Calls the function as a new process would, and prints its value and whether it came from the cache.
+AGAIN = """
+import sys, tiny
+from pathlib import Path
+from tests.core.test_code_cache import DAMAGES
+from treelabel.core.compute import kernel
+
+def again():
+    fresh = kernel(tiny.add.py_func)
+    return fresh(1, 2), sum(fresh.stats.cache_hits.values())
+
+print(again(), again())
+(file,) = Path(sys.argv[1]).glob(f"compiled/*/tiny.add*.{sys.argv[2]}")
+for damage in DAMAGES.values():
+    file.write_bytes(damage(file.read_bytes()))
+    print(again(), again())
+file.unlink()
+file.mkdir()
+print(again())
+"""
+
+
+def flipped(content: bytes) -> bytes:
+    """Change bytes of the machine code: numba itself runs what comes of it."""
+    start = content.find(b"\x7fELF") + 64 if b"\x7fELF" in content else len(content) // 2
+    return content[:start] + bytes(byte ^ 0x5A for byte in content[start : start + 150]) + content[start + 150 :]
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda content: b"",
+    "cut short": lambda content: content[: len(content) // 2],
+    "garbage": lambda content: bytes(range(256)) * 10,
+    "changed": flipped,
+    "without a checksum": lambda content: content[:-16],
+}
+
+
+@pytest.mark.parametrize("ending", ["nbi", "nbc"])
+def test_a_damaged_file_is_compiled_again_and_replaced(tmp_path: Path, ending: str) -> None:
+    put(tmp_path, "tiny.py", TINY)
+    compiled_then_read = "(3, 0) (3, 1)"
+    told = call(tmp_path, "-c", AGAIN, str(tmp_path), ending).splitlines()
+    assert told == [compiled_then_read] * (1 + len(DAMAGES)) + ["(3, 0)"]
+    assert call(tmp_path, "-c", CALL) == "3 0\n"
+
+
+def test_another_process_reads_what_one_compiled(tmp_path: Path) -> None:
+    put(tmp_path, "tiny.py", TINY)
+    assert [call(tmp_path, "-c", CALL) for _ in range(2)] == ["3 0\n", "3 1\n"]
+
+
+def test_without_any_place_for_a_cache(tmp_path: Path) -> None:
+    put(tmp_path, "tiny.py", TINY)
+    put(tmp_path, "compiled", "a file")
+    # Only NUMBA_CACHE_DIR is looked at, and that is no folder.
+    assert call(tmp_path, "-c", CALL, NUMBA_CACHE_LOCATOR_CLASSES="UserProvidedCacheLocator") == "3 0\n"
+
+
+def test_a_cache_that_cannot_be_written_any_more(tmp_path: Path) -> None:
+    put(tmp_path, "tiny.py", TINY)
+    # The module is imported while the folder is there, which then becomes a file.
+    lost = "import shutil, sys, tiny; shutil.rmtree(sys.argv[1]); open(sys.argv[1], 'w').close()"
+    assert call(tmp_path, "-c", f"{lost}; {CALL}", str(tmp_path / "compiled")) == "3 0\n"
+
+
+def test_without_compilation(tmp_path: Path) -> None:
+    put(tmp_path, "tiny.py", TINY)
+    assert call(tmp_path, "-c", "import tiny; print(tiny.add(1, 2))", NUMBA_DISABLE_JIT="1") == "3\n"
+
+
+def test_a_command_takes_no_notice_of_a_damaged_cache(tmp_path: Path) -> None:
+    data = put(tmp_path, "data.csv", "text,label\na dog,animal > dog\na car,thing > car\n")
+    command = ("-m", "treelabel", "inspect", str(data), "--sep", " > ", "--json")
+    first = call(tmp_path, *command)
+    for ending in ("nbi", "nbc"):
+        for damage, file in zip(DAMAGES.values(), sorted(tmp_path.glob(f"compiled/*/*.{ending}")), strict=False):
+            file.write_bytes(damage(file.read_bytes()))
+    assert call(tmp_path, *command) == first

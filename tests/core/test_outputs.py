@@ -1,0 +1,425 @@
+"""Output that survives kills, full disks, second writers and links: files, folders, and several files at once."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.helpers import Run
+from tests.models.test_models import SETS
+from treelabel import TreelabelError, load_model, make_model, read, write
+from treelabel.core import outputs as o
+from treelabel.core.commit import JOURNAL, finish_commit
+from treelabel.core.locking import PREFIX, SUFFIX, Working, remove_leftovers
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir())
+
+
+def allow(target: Path) -> None:
+    """Let anything be replaced."""
+
+
+def killed(code: str, *arguments: str | Path) -> int:
+    """Run a program that kills itself; return how it ended."""
+    given = [sys.executable, "-c", f"import os, signal, sys\n{code}", *map(str, arguments)]
+    return subprocess.run(given, check=False, timeout=120).returncode
+
+
+DIE = "os.kill(os.getpid(), signal.SIGKILL)"
+
+
+# One file
+
+
+def test_a_killed_writer_leaves_the_old_file_and_the_next_one_removes_what_it_left(tmp_path: Path) -> None:
+    target = tmp_path / "out.txt"
+    target.write_text("old")
+    code = f"""
+from treelabel.core.outputs import whole_file
+with whole_file(sys.argv[1]) as working:
+    working.write_text("half")
+    {DIE}
+"""
+    assert killed(code, target) == -signal.SIGKILL
+    assert target.read_text() == "old"
+    assert len(names(tmp_path)) == 2
+    with o.whole_file(tmp_path / "other.txt") as working:
+        working.write_text("new")
+    assert names(tmp_path) == ["other.txt", "out.txt"]
+
+
+def test_what_a_living_writer_is_at_is_no_leftover(tmp_path: Path) -> None:
+    with o.whole_file(tmp_path / "slow.txt") as slow:
+        slow.write_text("slow")
+        with o.whole_file(tmp_path / "fast.txt") as fast:
+            fast.write_text("fast")
+        remove_leftovers(tmp_path)
+    assert (tmp_path / "slow.txt").read_text() == "slow"
+    assert (tmp_path / "fast.txt").read_text() == "fast"
+
+
+def test_files_of_others_are_no_leftovers(tmp_path: Path) -> None:
+    for name in (".treelabel-mine", "treelabel-12345678.tmp", ".notes.part"):
+        (tmp_path / name).write_text("mine")
+    remove_leftovers(tmp_path)
+    assert len(names(tmp_path)) == 3
+
+
+def test_links_stay_links_and_loops_are_called_so(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "real.txt").write_text("old")
+    (tmp_path / "link.txt").symlink_to("data/real.txt")
+    with o.whole_file(tmp_path / "link.txt") as working:
+        working.write_text("new")
+    assert (tmp_path / "link.txt").is_symlink()
+    assert (tmp_path / "data" / "real.txt").read_text() == "new"
+    (tmp_path / "round").symlink_to("round")
+    with pytest.raises(TreelabelError, match="leads back to itself"), o.whole_file(tmp_path / "round"):
+        pass
+
+
+def test_permissions_of_what_is_replaced_are_kept(tmp_path: Path) -> None:
+    target = tmp_path / "secret.txt"
+    target.write_text("old")
+    target.chmod(0o600)
+    with o.whole_file(target) as working:
+        working.write_text("new")
+    assert target.stat().st_mode & 0o777 == 0o600
+
+
+def test_errors_of_the_system_name_the_file_that_was_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(TreelabelError) as full, o.whole_file(tmp_path / "out.txt"):
+        raise OSError(28, "No space left on device")
+    assert str(tmp_path / "out.txt") in str(full.value)
+    assert "No space left on device" in str(full.value)
+    with pytest.raises(OSError, match="elsewhere"), o.whole_file(tmp_path / "out.txt"):
+        raise OSError(2, "No such file", "/elsewhere")
+    assert names(tmp_path) == []
+
+
+# Several files
+
+
+def test_files_appear_together_or_not_at_all(tmp_path: Path) -> None:
+    (tmp_path / "one.txt").write_text("old")
+
+    def fail() -> None:
+        with o.together():
+            with o.whole_file(tmp_path / "one.txt") as working:
+                working.write_text("new")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert (tmp_path / "one.txt").read_text() == "old"
+    with o.together():
+        for name in ("one.txt", "two.txt"):
+            with o.whole_file(tmp_path / name) as working:
+                working.write_text("new")
+        assert (tmp_path / "one.txt").read_text() == "old"
+    assert names(tmp_path) == ["one.txt", "two.txt"]
+    assert (tmp_path / "one.txt").read_text() == "new"
+
+
+@pytest.mark.parametrize("renames", [0, 1, 2])
+def test_a_change_that_was_decided_is_finished_by_the_next_reader(tmp_path: Path, renames: int) -> None:
+    data = SETS["leaf"]
+    write(data[:10], tmp_path / "train.jsonl")
+    code = f"""
+from treelabel import read, write
+import treelabel.core.commit as c
+data, left, replace = read(sys.argv[1])[5:], [{renames}], os.replace
+def dying(*paths):
+    if not left[0]:
+        {DIE}
+    left[0] -= 1
+    replace(*paths)
+c.os.replace = dying
+write(data, sys.argv[1])
+"""
+    ended = killed(code, tmp_path / "train.jsonl")
+    assert ended == (-signal.SIGKILL if renames < 2 else 0)
+    if renames < 2:
+        assert JOURNAL in names(tmp_path)
+    assert len(read(tmp_path / "train.jsonl")) == 5
+    assert names(tmp_path) == ["train.jsonl", "train.taxonomy.tsv"]
+
+
+def test_a_change_that_was_not_decided_is_given_up(tmp_path: Path) -> None:
+    (tmp_path / JOURNAL).write_text('{"version": 1, "renames": {')
+    (tmp_path / "a.csv").write_text("text,label\nx,A\n")
+    assert len(read(tmp_path / "a.csv")) == 1
+    assert names(tmp_path) == ["a.csv"]
+
+
+def test_a_journal_that_came_from_elsewhere_does_nothing(tmp_path: Path) -> None:
+    working = f"{PREFIX}12345678{SUFFIX}"
+    (tmp_path / working).write_text("theirs")
+    (tmp_path / "mine.txt").write_text("mine")
+    inside = {"version": 1, "renames": {working: "mine.txt"}, "removals": ["mine.txt"]}
+    outside = {"version": 1, "renames": {}, "removals": ["../mine.txt"]}
+    for journal in (inside, outside):
+        (tmp_path / "unpacked").mkdir(exist_ok=True)
+        folder = tmp_path if journal is inside else tmp_path / "unpacked"
+        file = folder / JOURNAL
+        file.touch()
+        own = file.stat().st_ino
+        file.write_text(json.dumps(journal | {"inode": own if journal is outside else own + 1}))
+        finish_commit(folder)
+        assert not file.exists()
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+
+
+def test_a_split_that_is_killed_leaves_no_mixture(tmp_path: Path, run: Run) -> None:
+    write(SETS["leaf"], tmp_path / "all.jsonl")
+    parts = tmp_path / "parts"
+    split = ("split", tmp_path / "all.jsonl", parts, "--parts", "train=0.5,test=0.5")
+    assert run(*split, "--seed", "1").code == 0
+    code = f"""
+import treelabel.core.commit as c
+from treelabel.cli import main
+replace, left = os.replace, [1]
+def dying(*paths):
+    if not left[0]:
+        {DIE}
+    left[0] -= 1
+    replace(*paths)
+c.os.replace = dying
+main(sys.argv[1:])
+"""
+    assert killed(code, *split, "--seed", "2", "--force") == -signal.SIGKILL
+    train, test = read(parts / "train.jsonl"), read(parts / "test.jsonl")
+    assert not {*train.ids} & {*test.ids}
+    assert len({*train.ids, *test.ids}) == len(SETS["leaf"])
+    assert names(parts) == ["taxonomy.tsv", "test.jsonl", "train.jsonl"]
+
+
+# Folders
+
+
+def put_folder(target: Path, text: str) -> None:
+    with o.whole_folder(target, allow) as working:
+        (working / "a.txt").write_text(text)
+
+
+def test_a_folder_is_replaced_in_one_step(tmp_path: Path) -> None:
+    target, seen, done = tmp_path / "deep" / "model", list[str](), threading.Event()
+    put_folder(target, "0")
+
+    def poll() -> None:
+        while not done.is_set():
+            handle = os.open(target, os.O_RDONLY)
+            seen.append(",".join(os.listdir(handle)))
+            os.close(handle)
+
+    thread = threading.Thread(target=poll)
+    thread.start()
+    try:
+        for number in range(1, 50):
+            put_folder(target, str(number))
+            assert (target / "a.txt").read_text() == str(number)
+    finally:
+        done.set()
+        thread.join()
+    # A folder that was just replaced may be empty on its way out, but the name is never missing.
+    assert len(seen) > 10
+    assert set(seen) <= {"a.txt", ""}
+    assert names(tmp_path / "deep") == ["model"]
+
+
+@pytest.mark.parametrize("moment", ["_settle", "_exchange", "remove_tree"])
+def test_a_killed_save_leaves_a_whole_folder(tmp_path: Path, moment: str) -> None:
+    target = tmp_path / "model"
+    put_folder(target, "old")
+    code = f"""
+import treelabel.core.outputs as o
+from pathlib import Path
+def die(*_): {DIE}
+setattr(o, {moment!r}, die)
+with o.whole_folder(Path(sys.argv[1]), lambda target: None) as working:
+    (working / "a.txt").write_text("new")
+"""
+    assert killed(code, target) == -signal.SIGKILL
+    assert (target / "a.txt").read_text() == ("new" if moment == "remove_tree" else "old")
+    assert len(names(tmp_path)) == 2
+    put_folder(tmp_path / "other", "other")
+    assert names(tmp_path) == ["model", "other"]
+
+
+def test_an_interrupted_save_leaves_the_old_folder_and_nothing_else(tmp_path: Path) -> None:
+    target = tmp_path / "model"
+    put_folder(target, "old")
+
+    def interrupt() -> None:
+        with o.whole_folder(target, allow) as working:
+            (working / "a.txt").write_text("new")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupt()
+    assert (target / "a.txt").read_text() == "old"
+    assert names(tmp_path) == ["model"]
+
+
+def test_of_two_writers_one_wins_and_the_other_is_told(tmp_path: Path) -> None:
+    target = tmp_path / "model"
+
+    def be_second() -> None:
+        with o.whole_folder(target, allow) as working:
+            (working / "a.txt").write_text("second")
+            put_folder(target, "first")
+
+    with pytest.raises(TreelabelError, match="another process"):
+        be_second()
+    assert (target / "a.txt").read_text() == "first"
+    with o.whole_folder(target, allow) as working:
+        (working / "a.txt").write_text("third")
+        with pytest.raises(TreelabelError, match="another process"):
+            put_folder(target, "fourth")
+    assert (target / "a.txt").read_text() == "third"
+    assert names(tmp_path) == ["model"]
+
+
+def test_a_link_to_a_folder_stays_a_link(tmp_path: Path) -> None:
+    put_folder(tmp_path / "versions" / "one", "old")
+    (tmp_path / "current").symlink_to("versions/one")
+    put_folder(tmp_path / "current", "new")
+    assert (tmp_path / "current").is_symlink()
+    assert (tmp_path / "versions" / "one" / "a.txt").read_text() == "new"
+    assert names(tmp_path / "versions") == ["one"]
+
+
+@pytest.fixture
+def without_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(o, "_exchange", lambda one, two: False)
+    o.can_exchange.cache_clear()
+
+
+@pytest.mark.usefixtures("without_exchange")
+def test_without_exchange_a_link_stands_for_the_folder(tmp_path: Path) -> None:
+    target = tmp_path / "model"
+    for text in ("one", "two", "three"):
+        put_folder(target, text)
+        assert target.is_symlink()
+        assert (target / "a.txt").read_text() == text
+        assert len(names(tmp_path)) == 2
+    remove_leftovers(tmp_path)
+    assert (target / "a.txt").read_text() == "three"
+    # A folder that was never written, and a link that was never put in place, go.
+    Working.folder(tmp_path).release()
+    (tmp_path / f"{PREFIX}abcdefgh{SUFFIX}").symlink_to(f"{PREFIX}nowhere1{SUFFIX}")
+    remove_leftovers(tmp_path)
+    assert len(names(tmp_path)) == 2
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "plain" / "a.txt").write_text("copied here")
+    with pytest.raises(TreelabelError, match="cannot replace a folder in one step"):
+        put_folder(tmp_path / "plain", "new")
+    assert (tmp_path / "plain" / "a.txt").read_text() == "copied here"
+    o.can_exchange.cache_clear()
+
+
+# Models
+
+
+def test_fit_deletes_no_folder_that_only_looks_like_a_model(tmp_path: Path, run: Run) -> None:
+    write(SETS["leaf"], tmp_path / "x.jsonl")
+    folder = tmp_path / "d"
+    (folder / "src").mkdir(parents=True)
+    (folder / "model.json").write_text('{"format":"layers-model"}')
+    (folder / "src" / "thesis.tex").write_text("years of work")
+    for force in ((), ("--force",)):
+        ended = run("fit", tmp_path / "x.jsonl", "-o", folder, *force)
+        assert ended.code == 2
+        assert "exists and is no model folder" in ended.err
+    assert (folder / "src" / "thesis.tex").read_text() == "years of work"
+
+
+@pytest.mark.parametrize("extra", ["notes.txt", "src", "link"])
+def test_a_model_folder_with_anything_else_in_it_is_not_replaced(tmp_path: Path, extra: str) -> None:
+    model = make_model("most_frequent").fit(SETS["leaf"])
+    folder = tmp_path / "model"
+    model.save(folder)
+    if extra == "src":
+        (folder / extra).mkdir()
+    elif extra == "link":
+        (folder / extra).symlink_to("model.json")
+    else:
+        (folder / extra).write_text("mine")
+    with pytest.raises(TreelabelError, match=f"beside a model it holds '{extra}', which would be lost"):
+        model.save(folder, overwrite=True)
+    assert extra in names(folder)
+
+
+def test_replacing_a_model_has_to_be_asked_for(tmp_path: Path, run: Run) -> None:
+    write(SETS["leaf"], tmp_path / "x.jsonl")
+    fit = ("fit", tmp_path / "x.jsonl", "-o", tmp_path / "model", "--model", "most_frequent")
+    assert run(*fit).code == 0
+    before = (tmp_path / "model").stat().st_ino
+    refused = run(*fit)
+    assert refused.code == 2
+    assert "replace it with --force" in refused.err
+    assert (tmp_path / "model").stat().st_ino == before
+    assert run(*fit, "--force").code == 0
+    assert (tmp_path / "model").stat().st_ino != before
+    assert load_model(tmp_path / "model").name == "most_frequent"
+
+
+FIT = """
+import treelabel.models.{module} as m
+from treelabel.cli import main
+real = m.progress_bar
+from contextlib import contextmanager
+@contextmanager
+def bar(*given, **named):
+    with real(*given, **named) as done:
+        def tell(*now):
+            os.kill(os.getpid(), signal.{signal})
+            done(*now)
+        yield tell
+m.progress_bar = bar
+sys.argv = ["treelabel", *sys.argv[1:]]
+main()
+"""
+
+LEARNERS = [("linear", "heads"), ("bag", "bag_training"), ("svm_descriptions", "label_svms"), ("stack", "stack")]
+
+
+@pytest.mark.parametrize(("model", "module"), LEARNERS)
+@pytest.mark.parametrize("stop", ["SIGTERM", "SIGINT"])
+def test_a_stopped_fit_never_replaces_a_model(tmp_path: Path, model: str, module: str, stop: str) -> None:
+    write(SETS["leaf"], tmp_path / "x.jsonl")
+    make_model("most_frequent").fit(SETS["leaf"]).save(tmp_path / "model")
+    settings = ["--set", "models=['linear', 'bag']"] if model == "stack" else []
+    given = ["fit", tmp_path / "x.jsonl", "--model", model, *settings, "-o"]
+    code = FIT.format(module=module, signal=stop)
+
+    def fit(target: str, *more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", f"import os, signal, sys\n{code}", *map(str, given), str(tmp_path / target), *more],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    ended = fit("model", "--force")
+    assert ended.returncode == (143 if stop == "SIGTERM" else 130), ended.stderr
+    assert load_model(tmp_path / "model").name == "most_frequent"
+    new = fit("new")
+    if stop == "SIGTERM":
+        assert "terminated; no half-written file is left" in new.stderr
+        assert not (tmp_path / "new").exists()
+    else:
+        # Announced in the help, and said.
+        assert "stays as it is" in ended.stderr
+        assert new.returncode == 0, new.stderr
+        assert "learning was stopped before its end, and the best so far was kept" in new.stdout
+        assert load_model(tmp_path / "new").name == model
+    assert not [name for name in names(tmp_path) if name.startswith(PREFIX)]

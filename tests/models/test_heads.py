@@ -1,0 +1,434 @@
+"""Linear heads: what they minimise, what their outputs stand for, and what becomes of them."""
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.optimize import minimize
+from scipy.special import expit, softmax
+from sklearn.svm import LinearSVC
+
+from treelabel import Dataset, Hierarchy, TreelabelError, evaluate, load_model, load_sample, make_model, split
+from treelabel.calibration import path_map
+from treelabel.calibration.outputs import Outputs
+from treelabel.calibration.path_kernels import powers
+from treelabel.core.compute import kernel
+from treelabel.models.base import training_of
+from treelabel.models.check import CASES, CHECKS, DAG, TREE, fitted, it_learns
+from treelabel.models.linear import model as linear
+from treelabel.models.linear.blocks import BLOCK, add_multiples, add_products
+from treelabel.models.linear.conditional import train_groups
+from treelabel.models.linear.descent import Rows, in_threads, train_hinge
+from treelabel.models.linear.heads import HEADS, learn_head, sigmoid_groups, softmax_groups
+from treelabel.models.linear.weights import Gathered, Weights
+from treelabel.models.stopping import StopSignal
+from treelabel.text import NgramShape, Tfidf
+
+NEVER = StopSignal()
+
+
+@pytest.fixture(scope="module")
+def sample() -> Dataset:
+    return load_sample()[::6]
+
+
+@pytest.fixture(scope="module")
+def features(sample: Dataset) -> sparse.csr_array:
+    return Tfidf.fit_transform(sample.texts, NgramShape())[1]
+
+
+def learned(rows: Rows, outputs: int, train: Any) -> Gathered:
+    """Run a trainer and gather all it learns."""
+    gathered = Gathered(len(rows.held), rows.features.shape[1], outputs, 0.0)
+    train(gathered.take)
+    return gathered
+
+
+def with_bias(x: Any) -> Any:
+    return sparse.csr_array(sparse.hstack([x, np.ones((x.shape[0], 1))]))
+
+
+def hinge_loss(x: Any, y: Any, w: Any, cost: float) -> float:
+    return float(0.5 * (w**2).sum() + cost * (np.maximum(0, 1 - y * (x @ w)) ** 2).sum())
+
+
+def cross_entropies(w: Any, losses: Any) -> float:
+    return float(0.5 * (w**2).sum() + 10 * losses.sum())
+
+
+def lowest(loss: Any, x: Any, start: Any, errors: Any) -> float:
+    """Find the minimum with a library, from where ours ended."""
+
+    def flat(w: Any) -> tuple[float, Any]:
+        shaped = w.reshape(start.shape)
+        return loss(shaped), (shaped - 10 * (x.T @ errors(shaped))).ravel()
+
+    return float(minimize(flat, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 300}).fun)
+
+
+def stacked(gathered: Gathered, output: int) -> Any:
+    weights = gathered.weights()[:, [output]].toarray().ravel()
+    return np.append(weights, gathered.bias[output]).astype(np.float64)
+
+
+# What is minimised
+
+
+def test_vectors_of_sixteen_multiply_and_add_as_numpy_does() -> None:
+    rng = np.random.default_rng(0)
+    idx, val = rng.integers(0, 50, 30).astype(np.int32), rng.normal(size=30).astype(np.float32)
+    weights, vector = rng.normal(size=(50, BLOCK)).astype(np.float32), rng.normal(size=BLOCK).astype(np.float32)
+
+    @kernel
+    def multiply(idx: Any, val: Any, weights: Any, found: Any) -> None:
+        add_products(idx, val, np.int64(3), np.int64(20), weights, found)
+
+    @kernel
+    def add(idx: Any, val: Any, weights: Any, change: Any) -> None:
+        add_multiples(idx, val, np.int64(3), np.int64(20), weights, change)
+
+    found = vector.copy()
+    multiply(idx, val, weights, found)
+    assert found == pytest.approx(vector + val[3:20] @ weights[idx[3:20]], abs=1e-5)
+    expected = weights.copy()
+    np.add.at(expected, idx[3:20], val[3:20, None] * vector)
+    add(idx, val, weights, vector)
+    assert weights == pytest.approx(expected, abs=1e-5)
+
+
+def test_hinge_outputs_reach_the_minimum_that_liblinear_finds(sample: Dataset, features: sparse.csr_array) -> None:
+    train = training_of(sample, None, None)
+    outputs = Outputs.of(train)
+    targets = outputs.targets(train)
+    rows = Rows(features, np.arange(0, 240), most_passes=40)
+    found = learned(rows, outputs.count, lambda take: train_hinge(rows, targets, 3.0, take, NEVER, lambda done: None))
+    x = with_bias(features)
+    for output in (0, 7, outputs.count - 1):
+        y = np.where(targets[:, [output]].toarray().ravel(), 1, -1)
+        peer = LinearSVC(C=3.0, fit_intercept=False, tol=1e-6, max_iter=10_000).fit(x, y).coef_.ravel()
+        least = hinge_loss(x, y, peer, 3.0)
+        assert least <= hinge_loss(x, y, stacked(found, output), 3.0) * 1.0001 <= least * 1.01
+
+
+def test_held_documents_are_scored_by_what_the_others_teach(sample: Dataset, features: sparse.csr_array) -> None:
+    train = training_of(sample, None, None)
+    outputs = Outputs.of(train)
+    targets, held = outputs.targets(train), np.arange(0, 240)
+    rows = Rows(features, held, most_passes=40)
+    found = learned(rows, outputs.count, lambda take: train_hinge(rows, targets, 3.0, take, NEVER, lambda done: None))
+    x, y = with_bias(features), np.where(targets[:, [0]].toarray().ravel(), 1, -1)
+    peer = LinearSVC(C=3.0, fit_intercept=False, tol=1e-6, max_iter=10_000).fit(x[240:], y[240:])
+    assert found.margins[:, 0] == pytest.approx(peer.decision_function(x[:240]), abs=0.05)
+
+
+@pytest.mark.parametrize("tau", [0.0, 1.0])
+def test_sibling_groups_reach_the_minimum_of_logistic_regression(
+    sample: Dataset, features: sparse.csr_array, tau: float
+) -> None:
+    # Twenty classes without any order among them: more than one block.
+    names = [f"class {sum(map(ord, row[0])) % 20}" for row in sample.paths()]
+    train = training_of(list(sample.texts), names, Hierarchy.flat(sorted(set(names))))
+    outputs = Outputs.of(train, shared=False)
+    (group,) = softmax_groups(outputs, train, tau)
+    assert len(group.outputs) > BLOCK
+    rows = Rows(features, np.arange(0, 100), most_passes=100)
+    found = learned(
+        rows, outputs.count, lambda take: train_groups(rows, [group], True, 10.0, take, NEVER, lambda done: None)
+    )
+    x, y = with_bias(features[group.rows]), group.true.argmax(axis=1)
+
+    def loss(w: Any) -> float:
+        logits = x @ w + group.offsets
+        return cross_entropies(w, np.logaddexp.reduce(logits, axis=1) - logits[np.arange(len(y)), y])
+
+    ours = np.stack([stacked(found, output) for output in group.outputs], axis=1)
+    shares = (group.true.sum(axis=0) + 1) / (len(y) + len(group.outputs))
+    assert group.offsets == pytest.approx(tau * np.log(shares), abs=1e-5)
+    least = lowest(loss, x, ours, lambda w: group.true - softmax(x @ w + group.offsets, axis=1))
+    assert least <= loss(ours) * 1.0001 <= least * 1.01
+
+
+def test_sigmoids_among_siblings_reach_the_minimum(sample: Dataset, features: sparse.csr_array) -> None:
+    train = training_of(sample, None, None)
+    outputs = Outputs.of(train, shared=False)
+    group = sigmoid_groups(outputs, train)[0]
+    assert len(group.rows) == len(sample)
+    rows = Rows(features, np.arange(0, 100), most_passes=100)
+    found = learned(
+        rows, outputs.count, lambda take: train_groups(rows, [group], False, 10.0, take, NEVER, lambda done: None)
+    )
+    x = with_bias(features)
+    y = group.true[:, 0]
+
+    def loss(w: Any) -> float:
+        logits = x @ w
+        return cross_entropies(w, np.logaddexp(0, logits) - y * logits)
+
+    ours = stacked(found, int(group.outputs[0]))
+    least = lowest(loss, x, ours, lambda w: y - expit(x @ w))
+    assert least <= loss(ours) * 1.0001 <= least * 1.01
+
+
+def test_powers_are_those_of_e() -> None:
+    values = np.linspace(-90, 0, 10_001).astype(np.float32)
+    found = np.empty_like(values)
+    total = powers(values, 0.9, found)
+    assert found == pytest.approx(np.exp(0.9 * values.astype(np.float64)), rel=2e-5)
+    assert total == pytest.approx(np.exp(0.9 * values.astype(np.float64)).sum(), rel=1e-4)
+    powers(np.array([-1e5, 0], np.float32), 2.0, found)
+    assert found[:2].tolist() == [0.0, 1.0]
+
+
+# What outputs stand for
+
+
+def test_nodes_with_the_same_documents_share_an_output() -> None:
+    h = Hierarchy.from_paths(["a > b > c", "a > b > d", "e > f"])
+    train = training_of(["1", "2", "3"], [["c"], ["d"], ["f"]], h)
+    outputs = Outputs.of(train)
+    names = {h.names[node]: outputs.output(node) for node in range(len(h))}
+    assert names["a"] == names["b"]
+    assert names["e"] == names["f"]
+    assert len(set(names.values())) == outputs.count == 4
+    assert outputs.targets(train)[:, [names["a"]]].toarray().ravel().tolist() == [1, 1, 0]
+    assert Outputs.of(train, shared=False).count == len(h)
+
+
+def test_an_end_inside_has_an_output_of_its_own() -> None:
+    train = training_of(["1", "2"], [["dog"], ["terrier"]], TREE)
+    outputs = Outputs.of(train)
+    dog = TREE.names.index("dog")
+    own = outputs.of_ends[outputs.ends.tolist().index(dog)]
+    assert own != outputs.output(dog)
+    assert outputs.targets(train)[:, [own]].toarray().ravel().tolist() == [1, 0]
+    assert outputs.output(TREE.names.index("cake")) == -1
+
+
+def test_dense_rows_change_nothing() -> None:
+    rng = np.random.default_rng(0)
+    full = np.where(rng.random((40, 20)) < np.linspace(1, 0.02, 40)[:, None], rng.normal(size=(40, 20)), 0)
+    weights = Weights(sparse.csr_array(full.astype(np.float32)), rng.normal(size=20).astype(np.float32))
+    x = sparse.random_array((9, 40), density=0.4, rng=rng, dtype=np.float32, format="csr")
+    assert 0 < len(weights.dense) < 40
+    assert weights.times(x, 2, 9) == pytest.approx((x @ full + weights.bias)[2:], abs=1e-5)
+
+
+# Heads
+
+
+@pytest.mark.parametrize("kind", CASES)
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("head", HEADS)
+def test_every_head_stands_the_battery(head: str, check: str, kind: str) -> None:
+    if head == "conditional_softmax" and kind in ("many", "DAG"):
+        with pytest.raises(TreelabelError, match="use head=conditional_sigmoid or head=nodes"):
+            fitted(lambda: make_model(head=head), CASES[kind])
+        return
+    promised = head != "conditional_sigmoid" or check != "scores_are_sound" or kind != "leaf"
+    if promised:
+        CHECKS[check](lambda: make_model(head=head), CASES[kind])
+
+
+@pytest.mark.parametrize("head", [*HEADS, "auto"])
+def test_every_head_learns(head: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linear, "WORTH_A_TRIAL", 20)
+    monkeypatch.setattr(linear, "TRIAL", 40)
+    it_learns(lambda: make_model(head=head), CASES["leaf"])
+
+
+def test_sigmoids_need_not_sum_to_their_parent_but_are_coherent() -> None:
+    scores = fitted(lambda: make_model(head="conditional_sigmoid"), CASES["leaf"]).score(CASES["leaf"].texts)
+    assert scores.is_coherent()
+
+
+def test_auto_takes_the_head_that_loses_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linear, "WORTH_A_TRIAL", 1000)
+    tried: list[str] = []
+
+    def spied(name: str, job: Any) -> Any:
+        tried.append(name)
+        return learn_head(name, job)
+
+    monkeypatch.setattr(linear, "learn_head", spied)
+    model = make_model().fit(load_sample())
+    assert sorted(tried[:2]) == ["conditional_softmax", "nodes"]
+    assert tried[2:] == [model.learned_.head]
+    tried.clear()
+    make_model().fit(load_sample()[:900])
+    assert tried == ["nodes"]
+    with pytest.raises(TreelabelError, match="linear has no head 'node'; there are: auto, nodes"):
+        make_model(head="node").fit(load_sample()[:50])
+
+
+def test_adjusted_logits_help_rare_siblings() -> None:
+    train, test = split(load_sample(), {"train": 0.8, "test": 0.2}, seed=0).values()
+    plain, adjusted = (
+        evaluate(
+            test,
+            scores=make_model(head="conditional_softmax", tau=tau).fit(train).score(test),
+            rule="best_leaf",
+            metrics=["macro_f1"],
+        )["macro_f1"]
+        for tau in (0.0, 1.0)
+    )
+    assert adjusted > plain
+
+
+def test_a_validation_set_calibrates_and_is_not_learned() -> None:
+    train, valid = split(load_sample()[:2000], {"train": 0.8, "valid": 0.2}, seed=0).values()
+    strange = Dataset.of(["qqqq " + text for text in valid.texts], valid.paths(), valid.hierarchy)
+    model = make_model().fit(train, valid=strange)
+    assert model.tfidf_.width == Tfidf.fit(train.texts, NgramShape()).width
+    assert len(model.explain("qqqq")[0].speaks_for) == 0
+    judged = evaluate(valid, scores=model.score(valid), rule="best_leaf", metrics=["leaf_accuracy", "ece"])
+    assert judged["leaf_accuracy"] > 0.5
+    assert judged["ece"] < 0.1
+
+
+def test_of_very_many_nodes_the_likeliest_ends_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = load_sample()[:1500]
+    dense = make_model(prune=0).fit(data)
+    before = dense.score(data.texts[:50]).dense()
+    monkeypatch.setattr(path_map, "MANY_NODES", 10)
+    monkeypatch.setattr(path_map, "KEPT_ENDS", 5)
+    scores = dense.score(data.texts[:50])
+    assert scores.is_sparse
+    assert scores.is_coherent()
+    assert (scores.dense().argmax(axis=1) == before.argmax(axis=1)).all()
+    again = make_model().fit(data)
+    assert evaluate(data, decisions=again.predict(data), metrics=["hf1"])["hf1"] > 0.9
+
+
+# Encoders beside tf-idf
+
+
+class Letters:
+    """Counts letters: features of texts that are no n-grams."""
+
+    name = "letters"
+    fingerprint = "letters 1"
+
+    def __init__(self) -> None:
+        self.calls: list[int] = []
+
+    def transform(self, texts: Any) -> Any:
+        self.calls.append(len(texts))
+        return np.array([[text.count(letter) for letter in "abcdefghijklmnopqrstuvwxyz"] for text in texts], float)
+
+
+@pytest.fixture
+def letters(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Letters:
+    monkeypatch.setenv("TREELABEL_CACHE", str(tmp_path / "cache"))
+    return Letters()
+
+
+@pytest.mark.parametrize("tfidf", [True, False])
+def test_an_encoder_stands_alone_or_beside_tfidf(letters: Letters, tfidf: bool, tmp_path: Path) -> None:
+    case = CASES["leaf"]
+    model = make_model(encoder=letters, tfidf=tfidf).fit(case.texts, case.labels, hierarchy=TREE)
+    true = [tuple(row) for row in case.labels]
+    right = np.mean([tuple(found) == row for found, row in zip(model.predict(case.texts), true, strict=True)])
+    assert right > 0.8
+    # What was encoded once comes from the disk.
+    assert sum(letters.calls) == len(set(case.texts))
+    model.save(tmp_path / "model")
+    with pytest.raises(TreelabelError, match="unknown encoder 'letters'; usable here: "):
+        load_model(tmp_path / "model")
+    loaded = load_model(tmp_path / "model", encoder=Letters())
+    assert np.array_equal(loaded.score(case.texts).dense(), model.score(case.texts).dense())
+    other = Letters()
+    other.fingerprint = "letters 2"
+    with pytest.raises(TreelabelError, match=r"learned with the encoder letters \(letters 1\), but this one is"):
+        load_model(tmp_path / "model", encoder=other)
+    if not tfidf:
+        with pytest.raises(TreelabelError, match="without tf-idf cannot explain"):
+            model.explain("a cat")
+
+
+def test_a_registered_encoder_is_known_by_its_name(
+    letters: Letters, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from treelabel.encoders.catalogue import ENCODERS
+
+    monkeypatch.setitem(ENCODERS, "letters", Letters)
+    model = fitted(lambda: make_model(encoder="letters"), CASES["leaf"])
+    model.save(tmp_path / "model")
+    assert load_model(tmp_path / "model").predict(["the cat meows"]) == model.predict(["the cat meows"])
+    assert load_model(tmp_path / "model").get_params()["encoder"] == "letters"
+
+
+def test_what_is_no_encoder_is_refused(letters: Letters) -> None:
+    with pytest.raises(TreelabelError, match="expected an encoder with name, fingerprint and transform"):
+        fitted(lambda: make_model(encoder=object()), CASES["leaf"])
+    with pytest.raises(TreelabelError, match="leaves no features"):
+        fitted(lambda: make_model(tfidf=False), CASES["leaf"])
+
+    class Short(Letters):
+        def transform(self, texts: Any) -> Any:
+            return np.ones((1, 3))
+
+    with pytest.raises(TreelabelError, match=r"gave an array of shape \(1, 3\) for"):
+        fitted(lambda: make_model(encoder=Short()), CASES["leaf"])
+
+
+def test_an_interrupted_run_goes_on_where_it_was(letters: Letters, tmp_path: Path) -> None:
+    from treelabel.encoders.catalogue import CachedEncoder
+
+    class Interrupted(Letters):
+        def transform(self, texts: Any) -> Any:
+            if "stop" in texts:
+                raise KeyboardInterrupt
+            return super().transform(texts)
+
+    texts = ["a", "b", "c", "d", "stop", "e"]
+    broken = CachedEncoder(Interrupted(), tmp_path, batch=2)
+    with pytest.raises(KeyboardInterrupt):
+        broken.transform(texts)
+    again = CachedEncoder(letters, tmp_path, batch=2)
+    assert again.transform(texts).shape == (6, 26)
+    assert letters.calls == [2]
+    assert (again.transform([]).shape) == (0, 0)
+
+
+def test_the_hierarchy_of_a_dag_is_used() -> None:
+    scores = fitted(lambda: make_model(head="conditional_sigmoid"), CASES["DAG"]).score(["dog barks loudly"])
+    assert scores.hierarchy == DAG
+    assert scores.is_coherent()
+
+
+# Ctrl-C
+
+
+def test_ctrl_c_hurries_learning_and_keeps_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    pressed: list[int] = []
+
+    @contextmanager
+    def pressing(title: str, total: int, show: bool | None = None) -> Any:
+        def done(number: int) -> None:
+            pressed.append(number)
+            raise KeyboardInterrupt
+
+        yield done
+
+    monkeypatch.setattr("treelabel.models.heads.progress_bar", pressing)
+    data = load_sample()[::4]
+    hurried = make_model().fit(data)
+    assert pressed == [1]
+    assert hurried.stopped_ == "interrupt"
+    assert evaluate(data, decisions=hurried.predict(data), metrics=["hf1"])["hf1"] > 0.8
+
+
+def test_a_second_ctrl_c_gives_up() -> None:
+    stop = StopSignal()
+
+    def done(number: int) -> None:
+        # What is waited for next is interrupted again.
+        monkey.setattr("concurrent.futures.Future.result", lambda self: (_ for _ in ()).throw(KeyboardInterrupt()))
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as monkey, pytest.raises(KeyboardInterrupt):
+        in_threads(lambda task: None, range(4), stop, done)
+    assert stop.reason == "interrupt"

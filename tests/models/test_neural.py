@@ -1,0 +1,630 @@
+"""The model neural: what it trains, how, and that nothing changes by parts, processes, a kill or a stop."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import nullcontext
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.helpers import Run, WordVectors, tiny_bert
+from treelabel import Dataset, TreelabelError, load_model, make_model
+from treelabel.core.strings import Strings
+from treelabel.encoders.catalogue import ENCODERS, CachedEncoder
+from treelabel.losses.registry import LOSSES
+from treelabel.models.base import training_of
+from treelabel.models.check import CASES, HARD_TEXTS, check_model, it_learns
+from treelabel.models.neural.judging import Judged
+from treelabel.models.neural.network import Network, Outputs, freeze, layers_of, parameter_groups
+from treelabel.models.neural.readers import Frozen
+from treelabel.models.neural.schedules import SCHEDULES
+from treelabel.models.neural.scratch import learned_tokenizer, small_bert
+from treelabel.models.neural.tokens import Tokens, epoch_batches
+from treelabel.models.neural.trainer import faster_in_bf16
+from treelabel.models.objective import Objective
+
+LEAF = CASES["leaf"]
+DATA = Dataset.of(LEAF.texts, LEAF.labels, LEAF.hierarchy)
+# Which kinds of labels losses take: see `Loss.needs`.
+KINDS = {
+    "bce": ("leaf", "path", "many", "DAG"),
+    "leaf_softmax": ("leaf", "path", "DAG"),
+    "conditional_softmax": ("leaf", "path"),
+    "conditional_softmax_la": ("leaf", "path"),
+    "conditional_sigmoid": ("leaf", "path", "many", "DAG"),
+    "champ": ("leaf", "path", "many", "DAG"),
+    "match": ("leaf", "path", "many", "DAG"),
+    "win_flat": ("leaf", "path"),
+    "win_raw": ("leaf", "path"),
+    "win_log": ("leaf", "path"),
+    "win_coarse": ("leaf", "path"),
+}
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    texts = [text for case in CASES.values() for text in case.texts]
+    return tiny_bert(tmp_path_factory.mktemp("encoders") / "tiny", texts)
+
+
+@pytest.fixture(autouse=True)
+def words(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    monkeypatch.setenv("TREELABEL_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+    monkeypatch.setitem(ENCODERS, "words", WordVectors)
+    # Networks this small are slower on two cores than on one, and much slower where others use these.
+    torch.set_num_threads(1)
+
+
+def made(mode: str, folder: Path, **settings: Any) -> Any:
+    """Make a model that learns in little time."""
+    of_mode: dict[str, dict[str, Any]] = {
+        "frozen": {"encoder": "words", "epochs": 12, "rate": 0.03},
+        "fine-tuned": {"encoder": str(folder), "train": "all", "epochs": 6, "rate": 5e-3},
+        "scratch": {"encoder": "scratch", "epochs": 6, "rate": 5e-3},
+    }
+    return make_model("neural", **{**of_mode[mode], "batch": 8, "weight_decay": 0.0, **settings})
+
+
+# The battery
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("mode", ["frozen", "fine-tuned", "scratch"])
+def test_every_loss_stands_the_battery_in_every_mode(mode: str, loss: str, folder: Path) -> None:
+    refused = check_model(lambda: made(mode, folder, loss=loss, epochs=1), learns=False)
+    assert {*refused} == CASES.keys() - KINDS[loss]
+
+
+# Two do not learn well, as the paper of the win says.
+@pytest.mark.parametrize("loss", [loss for loss in LOSSES if loss not in ("win_raw", "win_coarse")])
+@pytest.mark.parametrize("mode", ["frozen", "fine-tuned", "scratch"])
+def test_every_loss_learns_in_every_mode(mode: str, loss: str, folder: Path) -> None:
+    # The logarithm of the win takes its time.
+    epochs = 30 if loss == "win_log" else 12
+    for kind in KINDS[loss]:
+        it_learns(lambda: made(mode, folder, loss=loss, epochs=epochs), CASES[kind])
+
+
+@pytest.mark.parametrize("loss", [name for name in LOSSES if len(KINDS[name]) < 4])
+def test_a_loss_says_what_labels_it_cannot_learn(loss: str, folder: Path) -> None:
+    for kind in {"many", "DAG"} - {*KINDS[loss]}:
+        case = CASES[kind]
+        with pytest.raises(TreelabelError, match=f"the loss {loss} needs"):
+            made("frozen", folder, loss=loss).fit(case.texts, case.labels, hierarchy=case.hierarchy)
+
+
+# What is trained, and how fast
+
+
+def small(layers: int = 2) -> Network:
+    body = small_bert(50, 16)
+    assert len(layers_of(body)) == layers
+    return Network(body, "cls", Outputs(64, 5, hidden=8))
+
+
+def test_the_encoder_the_hidden_layer_and_the_outputs_have_rates_of_their_own() -> None:
+    network = small()
+    groups = parameter_groups(network, (1e-5, 1e-4, 1e-3), 0.5, 0.01)
+    rates = {id(p): group["lr"] for group in groups for p in group["params"]}
+    decays = {id(p): group["weight_decay"] for group in groups for p in group["params"]}
+    assert len(rates) == len(list(network.parameters()))
+    outputs = network.outputs
+    assert outputs.hidden is not None
+    assert rates[id(outputs.linear.weight)] == 1e-3
+    assert rates[id(outputs.hidden.weight)] == 1e-4
+    last, first = network.body.encoder.layer[1], network.body.encoder.layer[0]
+    assert rates[id(last.output.dense.weight)] == 1e-5
+    assert rates[id(first.output.dense.weight)] == 5e-6
+    assert rates[id(network.body.embeddings.word_embeddings.weight)] == 2.5e-6
+    assert decays[id(outputs.linear.bias)] == decays[id(last.output.LayerNorm.weight)] == 0.0
+    assert decays[id(last.output.dense.weight)] == 0.01
+
+
+def test_frozen_layers_are_neither_trained_nor_changed(folder: Path) -> None:
+    network = small()
+    freeze(network.body, 1)
+    fixed = {name for name, p in network.body.named_parameters() if not p.requires_grad}
+    assert any("embeddings" in name for name in fixed)
+    assert any("layer.0" in name for name in fixed)
+    assert not any("layer.1" in name for name in fixed)
+    from treelabel.encoders.backbone import load_body
+
+    before = load_body(folder).state_dict()
+    after = made("fine-tuned", folder, freeze=1).fit(DATA).learned_.network.body.state_dict()
+    changed = {name for name in after if not torch.equal(before[name], after[name])}
+    assert changed
+    assert all("layer.1" in name for name in changed)
+
+
+def test_rates_rise_over_a_tenth_of_the_steps_and_then_fall() -> None:
+    steps = np.arange(101)
+    linear, slanted, constant = (
+        [SCHEDULES[name](int(step), 100, 0.1) for step in steps] for name in ("linear", "slanted", "constant")
+    )
+    for rates in (linear, slanted):
+        assert int(np.argmax(rates)) == 10
+        assert max(rates) == pytest.approx(1.0)
+        assert np.diff(rates[:11]).min() > 0 > np.diff(rates[10:]).max()
+    assert linear[0] == linear[100] == 0.0
+    assert slanted[0] == pytest.approx(1 / 32) == slanted[100]
+    assert constant[10:] == [1.0] * 91
+
+
+def test_lora_changes_what_the_encoder_says_by_matrices_of_low_rank(folder: Path) -> None:
+    from treelabel.encoders.backbone import load_body
+
+    before = load_body(folder).state_dict()
+    model = made("fine-tuned", folder, train="lora", lora_rank=2, rate=0.02, epochs=20).fit(DATA)
+    after = model.learned_.network.body.state_dict()
+    assert before.keys() == after.keys()
+    changed = {name: after[name] - before[name] for name in before if not torch.equal(before[name], after[name])}
+    assert changed
+    for name, change in changed.items():
+        assert name.endswith("weight"), name
+        assert int(torch.linalg.matrix_rank(change, rtol=1e-3)) <= 2, name
+    assert model.score(DATA.texts, LEAF.labels) > 0.8
+
+
+# Nothing changes by how a batch is computed
+
+
+def same(one: Any, two: Any) -> bool:
+    """Whether all weights are equal to the last bit."""
+    a, b = (model.learned_.network.state_dict() for model in (one, two))
+    return all(torch.equal(a[name], b[name]) for name in a)
+
+
+def alike(one: Any, two: Any) -> bool:
+    """Whether scores are equal but for rounding; some weights, as keys' biases, are moved by rounding alone."""
+    a, b = (model.score(LEAF.texts).dense() for model in (one, two))
+    return bool(np.abs(a - b).max() < 1e-4)
+
+
+@pytest.mark.parametrize("settings", [{"accumulate": 3}, {"save_memory": True}], ids=str)
+def test_parts_and_saved_memory_change_nothing(settings: dict[str, Any], folder: Path) -> None:
+    plain = made("fine-tuned", folder, dropout=0.0, epochs=3, loss="match").fit(DATA)
+    other = made("fine-tuned", folder, dropout=0.0, epochs=3, loss="match", **settings).fit(DATA)
+    assert alike(plain, other)
+    shorter = made("fine-tuned", folder, dropout=0.0, epochs=2, loss="match").fit(DATA)
+    assert not alike(plain, shorter)
+
+
+CODE = """
+import sys
+import torch
+torch.set_num_threads(1)
+from treelabel.models import make_model
+from treelabel.models.check import CASES
+case = CASES["leaf"]
+settings = dict(encoder=sys.argv[1], train="all", epochs=4, rate=5e-3, batch=8, seed=1, dropout=float(sys.argv[2]))
+more = dict(checkpoints=sys.argv[4], checkpoint_seconds=0.0) if len(sys.argv) > 4 else {}
+model = make_model("neural", **settings, **more)
+callback = lambda step, values: print("step", step, flush=True)
+model.set_params(callbacks=(callback,)).fit(case.texts, case.labels, hierarchy=case.hierarchy)
+import os
+if os.environ.get("RANK", "0") == "0":
+    model.save(sys.argv[3])
+"""
+
+
+def command(*arguments: Any, processes: int = 1) -> list[str]:
+    run = [sys.executable] if processes == 1 else [sys.executable, "-m", "torch.distributed.run"]
+    if processes > 1:
+        run += [f"--nproc-per-node={processes}", "--master-port=29617"]
+    return [*run, *map(str, arguments)]
+
+
+def test_two_processes_learn_what_one_does(folder: Path, tmp_path: Path) -> None:
+    write_documents(tmp_path / "train.jsonl")
+    settings = {"train": "all", "epochs": 3, "rate": 0.005, "batch": 8, "dropout": 0.0}
+    options = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
+    for processes in (1, 2):
+        fit = ["-m", "treelabel", "fit", tmp_path / "train.jsonl", "-o", tmp_path / str(processes)]
+        arguments = command(*fit, "--model", "neural", "--encoder", folder, *options, processes=processes)
+        ended = subprocess.run(arguments, capture_output=True, text=True, timeout=300, check=False)
+        assert ended.returncode == 0, ended.stderr
+        assert ended.stdout.count("49 documents") == 1
+    assert alike(load_model(tmp_path / "1"), load_model(tmp_path / "2"))
+
+
+def test_a_run_that_is_killed_goes_on_to_the_same_weights(folder: Path, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(CODE)
+    whole = command(script, folder, 0.1, tmp_path / "whole")
+    subprocess.run(whole, check=True, capture_output=True, timeout=300)
+    broken = command(script, folder, 0.1, tmp_path / "broken", tmp_path / "checkpoints")
+    begins = []
+    # Killed after its fourth step, then in its last epoch, each time while the next step is under way.
+    for kill_after in (4, 25, None):
+        process = subprocess.Popen(broken, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        steps = [int(process.stdout.readline().split()[1])]
+        while kill_after is not None and steps[-1] < kill_after:
+            steps.append(int(process.stdout.readline().split()[1]))
+        begins.append(steps[0])
+        if kill_after is not None:
+            process.send_signal(signal.SIGKILL)
+        _, errors = process.communicate(timeout=300)
+        assert process.returncode == (0 if kill_after is None else -signal.SIGKILL), errors
+    assert begins[0] == 1 < begins[1] < begins[2]
+    assert same(load_model(tmp_path / "whole"), load_model(tmp_path / "broken"))
+
+
+def test_a_checkpoint_of_another_run_or_a_damaged_one_is_refused(folder: Path, tmp_path: Path) -> None:
+    kept = {"checkpoints": str(tmp_path), "checkpoint_seconds": 0.0, "epochs": 1}
+    made("fine-tuned", folder, **kept).fit(DATA)
+    with pytest.raises(TreelabelError, match=r"the checkpoint of another run .* remove it, or give another folder"):
+        made("fine-tuned", folder, **kept, loss="bce").fit(DATA)
+    with pytest.raises(TreelabelError, match="the checkpoint of another run"):
+        made("fine-tuned", folder, **kept).fit(DATA, valid=DATA)
+    (file,) = tmp_path.rglob("*.safetensors")
+    file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(TreelabelError, match="no checkpoint, or a damaged one"):
+        made("fine-tuned", folder, **kept).fit(DATA)
+
+
+# Stopping, and telling others
+
+
+def test_ctrl_c_keeps_what_is_learned_and_a_checkpoint_to_go_on_from(folder: Path, tmp_path: Path) -> None:
+    steps: list[int] = []
+
+    def press(step: int, values: Mapping[str, float]) -> None:
+        steps.append(step)
+        if step == 10 and "rate" in values:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    kept = {"checkpoints": str(tmp_path)}
+    stopped = made("fine-tuned", folder, callbacks=(press,), **kept).fit(DATA)
+    assert max(steps) == 10
+    assert stopped.stopped_ == "interrupt"
+    assert np.isfinite(stopped.score(LEAF.texts).dense()).all()
+    whole, gone_on = made("fine-tuned", folder).fit(DATA), made("fine-tuned", folder, **kept).fit(DATA)
+    assert [model.stopped_ for model in (whole, gone_on)] == [None, None]
+    assert not same(stopped, whole)
+    assert same(gone_on, whole)
+
+
+def test_a_deadline_gives_a_model_all_the_same(folder: Path) -> None:
+    for mode in ("frozen", "fine-tuned", "scratch"):
+        model = made(mode, folder, epochs=1_000).fit(DATA, max_seconds=0.5)
+        assert len(model.losses_) < 1_000
+        assert np.isfinite(model.score(LEAF.texts).dense()).all()
+
+
+def test_a_deadline_while_all_is_learned_again_keeps_what_was_learned_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make_model("neural", encoder="words", epochs=6, rate=0.03, batch=8)
+    late, now = [False], time.monotonic
+
+    def watch(step: int, values: Mapping[str, float]) -> None:
+        late[0] = late[0] or step == 6 * 23
+
+    monkeypatch.setattr("treelabel.models.neural.trainer.time.monotonic", lambda: now() + 1e6 * late[0])
+    model.set_params(callbacks=(watch,)).fit(LEAF.texts * 4, LEAF.labels * 4, hierarchy=LEAF.hierarchy, max_seconds=1e3)
+    assert late[0]
+    assert model.score(LEAF.texts, LEAF.labels) > 0.9
+
+
+def test_validation_data_that_a_loss_cannot_judge_are_left_aside(folder: Path) -> None:
+    many = CASES["many"]
+    valid = Dataset.of(many.texts[:1], many.labels[:1], many.hierarchy)
+    model = made("frozen", folder, loss="leaf_softmax", epochs=9).fit(DATA, valid=valid)
+    assert len(model.losses_) == 9
+    assert np.isfinite(model.losses_).all()
+
+
+def test_the_best_epoch_by_validation_is_kept(folder: Path) -> None:
+    wrong = Dataset.of(LEAF.texts, LEAF.labels[1:] + LEAF.labels[:1], LEAF.hierarchy)
+    told: dict[int, Mapping[str, float]] = {}
+
+    def tell(step: int, values: Mapping[str, float]) -> None:
+        if "valid_loss" in values:
+            told[step] = values
+
+    settings: dict[str, Any] = {"epochs": 8, "schedule": "constant", "warm_up": 0.0, "callbacks": (tell,)}
+    model = made("scratch", folder, **settings).fit(DATA, valid=wrong)
+    assert model.losses_ == [values["valid_loss"] for values in told.values()]
+    best = int(np.argmin(model.losses_)) + 1
+    assert best < len(model.losses_) <= best + 5
+    again = made("scratch", folder, **{**settings, "epochs": best}).fit(DATA, valid=wrong)
+    assert same(model, again)
+
+
+class Board:
+    """TensorBoard's SummaryWriter, as far as it is needed."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, float, int]] = []
+
+    def add_scalar(self, name: str, value: float, step: int) -> None:
+        self.told.append((name, value, step))
+
+
+class Tracker:
+    """The module mlflow, as far as it is needed."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, float, int]] = []
+
+    def log_metrics(self, values: dict[str, float], step: int) -> None:
+        self.told += [(name, value, step) for name, value in values.items()]
+
+
+class Experiment(Tracker):
+    """A run of wandb, as far as it is needed."""
+
+    log_metrics = None  # type: ignore[assignment]
+
+    def log(self, values: dict[str, float], step: int) -> None:
+        self.told += [(name, value, step) for name, value in values.items()]
+
+
+def test_callbacks_are_told_the_same_whoever_they_are(folder: Path) -> None:
+    board, tracker = Board(), Tracker()
+    made("frozen", folder, epochs=2, callbacks=(board, tracker)).fit(DATA)
+    assert board.told == tracker.told
+    assert {name for name, _, _ in board.told} == {"loss", "rate", "documents_per_second", "training_loss"}
+    assert max(step for _, _, step in board.told) == 2 * -(-len(DATA) // 8)
+    with pytest.raises(TreelabelError, match="expected a callback"):
+        made("frozen", folder, callbacks=(3,)).fit(DATA)
+
+
+# Texts and batches
+
+
+def test_batches_hold_every_document_once_and_are_of_similar_length() -> None:
+    lengths = np.random.default_rng(0).integers(2, 200, 1_000)
+    batches = epoch_batches(lengths, 16, seed=1, epoch=2)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(1_000))
+    spread = np.mean([np.ptp(lengths[rows]) for rows in batches])
+    assert spread < 15
+    assert [rows.tolist() for rows in epoch_batches(lengths, 16, 1, 2)] == [rows.tolist() for rows in batches]
+    assert [rows.tolist() for rows in epoch_batches(lengths, 16, 1, 3)] != [rows.tolist() for rows in batches]
+
+
+def test_tokens_are_cut_and_filled_up() -> None:
+    tokenizer = learned_tokenizer(Strings.of(["cat and dog", "cat and dog"]))
+    tokens = Tokens.of(Strings.of(["cat", "cat and dog and cat", ""]), tokenizer, 5)
+    assert tokens.lengths.tolist() == [3, 5, 2]
+    ids, mask = tokens.batch(np.array([2, 1]))
+    assert mask.tolist() == [[1, 1, 0, 0, 0], [1] * 5]
+    assert ids[0, 2:].tolist() == [tokens.pad] * 3
+    assert [tokenizer.id_to_token(token) for token in ids[1].tolist()] == ["[CLS]", "cat", "and", "dog", "[SEP]"]
+
+
+def test_bfloat16_is_used_only_where_it_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, given = small(), (torch.ones((2, 4), dtype=torch.long), torch.ones((2, 4), dtype=torch.long))
+    now = [0.0]
+    cost = {False: 1.0, True: 0.4}
+
+    def ticking(*_: Any, enabled: bool, **__: Any) -> Any:
+        now[0] += cost[enabled]
+        return nullcontext()
+
+    monkeypatch.setattr("treelabel.models.neural.trainer.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("treelabel.models.neural.trainer.torch.autocast", ticking)
+    assert faster_in_bf16(network, given)
+    cost[True] = 0.6
+    assert not faster_in_bf16(network, given)
+    cost[True] = 20.0
+    assert not faster_in_bf16(network, given)
+
+
+# More of what users may ask for
+
+
+def test_a_hidden_layer_and_tf_idf_stand_beside_embeddings(folder: Path, tmp_path: Path) -> None:
+    model = made("frozen", folder, hidden=16, tfidf=True, tfidf_width=8).fit(DATA)
+    outputs = model.learned_.network.outputs
+    assert outputs.hidden is not None
+    assert (outputs.hidden.in_features, outputs.hidden.out_features) == (32 + 8, 16)
+    assert model.score(LEAF.texts, LEAF.labels) > 0.9
+    model.save(tmp_path / "model")
+    assert np.array_equal(load_model(tmp_path / "model").score(LEAF.texts).dense(), model.score(LEAF.texts).dense())
+
+
+def test_documents_held_out_choose_the_epoch_and_all_are_learned_then() -> None:
+    texts, labels = LEAF.texts * 4, LEAF.labels * 4
+    model = make_model("neural", encoder="words", epochs=6, rate=0.03)
+    steps: list[int] = []
+    model.set_params(callbacks=(lambda step, values: steps.append(step),), batch=8)
+    model.fit(texts, labels, hierarchy=LEAF.hierarchy)
+    best = int(np.argmin(model.losses_)) + 1
+    first, second = len(texts) - int(0.1 * len(texts)), len(texts)
+    assert max(steps) in (6 * -(-first // 8), best * -(-second // 8))
+    assert steps[-1] == best * -(-second // 8)
+
+
+def test_length_and_pooling_reach_the_encoder_in_every_mode(folder: Path) -> None:
+    text = "terrier " * 30
+    for mode, settings in (("frozen", {"encoder": str(folder)}), ("fine-tuned", {})):
+        short, plain, pooled = (
+            made(mode, folder, epochs=1, **settings, **more).fit(DATA)
+            for more in ({"max_length": 4}, {}, {"pooling": "max"})
+        )
+        assert np.array_equal(*(short.score([given]).dense() for given in (text, text + "cake")))
+        found = [model.score([text]).dense() for model in (short, plain, pooled)]
+        assert not any(np.allclose(one, two) for one, two in combinations(found, 2))
+    with pytest.raises(TreelabelError, match="max_length is 600, expected a number from 3 to 64"):
+        made("fine-tuned", folder, max_length=600).fit(DATA)
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"train": "some"}, "the setting train of the model neural is 'some'; expected one of: auto, head"),
+        ({"encoder": "scratch", "pooling": "avg"}, "the setting pooling of the model neural is 'avg'"),
+        (
+            {"encoder": "scratch", "held_out": 1.0},
+            "the setting held_out of the model neural is 1.0; expected a number from 0",
+        ),
+        ({"encoder": "scratch", "rates": (1e-3, 1e-3)}, "expected three numbers: of encoder, hidden layer and outputs"),
+        ({"encoder": "scratch", "rates": "fast"}, "expected three numbers: of encoder, hidden layer and outputs"),
+        (
+            {"encoder": "words", "epochs": "three"},
+            "the setting epochs of the model neural is 'three'; expected a number",
+        ),
+        ({"encoder": "words", "dropout": 2}, "the setting dropout of the model neural is 2; expected a number from 0"),
+        ({"encoder": "words", "tfidf": "maybe"}, "the setting tfidf of the model neural is 'maybe'; expected True or"),
+        ({"encoder": "words", "callbacks": print}, "expected a tuple of callbacks"),
+        ({"encoder": "words", "freeze": 2}, "freeze, layer_decay and save_memory are about training the encoder"),
+        ({"encoder": WordVectors(), "max_length": 9}, "those of the encoder object that was given"),
+        ({"encoder": "scratch", "train": "head"}, "a random encoder has to be trained"),
+        ({"encoder": "scratch", "tfidf": True}, "tfidf=True stands beside frozen embeddings"),
+        ({"encoder": WordVectors(), "train": "all"}, "given by its name or folder"),
+        ({"encoder": "words", "epochs": 0}, "the setting epochs of the model neural is 0; expected a number from 1"),
+        ({"encoder": "words", "loss": "bse"}, "unknown loss 'bse'; did you mean bce"),
+        ({"encoder": "words", "rate": 1e30}, "learning diverged"),
+    ],
+    ids=str,
+)
+def test_settings_that_cannot_be_meant_are_refused(settings: dict[str, Any], match: str) -> None:
+    with pytest.raises(TreelabelError, match=match):
+        make_model("neural", **settings).fit(DATA)
+
+
+def test_without_torch_the_error_says_what_to_install() -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import treelabel as tl\n"
+        "from treelabel.models.check import CASES\n"
+        "c = CASES['leaf']\n"
+        "try: tl.make_model('neural', encoder='scratch').fit(c.texts, c.labels, hierarchy=c.hierarchy)\n"
+        "except tl.TreelabelError as error: print(error)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == 'the model neural needs torch: pip install "treelabel[neural]"'
+
+
+# ONNX
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_an_exported_model_gives_the_same_scores(loss: str, folder: Path, tmp_path: Path) -> None:
+    kind = KINDS[loss][1]
+    case = CASES[kind]
+    mode = {"encoder": str(folder), "train": "head"} if loss in ("bce", "win_log") else {}
+    model = made("fine-tuned", folder, loss=loss, epochs=3, **mode)
+    model.fit(case.texts, case.labels, hierarchy=case.hierarchy)
+    texts = [*case.texts, *HARD_TEXTS]
+    expected = model.score(texts).dense()
+    exported = model.exported()
+    np.testing.assert_allclose(exported.score(texts).dense(), expected, atol=1e-4)
+    # Saving the one leaves the other as it is.
+    model.save(tmp_path / "torch")
+    np.testing.assert_allclose(exported.score(texts).dense(), expected, atol=1e-4)
+    exported.save(tmp_path / "model")
+    loaded = load_model(tmp_path / "model")
+    assert np.array_equal(loaded.score(texts).dense(), exported.score(texts).dense())
+    assert loaded.usual_rule == model.usual_rule
+
+
+def test_int8_is_near_and_smaller_and_needs_no_torch(folder: Path, tmp_path: Path) -> None:
+    model = made("fine-tuned", folder, loss="conditional_softmax", epochs=12).fit(DATA)
+    for runtime in ("onnx", "int8"):
+        model.exported(runtime).save(tmp_path / runtime)
+    size = {name: (tmp_path / name / "model.onnx").stat().st_size for name in ("onnx", "int8")}
+    assert size["int8"] < 0.7 * size["onnx"]
+    near = np.abs(load_model(tmp_path / "int8").score(LEAF.texts).dense() - model.score(LEAF.texts).dense())
+    assert near.mean() < 0.02
+    code = (
+        "import sys; sys.modules['torch'] = sys.modules['transformers'] = None\n"
+        "import treelabel as tl\n"
+        f"print(tl.load_model({str(tmp_path / 'int8')!r}).predict(['small terrier barks digs']))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == "[['terrier']]"
+
+
+def test_what_cannot_be_exported_is_said(folder: Path) -> None:
+    with pytest.raises(TreelabelError, match="the encoder words is no graph of one transformer"):
+        made("frozen", folder).fit(DATA).exported()
+    with pytest.raises(TreelabelError, match="tf-idf is no graph of one transformer"):
+        made("frozen", folder, encoder=str(folder), tfidf=True).fit(DATA).exported()
+    with pytest.raises(TreelabelError, match="expected the runtime onnx or int8, found 'tflite'"):
+        made("frozen", folder).fit(DATA).exported("tflite")
+    with pytest.raises(TreelabelError, match="call fit before exported"):
+        made("frozen", folder).exported()
+
+
+# The command line
+
+
+def test_the_command_line_learns_exports_and_scores(run: Run, folder: Path, tmp_path: Path) -> None:
+    write_documents(tmp_path / "train.jsonl")
+    model, graph = tmp_path / "model", tmp_path / "graph"
+    settings = ["--set", "epochs=2", "--set", "rate=0.005", "--set", "train=all"]
+    learned = run(
+        "fit",
+        tmp_path / "train.jsonl",
+        "-o",
+        model,
+        "--model",
+        "neural",
+        "--encoder",
+        folder,
+        "--loss",
+        "conditional_softmax_la",
+        *settings,
+    )
+    assert learned.code == 0, learned.err
+    assert run("export", model, "-o", graph, "--int8").code == 0
+    for each in (model, graph):
+        assert run("score", each, tmp_path / "train.jsonl", "-o", tmp_path / "scores.npz").code == 0
+    refused = run("export", graph, "-o", tmp_path / "again")
+    assert (refused.code, "is an ONNX graph already" in refused.err) == (2, True)
+    for name, wrong, said in (
+        ("--encoder", "minilmm", "unknown encoder 'minilmm'"),
+        ("--loss", "champs", "unknown loss 'champs'; did you mean champ?"),
+        ("--set", "rat=1", "the model neural has no setting 'rat'; did you mean rate?"),
+    ):
+        ended = run("fit", tmp_path / "train.jsonl", "-o", tmp_path / "no", "--model", "neural", name, wrong)
+        assert (ended.code, said in ended.err) == (2, True), ended.err
+        assert not (tmp_path / "no").exists()
+    both = ("--encoder", folder, "--set", "encoder=scratch")
+    ended = run("fit", tmp_path / "train.jsonl", "-o", tmp_path / "no", "--model", "neural", *both)
+    assert (ended.code, "encoder was given twice: as --encoder and as --set encoder=" in ended.err) == (2, True)
+    assert len({file.stat().st_mode for file in model.iterdir()}) == 1
+    hurried = run(
+        "fit",
+        tmp_path / "train.jsonl",
+        "-o",
+        model,
+        "--model",
+        "neural",
+        "--encoder",
+        folder,
+        "--max-seconds",
+        "0",
+        "--set",
+        f"checkpoints={tmp_path / 'kept'}",
+        *settings,
+    )
+    assert "stopped before its end, and the best so far was kept; the same command goes on from its" in hurried.out
+
+
+def write_documents(file: Path) -> None:
+    paths = dict(zip(LEAF.hierarchy.names, LEAF.hierarchy.paths(), strict=True))
+    rows = zip(LEAF.texts, LEAF.labels, strict=True)
+    lines = [json.dumps({"text": text, "labels": [paths[label] for label in labels]}) for text, labels in rows]
+    file.write_text("\n".join(lines))
+
+
+def test_documents_that_judge_are_drawn_from_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("treelabel.models.neural.judging.FEWEST_JUDGED", 10)
+    monkeypatch.setattr("treelabel.models.neural.judging.MOST_JUDGED", 0)
+    order = np.argsort([row[0] for row in LEAF.labels], kind="stable")
+    data = training_of([LEAF.texts[i] for i in order], [LEAF.labels[i] for i in order], LEAF.hierarchy)
+    judge = Judged.of(data, Frozen(CachedEncoder(WordVectors())), Objective.of(data, "auto", {}), seed=0)
+    assert judge is not None
+    assert len(judge.data) == 10
+    assert len(np.unique(judge.data.labels.indices)) >= 3

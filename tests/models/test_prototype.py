@@ -1,0 +1,204 @@
+"""Prototypes: what they are made of, what leaving out means, and that they stand the battery."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.helpers import WordVectors
+from treelabel import Hierarchy, TreelabelError, make_model
+from treelabel.calibration.path_map import PathMap
+from treelabel.encoders.catalogue import ENCODERS
+from treelabel.models.base import training_of
+from treelabel.models.check import CASES, CHECKS, TREE, it_learns
+from treelabel.models.linear.heads import log_loss
+from treelabel.models.prototype import (
+    LABEL_PULLS,
+    PARENT_PULLS,
+    first_means,
+    inside_ends,
+    outputs_of,
+    unit,
+    whitening,
+    within_labels,
+)
+
+
+@pytest.fixture(autouse=True)
+def words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TREELABEL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setitem(ENCODERS, "words", WordVectors)
+
+
+@pytest.mark.parametrize("kind", CASES)
+@pytest.mark.parametrize("check", CHECKS)
+def test_it_stands_the_battery(check: str, kind: str) -> None:
+    CHECKS[check](lambda: make_model("prototype", encoder="words"), CASES[kind])
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_it_learns(kind: str) -> None:
+    it_learns(lambda: make_model("prototype", encoder="words"), CASES[kind])
+
+
+def by_hand(
+    h: Hierarchy, x: Any, closed: Any, labels: Any, pulls: tuple[float, float], without: int | None = None
+) -> Any:
+    """Prototypes straight from their definition."""
+    found = np.zeros((len(h), x.shape[1]))
+    for node in range(len(h)):
+        texts = [row for row in range(len(x)) if closed[row, node] and row != without]
+        parents = [p for p in h.parent_idx[h.parent_ptr[node] : h.parent_ptr[node + 1]] if p >= 0]
+        above = np.mean([found[p] for p in parents], axis=0) if parents else 0
+        k_p = pulls[0] if parents else 0
+        found[node] = (x[texts].sum(axis=0) + k_p * above + pulls[1] * labels[node]) / (len(texts) + k_p + pulls[1])
+    return found
+
+
+@pytest.mark.parametrize("kind", ["leaf", "many", "DAG"])
+def test_prototypes_are_what_they_are_defined_to_be(kind: str) -> None:
+    case, rng = CASES[kind], np.random.default_rng(0)
+    train = training_of(case.texts, case.labels, case.hierarchy)
+    x = unit(rng.normal(size=(len(train), 5)).astype(np.float32))
+    labels = unit(rng.normal(size=(len(train.hierarchy), 5)).astype(np.float32))
+    means = first_means(train.hierarchy, inside_ends(train), labels).with_texts(x, train.closed)
+    closed, pulls = train.closed.toarray(), (2.0, 1.5)
+    assert means.prototypes(pulls) == pytest.approx(by_hand(train.hierarchy, x, closed, labels, pulls), abs=1e-5)
+    cosines = means.left_out(x, train.closed, pulls)
+    for row in (0, 7, len(x) - 1):
+        without = unit(by_hand(train.hierarchy, x, closed, labels, pulls, without=row).astype(np.float32))
+        own = closed[row].astype(bool)
+        assert cosines[row, own] == pytest.approx((without @ x[row])[own], abs=1e-5)
+
+
+def test_texts_that_come_later_count_as_if_they_had_been_there() -> None:
+    case = CASES["path"]
+    settings: dict[str, Any] = {"encoder": "words", "parent_pull": 2.0, "label_pull": 1.0, "shrinkage": 1.0}
+    at_once = make_model("prototype", **settings).fit(case.texts, case.labels, hierarchy=TREE)
+    later = make_model("prototype", **settings).fit(case.texts[:40], case.labels[:40], hierarchy=TREE)
+    later.partial_fit(case.texts[40:], case.labels[40:])
+    assert later.prototypes_ == pytest.approx(at_once.prototypes_, abs=1e-5)
+    new = make_model("prototype", hierarchy=TREE, **settings).partial_fit(case.texts, case.labels)
+    assert new.predict(["small terrier digs"]) == at_once.predict(["small terrier digs"])
+
+
+def test_labels_can_be_added_later() -> None:
+    case = CASES["path"]
+    settings: dict[str, Any] = {"encoder": "words", "parent_pull": 2.0, "label_pull": 1.0, "shrinkage": 1.0}
+    model = make_model("prototype", **settings).fit(case.texts, case.labels, hierarchy=TREE)
+    larger = Hierarchy.from_paths(["animal > horse", *TREE.paths(), "pet > cat > siamese"])
+    at_once = make_model("prototype", **settings).fit(case.texts, case.labels, hierarchy=larger)
+    model.partial_fit(["horse pulls carts"] * 3, [["horse"]] * 3, hierarchy=larger)
+    at_once.partial_fit(["horse pulls carts"] * 3, [["horse"]] * 3)
+    assert model.prototypes_ == pytest.approx(at_once.prototypes_, abs=1e-5)
+    assert model.predict(["horse pulls carts", "siamese"]) == [["horse"], ["siamese"]]
+    with pytest.raises(TreelabelError, match=r"lacks labels that were learned: 'pet'.*labels can be added"):
+        model.partial_fit(["a"], [["horse"]], hierarchy=Hierarchy.from_paths(["animal > horse"]))
+
+
+def test_texts_may_end_inside_later_than_others() -> None:
+    case = CASES["leaf"]
+    settings: dict[str, Any] = {"encoder": "words", "parent_pull": 2.0, "label_pull": 1.0, "shrinkage": 1.0}
+    model = make_model("prototype", **settings).fit(case.texts, case.labels, hierarchy=TREE)
+    assert model.usual_rule == "best_leaf"
+    model.partial_fit(["dog barks loudly"] * 12, [["dog"]] * 12)
+    assert model.predict(["dog barks loudly", "small terrier digs"]) == [["dog"], ["terrier"]]
+    scores = model.score(["dog barks loudly"]).dense()[0]
+    dog, *puppies = (TREE.names.index(name) for name in ("dog", "terrier", "poodle"))
+    assert scores[dog] > scores[puppies].sum() + 0.1
+
+
+@pytest.mark.parametrize("settings", [{"parent_pull": -1.0}, {"label_pull": -0.5}, {"shrinkage": 7.0}], ids=str)
+def test_numbers_that_cannot_be_meant_are_refused(settings: dict[str, float]) -> None:
+    with pytest.raises(TreelabelError, match=f"the setting {next(iter(settings))} of prototype is"):
+        make_model("prototype", encoder="words", **settings).fit(["a"], [["cat"]], hierarchy=TREE)
+    none = make_model("prototype", encoder="words", parent_pull=0.0, label_pull=0.0)
+    scores = none.fit(CASES["leaf"].texts, CASES["leaf"].labels, hierarchy=TREE).score(["cat meows"])
+    assert np.isfinite(scores.dense()).all()
+
+
+def test_a_label_is_known_by_its_name_or_by_its_path() -> None:
+    case = CASES["leaf"]
+    encoder = WordVectors()
+    for text, words in (("name", "terrier"), ("path", "pet dog terrier")):
+        model = make_model("prototype", encoder=encoder, label_text=text, shrinkage=1.0)
+        model.fit(case.texts, case.labels, hierarchy=TREE)
+        given = encoder.transform([words])[0]
+        assert model.means_.labels[TREE.names.index("terrier")] == pytest.approx(
+            given / np.linalg.norm(given), abs=1e-5
+        )
+    with pytest.raises(TreelabelError, match="label_text of prototype is 'id'"):
+        make_model("prototype", encoder=encoder, label_text="id").fit(case.texts, case.labels, hierarchy=TREE)
+
+
+def spread(kind: str = "leaf", wide: float = 6.0) -> tuple[Any, Any]:
+    """Training data, and vectors that differ within labels in the first direction most."""
+    case, rng = CASES[kind], np.random.default_rng(0)
+    train = training_of(case.texts, case.labels, case.hierarchy)
+    x = rng.normal(size=(len(train), 4)) * [wide, 1, 1, 1]
+    return train, x.astype(np.float32)
+
+
+def test_whitening_makes_texts_of_a_label_differ_alike() -> None:
+    train, x = spread()
+    apart, freedom = within_labels(x, train)
+    # The label that one document has says nothing of how its documents differ.
+    assert (len(apart), freedom) == (48, 44)
+    found = within_labels((x @ whitening(x, train, 0.0)).astype(np.float32), train)[0]
+    covariance = found.T @ found / len(found)
+    assert covariance == pytest.approx(np.eye(4) * covariance[0, 0], rel=1e-3, abs=1e-3 * covariance[0, 0])
+
+
+def test_whitening_is_what_it_is_defined_to_be() -> None:
+    train, x = spread()
+    ends = train.hierarchy.most_specific(train.labels).indices
+    groups = [x[ends == end].astype(np.float64) for end in np.unique(ends) if (ends == end).sum() > 1]
+    apart = np.concatenate([group - group.mean(axis=0) for group in groups])
+    c = apart.T @ apart
+    c *= 4 / np.trace(c)
+    w = whitening(x, train, 0.3).astype(np.float64)
+    assert np.linalg.inv(w @ w) == pytest.approx(0.7 * c + 0.3 * np.eye(4), abs=1e-4)
+
+
+def test_nothing_is_whitened_where_nothing_is_known() -> None:
+    train, x = spread()
+    assert np.array_equal(whitening(x, train, 1.0), np.eye(4))
+    assert np.array_equal(whitening(x[:1], train[[0]], None), np.eye(4))
+    assert np.array_equal(whitening(np.ones_like(x), train, None), np.eye(4))
+    # Round clouds stay as they are, long ones do not: shrinkage is chosen by what the texts show.
+    round_, long = (np.linalg.cond(whitening(spread(wide=wide)[1], train, None)) for wide in (1.0, 20.0))
+    assert round_ < 1.2
+    assert long > 2 * round_
+
+
+def test_pulls_that_lose_least_when_texts_are_left_out_are_chosen() -> None:
+    case = CASES["leaf"]
+    model = make_model("prototype", encoder="words").fit(case.texts, case.labels, hierarchy=TREE)
+    given = make_model("prototype", encoder="words", parent_pull=3.0, label_pull=0.7)
+    assert model.pulls_[0] in PARENT_PULLS
+    assert model.pulls_[1] in LABEL_PULLS
+    assert given.fit(case.texts, case.labels, hierarchy=TREE).pulls_ == (3.0, 0.7)
+    train = training_of(case.texts, case.labels, TREE)
+    vectors, rows = model._vectors(train.texts), model._rows(train)
+    outputs = outputs_of(TREE, model.stops_, "leaf")
+
+    def loss(pulls: tuple[float, float]) -> float:
+        cosines = model.means_.left_out(vectors, rows, pulls)
+        return log_loss(PathMap.fit(outputs, cosines, train).probabilities(cosines), train)
+
+    assert loss(model.pulls_) <= min(loss((PARENT_PULLS[0], pull)) for pull in LABEL_PULLS) + 1e-9
+
+
+def test_a_label_without_texts_is_known_by_its_name() -> None:
+    case = CASES["leaf"]
+    kept = [row for row, labels in enumerate(case.labels) if labels != ["soup"]]
+    model = make_model("prototype", encoder="words").fit(
+        [case.texts[row] for row in kept], [case.labels[row] for row in kept], hierarchy=TREE
+    )
+    assert model.predict(["food soup"]) == [["soup"]]
+
+
+def test_it_needs_an_encoder() -> None:
+    with pytest.raises(TreelabelError, match="prototype needs an encoder="):
+        make_model("prototype").fit(["a"], [["cat"]], hierarchy=TREE)
