@@ -17,11 +17,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.attacks import disk, kills, processes, signals, writers
+from benchmarks.attacks import disk, kills, mutants, processes, signals, writers
 from benchmarks.attacks.counts import Counts, report, say
 from benchmarks.attacks.scenes import SCENES, Stage
 
 ATTACKS: dict[str, Callable[[Stage, argparse.Namespace], Counts]] = {
+    "mutants": lambda stage, options: mutants.attack(stage.folder / "mutants", options.mutants, options.seed),
     "kills": lambda stage, options: kills.attack(stage, options.kills, options.seed),
     "disk": lambda stage, options: disk.attack(stage),
     "writers": lambda stage, options: writers.attack_by_two(stage, options.writers, options.seed),
@@ -56,7 +57,9 @@ def main() -> int:
     found: list[Counts] = []
     with tempfile.TemporaryDirectory(prefix="torture-") as folder:
         stage = Stage(Path(folder).resolve())
-        if {"kills", "disk", "writers", "reader", "signals"} & {*options.only}:
+        if options.replay is not None:
+            return mutants.replay(stage.folder / "mutants", options.replay)
+        if options.only != ["mutants"]:
             say("making good outputs of every command")
             stage.make(list(SCENES.values()))
         for name in options.only:

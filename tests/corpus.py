@@ -30,9 +30,9 @@ from treelabel import (
     write_predictions,
     write_taxonomy,
 )
-from treelabel.features.encoders import ENCODERS
+from treelabel.encoders.catalogue import ENCODERS
 from treelabel.models.check import CASES
-from treelabel.models.heads import HEADS
+from treelabel.models.linear.heads import HEADS
 
 Kind = Literal["data", "taxonomy", "predictions", "scores", "tuned", "model"]
 DATA = {kind: Dataset.of(case.texts, case.labels, case.hierarchy) for kind, case in CASES.items()}
@@ -99,7 +99,9 @@ def _taxonomies(folder: Path) -> Iterator[Sample]:
     yield Sample("dag.json", "taxonomy")
     texts = {
         "nested-taxonomy.json": json.dumps({"pet": {"dog": ["terrier", "poodle"], "cat": {}}, "food": ["cake"]}),
-        "children-taxonomy.json": json.dumps({"name": "all", "children": [{"name": "pet", "children": [{"name": "dog"}]}]}),
+        "children-taxonomy.json": json.dumps(
+            {"name": "all", "children": [{"name": "pet", "children": [{"name": "dog"}]}]}
+        ),
         "table-taxonomy.csv": "id,name,parent_id\n1,pet,\n2,dog,1\n3,cat,1\n",
         "skos.ttl": SKOS,
     }

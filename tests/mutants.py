@@ -22,14 +22,16 @@ Arrays = Mapping[str, np.ndarray[Any, Any]]
 
 # What has no business in a text, or is hard to read: ends of line, marks, half characters, terminal codes.
 NASTY = (
-    b"\0", b"\r", b"\n", b"\r\n", b"\xff\xfe", b"\xc3", b"\xed\xa0\x80", b"\x1b[2J\x1b]0;title\x07", b"\x7f", b"\xc2\x9b",
-    "\ufeff".encode(), "\u202e".encode(), "\u2028".encode(), b'"', b"'", b"\\", b",", b"\t", b"{", b"[", b"]", b"}", b":",
-    b" > ", b"__label__", b"=1+1", b"#", b"NaN", b"-Infinity", b"null", b"\\u0000", b"\\ud800", b"A" * 70_000,
-)  # fmt: skip
+    *(b"\0", b"\r", b"\n", b"\r\n", b"\x7f", b"\x1b[2J\x1b]0;title\x07", b"\xc2\x9b"),
+    *(b"\xff\xfe", b"\xc3", b"\xed\xa0\x80", b"\\u0000", b"\\ud800"),
+    *(letter.encode() for letter in "\ufeff\u202e\u2028"),
+    *(b'"', b"'", b"\\", b",", b"\t", b"{", b"[", b"]", b"}", b":", b"#"),
+    *(b" > ", b"__label__", b"=1+1", b"NaN", b"-Infinity", b"null", b"A" * 70_000),
+)
 NUMBERS = (
-    b"-1", b"0", b"1e400", b"-1e400", b"1e-400", b"2147483648", b"-2147483649", b"9223372036854775808",
-    b"99999999999999999999999", b"9" * 5000, b"0.5", b"1e5", b"true", b"\xd9\xa3",
-)  # fmt: skip
+    *(b"-1", b"0", b"0.5", b"1e5", b"1e400", b"-1e400", b"1e-400", b"true", b"\xd9\xa3"),
+    *(b"2147483648", b"-2147483649", b"9223372036854775808", b"99999999999999999999999", b"9" * 5000),
+)
 DEEP = 100_000
 
 
@@ -125,9 +127,11 @@ def mutated_bytes(rng: Rng, data: bytes) -> tuple[str, bytes]:
 def odd_values() -> list[Any]:
     """Return values that are seldom what is expected."""
     return [
-        None, True, False, 0, 1, -1, 2**31, -(2**31) - 1, 2**63, 10**30, 0.5, 1e308, float("nan"), float("inf"), "", "x",
-        "\x1b[2J", "x" * 100_000, "../../etc/passwd", [], {}, [[]], [None], [-1], {"a": {}}, ["x"] * 3, [1e308] * 3,
-    ]  # fmt: skip
+        *(None, True, False, 0, 1, -1, 2**31, -(2**31) - 1, 2**63, 10**30),
+        *(0.5, 1e308, float("nan"), float("inf")),
+        *("", "x", "\x1b[2J", "x" * 100_000, "../../etc/passwd"),
+        *([], {}, [[]], [None], [-1], {"a": {}}, ["x"] * 3, [1e308] * 3),
+    ]
 
 
 def mutated_json(rng: Rng, value: Any) -> tuple[str, Any]:
@@ -201,7 +205,9 @@ def mutated_arrays(rng: Rng, arrays: Arrays) -> tuple[str, dict[str, Any]]:
         case 4 | 5:
             found[name], told = _other_shape(rng, found[name])
         case 6:
-            kind = ("i1", "u1", "i8", "u8", "f2", "f4", "f8", "?", "c16", "U3", "S2", "M8[s]", ">i4", ">f8")[rng.integers(14)]
+            kind = ("i1", "u1", "i8", "u8", "f2", "f4", "f8", "?", "c16", "U3", "S2", "M8[s]", ">i4", ">f8")[
+                rng.integers(14)
+            ]
             with np.errstate(all="ignore"):
                 found[name], told = _as_kind(found[name], kind), kind
         case _:
@@ -340,7 +346,10 @@ def mutated_parquet(rng: Rng, data: bytes) -> tuple[str, bytes]:
         case 0:
             table, told = table.remove_column(place), f"without {name}"
         case 1:
-            table, told = table.rename_columns([f"{c}_" if c == name else c for c in table.column_names]), f"{name} renamed"
+            table, told = (
+                table.rename_columns([f"{c}_" if c == name else c for c in table.column_names]),
+                f"{name} renamed",
+            )
         case 2:
             values = [None if rng.random() < 0.3 else value for value in column.to_pylist()]
             table, told = _with_column(table, place, name, values, column.type), f"{name}: nulls"

@@ -4,11 +4,22 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-
 from benchmarks.attacks.counts import Counts, say
 from benchmarks.attacks.processes import Stop
-from benchmarks.attacks.scenes import CACHE, SCENES, TEXTS, Scene, Stage, cached_rows, names, read_outputs, state, verdict
+from benchmarks.attacks.scenes import (
+    CACHE,
+    SCENES,
+    TEXTS,
+    Scene,
+    Stage,
+    cached_rows,
+    names,
+    read_outputs,
+    state,
+    verdict,
+)
 from tests.helpers import WordVectors
+
 from treelabel import read
 
 ZEROS = (

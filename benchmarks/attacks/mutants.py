@@ -15,14 +15,13 @@ from contextlib import redirect_stderr
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-
 from benchmarks.attacks.counts import Counts, say
 from benchmarks.attacks.processes import CONTEXT, run
 from tests.corpus import Kind, Sample, load_corpus, make_corpus, use
 from tests.mutants import mutated_file, mutated_model
+
 from treelabel import TreelabelError
 
 CRASHES, HANGS, EXCEPTIONS = "crashes", "hangs", "exceptions other than TreelabelError"
@@ -60,7 +59,7 @@ def attack(folder: Path, mutants: int, seed: int) -> Counts:
     Parameters
     ----------
     folder
-        An empty folder to work in.
+        A folder to make and to work in.
     mutants
         How many.
     seed
@@ -87,6 +86,7 @@ def attack(folder: Path, mutants: int, seed: int) -> Counts:
 
 def prepare(folder: Path) -> Path:
     """Make good files of everything, in a process of its own: some models need packages that no attack should."""
+    folder.mkdir()
     corpus = folder / "corpus"
     ended = run(_make, corpus, log=folder / "log")
     if ended.code != 0:
@@ -207,7 +207,10 @@ def _outcome(sample: Sample, path: Path, corpus: Path) -> tuple[str, str]:
         if len(said) > LONGEST_MESSAGE:
             return LONG, f"{len(said):,} characters: {said[:200]!r}"
         # What turns or ends a line, or speaks to the terminal.
-        if any(unicodedata.category(letter) in ("Cc", "Zl", "Zp") or letter in "\u202a\u202b\u202d\u202e" for letter in said):
+        if any(
+            unicodedata.category(letter) in ("Cc", "Zl", "Zp") or letter in "\u202a\u202b\u202d\u202e"
+            for letter in said
+        ):
             return RAW, repr(said)
         return "refused", said
     except Exception as error:
@@ -254,10 +257,3 @@ def replay(folder: Path, seed: int) -> int:
         print(f"refused: {printed(error)!r}")
     print(f"memory grew by {(_memory('VmHWM') - before) / 1e6:,.0f} MB")
     return 0
-
-
-def attack_in(stage_folder: Path, options: Any) -> Counts:
-    """Attack with the options of the command line."""
-    folder = stage_folder / "mutants"
-    folder.mkdir()
-    return attack(folder, options.mutants, options.seed)

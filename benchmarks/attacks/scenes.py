@@ -9,19 +9,18 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-
 from benchmarks.attacks.processes import Ended, Stop, run
 from tests.helpers import WordVectors
-from treelabel import Dataset, Scores, load_model, load_sample, read, save_model, write
+
+from treelabel import Dataset, Scores, Tuned, load_model, load_sample, read, save_model, write
 from treelabel.cli import main
+from treelabel.core.locking import PREFIX
 from treelabel.data import cut, read_taxonomy
-from treelabel.features.encoders import CachedEncoder
-from treelabel.locking import PREFIX
-from treelabel.rules.tuned import Tuned
+from treelabel.encoders.catalogue import CachedEncoder
 
 Version = Literal["old", "new"]
 DOCUMENTS = 800
-SAVES = 40
+SAVES = 12
 TEXTS = 600
 BATCH = 16
 

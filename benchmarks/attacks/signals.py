@@ -3,7 +3,6 @@
 import signal
 
 import numpy as np
-
 from benchmarks.attacks.counts import Counts, say
 from benchmarks.attacks.processes import Ended, Stop
 from benchmarks.attacks.scenes import FIT, Stage, names, state

@@ -7,9 +7,8 @@ import os
 import sys
 from contextlib import suppress
 
-from treelabel import Hierarchy, decide, make_model
+from treelabel import Hierarchy, decide, make_model, tune
 from treelabel.cli import main
-from treelabel.tuning import tune
 
 texts = ["woof", "meow", "bark", "purr"] * 3
 labels = [["pet > dog"], ["pet > cat"]] * 6

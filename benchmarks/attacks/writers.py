@@ -7,10 +7,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
-
 from benchmarks.attacks.counts import Counts, say
 from benchmarks.attacks.processes import CONTEXT
 from benchmarks.attacks.scenes import Stage, names, state
+
 from treelabel import TreelabelError, load_model, save_model
 
 TEXTS = ["a small dog that barks", "a large river", "an instrument for measuring"]
@@ -111,7 +111,9 @@ def attack_by_reader(stage: Stage, saves: int) -> Counts:
     saves
         How often the folder is replaced.
     """
-    counts = Counts("reader", ("missing", "loads that fail", "models that are neither"))
+    counts = Counts(
+        "reader", ("missing", "loads that fail", "models that are neither", "readers that crashed", "orphans")
+    )
     target = stage.folder / "read" / "model"
     models = [load_model(stage.inputs / f"{name}-model") for name in ("new", "old")]
     save_model(models[1], target)
@@ -125,8 +127,12 @@ def attack_by_reader(stage: Stage, saves: int) -> Counts:
             say(f"reader: {number + 1} of {saves} saves")
     counts.tried["saves"] = saves
     for reader in readers:
-        reader.send(None)
-        tried, found = reader.recv()
+        try:
+            reader.send(None)
+            tried, found = reader.recv()
+        except (EOFError, BrokenPipeError):
+            counts.add("readers that crashed", "a reader ended before the saves did, most likely by a signal")
+            continue
         for what, count in tried.items():
             counts.more(what, count)
         for what, examples in found.items():
