@@ -1,4 +1,4 @@
-"""A slow, obvious twin of every measure: Python sets, dicts and loops, each straight from DEFINITIONS.md.
+"""A slow, obvious twin of every measure: Python sets, dicts and loops, each straight from docs/definitions.md.
 
 What the definitions leave to a measure's own help (accuracies by level, calibration, coverage) follows that help.
 """

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(
 
 @dataclass(frozen=True)
 class Expected:
-    """What data/README.md says of a set; `regime` is the strict one of DEFINITIONS §1."""
+    """What data/README.md says of a set; `regime` is the strict one of docs/definitions.md §1."""
 
     documents: dict[str, int]
     nodes: int

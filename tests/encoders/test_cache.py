@@ -19,6 +19,7 @@ import pytest
 from tests.helpers import Run, WordVectors, put
 from treelabel import write
 from treelabel.core.errors import TreelabelError
+from treelabel.core.set_aside import inode_of, set_aside
 from treelabel.encoders import cache as caching
 from treelabel.encoders import sources
 from treelabel.encoders.cache import CacheWarning, RowCache, cache_name
@@ -218,10 +219,10 @@ def test_any_byte_may_be_wrong(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sql", "kind"),
     [
-        ("drop table rows", "damaged"),
-        ("create table mine (x)", "damaged"),
-        ("create trigger mine after insert on rows begin delete from rows; end", "damaged"),
-        ("create view mine as select * from rows", "damaged"),
+        ("drop table rows", "foreign"),
+        ("create table mine (x)", "foreign"),
+        ("create trigger mine after insert on rows begin delete from rows; end", "foreign"),
+        ("create view mine as select * from rows", "foreign"),
         ("insert into about values (7)", "damaged"),
         ("update about set width = 'wide'", "damaged"),
         ("pragma user_version = 99", "damaged"),
@@ -281,7 +282,7 @@ def test_a_file_that_another_process_has_replaced_is_left_alone(filled: Path) ->
     whole = bad.read_bytes()
     bad.write_bytes(whole[:5000])
     cache = RowCache(bad)
-    cache._inode = set_aside.inode_of(bad)
+    cache._inode = inode_of(bad)
     os.rename(bad, filled / "moved")
     bad.write_bytes(whole)
     cache._set_aside(caching._UnusableFileError("damaged", "is damaged"))
@@ -292,7 +293,7 @@ def test_a_file_that_another_process_has_replaced_is_left_alone(filled: Path) ->
 def test_a_file_that_is_set_aside_during_a_run(tmp_path: Path) -> None:
     with RowCache(tmp_path / FILE) as cache:
         cache.write([b"1"], np.ones((1, 2), np.float32))
-        caching.set_aside(tmp_path / FILE, set_aside.inode_of(tmp_path / FILE), "damaged")
+        set_aside(tmp_path / FILE, inode_of(tmp_path / FILE), "damaged")
         cache.write([b"2"], np.ones((1, 2), np.float32))
         assert list(cache.read([b"1", b"2"])) == [b"2"]
     assert names(tmp_path) == [FILE, f"{FILE}.damaged-1"]

@@ -13,8 +13,9 @@ from treelabel import Dataset, Hierarchy, Scores, TreelabelError, evaluate, load
 from treelabel.core.strings import Strings
 from treelabel.encoders.catalogue import ENCODERS
 from treelabel.hierarchy.labels import decode
-from treelabel.models.base import Arrays, Model, Training, training_of
+from treelabel.models.base import Model, Training, training_of
 from treelabel.models.check import CASES, TREE, made_up
+from treelabel.models.schema import Arrays, Schema
 from treelabel.models.stack.model import left_out_parts
 from treelabel.models.stack.pool import NodePool, PathPool, candidates, fit_sigmoid_pool, fit_softmax_pool
 
@@ -41,6 +42,9 @@ class Parrot(Model):
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         return {}, {}
+
+    def _schema(self, values: dict[str, Any]) -> Schema:
+        return Schema()
 
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         self.known_, self.other_ = {}, np.zeros(len(self.hierarchy_), np.float32)

@@ -10,8 +10,10 @@ from scipy import sparse
 from treelabel.calibration.fitting import STEPS, fit_monotone, rising
 from treelabel.calibration.outputs import LEVELS, Outputs
 from treelabel.core.compute import DoubleArray, FloatArray, IntArray
-from treelabel.models.base import Arrays, Training
+from treelabel.core.errors import TreelabelError
+from treelabel.models.base import Training
 from treelabel.models.linear.descent import ABSENT
+from treelabel.models.schema import Array, Arrays
 from treelabel.scores import Scores
 
 
@@ -40,6 +42,20 @@ class NodeMap:
     def arrays(self) -> Arrays:
         """What is learned, to save."""
         return {"maps": self.maps}
+
+    @staticmethod
+    def declared() -> dict[str, Array]:
+        """Declare what `arrays` gives."""
+        return {"maps": Array("float64", (str(LEVELS + 1), str(STEPS + 3)))}
+
+    @staticmethod
+    def check(outputs: Outputs, arrays: Arrays) -> None:
+        """Refuse maps without a range of margins, or to what is no probability."""
+        maps = arrays["maps"]
+        if (maps[:, 0] >= maps[:, 1]).any():
+            raise TreelabelError("maps holds a smallest margin that is not below the largest")
+        if not ((maps[:, 2:] >= 0) & (maps[:, 2:] <= 1)).all():
+            raise TreelabelError("maps holds what is no probability")
 
     @classmethod
     def of(cls, outputs: Outputs, arrays: Arrays) -> "NodeMap":

@@ -7,6 +7,7 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.core.compute import IntArray, LongArray
+from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import Hierarchy, LabelMatrix, label_matrix
 from treelabel.models.base import Training
 
@@ -55,6 +56,21 @@ class Outputs:
     def count(self) -> int:
         """The number of outputs."""
         return 1 + int(max(self.of_nodes.max(initial=-1), self.of_ends.max(initial=-1)))
+
+    def check(self, count: int) -> None:
+        """Refuse numbers from a file that do not fit each other; each for itself is in its range.
+
+        Nodes are looked up by binary search, and so are those above them.
+        """
+        h, known = self.hierarchy, np.zeros(len(self.hierarchy), np.bool_)
+        known[self.nodes] = True
+        if not len(self.nodes) or not known[self.ends].all():
+            raise TreelabelError("ends holds a node that is not among nodes")
+        lost = known[h.edge_child] & (h.parent_idx >= 0) & ~known[h.parent_idx]
+        if lost.any():
+            raise TreelabelError(f"nodes holds {h.edge_child[lost][0]}, but not its parent {h.parent_idx[lost][0]}")
+        if self.count != count:
+            raise TreelabelError(f"of_nodes and of_ends number {self.count:,} outputs, but bias has {count:,}")
 
     @property
     def inside(self) -> IntArray:

@@ -11,10 +11,12 @@ from treelabel.calibration import path_kernels as kernels
 from treelabel.calibration.fitting import fit_flatter, fit_share, fit_softmax
 from treelabel.calibration.outputs import LEVELS, Outputs
 from treelabel.core.compute import BoolArray, DoubleArray, FloatArray, LongArray, over_rows
+from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import Hierarchy, LabelMatrix
-from treelabel.models.base import Arrays, Training
+from treelabel.models.base import Training
 from treelabel.models.linear.descent import ABSENT
 from treelabel.models.linear.weights import Weights, documents_of
+from treelabel.models.schema import Array, Arrays
 
 # From this many nodes on, only the scores of the likeliest ends are kept.
 MANY_NODES = 20_000
@@ -23,6 +25,8 @@ AT_ONCE = 1 << 20
 # Ends of a document that are looked at in calibration: the likeliest, and some of the others.
 LIKELIEST = 16
 OTHERS = 16
+# Numbers that are learned stay far below.
+MOST_SLOPE = 1e6
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +64,21 @@ class PathMap:
     def arrays(self) -> Arrays:
         """What is learned, to save."""
         return {"end_weights": self.numbers, "shares": self.shares}
+
+    @staticmethod
+    def declared() -> dict[str, Array]:
+        """Declare what `arrays` gives."""
+        numbers = Array("float64", (str(LEVELS + 4),), -MOST_SLOPE, MOST_SLOPE)
+        return {"end_weights": numbers, "shares": Array("float64", (str(LEVELS + 1),), 0, 1)}
+
+    @staticmethod
+    def check(outputs: Outputs, arrays: Arrays) -> None:
+        """Refuse arrays whose numbers are no slopes and shares, and outputs without an end."""
+        steep, flat, share = arrays["end_weights"][-3:]
+        if min(steep, flat) < 0 or not 0 <= share <= 1:
+            raise TreelabelError(f"end_weights ends in {steep:g}, {flat:g}, {share:g}; expected two slopes and a share")
+        if not len(outputs.ends):
+            raise TreelabelError("ends is empty, but every path ends somewhere")
 
     @classmethod
     def of(cls, outputs: Outputs, arrays: Arrays) -> "PathMap":

@@ -10,11 +10,12 @@ from treelabel.calibration import sibling_kernels as kernels
 from treelabel.calibration.fitting import fit_sigmoid, fit_slope
 from treelabel.calibration.outputs import LEVELS, Outputs
 from treelabel.calibration.path_kernels import Sums, share_alike
-from treelabel.calibration.path_map import sibling_shares, sums_of
+from treelabel.calibration.path_map import MOST_SLOPE, sibling_shares, sums_of
 from treelabel.core.compute import DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.core.errors import TreelabelError
-from treelabel.models.base import Arrays, Training
+from treelabel.models.base import Training
 from treelabel.models.linear.descent import ABSENT
+from treelabel.models.schema import Array, Arrays
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +71,18 @@ class SoftmaxMap:
     def arrays(self) -> Arrays:
         """What is learned, to save."""
         return {"slopes": self.slopes, "shares": self.shares}
+
+    @staticmethod
+    def declared() -> dict[str, Array]:
+        """Declare what `arrays` gives."""
+        size = (str(LEVELS + 1),)
+        return {"slopes": Array("float64", size, 0, MOST_SLOPE), "shares": Array("float64", size, 0, 1)}
+
+    @staticmethod
+    def check(outputs: Outputs, arrays: Arrays) -> None:
+        """Refuse a DAG, and nodes without an output."""
+        _ = outputs.hierarchy.parent
+        _require_every_output(outputs)
 
     @classmethod
     def of(cls, outputs: Outputs, arrays: Arrays) -> "SoftmaxMap":
@@ -148,6 +161,16 @@ class SigmoidMap:
         """What is learned, to save."""
         return {"sigmoids": self.numbers}
 
+    @staticmethod
+    def declared() -> dict[str, Array]:
+        """Declare what `arrays` gives."""
+        return {"sigmoids": Array("float64", (str(LEVELS + 1), "2"), -MOST_SLOPE, MOST_SLOPE)}
+
+    @staticmethod
+    def check(outputs: Outputs, arrays: Arrays) -> None:
+        """Refuse nodes without an output."""
+        _require_every_output(outputs)
+
     @classmethod
     def of(cls, outputs: Outputs, arrays: Arrays) -> "SigmoidMap":
         """Take back what `arrays` gave."""
@@ -160,6 +183,11 @@ class SigmoidMap:
         output[self.outputs.nodes] = self.outputs.of_nodes
         slopes, shifts = self.numbers[np.minimum(h.depth, LEVELS)].T.copy()
         return kernels.node_sigmoids(margins, output, h.parent_ptr, h.parent_idx, slopes, shifts)
+
+
+def _require_every_output(outputs: Outputs) -> None:
+    if (outputs.of_nodes < 0).any():
+        raise TreelabelError("of_nodes holds -1, but every node of a conditional head has an output")
 
 
 def rows_below(h: Any, closed: Any, node: int) -> LongArray:

@@ -11,6 +11,7 @@ from treelabel.cli.demo import demo
 from treelabel.cli.encoders import encoders
 from treelabel.cli.judge import compare, evaluate, metrics
 from treelabel.cli.models import explain, export, fit, models, predict, score
+from treelabel.cli.sign import sign
 
 app = typer.Typer(
     name="treelabel",
@@ -49,6 +50,7 @@ for command in (
     predict,
     explain,
     export,
+    sign,
     decide,
     tune,
     evaluate,

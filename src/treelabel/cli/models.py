@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from treelabel.cli.decide import RuleOption
-from treelabel.cli.options import JsonOption, ReadArguments, require_other_file, with_read_options
+from treelabel.cli.options import JsonOption, ReadArguments, SignatureOption, require_other_file, with_read_options
 
 if TYPE_CHECKING:
     from treelabel.data import Dataset
@@ -118,6 +118,7 @@ def score(
     read: ReadArguments,
     output: Annotated[Path, typer.Option("--output", "-o", help="Scores to write (.npz or .parquet).")],
     top: Annotated[int | None, typer.Option(help="Keep the so many largest scores of each document.")] = None,
+    require_signature: SignatureOption = None,
 ) -> None:
     """Score texts: the probability of every node.
 
@@ -128,7 +129,7 @@ def score(
     from treelabel.models import load_model
 
     require_other_file(output, texts)
-    loaded = load_model(model)
+    loaded = load_model(model, require_signature)
     scores = loaded.score(_texts(texts, read, loaded))
     (scores if top is None else scores.top_k(top)).save(output)
     typer.echo(f"{output}: {scores!r}")
@@ -144,6 +145,7 @@ def predict(
     unknown: Annotated[
         float | None, typer.Option(help="Abstain where no label of the first level has a score of at least this.")
     ] = None,
+    require_signature: SignatureOption = None,
 ) -> None:
     """Predict the labels of texts by a decision rule.
 
@@ -153,13 +155,14 @@ def predict(
     Examples:
       treelabel predict model new.csv -o predictions.jsonl
       treelabel predict model new.csv -o predictions.jsonl --rule optimal:hf1 --unknown 0.3
+      treelabel predict model new.csv -o predictions.jsonl --require-signature ours.pub.pem
     """
     from treelabel.evaluation.predictions import prediction_lines, write_predictions
     from treelabel.models import load_model
     from treelabel.rules import decide
 
     require_other_file(output, texts)
-    loaded = load_model(model)
+    loaded = load_model(model, require_signature)
     scores = loaded.score(_texts(texts, read, loaded))
     settings: dict[str, Any] = {} if unknown is None else {"unknown": unknown}
     decisions = decide(scores, loaded.usual_rule if rule is None else rule, **settings)
@@ -175,6 +178,7 @@ def explain(
     model: ModelArgument,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="A text.")],
     json: JsonOption = False,
+    require_signature: SignatureOption = None,
 ) -> None:
     """Say which words speak for and against each step of the predicted path.
 
@@ -187,7 +191,7 @@ def explain(
 
     from treelabel.models import load_model
 
-    steps = load_model(model).explain(text)
+    steps = load_model(model, require_signature).explain(text)
     if json:
         typer.echo(jsonlib.dumps([asdict(step) for step in steps], indent=2, ensure_ascii=False))
         return
@@ -238,6 +242,7 @@ def export(
     output: Annotated[Path, typer.Option("--output", "-o", help="Model folder to write.")],
     int8: Annotated[bool, typer.Option("--int8", help="Weights of eight bits: faster, a little less exact.")] = False,
     force: ForceOption = False,
+    require_signature: SignatureOption = None,
 ) -> None:
     """Write a neural model as an ONNX graph, which scores faster on a CPU and without torch.
 
@@ -250,7 +255,7 @@ def export(
     from treelabel.models import load_model
     from treelabel.models.store import require_replaceable
 
-    loaded: Any = load_model(model)
+    loaded: Any = load_model(model, require_signature)
     if not hasattr(loaded, "exported"):
         raise TreelabelError(f"{model}: a model of the kind {loaded.name} is no network; only neural can be exported")
     require_replaceable(output, force)

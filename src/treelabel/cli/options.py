@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from treelabel.hierarchy import Hierarchy
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+SignatureOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="KEY", help="Refuse a model that is not signed with this public key (a PEM file, or a folder of them)."
+    ),
+]
 
 
 def require_other_file(output: Path | None, *inputs: Path | str | None) -> None:

@@ -4,6 +4,9 @@ numba trusts its cache files: a truncated one raises in the middle of whatever t
 in machine code ends the process. Here every file ends with a checksum, which is compared before anything is unpickled.
 """
 
+# numba's classes have no types.
+# mypy: allow-untyped-calls
+
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

@@ -42,6 +42,15 @@ def check_kind(value: Any, kind: Any, where: str) -> None:
         raise TreelabelError(f"{where}{wrong}")
 
 
+def fits(value: Any, kind: Any) -> bool:
+    """Whether a value is what a type hint says.
+
+    >>> fits(1, float), fits(True, int), fits([1, "a"], tuple[int, str])
+    (True, False, True)
+    """
+    return _mismatch(value, kind) is None
+
+
 def _mismatch(value: Any, kind: Any) -> str | None:
     """Say where a value departs from a hint: the place inside it, what is there, and what was expected; or None."""
     origin = get_origin(kind)

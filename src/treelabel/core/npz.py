@@ -111,7 +111,8 @@ def _one_sentence(file: Path, what: str) -> Iterator[None]:
         raise
     except Exception as error:
         # numpy's advice to load what it cannot read unsafely is not for anyone's eyes.
-        why = "" if "pickle" in str(error) or not str(error) else f": {error}"
+        first = str(error).strip().partition("\n")[0]
+        why = "" if "pickle" in first or not first else f": {first}"
         raise TreelabelError(f"{file}: not {what}, or damaged{why}") from error
 
 

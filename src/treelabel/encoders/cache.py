@@ -11,6 +11,7 @@ import sqlite3
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -91,7 +92,7 @@ class RowCache:
         damaged = 0
         for start in range(0, len(keys), at_once):
             part = keys[start : start + at_once]
-            whole, bad = self._try(lambda stored, part=part: _select(stored, part)) or ({}, 0)  # type: ignore[misc]
+            whole, bad = self._try(partial(_select, keys=part)) or ({}, 0)
             found |= whole
             damaged += bad
         if damaged:
@@ -102,7 +103,7 @@ class RowCache:
     def write(self, keys: Sequence[bytes], rows: FloatArray) -> None:
         """Keep rows (keys × width), if that is possible."""
         if self._is_writable:
-            self._try(lambda stored: _insert(stored, keys, rows), is_writing=True)
+            self._try(partial(_insert, keys=keys, rows=rows), is_writing=True)
 
     def _try(self, work: Callable[[sqlite3.Connection], Result], is_writing: bool = False) -> Result | None:
         """Do something with the file, twice more if it was bad or moved; return None where that does not help."""
@@ -212,7 +213,8 @@ def _is_new(stored: sqlite3.Connection) -> bool:
     if version != VERSION:
         raise _UnusableFileError("damaged", f"is a cache of version {version}, expected {VERSION}")
     if found != [(name.encode(), sql.encode()) for name, sql in _TABLES.items()]:
-        raise _UnusableFileError("damaged", "has other tables than a cache has")
+        # Somebody may have put something of their own there.
+        raise _UnusableFileError("foreign", "has other tables than a cache has")
     return False
 
 
@@ -229,9 +231,11 @@ def _create(stored: sqlite3.Connection) -> None:
 
 def _select(stored: sqlite3.Connection, keys: Sequence[bytes]) -> tuple[dict[bytes, FloatArray], int]:
     """Read rows; return those that are whole, and how many are not."""
-    width = _width(stored)
     marks = ",".join("?" * len(keys))
-    found = stored.execute(f"select key, row, checksum from rows where key in ({marks})", keys).fetchall()
+    # In one transaction: else the first rows may come between the two.
+    with _transaction(stored, "deferred"):
+        width = _width(stored)
+        found = stored.execute(f"select key, row, checksum from rows where key in ({marks})", keys).fetchall()
     whole = {
         key: np.frombuffer(row, np.float32)
         for key, row, checksum in found

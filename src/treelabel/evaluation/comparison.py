@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from treelabel.core.errors import TreelabelError
-from treelabel.evaluation import evaluate
+from treelabel.evaluation.evaluator import evaluate
 from treelabel.evaluation.result import Result
 from treelabel.evaluation.statistics import (
     Comparison,

@@ -2,7 +2,8 @@
 
 from treelabel.losses.registry import LOSSES
 from treelabel.models.base import Model
+from treelabel.models.load import load_model
 from treelabel.models.registry import MODELS, make_model
-from treelabel.models.store import load_model, save_model
+from treelabel.models.store import save_model
 
 __all__ = ["LOSSES", "MODELS", "Model", "load_model", "make_model", "save_model"]

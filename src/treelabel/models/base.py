@@ -2,26 +2,29 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
 from treelabel.core.compute import LongArray
 from treelabel.core.errors import TreelabelError
+from treelabel.core.kinds import check_kind
 from treelabel.core.strings import Strings
 from treelabel.hierarchy import Hierarchy, LabelMatrix, row_sizes
 from treelabel.hierarchy.labels import decode, encode
+from treelabel.models.schema import Arrays, Schema
 from treelabel.models.settings import Settings
 from treelabel.models.stopping import StopSignal
 from treelabel.rules import Decisions, Tuned, decide
 from treelabel.scores import Scores
 
-Arrays = Mapping[str, npt.NDArray[Any]]
+
+class NoValues(TypedDict):
+    """No values at all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,10 +79,13 @@ def regime_of(hierarchy: Hierarchy, labels: LabelMatrix) -> str:
 class Model(Settings, ABC):
     """A model of texts in a hierarchy of labels. Settings are what the maker takes; what is learned ends in "_".
 
-    A model file says how to learn (`_fit`), how to score (`_score`), and what to save (`_state`, `_restore`).
+    A model file says how to learn (`_fit`), how to score (`_score`), and what to save (`_state`, `_restore`), which has
+    to be declared: `learned` is the type hint of the values, `_schema` tells the arrays. What is not declared is not
+    loaded.
     """
 
     name: ClassVar[str]
+    learned: ClassVar[Any] = NoValues
     # Settings that a model folder does not hold.
     unsaved: ClassVar[tuple[str, ...]] = ("hierarchy",)
     hierarchy: Hierarchy | None
@@ -179,9 +185,21 @@ class Model(Settings, ABC):
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         """What was learned: values for JSON, and arrays."""
 
+    def schema(self, values: dict[str, Any]) -> Schema:
+        """Check values that `_state` gave once, and tell the arrays that belong to them."""
+        check_kind(values, self.learned, "learned")
+        return self._schema(values)
+
+    @abstractmethod
+    def _schema(self, values: dict[str, Any]) -> Schema:
+        """Declare the arrays and files to save, in a model that has learned or is about to be restored.
+
+        `values` are those of `_state`; they fit `learned`. Hierarchy and regime are known.
+        """
+
     @abstractmethod
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
-        """Take back what `_state` gave."""
+        """Take back what `_state` gave; values and arrays fit `learned` and `_schema`."""
 
     # Not abstract: most models are JSON and arrays.
     def _write_files(self, folder: Path) -> None:

@@ -7,7 +7,8 @@ from scipy import sparse
 
 from treelabel.core.strings import Strings
 from treelabel.hierarchy import Hierarchy
-from treelabel.models.base import Arrays, Model, Training
+from treelabel.models.base import Model, Training
+from treelabel.models.schema import Array, Arrays, Schema
 from treelabel.scores import Scores
 
 
@@ -39,6 +40,9 @@ class Nothing(Model):
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         return {}, {}
 
+    def _schema(self, values: dict[str, Any]) -> Schema:
+        return Schema()
+
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         """There was nothing to save."""
 
@@ -65,6 +69,10 @@ class MostFrequent(Model):
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         return {}, {"shares": self.shares_}
+
+    def _schema(self, values: dict[str, Any]) -> Schema:
+        shares = Array("float32", ("nodes",), 0, 1)
+        return Schema({"shares": shares}, sizes={"nodes": len(self.hierarchy_)})
 
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         self.shares_ = arrays["shares"]

@@ -1,5 +1,6 @@
 """What every model must stand: one battery, for the rows of MODELS and for anybody's own."""
 
+import json
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,7 +12,8 @@ from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import Hierarchy
 from treelabel.hierarchy.labels import encode
 from treelabel.models.base import Model
-from treelabel.models.store import load_model
+from treelabel.models.load import load_model
+from treelabel.models.schema import Arrays
 from treelabel.rules import decide
 from treelabel.scores import Scores
 
@@ -104,6 +106,28 @@ def a_saved_model_is_the_same(make: Maker, case: Case) -> None:
     _require(loaded.get_params() == model.get_params(), "the model that was loaded has other settings")
 
 
+def what_is_saved_is_declared(make: Maker, case: Case) -> None:
+    """The schema fits what is saved, and arrays that are missing, foreign, longer or of another type are refused."""
+    model = fitted(make, case)
+    values, arrays = model._state()
+    schema = model.schema(json.loads(json.dumps(values)))
+    schema.check(arrays)
+    wrong: dict[str, Arrays] = {"an array that is not declared": {**arrays, "not_declared": np.zeros(1)}}
+    for name, array in arrays.items():
+        wrong[f"{name} missing"] = {other: kept for other, kept in arrays.items() if other != name}
+        wrong[f"{name} as text"] = {**arrays, name: array.astype("U1")}
+        wrong[f"{name} of one more dimension"] = {**arrays, name: array[None]}
+        if array.size:
+            nothing = np.nan if array.dtype.kind == "f" else np.iinfo(array.dtype).min
+            wrong[f"{name} of {nothing}"] = {**arrays, name: np.full_like(array, nothing)}
+    for what, given in wrong.items():
+        try:
+            schema.check(given)
+        except TreelabelError:
+            continue
+        raise AssertionError(f"the schema does not refuse {what}")
+
+
 def no_text_is_too_strange(make: Maker, case: Case) -> None:
     """Empty, very long and unknown texts have scores, whatever stands beside them, and no texts have none."""
     model = fitted(make, case)
@@ -159,6 +183,7 @@ CHECKS: Mapping[str, Callable[[Maker, Case], None]] = {
         scores_are_sound,
         the_same_seed_gives_the_same,
         a_saved_model_is_the_same,
+        what_is_saved_is_declared,
         no_text_is_too_strange,
         settings_are_settings,
         what_is_wrong_is_said,

@@ -4,7 +4,7 @@ With `nothing`, `most_frequent`, `svm_descriptions` and `svm_codes` it makes the
 Delgado (2022), "Evaluating Extreme Hierarchical Multi-label Classification".
 """
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pyarrow.compute as pc
@@ -12,10 +12,12 @@ from scipy import sparse
 
 from treelabel.core.compute import IntArray, LongArray, kernel, over_rows
 from treelabel.core.errors import TreelabelError
+from treelabel.core.kinds import Between
 from treelabel.core.strings import Strings
 from treelabel.hierarchy import Hierarchy, row_numbers, row_sizes
-from treelabel.models.base import Arrays, Model, Training
-from treelabel.models.descriptions import WORDS, Descriptions, StopWords, checked_csr, described_words, presence
+from treelabel.models.base import Model, Training
+from treelabel.models.descriptions import WORDS, Descriptions, StopWords, described_words, presence
+from treelabel.models.schema import Arrays, Csr, Schema, indices
 from treelabel.scores import Scores
 from treelabel.text.ngrams import count_ngrams, doubled
 
@@ -61,7 +63,7 @@ class DescriptionMatch(Model):
         self,
         hierarchy: Hierarchy | None = None,
         descriptions: Descriptions = None,
-        share: float = 0.75,
+        share: Annotated[float, Between(0, 1)] = 0.75,
         stop_words: StopWords = "english",
         seed: int = 0,
     ) -> None:
@@ -124,11 +126,20 @@ class DescriptionMatch(Model):
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         return {}, {"known": self.known_, "ptr": self.label_ptr_, "words": self.label_words_}
 
+    def _schema(self, values: dict[str, Any]) -> Schema:
+        return Schema(
+            {"known": indices("known", "buckets", rising=True)},
+            # Each word of a label counts once.
+            (Csr("nodes", "known", "words", "ptr", None, distinct=True),),
+            sizes={"nodes": len(self.hierarchy_), "buckets": WORDS.buckets},
+            most={"known": WORDS.buckets},
+        )
+
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         self.known_ = arrays["known"]
         data = np.ones(len(arrays["words"]), np.float32)
         shape = (len(self.hierarchy_), len(self.known_))
-        self._index(checked_csr((data, arrays["words"], arrays["ptr"]), shape))
+        self._index(sparse.csr_array((data, arrays["words"], arrays["ptr"]), shape))
 
 
 @kernel

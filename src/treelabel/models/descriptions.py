@@ -138,10 +138,3 @@ def presence(sizes: LongArray, hashes: npt.NDArray[Any], known: npt.NDArray[Any]
     )
     marked.sort_indices()
     return marked
-
-
-def checked_csr(parts: tuple[Any, Any, Any], shape: tuple[int, int]) -> sparse.csr_array:
-    """Make a CSR matrix of arrays from a file, refusing what compiled loops could not survive."""
-    made = sparse.csr_array(parts, shape)
-    made.check_format(full_check=True)
-    return made

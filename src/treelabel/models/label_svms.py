@@ -19,7 +19,7 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.progress import progress_bar
 from treelabel.core.strings import Strings
 from treelabel.hierarchy import Hierarchy
-from treelabel.models.base import Arrays, Model, Training
+from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import (
     DENSE_BLOCK,
     KEPT,
@@ -27,10 +27,10 @@ from treelabel.models.descriptions import (
     WORDS,
     Descriptions,
     StopWords,
-    checked_csr,
     described_words,
     presence,
 )
+from treelabel.models.schema import Array, Arrays, Csr, Schema, indices
 from treelabel.scores import Scores
 from treelabel.text.ngrams import count_ngrams
 
@@ -51,6 +51,7 @@ class LabelSvms(Model):
     """
 
     exhaustive: ClassVar[bool] = False
+    hash_type: ClassVar[str]
     cost: float
 
     @property
@@ -125,10 +126,23 @@ class LabelSvms(Model):
         names = {"known": self.known_, "labels": self.labels_, "bias": self.bias_}
         return {}, {**names, "data": kept.data, "indices": kept.indices, "indptr": kept.indptr}
 
+    def _schema(self, values: dict[str, Any]) -> Schema:
+        nodes = len(self.hierarchy_)
+        return Schema(
+            {
+                "known": Array(self.hash_type, ("known",), -(2.0**63), 2.0**63, rising=True),
+                "labels": indices("labels", "nodes"),
+                "bias": Array("float32", ("labels",)),
+            },
+            (Csr("labels", "known"),),
+            sizes={"nodes": nodes},
+            most={"known": 1 << 31, "labels": nodes},
+        )
+
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         self.known_, self.labels_, self.bias_ = arrays["known"], arrays["labels"], arrays["bias"]
         parts = arrays["data"], arrays["indices"], arrays["indptr"]
-        self.weights_ = checked_csr(parts, (len(self.labels_), len(self.known_)))
+        self.weights_ = sparse.csr_array(parts, (len(self.labels_), len(self.known_)))
 
 
 class SvmDescriptions(LabelSvms):
@@ -143,6 +157,7 @@ class SvmDescriptions(LabelSvms):
     """
 
     name = "svm_descriptions"
+    hash_type = "int32"
 
     def __init__(
         self,
@@ -180,6 +195,7 @@ class SvmCodes(LabelSvms):
     """
 
     name = "svm_codes"
+    hash_type = "int64"
 
     def __init__(self, hierarchy: Hierarchy | None = None, cost: float = 1.0, seed: int = 0) -> None:
         self.hierarchy = hierarchy

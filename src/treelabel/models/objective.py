@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from treelabel.core.compute import BoolArray, DoubleArray, IntArray, LongArray
+from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import Change, Hierarchy, LabelMatrix, row_sizes
 from treelabel.losses.base import Loss
 from treelabel.losses.registry import LOSSES, make_loss
 from treelabel.models.base import Training
+from treelabel.models.schema import Array, indices
 from treelabel.scores import Scores
 
 # A softmax over more leaves than this takes longer than a DAG's sigmoids.
@@ -69,6 +71,13 @@ class Objective:
         """The loss for the hierarchy with these leaves."""
         return make_loss(self.name, self.change.new, self.frequencies, **self.settings)
 
+    def require_outputs(self, count: int) -> None:
+        """Refuse weights from a file that are of more or fewer outputs than the loss has."""
+        if count != len(self.loss.outputs):
+            raise TreelabelError(
+                f"there are weights of {count:,} outputs, but the loss {self.name} has {len(self.loss.outputs):,}"
+            )
+
     @property
     def exhaustive(self) -> bool:
         """Whether children sum to their parent: a softmax shares out all of it, sigmoids do not."""
@@ -100,6 +109,14 @@ class Objective:
         given = Scores(self.change.new, probabilities)
         found = (given if self.loss.coherent else given.coherent()).moved_back(self.change)
         return found.top_k(KEPT_NODES) if len(self.hierarchy) > MANY_NODES else found
+
+
+def objective_arrays() -> dict[str, Array]:
+    """Declare the arrays of an objective: its stops, and the frequencies of all nodes and of these."""
+    return {
+        "stops": indices("stops", "nodes", rising=True),
+        "frequencies": Array("int64", ("nodes + stops",), 0),
+    }
 
 
 def usable(loss: Loss, truth: LabelMatrix) -> BoolArray:

@@ -5,7 +5,7 @@ in which texts of one label differ anyway count less: embeddings are whitened by
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypedDict
 
 import numpy as np
 from scipy import sparse
@@ -15,12 +15,23 @@ from treelabel.calibration.outputs import Outputs
 from treelabel.calibration.path_map import PathMap
 from treelabel.core.compute import DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.core.errors import TreelabelError, some
+from treelabel.core.kinds import LARGEST, Between
 from treelabel.core.strings import Strings
 from treelabel.encoders.catalogue import CachedEncoder, Encoder, encoder_note, find_encoder, same_encoder
 from treelabel.hierarchy import Hierarchy, LabelMatrix
-from treelabel.models.base import Arrays, Model, Training, training_of
+from treelabel.models.base import Model, Training, training_of
 from treelabel.models.descriptions import Descriptions, name_words, node_descriptions
 from treelabel.models.linear.heads import log_loss
+from treelabel.models.schema import (
+    MOST_DIMENSION,
+    Array,
+    Arrays,
+    EncoderNote,
+    Schema,
+    indices,
+    require_inner,
+    require_width,
+)
 from treelabel.scores import Scores
 
 # Pulls that leave-one-out chooses from, and how many documents it looks at.
@@ -108,6 +119,13 @@ class Means:
         return found
 
 
+class Values(TypedDict):
+    """The encoder, and k_p and k_l."""
+
+    encoder: EncoderNote
+    pulls: tuple[Annotated[float, Between(0, LARGEST)], Annotated[float, Between(0, LARGEST)]]
+
+
 class Prototype(Model):
     """Cosines with shrunk prototypes of all nodes, calibrated to a distribution over paths; nothing is trained.
 
@@ -124,6 +142,7 @@ class Prototype(Model):
     """
 
     name = "prototype"
+    learned = Values
     map_: NodeMap | PathMap
 
     def __init__(
@@ -242,7 +261,9 @@ class Prototype(Model):
         return NodeMap if self.regime_ == "many" else PathMap
 
     def _vectors(self, texts: Strings, progress: bool | None = None) -> FloatArray:
-        return unit(unit(self.encoder_.transform(list(texts), progress)) @ self.whitening_)
+        plain = self.encoder_.transform(list(texts), progress)
+        require_width(plain, len(self.whitening_), self)
+        return unit(unit(plain) @ self.whitening_)
 
     def _label_vectors(self, h: Hierarchy) -> FloatArray:
         given = node_descriptions(h, self.descriptions)
@@ -270,6 +291,30 @@ class Prototype(Model):
         values = {"encoder": encoder_note(self.encoder_), "pulls": list(self.pulls_)}
         kept = {"labels": self.means_.labels, "sums": self.means_.sums, "counts": self.means_.counts}
         return values, {**kept, "stops": self.stops_, "whitening": self.whitening_, **self.map_.arrays()}
+
+    def _schema(self, values: dict[str, Any]) -> Schema:
+        h, kind, vectors = self.hierarchy_, self._kind, ("nodes + stops", "dimension")
+
+        def check(arrays: Arrays) -> None:
+            require_inner(h, arrays["stops"])
+            # Sums of vectors of length 1: prototypes are not longer than that either.
+            if (np.abs(arrays["sums"]) > 1.001 * arrays["counts"][:, None] + 0.001).any():
+                raise TreelabelError("sums holds more than so many texts as counts says can add up to")
+            kind.check(outputs_of(h, arrays["stops"], self.regime_), arrays)
+
+        return Schema(
+            {
+                "stops": indices("stops", "nodes", rising=True),
+                "labels": Array("float32", vectors, -2, 2),
+                "sums": Array("float32", vectors),
+                "counts": Array("float32", ("nodes + stops",), 0),
+                "whitening": Array("float32", ("dimension", "dimension"), -1e6, 1e6),
+                **kind.declared(),
+            },
+            sizes={"nodes": len(h)},
+            most={"stops": len(h), "dimension": MOST_DIMENSION},
+            relations=(check,),
+        )
 
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         self.encoder_ = CachedEncoder(same_encoder(self.encoder, values["encoder"]))

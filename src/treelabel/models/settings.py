@@ -1,9 +1,11 @@
 """Settings of models by scikit-learn's conventions, without importing it: that takes longer than most predictions."""
 
 import inspect
-from typing import Any, Self
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self, get_type_hints
 
 from treelabel.core.errors import TreelabelError
+from treelabel.core.kinds import check_kind
 
 
 class Settings:
@@ -11,6 +13,22 @@ class Settings:
 
     With these methods scikit-learn's clone, Pipeline, cross_val_score and GridSearchCV take a model for their own.
     """
+
+    # Settings that are not saved.
+    unsaved: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def check_settings(cls, settings: Mapping[str, Any], where: str = "the setting ") -> None:
+        """Refuse settings from a file that are not what the maker's type hints say, or are never saved.
+
+        Unknown names are left to whoever makes the model.
+        """
+        hints = get_type_hints(cls.__init__, include_extras=True)
+        for name, value in settings.items():
+            if name in cls.unsaved:
+                raise TreelabelError(f"{where}{name} is never saved with a model")
+            if name in hints:
+                check_kind(value, hints[name], f"{where}{name}")
 
     @classmethod
     def setting_names(cls) -> list[str]:

@@ -1,9 +1,8 @@
-"""Model folders: JSON and .npz with a checksum each, written whole or not at all, and read without running anything."""
+"""Model folders: JSON and .npz with a checksum each, written whole or not at all; `load` reads them."""
 
 import hashlib
 import json
 import os
-import zipfile
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 from treelabel.core.errors import TreelabelError, some
 from treelabel.core.outputs import whole_folder
 from treelabel.encoders.catalogue import Encoder
-from treelabel.hierarchy import hierarchy_from_json, hierarchy_to_json
+from treelabel.hierarchy import hierarchy_to_json
 from treelabel.models.base import Model
 
 KIND = "treelabel model"
@@ -121,64 +120,3 @@ def _storable(value: Any) -> Any:
 def _digest(file: Path) -> str:
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def load_model(folder: str | Path, **settings: Any) -> Model:
-    """Read a model that `save_model` wrote; anything that is altered, cut short, newer or foreign is refused.
-
-    Settings that a folder cannot hold are given again, such as an `encoder=` that has no name of its own.
-    """
-    from treelabel.models import make_model
-
-    where = Path(folder)
-    stored = _described(where)
-    for name, digest in stored["sha256"].items():
-        file = where / Path(name).name
-        if not file.is_file():
-            raise TreelabelError(f"{where}: the model is incomplete: {name} is missing")
-        if _digest(file) != digest:
-            raise TreelabelError(f"{where}: {name} is not what was saved; the file was altered or cut short")
-    model = make_model(stored["model"], **{**_settings(stored["settings"]), **settings})
-    text = (where / "hierarchy.json").read_text(encoding="utf-8")
-    try:
-        with np.load(where / "arrays.npz", allow_pickle=False) as file_:
-            arrays = {name: file_[name] for name in file_.files}
-        model.hierarchy_ = hierarchy_from_json(text, str(where / "hierarchy.json"))
-        model.regime_ = stored["regime"]
-        model._restore(stored["learned"], arrays)
-        model._read_files(where)
-    except TreelabelError:
-        raise
-    except (KeyError, ValueError, IndexError, zipfile.BadZipFile) as error:
-        raise TreelabelError(f"{where}: parts of the model do not fit together: {error}") from error
-    return model
-
-
-def _described(where: Path) -> dict[str, Any]:
-    """Read what a folder says of itself."""
-    file = where / "model.json"
-    if not where.exists():
-        raise TreelabelError(f"{where}: no such folder")
-    if not file.is_file():
-        raise TreelabelError(f"{where}: no model folder; expected one that 'treelabel fit' wrote, with a model.json")
-    try:
-        stored = json.loads(file.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise TreelabelError(f"{file}: damaged: {error}") from error
-    if not isinstance(stored, dict) or stored.get("kind") != KIND:
-        raise TreelabelError(f"{file}: no model of treelabel")
-    if stored.get("version") != VERSION:
-        raise TreelabelError(
-            f"{where}: a model of version {stored.get('version')!r} (treelabel {stored.get('treelabel')}), but this "
-            f"treelabel {package_version()} reads version {VERSION}"
-        )
-    expected = {"model": str, "settings": dict, "regime": str, "learned": dict, "sha256": dict}
-    for name, kind in expected.items():
-        if not isinstance(stored.get(name), kind):
-            raise TreelabelError(f"{file}: damaged: {name!r} is missing or of the wrong kind")
-    return stored
-
-
-def _settings(stored: dict[str, Any]) -> dict[str, Any]:
-    """JSON has no tuples."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in stored.items()}

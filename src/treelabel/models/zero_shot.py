@@ -1,6 +1,6 @@
 """A start before anything is labelled: texts and labels are compared by their words, or by any features of texts."""
 
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -10,24 +10,30 @@ from treelabel.core.compute import DoubleArray, IntArray
 from treelabel.core.strings import Strings
 from treelabel.encoders.catalogue import CachedEncoder, Encoder, encoder_note, find_encoder, same_encoder
 from treelabel.hierarchy import Hierarchy, label_matrix
-from treelabel.models.base import Arrays, Model, Training
+from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import (
     DENSE_BLOCK,
     KEPT,
     MANY_NODES,
     Descriptions,
     StopWords,
-    checked_csr,
     name_words,
     node_descriptions,
     stop_buckets,
 )
+from treelabel.models.schema import MOST_DIMENSION, Array, Arrays, Csr, EncoderNote, Schema, require_width, tfidf_arrays
 from treelabel.scores import Scores
 from treelabel.text import NgramShape, Tfidf
 
 BITS = 22
 # Cosines that differ by less than this say nothing.
 LEAST_SPREAD = 0.01
+
+
+class Values(TypedDict):
+    """The encoder, if there is one."""
+
+    encoder: EncoderNote | None
 
 
 class ZeroShot(Model):
@@ -47,6 +53,7 @@ class ZeroShot(Model):
     """
 
     name = "zero_shot"
+    learned = Values
 
     def __init__(
         self,
@@ -113,7 +120,9 @@ class ZeroShot(Model):
 
     def _likely(self, texts: Strings) -> DoubleArray:
         """The probability of every end."""
-        alike = self._vectors(texts) @ self.prototypes_.T
+        vectors = self._vectors(texts)
+        require_width(vectors, self.prototypes_.shape[1], self)
+        alike = vectors @ self.prototypes_.T
         cosines = (alike.toarray() if sparse.issparse(alike) else alike).astype(np.float64)
         spread = np.maximum(cosines.std(axis=1, keepdims=True), LEAST_SPREAD)
         odds = np.exp(self.sharpness / spread * (cosines - cosines.max(axis=1, keepdims=True)))
@@ -127,6 +136,13 @@ class ZeroShot(Model):
         arrays = {"data": kept.data, "indices": kept.indices, "indptr": kept.indptr}
         return {"encoder": None}, {**self.tfidf_.arrays(), **arrays}
 
+    def _schema(self, values: dict[str, Any]) -> Schema:
+        sizes = {"ends": len(self._ends), "buckets": self._shape.buckets}
+        if values["encoder"] is not None:
+            prototypes = Array("float32|float64", ("ends", "dimension"))
+            return Schema({"prototypes": prototypes}, sizes=sizes, most={"dimension": MOST_DIMENSION})
+        return Schema(tfidf_arrays(), (Csr("ends", "width"),), sizes, {"width": sizes["buckets"]})
+
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         self.encoder_ = None
         if values["encoder"] is not None:
@@ -135,7 +151,7 @@ class ZeroShot(Model):
             return
         self.tfidf_ = Tfidf(self._shape, arrays["buckets"], arrays["idf"])
         parts = arrays["data"], arrays["indices"], arrays["indptr"]
-        self.prototypes_ = checked_csr(parts, (len(self._ends), self.tfidf_.width))
+        self.prototypes_ = sparse.csr_array(parts, (len(self._ends), self.tfidf_.width))
 
 
 def shares_of_relatives(hierarchy: Hierarchy, up: float, down: float) -> sparse.csr_array:

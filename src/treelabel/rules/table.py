@@ -4,6 +4,7 @@ import difflib
 import hashlib
 import inspect
 import re
+import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from treelabel.core.errors import TreelabelError
+from treelabel.core.kinds import LARGEST
 from treelabel.core.settings_text import read_settings
 from treelabel.hierarchy import LabelMatrix
 
@@ -47,6 +49,10 @@ class Rule:
         """The settings and their defaults, common ones included."""
         own = {name: each.default for name, each in self._parameters.items() if name not in FROM_TRAINING}
         return own | COMMON
+
+    def takes_many(self, setting: str) -> bool:
+        """Whether a setting may be a list of numbers beside a single one."""
+        return setting in self._parameters and "Sequence" in str(self._parameters[setting].annotation)
 
     @cached_property
     def known(self) -> frozenset[str]:
@@ -142,10 +148,15 @@ def _check(text: str, row: Rule, key: str, value: Any) -> None:
         numbers = np.asarray(value)
     except ValueError:
         numbers = np.asarray("")
-    may_be_many = key == "t" or isinstance(default, tuple)
-    if numbers.dtype.kind not in "iuf" or (numbers.ndim and not may_be_many):
-        what = "a number or a list of numbers" if may_be_many else "a number"
-        raise TreelabelError(f"rule {text!r}: {key} = {value!r}, expected {what}")
+    least, most = (1, 1) if isinstance(default, tuple) else (0, 1) if row.takes_many(key) else (0, 0)
+    if numbers.dtype.kind not in "iuf" or not least <= numbers.ndim <= most:
+        what = ("a number", "a number or a list of numbers", "a list of numbers")[least + most]
+        raise TreelabelError(f"rule {text!r}: {key} = {reprlib.repr(value)}, expected {what}")
+    # What is not finite is left to the rules, which say what they expect.
+    if (np.abs(numbers[np.isfinite(numbers)].astype(np.float64)) > LARGEST).any():
+        raise TreelabelError(f"rule {text!r}: {key} = {reprlib.repr(value)}, expected numbers up to {LARGEST:g}")
+    if key == "seed" and (numbers < 0 or numbers.dtype.kind == "f"):
+        raise TreelabelError(f"rule {text!r}: seed = {value!r}, expected a whole number of at least 0")
 
 
 def _row(name: str, has_number: bool, table: Mapping[str, Rule], text: str) -> Rule:

@@ -43,7 +43,8 @@ def load(path: Path, hierarchy: Hierarchy | None) -> Scores:
     except Exception as error:
         # There is no end to what the libraries raise on foreign bytes: bad zip, no zip, wrong types, missing keys.
         # numpy's advice to load what is no zip unsafely is not for anyone's eyes.
-        why = "" if "pickle" in str(error) else f": {error}"
+        first = str(error).strip().partition("\n")[0]
+        why = "" if "pickle" in first else f": {first}"
         raise TreelabelError(f"{file}: not {WHAT}, or damaged{why}") from error
     if hierarchy is not None:
         hierarchy.require_same(scores.hierarchy.fingerprint, str(file))

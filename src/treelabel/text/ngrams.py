@@ -15,11 +15,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from treelabel.core.compute import IntArray, LongArray, kernel, over_rows
+from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
 
 ByteArray = npt.NDArray[np.uint8]
 
 BOUNDARY = 3
+# No n-gram is longer: room for all n-grams of a text is made before they are counted.
+MOST_WORDS = 100
 WORD_SEED = np.uint64(0x9E3779B97F4A7C15)
 PIECE_SEED = np.uint64(0xC2B2AE3D27D4EB4F)
 PRIME = np.uint64(0x100000001B3)
@@ -37,6 +40,20 @@ class NgramShape:
     words: int = 1
     pieces: tuple[int, int] | None = None
     bits: int = 22
+
+    def __post_init__(self) -> None:
+        # Compiled loops make room by these numbers, and trust them.
+        if self.pieces is not None and len(self.pieces) != 2:
+            raise TreelabelError(f"pieces of n-grams: {self.pieces!r}, expected the least and the largest length")
+        low, high = self.pieces or (1, 1)
+        for name, value, least, most in (
+            ("words", self.words, 0, MOST_WORDS),
+            ("bits", self.bits, 1, 31),
+            ("pieces", low, 1, high),
+            ("pieces", high, 1, MOST_WORDS),
+        ):
+            if not isinstance(value, int | np.integer) or not least <= value <= most:
+                raise TreelabelError(f"{name} of n-grams: {value!r}, expected a whole number from {least} to {most}")
 
     @property
     def buckets(self) -> int:

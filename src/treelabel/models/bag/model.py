@@ -1,22 +1,24 @@
 """The bag model: a vector for every word and word pair, their weighed sum, and a linear layer trained with any loss."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import numpy as np
 
 from treelabel.core.compute import FloatArray, IntArray
 from treelabel.core.errors import TreelabelError
+from treelabel.core.kinds import AnyFloat, Between
 from treelabel.core.strings import Strings
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.bag.kernels import Rows, Weights
 from treelabel.models.bag.training import Course, Examples, Judge, Learner
 from treelabel.models.bag.word_vectors import vectors_of
-from treelabel.models.base import Arrays, Model, Training
-from treelabel.models.objective import Objective
+from treelabel.models.base import Model, Training
+from treelabel.models.objective import Objective, objective_arrays
+from treelabel.models.schema import MOST_DIMENSION, Array, Arrays, Schema, require_inner, tfidf_arrays
 from treelabel.scores import Scores
 from treelabel.text import NgramShape, Tfidf
-from treelabel.text.ngrams import count_ngrams
+from treelabel.text.ngrams import MOST_WORDS, count_ngrams
 
 # What every document has besides its n-grams, so that texts with none have the shares of training.
 CONSTANT = np.float32(0.2)
@@ -24,6 +26,16 @@ CONSTANT = np.float32(0.2)
 PAIR_WEIGHT = 0.5
 LEAST_PAIR_DF = 2
 DENSE_BLOCK = 1 << 22
+
+
+class Values(TypedDict):
+    """The loss and what it reached, the slope of outputs, and the n-grams."""
+
+    loss: str
+    slope: float
+    losses: list[AnyFloat]
+    words: Annotated[int, Between(0, MOST_WORDS)]
+    bits: Annotated[int, Between(1, 31)]
 
 
 class Bag(Model):
@@ -47,6 +59,7 @@ class Bag(Model):
     """
 
     name = "bag"
+    learned = Values
 
     def __init__(
         self,
@@ -175,6 +188,22 @@ class Bag(Model):
             "frequencies": self.objective_.frequencies,
         }
 
+    def _schema(self, values: dict[str, Any]) -> Schema:
+        self._check_settings()
+        arrays = {
+            **objective_arrays(),
+            **tfidf_arrays(),
+            "inputs": Array("float32", ("width + 1", "dimension")),
+            "outputs": Array("float32", ("outputs", "dimension")),
+        }
+        nodes, buckets = len(self.hierarchy_), 1 << values["bits"]
+        return Schema(
+            arrays,
+            sizes={"nodes": nodes, "buckets": buckets},
+            most={"stops": nodes, "width": buckets, "dimension": MOST_DIMENSION, "outputs": 2 * nodes},
+            relations=(lambda found: require_inner(self.hierarchy_, found["stops"]),),
+        )
+
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         shape = NgramShape(int(values["words"]), None, int(values["bits"]))
         self.tfidf_ = Tfidf(shape, arrays["buckets"], arrays["idf"])
@@ -183,9 +212,7 @@ class Bag(Model):
         self.objective_ = Objective(
             str(values["loss"]), self.hierarchy_, arrays["stops"], arrays["frequencies"], {"tau": self.tau}
         )
-        outputs = len(self.objective_.loss.outputs)
-        if self.inputs_.shape != (self.tfidf_.width + 1, self.outputs_.shape[1]) or len(self.outputs_) != outputs:
-            raise ValueError(f"vectors of shapes {self.inputs_.shape} and {self.outputs_.shape} for {outputs} outputs")
+        self.objective_.require_outputs(len(self.outputs_))
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,10 +19,12 @@ from treelabel.calibration.sibling_map import (
 )
 from treelabel.core.compute import LongArray, over_rows
 from treelabel.core.progress import progress_bar
-from treelabel.models.base import Arrays, Training
+from treelabel.hierarchy import Hierarchy
+from treelabel.models.base import Training
 from treelabel.models.linear.conditional import Group, train_groups
 from treelabel.models.linear.descent import Rows, train_hinge
 from treelabel.models.linear.weights import Gathered, Weights
+from treelabel.models.schema import Array, Arrays, Csr, Schema, indices, tfidf_arrays
 from treelabel.models.stopping import StopSignal
 
 # So many probabilities are computed at once by a thread: fewer wait for Python, more for memory.
@@ -112,6 +114,32 @@ class Learned:
             **self.map.arrays(),
         }
 
+    @staticmethod
+    def schema(head: str, regime: str, hierarchy: Hierarchy, bits: int | None, encoder_width: int) -> Schema:
+        """Declare what `arrays` gives, and tf-idf before it unless there are no `bits`."""
+        nodes, kind = len(hierarchy), HEADS[head].map_of(regime)
+        ours = {
+            "bias": Array("float32", ("outputs",)),
+            "nodes": indices("seen", "nodes", rising=True),
+            "of_nodes": indices("seen", "outputs", low=-1),
+            "ends": indices("ends", "nodes", rising=True),
+            "of_ends": indices("ends", "outputs"),
+        }
+
+        def check(arrays: Arrays) -> None:
+            outputs = Outputs(hierarchy, *(arrays[name] for name in ("nodes", "of_nodes", "ends", "of_ends")))
+            outputs.check(len(arrays["bias"]))
+            kind.check(outputs, arrays)
+
+        known = {"nodes": nodes, "encoder_width": encoder_width}
+        return Schema(
+            {**({} if bits is None else tfidf_arrays()), **ours, **kind.declared()},
+            (Csr("width + encoder_width", "outputs", "weights_indices", "weights_indptr", "weights_data"),),
+            known | ({"width": 0} if bits is None else {"buckets": 1 << bits}),
+            {"width": 1 << (bits or 0), "outputs": 2 * nodes, "seen": nodes, "ends": nodes},
+            (check,),
+        )
+
     @classmethod
     def of(cls, head: str, regime: str, hierarchy: Any, width: int, arrays: Arrays) -> "Learned":
         """Take back what `arrays` gave."""
@@ -119,7 +147,6 @@ class Learned:
         outputs = Outputs(hierarchy, *kept)
         parts = arrays["weights_data"], arrays["weights_indices"], arrays["weights_indptr"]
         weights = sparse.csr_array(parts, (width, outputs.count))
-        weights.check_format(full_check=True)
         return cls(head, Weights(weights, arrays["bias"]), HEADS[head].map_of(regime).of(outputs, arrays))
 
 

@@ -1,18 +1,20 @@
 """The default model: tf-idf of n-grams, linear outputs, and a calibrated distribution over the hierarchy."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
 import numpy as np
 from scipy import sparse
 
 from treelabel.core.compute import LongArray
 from treelabel.core.errors import TreelabelError
+from treelabel.core.kinds import Between
 from treelabel.core.strings import Strings
 from treelabel.encoders.catalogue import CachedEncoder, Encoder, encoder_note, find_encoder, joined, same_encoder
 from treelabel.hierarchy import Hierarchy, label_matrix
-from treelabel.models.base import Arrays, Model, Training
-from treelabel.models.linear.heads import HEADS, Job, Learned, Rows, learn_head
+from treelabel.models.base import Model, Training
+from treelabel.models.linear.heads import HEADS, Head, Job, Learned, Rows, learn_head
+from treelabel.models.schema import MOST_DIMENSION, Arrays, EncoderNote, Ngrams, Schema, require_width
 from treelabel.rules import decide
 from treelabel.scores import Scores
 from treelabel.text import NgramShape, Tfidf
@@ -38,6 +40,15 @@ class Step:
     speaks_against: list[tuple[str, float]]
 
 
+class Values(TypedDict):
+    """The head, and where features come from."""
+
+    head: str
+    encoder: EncoderNote | None
+    ngrams: Ngrams | None
+    encoder_width: NotRequired[Annotated[int, Between(0, MOST_DIMENSION)]]
+
+
 class Linear(Model):
     """tf-idf and linear outputs, turned into probabilities on documents held out of training.
 
@@ -55,6 +66,7 @@ class Linear(Model):
     """
 
     name = "linear"
+    learned = Values
 
     def __init__(
         self,
@@ -67,7 +79,7 @@ class Linear(Model):
         bits: int = 22,
         tfidf: bool = True,
         encoder: str | Encoder | None = None,
-        encoder_share: float = 0.5,
+        encoder_share: Annotated[float, Between(0, 1)] = 0.5,
         cost: float | None = None,
         prune: float = 0.01,
         held_out: float = 0.2,
@@ -111,9 +123,7 @@ class Linear(Model):
     def _heads(self, train: Training) -> list[str]:
         """Choose which heads to try."""
         if self.head != "auto":
-            if self.head not in HEADS:
-                raise TreelabelError(f"linear has no head {self.head!r}; there are: auto, {', '.join(HEADS)}")
-            HEADS[self.head].refuse(train)
+            find_head(self.head).refuse(train)
             return [self.head]
         one_path = train.regime != "many" and train.hierarchy.is_tree
         return ["nodes", "conditional_softmax" if one_path else "conditional_sigmoid"]
@@ -161,7 +171,9 @@ class Linear(Model):
     # Scoring
 
     def _score(self, texts: Strings) -> Scores:
-        return Scores(self.hierarchy_, self.learned_.probabilities(self._features(texts)))
+        features = self._features(texts)
+        require_width(features, self.learned_.weights.sparse.shape[0], self)
+        return Scores(self.hierarchy_, self.learned_.probabilities(features))
 
     # Explaining
 
@@ -210,6 +222,12 @@ class Linear(Model):
             arrays |= self.tfidf_.arrays()
         return values, arrays
 
+    def _schema(self, values: dict[str, Any]) -> Schema:
+        find_head(values["head"])
+        width = 0 if values["encoder"] is None else values.get("encoder_width", 0)
+        bits = None if values["ngrams"] is None else values["ngrams"]["bits"]
+        return Learned.schema(values["head"], self.regime_, self.hierarchy_, bits, width)
+
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         self.tfidf_ = self.encoder_ = None
         width = 0
@@ -226,3 +244,10 @@ class Linear(Model):
             self.encoder_ = CachedEncoder(same_encoder(self.encoder, values["encoder"]))
             width += int(values["encoder_width"])
         self.learned_ = Learned.of(values["head"], self.regime_, self.hierarchy_, width, arrays)
+
+
+def find_head(name: str) -> Head:
+    """Find a row of HEADS."""
+    if name not in HEADS:
+        raise TreelabelError(f"linear has no head {name!r}; there are: auto, {', '.join(HEADS)}")
+    return HEADS[name]

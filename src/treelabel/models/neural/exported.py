@@ -7,14 +7,15 @@ from typing import Any, Literal
 
 from tokenizers import Tokenizer
 
+from treelabel.core.compute import FloatArray
+from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
 from treelabel.encoders.first_tokens import first_tokens
 from treelabel.encoders.sessions import run_graph, session
-from treelabel.models.base import Arrays
+from treelabel.models.neural.saved import GRAPH, TOKENIZER
 from treelabel.models.objective import Objective
+from treelabel.models.schema import Arrays
 from treelabel.scores import Scores
-
-GRAPH, TOKENIZER = "model.onnx", "tokenizer.json"
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,9 +38,17 @@ class Exported:
         nodes, parts = len(self.objective.change.new), []
         for rows in self.objective.portions(len(texts)):
             tokens = first_tokens(self.tokenizer, list(texts.take(rows)), self.max_length)
-            found = run_graph(self._session, tokens, nodes, self.runtime == "int8")
+            found = self._run(tokens, nodes)
             parts.append(self.objective.scores_of(found).values)
         return Scores.one_after_another(self.objective.hierarchy, parts)
+
+    def _run(self, tokens: list[list[int]], nodes: int) -> FloatArray:
+        try:
+            return run_graph(self._session, tokens, nodes, self.runtime == "int8")
+        except Exception as error:
+            # A graph can hold anything, and ONNX Runtime has an exception for each.
+            why = str(error).strip().split("\n")[0]
+            raise TreelabelError(f"{GRAPH} does not fit the model, or is damaged: {why}") from error
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """What to save: values for JSON, and arrays."""
@@ -58,4 +67,7 @@ def read_exported(objective: Objective, values: dict[str, Any], folder: Path) ->
     tokenizer, length = Tokenizer.from_file(str(folder / TOKENIZER)), int(values["max_length"])
     tokenizer.enable_truncation(length)
     graph = (folder / GRAPH).read_bytes()
-    return Exported(objective, tokenizer, length, graph, values["runtime"], tuple(values["seen"]))
+    found = Exported(objective, tokenizer, length, graph, values["runtime"], tuple(values["seen"]))
+    # Opened now, so that a damaged graph is refused when it is loaded.
+    _ = found._session
+    return found

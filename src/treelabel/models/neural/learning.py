@@ -20,7 +20,7 @@ from treelabel.encoders.backbone import load_body, load_tokenizer
 from treelabel.encoders.catalogue import find_encoder
 from treelabel.encoders.sources import find_source
 from treelabel.losses.torch_losses import torch_loss
-from treelabel.models.base import Arrays, Training
+from treelabel.models.base import Training
 from treelabel.models.neural.callbacks import callback_of
 from treelabel.models.neural.checkpoints import Progress
 from treelabel.models.neural.judging import Judged
@@ -40,6 +40,7 @@ from treelabel.models.neural.trainer import (
     threads_for,
 )
 from treelabel.models.objective import Objective
+from treelabel.models.schema import Arrays, require_width
 from treelabel.scores import Scores
 
 # Fewer documents than this are too few to hold some out.
@@ -67,6 +68,8 @@ class Learned:
         parts = []
         for rows in self.objective.portions(len(texts)):
             inputs = self.reader.inputs(texts.take(rows))
+            if isinstance(inputs, KnownVectors):
+                require_width(inputs.values, self.network.outputs.width, "neural")
             parts.append(self.objective.scores(self.slope * self._logits(inputs)).values)
         return Scores.one_after_another(self.objective.hierarchy, parts)
 
@@ -95,10 +98,7 @@ def read_learned(model: Neural, objective: Objective, values: dict[str, Any], ar
         reader, network = Frozen.restored(model.read_by, values["reader"], arrays)
     else:
         reader, network = Trained.restored(values["reader"], folder)
-    if network.outputs.linear.out_features != len(objective.loss.outputs):
-        raise ValueError(
-            f"a network of {network.outputs.linear.out_features} outputs, not {len(objective.loss.outputs)}"
-        )
+    objective.require_outputs(network.outputs.linear.out_features)
     return Learned(objective, reader, network.eval(), float(values["slope"]), tuple(values["seen"]))
 
 

@@ -5,16 +5,19 @@ torch is imported when something is learned or loaded, not before: `treelabel mo
 
 import math
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from treelabel.core.errors import TreelabelError, needing
+from treelabel.core.kinds import Between
 from treelabel.core.settings_text import with_settings
 from treelabel.core.strings import Strings
 from treelabel.encoders.catalogue import Encoder
 from treelabel.encoders.sources import Pooling, read_spec
 from treelabel.hierarchy import Hierarchy
-from treelabel.models.base import Arrays, Model, Training
+from treelabel.models.base import Model, Training
+from treelabel.models.neural.saved import ExportedValues, NetworkValues, saved_schema
 from treelabel.models.objective import Objective
+from treelabel.models.schema import Arrays, Schema
 from treelabel.scores import Scores
 
 CHOICES: dict[str, tuple[str | None, ...]] = {
@@ -63,6 +66,7 @@ class Neural(Model):
     """
 
     name = "neural"
+    learned = NetworkValues | ExportedValues
     learned_: Any
     unsaved = ("hierarchy", "callbacks", "checkpoints", "checkpoint_seconds")
 
@@ -85,7 +89,7 @@ class Neural(Model):
         schedule: str = "linear",
         warm_up: float = 0.1,
         weight_decay: float = 0.01,
-        clip: float = 1.0,
+        clip: Annotated[float, Between(0, math.inf)] = 1.0,
         accumulate: int = 1,
         patience: int = 5,
         dropout: float | None = None,
@@ -213,6 +217,13 @@ class Neural(Model):
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         found: tuple[dict[str, Any], Arrays] = self.learned_.state()
         return found
+
+    def _schema(self, values: dict[str, Any]) -> Schema:
+        self._check_settings()
+        is_frozen = "encoder" in values.get("reader", {})
+        if "reader" in values and is_frozen != (self.trains == "head"):
+            raise TreelabelError(f"train={self.train} does not fit what was learned")
+        return saved_schema(self.hierarchy_, values, self.hidden > 0)
 
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         # What else there is stands in files of their own: see `_read_files`.

@@ -18,6 +18,7 @@ class Outputs(nn.Module):
 
     def __init__(self, width: int, outputs: int, hidden: int = 0, dropout: float = DROPOUT) -> None:
         super().__init__()
+        self.width = width
         self.dropout = nn.Dropout(dropout)
         self.hidden = nn.Linear(width, hidden) if hidden else None
         self.linear = nn.Linear(hidden or width, outputs)

@@ -1,6 +1,5 @@
 """How a network sees texts: as embeddings of a frozen encoder, or as tokens of a transformer that is trained."""
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,15 +13,18 @@ from tokenizers import Tokenizer
 from transformers import AutoConfig, AutoModel
 
 from treelabel.core.compute import LongArray
+from treelabel.core.errors import TreelabelError
+from treelabel.core.json_text import read_json
 from treelabel.core.strings import Strings
 from treelabel.encoders.batches import token_batches
 from treelabel.encoders.catalogue import CachedEncoder, encoder_note, find_encoder, same_encoder
 from treelabel.encoders.sources import Pooling
-from treelabel.models.base import Arrays
 from treelabel.models.neural.network import Network, Outputs
+from treelabel.models.neural.saved import CONFIG, TOKENIZER, WEIGHTS
 from treelabel.models.neural.tensors import os_errors
 from treelabel.models.neural.tokens import Tokens
 from treelabel.models.neural.trainer import Inputs, KnownVectors
+from treelabel.models.schema import Arrays
 from treelabel.text import NgramShape, Tfidf
 from treelabel.text.lsa import Lsa
 
@@ -30,7 +32,6 @@ from treelabel.text.lsa import Lsa
 LENGTH = 16.0
 # tf-idf beside embeddings: words in at least so many documents, or the matrix is large for what it says.
 LEAST_DOCUMENTS = 2
-WEIGHTS, CONFIG, TOKENIZER = "weights.safetensors", "encoder.json", "tokenizer.json"
 
 
 class Reader(ABC):
@@ -142,8 +143,11 @@ class Trained(Reader):
         reader = cls(Tokenizer.from_file(str(folder / TOKENIZER)), int(values["max_length"]), values["pooling"])
         weights = load_file(folder / WEIGHTS)
         of_outputs = {name.removeprefix("outputs."): w for name, w in weights.items() if name.startswith("outputs.")}
-        network = Network(body_of(json.loads((folder / CONFIG).read_text())), reader.pooling, outputs_of(of_outputs))
+        config = read_json(folder / CONFIG, str(folder / CONFIG), "configuration of a transformer")
+        require_fitting(config, weights)
+        network = Network(body_of(config), reader.pooling, outputs_of(of_outputs))
         network.load_state_dict(weights)
+        require_known_tokens(reader, network.body)
         return reader, network
 
 
@@ -153,6 +157,35 @@ def body_of(config: dict[str, Any]) -> Any:
     if hasattr(body, "pooler"):
         body.pooler = None
     return body
+
+
+def require_fitting(config: Any, weights: Mapping[str, torch.Tensor]) -> None:
+    """Refuse a configuration of another transformer than the weights are of, before any memory is asked for."""
+    if not isinstance(config, dict) or not all(isinstance(key, str) for key in config):
+        raise TreelabelError(f"{CONFIG} is no configuration of a transformer")
+    many = [key for key, value in config.items() if "layer" in key and type(value) is int and value > len(weights)]
+    if many:
+        raise TreelabelError(f"{CONFIG}: {many[0]} is {config[many[0]]}, but there are {len(weights)} weights")
+    # Without memory: on the device "meta" tensors are shapes alone.
+    with torch.device("meta"):
+        shapes = {f"body.{name}": value.shape for name, value in body_of(config).state_dict().items()}
+    found = {name: value.shape for name, value in weights.items() if name.startswith("body.")}
+    wrong = sorted(name for name in shapes.keys() | found.keys() if shapes.get(name) != found.get(name))
+    if wrong:
+        raise TreelabelError(f"{wrong[0]} in {WEIGHTS} is not what {CONFIG} says")
+    for name, value in weights.items():
+        if not torch.isfinite(value).all():
+            raise TreelabelError(f"{name} in {WEIGHTS} holds what is no finite number")
+
+
+def require_known_tokens(reader: Trained, body: Any) -> None:
+    """Refuse a tokenizer with tokens, or a length with places, that the transformer has no vector for."""
+    last = max(reader.tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
+    if last >= body.get_input_embeddings().num_embeddings:
+        raise TreelabelError(f"{TOKENIZER} has token {last}, but there are weights of fewer")
+    for name, module in body.named_modules():
+        if name.endswith("position_embeddings") and reader.max_length > getattr(module, "num_embeddings", np.inf):
+            raise TreelabelError(f"max_length is {reader.max_length}, but there are {module.num_embeddings} places")
 
 
 def _outputs(network: Network) -> dict[str, torch.Tensor]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -16,7 +16,8 @@ from treelabel.core.progress import progress_bar
 from treelabel.core.strings import Strings
 from treelabel.encoders.catalogue import Encoder
 from treelabel.hierarchy import Hierarchy
-from treelabel.models.base import Arrays, Model, Training
+from treelabel.models.base import Model, Training
+from treelabel.models.schema import Arrays, Schema, with_prefix
 from treelabel.models.stack.pool import Pool, pool_of
 from treelabel.rules import decide
 from treelabel.scores import Scores
@@ -42,6 +43,12 @@ USUAL: tuple[Spec, ...] = (
 )
 
 
+class Values(TypedDict):
+    """What each model has learned."""
+
+    parts: list[dict[str, Any]]
+
+
 class Stack(Model):
     """A log-linear pool of models, whose weights are learned on documents that the models did not learn from.
 
@@ -58,6 +65,7 @@ class Stack(Model):
     """
 
     name = "stack"
+    learned = Values
 
     def __init__(
         self,
@@ -167,6 +175,18 @@ class Stack(Model):
             arrays |= {f"{place}.{name}": array for name, array in kept.items()}
         return {"parts": values}, arrays
 
+    def _schema(self, values: dict[str, Any]) -> Schema:
+        made_parts = self._made()
+        if not made_parts or len(values["parts"]) != len(made_parts):
+            raise TreelabelError(f"{len(values['parts'])} models have learned, but the settings name {len(made_parts)}")
+        schemas = {"pool.": pool_of(self.regime_).schema(self.hierarchy_, len(made_parts))}
+        for place, (part, own) in enumerate(zip(made_parts, values["parts"], strict=True)):
+            part.hierarchy_, part.regime_ = self.hierarchy_, self.regime_
+            kept = {name: value for name, value in part.get_params(deep=False).items() if name not in part.unsaved}
+            part.check_settings(kept, f"model {place}: the setting ")
+            schemas[f"{place}."] = part.schema(own)
+        return Schema(parts=schemas)
+
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         self.parts_ = self._made()
         for place, (part, own) in enumerate(zip(self.parts_, values["parts"], strict=True)):
@@ -232,12 +252,3 @@ def left_out_parts(train: Training, folds: int, seed: int) -> list[LongArray]:
     parts = [dealt[start::folds] for start in range(folds)] if documents > 1 else []
     rng = np.random.default_rng(seed)
     return [rng.permutation(part) for part in parts if len(part)]
-
-
-def with_prefix(arrays: Arrays, prefix: str) -> Arrays:
-    """Those whose names begin so, without it.
-
-    >>> with_prefix({"0.a": np.zeros(1), "1.a": np.ones(1)}, "1.")
-    {'a': array([1.])}
-    """
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

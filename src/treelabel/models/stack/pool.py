@@ -15,9 +15,12 @@ from scipy import sparse
 
 from treelabel.calibration.fitting import fit_flatter, softmax_loss
 from treelabel.calibration.outputs import LEVELS
+from treelabel.calibration.path_map import MOST_SLOPE
 from treelabel.core.compute import BoolArray, DoubleArray, FloatArray, IntArray, LongArray, over_rows
+from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import Hierarchy, label_matrix
-from treelabel.models.base import Arrays, Training
+from treelabel.models.base import Training
+from treelabel.models.schema import Array, Arrays, Schema, indices
 from treelabel.scores import Scores
 
 # No probability counts as less.
@@ -86,6 +89,17 @@ class PathPool:
     def arrays(self) -> Arrays:
         """What is learned, to save."""
         return {"ends": self.ends, "weights": self.weights, "slopes": self.slopes}
+
+    @staticmethod
+    def schema(hierarchy: Hierarchy, count: int) -> Schema:
+        """Declare what `arrays` gives, of so many models."""
+        arrays = {
+            "ends": indices("ends", "nodes", rising=True),
+            "weights": Array("float64", ("models",), 0, MOST_SLOPE),
+            "slopes": Array("float64", ("3",), 0, MOST_SLOPE),
+        }
+        sizes = {"nodes": len(hierarchy), "models": count}
+        return Schema(arrays, sizes=sizes, most={"ends": len(hierarchy)}, relations=(_check_path_pool,))
 
     @classmethod
     def of(cls, hierarchy: Hierarchy, arrays: Arrays) -> "PathPool":
@@ -176,6 +190,12 @@ class NodePool:
         """What is learned, to save."""
         return {"numbers": self.numbers}
 
+    @staticmethod
+    def schema(hierarchy: Hierarchy, count: int) -> Schema:
+        """Declare what `arrays` gives, of so many models."""
+        numbers = Array("float64", (str(LEVELS + 1), "models + 1"), -MOST_SLOPE, MOST_SLOPE)
+        return Schema({"numbers": numbers}, sizes={"models": count})
+
     @classmethod
     def of(cls, hierarchy: Hierarchy, arrays: Arrays) -> "NodePool":
         """Take back what `arrays` gave."""
@@ -196,6 +216,12 @@ class NodePool:
 
 
 Pool = PathPool | NodePool
+
+
+def _check_path_pool(arrays: Arrays) -> None:
+    """Refuse a pool without ends, and a share that is none."""
+    if not len(arrays["ends"]) or arrays["slopes"][2] > 1:
+        raise TreelabelError("ends is empty, or slopes does not end in a share")
 
 
 def pool_of(regime: str) -> type[Pool]:

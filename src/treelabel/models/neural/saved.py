@@ -1,0 +1,84 @@
+"""What a neural model saves: values and arrays, declared without torch, and the files of each kind of model."""
+
+from typing import Annotated, Any, Literal, TypedDict
+
+from treelabel.core.kinds import AnyFloat, Between
+from treelabel.encoders.sources import Pooling
+from treelabel.hierarchy import Hierarchy
+from treelabel.models.objective import objective_arrays
+from treelabel.models.schema import (
+    MOST_DIMENSION,
+    Array,
+    EncoderNote,
+    Ngrams,
+    Schema,
+    require_inner,
+    tfidf_arrays,
+)
+
+WEIGHTS, CONFIG, TOKENIZER, GRAPH = "weights.safetensors", "encoder.json", "tokenizer.json", "model.onnx"
+Length = Annotated[int, Between(1, 1 << 20)]
+
+
+class FrozenValues(TypedDict):
+    """The encoder, and the n-grams beside it."""
+
+    encoder: EncoderNote
+    ngrams: Ngrams | None
+
+
+class TrainedValues(TypedDict):
+    """How texts are cut and pooled."""
+
+    max_length: Length
+    pooling: Pooling
+
+
+class NetworkValues(TypedDict):
+    """A network of torch."""
+
+    loss: str
+    slope: float
+    seen: list[AnyFloat]
+    reader: FrozenValues | TrainedValues
+
+
+class ExportedValues(TypedDict):
+    """A graph."""
+
+    loss: str
+    runtime: Literal["onnx", "int8"]
+    max_length: Length
+    seen: list[AnyFloat]
+
+
+def saved_schema(hierarchy: Hierarchy, values: dict[str, Any], hidden: bool) -> Schema:
+    """Declare the arrays and files of a graph, of a network that was trained, or of outputs over frozen embeddings."""
+    nodes = len(hierarchy)
+    sizes, most = {"nodes": nodes}, {"stops": nodes}
+    relations = (lambda found: require_inner(hierarchy, found["stops"]),)
+    if "runtime" in values:
+        return Schema(objective_arrays(), (), sizes, most, relations, (GRAPH, TOKENIZER))
+    if "encoder" not in values["reader"]:
+        return Schema(objective_arrays(), (), sizes, most, relations, (WEIGHTS, CONFIG, TOKENIZER))
+    arrays = {**objective_arrays(), **_outputs(hidden)}
+    most |= {"outputs": 2 * nodes, "inputs": 2 * MOST_DIMENSION, "hidden": MOST_DIMENSION}
+    if values["reader"]["ngrams"] is not None:
+        arrays |= {**tfidf_arrays(), "lsa": Array("float16", ("width", "columns"))}
+        sizes["buckets"] = 1 << values["reader"]["ngrams"]["bits"]
+        most |= {"width": sizes["buckets"], "columns": MOST_DIMENSION}
+    return Schema(arrays, (), sizes, most, relations)
+
+
+def _outputs(hidden: bool) -> dict[str, Array]:
+    """Declare the outputs, over a layer of hidden units if there is one."""
+    own = {
+        "outputs.linear.weight": Array("float32", ("outputs", "hidden" if hidden else "inputs")),
+        "outputs.linear.bias": Array("float32", ("outputs",)),
+    }
+    if not hidden:
+        return own
+    return own | {
+        "outputs.hidden.weight": Array("float32", ("hidden", "inputs")),
+        "outputs.hidden.bias": Array("float32", ("hidden",)),
+    }
