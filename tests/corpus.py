@@ -4,19 +4,18 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from scipy import sparse
 
+from tests import fuzz
 from tests.helpers import WordVectors
 from treelabel import (
     FORMATS,
-    MODELS,
     Dataset,
     Hierarchy,
     Scores,
-    TreelabelError,
     Tuned,
     decide,
     evaluate,
@@ -32,19 +31,10 @@ from treelabel import (
 )
 from treelabel.encoders.catalogue import ENCODERS
 from treelabel.models.check import CASES
-from treelabel.models.linear.heads import HEADS
 
 Kind = Literal["data", "taxonomy", "predictions", "scores", "tuned", "model"]
 DATA = {kind: Dataset.of(case.texts, case.labels, case.hierarchy) for kind, case in CASES.items()}
 LEAF = DATA["leaf"]
-TEXTS = ["small terrier barks", "sweet cake baked", "", "word1 word2", "日本語 \x00"]
-# Settings without which a model cannot be made here, or not quickly.
-NEEDED: dict[str, dict[str, Any]] = {
-    "bag": {"epochs": 2},
-    "prototype": {"encoder": "words"},
-    "neural": {"encoder": "words", "epochs": 2, "batch": 8},
-    "stack": {"encoder": "words", "folds": 2, "models": ("linear", {"model": "prototype", "parent_pull": 1.0})},
-}
 
 
 @dataclass(frozen=True)
@@ -137,23 +127,19 @@ def _judged(folder: Path) -> Iterator[Sample]:
         name = f"tuned-{rule.partition('(')[0]}.json"
         tune(LEAF, dense, rule).save(folder / name)
         yield Sample(name, "tuned")
+    for number, (rule, settings) in enumerate(fuzz.TUNED.items()):
+        known = {"t": [0.5] * len(LEAF.hierarchy)} if rule == "threshold" else settings
+        Tuned(rule, known, LEAF.hierarchy.fingerprint).save(folder / f"tuned-{number}.json")
+        yield Sample(f"tuned-{number}.json", "tuned")
 
 
 def _models(folder: Path) -> Iterator[Sample]:
-    """Every model, and for linear every head with every kind of labels that it takes: these decide on its arrays."""
-    made: list[tuple[str, str, dict[str, Any]]] = [(name, "leaf", {}) for name in MODELS]
-    made += [("linear", kind, {"head": head}) for head in HEADS for kind in ("leaf", "many", "DAG")]
-    made += [(name, "many", {}) for name in ("bag", "neural", "prototype", "stack", "most_frequent")]
-    made.append(("neural", "path", {"encoder": "scratch"}))
-    for name, kind, settings in made:
-        label = "-".join(["model", name, kind, *map(str, settings.values())])
-        try:
-            model = make_model(name, **{**NEEDED.get(name, {}), **settings}).fit(DATA[kind])
-        except TreelabelError:
-            # Not every head takes every kind of labels.
-            continue
-        save_model(model, folder / label)
-        yield Sample(label, "model")
+    """Every model, every head of linear with every kind of labels that it takes, and a network of our own."""
+    for path in fuzz.save_models(folder):
+        yield Sample(path.name, "model")
+    scratch = make_model("neural", encoder="scratch", epochs=1, batch=8).fit(LEAF)
+    save_model(scratch, folder / "neural scratch")
+    yield Sample("neural scratch", "model")
 
 
 # Using them
@@ -172,19 +158,19 @@ def _use_predictions(path: Path, corpus: Path) -> None:
 
 
 def _use_scores(path: Path, corpus: Path) -> None:
-    scores = Scores.load(path)
-    decide(scores, "threshold")
-    decide(scores.top_k(2), "optimal:hf1")
+    fuzz.use_scores(Scores.load(path))
 
 
 def _use_tuned(path: Path, corpus: Path) -> None:
-    decide(Scores.load(corpus / "scores-dense.npz"), Tuned.load(path))
+    scores = Scores.load(corpus / "scores-dense.npz")
+    used = {"train_frequencies": np.full(len(scores.hierarchy), 5), "train_documents": 10}
+    decide(scores, Tuned.load(path), **used)
 
 
 def _use_model(path: Path, corpus: Path) -> None:
     model = load_model(path)
-    model.predict(TEXTS)
-    decide(model.score(TEXTS).top_k(2), "optimal:hf1")
+    model.predict(fuzz.TEXTS)
+    decide(model.score(fuzz.TEXTS).top_k(2), "optimal:hf1")
 
 
 USERS: dict[Kind, Callable[[Path, Path], None]] = {

@@ -158,6 +158,9 @@ def _read_all(parent: Connection, corpus: Path, folder: Path) -> None:
     # A mutant that asks for everything gets a MemoryError here, and the machine stays alive.
     resource.setrlimit(resource.RLIMIT_AS, (MOST_ADDRESSES, MOST_ADDRESSES))
     sys.stderr = io.StringIO()
+    # Packages and compiled code that a first reading loads are none of a mutant's memory.
+    for sample in load_corpus(corpus):
+        use(sample.kind, corpus / sample.name, corpus)
     while (seed := parent.recv()) is not None:
         parent.send(read_mutant(corpus, folder, seed))
 
@@ -172,11 +175,8 @@ def mutant(corpus: Path, folder: Path, seed: int) -> tuple[Sample, Path, str]:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     path = folder / sample.name
-    if sample.kind == "model":
-        shutil.copytree(corpus / sample.name, path)
-        return sample, path, mutated_model(rng, path)
-    shutil.copy(corpus / sample.name, path)
-    return sample, path, mutated_file(rng, path)
+    mutate = mutated_model if sample.kind == "model" else mutated_file
+    return sample, path, mutate(rng, corpus / sample.name, path)
 
 
 def described(corpus: Path, seed: int) -> str:
