@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from treelabel.core.errors import TreelabelError
+    from treelabel.core.limits import Limits
     from treelabel.data import (
         FORMATS,
         Dataset,
@@ -45,6 +46,7 @@ _PLACES = {
     "FORMATS": "data",
     "Hierarchy": "hierarchy",
     "LOSSES": "models",
+    "Limits": "core.limits",
     "METRICS": "metrics",
     "MODELS": "models",
     "RULES": "rules",
@@ -85,6 +87,7 @@ __all__ = [
     "Decisions",
     "Evaluator",
     "Hierarchy",
+    "Limits",
     "Result",
     "Scores",
     "TreelabelError",

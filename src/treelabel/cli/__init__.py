@@ -79,5 +79,9 @@ def _sentence(error: Exception) -> str:
 
 
 def _say(message: str, code: int = 0) -> int:
-    sys.stderr.write(f"treelabel: {' '.join(message.splitlines())}\n")
+    """Print one line to stderr: not too long, and with nothing in it that drives the terminal."""
+    from treelabel.core.errors import LONGEST_MESSAGE, printable, shorten
+
+    line = printable(shorten(" ".join(message.splitlines()), LONGEST_MESSAGE))
+    sys.stderr.write(f"treelabel: {line}\n")
     return code

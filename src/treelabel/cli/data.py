@@ -7,21 +7,27 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from treelabel.cli.options import JsonOption, ReadArguments, with_read_options
+from treelabel.cli.printing import echo
 
 if TYPE_CHECKING:
     from treelabel.data import Dataset
     from treelabel.hierarchy import Hierarchy
 
+RawOption = Annotated[
+    bool, typer.Option("--raw", help="Write CSV cells as they are, even what a spreadsheet would run as a formula.")
+]
 InputArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A data file, a taxonomy, or a score file.")]
 
 
 def _print(values: dict[str, Any], rows: list[tuple[str, str]], as_json: bool) -> None:
     if as_json:
-        typer.echo(jsonlib.dumps(values, ensure_ascii=False, indent=2))
+        echo(jsonlib.dumps(values, ensure_ascii=False, indent=2))
         return
+    from treelabel.core.errors import printable
+
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
-        typer.echo(f"{name:<{width}}  {value}")
+        echo(f"{name:<{width}}  {printable(value)}")
 
 
 def _is_taxonomy(path: Path) -> bool:
@@ -59,7 +65,7 @@ def inspect(
     elif _is_taxonomy(file):
         from treelabel.data import read_taxonomy
 
-        _print(*_taxonomy_summary(read_taxonomy(file, root=read.root)), json)
+        _print(*_taxonomy_summary(read_taxonomy(file, root=read.root, limits=read.limits)), json)
     else:
         data, training = read.read_with(file, train)
         described = data.describe(training)
@@ -110,6 +116,7 @@ def convert(
     unfold: Annotated[bool, typer.Option("--unfold", help="Make a DAG a tree.")] = False,
     cut: Annotated[int | None, typer.Option(help="Keep this many levels.")] = None,
     other_leaves: Annotated[bool, typer.Option("--other-leaves", help="Let every document end in a leaf.")] = False,
+    raw: RawOption = False,
 ) -> None:
     """Write a file in another format.
 
@@ -126,7 +133,7 @@ def convert(
       treelabel convert subjects.ttl subjects.taxonomy.tsv
     """
     from treelabel import data as d
-    from treelabel.core.errors import TreelabelError
+    from treelabel.core.errors import TreelabelError, printable
     from treelabel.core.inputs import suffixes
     from treelabel.scores import is_score_file
 
@@ -138,15 +145,15 @@ def convert(
         if is_scores:
             _convert_scores(source, target, unfold, cut)
         else:
-            _convert_taxonomy(source, target, read.root, unfold, cut)
+            _convert_taxonomy(source, target, read, unfold, cut)
         return
     dataset = _changed(read.read(source), deduplicate, unfold, cut, other_leaves)
     if write_taxonomy:
         _refuse_other_taxonomy(target, to_format, dataset, force)
-    written = d.write(dataset, target, to_format, labels_as, taxonomy=write_taxonomy)  # type: ignore[arg-type]
+    written = d.write(dataset, target, to_format, labels_as, None, write_taxonomy, not raw)  # type: ignore[arg-type]
     lost = d.losses(dataset, target, to_format)
     if lost:
-        typer.echo(f"treelabel: note: this format has no place for {', '.join(lost)}", err=True)
+        typer.echo(f"treelabel: note: this format has no place for {printable(', '.join(lost))}", err=True)
     typer.echo(f"wrote {written[0]}: {len(dataset):,} documents")
     for other in written[1:]:
         typer.echo(f"wrote {other}: their hierarchy")
@@ -199,10 +206,10 @@ def _convert_scores(source: Path, target: Path, unfold: bool, cut: int | None) -
     typer.echo(f"wrote {target}: scores of {len(scores):,} documents")
 
 
-def _convert_taxonomy(source: Path, target: Path, root: str | None, unfold: bool, cut: int | None) -> None:
+def _convert_taxonomy(source: Path, target: Path, read: ReadArguments, unfold: bool, cut: int | None) -> None:
     from treelabel.data import read_taxonomy, write_taxonomy
 
-    hierarchy = read_taxonomy(source, root=root)
+    hierarchy = read_taxonomy(source, root=read.root, limits=read.limits)
     if unfold:
         hierarchy = hierarchy.unfold().new
     if cut is not None:
@@ -239,6 +246,7 @@ def split(
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
     to_format: Annotated[str, typer.Option(help="Format of the parts.")] = "jsonl",
     force: Annotated[bool, typer.Option("--force", help="Replace parts that are there already.")] = False,
+    raw: RawOption = False,
     json: JsonOption = False,
 ) -> None:
     """Divide a file for training and testing.
@@ -275,7 +283,7 @@ def split(
     style: Literal["names", "paths"] = "names" if dataset.hierarchy.has_unique_names else "paths"
     with together():
         for name, part in divided.items():
-            d.write(part, targets[name], to_format, style, taxonomy=False)
+            d.write(part, targets[name], to_format, style, taxonomy=False, escape_formulas=not raw)
         if not is_known:
             d.write_taxonomy(dataset.hierarchy, taxonomy)
     others = sorted(path.name for path in folder.glob(f"*{ending}") if path not in targets.values())
@@ -291,6 +299,7 @@ def sample(
     target: Annotated[
         Path | None, typer.Argument(metavar="[OUT]", help="Where to write the sample; any format.")
     ] = None,
+    raw: RawOption = False,
     json: JsonOption = False,
 ) -> None:
     """Describe the embedded sample, or write it.
@@ -309,5 +318,5 @@ def sample(
         described = dataset.describe()
         _print(described.to_json(), [("file", "the embedded sample"), *described.rows()], json)
         return
-    written = [str(path) for path in d.write(dataset, target)]
+    written = [str(path) for path in d.write(dataset, target, escape_formulas=not raw)]
     typer.echo(jsonlib.dumps({"written": written}) if json else "\n".join(f"wrote {path}" for path in written))

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from treelabel.cli.options import JsonOption, ReadArguments, require_other_file, with_read_options
+from treelabel.cli.printing import echo
 
 RuleOption = Annotated[
     str, typer.Option(help="Decision rule, such as optimal:hf1 or threshold@0.3, or a file that tune wrote.")
@@ -49,7 +50,7 @@ def decide(
     decisions = choose(given, rule, train_frequencies=training, **settings)
     if output is None:
         for line in prediction_lines(decisions, given, all_labels):
-            typer.echo(line)
+            echo(line)
         return
     write_predictions(decisions, output, given, all_labels)
     empty = int((decisions.csr.indptr[1:] == decisions.csr.indptr[:-1]).sum())

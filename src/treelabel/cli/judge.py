@@ -10,6 +10,7 @@ import typer
 
 from treelabel.cli.decide import RuleOption
 from treelabel.cli.options import JsonOption, ReadArguments, with_read_options
+from treelabel.cli.printing import echo
 
 if TYPE_CHECKING:
     from treelabel.data import Dataset
@@ -26,7 +27,7 @@ def _names(metrics: str | None) -> list[str] | str | None:
     return [name.strip() for name in metrics.split(",") if name.strip()]
 
 
-def _system(path: Path, truth: "Dataset", on_error: str) -> Any:
+def _system(path: Path, truth: "Dataset", read: ReadArguments) -> Any:
     """Read predictions or scores, in the order of the truth."""
     from treelabel.data import read as read_data
     from treelabel.evaluation.alignment import rows_by_id
@@ -35,7 +36,13 @@ def _system(path: Path, truth: "Dataset", on_error: str) -> Any:
     if is_score_file(path):
         found: Any = Scores.load(path, truth.hierarchy)
     else:
-        found = read_data(path, taxonomy=truth.hierarchy, need_text=False, on_error=on_error)  # type: ignore[arg-type]
+        found = read_data(
+            path,
+            taxonomy=truth.hierarchy,
+            need_text=False,
+            on_error=read.on_error,  # type: ignore[arg-type]
+            limits=read.limits,
+        )
         if found.labels.nnz == 0:
             warnings.warn(f"{path}: no document has a label", stacklevel=2)
     rows = rows_by_id(truth, found.ids, str(path))
@@ -84,7 +91,7 @@ def evaluate(
     from treelabel.scores import Scores
 
     data, training = read.read_with(truth, train, need_text=False)
-    system = _system(predictions, data, read.on_error)
+    system = _system(predictions, data, read)
     given = {"scores": system} if isinstance(system, Scores) else {"decisions": system}
     result = judge(
         data,
@@ -94,7 +101,7 @@ def evaluate(
         train_frequencies=training,
     )
     if not json:
-        typer.echo(result.table(intervals))
+        echo(result.table(intervals))
         return
     stored = jsonlib.loads(result.to_json())
     if intervals:
@@ -130,14 +137,14 @@ def compare(
     data, training = read.read_with(truth, train, need_text=False)
     table = judge(
         data,
-        {name: _system(path, data, read.on_error) for name, path in zip(_system_names(systems), systems, strict=True)},
+        {name: _system(path, data, read) for name, path in zip(_system_names(systems), systems, strict=True)},
         rule=rule,
         metrics=_names(metrics),
         train_frequencies=training,
         resamples=resamples,
         seed=seed,
     )
-    typer.echo(table.to_json() if json else str(table))
+    echo(table.to_json() if json else str(table))
 
 
 def metrics(json: JsonOption = False) -> None:

@@ -8,6 +8,7 @@ import typer
 
 from treelabel.cli.decide import RuleOption
 from treelabel.cli.options import JsonOption, ReadArguments, SignatureOption, require_other_file, with_read_options
+from treelabel.cli.printing import echo
 
 if TYPE_CHECKING:
     from treelabel.data import Dataset
@@ -107,8 +108,8 @@ def _setting(text: str) -> tuple[str, Any]:
 
 
 def _texts(path: Path, read: ReadArguments, model: "Model") -> "Dataset":
-    """Read texts, with labels or without."""
-    return read.read(path, taxonomy=model.hierarchy_)
+    """Read texts; whether there are labels, and which, makes no difference."""
+    return read.read(path, taxonomy=model.hierarchy_, need_labels=False)
 
 
 @with_read_options
@@ -131,7 +132,9 @@ def score(
     require_other_file(output, texts)
     loaded = load_model(model, require_signature)
     scores = loaded.score(_texts(texts, read, loaded))
-    (scores if top is None else scores.top_k(top)).save(output)
+    if top is not None:
+        scores = scores.top_k(top)
+    scores.save(output)
     typer.echo(f"{output}: {scores!r}")
 
 
@@ -168,7 +171,7 @@ def predict(
     decisions = decide(scores, loaded.usual_rule if rule is None else rule, **settings)
     if output is None:
         for line in prediction_lines(decisions, scores):
-            typer.echo(line)
+            echo(line)
         return
     write_predictions(decisions, output, scores)
     typer.echo(f"{output}: {len(decisions):,} documents by {decisions.rule}")
@@ -189,17 +192,18 @@ def explain(
     import json as jsonlib
     from dataclasses import asdict
 
+    from treelabel.core.errors import printable
     from treelabel.models import load_model
 
     steps = load_model(model, require_signature).explain(text)
     if json:
-        typer.echo(jsonlib.dumps([asdict(step) for step in steps], indent=2, ensure_ascii=False))
+        echo(jsonlib.dumps([asdict(step) for step in steps], indent=2, ensure_ascii=False))
         return
     for step in steps:
-        typer.echo(f"{step.label}  p {step.p:.3f}")
+        echo(f"{printable(step.label)}  p {step.p:.3f}")
         for what, listed in (("for", step.speaks_for), ("against", step.speaks_against)):
             words = ", ".join(f"{name} {value:+.2f}" for name, value in listed)
-            typer.echo(f"  {what:<8} {words or '-'}")
+            echo(f"  {what:<8} {printable(words) or '-'}")
 
 
 def models(json: JsonOption = False) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 if TYPE_CHECKING:
+    from treelabel.core.limits import Limits
     from treelabel.data import Dataset
     from treelabel.hierarchy import Hierarchy
 
@@ -50,23 +51,51 @@ class ReadArguments:
     header: Annotated[bool, typer.Option(help="Whether the first CSV line names the columns.")] = True
     quotes: Annotated[bool, typer.Option(help="Whether CSV values may be quoted.")] = True
     on_error: Annotated[str, typer.Option(help="At a row that cannot be used: stop, or skip and count.")] = "stop"
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Raise a limit on what a file may ask of its reader (repeat): line=200MB, ratio=1000, floor, whole, "
+            "nesting, digits, labels or columns; =none lifts it, --limit none all."
+        ),
+    ] = None
 
-    def read(self, path: Path, need_text: bool = True, taxonomy: "Hierarchy | None" = None) -> "Dataset":
+    @property
+    def limits(self) -> "Limits":
+        """The limits asked for."""
+        from treelabel.core.limits import parse_limits
+
+        return parse_limits(self.limit or [])
+
+    def read(
+        self,
+        path: Path,
+        need_text: bool = True,
+        taxonomy: "Hierarchy | None" = None,
+        need_labels: bool = True,
+    ) -> "Dataset":
         """Read a data file with these options; a hierarchy that is known takes the place of a taxonomy."""
-        return self.read_with(path, None, need_text, taxonomy)[0]
+        return self.read_with(path, None, need_text, taxonomy, need_labels)[0]
 
     def read_with(
-        self, path: Path, train: Path | None, need_text: bool = True, taxonomy: "Hierarchy | None" = None
+        self,
+        path: Path,
+        train: Path | None,
+        need_text: bool = True,
+        taxonomy: "Hierarchy | None" = None,
+        need_labels: bool = True,
     ) -> "tuple[Dataset, Dataset | None]":
         """Read a data file and, if there is one, a training file under the same hierarchy."""
-        from treelabel.core.errors import TreelabelError
+        from treelabel.core.errors import TreelabelError, quoted
         from treelabel.data import read, read_together
 
         for name, allowed in (("on_error", ("stop", "skip")), ("lists", ("labels", "path"))):
             if getattr(self, name) not in allowed:
                 option = name.replace("_", "-")
-                raise TreelabelError(f"--{option} is {getattr(self, name)!r}, expected {' or '.join(allowed)}")
-        options = asdict(self) | {"text": self.text or None, "labels": self.labels or None, "need_text": need_text}
+                found = quoted(getattr(self, name))
+                raise TreelabelError(f"--{option} is {found}, expected {' or '.join(allowed)}")
+        options = asdict(self) | {"text": self.text or None, "labels": self.labels or None}
+        options |= {"need_text": need_text, "need_labels": need_labels, "limits": self.limits}
+        del options["limit"]
         if taxonomy is not None:
             if self.taxonomy is not None:
                 raise TreelabelError("--taxonomy cannot be given here: the scores know their hierarchy")

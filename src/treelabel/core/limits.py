@@ -17,8 +17,7 @@ class Limits:
     ----------
     line : bytes of one line, or characters of one CSV cell. Real texts are below 10 MB, and JSON may spend six bytes on
         a letter.
-    ratio : how many times larger than itself a compressed file may become. Real data shrinks less than 30 times, and
-        the same row over and over some 100 times.
+    ratio : how many times larger than itself a compressed file may become. Real data becomes less than 30 times.
     floor : bytes that any compressed file may become, whatever its ratio, as small files may well repeat themselves.
     whole : bytes of a file that has to be read at once: a JSON array, a taxonomy in JSON, SKOS.
     nesting : how deep lists and objects in JSON may be nested. Python itself stops at about 900.
@@ -31,8 +30,8 @@ class Limits:
     """
 
     line: int | None = 64_000_000
-    ratio: float | None = 250
-    floor: int | None = 64_000_000
+    ratio: float | None = 100
+    floor: int | None = 32_000_000
     whole: int | None = 1_000_000_000
     nesting: int | None = 500
     digits: int | None = 4300
@@ -62,7 +61,7 @@ def parse_limits(texts: Sequence[str]) -> Limits:
     """Read limits as the command line has them: name=number, with a unit if need be; "none" lifts one, or all.
 
     >>> parse_limits(["line=200MB", "ratio=none"])
-    Limits(line=200000000, ratio=None, floor=64000000, whole=1000000000, nesting=500, digits=4300, labels=10000000,
+    Limits(line=200000000, ratio=None, floor=32000000, whole=1000000000, nesting=500, digits=4300, labels=10000000,
            columns=10000)
     """
     names = [entry.name for entry in fields(Limits)]

@@ -9,10 +9,12 @@ from treelabel.core.errors import TreelabelError, needing
 from treelabel.core.inputs import open_input, suffixes
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.data.names import unprintable
+from treelabel.data.skos_safety import check_contexts, check_entities
 from treelabel.hierarchy import Hierarchy
 
 LINE_BREAK = re.compile(r"[ \t]*[\t\r\n]\s*")
 RDF_FORMATS = {".ttl": "turtle", ".rdf": "xml", ".xml": "xml", ".nt": "nt", ".jsonld": "json-ld"}
+CHECKS = {"xml": check_entities, "json-ld": check_contexts}
 
 
 def read_skos(file: Path, language: str = "en", tree: bool = False, limits: Limits = DEFAULT_LIMITS) -> Hierarchy:
@@ -23,10 +25,12 @@ def read_skos(file: Path, language: str = "en", tree: bool = False, limits: Limi
     """
     with needing("skos", "reading SKOS"):
         from rdflib import RDF, SKOS, Graph
-    graph = Graph()
+    graph, kind = Graph(), RDF_FORMATS.get(suffixes(file)[0], "turtle")
     try:
+        if kind in CHECKS:
+            CHECKS[kind](file, limits)
         with open_input(file, limits=limits, whole=True) as stream:
-            graph.parse(stream, format=RDF_FORMATS.get(suffixes(file)[0], "turtle"), publicID=file.absolute().as_uri())
+            graph.parse(stream, format=kind, publicID=file.absolute().as_uri())
     except TreelabelError:
         raise
     except Exception as error:  # parsers of RDF raise exceptions that share no base

@@ -8,6 +8,7 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.outputs import remove_file, together
 from treelabel.data.dataset import Dataset
 from treelabel.data.formats import Output, format_of
+from treelabel.data.formulas import MARKER
 from treelabel.data.taxonomy import taxonomy_name, write_taxonomy
 from treelabel.hierarchy import SEPARATOR, LabelMatrix, row_sizes
 from treelabel.hierarchy.labels import SEPARATORS, decode
@@ -22,12 +23,15 @@ def write(
     labels: LabelStyle = "auto",
     sep: str | None = None,
     taxonomy: bool = True,
+    escape_formulas: bool = False,
 ) -> list[Path]:
     """Write a dataset by the file's ending or `format`, and its hierarchy beside it; give the files written.
 
     Labels are written as names, or as full paths (`labels="paths"`, and by default where names are not enough). The
     hierarchy goes to `<name>.taxonomy.tsv` (or .json), where `read` finds it, unless the format holds it (Parquet, XMC)
     or `taxonomy=False`. A further column that is itself called id, text or labels gets an underscore behind its name.
+    `escape_formulas=True` makes CSV and TSV safe to open in a spreadsheet: `read` gives the same back, while other
+    readers see an apostrophe in front of cells that would be run as formulas (see `treelabel.data.formulas`).
     """
     target = Path(path)
     data = _with_free_names(data)
@@ -44,7 +48,7 @@ def write(
 
     written = [target]
     with together():
-        entry.write(Output(target, data, label_texts))
+        entry.write(Output(target, data, label_texts, escape_formulas=escape_formulas))
         if taxonomy and not entry.holds & {"hierarchy", "features"}:
             beside = taxonomy_name(target, data.hierarchy)
             write_taxonomy(data.hierarchy, beside)
@@ -57,14 +61,15 @@ def write(
 
 def _with_free_names(data: Dataset) -> Dataset:
     """Rename further columns that would stand in the file under the name of one of ours."""
-    taken = {"id", "text", "labels", *data.extra}
+    reserved = ("id", "text", "labels", MARKER)
+    taken = {*reserved, *data.extra}
 
     def free(name: str) -> str:
         while name in taken:
             name += "_"
         return name
 
-    return replace(data, extra={free(n) if n in ("id", "text", "labels") else n: c for n, c in data.extra.items()})
+    return replace(data, extra={free(n) if n in reserved else n: c for n, c in data.extra.items()})
 
 
 def _separator(data: Dataset, sep: str | None) -> str:

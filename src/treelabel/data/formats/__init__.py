@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from treelabel.core.errors import TreelabelError
+from treelabel.core.errors import TreelabelError, quoted
 from treelabel.core.inputs import suffixes
 from treelabel.data.formats.delimited import read_delimited, write_delimited
 from treelabel.data.formats.fasttext import read_fasttext, write_fasttext
@@ -77,7 +77,7 @@ def format_of(path: Path, name: str | None = None) -> Format:
     """
     if name is not None:
         if name not in FORMATS:
-            raise TreelabelError(f"unknown format {name!r}; there are: {', '.join(FORMATS)}")
+            raise TreelabelError(f"unknown format {quoted(name)}; there are: {', '.join(FORMATS)}")
         return FORMATS[name]
     ending, compression = suffixes(path)
     name = path.name.lower() if compression is None else path.stem.lower()
@@ -85,7 +85,7 @@ def format_of(path: Path, name: str | None = None) -> Format:
     if found is None:
         known = ", ".join(ending for entry in FORMATS.values() for ending in entry.endings)
         raise TreelabelError(
-            f"{path}: cannot tell the format by the ending {ending!r}; known are {known}; or name the format"
+            f"{path}: cannot tell the format by the ending {quoted(ending)}; known are {known}; or name the format"
         )
     return found
 

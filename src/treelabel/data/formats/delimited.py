@@ -3,6 +3,7 @@
 import csv
 import json
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from io import StringIO
@@ -13,6 +14,15 @@ from treelabel.core.inputs import UndecodableLine, open_input, suffixes, text_li
 from treelabel.core.limits import Limits
 from treelabel.core.outputs import open_output
 from treelabel.data.formats.rows import Output, Problem, ReadOptions, Row, RowSource
+from treelabel.data.formulas import (
+    MARKER,
+    EscapedFormulasWarning,
+    escape,
+    escaped_row,
+    may_hold_formulas,
+    restored_row,
+    unescape,
+)
 
 DELIMITERS = (",", ";", "\t", "|")
 
@@ -33,12 +43,13 @@ def _rows(path: Path, options: ReadOptions) -> Iterator[Row | Problem]:
                 f"{path}: the file is empty; expected a line with column names, then one line a document"
             )
         delimiter = options.delimiter or _guess_delimiter(path, first)
-        if len(delimiter) != 1:
-            raise TreelabelError(f"the delimiter is {quoted(delimiter)}, expected one character")
+        if len(delimiter) != 1 or delimiter in '"\r\n':
+            raise TreelabelError(f"the delimiter is {quoted(delimiter)}, expected one character that can separate")
         reader = csv.reader(
             lines, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if options.quotes else csv.QUOTE_NONE, strict=True
         )
         columns = _header(path, reader, options.limits) if options.header else []
+        is_marked = MARKER in columns
         while True:
             begin = lines.number + 1
             try:
@@ -46,21 +57,26 @@ def _rows(path: Path, options: ReadOptions) -> Iterator[Row | Problem]:
             except StopIteration:
                 return
             except csv.Error as error:
-                # A quote that is never closed takes all lines to the end of the file with it.
-                lost = f" up to line {lines.number:,}" if lines.number > begin else ""
-                why = f"not valid CSV{lost}: {error}; check the quotes, or read it with quotes off (--no-quotes)"
-                if "field limit" in str(error):
-                    why += f"; {options.limits.hint('line')}"
-                yield Problem(begin, why, lines.number - begin + 1)
+                yield _bad_row(error, begin, lines.number, options.limits)
                 continue
             except _BadLineError as error:
                 yield Problem(lines.number, str(error))
                 continue
             columns = columns or [str(number + 1) for number in range(len(values))]
             if len(values) == len(columns):
-                yield Row(begin, dict(zip(columns, values, strict=True)))
+                row = dict(zip(columns, values, strict=True))
+                yield Row(begin, restored_row(row) if is_marked else row)
             elif values:
                 yield Problem(begin, f"{len(values)} fields, but the header has {len(columns)}: {_listed(columns)}")
+
+
+def _bad_row(error: csv.Error, begin: int, end: int, limits: Limits) -> Problem:
+    """Say what is wrong with a row; a quote that is never closed takes all lines behind it with it."""
+    lost = f" up to line {end:,}" if end > begin else ""
+    why = f"not valid CSV{lost}: {error}; check the quotes, or read it with quotes off (--no-quotes)"
+    if "field limit" in str(error):
+        why += f"; {limits.hint('line')}"
+    return Problem(begin, why, end - begin + 1)
 
 
 class _BadLineError(ValueError):
@@ -111,7 +127,7 @@ def _header(path: Path, reader: Iterator[list[str]], limits: Limits) -> list[str
     twice = sorted(name for name, count in Counter(columns).items() if count > 1)
     if twice:
         raise TreelabelError(f"{path}:1: the column {quoted(twice[0])} stands twice in the header; rename one")
-    return columns
+    return [unescape(name) for name in columns] if MARKER in columns else columns
 
 
 def label_cell(labels: list[str]) -> str:
@@ -126,24 +142,41 @@ def label_cell(labels: list[str]) -> str:
 
 
 def write_delimited(output: Output) -> None:
-    """Write a header and one row a document; values that are no text are written as JSON."""
+    """Write a header and one row a document; values that are no text are written as JSON.
+
+    Cells that a spreadsheet would run are escaped if that is asked for (see `formulas`).
+    """
     delimiter = output.delimiter or ("\t" if suffixes(output.path)[0] in (".tsv", ".tab") else ",")
     columns = list(output.data.extra)
+    is_marked = output.escape_formulas and may_hold_formulas(output.data)
+    escaped = 0
     with open_output(output.path) as stream:
         buffer = StringIO()
         plain = csv.writer(buffer, delimiter=delimiter, lineterminator="\n")
         # Readers take a lone carriage return for a line's end, and this writer does not know to quote it.
         careful = csv.writer(buffer, delimiter=delimiter, lineterminator="\n", quoting=csv.QUOTE_ALL)
-        plain.writerow([output.id, output.text, output.labels, *columns])
+        header = [output.id, output.text, output.labels, *columns]
+        plain.writerow([*map(escape, header), MARKER] if is_marked else header)
         for document in output.documents():
             extra = [_cell(document.extra[name]) for name in columns]
             row = [document.id, document.text, label_cell(document.labels), *extra]
+            if is_marked:
+                row, count = escaped_row(row)
+                escaped += count
             (careful if any("\r" in cell for cell in row) else plain).writerow(row)
             if buffer.tell() > 1 << 18:
                 stream.write(buffer.getvalue().encode())
                 buffer.seek(0)
                 buffer.truncate()
         stream.write(buffer.getvalue().encode())
+    if escaped:
+        warnings.warn(
+            EscapedFormulasWarning(
+                f"{output.path}: {escaped:,} cells that a spreadsheet would run as formulas begin with an apostrophe "
+                f"now, and the column {MARKER} counts them; treelabel reads them as they were (--raw leaves them so)"
+            ),
+            stacklevel=2,
+        )
 
 
 def _cell(value: object) -> str:

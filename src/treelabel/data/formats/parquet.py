@@ -8,10 +8,13 @@ import pyarrow.parquet as pq
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.outputs import whole_file
+from treelabel.data.formats.parquet_limits import check_size, decoded_size, promised_size, rows_at_once
 from treelabel.data.formats.rows import BATCH, Output, Problem, ReadOptions, Row, RowSource
 from treelabel.hierarchy import hierarchy_from_json, hierarchy_to_json
 
 METADATA_KEY = b"treelabel.hierarchy"
+# What Arrow, and Python on what Arrow gives it, make of a file that was altered.
+DAMAGE = (pa.ArrowException, OSError, ValueError, OverflowError, KeyError, MemoryError)
 
 
 def read_parquet(path: Path, options: ReadOptions) -> RowSource:
@@ -19,24 +22,33 @@ def read_parquet(path: Path, options: ReadOptions) -> RowSource:
     try:
         # A large hierarchy in the metadata goes beyond the limit that guards readers by default.
         file = pq.ParquetFile(path, thrift_string_size_limit=2**31 - 1)
-    except (pa.ArrowInvalid, OSError) as error:
+        stored = (file.schema_arrow.metadata or {}).get(METADATA_KEY)
+        check_size(path, promised_size(file.metadata), options.limits)
+        hierarchy = None if stored is None else hierarchy_from_json(stored.decode(), str(path))
+    except TreelabelError:
+        raise
+    except DAMAGE as error:
         raise TreelabelError(f"{path}: not a Parquet file: {error}") from error
-    stored = (file.schema_arrow.metadata or {}).get(METADATA_KEY)
-    hierarchy = None if stored is None else hierarchy_from_json(stored.decode(), str(path))
     return RowSource(_rows(path, file, options), hierarchy)
 
 
 def _rows(path: Path, file: pq.ParquetFile, options: ReadOptions) -> Iterator[Row | Problem]:
-    number = 0
-    size = path.stat().st_size
+    number = size = 0
+    file_size = path.stat().st_size
     try:
-        for batch in file.iter_batches(BATCH):
-            for values in batch.to_pylist():
-                number += 1
-                yield Row(number, values)
-            if options.seen is not None:
-                options.seen(size * number // max(1, file.metadata.num_rows))
-    except (pa.ArrowInvalid, OSError) as error:
+        for group in range(file.metadata.num_row_groups):
+            batch_size = rows_at_once(path, file, group, BATCH, options.limits)
+            for batch in file.iter_batches(batch_size, row_groups=[group]):
+                size += sum(map(decoded_size, batch.columns))
+                check_size(path, size, options.limits)
+                for values in batch.to_pylist():
+                    number += 1
+                    yield Row(number, values)
+                if options.seen is not None:
+                    options.seen(file_size * number // max(1, file.metadata.num_rows))
+    except TreelabelError:
+        raise
+    except DAMAGE as error:
         raise TreelabelError(f"{path}: row {number + 1}: damaged Parquet file: {error}") from error
 
 

@@ -72,6 +72,7 @@ class Output:
     labels: str = "labels"
     id: str = "id"
     delimiter: str | None = None
+    escape_formulas: bool = False
 
     def documents(self) -> Iterator[Document]:
         """Give the documents one by one, never holding more than a batch of them as Python objects."""
