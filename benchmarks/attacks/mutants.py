@@ -9,7 +9,6 @@ import shutil
 import sys
 import time
 import traceback
-import unicodedata
 import warnings
 from contextlib import redirect_stderr
 from dataclasses import dataclass
@@ -41,6 +40,8 @@ MOST_MEMORY = 4 * 64_000_000
 MOST_ADDRESSES = 8 << 30
 LONGEST = 60.0
 LONGEST_MESSAGE = 2000
+# What speaks to the terminal, ends a line, or turns its direction.
+RAW_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 @dataclass(frozen=True)
@@ -206,11 +207,7 @@ def _outcome(sample: Sample, path: Path, corpus: Path) -> tuple[str, str]:
         said = printed(error)
         if len(said) > LONGEST_MESSAGE:
             return LONG, f"{len(said):,} characters: {said[:200]!r}"
-        # What turns or ends a line, or speaks to the terminal.
-        if any(
-            unicodedata.category(letter) in ("Cc", "Zl", "Zp") or letter in "\u202a\u202b\u202d\u202e"
-            for letter in said
-        ):
+        if RAW_CHARACTERS.search(said):
             return RAW, repr(said)
         return "refused", said
     except Exception as error:
@@ -221,12 +218,12 @@ def _outcome(sample: Sample, path: Path, corpus: Path) -> tuple[str, str]:
 
 
 def printed(error: TreelabelError) -> str:
-    """Return what the command line prints of an error."""
+    """Return what the command line prints of an error, behind its own name."""
     from treelabel.cli import _say, _sentence
 
     with redirect_stderr(io.StringIO()) as stream:
         _say(_sentence(error))
-    return stream.getvalue().removesuffix("\n")
+    return stream.getvalue().removesuffix("\n").removeprefix("treelabel: ")
 
 
 def _memory(key: str) -> int:
