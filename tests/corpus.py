@@ -163,8 +163,8 @@ def _use_scores(path: Path, corpus: Path) -> None:
 
 def _use_tuned(path: Path, corpus: Path) -> None:
     scores = Scores.load(corpus / "scores-dense.npz")
-    used = {"train_frequencies": np.full(len(scores.hierarchy), 5), "train_documents": 10}
-    decide(scores, Tuned.load(path), **used)
+    frequencies = np.full(len(scores.hierarchy), 5)
+    decide(scores, Tuned.load(path), train_frequencies=frequencies, train_documents=10)
 
 
 def _use_model(path: Path, corpus: Path) -> None:

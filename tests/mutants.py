@@ -174,7 +174,7 @@ def bomb(compression: str) -> bytes:
 def npz_bomb(rng: Rng, file: Path) -> str:
     """Let an array of an .npz file be huge: by zeros that are packed well, or by its header alone."""
     with np.load(file, allow_pickle=False) as stored:
-        arrays: dict[str, Any] = dict(stored)
+        arrays: dict[str, Any] = dict(stored) or {"more": np.zeros(1)}
     name = sorted(arrays)[rng.integers(len(arrays))]
     if rng.random() < 0.5:
         np.savez_compressed(file, **{**arrays, name: np.zeros(50_000_000)})

@@ -21,7 +21,7 @@ CONTEXT = multiprocessing.get_context("forkserver")
 LONGEST = 900.0
 HUNG = 1000
 
-PRELOAD = ["benchmarks.attacks.scenes", "benchmarks.attacks.warm", "tests.helpers", "treelabel.cli.app"]
+PRELOAD = ["benchmarks.attacks.mutants", "benchmarks.attacks.scenes", "benchmarks.attacks.warm", "treelabel.cli.app"]
 
 
 def preload() -> None:
