@@ -91,7 +91,7 @@ def test_several_keys_may_be_trusted(folder: Path) -> None:
 
 
 def test_saving_again_needs_signing_again(folder: Path) -> None:
-    make_model("most_frequent").fit(SETS["leaf"]).save(folder / "model")
+    make_model("most_frequent").fit(SETS["leaf"]).save(folder / "model", overwrite=True)
     refused(folder, "the model is not signed, and a signature is required")
     sign_model(folder / "model", folder / "ours.pem")
     load_model(folder / "model", require_signature=folder / "ours.pub.pem")

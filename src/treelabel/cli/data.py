@@ -275,7 +275,7 @@ def split(
     targets = {name: folder / f"{name}{ending}" for name in divided}
     taxonomy = folder / f"taxonomy{'.tsv' if writable_as_edges(dataset.hierarchy) else '.json'}"
     # A taxonomy that is there and says the same may say more, in further columns: it stays as it is.
-    is_known = taxonomy.exists() and d.read_taxonomy(taxonomy, root=read.root) == dataset.hierarchy
+    is_known = taxonomy.exists() and d.read_taxonomy(taxonomy, root=read.root, limits=read.limits) == dataset.hierarchy
     there = [path for path in (*targets.values(), *([] if is_known else [taxonomy])) if path.exists()]
     if there and not force:
         raise TreelabelError(f"{there[0]} is there already; choose another folder, or replace it with --force")

@@ -219,7 +219,9 @@ def models(json: JsonOption = False) -> None:
     from treelabel.models.linear.heads import HEADS
 
     settings = {
-        name: {key: value for key, value in row.maker().get_params().items() if key not in ("hierarchy", "seed")}
+        name: {
+            key: value for key, value in row.maker().get_params(deep=False).items() if key not in ("hierarchy", "seed")
+        }
         for name, row in MODELS.items()
     }
     if json:

@@ -5,9 +5,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict, overload
 
 import numpy as np
+import numpy.typing as npt
 from scipy import sparse
 
 from treelabel.core.compute import LongArray
@@ -16,6 +17,7 @@ from treelabel.core.kinds import check_kind
 from treelabel.core.strings import Strings
 from treelabel.hierarchy import Hierarchy, LabelMatrix, row_sizes
 from treelabel.hierarchy.labels import decode, encode
+from treelabel.models.classes import class_codes, stop_nodes, terminal_probabilities
 from treelabel.models.schema import Arrays, Schema
 from treelabel.models.settings import Settings
 from treelabel.models.stopping import StopSignal
@@ -118,19 +120,39 @@ class Model(Settings, ABC):
         if train.labels.nnz == 0:
             raise TreelabelError("no document has a label, so there is nothing to learn")
         self.hierarchy_, self.regime_ = train.hierarchy, train.regime
+        self.stop_nodes_ = stop_nodes(train.hierarchy, train.labels)
         self.stopped_ = None
         self._fit(train)
         self.stopped_ = stop.reason
         return self
 
-    def score(self, texts: Any, labels: Any = None, ids: Sequence[str] | None = None) -> Any:
-        """Give the Scores of texts; with true labels, as scikit-learn asks, the share of exactly right predictions."""
+    @overload
+    def score(self, texts: Any, labels: None = None, ids: Sequence[str] | None = None) -> Scores: ...
+    @overload
+    def score(self, texts: Any, labels: Any, ids: Sequence[str] | None = None) -> float: ...
+    def score(self, texts: Any, labels: Any = None, ids: Sequence[str] | None = None) -> Scores | float:
+        """Score texts.
+
+        Parameters
+        ----------
+        texts
+            A list of texts, or a Dataset, whose ids are kept.
+        labels
+            True labels, one list per text, as scikit-learn's scorers give them.
+        ids
+            Names of the documents.
+
+        Returns
+        -------
+        Scores or float
+            The probability of every node; with labels, the share of texts whose predicted set is exactly right.
+        """
         column, names = texts_of(texts)
         scores = self._score_checked(column, names if ids is None else tuple(ids))
         if labels is None:
             return scores
         h = self.hierarchy_
-        found, true = self._decided(scores, None).csr, h.closure(encode(h, labels))
+        found, true = self._decided(scores, None).csr, h.closure(labels_of(h, labels))
         wrong = np.asarray(abs(found.astype(np.int8) - true.astype(np.int8)).sum(axis=1)).ravel()
         return float((wrong == 0).mean())
 
@@ -143,6 +165,27 @@ class Model(Settings, ABC):
         column, names = texts_of(texts)
         decisions = self._decided(self._score_checked(column, names), rule)
         return decode(self.hierarchy_, decisions.most_specific, paths=paths)
+
+    @property
+    def classes_(self) -> npt.NDArray[np.str_]:
+        """The columns of `predict_proba`, in the hierarchy's order: names, or paths where names are not unique.
+
+        Where documents have one path, these are the labels at which paths end; else all labels.
+        """
+        h = self.hierarchy_
+        nodes = None if self.regime_ == "many" else np.union1d(h.leaves, self.stop_nodes_)
+        names = np.array(h.names if h.has_unique_names else h.paths())
+        return names if nodes is None else names[nodes]
+
+    def predict_proba(self, texts: Any) -> npt.NDArray[Any]:
+        """Return the probabilities of `classes_`: documents x classes.
+
+        Where documents have one path, a row sums to 1 if the model is `exhaustive`, as classes exclude each other.
+        """
+        scores = self.score(texts)
+        if self.regime_ == "many":
+            return scores.dense()
+        return terminal_probabilities(scores, self.stop_nodes_)[1]
 
     @property
     def exhaustive(self) -> bool:
@@ -227,7 +270,8 @@ def training_of(
         return Training(Strings.of(data.texts), data.labels, data.hierarchy, valid, progress, stop)
     if labels is None:
         raise TreelabelError("expected a Dataset, or texts and labels")
-    texts, rows = Strings.of(data), list(labels)
+    texts = Strings.of(data)
+    rows = labels if isinstance(labels, np.ndarray) else list(labels)
     if len(texts) != len(rows):
         raise TreelabelError(f"{len(texts):,} texts, but labels for {len(rows):,}")
     if hierarchy is None:
@@ -235,7 +279,22 @@ def training_of(
             "texts and labels need a hierarchy: pass hierarchy= to the model or to fit, such as "
             "Hierarchy.from_paths(paths) or Hierarchy.flat(names)"
         )
-    return Training(texts, encode(hierarchy, rows), hierarchy, valid, progress, stop)
+    return Training(texts, labels_of(hierarchy, rows), hierarchy, valid, progress, stop)
+
+
+def labels_of(hierarchy: Hierarchy, labels: Any) -> LabelMatrix:
+    """Take labels by name, or as class codes, which scikit-learn makes of them in `cross_val_predict`.
+
+    A code is the place of a leaf among all leaves, so every leaf has to occur where scikit-learn makes the codes.
+    """
+    if isinstance(labels, np.ndarray) and labels.dtype.kind in "iu" and labels.ndim == 1:
+        if len(labels) and not 0 <= labels.min() <= labels.max() < len(hierarchy.leaves):
+            raise TreelabelError(
+                f"class codes from {labels.min()} to {labels.max()}, but the hierarchy has {len(hierarchy.leaves):,} "
+                "leaves, which are the classes 0, 1, ..."
+            )
+        return class_codes(hierarchy, labels)
+    return encode(hierarchy, labels)
 
 
 def texts_of(texts: Any) -> tuple[Strings, tuple[str, ...] | None]:

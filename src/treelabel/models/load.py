@@ -6,13 +6,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypedDict, cast, get_type_hints
 
+import numpy as np
+
+from treelabel.core.compute import IntArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.json_text import read_json, read_ordinary
 from treelabel.core.kinds import fits
 from treelabel.core.npz import Headers, read_arrays
-from treelabel.hierarchy import hierarchy_from_json
+from treelabel.hierarchy import Hierarchy, hierarchy_from_json
 from treelabel.models.base import Model
-from treelabel.models.registry import MODELS, make_model
+from treelabel.models.registry import MODELS, check_setting_names, make_model
 from treelabel.models.schema import Arrays, Schema, Sizes
 from treelabel.models.signing import check_signature
 from treelabel.models.store import KIND, VERSION, package_version
@@ -31,6 +34,7 @@ class Description(TypedDict):
     model: str
     settings: dict[str, Any]
     regime: Literal["leaf", "path", "many"]
+    stop_nodes: list[int]
     fingerprint: str
     learned: dict[str, Any]
     sha256: dict[str, str]
@@ -83,12 +87,14 @@ def _load(where: Path, require_signature: str | Path | None, settings: dict[str,
     with _located(where):
         _check_files(where, stored["sha256"])
         maker = MODELS.find(stored["model"]).maker
+        check_setting_names(stored["model"], stored["settings"])
         maker.check_settings(stored["settings"])
         model = make_model(stored["model"], **{**_settings(stored["settings"]), **settings})
         text = read_ordinary(where / HIERARCHY, str(where / HIERARCHY))
         model.hierarchy_ = hierarchy_from_json(text, str(where / HIERARCHY))
         model.hierarchy_.require_same(stored["fingerprint"], "what the model has learned")
         model.regime_ = stored["regime"]
+        model.stop_nodes_ = _stop_nodes(stored["stop_nodes"], model.hierarchy_)
         schema = model.schema(stored["learned"])
         _require_files(stored["sha256"], schema)
         model._restore(stored["learned"], _arrays(where / ARRAYS, schema))
@@ -136,6 +142,13 @@ def _described(where: Path, require_signature: str | Path | None) -> Description
         if name not in stored or not fits(stored[name], kind):
             raise TreelabelError(f"{file}: damaged: {name!r} is missing or of the wrong kind")
     return cast("Description", stored)
+
+
+def _stop_nodes(stored: list[int], hierarchy: Hierarchy) -> IntArray:
+    inner = set(np.flatnonzero(~hierarchy.is_leaf).tolist())
+    if not inner.issuperset(stored) or sorted(set(stored)) != stored:
+        raise TreelabelError("damaged: 'stop_nodes' are not inner nodes of the hierarchy in their order")
+    return np.array(stored, np.int32)
 
 
 def _require_inside(where: Path, name: str) -> None:

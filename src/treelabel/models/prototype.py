@@ -202,6 +202,7 @@ class Prototype(Model):
             self._grow(larger, inside)
         self.means_ = self.means_.with_texts(self._vectors(more.texts, more.progress), self._rows(more))
         self.prototypes_ = unit(self.means_.prototypes(self.pulls_))
+        self.stop_nodes_ = self.stops_
         return self
 
     def _grow(self, larger: Hierarchy, inside: IntArray) -> None:

@@ -1,5 +1,6 @@
 """The registry of models, and how one is made by its name."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from treelabel.core.errors import TreelabelError
@@ -39,9 +40,13 @@ def make_model(name: str = "linear", **settings: Any) -> Model:
     >>> make_model("linear", seed=1).seed
     1
     """
-    maker = MODELS.find(name).maker
-    known = maker.setting_names()
-    wrong = [key for key in settings if key not in known]
+    check_setting_names(name, settings)
+    return MODELS.find(name).maker(**settings)
+
+
+def check_setting_names(model: str, settings: Iterable[str]) -> None:
+    """Refuse names that are not settings of a model."""
+    known = MODELS.find(model).maker.setting_names()
+    wrong = [name for name in settings if name not in known]
     if wrong:
-        raise TreelabelError(f"the model {name} has no setting {wrong[0]!r}; {suggestion(wrong[0], known)}")
-    return maker(**settings)
+        raise TreelabelError(f"the model {model} has no setting {wrong[0]!r}; {suggestion(wrong[0], known)}")

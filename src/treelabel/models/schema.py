@@ -7,7 +7,7 @@ shape such as ("width + 1", "dimension") is sums of names and numbers.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +37,6 @@ class Ngrams(TypedDict):
     """What n-grams are counted: see `NgramShape`."""
 
     words: Annotated[int, Between(0, MOST_WORDS)]
-    pieces: NotRequired[tuple[int, int] | None]
     bits: Annotated[int, Between(1, 31)]
 
 

@@ -98,6 +98,7 @@ def _write(model: Model, folder: Path) -> None:
         "model": model.name,
         "settings": {name: _storable(value) for name, value in settings.items()},
         "regime": model.regime_,
+        "stop_nodes": model.stop_nodes_.tolist(),
         "fingerprint": model.hierarchy_.fingerprint,
         "learned": values,
         "sha256": {file.name: _digest(file) for file in sorted(folder.iterdir())},

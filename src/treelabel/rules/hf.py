@@ -61,9 +61,10 @@ def info_hf1(scores: Scores, information: DoubleArray, beta: float = 1.0) -> Lab
     Not exact: which nodes a set of a given weight should have is a knapsack problem. Needs a tree. Each size tried, and
     each node tried in improving the best one, is linear in the stored scores of the document.
     """
-    # The square of a smaller one is 0, and would be divided by.
-    if not 1e-6 <= beta <= 1e6:
-        raise TreelabelError(f"expected a beta above 0, from 1e-6 to a million, found {beta:g}")
+    if not 0 < beta < np.inf:
+        raise TreelabelError(f"expected a beta above 0, found {beta:g}")
+    # Beyond these the sets no longer change, but the square is 0 or infinite, and would be divided by.
+    beta = min(max(beta, 1e-6), 1e6)
     h = scores.hierarchy
     weights = information_weights(h, np.asarray(information, np.float64))
     parent = h.parent

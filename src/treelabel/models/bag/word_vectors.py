@@ -1,6 +1,7 @@
 """Pretrained word vectors as text: a word and its numbers on each line, with or without a first line of sizes."""
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -9,7 +10,7 @@ import numpy as np
 
 from treelabel.core.compute import FloatArray, IntArray
 from treelabel.core.errors import TreelabelError
-from treelabel.core.inputs import existing_file, open_input
+from treelabel.core.inputs import PIECE, existing_file, open_input
 from treelabel.text import NgramShape, Tfidf
 from treelabel.text.ngrams import count_ngrams
 
@@ -56,7 +57,8 @@ def _lines(file: Path) -> Iterator[Line]:
     """Read lines, each with as many numbers as the first."""
     dimension = 0
     with open_input(file) as stream:
-        for number, line in enumerate(stream, 1):
+        # Pieces bound what a file without line ends takes; no vector is as long as one.
+        for number, line in enumerate(iter(partial(stream.readline, PIECE), b""), 1):
             fields = line.split()
             if number == 1 and b"\0" in line:
                 raise TreelabelError(f"{file}:1: a binary file, expected word vectors as text (.vec)")

@@ -40,12 +40,18 @@ class Step:
     speaks_against: list[tuple[str, float]]
 
 
+class WithPieces(Ngrams):
+    """N-grams of words, and of characters if there are any."""
+
+    pieces: tuple[int, int] | None
+
+
 class Values(TypedDict):
     """The head, and where features come from."""
 
     head: str
     encoder: EncoderNote | None
-    ngrams: Ngrams | None
+    ngrams: WithPieces | None
     encoder_width: NotRequired[Annotated[int, Between(0, MOST_DIMENSION)]]
 
 

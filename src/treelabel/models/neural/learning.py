@@ -252,7 +252,9 @@ def course_of(model: Neural, train: Training, kind: str) -> Course:
 def run_name(model: Neural, train: Training) -> str:
     """What a checkpoint belongs to: settings, encoder, labels and texts, those of validation too, as one hash."""
     settings = {
-        name: str(value) for name, value in model.get_params().items() if name not in (*model.unsaved, "encoder")
+        name: str(value)
+        for name, value in model.get_params(deep=False).items()
+        if name not in (*model.unsaved, "encoder")
     }
     encoder = "scratch" if model.encoder == "scratch" else find_encoder(model.read_by).fingerprint
     found = hashlib.sha256(json.dumps([settings, encoder, train.hierarchy.fingerprint], sort_keys=True).encode())

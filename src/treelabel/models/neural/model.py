@@ -261,8 +261,9 @@ class Neural(Model):
 
             if isinstance(self.learned_, Exported):
                 raise TreelabelError("this model is an ONNX graph already; export the model that it was made of")
-            found = Neural(**self.get_params())
+            found = Neural(**self.get_params(deep=False))
             found.hierarchy_, found.regime_ = self.hierarchy_, self.regime_
+            found.stop_nodes_ = self.stop_nodes_
             found.learned_ = export_learned(self.learned_, runtime)
         return found
 

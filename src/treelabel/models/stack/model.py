@@ -215,7 +215,7 @@ def made(spec: Spec, encoder: str | Encoder | None, seed: int) -> Model:
     >>> made({"model": "linear", "words": 2}, None, 5).get_params()["words"]
     2
     """
-    from treelabel.models.registry import MODELS, make_model
+    from treelabel.models.registry import MODELS, check_setting_names, make_model
 
     if isinstance(spec, Model):
         return without_checkpoints(type(spec)(**spec.get_params(deep=False)))
@@ -227,6 +227,7 @@ def made(spec: Spec, encoder: str | Encoder | None, seed: int) -> Model:
     usual = {key: value for key, value in (("encoder", encoder), ("seed", seed)) if key in known}
     # JSON has no tuples.
     own = {key: tuple(value) if isinstance(value, list) else value for key, value in said.items()}
+    check_setting_names(name, own)
     return without_checkpoints(make_model(name, **{**usual, **own}))
 
 

@@ -1,0 +1,100 @@
+"""What users of scikit-learn expect: predict_proba, classes_, nested settings, tags, and the HTML of notebooks."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone, is_classifier
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
+
+from tests.models.test_models import SETS
+from treelabel import Dataset, Hierarchy, TreelabelError, load_model, make_model
+from treelabel.models.check import TREE
+
+
+@pytest.mark.parametrize("name", ["leaf", "path"])
+def test_probabilities_of_classes_sum_to_1_where_documents_have_one_path(name: str) -> None:
+    data = SETS[name]
+    model = make_model("linear").fit(data)
+    p, scores = model.predict_proba(list(data.texts)), model.score(list(data.texts))
+    assert p.shape == (len(data), len(model.classes_))
+    assert np.allclose(p.sum(axis=1), 1, atol=1e-5)
+    assert (p >= 0).all()
+    h = data.hierarchy
+    names = list(model.classes_)
+    assert names == sorted(names, key=h.names.index)
+    assert {h.names[leaf] for leaf in h.leaves} <= set(names)
+    leaf = int(h.leaves[0])
+    assert np.allclose(p[:, names.index(h.names[leaf])], scores.dense()[:, leaf])
+
+
+def test_paths_that_end_inside_have_classes_of_their_own() -> None:
+    data = SETS["path"]
+    h = data.hierarchy
+    model = make_model("linear").fit(data)
+    inner = [h.names[node] for node in model.stop_nodes_]
+    assert inner
+    assert set(inner) <= set(model.classes_)
+    node = h.names.index(inner[0])
+    scores = model.score(list(data.texts)).dense().astype(np.float64)
+    children = scores[:, h.parent == node].sum(axis=1)
+    found = model.predict_proba(list(data.texts))[:, list(model.classes_).index(inner[0])]
+    assert np.allclose(found, np.maximum(scores[:, node] - children, 0), atol=1e-6)
+
+
+def test_with_several_paths_all_labels_are_classes() -> None:
+    data = SETS["many"]
+    model = make_model("linear").fit(data)
+    assert list(model.classes_) == list(data.hierarchy.names)
+    assert (model.predict_proba(list(data.texts)) == model.score(list(data.texts)).dense()).all()
+
+
+def test_classes_are_saved(tmp_path: object) -> None:
+    model = make_model("most_frequent").fit(SETS["path"])
+    model.save(f"{tmp_path}/model")
+    loaded = load_model(f"{tmp_path}/model")
+    assert list(loaded.classes_) == list(model.classes_)
+    assert (loaded.predict_proba(["a"]) == model.predict_proba(["a"])).all()
+
+
+def test_names_that_two_labels_share_are_told_apart_by_their_paths() -> None:
+    h = Hierarchy.from_paths(["A > other", "B > other"])
+    model = make_model("most_frequent").fit(["x", "y"], ["A > other", "B > other"], hierarchy=h)
+    assert list(model.classes_) == ["A > other", "B > other"]
+
+
+def test_cross_val_predict_gives_the_probabilities_of_documents_left_out() -> None:
+    data = SETS["leaf"]
+    leaves = list(TREE.leaves)
+    codes = np.array([leaves.index(node) for node in data.hierarchy.most_specific(data.labels).indices])
+    assert set(codes) == set(range(len(leaves)))
+    folds = KFold(3)
+    model = make_model("linear", hierarchy=TREE)
+    found = cross_val_predict(model, list(data.texts), codes, cv=folds, method="predict_proba")
+    train, test = next(folds.split(codes))
+    assert np.allclose(found[test], clone(model).fit(data[train]).predict_proba(list(data[test].texts)))
+    with pytest.raises(TreelabelError, match="class codes from 0 to 99"):
+        clone(model).fit(["a", "b"], np.array([0, 99]))
+
+
+def test_models_are_classifiers_and_show_themselves() -> None:
+    model = make_model("linear", seed=3)
+    assert is_classifier(model)
+    assert repr(model) == "Linear(seed=3)"
+    assert "not fitted" in model._repr_html_()
+    assert "<td>seed</td><td>3</td>" in model._repr_html_()
+    fitted = make_model("most_frequent").fit(SETS["leaf"])
+    assert "<b>MostFrequent</b> (fitted)" in fitted._repr_html_()
+    assert repr(clone(model)) == repr(model)
+
+
+def test_a_grid_searches_over_settings_of_models_within_a_stack() -> None:
+    data: Dataset = SETS["leaf"]
+    rows = np.arange(0, len(data), 2)
+    stack = make_model("stack", hierarchy=TREE, estimators=("linear", "most_frequent"), cv=2)
+    grid = GridSearchCV(stack, {"linear__min_df": [1, 3]}, cv=2, refit=True)
+    grid.fit(list(data[rows].texts), np.array([name for [name] in data[rows].names()]))
+    assert grid.best_params_["linear__min_df"] in (1, 3)
+    fitted = grid.best_estimator_
+    assert fitted.get_params()["linear__min_df"] == grid.best_params_["linear__min_df"]
+    assert fitted.estimators_[0].get_params()["min_df"] == grid.best_params_["linear__min_df"]
+    with pytest.raises(TreelabelError, match="did you mean linear__min_df"):
+        stack.set_params(linear__mindf=1)
