@@ -38,6 +38,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/neural_losses.py
 	$(BIN)/python benchmarks/embedding.py
 	$(BIN)/python benchmarks/neural.py
+	$(BIN)/python benchmarks/torture.py
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -4,7 +4,6 @@ The damage is the same in every run: each case has a seed of its own.
 """
 
 import json
-import random
 import warnings
 import zlib
 from collections.abc import Callable
@@ -15,75 +14,17 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from tests.mutants import mutated_bytes
 from treelabel import Dataset, Hierarchy, TreelabelError, read, read_taxonomy, write, write_taxonomy
 from treelabel.core.errors import LONGEST_MESSAGE
 from treelabel.data import FORMATS
 
 MUTANTS = 50
-INSERTED = [
-    b"\0",
-    b"\x1b[2J",
-    b"\r",
-    b"\n",
-    b"\t",
-    b'"',
-    b"'",
-    b",",
-    b"[" * 3000,
-    b'{"a":' * 3000,
-    b"9" * 5000,
-    b"-1e999",
-    b"NaN",
-    b"\xff\xfe",
-    b"\xc3",
-    b"\xed\xa0\x80",
-    b"\\ud800",
-    b"\xe2\x80\xae",
-    b" > ",
-    b"__label__",
-    b":",
-]
-
-
-def flipped(data: bytes, rng: random.Random) -> bytes:
-    changed = bytearray(data)
-    for _ in range(rng.randint(1, 8)):
-        changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
-    return bytes(changed)
-
-
-def cut(data: bytes, rng: random.Random) -> bytes:
-    start, end = sorted(rng.sample(range(len(data) + 1), 2))
-    return data[:start] if rng.random() < 0.5 else data[:start] + data[end:]
-
-
-def repeated(data: bytes, rng: random.Random) -> bytes:
-    start, end = sorted(rng.sample(range(len(data) + 1), 2))
-    return data[:end] + data[start:end] * rng.randint(1, 3) + data[end:]
-
-
-def inserted(data: bytes, rng: random.Random) -> bytes:
-    at = rng.randrange(len(data) + 1)
-    return data[:at] + rng.choice(INSERTED) + data[at:]
-
-
-def swapped(data: bytes, rng: random.Random) -> bytes:
-    first, second, third = sorted(rng.sample(range(len(data) + 1), 3))
-    return data[:first] + data[second:third] + data[first:second] + data[third:]
-
-
-MUTATIONS: list[Callable[[bytes, random.Random], bytes]] = [flipped, cut, repeated, inserted, inserted, swapped]
 
 
 def mutants(data: bytes, case: str) -> list[bytes]:
-    rng = random.Random(zlib.crc32(case.encode()))
-    made = [b""]
-    for _ in range(MUTANTS):
-        mutant = data
-        for _ in range(rng.randint(1, 3)):
-            mutant = rng.choice(MUTATIONS)(mutant, rng) if len(mutant) > 3 else mutant
-        made.append(mutant)
-    return made
+    rng = np.random.default_rng(zlib.crc32(case.encode()))
+    return [b"", *(mutated_bytes(rng, data)[1] for _ in range(MUTANTS))]
 
 
 def survive(action: Callable[[], object], expected: type) -> None:
