@@ -86,7 +86,20 @@ class RowCache:
         self._close()
 
     def read(self, keys: Sequence[bytes], at_once: int = 500) -> dict[bytes, FloatArray]:
-        """Return the rows of those keys that are stored and undamaged, reading `at_once` keys per query."""
+        """Return the rows of those keys that are stored and undamaged.
+
+        Parameters
+        ----------
+        keys
+            The keys to look up.
+        at_once
+            Keys per query.
+
+        Returns
+        -------
+        dict[bytes, FloatArray]
+            Rows by key.
+        """
         found: dict[bytes, FloatArray] = {}
         damaged = 0
         for start in range(0, len(keys), at_once):
@@ -100,7 +113,15 @@ class RowCache:
         return found
 
     def write(self, keys: Sequence[bytes], rows: FloatArray) -> None:
-        """Store rows (keys × width), if possible."""
+        """Store rows, if possible.
+
+        Parameters
+        ----------
+        keys
+            Their keys.
+        rows
+            keys × width.
+        """
         if self._is_writable:
             self._try(partial(_insert, keys=keys, rows=rows), is_writing=True)
 

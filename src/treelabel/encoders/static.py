@@ -18,7 +18,20 @@ Embed = Callable[[list[str]], FloatArray]
 
 
 def load_model2vec(files: Files, max_length: int) -> Embed:
-    """Load a model2vec folder, to embed at most `max_length` word pieces of a text."""
+    """Load a model2vec folder.
+
+    Parameters
+    ----------
+    files
+        The encoder's files.
+    max_length
+        Word pieces that are read of a text.
+
+    Returns
+    -------
+    Embed
+        The function that embeds texts.
+    """
     from model2vec import StaticModel
 
     return embedding_with(StaticModel.from_pretrained(str(files.folder)), max_length)
@@ -59,5 +72,18 @@ class StaticEncoder:
 
 
 def embedding_with(model: Any, max_length: int) -> Embed:
-    """Return the function that embeds texts with a `model2vec.StaticModel`."""
+    """Return the function that embeds texts with a static model.
+
+    Parameters
+    ----------
+    model
+        A `model2vec.StaticModel`.
+    max_length
+        Word pieces that are read of a text.
+
+    Returns
+    -------
+    Embed
+        From texts to an array, n × width.
+    """
     return lambda texts: np.asarray(model.encode(texts, max_length=max_length, use_multiprocessing=False), np.float32)

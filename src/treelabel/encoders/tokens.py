@@ -53,7 +53,20 @@ class Tokens:
 
     @classmethod
     def of_rows(cls, rows: Sequence[npt.ArrayLike], pad: int) -> "Tokens":
-        """Concatenate the token ids of each text; `pad` is the id that fills up batches."""
+        """Concatenate the token ids of each text.
+
+        Parameters
+        ----------
+        rows
+            The token ids of each text.
+        pad
+            The id that fills up batches.
+
+        Returns
+        -------
+        Tokens
+            The token ids of all texts.
+        """
         given = [np.asarray(row, np.int32) for row in rows]
         ptr = np.concatenate([[0], np.cumsum([len(row) for row in given])]).astype(np.int64)
         return cls(np.concatenate([np.zeros(0, np.int32), *given]), ptr, pad)

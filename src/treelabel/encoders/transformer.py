@@ -33,7 +33,20 @@ GRAPH_VERSION = 3
 
 
 def make_transformer(files: Files, settings: Mapping[str, Any]) -> "TransformerEncoder":
-    """Make the encoder of a transformer's files; the settings are those of `source_of`, and `runtime`."""
+    """Make the encoder of a transformer's files.
+
+    Parameters
+    ----------
+    files
+        The files.
+    settings
+        Those of `source_of`, and `runtime`.
+
+    Returns
+    -------
+    TransformerEncoder
+        The encoder, not loaded yet.
+    """
     require_settings(files.name, settings, ("max_length", "pooling", "normalize", "runtime"))
     runtime = settings.get("runtime", "auto")
     if runtime not in get_args(Runtime):
@@ -146,12 +159,33 @@ class Embedder(nn.Module):
         self.backbone, self.pooling, self.normalize = backbone, source.pooling, source.normalize
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """Run the transformer and pool its hidden states; without a mask, nothing is padding."""
+        """Run the transformer and pool its hidden states.
+
+        Parameters
+        ----------
+        input_ids
+            Token ids, n × length.
+        attention_mask
+            n × length; without a mask, nothing is padding.
+
+        Returns
+        -------
+        Tensor
+            n × width.
+        """
         return text_vectors(self.backbone, input_ids, attention_mask, self.pooling, self.normalize)
 
 
 def export_encoder(source: Source, file: Path) -> None:
-    """Write the graph of an encoder, pooling included, to a file."""
+    """Export an encoder, pooling included.
+
+    Parameters
+    ----------
+    source
+        The transformer, and how its hidden states are pooled.
+    file
+        The file to write.
+    """
     backbone = load_backbone(source.place)
     names = ("vectors", f"{source.place}: the encoder")
     onnx.export_checked(Embedder(backbone, source), backbone, source.max_length, file, names)

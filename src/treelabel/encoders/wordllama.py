@@ -14,7 +14,20 @@ from treelabel.encoders.static import Embed, StaticEncoder, embedding_with
 
 
 def make_wordllama(files: Files, settings: Mapping[str, Any]) -> StaticEncoder:
-    """Make the encoder of the package's files; `settings` are those of `StaticEncoder`."""
+    """Make the encoder of the package's files.
+
+    Parameters
+    ----------
+    files
+        The files that the package carries.
+    settings
+        Those of `StaticEncoder`.
+
+    Returns
+    -------
+    StaticEncoder
+        The encoder.
+    """
     return StaticEncoder(files, settings, _load)
 
 

@@ -24,7 +24,7 @@ Weights = dict[str, Tensor]
 
 @dataclass
 class TrainState:
-    """How far a training is.
+    """The state of a training.
 
     `epoch`, `batch` (of the epoch) and `step` (of all) come next; `documents` and `loss_sum` belong to the epoch so
     far. `best_weights` and `temperature` are those of the best epoch. `stopped` means that training ended early.
@@ -52,7 +52,15 @@ def copied(weights: Mapping[str, Tensor]) -> Weights:
 
 
 def set_weights(network: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Overwrite weights of a network by name."""
+    """Overwrite weights of a network.
+
+    Parameters
+    ----------
+    network
+        Changed in place.
+    weights
+        Weights by name, of some or all parameters.
+    """
     own = dict(network.named_parameters())
     with torch.no_grad():
         for name, value in weights.items():

@@ -28,7 +28,7 @@ NOT_OF_THE_RUN = ("callbacks", "checkpoint_dir", "checkpoint_seconds", "encoder"
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How to train; fields are named as the settings of the model `neural`."""
+    """The configuration of one training; fields are named as the settings of the model `neural`."""
 
     epochs: int
     batch_size: int

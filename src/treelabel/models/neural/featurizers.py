@@ -42,7 +42,20 @@ class Featurizer(ABC):
 
     @abstractmethod
     def inputs(self, texts: Strings, progress: bool | None = None) -> Inputs:
-        """Return what the network takes of texts."""
+        """Return what the network takes of texts.
+
+        Parameters
+        ----------
+        texts
+            The texts.
+        progress
+            Whether to show a progress bar; None shows one on a terminal.
+
+        Returns
+        -------
+        Inputs
+            One entry per text.
+        """
 
     @abstractmethod
     def batches(self, inputs: Inputs) -> list[LongArray]:
@@ -54,7 +67,15 @@ class Featurizer(ABC):
 
     @abstractmethod
     def write_files(self, network: Network, folder: Path) -> None:
-        """Write what is too large for JSON and arrays."""
+        """Write what is too large for JSON and arrays.
+
+        Parameters
+        ----------
+        network
+            The trained network.
+        folder
+            The folder of the model.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,7 +252,15 @@ def verify_weights(config: Any, weights: Mapping[str, torch.Tensor]) -> None:
 
 
 def verify_tokenizer(featurizer: TokenFeaturizer, backbone: Any) -> None:
-    """Raise TreelabelError where a transformer has no vector for a token, or for a position up to `max_length`."""
+    """Raise TreelabelError where a transformer has no vector for a token, or for a position up to `max_length`.
+
+    Parameters
+    ----------
+    featurizer
+        With the tokenizer.
+    backbone
+        The transformer.
+    """
     last = max(featurizer.tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
     if last >= backbone.get_input_embeddings().num_embeddings:
         raise TreelabelError(f"{TOKENIZER} has token {last}, but there are weights of fewer")

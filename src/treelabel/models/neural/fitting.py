@@ -181,14 +181,46 @@ def train_network(
 def fitted(
     objective: Objective, featurizer: FrozenFeaturizer | TokenFeaturizer, network: Network, state: TrainState
 ) -> FittedNetwork:
-    """Put together what was trained."""
+    """Put together what was trained.
+
+    Parameters
+    ----------
+    objective
+        What the network was trained for.
+    featurizer
+        How it sees texts.
+    network
+        The network, on any device.
+    state
+        The state at the end of training.
+
+    Returns
+    -------
+    FittedNetwork
+        With the network on the CPU, in eval mode.
+    """
     network = network.cpu().eval()
     losses = tuple(state.epoch_losses)
     return FittedNetwork(objective, featurizer, network, state.temperature, losses, state.stopped)
 
 
 def new_outputs(settings: NeuralSettings, width: int, objective: Objective) -> Outputs:
-    """Make untrained outputs over vectors of a width; frozen embeddings have no dropout unless it is asked for."""
+    """Make untrained outputs; over frozen embeddings they have no dropout unless it is asked for.
+
+    Parameters
+    ----------
+    settings
+        The settings of the model.
+    width
+        The width of the vectors that outputs see.
+    objective
+        What to train for.
+
+    Returns
+    -------
+    Outputs
+        With random weights.
+    """
     usual = 0.0 if settings.trained_part == "head" else DROPOUT
     dropout = usual if settings.dropout is None else settings.dropout
     return Outputs(width, len(objective.loss.outputs), settings.hidden_size, dropout)
@@ -225,7 +257,20 @@ def new_backbone(settings: NeuralSettings, texts: Strings) -> tuple[TokenFeaturi
 
 
 def prepared_backbone(settings: NeuralSettings, backbone: Any) -> Any:
-    """Set dropout, LoRA, frozen layers and gradient checkpointing of a transformer as the settings say."""
+    """Set dropout, LoRA, frozen layers and gradient checkpointing.
+
+    Parameters
+    ----------
+    settings
+        The settings of the model.
+    backbone
+        A transformer, changed in place.
+
+    Returns
+    -------
+    Any
+        The transformer, wrapped by peft if LoRA is trained.
+    """
     if settings.dropout is not None:
         for module in backbone.modules():
             if isinstance(module, nn.Dropout):

@@ -14,7 +14,7 @@ POOL = 50
 
 
 class Inputs(Protocol):
-    """What a network takes of documents: `Tokens` or `KnownVectors`."""
+    """The documents as a network takes them: `Tokens` or `KnownVectors`."""
 
     @property
     def lengths(self) -> LongArray:

@@ -43,7 +43,20 @@ class Network(nn.Module):
         self.backbone, self.pooling, self.outputs, self.normalize = backbone, pooling, outputs, normalize
 
     def vectors(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Return one vector per text."""
+        """Return one vector per text.
+
+        Parameters
+        ----------
+        ids
+            Token ids, n × length.
+        mask
+            n × length, 1 where there is a token.
+
+        Returns
+        -------
+        Tensor
+            n × width.
+        """
         return text_vectors(self.backbone, ids, mask, self.pooling, self.normalize)
 
     def forward(self, inputs: tuple[Tensor, ...]) -> Tensor:
@@ -103,14 +116,35 @@ def parameter_depths(backbone: nn.Module) -> Iterator[tuple[nn.Parameter, int]]:
 
 
 def freeze(backbone: nn.Module, layers: int) -> None:
-    """Freeze the embeddings and the first so many layers; 0 trains everything."""
+    """Freeze the embeddings and the first layers.
+
+    Parameters
+    ----------
+    backbone
+        A transformer.
+    layers
+        How many layers; 0 trains everything, embeddings included.
+    """
     for parameter, depth in parameter_depths(backbone):
         if layers and depth <= layers:
             parameter.requires_grad_(False)
 
 
 def with_lora(backbone: Any, rank: int) -> Any:
-    """Train matrices of low rank beside the linear layers instead of these (LoRA, by peft)."""
+    """Train matrices of low rank beside the linear layers instead of these (LoRA, by peft).
+
+    Parameters
+    ----------
+    backbone
+        A transformer.
+    rank
+        The rank of the matrices.
+
+    Returns
+    -------
+    Any
+        The transformer, wrapped.
+    """
     from peft import LoraConfig, get_peft_model
 
     config = LoraConfig(r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules="all-linear", bias="none")

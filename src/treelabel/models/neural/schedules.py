@@ -1,4 +1,7 @@
-"""Learning rate schedules: the table SCHEDULES of functions from a step to its share of the peak rate."""
+"""Learning rate schedules: the table SCHEDULES of functions (step, steps, warmup_ratio) → share of the peak rate.
+
+`step` is the number of a step, from 0, of `steps`; rates rise in the first `warmup_ratio` of them.
+"""
 
 from collections.abc import Callable
 
