@@ -629,7 +629,7 @@ def test_the_command_line_learns_exports_and_scores(run: Run, folder: Path, tmp_
         "fit",
         tmp_path / "train.jsonl",
         "-o",
-        model,
+        tmp_path / "hurried",
         "--model",
         "neural",
         "--encoder",

@@ -20,7 +20,12 @@ def callback_of(given: Any) -> Callback:
     loss 0.5 3
     """
     if hasattr(given, "add_scalar"):
-        return lambda step, values: [given.add_scalar(name, value, step) for name, value in values.items()]
+
+        def to_tensorboard(step: int, values: Mapping[str, float]) -> None:
+            for name, value in values.items():
+                given.add_scalar(name, value, step)
+
+        return to_tensorboard
     if hasattr(given, "log_metrics"):
         return lambda step, values: given.log_metrics(dict(values), step=step)
     if hasattr(given, "log"):
