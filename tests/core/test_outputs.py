@@ -388,7 +388,7 @@ sys.argv = ["treelabel", *sys.argv[1:]]
 main()
 """
 
-LEARNERS = [("linear", "heads"), ("bag", "bag_training"), ("svm_descriptions", "label_svms"), ("stack", "stack")]
+LEARNERS = [("linear", "heads"), ("bag", "bag.training"), ("svm_descriptions", "label_svms"), ("stack", "stack")]
 
 
 @pytest.mark.parametrize(("model", "module"), LEARNERS)
