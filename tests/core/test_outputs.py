@@ -401,7 +401,7 @@ LEARNERS = [
 def test_a_stopped_fit_never_replaces_a_model(tmp_path: Path, model: str, module: str, stop: str) -> None:
     write(SETS["leaf"], tmp_path / "x.jsonl")
     make_model("most_frequent").fit(SETS["leaf"]).save(tmp_path / "model")
-    settings = ["--set", "models=['linear', 'bag']"] if model == "stack" else []
+    settings = ["--set", "estimators=['linear', 'bag']"] if model == "stack" else []
     given = ["fit", tmp_path / "x.jsonl", "--model", model, *settings, "-o"]
     code = FIT.format(module=module, signal=stop)
 

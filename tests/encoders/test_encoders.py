@@ -357,14 +357,13 @@ def test_layers_that_narrow_have_scales_of_their_own(tmp_path: Path, monkeypatch
     import torch
 
     torch.manual_seed(0)
-    wider, narrower = torch.nn.Linear(64, 1024), torch.nn.Linear(1024, 64)
-    network = torch.nn.Sequential(wider, torch.nn.GELU(), narrower)
-    x = torch.randn((1, 8, 64))
+    narrower, x = torch.nn.Linear(1024, 64), torch.randn((1, 8, 1024))
     with torch.inference_mode():
         # A few channels are many times as large as the others, as in transformers.
-        wider.weight[:4] *= 20
+        x[..., :4] *= 20
         narrower.weight[:, :4] /= 20
-        expected = network(x).numpy()
+        expected = narrower(x).numpy()
+    network = torch.nn.Sequential(narrower)
     onnx.export(network, (x,), tmp_path / "plain.onnx", (["input"], ["output"]), {1: "rows"})
 
     def error(file: Path) -> float:
@@ -372,9 +371,10 @@ def test_layers_that_narrow_have_scales_of_their_own(tmp_path: Path, monkeypatch
         return float(np.abs(session(file).run(None, {"input": x.numpy()})[0] - expected).mean())
 
     in_blocks = error(tmp_path / "blocks.onnx")
-    assert {"MatMulInteger", "MatMulNBits"} <= operators(tmp_path / "blocks.onnx")
+    assert "MatMulNBits" in operators(tmp_path / "blocks.onnx")
     monkeypatch.setattr(onnx, "_narrowing", lambda graph: [])
-    assert in_blocks < 0.8 * error(tmp_path / "one.onnx")
+    assert in_blocks < 0.5 * error(tmp_path / "one.onnx")
+    assert "MatMulInteger" in operators(tmp_path / "one.onnx")
 
 
 def test_a_graph_that_is_not_what_torch_gives_is_refused(tiny: Path, tmp_path: Path, monkeypatch: Any) -> None:

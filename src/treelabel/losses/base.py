@@ -52,8 +52,8 @@ class Loss(ABC):
     """A loss for a hierarchy.
 
     A new loss is a subclass with `loss`, `gradient` and `probabilities`, and one row in LOSSES; with that it trains in
-    every model that takes a loss. Further class attributes and methods say what differs from the defaults. Forms for
-    torch and for compiled loops, in `losses.torch` and `losses.compiled`, are optional, and faster.
+    every model that takes a loss. Other class attributes and methods are overridden where a loss differs from the
+    defaults. Forms for torch and for compiled loops, in `losses.torch` and `losses.compiled`, are optional, and faster.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ class Loss(ABC):
                 f"{self.frequencies.size:,} frequencies, but the hierarchy has {len(hierarchy):,} nodes"
             )
 
-    # What a loss says
+    # Formulas
 
     @abstractmethod
     def loss(self, logits: npt.ArrayLike, truth: Any) -> DoubleArray:
@@ -167,7 +167,7 @@ class Loss(ABC):
         """Whether output weights cost anything by themselves."""
         return type(self).penalty is not Loss.penalty
 
-    # Checked input
+    # Checks
 
     def checked(self, logits: npt.ArrayLike, truth: Any) -> tuple[DoubleArray, Truth]:
         """Check logits and truth together.

@@ -26,7 +26,7 @@ class ConditionalSoftmax(GroupedLoss):
 
     @cached_property
     def offsets(self) -> DoubleArray:
-        """What is added to the logits in training: nothing."""
+        """The offsets that training adds to the logits: none."""
         return np.zeros(len(self.outputs))
 
     def loss(self, logits: npt.ArrayLike, truth: Any) -> DoubleArray:
@@ -99,7 +99,7 @@ class ConditionalSoftmaxLa(ConditionalSoftmax):
 
     @cached_property
     def offsets(self) -> DoubleArray:
-        """What is added to the logits in training: tau ln v(n | parent)."""
+        """The offsets that training adds to the logits: tau ln v(n | parent)."""
         assert self.frequencies is not None
         counts = self.frequencies + 1
         share = counts / np.add.reduceat(counts, self._first)[self._group]

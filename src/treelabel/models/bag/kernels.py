@@ -24,7 +24,7 @@ class Rows(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """What is learned: one vector per n-gram, one per output, and the sum of all squared gradients of each.
+    """The learned weights: one vector per n-gram, one per output, and the sum of all squared gradients of each.
 
     Without squares, steps are plain ones.
     """

@@ -44,7 +44,7 @@ class Bag(Model):
     parameters, such as {"beta": 0.1} for champ. With a loss for single paths, inner nodes at which documents end get a
     stop output of their own. Conditional losses cost a document its n-grams and the siblings along its path, however
     many labels there are; the others cost all labels. Losses without a compiled form (`losses.compiled`) train through
-    their numpy gradient, ten to a hundred times slower. With ten documents per leaf or more, leaf_softmax often finds
+    their numpy gradient, which is several times slower. With ten documents per leaf or more, leaf_softmax often finds
     the leaf better.
 
     Steps are Adagrad's, one length per vector, times a learning rate that falls evenly to 0; `adaptive=False` takes

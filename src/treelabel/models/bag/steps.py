@@ -32,13 +32,12 @@ class Examples:
 
 
 class Steps(ABC):
-    """Takes steps with one loss; weights are changed in place."""
+    """Takes steps with one loss; weights are changed in place. Ctrl-C and the deadline are noticed between chunks."""
+
+    chunk = 500
 
     def __init__(self, weights: Weights) -> None:
         self.weights = weights
-
-    # Documents in a chunk, between which Ctrl-C and the deadline are looked for.
-    chunk = 500
 
     @abstractmethod
     def examples(self, rows: Rows, truth: Any) -> Examples:
@@ -124,7 +123,10 @@ class CompiledSteps(Steps):
 
 
 class NumpySteps(Steps):
-    """Steps along the numpy gradient of any loss, in one thread; ten to a hundred times slower than compiled loops.
+    """Steps along the numpy gradient of any loss, in one thread.
+
+    All outputs are computed for every document: with 350 nodes it takes three to seven times as long as compiled loops,
+    and forty times as long for a conditional loss, which would look at few outputs.
 
     The penalty on output weights, if a loss has one, is descended after each document, at the step length of each
     output's vector.
