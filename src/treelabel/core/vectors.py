@@ -11,8 +11,8 @@ def normalize_rows(matrix: Any) -> Any:
 
     >>> normalize_rows(np.array([[0.0, 4.0], [0.0, 0.0]])).tolist()
     [[0.0, 1.0], [0.0, 0.0]]
-    >>> normalize_rows(sparse.csr_array([[3.0, 4.0]])).toarray().tolist()
-    [[0.6, 0.8]]
+    >>> normalize_rows(sparse.csr_array([[0.0, 4.0], [0.0, 0.0]])).toarray().tolist()
+    [[0.0, 1.0], [0.0, 0.0]]
     """
     if not sparse.issparse(matrix):
         lengths = np.linalg.norm(matrix, axis=1, keepdims=True)

@@ -13,7 +13,7 @@ from treelabel.scores import Scores
 
 
 class Nothing(Model):
-    """No text has any label: every score is 0. Where most texts have none, few measures see that it knows nothing.
+    """No text has any label: every score is 0. Where most texts have none, few metrics see that it knows nothing.
 
     >>> Nothing(Hierarchy.flat(["A", "B"])).fit(["a text"], ["A"]).predict(["another"])
     [[]]
