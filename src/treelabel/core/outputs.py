@@ -15,7 +15,7 @@ from typing import IO, cast
 
 import pyarrow as pa
 
-from treelabel.core.commit import commit, finish_commit
+from treelabel.core.commit import commit, finish_commit, sync
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import suffixes
 from treelabel.core.locking import Working, is_same_file, is_working_name, lock, remove_leftovers, remove_tree
@@ -47,7 +47,8 @@ def whole_file(path: str | Path) -> Iterator[Path]:
         with _errors_of(target):
             yield working.path
             working.path.chmod(_mode(target, 0o666))
-            _sync(working.path)
+            if target.exists():
+                sync(working.path)
             transaction = _open_transaction.get()
             if transaction is None:
                 working.path.replace(target)
@@ -201,7 +202,8 @@ def _settle(folder: Path, target: Path) -> None:
     """Set the permissions of a finished folder, and flush it to disk before it takes its name."""
     for file in folder.iterdir():
         file.chmod(_mode(target / file.name, 0o666))
-        _sync(file)
+        if target.exists():
+            sync(file)
     folder.chmod(_mode(target, 0o777))
 
 
@@ -313,15 +315,6 @@ def _mode(target: Path, usual: int) -> int:
     umask = os.umask(0)
     os.umask(umask)
     return usual & ~umask
-
-
-def _sync(file: Path) -> None:
-    """Bring a file to disk, so that its name never stands for less after a power cut."""
-    handle = os.open(file, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 @contextmanager
