@@ -1,6 +1,6 @@
 """What models declare beside the arrays of `core.schema`: encoders, n-grams, and the widths of features."""
 
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import numpy.typing as npt
 
@@ -45,7 +45,6 @@ class Ngrams(TypedDict):
     """Which n-grams are counted: see `NgramShape`."""
 
     ngram_range: tuple[Length, Length] | None
-    char_ngram_range: NotRequired[tuple[Length, Length] | None]
     n_features: Annotated[int, Between(1, MOST_FEATURES)]
 
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy import optimize
 
+from treelabel.calibration.temperature import fit_temperature
 from treelabel.core.compute import FloatArray, LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.progress import Done, progress_bar
@@ -38,13 +38,12 @@ class Validation:
         logits = self.steps.logits(self.examples)
         if not np.isfinite(logits).all():
             return np.inf, 1.0
-        found = optimize.minimize_scalar(
-            lambda log: self.steps.mean_loss(self.examples, logits, float(np.exp(log))),
-            bounds=LOG_INVERSE_TEMPERATURES,
-            method="bounded",
-            options={"xatol": 0.01},
+        found = fit_temperature(
+            lambda inverse: self.steps.mean_loss(self.examples, logits, float(inverse)),
+            LOG_INVERSE_TEMPERATURES,
+            tolerance=0.01,
         )
-        return float(found.fun), float(np.exp(found.x))
+        return found.loss, found.inverse
 
 
 class Learner:

@@ -14,12 +14,12 @@ from treelabel.core.strings import Strings
 from treelabel.encoders.cached import CachedEncoder
 from treelabel.encoders.joined import joined
 from treelabel.encoders.protocol import Encoder
-from treelabel.encoders.registry import encoder_note, find_encoder, same_encoder
+from treelabel.encoders.registry import default_encoder, encoder_note, find_encoder, same_encoder
 from treelabel.hierarchy import Hierarchy, label_matrix
 from treelabel.models.base import Model, Training
 from treelabel.models.linear.descent import Rows
 from treelabel.models.linear.heads import HEADS, FittedHead, Head, Job, fit_head
-from treelabel.models.schema import MOST_DIMENSION, EncoderNote, Ngrams, require_width
+from treelabel.models.schema import MOST_DIMENSION, EncoderNote, Length, Ngrams, require_width
 from treelabel.rules import decide
 from treelabel.scores import Scores
 from treelabel.text import NgramShape, Tfidf
@@ -45,10 +45,10 @@ class Step:
     speaks_against: list[tuple[str, float]]
 
 
-class WithPieces(Ngrams):
+class AllNgrams(Ngrams):
     """N-grams of words, and of characters if there are any."""
 
-    pieces: tuple[int, int] | None
+    char_ngram_range: tuple[Length, Length] | None
 
 
 class Values(TypedDict):
@@ -56,7 +56,7 @@ class Values(TypedDict):
 
     head: str
     encoder: EncoderNote | None
-    ngrams: WithPieces | None
+    ngrams: AllNgrams | None
     encoder_width: NotRequired[Annotated[int, Between(0, MOST_DIMENSION)]]
 
 
@@ -147,9 +147,11 @@ class Linear(Model):
 
     def _fit(self, train: Training) -> None:
         heads = self._heads(train)
-        if not self.tfidf and self.encoder is None:
-            raise TreelabelError("tfidf=False leaves no features; give an encoder=")
-        self.encoder_ = None if self.encoder is None else CachedEncoder(find_encoder(self.encoder))
+        self.encoder_ = None
+        if self.encoder is not None:
+            self.encoder_ = CachedEncoder(find_encoder(self.encoder))
+        elif not self.tfidf:
+            self.encoder_ = CachedEncoder(default_encoder())
         every = train if train.valid is None else train.followed_by(train.valid)
         held = (
             self._held_out(len(train), len(train.hierarchy))

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import optimize
 
+from treelabel.calibration.temperature import fit_temperature
 from treelabel.core.compute import LongArray
 from treelabel.models.base import Training
 from treelabel.models.neural.featurizers import Featurizer
@@ -67,10 +67,8 @@ class Validation:
         if not np.isfinite(logits).all():
             return np.inf, 1.0
 
-        def loss(log_inverse: float) -> float:
-            return log_loss(self.objective.scores(np.exp(log_inverse) * logits).values, self.data)
+        def loss(inverse: float) -> float:
+            return log_loss(self.objective.scores(inverse * logits).values, self.data)
 
-        found = optimize.minimize_scalar(
-            loss, bounds=LOG_INVERSE_TEMPERATURE, method="bounded", options={"xatol": 0.05}
-        )
-        return float(found.fun), float(np.exp(-found.x))
+        found = fit_temperature(loss, LOG_INVERSE_TEMPERATURE, tolerance=0.05)
+        return found.loss, 1 / found.inverse

@@ -113,11 +113,6 @@ class Stack(Model):
     # Learning
 
     def _fit(self, train: Training) -> None:
-        if self.encoder is None and self.estimators == DEFAULT_ESTIMATORS:
-            raise TreelabelError(
-                "two of the default estimators of stack work on embeddings: give an encoder= (treelabel encoders lists "
-                "what is usable here), or choose the estimators= to pool"
-            )
         if not len(self.estimators):
             raise TreelabelError("the model stack needs estimators=, such as ('linear', 'prototype')")
         if self.cv < 2:
