@@ -365,11 +365,22 @@ def test_a_registered_encoder_is_known_by_its_name(
     assert load_model(tmp_path / "model").get_params()["encoder"] == "letters"
 
 
+def test_without_tfidf_and_encoder_the_best_encoder_that_is_installed_is_taken(
+    letters: Letters, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from treelabel.encoders.registry import ENCODERS
+
+    monkeypatch.setitem(ENCODERS, "letters", Letters)
+    monkeypatch.setattr(linear, "default_encoder", Letters)
+    model = fitted(lambda: make_model(tfidf=False), CASES["leaf"])
+    assert model.encoder_.name == "letters"
+    model.save(tmp_path / "model")
+    assert load_model(tmp_path / "model").predict(["the cat meows"]) == model.predict(["the cat meows"])
+
+
 def test_what_is_no_encoder_is_refused(letters: Letters) -> None:
     with pytest.raises(TreelabelError, match="expected an encoder with name, fingerprint and transform"):
         fitted(lambda: make_model(encoder=object()), CASES["leaf"])
-    with pytest.raises(TreelabelError, match="leaves no features"):
-        fitted(lambda: make_model(tfidf=False), CASES["leaf"])
 
     class Short(Letters):
         def transform(self, texts: Any) -> Any:
