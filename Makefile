@@ -6,13 +6,19 @@ BIN := $(VENV)/bin
 # pip installs into the environment from outside, so that the machine needs no ensurepip (Debian: no python3-venv).
 PIP = $(PYTHON) -m pip --disable-pip-version-check --python $(BIN)/python
 
-.PHONY: demo test lint bench constraints clean
+.PHONY: demo test quick lint bench constraints clean
 
 demo: $(VENV)/.core
 	$(BIN)/treelabel demo
 
+# Tests run in two processes; each takes the next file when it is done with one.
+PYTEST = $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+
 test: lint
-	$(BIN)/python -m pytest
+	$(PYTEST)
+
+quick: $(VENV)/.dev
+	$(PYTEST) -m "not slow"
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

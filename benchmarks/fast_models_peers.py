@@ -151,7 +151,7 @@ class Treelabel(System):
 
     def notes(self) -> dict[str, Any]:
         """Name the usual rule."""
-        return {"rule": self.model.usual_rule}
+        return {"rule": self.model.default_rule}
 
 
 class OnMatrix(System):

@@ -114,9 +114,9 @@ def few_task(train: Dataset, test: Dataset, seed: int) -> Task:
 
 def judged(loss: str, rate: float, epochs: int, learn: Dataset, test: Dataset, seed: int) -> Values:
     """Learn and judge; the best leaf is found by following the likeliest child."""
-    dimension = 20 if loss == "coarse" else 100
+    size = 20 if loss == "coarse" else 100
     model = make_model(
-        "bag", loss=f"win_{loss}", rate=rate, epochs=epochs, dimension=dimension, adaptive=False, seed=seed
+        "bag", loss=f"win_{loss}", learning_rate=rate, epochs=epochs, vector_size=size, adaptive=False, seed=seed
     )
     scores = model.fit(learn).score(test)
     measures = ["coarsest_accuracy"] if loss == "coarse" else [*WINS, *ACCURACIES, *AGGREGATES]

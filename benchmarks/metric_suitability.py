@@ -2,8 +2,8 @@
 
     python benchmarks/metric_suitability.py [--standards N] [--seed S] [--hierarchy 4x6x4x6] [--readings N]
 
-Five tests spoil a gold standard in two ways, one of which a measure ought to prefer, and count how often it does.
-Prints the share for every measure beside the published one, and for every figure that differs by more than sampling
+Five tests spoil a gold standard in two ways, one of which a metric ought to prefer, and count how often it does.
+Prints the share for every metric beside the published one, and for every figure that differs by more than sampling
 noise an explanation, with what the other readings of the paper's text would give. Exits with 1 if one has none.
 """
 
@@ -49,15 +49,15 @@ PUBLISHED = {
 }
 
 
-# Measures with the paper's conventions
+# Metrics with the paper's conventions
 
 
 @dataclass(frozen=True, eq=False)
 class Judged:
     """An output against a gold standard: with the hierarchy, and with the same labels side by side.
 
-    Flat measures take the sets as they are given. The paper's do so too: closed sets would make a lost label cost more
-    the deeper it is, and all flat example-based measures could not tie in three of its five tests.
+    Flat metrics take the sets as they are given. The paper's do so too: closed sets would make a lost label cost more
+    the deeper it is, and all flat example-based metrics could not tie in three of its five tests.
     """
 
     tree: Batch
@@ -175,8 +175,8 @@ def propensity_f1_log2(judged: Judged) -> float:
     return float(overlap.f_beta(abc + inverse[-1]).mean())
 
 
-Measure = Callable[[Judged], float]
-MEASURES: dict[str, Measure] = {
+Metric = Callable[[Judged], float]
+PAPER_METRICS: dict[str, Metric] = {
     "LB-ACC": label_accuracy,
     "LB-F": label_f1,
     "EB-JACC": jaccard,
@@ -187,8 +187,8 @@ MEASURES: dict[str, Measure] = {
     "PROP-F": propensity_f1,
     "ICM": icm,
 }
-# The same measures with conventions that the paper prints or could have meant, to see what depends on them.
-OTHERWISE: dict[str, Measure] = {
+# The same metrics with conventions that the paper prints or could have meant, to see what depends on them.
+OTHERWISE: dict[str, Metric] = {
     "LB-F, absent labels 0": lambda judged: label_f1(judged, if_absent=0.0),
     "PROP-F, log2 as printed": propensity_f1_log2,
     "ICM, of labelled items": icm_of_labelled,
@@ -425,21 +425,21 @@ def wins(
     reading: Reading,
     standards: int,
     seed: int,
-    measures: dict[str, Measure],
+    metrics: dict[str, Metric],
     done: Callable[[int], None] = lambda so_far: None,
 ) -> dict[str, DoubleArray]:
-    """Give for each measure and test the share of standards in which the best output scores higher; ties count 0.5."""
+    """Give for each metric and test the share of standards in which the best output scores higher; ties count 0.5."""
     rng = np.random.default_rng(seed)
-    total = np.zeros((len(measures), len(TESTS)))
+    total = np.zeros((len(metrics), len(TESTS)))
     for at in range(standards):
         standard = make_standard(reading, rng)
         judge = Judge(reading.tree, as_matrix(standard.assignments))
         for test, spoil in enumerate(SPOILERS):
             best, worst = (judge(as_matrix(output)) for output in spoil(standard, rng))
-            gain = np.array([measure(best) - measure(worst) for measure in measures.values()])
+            gain = np.array([metric(best) - metric(worst) for metric in metrics.values()])
             total[:, test] += np.where(np.abs(gain) < TIE, 0.5, gain > 0)
         done(at + 1)
-    return dict(zip(measures, total / standards, strict=True))
+    return dict(zip(metrics, total / standards, strict=True))
 
 
 def standard_error(share: float, cases: int) -> float:
@@ -480,7 +480,7 @@ DENSITY = (
     "noise of the published ones: the authors' gold standards seem to be somewhat denser than their formulas say."
 )
 RARE = (
-    "71 of some 785 assignments are lost against 79, and these measures weigh them by category: with the formulas of "
+    "71 of some 785 assignments are lost against 79, and these metrics weigh them by category: with the formulas of "
     "section 6 half of them are in ten frequent categories and weigh little, so that much depends on which kind is "
     "lost. Conventions do not matter (rows below the table), nor much the hierarchy, nor the number of assignments "
     "alone (distinct). With 4x draws, where the pairs of frequent categories are used up and rare ones gain share, the "
@@ -495,7 +495,7 @@ LEVELS = (
     "the sizes of the levels in figure 1, which is a picture and not in the text, and from the number of errors."
 )
 SISTERS = (
-    "Neither measure sees the hierarchy; what they see is that sisters are few. In a small family the errors of the "
+    "Neither metric sees the hierarchy; what they see is that sisters are few. In a small family the errors of the "
     "best output fall on the same few categories again and again. LB-F then finds fewer categories spoilt (an absent "
     "one that is predicted falls from 1 to 0 only once), and PROP-F mostly rare ones, where any other category is now "
     "and then a frequent one. Among 99 sisters (7x99) little of it is left: figure 1 seems to have large families."
@@ -553,11 +553,11 @@ def explain(different: list[Cell]) -> bool:
 def print_readings(different: list[Cell], ours: dict[str, DoubleArray], cases: int, seed: int) -> None:
     """Print what the cells that differ would be if the text were read otherwise."""
     names = {name for name, _ in different}
-    measures = {name: measure for name, measure in MEASURES.items() if name in names}
+    metrics = {name: metric for name, metric in PAPER_METRICS.items() if name in names}
     found = {}
     with progress_bar("other readings", cases * len(READINGS)) as done:
         for at, (label, reading) in enumerate(READINGS.items()):
-            found[label] = wins(reading, cases, seed + 1, measures)
+            found[label] = wins(reading, cases, seed + 1, metrics)
             done((at + 1) * cases)
     noise = 100 * standard_error(0.5, cases)
     print(f"\nThese figures in other readings of the text ({cases:,} gold standards each, se up to {noise:.1f}):\n")
@@ -595,7 +595,7 @@ def main() -> int:
     reading = Reading(hierarchy=options.hierarchy, draws=options.draws)
     start = time.perf_counter()
     with progress_bar("gold standards", options.standards) as done:
-        shares = wins(reading, options.standards, options.seed, MEASURES | OTHERWISE, done)
+        shares = wins(reading, options.standards, options.seed, PAPER_METRICS | OTHERWISE, done)
     print(f"How often the better of two outputs scores higher, in % of {options.standards:,} gold standards")
     print(f"(se: binomial standard error; publ.: table 2, {PUBLISHED_CASES} standards; *: differs, p < 0.01).")
     print(f"700 categories as a tree of {' + '.join(map(str, reading.tree.level_sizes))} nodes, seed {options.seed}.\n")

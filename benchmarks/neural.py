@@ -229,7 +229,8 @@ def settings_of(each: Tuning) -> dict[str, Any]:
     """The settings of a fine-tuning run; from random weights, all learns at the model's own rate."""
     usual: dict[str, Any] = {"loss": "conditional_softmax", "max_length": LENGTHS[each.data]}
     if each.settings["encoder"] != "scratch":
-        usual["rates"] = (ENCODER_RATES[each.settings["train"]], OUTPUT_RATE, OUTPUT_RATE)
+        rate = ENCODER_RATES[each.settings["train"]]
+        usual["learning_rates"] = {"encoder": rate, "hidden": OUTPUT_RATE, "outputs": OUTPUT_RATE}
     return {**usual, **each.settings}
 
 

@@ -25,9 +25,11 @@ from benchmarks.hierarchical_loss import some_of
 from treelabel import Dataset, Scores, TreelabelError, evaluate, load_sample
 from treelabel.core.compute import FloatArray
 from treelabel.core.strings import Strings
-from treelabel.encoders.catalogue import CachedEncoder, Encoder, find_encoder
+from treelabel.encoders.cached import CachedEncoder
+from treelabel.encoders.protocol import Encoder
+from treelabel.encoders.registry import find_encoder
 from treelabel.models import make_model
-from treelabel.models.neural.readers import LEAST_DOCUMENTS, Frozen
+from treelabel.models.neural.featurizers import MIN_DF, FrozenFeaturizer
 from treelabel.text import NgramShape
 from treelabel.text.lsa import Lsa
 
@@ -41,8 +43,8 @@ COLUMNS = {
     "shortest_path": "threshold",
 }
 CORES = os.cpu_count() or 1
-# What `tfidf_width` of neural is.
-TFIDF_WIDTH = 512
+# What `lsa_components` of neural is.
+LSA_COMPONENTS = 512
 # Steps that show how fast fine-tuning is.
 SPEED_STEPS, SPEED_BATCH = 12, 16
 
@@ -113,7 +115,7 @@ class Known:
 
 
 def embedded(spec: str, parts: Sequence[Dataset]) -> list[FloatArray]:
-    """Embeddings of length 1 of each part, as Frozen makes them."""
+    """Embeddings of length 1 of each part, as FrozenFeaturizer makes them."""
     encoder = CachedEncoder(find_encoder(spec))
     given = [encoder.transform(list(part.texts)) for part in parts]
     return [rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9) for rows in given]
@@ -124,7 +126,7 @@ def beside_tfidf(vectors: Sequence[FloatArray], train: Strings, others: Sequence
 
     The model brings rows to length 1 as a whole and not by parts, which is the same but for texts without a known word.
     """
-    lsa, _ = Lsa.fit_transform(train, TFIDF_WIDTH, NgramShape(1), LEAST_DOCUMENTS, seed)
+    lsa, _ = Lsa.fit_transform(train, LSA_COMPONENTS, NgramShape(), MIN_DF, seed)
     parts = [np.hstack([rows, lsa.transform(texts)]) for rows, texts in zip(vectors, [train, *others], strict=True)]
     return np.concatenate(parts)
 
@@ -134,9 +136,9 @@ def require_same_vectors(spec: str) -> None:
     data = load_sample()[np.arange(200)]
     (plain,) = embedded(spec, [data])
     rows = beside_tfidf([plain], data.texts, [], seed=1)
-    usual = Frozen.learned(spec, data.texts, TFIDF_WIDTH, 1).inputs(data.texts).values.numpy()
+    usual = FrozenFeaturizer.fit(spec, data.texts, LSA_COMPONENTS, 1).inputs(data.texts).values.numpy()
     with tempfile.TemporaryDirectory(prefix="treelabel-bench-") as folder:
-        reader = Frozen(CachedEncoder(Known("a check", list(data.texts), rows), Path(folder)))
+        reader = FrozenFeaturizer(CachedEncoder(Known("a check", list(data.texts), rows), Path(folder)))
         ours = reader.inputs(data.texts).values.numpy()
     some = np.linalg.norm(rows[:, plain.shape[1] :], axis=1) > 0
     if not np.allclose(usual[some], ours[some], atol=1e-5):
@@ -246,7 +248,7 @@ def speed_of(run: Run) -> float:
     """How many documents a second a run learns, by a few steps; the first ones set things up and do not count."""
     train, _ = parts_of(run.data, run.documents)
     clock = Clock()
-    steps = {"epochs": 1, "batch": SPEED_BATCH, "held_out": 0.0, "callbacks": (clock,)}
+    steps = {"epochs": 1, "batch_size": SPEED_BATCH, "validation_fraction": 0.0, "callbacks": (clock,)}
     make_model(run.model, **{**run.settings, **steps}).fit(some_of(train, SPEED_BATCH * SPEED_STEPS, 1))
     counted = clock.times[SPEED_STEPS // 3 :]
     return SPEED_BATCH * (len(counted) - 1) / (counted[-1] - counted[0])

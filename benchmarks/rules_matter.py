@@ -95,7 +95,7 @@ def judge(name: str, seed: int) -> Judged:
     model = make_model("linear", seed=seed)
     validation = model.fit(fit).score(valid)
     scores = model.fit(train).score(test)
-    own = MANY if model.regime_ == "many" else ONE_PATH
+    own = MANY if model.regime_ == "multi_path" else ONE_PATH
     names = dict.fromkeys((*OTHERS, *own.values(), "optimal:samples_f1"))
     rules: dict[str, str | Tuned] = {rule: rule for rule in names}
     rules |= {f"tuned for {measure}": tune(valid, validation, measure) for measure in ("micro_f1", "macro_f1")}

@@ -15,7 +15,7 @@ for loss in ("bce", "conditional_softmax_la"):
     result = tl.evaluate(test, scores=model.score(test), rule="best_leaf", metrics=["leaf_accuracy", "hf1_auc"])
     print(f"{loss:<24} leaf accuracy {result['leaf_accuracy']:.3f}  hf1_auc {result['hf1_auc']:.3f}")
 
-both = tl.make_model("stack", models=("linear", {"model": "neural", **small}), folds=2).fit(train)
+both = tl.make_model("stack", estimators=("linear", {"model": "neural", **small}), cv=2).fit(train)
 print("pooled:", both.predict(["a small dog that digs for rats"], paths=True)[0])
 
 with tempfile.TemporaryDirectory() as folder:

@@ -29,7 +29,7 @@ from treelabel import (
     write_predictions,
     write_taxonomy,
 )
-from treelabel.encoders.catalogue import ENCODERS
+from treelabel.encoders.registry import ENCODERS
 from treelabel.models.check import CASES
 
 Kind = Literal["data", "taxonomy", "predictions", "scores", "tuned", "model"]

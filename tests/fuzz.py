@@ -47,7 +47,7 @@ OTHERS: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     "neural": ("neural", {"encoder": "words", "train": "head", "epochs": 2}, ("leaf",)),
     "neural wide": (
         "neural",
-        {"encoder": "words", "train": "head", "epochs": 2, "tfidf": True, "tfidf_width": 4, "hidden": 3},
+        {"encoder": "words", "train": "head", "epochs": 2, "tfidf": True, "lsa_components": 4, "hidden_size": 3},
         ("many",),
     ),
 }

@@ -1,6 +1,6 @@
-"""A slow, obvious twin of every measure: Python sets, dicts and loops, each straight from docs/definitions.md.
+"""A slow, obvious twin of every metric: Python sets, dicts and loops, each straight from docs/definitions.md.
 
-What the definitions leave to a measure's own help (accuracies by level, calibration, coverage) follows that help.
+What the definitions leave to a metric's own help (accuracies by level, calibration, coverage) follows that help.
 """
 
 import math
@@ -175,7 +175,7 @@ def hamming(case: Case, _: float) -> float:
     return mean(edges_apart(*abc) / len(case.nodes) for abc in overlaps(case, unit_weights(case)))
 
 
-# Section 3: flat measures
+# Section 3: flat metrics
 
 
 def flat_precision(tp: int, predicted: int, true: int) -> float:
@@ -264,7 +264,7 @@ def subset_accuracy(case: Case, _: float) -> float:
 
 
 def jaccard(case: Case, _: float) -> float:
-    """Shared among all; 0/0 is 0 as in the other flat measures."""
+    """Shared among all; 0/0 is 0 as in the other flat metrics."""
     return mean(len(s & y) / len(s | y) if s | y else 0.0 for s, y in case.pairs)
 
 
@@ -480,7 +480,7 @@ def best_threshold_f1(case: Case, weights: dict[int, float]) -> float:
     return best
 
 
-# Calibration and coverage, as the measures' help has it
+# Calibration and coverage, as the metrics' help has it
 
 
 def groups(case: Case) -> dict[str, list[int]]:

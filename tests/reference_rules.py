@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tests import reference_metrics as measures
+from tests import reference_metrics as metrics
 from tests.reference import ROOT, SlowHierarchy
 from tests.reference_metrics import Case
 
@@ -127,7 +127,7 @@ def back_off(h: SlowHierarchy, row: Row, t: float) -> set[int]:
 class World:
     """A hierarchy of a few nodes with all its closed sets and all paths that can be true, one to each node.
 
-    `training` holds the label sets of training documents, for measures that weigh labels by how rare they are.
+    `training` holds the label sets of training documents, for metrics that weigh labels by how rare they are.
     """
 
     h: SlowHierarchy
@@ -173,18 +173,18 @@ class World:
 
     @cached_property
     def case(self) -> Case:
-        """The same for the twins of measures."""
+        """The same for the twins of metrics."""
         return Case(self.h, [], [], [], self.training)
 
     @cached_property
     def information(self) -> list[float]:
         """The information content of each node in training."""
-        return [measures.information(self.case, node) for node in self.nodes]
+        return [metrics.information(self.case, node) for node in self.nodes]
 
     @cached_property
     def bits(self) -> Doubles:
         """The weight of each node: its information less that of its parents."""
-        weights = measures.information_weights(self.case)
+        weights = metrics.information_weights(self.case)
         return np.array([weights[node] for node in self.nodes])
 
     def overlaps(self, weights: Doubles | None = None) -> tuple[Doubles, Doubles, Doubles]:
@@ -260,17 +260,17 @@ def leaf_accuracy_values(world: World) -> Doubles:
 
 def onehot_win_values(world: World) -> Doubles:
     """The win of one node."""
-    return world.of_ends(lambda predicted, true: measures.onehot_win(world.case, predicted, true))
+    return world.of_ends(lambda predicted, true: metrics.onehot_win(world.case, predicted, true))
 
 
 def wu_palmer_values(world: World) -> Doubles:
     """The similarity of one node."""
-    return world.of_ends(lambda predicted, true: measures.wu_palmer(world.case, predicted, true))
+    return world.of_ends(lambda predicted, true: metrics.wu_palmer(world.case, predicted, true))
 
 
 def lin_values(world: World) -> Doubles:
     """The similarity of one node, in bits."""
-    return world.of_ends(lambda predicted, true: measures.lin(world.case, predicted, true))
+    return world.of_ends(lambda predicted, true: metrics.lin(world.case, predicted, true))
 
 
 def cost_values(world: World, matrix: Any = None, similarity: str | None = None) -> Doubles:
@@ -291,12 +291,12 @@ def cost_values(world: World, matrix: Any = None, similarity: str | None = None)
 
 
 SIMILARITIES: dict[str, Callable[[Case, int, int], float]] = {
-    "wu_palmer": measures.wu_palmer,
-    "leacock_chodorow": measures.leacock_chodorow,
-    "resnik": measures.resnik,
-    "lin": measures.lin,
-    "jiang_conrath": lambda case, predicted, true: -measures.jiang_conrath(case, predicted, true),
-    "win": measures.onehot_win,
+    "wu_palmer": metrics.wu_palmer,
+    "leacock_chodorow": metrics.leacock_chodorow,
+    "resnik": metrics.resnik,
+    "lin": metrics.lin,
+    "jiang_conrath": lambda case, predicted, true: -metrics.jiang_conrath(case, predicted, true),
+    "win": metrics.onehot_win,
     "shortest_path": lambda case, predicted, true: -float(case.hierarchy.distance(predicted, true)),
 }
 
@@ -345,7 +345,7 @@ def expected_micro_f1(rows: list[Row], chosen: list[set[int]]) -> float:
 
 def expected_macro_f1(rows: list[Row], chosen: list[set[int]]) -> float:
     """The mean over labels."""
-    return measures.mean(expected_f1(rows, chosen, label) for label in rows[0])
+    return metrics.mean(expected_f1(rows, chosen, label) for label in rows[0])
 
 
 def expected_binned_macro_f1(
@@ -357,7 +357,7 @@ def expected_binned_macro_f1(
         number = sum(frequencies[label] >= edge for edge in edges)
         if number > 0:
             bins.setdefault(number, []).append(expected_f1(rows, chosen, label))
-    return measures.mean(map(measures.mean, bins.values()))
+    return metrics.mean(map(metrics.mean, bins.values()))
 
 
 def at_least(rows: list[Row], cut: dict[int, float]) -> list[set[int]]:
@@ -373,7 +373,7 @@ def largest_micro_f1(rows: list[Row]) -> float:
 
 def largest_macro_f1(rows: list[Row]) -> float:
     """Of one threshold for each label."""
-    return measures.mean(
+    return metrics.mean(
         max(
             expected_f1(rows, at_least(rows, dict.fromkeys(rows[0], cut)), label)
             for cut in {row[label] for row in rows}

@@ -51,11 +51,11 @@ def test_scores_are_judged_as_the_reference_judged_them(form: str) -> None:
         scores = Scores.from_leaves(h, leaves, np.array(case["leaf_probabilities"]))
         scores = scores if form == "dense" else Scores(h, scores.csr())
         truth = named(names, [[leaf] for leaf in case["true_leaf"]])
-        measures = ["micro_f1", "macro_f1", "samples_f1", "hamming"]
-        result = evaluate(truth, scores=scores, rule="threshold@0.5", metrics=["hf1_auc", *measures])
+        metrics = ["micro_f1", "macro_f1", "samples_f1", "hamming"]
+        result = evaluate(truth, scores=scores, rule="threshold@0.5", metrics=["hf1_auc", *metrics])
         assert result["hf1_auc"] == pytest.approx(case["hf1_auc"], abs=1e-9)
-        for measure in measures:
-            assert result[measure] == pytest.approx(case[f"{measure}_at_0.5"], abs=1e-9)
+        for metric in metrics:
+            assert result[metric] == pytest.approx(case[f"{metric}_at_0.5"], abs=1e-9)
 
 
 def expected_f_with_root(case: dict[str, Any], row: int, labels: set[int], beta: float) -> float:
@@ -105,14 +105,14 @@ FIGURE = Hierarchy.from_paths(["1 > 3", "1 > 4", "1 > 5", "2"])
 EVENTS = [["3"], ["4"], ["5"], ["2"]]
 
 
-def expected_value(measure: str, prediction: list[str], probabilities: list[float]) -> float:
-    """Weigh the measure of each possible truth by its probability."""
-    result = evaluate(EVENTS, [prediction] * len(EVENTS), hierarchy=FIGURE, metrics=[measure])
-    return float(np.dot(result.documents[measure], probabilities))
+def expected_value(metric: str, prediction: list[str], probabilities: list[float]) -> float:
+    """Weigh the metric of each possible truth by its probability."""
+    result = evaluate(EVENTS, [prediction] * len(EVENTS), hierarchy=FIGURE, metrics=[metric])
+    return float(np.dot(result.documents[metric], probabilities))
 
 
 @pytest.mark.parametrize(
-    ("measure", "prediction", "expected"),
+    ("metric", "prediction", "expected"),
     [
         ("hf1", ["1"], 0.5),
         ("hf1", ["1", "5"], 0.55),
@@ -121,9 +121,9 @@ def expected_value(measure: str, prediction: list[str], probabilities: list[floa
     ],
 )
 def test_figure_2_half_as_threshold_is_right_for_paths_and_wrong_for_f(
-    measure: str, prediction: list[str], expected: float
+    metric: str, prediction: list[str], expected: float
 ) -> None:
-    assert expected_value(measure, prediction, [0.2, 0.2, 0.35, 0.25]) == pytest.approx(expected, abs=1e-12)
+    assert expected_value(metric, prediction, [0.2, 0.2, 0.35, 0.25]) == pytest.approx(expected, abs=1e-12)
 
 
 def test_figure_2_thresholds_give_the_predictions_it_shows() -> None:
@@ -156,7 +156,7 @@ def test_figure_2_the_best_sets_for_paths_and_for_f_differ() -> None:
         ("optimal:icm(alpha=1, beta=3)", 2 / 3),
     ],
 )
-def test_measures_that_are_sums_over_nodes_have_a_threshold_for_all_nodes(rule: str, threshold: float) -> None:
+def test_metrics_that_are_sums_over_nodes_have_a_threshold_for_all_nodes(rule: str, threshold: float) -> None:
     at = np.float32(threshold)
     row = [at - np.float32(0.01), np.nextafter(at, np.float32(0)), at, np.nextafter(at, np.float32(1)), at * 1.01]
     for values in (np.array([row]), sparse.csr_array(np.array([row]))):
@@ -262,7 +262,7 @@ def test_in_a_flat_hierarchy_minus_log_win_is_cross_entropy(counts: list[int], d
 
 
 @given(st.data())
-def test_in_a_flat_hierarchy_hierarchical_measures_are_flat_ones(data: st.DataObject) -> None:
+def test_in_a_flat_hierarchy_hierarchical_metrics_are_flat_ones(data: st.DataObject) -> None:
     columns = data.draw(st.integers(1, 8))
     truth = data.draw(label_rows(columns).filter(bool))
     decisions = data.draw(st.lists(st.sets(st.integers(0, columns - 1)), min_size=len(truth), max_size=len(truth)))

@@ -16,7 +16,7 @@ from treelabel import Dataset, Scores, Tuned, load_model, load_sample, read, sav
 from treelabel.cli import main
 from treelabel.core.locking import PREFIX
 from treelabel.data import cut, read_taxonomy
-from treelabel.encoders.catalogue import CachedEncoder
+from treelabel.encoders.cached import CachedEncoder
 
 Version = Literal["old", "new"]
 DOCUMENTS = 800
@@ -55,7 +55,7 @@ def cached_rows(inputs: Path, out: Path, version: Version) -> "np.ndarray[tuple[
     """Encode texts with a cache in a folder, in small batches."""
     texts = list(read(inputs / "old.jsonl").texts[:TEXTS])
     part = texts[: TEXTS // 2] if version == "old" else texts
-    return CachedEncoder(WordVectors(), out, batch=BATCH).transform(part)
+    return CachedEncoder(WordVectors(), out, batch_size=BATCH).transform(part)
 
 
 def _fill_cache(inputs: Path, out: Path, version: Version) -> None:

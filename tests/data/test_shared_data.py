@@ -36,23 +36,23 @@ class Expected:
 
 
 SETS = {
-    "hwv": Expected({"val": 1602, "test": 2003}, 1186, 953, 6, "single path"),
+    "hwv": Expected({"val": 1602, "test": 2003}, 1186, 953, 6, "single_path"),
     # A DAG by one node that has two parents; see the test of its unfolding.
-    "mwpd_gpc": Expected({"train": 10012, "valid": 3000, "test": 3107}, 396, 283, 3, "multi path", is_tree=False),
-    "newsgroups20": Expected({"train": 11314, "test": 7532}, 38, 20, 5, "single path"),
-    "clinc150": Expected({"train": 15000, "valid": 3000, "test": 4500}, 160, 150, 2, "single path"),
-    "dbpedia5k": Expected({"all": 5000}, 9 + 70 + 219, 219, 3, "single path"),
-    "attack": Expected({"procedures": 15916, "technique_descriptions": 691}, 705, 593, 3, "multi path", is_tree=False),
-    "reuters21578": Expected({"train": 9603, "test": 3299, "other": 8676}, 471, 460, 3, "multi path"),
+    "mwpd_gpc": Expected({"train": 10012, "valid": 3000, "test": 3107}, 396, 283, 3, "multi_path", is_tree=False),
+    "newsgroups20": Expected({"train": 11314, "test": 7532}, 38, 20, 5, "single_path"),
+    "clinc150": Expected({"train": 15000, "valid": 3000, "test": 4500}, 160, 150, 2, "single_path"),
+    "dbpedia5k": Expected({"all": 5000}, 9 + 70 + 219, 219, 3, "single_path"),
+    "attack": Expected({"procedures": 15916, "technique_descriptions": 691}, 705, 593, 3, "multi_path", is_tree=False),
+    "reuters21578": Expected({"train": 9603, "test": 3299, "other": 8676}, 471, 460, 3, "multi_path"),
     # The longest way to a node has 19 edges, the shortest 18: `entity` itself hangs under the virtual root. A closure
     # through two parents is no path, so the set the README calls partial path is multi path.
     "wordnet_hypernym": Expected(
-        {"train": 45560, "valid": 6475, "test": 12923}, 17157, 10849, 19, "multi path", is_tree=False
+        {"train": 45560, "valid": 6475, "test": 12923}, 17157, 10849, 19, "multi_path", is_tree=False
     ),
     # A quarter of the documents ends inside.
-    "icd10cm": Expected({"inclusion_terms": 13487, "code_descriptions": 46881}, 47200, 36355, 7, "partial path"),
+    "icd10cm": Expected({"inclusion_terms": 13487, "code_descriptions": 46881}, 47200, 36355, 7, "partial_path"),
     # The taxonomy has 7 + 137 nodes, three more than the 141 of the README.
-    "wos1k": Expected({"all": 1000}, 144, 137, 2, "single path"),
+    "wos1k": Expected({"all": 1000}, 144, 137, 2, "single_path"),
 }
 FILES = [(name, part) for name, expected in SETS.items() for part in expected.documents]
 
@@ -124,10 +124,10 @@ def test_the_shortest_ways_in_wordnet() -> None:
 def test_mwpd_gpc_is_a_single_path_tree_once_it_is_unfolded(part: str) -> None:
     data = load("mwpd_gpc", part)
     assert np.sum(np.diff(data.hierarchy.parent_ptr) > 1) == 1
-    assert 0 < data.describe().regime_share["multi path"] < 0.01
+    assert 0 < data.describe().regime_share["multi_path"] < 0.01
     tree = unfold(data)
     assert (len(tree.hierarchy), tree.hierarchy.is_tree) == (397, True)
-    assert tree.describe().regime == "single path"
+    assert tree.describe().regime == "single_path"
 
 
 def test_attack_is_dated_and_its_descriptions_name_every_technique() -> None:
@@ -147,7 +147,7 @@ def test_tibkat_is_extreme_and_flat() -> None:
     once = int(np.sum(whole[0].frequencies + whole[1].frequencies == 1))
     assert 0.4 < once / 17569 < 0.6
     assert whole[1].describe(train=whole[0]).labels_unseen == 17569 - len(parts["train"].hierarchy)
-    assert whole[1].describe().regime == "multi path"
+    assert whole[1].describe().regime == "multi_path"
 
 
 def test_tibkat_s_readable_names_cover_part_of_its_labels() -> None:

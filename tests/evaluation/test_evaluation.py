@@ -18,7 +18,7 @@ from treelabel import Dataset, Decisions, Evaluator, Hierarchy, Result, Scores, 
 from treelabel.hierarchy import LabelMatrix
 from treelabel.hierarchy.labels import encode
 from treelabel.metrics import METRICS, find_metric, overlap, scored
-from treelabel.metrics import single as single_measures
+from treelabel.metrics import single as single_metrics
 
 TREE = Hierarchy.from_paths(["A > C > F", "A > D", "B > E"])
 DAG = Hierarchy.from_edges([("A", "C"), ("B", "C"), ("C", "D"), ("A", "E")])
@@ -107,7 +107,7 @@ def test_given_decisions_go_before_the_rule() -> None:
     assert result["hf1_auc"] < 0.5
 
 
-def test_usual_measures_depend_on_what_is_given() -> None:
+def test_usual_metrics_depend_on_what_is_given() -> None:
     scores = Scores(TREE, np.full((4, len(TREE)), 0.75))
     assert "hf1_auc" not in evaluate(TRUTH, DECIDED, hierarchy=TREE).values
     assert {"hf1_auc", "hf1", "micro_f1"} <= evaluate(TRUTH, scores=scores).values.keys()
@@ -116,7 +116,7 @@ def test_usual_measures_depend_on_what_is_given() -> None:
             evaluate(TRUTH, hierarchy=TREE, metrics=metrics)
 
 
-def test_all_measures_are_those_that_apply() -> None:
+def test_all_metrics_are_those_that_apply() -> None:
     truth, decisions, scores = random_documents(TREE, 20, 0, single=True)
     everything = evaluate(truth, decisions, scores, metrics="all")
     assert {row.name for row in everything.metrics} == {find_metric(name).name for name in METRICS}
@@ -124,12 +124,12 @@ def test_all_measures_are_those_that_apply() -> None:
     assert {row.name for row in only_decisions.metrics} == {n for n, row in METRICS.items() if "decisions" in row.needs}
 
 
-def test_all_measures_leave_out_those_of_single_labels_and_trees_where_they_cannot_be() -> None:
+def test_all_metrics_leave_out_those_of_single_labels_and_trees_where_they_cannot_be() -> None:
     truth, decisions, scores = random_documents(TREE, 20, 0, single=False)
     several = {row.name for row in evaluate(truth, decisions, scores, metrics="all").metrics}
     assert several.isdisjoint(n for n, row in METRICS.items() if "single label" in row.needs)
     single, _, _ = random_documents(TREE, 20, 0, single=True)
-    # Measures of scores ask for single labels in the truth alone.
+    # Metrics of scores ask for single labels in the truth alone.
     mixed = {row.name for row in evaluate(single, decisions, scores, metrics="all").metrics}
     assert "softmax_win" in mixed
     assert "onehot_win" not in mixed
@@ -141,8 +141,8 @@ def test_all_measures_leave_out_those_of_single_labels_and_trees_where_they_cann
 # Refusals
 
 
-def test_an_unknown_measure_is_refused_with_a_suggestion() -> None:
-    with pytest.raises(TreelabelError, match="unknown measure 'hf11'; did you mean hf1"):
+def test_an_unknown_metric_is_refused_with_a_suggestion() -> None:
+    with pytest.raises(TreelabelError, match="unknown metric 'hf11'; did you mean hf1"):
         evaluate(TRUTH, DECIDED, hierarchy=TREE, metrics=["hf11"])
 
 
@@ -250,11 +250,11 @@ def test_values_are_found_by_name_part_and_other_spelling(result: Result) -> Non
     assert result["level_accuracy[1]"] == 3 / 4
     assert result["level_accuracy"] == pytest.approx((3 / 4 + 1 / 4 + 1 / 2) / 3)
     for name in ("hp", "level_accuracy[7]", "hf1[1]", "nonsense"):
-        with pytest.raises(TreelabelError, match=r"measure '.*' was not asked for; there are: hf1, micro_f1, level"):
+        with pytest.raises(TreelabelError, match=r"metric '.*' was not asked for; there are: hf1, micro_f1, level"):
             _ = result[name]
 
 
-def test_documents_have_their_values_where_a_measure_is_a_mean(result: Result) -> None:
+def test_documents_have_their_values_where_a_metric_is_a_mean(result: Result) -> None:
     assert set(result.documents) == {"hf1", "precision@5", "hf1_auc", "recall@2"}
     assert result.documents["hf1"] == pytest.approx([1, 2 / 3, 1 / 2, 0])
     for name, values in result.documents.items():
@@ -283,10 +283,10 @@ def test_the_table_of_levels_by_hand(result: Result) -> None:
     assert table["macro_f1"] == pytest.approx([9 / 10, 1 / 6, 2 / 3])
 
 
-def test_tables_of_labels_need_a_measure_that_counts_labels() -> None:
+def test_tables_of_labels_need_a_metric_that_counts_labels() -> None:
     uncounted = evaluate(TRUTH, DECIDED, hierarchy=TREE, metrics=["hf1"])
     for table in ("labels", "levels", "bins"):
-        with pytest.raises(TreelabelError, match="needs a measure that counts labels, such as micro_f1"):
+        with pytest.raises(TreelabelError, match="needs a metric that counts labels, such as micro_f1"):
             getattr(uncounted, table)
 
 
@@ -325,10 +325,10 @@ def test_infinite_and_undefined_values_are_shown_and_are_null_in_json() -> None:
 def test_a_result_goes_to_arrow_pandas_and_markdown(result: Result) -> None:
     assert dict(zip(*result.to_arrow().to_pydict().values(), strict=True)) == result.values
     frame = result.to_pandas()
-    assert frame.columns.tolist() == ["measure", "value"]
-    assert frame.set_index("measure")["value"].to_dict() == result.values
+    assert frame.columns.tolist() == ["metric", "value"]
+    assert frame.set_index("metric")["value"].to_dict() == result.values
     lines = result.to_markdown().splitlines()
-    assert lines[:3] == ["| measure | value |", "|---|---|", f"| hf1 | {result['hf1']:.4f} |"]
+    assert lines[:3] == ["| metric | value |", "|---|---|", f"| hf1 | {result['hf1']:.4f} |"]
     assert len(lines) == 2 + len(result.values)
 
 
@@ -357,7 +357,7 @@ def test_an_interval_holds_its_value_and_is_the_same_every_time() -> None:
     assert wide.low < narrow.low < narrow.high < wide.high
 
 
-def test_part_of_a_measure_has_an_interval_though_another_part_is_infinite() -> None:
+def test_part_of_a_metric_has_an_interval_though_another_part_is_infinite() -> None:
     # Leaves are right for sure, and the top label is wrong for sure.
     scores = Scores(TREE, [[1, 1, 1, 0, 0, 1], [1, 0.5, 1, 0, 0, 1]])
     judged = evaluate([["F"], ["F"]], scores=scores, metrics=["log_loss"])
@@ -385,7 +385,7 @@ TRAIN = {
     "dag": Dataset.of([""] * 8, [["D"], ["E"], ["C", "E"], ["B"]] * 2, DAG),
 }
 # Parts whose sums are whole numbers, though stored as floating point; those of labels are stored as integers.
-WHOLE = (overlap.overlap_sums, single_measures.level_matches, scored.coverage_bins)
+WHOLE = (overlap.overlap_sums, single_metrics.level_matches, scored.coverage_bins)
 Part = tuple[LabelMatrix, LabelMatrix, Scores]
 
 
@@ -532,7 +532,7 @@ def test_merged_with_an_evaluator_that_kept_nothing_there_are_no_documents() -> 
         assert merged.result().documents == {}
 
 
-def test_all_measures_of_a_stream_are_those_that_apply_to_every_document() -> None:
+def test_all_metrics_of_a_stream_are_those_that_apply_to_every_document() -> None:
     stream = Evaluator(TREE, "all")
     stream.add([["F"]], [["F"]])
     assert "leaf_accuracy" in stream.result().values
@@ -561,7 +561,7 @@ def test_what_cannot_be_merged_is_refused() -> None:
 
     with pytest.raises(TreelabelError, match="the other evaluator belongs to another hierarchy"):
         fed() | fed(Hierarchy.flat("ABCDEF"))
-    with pytest.raises(TreelabelError, match="evaluators of different measures cannot be merged"):
+    with pytest.raises(TreelabelError, match="evaluators of different metrics cannot be merged"):
         fed() | fed(metrics="hp")
     with pytest.raises(TreelabelError, match=r"decisions by threshold and by threshold@0.3 cannot be merged"):
         fed() | fed(rule="threshold@0.3")
@@ -576,7 +576,7 @@ def test_an_evaluator_that_saw_nothing_gives_nan_and_a_warning() -> None:
     assert all(math.isnan(value) for value in empty.values.values())
 
 
-def test_operating_curves_come_with_their_measures_and_start_at_precision_1() -> None:
+def test_operating_curves_come_with_their_metrics_and_start_at_precision_1() -> None:
     h = Hierarchy.from_paths(["A > B", "A > C", "D"])
     scores = Scores.from_leaves(h, ["B", "C", "D"], [[0.5, 0.25, 0.25], [0.25, 0.125, 0.625]])
     result = evaluate(

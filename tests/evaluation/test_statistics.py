@@ -355,8 +355,8 @@ def test_a_comparison_tests_every_system_against_the_first() -> None:
     table = compare(truth, found, FLAT, metrics=["hf1", "macro_f1"], resamples=200)
     assert table.systems == ["poor", "same", "good"]
     assert table.documents == 200
-    assert [row.name for row in table.measures] == ["hf1", "macro_f1", "micro_f1"]
-    for row in table.measures:
+    assert [row.name for row in table.metrics] == ["hf1", "macro_f1", "micro_f1"]
+    for row in table.metrics:
         same, good = row.p_values
         assert same == 1
         assert good < 0.03
@@ -370,7 +370,7 @@ def test_p_values_are_corrected_for_the_number_of_systems() -> None:
     truth, found = systems()
     two = compare(truth, {name: found[name] for name in ("poor", "good")}, FLAT, resamples=200)
     three = compare(truth, found, FLAT, resamples=200)
-    assert three.measures[0].p_values[1] == pytest.approx(2 * two.measures[0].p_values[0])
+    assert three.metrics[0].p_values[1] == pytest.approx(2 * two.metrics[0].p_values[0])
     assert 0 < three.sign_tests[1] == pytest.approx(2 * two.sign_tests[0], abs=0)
 
 
@@ -401,22 +401,22 @@ def test_a_comparison_shows_stars_and_goes_to_json() -> None:
     assert "*" in good
     stored = json.loads(table.to_json(), parse_constant=lambda constant: pytest.fail(constant))
     assert stored["documents"] == 200
-    assert stored["measures"]["hf1"]["poor"]["p"] is None
-    assert stored["measures"]["hf1"]["good"]["p"] == pytest.approx(2 * 1 / 1000)
+    assert stored["metrics"]["hf1"]["poor"]["p"] is None
+    assert stored["metrics"]["hf1"]["good"]["p"] == pytest.approx(2 * 1 / 1000)
     assert stored["sign_test_p"]["same"] == 1
     assert set(stored["bins"]) == {row.name for row in table.bins}
 
 
-def test_all_measures_are_compared_that_apply_to_every_system() -> None:
+def test_all_metrics_are_compared_that_apply_to_every_system() -> None:
     truth, found = systems(40)
     scores = Scores(FLAT, np.random.default_rng(0).random((40, 24)))
     table = compare(truth, {"scores": scores, "decisions": found["good"]}, FLAT, metrics="all", resamples=20)
-    names = [row.name for row in table.measures]
+    names = [row.name for row in table.metrics]
     assert "hf1" in names
     assert "hf1_auc" not in names
     both = compare(truth, {"one": scores, "two": scores}, metrics="all", resamples=20)
-    assert "hf1_auc" in [row.name for row in both.measures]
-    assert all(p == 1 or math.isnan(p) for row in both.measures for p in row.p_values)
+    assert "hf1_auc" in [row.name for row in both.metrics]
+    assert all(p == 1 or math.isnan(p) for row in both.metrics for p in row.p_values)
 
 
 @pytest.mark.parametrize("names", [[], ["only"]])

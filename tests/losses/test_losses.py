@@ -1,8 +1,7 @@
-"""Losses: gradients by finite differences, slow twins over sets, compiled loops, identities, extremes and refusals."""
+"""Losses: gradients by finite differences, slow twins over sets, identities, extremes and refusals."""
 
 import math
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,23 +12,30 @@ from hypothesis import strategies as st
 from tests.reference import ROOT, SlowHierarchy, matrix_of
 from tests.strategies import Drawn, dags, trees
 from treelabel import Hierarchy, Scores, TreelabelError
-from treelabel.losses.base import Loss
-from treelabel.losses.kernels import Room, losses_and_gradients
-from treelabel.losses.penalties import distances, largest_distance
+from treelabel.losses.base import Loss, Truth
+from treelabel.losses.champ import distances, largest_distance
+from treelabel.losses.compiled import compiled_loss
+from treelabel.losses.conditional_softmax import ConditionalSoftmaxLa
 from treelabel.losses.registry import LOSSES, make_loss
+from treelabel.losses.soft_labels import SoftLabels
 
 Doubles = npt.NDArray[np.float64]
 
 TREE = Hierarchy.from_paths(["A > B > C", "A > B > D", "A > E", "F > G", "F > H", "I"])
 DAG = Hierarchy.from_edges([("A", "C"), ("B", "C"), ("B", "D"), ("C", "E"), ("C", "F"), ("D", "F")])
 ON_DAGS = [name for name in LOSSES if name in ("bce", "conditional_sigmoid", "leaf_softmax", "champ", "match")]
-COMPILED = [name for name in LOSSES if name != "match"]
 # Much larger than the defaults, so that a mistake shows.
-OTHERS = {"beta": 0.8, "lambda_parameters": 0.3, "lambda_probabilities": 0.5}
+PARAMS: dict[str, dict[str, float]] = {
+    "conditional_softmax_la": {"tau": 0.7},
+    "champ": {"beta": 0.8},
+    "match": {"lambda_parameters": 0.3, "lambda_probabilities": 0.5},
+    "hierarchical_cross_entropy": {"alpha": 0.4},
+    "soft_labels": {"beta": 3.0},
+}
 
 
-def made(name: str, h: Hierarchy, tau: float = 1.0) -> Loss:
-    return make_loss(name, h, frequencies=np.arange(len(h)) ** 2, tau=tau, **OTHERS)
+def made(name: str, h: Hierarchy, **params: float) -> Loss:
+    return make_loss(name, h, np.arange(len(h)) ** 2, **{**PARAMS.get(name, {}), **params})
 
 
 def truth_for(cost: Loss, slow: SlowHierarchy, rng: np.random.Generator, rows: int = 4) -> list[set[int]]:
@@ -88,7 +94,7 @@ def slow_bce(s: dict[int, float], true: set[int], weight: dict[int, float]) -> f
 def slow_champ_weights(slow: SlowHierarchy, true: set[int]) -> dict[int, float]:
     nodes, d_max = slow.parents.keys(), slow_largest_distance(slow)
     away = {n: min((slow.distance(n, y) for y in true), default=0) for n in nodes}
-    return {n: 1 if n in true else 1 + OTHERS["beta"] * ((away[n] / d_max + 1) ** 2 - 1) for n in nodes}
+    return {n: 1 if n in true else 1 + PARAMS["champ"]["beta"] * ((away[n] / d_max + 1) ** 2 - 1) for n in nodes}
 
 
 def slow_largest_distance(slow: SlowHierarchy) -> int:
@@ -112,12 +118,33 @@ def slow_hinges(slow: SlowHierarchy, s: dict[int, float]) -> float:
     return sum(max(0.0, sigmoid(s[n]) - sigmoid(s[above])) for n in s for above in slow.parents[n] - {ROOT})
 
 
+def slow_height(slow: SlowHierarchy, node: int) -> int:
+    return max((1 + slow_height(slow, child) for child in slow.children[node]), default=0)
+
+
+def slow_hxe(slow: SlowHierarchy, p: dict[int, float], path: set[int]) -> float:
+    def mass(node: int) -> float:
+        return sum(p[leaf] for leaf in slow.leaves & ({node} | slow.descendants(node))) if node != ROOT else 1.0
+
+    weight = {n: math.exp(-PARAMS["hierarchical_cross_entropy"]["alpha"] * slow_height(slow, n)) for n in path}
+    return sum(-weight[n] * math.log(mass(n) / mass(above)) for n in path for above in slow.parents[n])
+
+
+def slow_soft_labels(slow: SlowHierarchy, leaf: int) -> dict[int, float]:
+    def distance(other: int) -> float:
+        common = slow.closure([leaf]) & slow.closure([other])
+        lowest = max(common, key=slow.longest_depth) if common else ROOT
+        return slow_height(slow, lowest) / slow_height(slow, ROOT)
+
+    value = {other: math.exp(-PARAMS["soft_labels"]["beta"] * distance(other)) for other in slow.leaves}
+    return {other: each / sum(value.values()) for other, each in value.items()}
+
+
 def slow_loss(name: str, slow: SlowHierarchy, s: dict[int, float], true: set[int], shift: dict[int, float]) -> float:
     """The loss of one document with logits by node."""
     if name in ("bce", "match"):
-        return slow_bce(s, true, dict.fromkeys(s, 1)) + (name == "match") * OTHERS[
-            "lambda_probabilities"
-        ] * slow_hinges(slow, s)
+        factor = PARAMS["match"]["lambda_probabilities"] if name == "match" else 0.0
+        return slow_bce(s, true, dict.fromkeys(s, 1)) + factor * slow_hinges(slow, s)
     if name == "champ":
         return slow_bce(s, true, slow_champ_weights(slow, true))
     if name == "conditional_sigmoid":
@@ -134,6 +161,10 @@ def slow_loss(name: str, slow: SlowHierarchy, s: dict[int, float], true: set[int
     p = {n: math.exp(s[n] - log_sum(s.values())) for n in s}
     if name in ("leaf_softmax", "win_flat"):
         return -math.log(p[leaf])
+    if name == "hierarchical_cross_entropy":
+        return slow_hxe(slow, p, true)
+    if name == "soft_labels":
+        return -sum(y * math.log(p[other]) for other, y in slow_soft_labels(slow, leaf).items())
     win = slow_win(slow, p, leaf)
     return -win if name == "win_raw" else -math.log(win)
 
@@ -157,7 +188,7 @@ def slow_probability(name: str, slow: SlowHierarchy, s: dict[int, float], node: 
 def compare_with_slow(drawn: Drawn, name: str, seed: int) -> None:
     rng, h, slow = np.random.default_rng(seed), drawn.fast, drawn.slow
     counts = rng.integers(0, 5, len(h))
-    cost = make_loss(name, h, counts, tau=0.7, **OTHERS)
+    cost = make_loss(name, h, counts, **PARAMS.get(name, {}))
     sets = truth_for(cost, slow, rng)
     logits = rng.normal(0, 2, (len(sets), len(cost.outputs)))
     by_node = [dict(zip(cost.outputs.tolist(), row, strict=True)) for row in logits.tolist()]
@@ -195,7 +226,7 @@ def test_the_nearest_true_node_is_above_or_across_the_root(drawn: Drawn, seed: i
     sets = [drawn.slow.closure(rng.choice(len(drawn), rng.integers(1, 4)).tolist()) for _ in range(4)]
     steps = {node: slow_steps(drawn.slow, node) for node in nodes}
     expected = [[min(steps[node][true] for true in row) for node in nodes] for row in sets]
-    assert distances(drawn.fast, matrix_of(sets, len(drawn))).tolist() == expected
+    assert distances(drawn.fast, Truth(matrix_of(sets, len(drawn)))).tolist() == expected
     assert largest_distance(drawn.fast) == max(max(row.values()) for row in steps.values())
 
 
@@ -205,7 +236,7 @@ def test_in_a_dag_distances_go_up_and_then_down(drawn: Drawn, seed: int) -> None
     rng, nodes = np.random.default_rng(seed), range(len(drawn))
     sets = [drawn.slow.closure(rng.choice(len(drawn), rng.integers(1, 4)).tolist()) for _ in range(4)]
     expected = [[min(drawn.slow.distance(node, true) for true in row) for node in nodes] for row in sets]
-    assert distances(drawn.fast, matrix_of(sets, len(drawn))).tolist() == expected
+    assert distances(drawn.fast, Truth(matrix_of(sets, len(drawn)))).tolist() == expected
     assert largest_distance(drawn.fast) >= max(drawn.slow.distance(one, two) for one in nodes for two in nodes)
 
 
@@ -220,27 +251,6 @@ def test_the_penalty_of_weights_pulls_children_to_their_parents(drawn: Drawn, se
     moves = step * np.eye(weights.size).reshape(-1, *weights.shape)
     found = [(cost.penalty(weights + move)[0] - cost.penalty(weights - move)[0]) / (2 * step) for move in moves]
     assert gradient.ravel() == pytest.approx(np.array(found), abs=1e-8)
-
-
-def compiled(cost: Loss, logits: Doubles, truth: Any) -> tuple[Doubles, Doubles]:
-    size = len(cost.outputs)
-    room: Any = Room(np.empty(size), np.empty(size), np.zeros(size, np.int32))  # type: ignore[arg-type]
-    found: tuple[Doubles, Doubles] = losses_and_gradients(cost.plan(), cost.targets(truth), logits, room)
-    return found
-
-
-@settings(max_examples=20, deadline=None)
-@given(drawn=trees() | dags(), seed=st.integers(0, 10**6), scale=st.sampled_from([1.0, 30.0]))
-@pytest.mark.parametrize("name", COMPILED)
-def test_compiled_losses_are_the_same(name: str, drawn: Drawn, seed: int, scale: float) -> None:
-    if not drawn.fast.is_tree and name not in ON_DAGS:
-        return
-    cost, rng = made(name, drawn.fast), np.random.default_rng(seed)
-    truth = matrix_of(truth_for(cost, drawn.slow, rng), len(drawn))
-    logits = rng.normal(0, scale, (truth.shape[0], len(cost.outputs)))
-    losses, gradients = compiled(cost, logits, truth)
-    assert losses == pytest.approx(cost.loss(logits, truth), abs=1e-5, rel=1e-6)
-    assert gradients == pytest.approx(cost.gradient(logits, truth), abs=1e-6)
 
 
 # Identities
@@ -261,7 +271,11 @@ def test_on_a_flat_hierarchy_all_softmaxes_are_one() -> None:
 def test_without_tau_logit_adjustment_is_nothing_and_with_it_only_training_changes() -> None:
     rng = np.random.default_rng(0)
     logits, truth = rng.normal(size=(1, len(TREE))), TREE.closure(np.eye(len(TREE))[[6]])
-    plain, off, on = make_loss("conditional_softmax", TREE), *(made("conditional_softmax_la", TREE, t) for t in (0, 1))
+    plain, off, on = (
+        make_loss("conditional_softmax", TREE),
+        *(made("conditional_softmax_la", TREE, tau=t) for t in (0, 1)),
+    )
+    assert isinstance(on, ConditionalSoftmaxLa)
     assert off.loss(logits, truth) == pytest.approx(plain.loss(logits, truth))
     assert on.loss(logits, truth) == pytest.approx(plain.loss(logits + on.offsets, truth))
     assert on.loss(logits, truth) != pytest.approx(plain.loss(logits, truth))
@@ -273,14 +287,36 @@ def test_without_their_settings_champ_and_match_are_bce(h: Hierarchy) -> None:
     rng = np.random.default_rng(0)
     logits, truth = rng.normal(0, 2, (4, len(h))), rng.random((4, len(h))) < 0.3
     plain = make_loss("bce", h)
-    nothing = dict.fromkeys(OTHERS, 0.0)
-    for cost in (make_loss(name, h, **nothing) for name in ("champ", "match")):
+    for cost in (make_loss(name, h, **dict.fromkeys(PARAMS[name], 0.0)) for name in ("champ", "match")):
         assert cost.loss(logits, truth) == pytest.approx(plain.loss(logits, truth))
         assert cost.gradient(logits, truth) == pytest.approx(plain.gradient(logits, truth))
         assert made(cost.name, h).loss(logits, truth).sum() > plain.loss(logits, truth).sum() + 0.1
-    for cost in (plain, make_loss("match", h, **nothing), made("champ", h)):
+    for cost in (plain, make_loss("match", h, **dict.fromkeys(PARAMS["match"], 0.0)), made("champ", h)):
         value, gradient = cost.penalty(rng.normal(size=(len(h), 2)))
         assert (value, np.abs(gradient).max()) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "plain"), [("hierarchical_cross_entropy", {"alpha": 0.0}), ("soft_labels", {"beta": 1e6})]
+)
+@settings(max_examples=25, deadline=None)
+@given(drawn=trees(), seed=st.integers(0, 10**6))
+def test_without_their_settings_losses_of_better_mistakes_are_cross_entropy(
+    name: str, plain: dict[str, float], drawn: Drawn, seed: int
+) -> None:
+    rng, same = np.random.default_rng(seed), make_loss("leaf_softmax", drawn.fast)
+    truth = matrix_of(truth_for(same, drawn.slow, rng, 5), len(drawn))
+    logits = rng.normal(0, 3, (5, len(same.outputs)))
+    cost = make_loss(name, drawn.fast, **plain)
+    assert cost.loss(logits, truth) == pytest.approx(same.loss(logits, truth), abs=1e-9)
+    assert cost.gradient(logits, truth) == pytest.approx(same.gradient(logits, truth), abs=1e-9)
+
+
+def test_soft_labels_without_hardness_are_alike_everywhere() -> None:
+    soft = make_loss("soft_labels", TREE, beta=0.0)
+    assert isinstance(soft, SoftLabels)
+    truth = soft.checked_truth(TREE.closure(np.eye(len(TREE))[TREE.leaves]))
+    assert soft.targets(truth) == pytest.approx(np.full((6, 6), 1 / 6))
 
 
 def test_the_win_of_the_papers_figures() -> None:
@@ -298,7 +334,8 @@ def test_extreme_logits_are_safe(name: str, size: float) -> None:
     cost, rng = made(name, TREE), np.random.default_rng(0)
     truth = matrix_of(truth_for(cost, slow_of(TREE), rng, 20), len(TREE))
     logits = rng.choice([-size, 0.0, size], (20, len(cost.outputs)))
-    in_loops = compiled(cost, logits, truth) if name in COMPILED else ()
+    compiled = compiled_loss(cost)
+    in_loops = () if compiled is None else compiled.loss_and_gradient(logits, truth)
     for found in (cost.loss(logits, truth), cost.gradient(logits, truth), *in_loops):
         assert np.isfinite(found).all()
     p = cost.probabilities(logits)
@@ -320,7 +357,7 @@ def test_what_a_loss_cannot_learn_from_is_said() -> None:
             cost.loss(logits, two)
         if cost.needs == "leaf":
             with pytest.raises(TreelabelError, match=r"end at 'B', which is no leaf.*with_other_leaves"):
-                cost.targets(inside)
+                cost.loss(logits, inside)
     assert make_loss("conditional_softmax", TREE).loss(np.zeros((1, len(TREE))), inside) == pytest.approx(math.log(6))
 
 
@@ -333,12 +370,15 @@ def test_a_dag_is_refused_by_losses_of_trees() -> None:
 def test_wrong_input_is_told() -> None:
     with pytest.raises(TreelabelError, match="unknown loss 'win_lgo'; did you mean win_log"):
         make_loss("win_lgo", TREE)
-    with pytest.raises(TreelabelError, match="unknown setting 'gamma' of losses; there are: tau, beta"):
+    with pytest.raises(TreelabelError, match="the loss bce has no parameter 'gamma'; it has none"):
         make_loss("bce", TREE, gamma=1.0)
-    with pytest.raises(TreelabelError, match="the setting beta of the loss champ must be 0 or more, found -1"):
-        make_loss("champ", TREE, beta=-1)
-    with pytest.raises(TreelabelError, match="the loss match has penalties over pairs of labels"):
-        make_loss("match", TREE).plan()
+    with pytest.raises(
+        TreelabelError, match=r"the loss champ has no parameter 'tau'; it has: beta=0.2 \(0 to 1e\+06\)"
+    ):
+        make_loss("champ", TREE, tau=1.0)
+    for wrong in (-1, float("nan"), float("inf"), True, "1"):
+        with pytest.raises(TreelabelError, match="the parameter beta of the loss champ must be a number from 0 to 1e"):
+            make_loss("champ", TREE, beta=wrong)  # type: ignore[arg-type]
     with pytest.raises(TreelabelError, match="needs the training frequencies"):
         make_loss("conditional_softmax_la", TREE)
     with pytest.raises(TreelabelError, match="3 frequencies, but the hierarchy has 9 nodes"):

@@ -1,17 +1,17 @@
 """The six formal properties of "Evaluating extreme hierarchical multi-label classification", and its table 1.
 
 A property says that of two outputs for the same gold standard one must score strictly higher. Here it is a function
-that makes such pairs of outputs, some chosen and some random. A measure has the property if it prefers the right one
+that makes such pairs of outputs, some chosen and some random. A metric has the property if it prefers the right one
 in all of them; distances and losses are negated first. Every property comes in two strengths:
 
 - plain: the outputs differ in what the property speaks about, and everything else is right or alike;
 - literal: everything that the words of the property allow, in particular any other output for the other items.
 
-Where a measure does not do what the table says, the cell stands in DEVIATIONS with the reason. Two properties are
+Where a metric does not do what the table says, the cell stands in DEVIATIONS with the reason. Two properties are
 misprinted and read as their titles say: property 2 gives one item two labels in a single-label problem (here: two
 items with one each), and property 4 compares c_2 with c_1 (here: with c_3).
 
-As in the paper, flat measures take the sets as given, HF counts the root (footnote 1), PROP-F has an empty class, two
+As in the paper, flat metrics take the sets as given, HF counts the root (footnote 1), PROP-F has an empty class, two
 empty sets agree completely, and frequencies are those of the gold standard.
 """
 
@@ -22,12 +22,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pytest
 from benchmarks.metric_suitability import (
-    MEASURES,
     OTHERWISE,
+    PAPER_METRICS,
     TESTS,
     Judge,
     Judged,
-    Measure,
+    Metric,
     Reading,
     flat_labels,
     label_f1,
@@ -43,8 +43,8 @@ Strength = Literal["plain", "literal"]
 # Labels by item.
 Sets = list[set[int]]
 
-METRICS: dict[str, Measure] = {
-    **MEASURES,
+METRICS: dict[str, Metric] = {
+    **PAPER_METRICS,
     # An item without a predicted label counts as predicted at the root: no other value is defined.
     "Leacock-Chodorow": lambda judged: float(single.leacock_chodorow(judged.tree).mean()),
     "Wu-Palmer": lambda judged: float(single.wu_palmer(judged.tree).mean()),
@@ -61,7 +61,7 @@ PROPERTY_NAMES = (
     "multi-label monotonicity",
     "label vs. item quantity",
 )
-# Table 1 as printed; x: the measure has the property.
+# Table 1 as printed; x: the metric has the property.
 TABLE = {
     "LB-ACC": "x---x-",
     "LB-F": "xxx-x-",
@@ -91,17 +91,17 @@ ALREADY_FOUND = (
     "everything else right F1 does as recall does."
 )
 DEPTHS = (
-    "The property says nothing about how deep the predicted categories lie, but the measure counts nodes: a wrong "
+    "The property says nothing about how deep the predicted categories lie, but the metric counts nodes: a wrong "
     "category far below a near common ancestor can be further away than a shallow one of another branch. With "
-    "categories of the same depth it has the property. Measures of information do not care, as equal probability "
+    "categories of the same depth it has the property. Metrics of information do not care, as equal probability "
     "fixes ic."
 )
 LONG_ITEMS = (
     "The property allows items 1 to n to have further labels that are missing. A hit there counts little (or, for "
     "subset accuracy, nothing), while the n hits in item i may be all that it lacks. If items 1 to n have one label "
-    "each the measure has the property."
+    "each the metric has the property."
 )
-# (measure, property): why it is not as in the table. Nothing deviates but for a reason named here.
+# (metric, property): why it is not as in the table. Nothing deviates but for a reason named here.
 DEVIATIONS: dict[Strength, dict[tuple[str, str], str]] = {
     "plain": {
         ("Lin", "true category specificity"): LIN,
@@ -125,7 +125,7 @@ DEVIATIONS: dict[Strength, dict[tuple[str, str], str]] = {
 
 
 class Situation(NamedTuple):
-    """Two outputs for one gold standard; a measure with the property scores `better` higher than `worse`."""
+    """Two outputs for one gold standard; a metric with the property scores `better` higher than `worse`."""
 
     better: Judged
     worse: Judged
@@ -321,12 +321,12 @@ PROPERTIES: dict[str, Property] = dict(
 
 @cache
 def situations(name: str, strength: Strength) -> list[Situation]:
-    """All situations of a property, the same for every measure."""
+    """All situations of a property, the same for every metric."""
     return list(PROPERTIES[name](strength, np.random.default_rng(0)))
 
 
-def has_property(metric: Measure, name: str, strength: Strength) -> bool:
-    """Tell whether a measure prefers the better output in all situations; not if it is not defined for them."""
+def has_property(metric: Metric, name: str, strength: Strength) -> bool:
+    """Tell whether a metric prefers the better output in all situations; not if it is not defined for them."""
     try:
         return all(metric(better) > metric(worse) + 1e-12 for better, worse in situations(name, strength))
     except TreelabelError as error:
@@ -376,8 +376,8 @@ def test_a_category_that_never_occurs_weighs_as_one_that_occurs_once(count: int)
     assert counting_0(frequent) < counting_0(absent)
 
 
-def test_measures_that_cannot_tell_the_outputs_apart_tie_in_every_gold_standard() -> None:
-    shares = wins(Reading(), 3, 0, MEASURES)
+def test_metrics_that_cannot_tell_the_outputs_apart_tie_in_every_gold_standard() -> None:
+    shares = wins(Reading(), 3, 0, PAPER_METRICS)
     for name in ("LB-ACC", "EB-HAMM"):
         assert shares[name].tolist() == [1, 0.5, 0.5, 0.5, 0.5]
     for name in ("EB-JACC", "EB-SUBACC", "EB-F"):

@@ -1,4 +1,4 @@
-"""Every measure against its slow twin on random hierarchies, in every form of input; and the edges."""
+"""Every metric against its slow twin on random hierarchies, in every form of input; and the edges."""
 
 import math
 from dataclasses import dataclass, replace
@@ -111,20 +111,20 @@ def assert_same(found: dict[str, float], expected: dict[str, float]) -> None:
 
 
 def names_with_numbers(name: str) -> list[str]:
-    """Write a measure with each of the numbers it is tested with."""
+    """Write a metric with each of the numbers it is tested with."""
     parameter = METRICS[name].parameter
     base = name.partition("@")[0]
     return [name] if parameter is None else [name, *(f"{base}@{number}" for number in NUMBERS[parameter])]
 
 
-def test_every_measure_has_a_twin_and_every_twin_a_measure() -> None:
+def test_every_metric_has_a_twin_and_every_twin_a_metric() -> None:
     assert set(REFERENCE) == set(METRICS)
 
 
 @pytest.mark.parametrize("name", METRICS)
 @settings(max_examples=30)
 @given(data=st.data())
-def test_a_measure_equals_its_twin_in_every_form_of_input(name: str, data: st.DataObject) -> None:
+def test_a_metric_equals_its_twin_in_every_form_of_input(name: str, data: st.DataObject) -> None:
     needs = METRICS[name].needs
     found = data.draw(cases(tree="tree" in needs, single="single label" in needs or data.draw(st.booleans())))
     spelled = data.draw(st.sampled_from(names_with_numbers(name)))
@@ -258,7 +258,7 @@ def test_propensities_are_probabilities_however_few_documents_there_are() -> Non
 
 
 @pytest.mark.parametrize("name", [name for name, row in METRICS.items() if "single label" in row.needs])
-def test_a_measure_of_single_labels_refuses_several_and_names_them(name: str) -> None:
+def test_a_metric_of_single_labels_refuses_several_and_names_them(name: str) -> None:
     scores = Scores(TREE, np.full((2, len(TREE)), 0.25))
     several: list[list[str]] = [["F"], ["D", "E"]]
     with pytest.raises(TreelabelError, match="compares single labels, but row 1 has 2 true ones: 'D', 'E'"):
@@ -269,7 +269,7 @@ def test_a_measure_of_single_labels_refuses_several_and_names_them(name: str) ->
 
 
 @pytest.mark.parametrize("name", [name for name, row in METRICS.items() if "tree" in row.needs])
-def test_a_measure_of_trees_refuses_a_dag_and_says_what_to_do(name: str) -> None:
+def test_a_metric_of_trees_refuses_a_dag_and_says_what_to_do(name: str) -> None:
     dag = Hierarchy.from_edges([("A", "C"), ("B", "C")])
     with pytest.raises(TreelabelError, match=r"'C' has 2 parents; make it a tree with unfold\(\)"):
         evaluate([["C"]], [["C"]], Scores(dag, [[1, 1, 1]]), dag, metrics=[name])
@@ -283,7 +283,7 @@ def streamed_values(name: str, scores: Scores) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_what_a_measure_lacks_is_named(name: str) -> None:
+def test_what_a_metric_lacks_is_named(name: str) -> None:
     needs = METRICS[name].needs
     scores = Scores(TREE, np.full((1, len(TREE)), 0.25))
     if "scores" in needs:
@@ -309,7 +309,7 @@ def test_beta_is_a_number_above_zero(name: str) -> None:
         find_metric(name)
 
 
-def test_a_measure_can_be_spelled_with_its_usual_number_or_without() -> None:
+def test_a_metric_can_be_spelled_with_its_usual_number_or_without() -> None:
     assert find_metric("precision").name == find_metric("precision@k").name == find_metric("precision@5").name
     assert find_metric("hf_beta").default == 1
     assert find_metric("hf_beta@0.5").default == 0.5
@@ -318,8 +318,8 @@ def test_a_measure_can_be_spelled_with_its_usual_number_or_without() -> None:
 @pytest.mark.parametrize(
     ("name", "hint"), [("hf2", "hf1"), ("mikro_f1", "micro_f1"), ("xyz", "treelabel metrics"), ("hf1@3", "hf1")]
 )
-def test_an_unknown_measure_comes_with_a_suggestion(name: str, hint: str) -> None:
-    with pytest.raises(TreelabelError, match=f"unknown measure '{name}'; .*{hint}"):
+def test_an_unknown_metric_comes_with_a_suggestion(name: str, hint: str) -> None:
+    with pytest.raises(TreelabelError, match=f"unknown metric '{name}'; .*{hint}"):
         find_metric(name)
 
 
@@ -335,7 +335,7 @@ def test_the_table_says_what_a_reader_needs() -> None:
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_every_measure_says_what_it_is_with_a_runnable_example(name: str) -> None:
+def test_every_metric_says_what_it_is_with_a_runnable_example(name: str) -> None:
     function = METRICS[name].documents or METRICS[name].value
     assert function is not None
     assert ">>> " in (function.__doc__ or "")

@@ -84,7 +84,7 @@ PEERS: dict[str, Callable[[Any, Any], float]] = {
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("hierarchy", [FLAT, TREE], ids=["flat", "tree"])
 @pytest.mark.parametrize("name", PEERS)
-def test_measures_of_closed_sets_equal_scikit_learn(name: str, hierarchy: Hierarchy, seed: int) -> None:
+def test_metrics_of_closed_sets_equal_scikit_learn(name: str, hierarchy: Hierarchy, seed: int) -> None:
     sets = random_sets(hierarchy, seed)
     result = evaluate(sets.truth, sets.decisions, hierarchy=hierarchy, metrics=[name])
     assert result[name] == pytest.approx(PEERS[name](*sets.arrays), abs=1e-12)
@@ -93,10 +93,10 @@ def test_measures_of_closed_sets_equal_scikit_learn(name: str, hierarchy: Hierar
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("hierarchy", [FLAT, TREE], ids=["flat", "tree"])
 @pytest.mark.parametrize("beta", [0.5, 1.0, 2.0])
-def test_hierarchical_measures_equal_scikit_learn_where_some_label_is_given(
+def test_hierarchical_metrics_equal_scikit_learn_where_some_label_is_given(
     hierarchy: Hierarchy, seed: int, beta: float
 ) -> None:
-    # Two empty sets agree completely in hierarchical measures; scikit-learn calls that 0/0.
+    # Two empty sets agree completely in hierarchical metrics; scikit-learn calls that 0/0.
     sets = random_sets(hierarchy, seed)
     y, s = sets.arrays
     some = y.any(axis=1) | s.any(axis=1)

@@ -11,7 +11,7 @@ from tests.helpers import put
 from treelabel import Dataset, Hierarchy, TreelabelError, evaluate, load_model, load_sample, make_model, split
 from treelabel.losses.registry import LOSSES
 from treelabel.models.bag import training as bag_training
-from treelabel.models.check import CASES, TREE
+from treelabel.models.check import CASES, TREE, check_model
 
 WORDS = {"terrier": "digs", "poodle": "curly", "dog": "barks", "cat": "meows", "cake": "sweet", "soup": "hot"}
 
@@ -35,35 +35,33 @@ def sample() -> tuple[Dataset, Dataset]:
     return train, valid
 
 
-@pytest.mark.parametrize("loss", [loss for loss in LOSSES if loss != "match"])
+@pytest.mark.parametrize("loss", LOSSES)
 def test_every_loss_learns(loss: str) -> None:
-    model = make_model("bag", loss=loss, dimension=20).fit(LEAVES)
+    model = make_model("bag", loss=loss, vector_size=20).fit(LEAVES)
     scores = model.score(LEAVES)
     assert scores.is_coherent()
-    measure = "coarsest_accuracy" if loss == "win_coarse" else "leaf_accuracy"
-    assert evaluate(LEAVES, scores=scores, rule="best_leaf", metrics=[measure])[measure] > 0.95
+    metric = "coarsest_accuracy" if loss == "win_coarse" else "leaf_accuracy"
+    assert evaluate(LEAVES, scores=scores, rule="best_leaf", metrics=[metric])[metric] > 0.95
 
 
 def test_the_loss_is_chosen_by_what_documents_are_like() -> None:
     many = made_up([["terrier", "cake"], ["cat"]] * 10)
     graph = Hierarchy.from_edges([("pet", "dog"), ("work", "dog"), ("pet", "cat")])
     dag = made_up([["dog"], ["cat"]] * 10, graph)
-    chosen = [make_model("bag", dimension=5, epochs=2).fit(data).objective_.name for data in (LEAVES, many, dag)]
+    chosen = [make_model("bag", vector_size=5, epochs=2).fit(data).objective_.name for data in (LEAVES, many, dag)]
     assert chosen == ["conditional_softmax", "conditional_sigmoid", "leaf_softmax"]
-    with pytest.raises(TreelabelError, match="the loss win_log needs one path a document"):
+    with pytest.raises(TreelabelError, match="the loss win_log needs one path per document"):
         make_model("bag", loss="win_log").fit(many)
     with pytest.raises(TreelabelError, match="the loss conditional_softmax needs a tree"):
         make_model("bag", loss="conditional_softmax").fit(dag)
     with pytest.raises(TreelabelError, match="unknown loss"):
         make_model("bag", loss="mean").fit(LEAVES)
-    with pytest.raises(TreelabelError, match=r"the loss match has penalties over pairs of labels.*the model neural"):
-        make_model("bag", loss="match").fit(LEAVES)
 
 
 @pytest.mark.parametrize("loss", ["conditional_softmax", "leaf_softmax", "win_log", "conditional_sigmoid"])
 def test_documents_that_end_inside_are_told_from_those_that_do_not(loss: str, tmp_path: Path) -> None:
     data = made_up([[name] for name in ("dog", "terrier", "cat") * 12])
-    model = make_model("bag", loss=loss, dimension=20).fit(data)
+    model = make_model("bag", loss=loss, vector_size=20).fit(data)
     assert evaluate(data, decisions=model.predict(data), metrics=["subset_accuracy"])["subset_accuracy"] > 0.95
     model.save(tmp_path / "model")
     assert np.array_equal(load_model(tmp_path / "model").score(data).dense(), model.score(data).dense())
@@ -85,7 +83,7 @@ def test_documents_may_end_inside_a_dag() -> None:
     graph = Hierarchy.from_edges([("pet", "dog"), ("work", "dog"), ("pet", "cat"), ("dog", "terrier")])
     data = made_up([[name] for name in ("dog", "terrier", "cat") * 12], graph)
     for loss in ("auto", "bce", "conditional_sigmoid"):
-        model = make_model("bag", loss=loss, dimension=20).fit(data)
+        model = make_model("bag", loss=loss, vector_size=20).fit(data)
         assert model.score(data).is_coherent()
         assert evaluate(data, decisions=model.predict(data), metrics=["subset_accuracy"])["subset_accuracy"] > 0.9
 
@@ -95,29 +93,29 @@ def test_documents_may_end_inside_a_dag() -> None:
 
 def test_the_best_epoch_is_kept_and_probabilities_are_the_likeliest(sample: tuple[Dataset, Dataset]) -> None:
     train, valid = sample
-    model = make_model("bag", dimension=30, epochs=8, rate=4.0).fit(train, valid=valid)
+    model = make_model("bag", vector_size=30, epochs=8, learning_rate=4.0).fit(train, valid=valid)
     found = evaluate(valid, scores=model.score(valid), metrics=["cross_entropy"])["cross_entropy"]
     assert found == pytest.approx(min(model.losses_), rel=1e-4)
-    assert model.slope_ != 1.0
+    assert model.inverse_temperature_ != 1.0
 
 
 def test_learning_stops_when_validation_gains_nothing() -> None:
     other = made_up([["cat"], ["cake"]] * 5, seed=1)
     # Labels that contradict the training data: no epoch is better than the first.
     wrong = Dataset.of(list(other.texts), [["soup"], ["terrier"]] * 5, TREE)
-    short = make_model("bag", dimension=10, epochs=10, patience=3).fit(LEAVES, valid=wrong)
+    short = make_model("bag", vector_size=10, epochs=10, patience=3).fit(LEAVES, valid=wrong)
     assert len(short.losses_) == 4
     assert int(np.argmin(short.losses_)) == 0
-    good = make_model("bag", dimension=10, epochs=10).fit(LEAVES, valid=other)
+    good = make_model("bag", vector_size=10, epochs=10).fit(LEAVES, valid=other)
     assert evaluate(other, decisions=good.predict(other), metrics=["hf1"])["hf1"] > 0.9
 
 
 def test_validation_may_hold_what_a_loss_cannot_judge() -> None:
     valid = made_up([["dog"], ["cat", "cake"], [], ["cat"]])
-    model = make_model("bag", loss="leaf_softmax", dimension=10, epochs=3).fit(LEAVES, valid=valid)
+    model = make_model("bag", loss="leaf_softmax", vector_size=10, epochs=3).fit(LEAVES, valid=valid)
     assert len(model.losses_) == 3
-    none = make_model("bag", loss="leaf_softmax", dimension=10, epochs=3).fit(LEAVES, valid=valid[[0, 1, 2]])
-    assert none.slope_ == 1.0
+    none = make_model("bag", loss="leaf_softmax", vector_size=10, epochs=3).fit(LEAVES, valid=valid[[0, 1, 2]])
+    assert none.inverse_temperature_ == 1.0
 
 
 # Ctrl-C and deadlines
@@ -147,16 +145,16 @@ def test_ctrl_c_keeps_what_was_learned(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_rate_that_diverges_is_said() -> None:
-    with pytest.raises(TreelabelError, match="learning diverged at a rate of 1e\\+30; use a smaller one"):
-        make_model("bag", adaptive=False, rate=1e30).fit(LEAVES)
-    plain = make_model("bag", adaptive=False, rate=0.5).fit(LEAVES)
+    with pytest.raises(TreelabelError, match="learning diverged at a learning rate of 1e\\+30; use a smaller one"):
+        make_model("bag", adaptive=False, learning_rate=1e30).fit(LEAVES)
+    plain = make_model("bag", adaptive=False, learning_rate=0.5).fit(LEAVES)
     assert evaluate(LEAVES, decisions=plain.predict(LEAVES), metrics=["hf1"])["hf1"] > 0.95
 
 
 def test_progress_shows_the_loss(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    make_model("bag", dimension=10, epochs=2).fit(LEAVES, progress=True)
+    make_model("bag", vector_size=10, epochs=2).fit(LEAVES, progress=True)
     shown = capfd.readouterr().err
     assert "learning" in shown
     assert "loss" in shown
@@ -190,7 +188,7 @@ def buckets_of(words: list[str], model: Any) -> list[int]:
     ("content", "message"),
     [
         (b"2 3\nsweet 1 2 3\nhot 1 2\n", r"words.vec:3: expected a word and 3 numbers, found 3 fields"),
-        (b"sweet 1 2 3\nhot 1 x 3\n", r"words.vec:2: the vector of 'hot' has what is no number"),
+        (b"sweet 1 2 3\nhot 1 x 3\n", r"words.vec:2: the vector of 'hot' has a value that is no number"),
         (b"sweet 1 nan 3\n", r"words.vec:1: the vector of 'sweet' is not finite"),
         (b"sweet\n", r"words.vec:1: expected a word and its numbers, found 1 fields"),
         (b"\xba\x16\x4f\x2f\x0c\x00\x00\x00", r"words.vec:1: a binary file, expected word vectors as text"),
@@ -210,7 +208,7 @@ def test_wrong_vector_files_are_refused(tmp_path: Path, content: bytes, message:
 
 
 def test_only_what_training_has_seen_is_stored(tmp_path: Path) -> None:
-    model = make_model("bag", dimension=50).fit(LEAVES)
+    model = make_model("bag", vector_size=50).fit(LEAVES)
     assert len(model.inputs_) < 200
     model.save(tmp_path / "model")
     assert sum(file.stat().st_size for file in (tmp_path / "model").iterdir()) < 100_000
@@ -218,7 +216,7 @@ def test_only_what_training_has_seen_is_stored(tmp_path: Path) -> None:
 
 def test_unknown_text_has_about_the_shares_of_training() -> None:
     data = made_up([["cat"]] * 40 + [["cake"]] * 10)
-    dense = make_model("bag", dimension=20).fit(data).score(["quite unknown", ""]).dense()
+    dense = make_model("bag", vector_size=20).fit(data).score(["quite unknown", ""]).dense()
     assert np.array_equal(dense[0], dense[1])
     assert dense[0, data.hierarchy.names.index("pet")] > 0.5
 
@@ -227,16 +225,73 @@ def test_rare_labels_gain_from_logit_adjustment() -> None:
     data = made_up([["cat"]] * 60 + [["cake"]] * 3)
     pet = data.hierarchy.names.index("pet")
     plain, adjusted = (
-        make_model("bag", loss=loss, dimension=20).fit(data).score(["unknown"]).dense()[0, pet]
+        make_model("bag", loss=loss, vector_size=20).fit(data).score(["unknown"]).dense()[0, pet]
         for loss in ("conditional_softmax", "conditional_softmax_la")
     )
     assert adjusted < plain
 
 
 def test_settings_out_of_range_are_told() -> None:
-    for setting in ("dimension", "epochs", "patience", "threads", "rate", "words"):
+    for setting in ("vector_size", "epochs", "patience", "threads", "learning_rate"):
         with pytest.raises(TreelabelError, match=f"the setting {setting} of the model bag must be above 0, found 0"):
             make_model("bag", **{setting: 0}).fit(LEAVES)
+    wrong: Any
+    for wrong in (0, (0, 1), (2, 2), (1, 0), (1,), "12", (1, 2.0)):
+        with pytest.raises(TreelabelError, match=r"the setting ngram_range of the model bag is .*; expected \(1, n\)"):
+            make_model("bag", ngram_range=wrong).fit(LEAVES)
+    for wrong in (0, 1, 1000, 2**31, 4.0):
+        with pytest.raises(
+            TreelabelError, match=r"the setting n_features of the model bag is .*; expected a power of two"
+        ):
+            make_model("bag", n_features=wrong).fit(LEAVES)
+
+
+def test_parameters_of_a_loss_are_those_of_its_own(tmp_path: Path) -> None:
+    plain, same, far = (
+        make_model("bag", loss="champ", loss_params=params, vector_size=10, epochs=3).fit(LEAVES)
+        for params in (None, {"beta": 0.2}, {"beta": 5.0})
+    )
+    assert np.array_equal(plain.outputs_, same.outputs_)
+    assert not np.array_equal(plain.outputs_, far.outputs_)
+    far.save(tmp_path / "model")
+    loaded = load_model(tmp_path / "model")
+    assert loaded.loss_params == {"beta": 5.0}
+    assert loaded.objective_.loss.params == {"beta": 5.0}
+    with pytest.raises(TreelabelError, match=r"the loss champ has no parameter 'tau'; it has: beta=0.2"):
+        make_model("bag", loss="champ", loss_params={"tau": 1}).fit(LEAVES)
+    with pytest.raises(TreelabelError, match="the parameter beta of the loss champ must be a number from 0 to 1e"):
+        make_model("bag", loss="champ", loss_params={"beta": -1}).fit(LEAVES)
+    with pytest.raises(
+        TreelabelError, match=r"the setting loss_params is 0\.1; expected parameters of the loss by name"
+    ):
+        make_model("bag", loss="champ", loss_params=0.1).fit(LEAVES)
+
+
+# Losses without a compiled form
+
+
+@pytest.mark.parametrize("loss", ["bce", "win_log", "conditional_softmax_la"])
+def test_steps_of_numpy_are_those_of_compiled_loops(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fitted() -> Any:
+        return make_model("bag", loss=loss, vector_size=10, epochs=3).fit(LEAVES, valid=LEAVES)
+
+    compiled = fitted()
+    monkeypatch.setattr("treelabel.models.bag.steps.compiled_loss", lambda loss: None)
+    slow = fitted()
+    assert slow.losses_ == pytest.approx(compiled.losses_, rel=1e-4)
+    assert slow.inverse_temperature_ == pytest.approx(compiled.inverse_temperature_, rel=1e-2)
+    assert slow.outputs_ == pytest.approx(compiled.outputs_, abs=1e-3)
+    assert slow.score(LEAVES).dense() == pytest.approx(compiled.score(LEAVES).dense(), abs=1e-2)
+
+
+@pytest.mark.parametrize("adaptive", [True, False])
+def test_a_penalty_on_weights_pulls_children_to_their_parents(adaptive: bool) -> None:
+    def apart(**params: float) -> float:
+        model = make_model("bag", loss="match", loss_params=params, vector_size=10, epochs=5, adaptive=adaptive)
+        child, parent = model.set_params(learning_rate=0.3).fit(LEAVES).objective_.loss.edges
+        return float(np.linalg.norm(model.outputs_[child] - model.outputs_[parent]))
+
+    assert apart(lambda_parameters=0.1) < 0.8 * apart(lambda_parameters=0.0)
 
 
 # Learning again
@@ -254,8 +309,8 @@ def test_a_warm_start_goes_on_where_learning_ended(tmp_path: Path) -> None:
     assert model.losses_[-1] < min(first, cold.losses_[-1])
     model.save(tmp_path / "model")
     assert np.array_equal(load_model(tmp_path / "model").score(more).dense(), model.score(more).dense())
-    with pytest.raises(TreelabelError, match="warm_start goes on with dimension 200, but now it is 50"):
-        model.set_params(dimension=50).fit(data)
+    with pytest.raises(TreelabelError, match="warm_start goes on with vector_size 200, but now it is 50"):
+        model.set_params(vector_size=50).fit(data)
 
 
 def test_a_warm_start_refuses_what_it_cannot_go_on_with() -> None:
@@ -266,3 +321,9 @@ def test_a_warm_start_refuses_what_it_cannot_go_on_with() -> None:
     other = CASES["DAG"]
     with pytest.raises(TreelabelError, match="belongs to another hierarchy"):
         model.set_params(loss="win_log").fit(other.texts, other.labels, hierarchy=other.hierarchy)
+
+
+@pytest.mark.parametrize("loss", ["match", "hierarchical_cross_entropy", "soft_labels"])
+def test_losses_without_a_compiled_form_stand_the_battery(loss: str) -> None:
+    refused = check_model(lambda: make_model("bag", loss=loss, vector_size=20, epochs=10))
+    assert refused == (() if loss == "match" else ("many", "DAG"))

@@ -220,7 +220,7 @@ def test_a_score_of_an_svm_is_the_sigmoid_of_its_margin() -> None:
     # The words of the two labels make a table of presence: food, ladder.
     texts, marks = ["food", "ladder", "food ladder", ""], np.array([[1, 0], [0, 1], [1, 1], [0, 0]])
     h = Hierarchy.flat(["food", "ladder"])
-    model = make_model("svm_descriptions", cost=2.0).fit(texts, [["food"], [], ["food"], []], hierarchy=h)
+    model = make_model("svm_descriptions", C=2.0).fit(texts, [["food"], [], ["food"], []], hierarchy=h)
     svm = LinearSVC(C=2.0, dual=False).fit(marks, [1, 0, 1, 0])
     margins = svm.decision_function(marks)
     assert model.score(texts).dense()[:, 0] == pytest.approx(1 / (1 + np.exp(-margins)), abs=2e-3)
@@ -327,9 +327,17 @@ def test_relatives_lend_their_words() -> None:
     h = Hierarchy.from_paths(["sport > ball > tennis", "sport > ice", "music > opera"])
     # "ball" is a word of tennis alone among leaves, by its parent.
     assert by_name(fitted("zero_shot", h), "ball")["tennis"] > 0.5
-    assert by_name(fitted("zero_shot", h, up=0.0), "ball")["tennis"] == pytest.approx(1 / 3, abs=1e-6)
-    ends_inside = make_model("zero_shot", up=0.0, down=0.5).fit(["-"], [["ball"]], hierarchy=h).score(["opera"])
-    without = make_model("zero_shot", up=0.0, down=0.0).fit(["-"], [["ball"]], hierarchy=h).score(["opera"])
+    assert by_name(fitted("zero_shot", h, ancestor_weight=0.0), "ball")["tennis"] == pytest.approx(1 / 3, abs=1e-6)
+    ends_inside = (
+        make_model("zero_shot", ancestor_weight=0.0, descendant_weight=0.5)
+        .fit(["-"], [["ball"]], hierarchy=h)
+        .score(["opera"])
+    )
+    without = (
+        make_model("zero_shot", ancestor_weight=0.0, descendant_weight=0.0)
+        .fit(["-"], [["ball"]], hierarchy=h)
+        .score(["opera"])
+    )
     music, opera = h.names.index("music"), h.names.index("opera")
     assert (ends_inside.dense()[0, music] - ends_inside.dense()[0, opera]) > (
         without.dense()[0, music] - without.dense()[0, opera]
@@ -349,7 +357,7 @@ class Letters:
 
 def test_an_encoder_takes_the_place_of_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TREELABEL_CACHE", str(tmp_path / "cache"))
-    model = fitted("zero_shot", DAG, encoder=Letters(), up=0.0)
+    model = fitted("zero_shot", DAG, encoder=Letters(), ancestor_weight=0.0)
     assert model.predict(["dod", "cc", "hh"]) == [["dog"], ["cat"], ["horse"]]
     assert model.score(["dd", "", "ddddd"]).is_coherent()
     # Cosines do not depend on lengths.
@@ -366,7 +374,7 @@ def test_an_encoder_takes_the_place_of_words(tmp_path: Path, monkeypatch: pytest
 def test_of_very_many_nodes_the_largest_scores_are_kept(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     place = "treelabel.models.zero_shot" if name == "zero_shot" else "treelabel.models.label_svms"
     monkeypatch.setattr(f"{place}.MANY_NODES", 10)
-    monkeypatch.setattr(f"{place}.KEPT", 3)
+    monkeypatch.setattr(f"{place}.KEPT_SCORES", 3)
     h = Hierarchy.flat([f"thing{number}" for number in range(20)])
     model = make_model(name).fit(list(h.names), [[label] for label in h.names], hierarchy=h)
     scores = model.score(["thing7", "thing3"])

@@ -15,7 +15,7 @@ from scipy import sparse
 from tests import fuzz
 from tests.helpers import WordVectors
 from treelabel import Scores, TreelabelError, decide, load_model
-from treelabel.encoders.catalogue import ENCODERS
+from treelabel.encoders.registry import ENCODERS
 from treelabel.models.check import DAG, TREE
 from treelabel.rules import Tuned
 

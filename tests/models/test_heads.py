@@ -12,18 +12,19 @@ from scipy.special import expit, softmax
 from sklearn.svm import LinearSVC
 
 from treelabel import Dataset, Hierarchy, TreelabelError, evaluate, load_model, load_sample, make_model, split
-from treelabel.calibration import path_map
+from treelabel.calibration import path_softmax
 from treelabel.calibration.outputs import Outputs
 from treelabel.calibration.path_kernels import powers
-from treelabel.core.compute import kernel
+from treelabel.core.compute import in_threads, kernel
+from treelabel.core.sparse_product import Weights
 from treelabel.models.base import training_of
 from treelabel.models.check import CASES, CHECKS, DAG, TREE, fitted, it_learns
 from treelabel.models.linear import model as linear
 from treelabel.models.linear.blocks import BLOCK, add_multiples, add_products
 from treelabel.models.linear.conditional import train_groups
-from treelabel.models.linear.descent import Rows, in_threads, train_hinge
-from treelabel.models.linear.heads import HEADS, learn_head, sigmoid_groups, softmax_groups
-from treelabel.models.linear.weights import Gathered, Weights
+from treelabel.models.linear.descent import Rows, train_hinge
+from treelabel.models.linear.heads import HEADS, fit_head, sigmoid_groups, softmax_groups
+from treelabel.models.linear.weights import WeightCollector
 from treelabel.models.stopping import StopSignal
 from treelabel.text import NgramShape, Tfidf
 
@@ -40,11 +41,15 @@ def features(sample: Dataset) -> sparse.csr_array:
     return Tfidf.fit_transform(sample.texts, NgramShape())[1]
 
 
-def learned(rows: Rows, outputs: int, train: Any) -> Gathered:
+def outputs_of(train: Any, **settings: bool) -> Outputs:
+    return Outputs.of(train.hierarchy, train.labels, multiple_paths=train.regime == "multi_path", **settings)
+
+
+def learned(rows: Rows, outputs: int, train: Any) -> WeightCollector:
     """Run a trainer and gather all it learns."""
-    gathered = Gathered(len(rows.held), rows.features.shape[1], outputs, 0.0)
-    train(gathered.take)
-    return gathered
+    collector = WeightCollector(len(rows.held), rows.features.shape[1], outputs, 0.0)
+    train(collector.take)
+    return collector
 
 
 def with_bias(x: Any) -> Any:
@@ -69,9 +74,9 @@ def lowest(loss: Any, x: Any, start: Any, errors: Any) -> float:
     return float(minimize(flat, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 300}).fun)
 
 
-def stacked(gathered: Gathered, output: int) -> Any:
-    weights = gathered.weights()[:, [output]].toarray().ravel()
-    return np.append(weights, gathered.bias[output]).astype(np.float64)
+def stacked(collector: WeightCollector, output: int) -> Any:
+    weights = collector.weights()[:, [output]].toarray().ravel()
+    return np.append(weights, collector.bias[output]).astype(np.float64)
 
 
 # What is minimised
@@ -101,9 +106,9 @@ def test_vectors_of_sixteen_multiply_and_add_as_numpy_does() -> None:
 
 def test_hinge_outputs_reach_the_minimum_that_liblinear_finds(sample: Dataset, features: sparse.csr_array) -> None:
     train = training_of(sample, None, None)
-    outputs = Outputs.of(train)
-    targets = outputs.targets(train)
-    rows = Rows(features, np.arange(0, 240), most_passes=40)
+    outputs = outputs_of(train)
+    targets = outputs.targets(train.labels)
+    rows = Rows(features, np.arange(0, 240), max_iter=40)
     found = learned(rows, outputs.count, lambda take: train_hinge(rows, targets, 3.0, take, NEVER, lambda done: None))
     x = with_bias(features)
     for output in (0, 7, outputs.count - 1):
@@ -115,9 +120,9 @@ def test_hinge_outputs_reach_the_minimum_that_liblinear_finds(sample: Dataset, f
 
 def test_held_documents_are_scored_by_what_the_others_teach(sample: Dataset, features: sparse.csr_array) -> None:
     train = training_of(sample, None, None)
-    outputs = Outputs.of(train)
-    targets, held = outputs.targets(train), np.arange(0, 240)
-    rows = Rows(features, held, most_passes=40)
+    outputs = outputs_of(train)
+    targets, held = outputs.targets(train.labels), np.arange(0, 240)
+    rows = Rows(features, held, max_iter=40)
     found = learned(rows, outputs.count, lambda take: train_hinge(rows, targets, 3.0, take, NEVER, lambda done: None))
     x, y = with_bias(features), np.where(targets[:, [0]].toarray().ravel(), 1, -1)
     peer = LinearSVC(C=3.0, fit_intercept=False, tol=1e-6, max_iter=10_000).fit(x[240:], y[240:])
@@ -131,10 +136,10 @@ def test_sibling_groups_reach_the_minimum_of_logistic_regression(
     # Twenty classes without any order among them: more than one block.
     names = [f"class {sum(map(ord, row[0])) % 20}" for row in sample.paths()]
     train = training_of(list(sample.texts), names, Hierarchy.flat(sorted(set(names))))
-    outputs = Outputs.of(train, shared=False)
+    outputs = outputs_of(train, shared=False)
     (group,) = softmax_groups(outputs, train, tau)
     assert len(group.outputs) > BLOCK
-    rows = Rows(features, np.arange(0, 100), most_passes=100)
+    rows = Rows(features, np.arange(0, 100), max_iter=100)
     found = learned(
         rows, outputs.count, lambda take: train_groups(rows, [group], True, 10.0, take, NEVER, lambda done: None)
     )
@@ -153,10 +158,10 @@ def test_sibling_groups_reach_the_minimum_of_logistic_regression(
 
 def test_sigmoids_among_siblings_reach_the_minimum(sample: Dataset, features: sparse.csr_array) -> None:
     train = training_of(sample, None, None)
-    outputs = Outputs.of(train, shared=False)
+    outputs = outputs_of(train, shared=False)
     group = sigmoid_groups(outputs, train)[0]
     assert len(group.rows) == len(sample)
-    rows = Rows(features, np.arange(0, 100), most_passes=100)
+    rows = Rows(features, np.arange(0, 100), max_iter=100)
     found = learned(
         rows, outputs.count, lambda take: train_groups(rows, [group], False, 10.0, take, NEVER, lambda done: None)
     )
@@ -188,22 +193,22 @@ def test_powers_are_those_of_e() -> None:
 def test_nodes_with_the_same_documents_share_an_output() -> None:
     h = Hierarchy.from_paths(["a > b > c", "a > b > d", "e > f"])
     train = training_of(["1", "2", "3"], [["c"], ["d"], ["f"]], h)
-    outputs = Outputs.of(train)
+    outputs = outputs_of(train)
     names = {h.names[node]: outputs.output(node) for node in range(len(h))}
     assert names["a"] == names["b"]
     assert names["e"] == names["f"]
     assert len(set(names.values())) == outputs.count == 4
-    assert outputs.targets(train)[:, [names["a"]]].toarray().ravel().tolist() == [1, 1, 0]
-    assert Outputs.of(train, shared=False).count == len(h)
+    assert outputs.targets(train.labels)[:, [names["a"]]].toarray().ravel().tolist() == [1, 1, 0]
+    assert outputs_of(train, shared=False).count == len(h)
 
 
-def test_an_end_inside_has_an_output_of_its_own() -> None:
+def test_an_inner_terminal_node_has_a_stop_output() -> None:
     train = training_of(["1", "2"], [["dog"], ["terrier"]], TREE)
-    outputs = Outputs.of(train)
+    outputs = outputs_of(train)
     dog = TREE.names.index("dog")
-    own = outputs.of_ends[outputs.ends.tolist().index(dog)]
+    own = outputs.terminal_outputs[outputs.terminals.tolist().index(dog)]
     assert own != outputs.output(dog)
-    assert outputs.targets(train)[:, [own]].toarray().ravel().tolist() == [1, 0]
+    assert outputs.targets(train.labels)[:, [own]].toarray().ravel().tolist() == [1, 0]
     assert outputs.output(TREE.names.index("cake")) == -1
 
 
@@ -250,12 +255,12 @@ def test_auto_takes_the_head_that_loses_less(monkeypatch: pytest.MonkeyPatch) ->
 
     def spied(name: str, job: Any) -> Any:
         tried.append(name)
-        return learn_head(name, job)
+        return fit_head(name, job)
 
-    monkeypatch.setattr(linear, "learn_head", spied)
+    monkeypatch.setattr(linear, "fit_head", spied)
     model = make_model().fit(load_sample())
     assert sorted(tried[:2]) == ["conditional_softmax", "nodes"]
-    assert tried[2:] == [model.learned_.head]
+    assert tried[2:] == [model.head_.head]
     tried.clear()
     make_model().fit(load_sample()[:900])
     assert tried == ["nodes"]
@@ -288,12 +293,12 @@ def test_a_validation_set_calibrates_and_is_not_learned() -> None:
     assert judged["ece"] < 0.1
 
 
-def test_of_very_many_nodes_the_likeliest_ends_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_very_many_nodes_the_likeliest_terminals_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     data = load_sample()[:1500]
     dense = make_model(prune=0).fit(data)
     before = dense.score(data.texts[:50]).dense()
-    monkeypatch.setattr(path_map, "MANY_NODES", 10)
-    monkeypatch.setattr(path_map, "KEPT_ENDS", 5)
+    monkeypatch.setattr(path_softmax, "MANY_NODES", 10)
+    monkeypatch.setattr(path_softmax, "KEPT_SCORES", 5)
     scores = dense.score(data.texts[:50])
     assert scores.is_sparse
     assert scores.is_coherent()
@@ -351,7 +356,7 @@ def test_an_encoder_stands_alone_or_beside_tfidf(letters: Letters, tfidf: bool, 
 def test_a_registered_encoder_is_known_by_its_name(
     letters: Letters, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from treelabel.encoders.catalogue import ENCODERS
+    from treelabel.encoders.registry import ENCODERS
 
     monkeypatch.setitem(ENCODERS, "letters", Letters)
     model = fitted(lambda: make_model(encoder="letters"), CASES["leaf"])
@@ -375,7 +380,7 @@ def test_what_is_no_encoder_is_refused(letters: Letters) -> None:
 
 
 def test_an_interrupted_run_goes_on_where_it_was(letters: Letters, tmp_path: Path) -> None:
-    from treelabel.encoders.catalogue import CachedEncoder
+    from treelabel.encoders.cached import CachedEncoder
 
     class Interrupted(Letters):
         def transform(self, texts: Any) -> Any:
@@ -384,10 +389,10 @@ def test_an_interrupted_run_goes_on_where_it_was(letters: Letters, tmp_path: Pat
             return super().transform(texts)
 
     texts = ["a", "b", "c", "d", "stop", "e"]
-    broken = CachedEncoder(Interrupted(), tmp_path, batch=2)
+    broken = CachedEncoder(Interrupted(), tmp_path, batch_size=2)
     with pytest.raises(KeyboardInterrupt):
         broken.transform(texts)
-    again = CachedEncoder(letters, tmp_path, batch=2)
+    again = CachedEncoder(letters, tmp_path, batch_size=2)
     assert again.transform(texts).shape == (6, 26)
     assert letters.calls == [2]
     assert (again.transform([]).shape) == (0, 0)
@@ -413,7 +418,7 @@ def test_ctrl_c_hurries_learning_and_keeps_what_there_is(monkeypatch: pytest.Mon
 
         yield done
 
-    monkeypatch.setattr("treelabel.models.heads.progress_bar", pressing)
+    monkeypatch.setattr("treelabel.models.linear.heads.progress_bar", pressing)
     data = load_sample()[::4]
     hurried = make_model().fit(data)
     assert pressed == [1]
@@ -430,5 +435,97 @@ def test_a_second_ctrl_c_gives_up() -> None:
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as monkey, pytest.raises(KeyboardInterrupt):
-        in_threads(lambda task: None, range(4), stop, done)
+        in_threads(lambda task: None, range(4), done, stop.interrupt)
     assert stop.reason == "interrupt"
+
+
+# Weights of documents
+
+
+def test_weights_of_documents_are_those_of_liblinear(sample: Dataset, features: sparse.csr_array) -> None:
+    train = training_of(sample, None, None)
+    outputs = outputs_of(train)
+    targets = outputs.targets(train.labels)
+    weights = np.random.default_rng(0).uniform(0.2, 3.0, len(train))
+    rows = Rows(features, np.arange(0, 240), max_iter=60, weights=weights)
+    found = learned(rows, outputs.count, lambda take: train_hinge(rows, targets, 3.0, take, NEVER, lambda done: None))
+    x, y = with_bias(features), np.where(targets[:, [7]].toarray().ravel(), 1, -1)
+
+    def loss(w: Any) -> float:
+        return float(0.5 * (w**2).sum() + 3.0 * (weights * np.maximum(0, 1 - y * (x @ w)) ** 2).sum())
+
+    svm = LinearSVC(C=3.0, fit_intercept=False, tol=1e-6, max_iter=20_000)
+    least = loss(svm.fit(x, y, sample_weight=weights).coef_.ravel())
+    assert least <= loss(stacked(found, 7)) * 1.0001 <= least * 1.01
+
+
+@pytest.mark.parametrize("softmaxed", [True, False])
+def test_weights_of_documents_count_in_logistic_regression(
+    sample: Dataset, features: sparse.csr_array, softmaxed: bool
+) -> None:
+    train = training_of(sample, None, None)
+    outputs = outputs_of(train, shared=False)
+    group = (softmax_groups(outputs, train, 0.0) if softmaxed else sigmoid_groups(outputs, train))[0]
+    weights = np.random.default_rng(0).uniform(0.2, 3.0, len(train))
+    rows = Rows(features, np.arange(0, 100), max_iter=100, weights=weights)
+    found = learned(
+        rows, outputs.count, lambda take: train_groups(rows, [group], softmaxed, 10.0, take, NEVER, lambda done: None)
+    )
+    x, y, each = with_bias(features[group.rows]), group.true, weights[group.rows]
+
+    def loss(w: Any) -> float:
+        z = x @ w
+        of_true = (y * z).sum(axis=1)
+        whole = np.logaddexp.reduce(z, axis=1) if softmaxed else np.logaddexp(0, z).sum(axis=1)
+        return cross_entropies(w, each * (whole - of_true))
+
+    def errors(w: Any) -> Any:
+        return each[:, None] * (y - (softmax(x @ w, axis=1) if softmaxed else expit(x @ w)))
+
+    ours = np.stack([stacked(found, output) for output in group.outputs], axis=1)
+    least = lowest(loss, x, ours, errors)
+    assert least <= loss(ours) * 1.0001 <= least * 1.01
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_a_document_of_weight_0_is_as_if_it_were_not_there(head: str) -> None:
+    case = CASES["leaf"]
+    weights = np.array([1.0] * 40 + [0.0] * (len(case.texts) - 40))
+    one = make_model(head=head, hierarchy=TREE).fit(case.texts, case.labels, sample_weight=weights)
+    two = make_model(head=head, hierarchy=TREE).fit(case.texts[:40], case.labels[:40])
+    assert np.array_equal(one.score(case.texts).dense(), two.score(case.texts).dense())
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_equal_weights_change_nothing(head: str) -> None:
+    case = CASES["leaf"]
+    one = make_model(head=head, hierarchy=TREE).fit(case.texts, case.labels, sample_weight=np.ones(len(case.texts)))
+    two = make_model(head=head, hierarchy=TREE).fit(case.texts, case.labels)
+    assert np.array_equal(one.score(case.texts).dense(), two.score(case.texts).dense())
+
+
+def test_heavy_documents_are_believed() -> None:
+    texts, labels = ["woof"] * 20, [["terrier"], ["poodle"]] * 10
+    for heavy, light, weights in (("terrier", "poodle", [5.0, 0.5] * 10), ("poodle", "terrier", [0.5, 5.0] * 10)):
+        model = make_model("linear", hierarchy=TREE, max_iter=300).fit(texts, labels, sample_weight=weights)
+        steps = (model.explain("woof", TREE.names.index(name))[-1] for name in (heavy, light))
+        one, two = (sum(value for _, value in [*step.speaks_for, *step.speaks_against]) for step in steps)
+        assert one > two
+
+
+def test_weights_that_cannot_be_meant_are_refused() -> None:
+    case = CASES["leaf"]
+    model = make_model("linear", hierarchy=TREE)
+    with pytest.raises(TreelabelError, match=r"sample_weight has the shape \(3,\), but there are 49 documents"):
+        model.fit(case.texts, case.labels, sample_weight=[1, 2, 3])
+    for wrong in (-1.0, np.nan, 0.0):
+        with pytest.raises(TreelabelError, match="sample_weight must hold numbers from 0 on, some of them above 0"):
+            model.fit(case.texts, case.labels, sample_weight=np.full(len(case.texts), wrong))
+    with pytest.raises(TreelabelError, match="the model nothing cannot weigh documents; leave sample_weight out"):
+        make_model("nothing", hierarchy=TREE).fit(case.texts, case.labels, sample_weight=np.ones(len(case.texts)))
+
+
+def test_the_most_frequent_labels_are_those_of_heavy_documents() -> None:
+    model = make_model("most_frequent", hierarchy=TREE).fit(["a", "b"], ["cat", "cake"], sample_weight=[3, 1])
+    names = dict(zip(TREE.names, model.score(["c"]).dense()[0].tolist(), strict=True))
+    assert (names["cat"], names["cake"], names["soup"]) == (0.75, 0.25, 0.0)

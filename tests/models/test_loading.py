@@ -17,7 +17,7 @@ from scipy import sparse
 from tests.helpers import Run
 from treelabel import Dataset, Hierarchy, Scores, TreelabelError, load_model, make_model
 from treelabel.core.arrays import checked_csr, sound_csr
-from treelabel.core.json_text import DEEPEST, read_json
+from treelabel.core.json_text import OWN, read_json
 from treelabel.core.kinds import Between, check_kind, fits
 from treelabel.core.npz import open_npz
 from treelabel.models.check import CASES, fitted
@@ -424,9 +424,9 @@ def test_a_bomb_in_a_model_is_refused_by_its_header(model: Path) -> None:
 # JSON
 
 HARD_JSON: dict[str, tuple[bytes, str]] = {
-    "deep": (DEEP.encode(), f"nested more than {DEEPEST} levels deep"),
-    "a little too deep": (b"[" * 102 + b"]" * 102, f"nested more than {DEEPEST} levels deep"),
-    "deep in a mapping": (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, f"nested more than {DEEPEST} levels deep"),
+    "deep": (DEEP.encode(), f"nested more than {OWN.nesting} levels deep"),
+    "a little too deep": (b"[" * 102 + b"]" * 102, f"nested more than {OWN.nesting} levels deep"),
+    "deep in a mapping": (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, f"nested more than {OWN.nesting} levels deep"),
     "a long number": (b"[" + LONG.encode() + b"]", "a number is too long"),
     "no UTF-8": (b'["\xff"]', "byte 3 is not UTF-8"),
     "NaN": (b"[NaN]", "it has NaN, which is no number in JSON"),
@@ -446,7 +446,7 @@ def test_hard_json_is_one_sentence(case: str, tmp_path: Path) -> None:
 
 
 def test_json_may_hold_what_it_holds_usually(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert read_json("[" * DEEPEST + "]" * DEEPEST, "x") is not None
+    assert read_json("[" * 100 + "]" * 100, "x") is not None
     assert read_json('{"a": 1, "a": [2, NaN]}', "x", allow_nan=True)["a"][0] == 2
     assert read_json('"ä"'.encode(), "x") == "ä"
     monkeypatch.setattr("treelabel.core.json_text.MOST_BYTES", 10)

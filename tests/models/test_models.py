@@ -22,9 +22,10 @@ from treelabel import (
     make_model,
     split,
 )
-from treelabel.calibration.fitting import fit_monotone, fit_share, fit_softmax, rising
+from treelabel.calibration.fitting import fit_mixture_weight, fit_softmax
+from treelabel.calibration.isotonic import apply_isotonic, fit_isotonic
 from treelabel.core.strings import Strings
-from treelabel.encoders.catalogue import ENCODERS
+from treelabel.encoders.registry import ENCODERS
 from treelabel.models.base import Model, Training
 from treelabel.models.baselines import MostFrequent
 from treelabel.models.check import CASES, CHECKS, DAG, TREE, check_model, fitted, it_learns, made_up
@@ -37,10 +38,10 @@ SETS: dict[str, Dataset] = {kind: Dataset.of(case.texts, case.labels, case.hiera
 LEARNERS = ["linear", "bag", "prototype", "stack"]
 
 # Few and quick parts: what a stack does with them does not depend on these.
-QUICK = {"model": "prototype", "parent_pull": 1.0, "label_pull": 1.0}
+QUICK = {"model": "prototype", "parent_prior_strength": 1.0, "label_prior_strength": 1.0}
 NEEDED: dict[str, dict[str, Any]] = {
     "prototype": {"encoder": "words"},
-    "stack": {"encoder": "words", "folds": 2, "models": ("linear", QUICK)},
+    "stack": {"encoder": "words", "cv": 2, "estimators": ("linear", QUICK)},
 }
 
 
@@ -158,9 +159,9 @@ def test_what_is_wrong_with_training_data_is_said(name: str) -> None:
 def test_unknown_models_and_settings_are_told() -> None:
     with pytest.raises(TreelabelError, match="unknown model 'liner'; did you mean linear"):
         make_model("liner")
-    with pytest.raises(TreelabelError, match=r"the model linear has no setting 'costs'; did you mean cost\?"):
-        make_model("linear", costs=1)
-    with pytest.raises(TreelabelError, match=r"the model linear has no setting 'zzz'; it has: .*cost"):
+    with pytest.raises(TreelabelError, match=r"the model linear has no setting 'maxiter'; did you mean max_iter\?"):
+        make_model("linear", maxiter=1)
+    with pytest.raises(TreelabelError, match=r"the model linear has no setting 'zzz'; it has: .*C"):
         make_model("linear", zzz=1)
 
 
@@ -253,7 +254,18 @@ def test_explain_names_the_words_that_decide() -> None:
 # Features
 
 
-@pytest.mark.parametrize("shape", [NgramShape(), NgramShape(words=3), NgramShape(1, (2, 4)), NgramShape(2, (3, 5), 18)])
+SHAPES = (
+    NgramShape(),
+    NgramShape((1, 3)),
+    NgramShape((2, 3)),
+    NgramShape(None, (1, 2)),
+    NgramShape((1, 1), (2, 4)),
+    NgramShape((1, 2), (3, 5), 1 << 18),
+    NgramShape((1, 2), (3, 5), 100_003),
+)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
 def test_named_ngrams_are_those_that_are_counted(shape: NgramShape) -> None:
     for text in ("The cat, the CAT; a_b 42", "Ärger 日本語 i̇stanbul \U00020000x", "", "a"):
         counted = count_ngrams([text], shape)
@@ -265,7 +277,7 @@ def test_tfidf_weighs_as_scikit_learn_does() -> None:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     texts = list(load_sample().texts[:400])
-    ours = Tfidf.fit_transform(texts, NgramShape(words=2, bits=30))[1]
+    ours = Tfidf.fit_transform(texts, NgramShape((1, 2), n_features=1 << 30))[1]
     theirs = TfidfVectorizer(sublinear_tf=True, ngram_range=(1, 2), token_pattern=r"(?u)\b\w+\b").fit_transform(texts)
     assert ours.nnz == theirs.nnz
     assert abs((ours @ ours.T) - (theirs @ theirs.T)).max() < 1e-5
@@ -293,10 +305,10 @@ def test_calibration_finds_what_margins_were_made_with() -> None:
     margins = rng.normal(size=20_000).astype(np.float32)
     hits = rng.random(20_000) < 1 / (1 + np.exp(-2 * margins))
     given, first = np.array([[-1.0], [0.0], [1.0]], np.float32), np.zeros(1, np.int32)
-    mapped = rising(given, first, first, first, fit_monotone(margins, hits)[None], 1)
+    mapped = apply_isotonic(given, first, first, first, fit_isotonic(margins, hits)[None], 1)
     assert mapped.ravel() == pytest.approx(1 / (1 + np.exp([2.0, 0.0, -2.0])), abs=0.05)
-    assert fit_share(np.full(1000, 0.0), np.full(1000, 0.5)) == pytest.approx(1.0)
-    assert fit_share(np.full(1000, 1.0), np.full(1000, 0.0)) == pytest.approx(0.0, abs=1e-6)
+    assert fit_mixture_weight(np.full(1000, 0.0), np.full(1000, 0.5)) == pytest.approx(1.0)
+    assert fit_mixture_weight(np.full(1000, 1.0), np.full(1000, 0.0)) == pytest.approx(0.0, abs=1e-6)
 
 
 # Models that know little

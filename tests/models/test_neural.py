@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -19,17 +20,23 @@ import torch
 from tests.helpers import Run, WordVectors, tiny_bert
 from treelabel import Dataset, TreelabelError, load_model, make_model
 from treelabel.core.strings import Strings
-from treelabel.encoders.catalogue import ENCODERS, CachedEncoder
+from treelabel.encoders.cached import CachedEncoder
+from treelabel.encoders.files import Files
+from treelabel.encoders.registry import ENCODERS
+from treelabel.encoders.tokens import Tokens
+from treelabel.losses.base import Loss
+from treelabel.losses.bce import Bce
 from treelabel.losses.registry import LOSSES
+from treelabel.losses.torch.registry import FORMS
 from treelabel.models.base import training_of
 from treelabel.models.check import CASES, HARD_TEXTS, check_model, it_learns
-from treelabel.models.neural.judging import Judged
+from treelabel.models.neural.featurizers import FrozenFeaturizer
+from treelabel.models.neural.hardware import faster_in_bf16
+from treelabel.models.neural.inputs import epoch_batches
 from treelabel.models.neural.network import Network, Outputs, freeze, layers_of, parameter_groups
-from treelabel.models.neural.readers import Frozen
 from treelabel.models.neural.schedules import SCHEDULES
 from treelabel.models.neural.scratch import learned_tokenizer, small_bert
-from treelabel.models.neural.tokens import Tokens, epoch_batches
-from treelabel.models.neural.trainer import faster_in_bf16
+from treelabel.models.neural.validation import Validation
 from treelabel.models.objective import Objective
 
 LEAF = CASES["leaf"]
@@ -47,6 +54,8 @@ KINDS = {
     "win_raw": ("leaf", "path"),
     "win_log": ("leaf", "path"),
     "win_coarse": ("leaf", "path"),
+    "hierarchical_cross_entropy": ("leaf", "path"),
+    "soft_labels": ("leaf", "path"),
 }
 
 
@@ -67,11 +76,11 @@ def words(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFact
 def made(mode: str, folder: Path, **settings: Any) -> Any:
     """Make a model that learns in little time."""
     of_mode: dict[str, dict[str, Any]] = {
-        "frozen": {"encoder": "words", "epochs": 12, "rate": 0.03},
-        "fine-tuned": {"encoder": str(folder), "train": "all", "epochs": 6, "rate": 5e-3},
-        "scratch": {"encoder": "scratch", "epochs": 6, "rate": 5e-3},
+        "frozen": {"encoder": "words", "epochs": 12, "learning_rate": 0.03},
+        "fine-tuned": {"encoder": str(folder), "train": "all", "epochs": 6, "learning_rate": 5e-3},
+        "scratch": {"encoder": "scratch", "epochs": 6, "learning_rate": 5e-3},
     }
-    return make_model("neural", **{**of_mode[mode], "batch": 8, "weight_decay": 0.0, **settings})
+    return make_model("neural", **{**of_mode[mode], "batch_size": 8, "weight_decay": 0.0, **settings})
 
 
 # The battery
@@ -106,14 +115,14 @@ def test_a_loss_says_what_labels_it_cannot_learn(loss: str, folder: Path) -> Non
 
 
 def small(layers: int = 2) -> Network:
-    body = small_bert(50, 16)
-    assert len(layers_of(body)) == layers
-    return Network(body, "cls", Outputs(64, 5, hidden=8))
+    backbone = small_bert(50, 16)
+    assert len(layers_of(backbone)) == layers
+    return Network(backbone, "cls", Outputs(64, 5, hidden_size=8))
 
 
 def test_the_encoder_the_hidden_layer_and_the_outputs_have_rates_of_their_own() -> None:
     network = small()
-    groups = parameter_groups(network, (1e-5, 1e-4, 1e-3), 0.5, 0.01)
+    groups = parameter_groups(network, {"encoder": 1e-5, "hidden": 1e-4, "outputs": 1e-3}, 0.5, 0.01)
     rates = {id(p): group["lr"] for group in groups for p in group["params"]}
     decays = {id(p): group["weight_decay"] for group in groups for p in group["params"]}
     assert len(rates) == len(list(network.parameters()))
@@ -121,25 +130,49 @@ def test_the_encoder_the_hidden_layer_and_the_outputs_have_rates_of_their_own() 
     assert outputs.hidden is not None
     assert rates[id(outputs.linear.weight)] == 1e-3
     assert rates[id(outputs.hidden.weight)] == 1e-4
-    last, first = network.body.encoder.layer[1], network.body.encoder.layer[0]
+    last, first = network.backbone.encoder.layer[1], network.backbone.encoder.layer[0]
     assert rates[id(last.output.dense.weight)] == 1e-5
     assert rates[id(first.output.dense.weight)] == 5e-6
-    assert rates[id(network.body.embeddings.word_embeddings.weight)] == 2.5e-6
+    assert rates[id(network.backbone.embeddings.word_embeddings.weight)] == 2.5e-6
     assert decays[id(outputs.linear.bias)] == decays[id(last.output.LayerNorm.weight)] == 0.0
     assert decays[id(last.output.dense.weight)] == 0.01
 
 
+def test_groups_without_a_rate_of_their_own_have_the_learning_rate(folder: Path, tmp_path: Path) -> None:
+    plain = made("scratch", folder, epochs=1).fit(DATA)
+    rates = {"encoder": 5e-3, "outputs": 5e-3}
+    grouped = made("scratch", folder, epochs=1, learning_rates=rates).fit(DATA)
+    assert same(plain, grouped)
+    other = made("scratch", folder, epochs=1, learning_rates={"outputs": 1e-3}).fit(DATA)
+    assert not same(plain, other)
+    grouped.save(tmp_path / "model")
+    assert load_model(tmp_path / "model").get_params()["learning_rates"] == rates
+
+
+def test_without_an_encoder_the_best_one_is_used(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found = [Files("static", "model2vec", tmp_path), Files("tiny", "transformer", folder)]
+    monkeypatch.setattr("treelabel.encoders.registry.usable_files", lambda: found)
+    monkeypatch.setattr("treelabel.encoders.files.usable_files", lambda: found)
+    monkeypatch.setitem(ENCODERS, "static", WordVectors)
+    frozen = make_model("neural", epochs=1).fit(DATA)
+    assert frozen.fitted_.featurizer.encoder.name == "words"
+    frozen.save(tmp_path / "model")
+    assert np.array_equal(load_model(tmp_path / "model").score(LEAF.texts).dense(), frozen.score(LEAF.texts).dense())
+    tuned = make_model("neural", epochs=1, train="all").fit(DATA)
+    assert tuned.fitted_.network.backbone.config.hidden_size == 32
+
+
 def test_frozen_layers_are_neither_trained_nor_changed(folder: Path) -> None:
     network = small()
-    freeze(network.body, 1)
-    fixed = {name for name, p in network.body.named_parameters() if not p.requires_grad}
+    freeze(network.backbone, 1)
+    fixed = {name for name, p in network.backbone.named_parameters() if not p.requires_grad}
     assert any("embeddings" in name for name in fixed)
     assert any("layer.0" in name for name in fixed)
     assert not any("layer.1" in name for name in fixed)
-    from treelabel.encoders.backbone import load_body
+    from treelabel.encoders.backbone import load_backbone
 
-    before = load_body(folder).state_dict()
-    after = made("fine-tuned", folder, freeze=1).fit(DATA).learned_.network.body.state_dict()
+    before = load_backbone(folder).state_dict()
+    after = made("fine-tuned", folder, frozen_layers=1).fit(DATA).fitted_.network.backbone.state_dict()
     changed = {name for name in after if not torch.equal(before[name], after[name])}
     assert changed
     assert all("layer.1" in name for name in changed)
@@ -160,11 +193,11 @@ def test_rates_rise_over_a_tenth_of_the_steps_and_then_fall() -> None:
 
 
 def test_lora_changes_what_the_encoder_says_by_matrices_of_low_rank(folder: Path) -> None:
-    from treelabel.encoders.backbone import load_body
+    from treelabel.encoders.backbone import load_backbone
 
-    before = load_body(folder).state_dict()
-    model = made("fine-tuned", folder, train="lora", lora_rank=2, rate=0.02, epochs=20).fit(DATA)
-    after = model.learned_.network.body.state_dict()
+    before = load_backbone(folder).state_dict()
+    model = made("fine-tuned", folder, train="lora", lora_rank=2, learning_rate=0.02, epochs=20).fit(DATA)
+    after = model.fitted_.network.backbone.state_dict()
     assert before.keys() == after.keys()
     changed = {name: after[name] - before[name] for name in before if not torch.equal(before[name], after[name])}
     assert changed
@@ -179,7 +212,7 @@ def test_lora_changes_what_the_encoder_says_by_matrices_of_low_rank(folder: Path
 
 def same(one: Any, two: Any) -> bool:
     """Whether all weights are equal to the last bit."""
-    a, b = (model.learned_.network.state_dict() for model in (one, two))
+    a, b = (model.fitted_.network.state_dict() for model in (one, two))
     return all(torch.equal(a[name], b[name]) for name in a)
 
 
@@ -189,7 +222,7 @@ def alike(one: Any, two: Any) -> bool:
     return bool(np.abs(a - b).max() < 1e-4)
 
 
-@pytest.mark.parametrize("settings", [{"accumulate": 3}, {"save_memory": True}], ids=str)
+@pytest.mark.parametrize("settings", [{"gradient_accumulation_steps": 3}, {"gradient_checkpointing": True}], ids=str)
 def test_parts_and_saved_memory_change_nothing(settings: dict[str, Any], folder: Path) -> None:
     plain = made("fine-tuned", folder, dropout=0.0, epochs=3, loss="match").fit(DATA)
     other = made("fine-tuned", folder, dropout=0.0, epochs=3, loss="match", **settings).fit(DATA)
@@ -205,8 +238,9 @@ torch.set_num_threads(1)
 from treelabel.models import make_model
 from treelabel.models.check import CASES
 case = CASES["leaf"]
-settings = dict(encoder=sys.argv[1], train="all", epochs=4, rate=5e-3, batch=8, seed=1, dropout=float(sys.argv[2]))
-more = dict(checkpoints=sys.argv[4], checkpoint_seconds=0.0) if len(sys.argv) > 4 else {}
+settings = dict(encoder=sys.argv[1], train="all", epochs=4, learning_rate=5e-3, batch_size=8, seed=1)
+settings["dropout"] = float(sys.argv[2])
+more = dict(checkpoint_dir=sys.argv[4], checkpoint_seconds=0.0) if len(sys.argv) > 4 else {}
 model = make_model("neural", **settings, **more)
 callback = lambda step, values: print("step", step, flush=True)
 model.set_params(callbacks=(callback,)).fit(case.texts, case.labels, hierarchy=case.hierarchy)
@@ -225,7 +259,7 @@ def command(*arguments: Any, processes: int = 1) -> list[str]:
 
 def test_two_processes_learn_what_one_does(folder: Path, tmp_path: Path) -> None:
     write_documents(tmp_path / "train.jsonl")
-    settings = {"train": "all", "epochs": 3, "rate": 0.005, "batch": 8, "dropout": 0.0}
+    settings = {"train": "all", "epochs": 3, "learning_rate": 0.005, "batch_size": 8, "dropout": 0.0}
     options = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
     for processes in (1, 2):
         fit = ["-m", "treelabel", "fit", tmp_path / "train.jsonl", "-o", tmp_path / str(processes)]
@@ -260,7 +294,7 @@ def test_a_run_that_is_killed_goes_on_to_the_same_weights(folder: Path, tmp_path
 
 
 def test_a_checkpoint_of_another_run_or_a_damaged_one_is_refused(folder: Path, tmp_path: Path) -> None:
-    kept = {"checkpoints": str(tmp_path), "checkpoint_seconds": 0.0, "epochs": 1}
+    kept = {"checkpoint_dir": str(tmp_path), "checkpoint_seconds": 0.0, "epochs": 1}
     made("fine-tuned", folder, **kept).fit(DATA)
     with pytest.raises(TreelabelError, match=r"the checkpoint of another run .* remove it, or give another folder"):
         made("fine-tuned", folder, **kept, loss="bce").fit(DATA)
@@ -280,10 +314,10 @@ def test_ctrl_c_keeps_what_is_learned_and_a_checkpoint_to_go_on_from(folder: Pat
 
     def press(step: int, values: Mapping[str, float]) -> None:
         steps.append(step)
-        if step == 10 and "rate" in values:
+        if step == 10 and "learning_rate" in values:
             os.kill(os.getpid(), signal.SIGINT)
 
-    kept = {"checkpoints": str(tmp_path)}
+    kept = {"checkpoint_dir": str(tmp_path)}
     stopped = made("fine-tuned", folder, callbacks=(press,), **kept).fit(DATA)
     assert max(steps) == 10
     assert stopped.stopped_ == "interrupt"
@@ -302,7 +336,7 @@ def test_a_deadline_gives_a_model_all_the_same(folder: Path) -> None:
 
 
 def test_a_deadline_while_all_is_learned_again_keeps_what_was_learned_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = make_model("neural", encoder="words", epochs=6, rate=0.03, batch=8)
+    model = make_model("neural", encoder="words", epochs=6, learning_rate=0.03, batch_size=8)
     late, now = [False], time.monotonic
 
     def watch(step: int, values: Mapping[str, float]) -> None:
@@ -327,12 +361,12 @@ def test_the_best_epoch_by_validation_is_kept(folder: Path) -> None:
     told: dict[int, Mapping[str, float]] = {}
 
     def tell(step: int, values: Mapping[str, float]) -> None:
-        if "valid_loss" in values:
+        if "validation_loss" in values:
             told[step] = values
 
-    settings: dict[str, Any] = {"epochs": 8, "schedule": "constant", "warm_up": 0.0, "callbacks": (tell,)}
+    settings: dict[str, Any] = {"epochs": 8, "lr_scheduler": "constant", "warmup_ratio": 0.0, "callbacks": (tell,)}
     model = made("scratch", folder, **settings).fit(DATA, valid=wrong)
-    assert model.losses_ == [values["valid_loss"] for values in told.values()]
+    assert model.losses_ == [values["validation_loss"] for values in told.values()]
     best = int(np.argmin(model.losses_)) + 1
     assert best < len(model.losses_) <= best + 5
     again = made("scratch", folder, **{**settings, "epochs": best}).fit(DATA, valid=wrong)
@@ -372,7 +406,7 @@ def test_callbacks_are_told_the_same_whoever_they_are(folder: Path) -> None:
     board, tracker = Board(), Tracker()
     made("frozen", folder, epochs=2, callbacks=(board, tracker)).fit(DATA)
     assert board.told == tracker.told
-    assert {name for name, _, _ in board.told} == {"loss", "rate", "documents_per_second", "training_loss"}
+    assert {name for name, _, _ in board.told} == {"loss", "learning_rate", "documents_per_second", "training_loss"}
     assert max(step for _, _, step in board.told) == 2 * -(-len(DATA) // 8)
     with pytest.raises(TreelabelError, match="expected a callback"):
         made("frozen", folder, callbacks=(3,)).fit(DATA)
@@ -410,8 +444,8 @@ def test_bfloat16_is_used_only_where_it_is_faster(monkeypatch: pytest.MonkeyPatc
         now[0] += cost[enabled]
         return nullcontext()
 
-    monkeypatch.setattr("treelabel.models.neural.trainer.time.perf_counter", lambda: now[0])
-    monkeypatch.setattr("treelabel.models.neural.trainer.torch.autocast", ticking)
+    monkeypatch.setattr("treelabel.models.neural.hardware.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("treelabel.models.neural.hardware.torch.autocast", ticking)
     assert faster_in_bf16(network, given)
     cost[True] = 0.6
     assert not faster_in_bf16(network, given)
@@ -423,8 +457,8 @@ def test_bfloat16_is_used_only_where_it_is_faster(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_hidden_layer_and_tf_idf_stand_beside_embeddings(folder: Path, tmp_path: Path) -> None:
-    model = made("frozen", folder, hidden=16, tfidf=True, tfidf_width=8).fit(DATA)
-    outputs = model.learned_.network.outputs
+    model = made("frozen", folder, hidden_size=16, tfidf=True, lsa_components=8).fit(DATA)
+    outputs = model.fitted_.network.outputs
     assert outputs.hidden is not None
     assert (outputs.hidden.in_features, outputs.hidden.out_features) == (32 + 8, 16)
     assert model.score(LEAF.texts, LEAF.labels) > 0.9
@@ -434,9 +468,9 @@ def test_a_hidden_layer_and_tf_idf_stand_beside_embeddings(folder: Path, tmp_pat
 
 def test_documents_held_out_choose_the_epoch_and_all_are_learned_then() -> None:
     texts, labels = LEAF.texts * 4, LEAF.labels * 4
-    model = make_model("neural", encoder="words", epochs=6, rate=0.03)
+    model = make_model("neural", encoder="words", epochs=6, learning_rate=0.03)
     steps: list[int] = []
-    model.set_params(callbacks=(lambda step, values: steps.append(step),), batch=8)
+    model.set_params(callbacks=(lambda step, values: steps.append(step),), batch_size=8)
     model.fit(texts, labels, hierarchy=LEAF.hierarchy)
     best = int(np.argmin(model.losses_)) + 1
     first, second = len(texts) - int(0.1 * len(texts)), len(texts)
@@ -464,11 +498,11 @@ def test_length_and_pooling_reach_the_encoder_in_every_mode(folder: Path) -> Non
         ({"train": "some"}, "the setting train of the model neural is 'some'; expected one of: auto, head"),
         ({"encoder": "scratch", "pooling": "avg"}, "the setting pooling of the model neural is 'avg'"),
         (
-            {"encoder": "scratch", "held_out": 1.0},
-            "the setting held_out of the model neural is 1.0; expected a number from 0",
+            {"encoder": "scratch", "validation_fraction": 1.0},
+            "the setting validation_fraction of the model neural is 1.0; expected a number from 0",
         ),
-        ({"encoder": "scratch", "rates": (1e-3, 1e-3)}, "expected three numbers: of encoder, hidden layer and outputs"),
-        ({"encoder": "scratch", "rates": "fast"}, "expected three numbers: of encoder, hidden layer and outputs"),
+        ({"encoder": "scratch", "learning_rates": (1e-3, 1e-3)}, "expected a dict of positive numbers by any of"),
+        ({"encoder": "scratch", "learning_rates": {"head": 1e-3}}, "by any of: encoder, hidden, outputs"),
         (
             {"encoder": "words", "epochs": "three"},
             "the setting epochs of the model neural is 'three'; expected a number",
@@ -476,14 +510,25 @@ def test_length_and_pooling_reach_the_encoder_in_every_mode(folder: Path) -> Non
         ({"encoder": "words", "dropout": 2}, "the setting dropout of the model neural is 2; expected a number from 0"),
         ({"encoder": "words", "tfidf": "maybe"}, "the setting tfidf of the model neural is 'maybe'; expected True or"),
         ({"encoder": "words", "callbacks": print}, "expected a tuple of callbacks"),
-        ({"encoder": "words", "freeze": 2}, "freeze, layer_decay and save_memory are about training the encoder"),
+        (
+            {"encoder": "words", "frozen_layers": 2},
+            "frozen_layers, layerwise_lr_decay and gradient_checkpointing are about training the encoder",
+        ),
         ({"encoder": WordVectors(), "max_length": 9}, "those of the encoder object that was given"),
         ({"encoder": "scratch", "train": "head"}, "a random encoder has to be trained"),
         ({"encoder": "scratch", "tfidf": True}, "tfidf=True stands beside frozen embeddings"),
         ({"encoder": WordVectors(), "train": "all"}, "given by its name or folder"),
         ({"encoder": "words", "epochs": 0}, "the setting epochs of the model neural is 0; expected a number from 1"),
+        (
+            {"encoder": "words", "loss": "bce", "loss_params": {"beta": 1}},
+            "the loss bce has no parameter 'beta'; it has none",
+        ),
+        (
+            {"encoder": "words", "loss_params": 1},
+            "the setting loss_params is 1; expected parameters of the loss by name",
+        ),
         ({"encoder": "words", "loss": "bse"}, "unknown loss 'bse'; did you mean bce"),
-        ({"encoder": "words", "rate": 1e30}, "learning diverged"),
+        ({"encoder": "words", "learning_rate": 1e30}, "learning diverged"),
     ],
     ids=str,
 )
@@ -508,7 +553,34 @@ def test_without_torch_the_error_says_what_to_install() -> None:
 # ONNX
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+class Own(Bce):
+    """A loss with nothing but its numpy form."""
+
+    name = "own"
+
+
+@dataclass(frozen=True)
+class OwnRow:
+    name: str = "own"
+    help: str = "a loss of one's own"
+    maker: type[Loss] = Own
+
+
+def test_a_loss_with_nothing_but_numpy_trains_and_is_not_exported(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(LOSSES._rows, "own", OwnRow())
+    own, same = (made("frozen", folder, loss=loss, epochs=3).fit(DATA) for loss in ("own", "bce"))
+    assert own.score(LEAF.texts).dense() == pytest.approx(same.score(LEAF.texts).dense(), abs=1e-4)
+    with pytest.raises(
+        TreelabelError, match="the loss own has no torch form, so a model that was trained with it cannot"
+    ):
+        own.exported()
+    in_bag, same = (make_model("bag", loss=loss, vector_size=10, epochs=3).fit(DATA) for loss in ("own", "bce"))
+    assert in_bag.score(LEAF.texts).dense() == pytest.approx(same.score(LEAF.texts).dense(), abs=1e-2)
+
+
+@pytest.mark.parametrize("loss", [name for name, row in LOSSES.items() if row.maker in FORMS])
 def test_an_exported_model_gives_the_same_scores(loss: str, folder: Path, tmp_path: Path) -> None:
     kind = KINDS[loss][1]
     case = CASES[kind]
@@ -525,7 +597,7 @@ def test_an_exported_model_gives_the_same_scores(loss: str, folder: Path, tmp_pa
     exported.save(tmp_path / "model")
     loaded = load_model(tmp_path / "model")
     assert np.array_equal(loaded.score(texts).dense(), exported.score(texts).dense())
-    assert loaded.usual_rule == model.usual_rule
+    assert loaded.default_rule == model.default_rule
 
 
 def test_int8_is_near_and_smaller_and_needs_no_torch(folder: Path, tmp_path: Path) -> None:
@@ -562,7 +634,7 @@ def test_what_cannot_be_exported_is_said(folder: Path) -> None:
 def test_the_command_line_learns_exports_and_scores(run: Run, folder: Path, tmp_path: Path) -> None:
     write_documents(tmp_path / "train.jsonl")
     model, graph = tmp_path / "model", tmp_path / "graph"
-    settings = ["--set", "epochs=2", "--set", "rate=0.005", "--set", "train=all"]
+    settings = ["--set", "epochs=2", "--set", "learning_rate=0.005", "--set", "train=all"]
     learned = run(
         "fit",
         tmp_path / "train.jsonl",
@@ -585,7 +657,7 @@ def test_the_command_line_learns_exports_and_scores(run: Run, folder: Path, tmp_
     for name, wrong, said in (
         ("--encoder", "minilmm", "unknown encoder 'minilmm'"),
         ("--loss", "champs", "unknown loss 'champs'; did you mean champ?"),
-        ("--set", "rat=1", "the model neural has no setting 'rat'; did you mean rate?"),
+        ("--set", "learning_rat=1", "the model neural has no setting 'learning_rat'; did you mean learning_rate?"),
     ):
         ended = run("fit", tmp_path / "train.jsonl", "-o", tmp_path / "no", "--model", "neural", name, wrong)
         assert (ended.code, said in ended.err) == (2, True), ended.err
@@ -598,7 +670,7 @@ def test_the_command_line_learns_exports_and_scores(run: Run, folder: Path, tmp_
         "fit",
         tmp_path / "train.jsonl",
         "-o",
-        model,
+        tmp_path / "hurried",
         "--model",
         "neural",
         "--encoder",
@@ -606,7 +678,7 @@ def test_the_command_line_learns_exports_and_scores(run: Run, folder: Path, tmp_
         "--max-seconds",
         "0",
         "--set",
-        f"checkpoints={tmp_path / 'kept'}",
+        f"checkpoint_dir={tmp_path / 'kept'}",
         *settings,
     )
     assert "stopped before its end, and the best so far was kept; the same command goes on from its" in hurried.out
@@ -620,11 +692,11 @@ def write_documents(file: Path) -> None:
 
 
 def test_documents_that_judge_are_drawn_from_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treelabel.models.neural.judging.FEWEST_JUDGED", 10)
-    monkeypatch.setattr("treelabel.models.neural.judging.MOST_JUDGED", 0)
+    monkeypatch.setattr("treelabel.models.neural.validation.MIN_DOCUMENTS", 10)
+    monkeypatch.setattr("treelabel.models.neural.validation.MAX_VALUES", 0)
     order = np.argsort([row[0] for row in LEAF.labels], kind="stable")
     data = training_of([LEAF.texts[i] for i in order], [LEAF.labels[i] for i in order], LEAF.hierarchy)
-    judge = Judged.of(data, Frozen(CachedEncoder(WordVectors())), Objective.of(data, "auto", {}), seed=0)
+    judge = Validation.of(data, FrozenFeaturizer(CachedEncoder(WordVectors())), Objective.of(data, "auto", {}), seed=0)
     assert judge is not None
     assert len(judge.data) == 10
     assert len(np.unique(judge.data.labels.indices)) >= 3

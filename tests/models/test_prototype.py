@@ -8,21 +8,27 @@ import pytest
 
 from tests.helpers import WordVectors
 from treelabel import Hierarchy, TreelabelError, make_model
-from treelabel.calibration.path_map import PathMap
-from treelabel.encoders.catalogue import ENCODERS
+from treelabel.calibration.path_softmax import PathSoftmax
+from treelabel.core.vectors import normalize_rows
+from treelabel.encoders.files import Files
+from treelabel.encoders.registry import ENCODERS
 from treelabel.models.base import training_of
 from treelabel.models.check import CASES, CHECKS, TREE, it_learns
-from treelabel.models.linear.heads import log_loss
 from treelabel.models.prototype import (
-    LABEL_PULLS,
-    PARENT_PULLS,
-    first_means,
-    inside_ends,
+    LABEL_STRENGTHS,
+    PARENT_STRENGTHS,
+    inner_terminals,
     outputs_of,
-    unit,
-    whitening,
-    within_labels,
 )
+from treelabel.models.prototype_means import Means, whitening, within_labels
+from treelabel.models.validation import log_loss
+
+SETTINGS: dict[str, Any] = {
+    "encoder": "words",
+    "parent_prior_strength": 2.0,
+    "label_prior_strength": 1.0,
+    "shrinkage": 1.0,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +49,7 @@ def test_it_learns(kind: str) -> None:
 
 
 def by_hand(
-    h: Hierarchy, x: Any, closed: Any, labels: Any, pulls: tuple[float, float], without: int | None = None
+    h: Hierarchy, x: Any, closed: Any, labels: Any, strengths: tuple[float, float], without: int | None = None
 ) -> Any:
     """Prototypes straight from their definition."""
     found = np.zeros((len(h), x.shape[1]))
@@ -51,8 +57,10 @@ def by_hand(
         texts = [row for row in range(len(x)) if closed[row, node] and row != without]
         parents = [p for p in h.parent_idx[h.parent_ptr[node] : h.parent_ptr[node + 1]] if p >= 0]
         above = np.mean([found[p] for p in parents], axis=0) if parents else 0
-        k_p = pulls[0] if parents else 0
-        found[node] = (x[texts].sum(axis=0) + k_p * above + pulls[1] * labels[node]) / (len(texts) + k_p + pulls[1])
+        k_p = strengths[0] if parents else 0
+        found[node] = (x[texts].sum(axis=0) + k_p * above + strengths[1] * labels[node]) / (
+            len(texts) + k_p + strengths[1]
+        )
     return found
 
 
@@ -60,48 +68,47 @@ def by_hand(
 def test_prototypes_are_what_they_are_defined_to_be(kind: str) -> None:
     case, rng = CASES[kind], np.random.default_rng(0)
     train = training_of(case.texts, case.labels, case.hierarchy)
-    x = unit(rng.normal(size=(len(train), 5)).astype(np.float32))
-    labels = unit(rng.normal(size=(len(train.hierarchy), 5)).astype(np.float32))
-    means = first_means(train.hierarchy, inside_ends(train), labels).with_texts(x, train.closed)
-    closed, pulls = train.closed.toarray(), (2.0, 1.5)
-    assert means.prototypes(pulls) == pytest.approx(by_hand(train.hierarchy, x, closed, labels, pulls), abs=1e-5)
-    cosines = means.left_out(x, train.closed, pulls)
+    x = normalize_rows(rng.normal(size=(len(train), 5)).astype(np.float32))
+    labels = normalize_rows(rng.normal(size=(len(train.hierarchy), 5)).astype(np.float32))
+    means = Means.first(train.hierarchy, inner_terminals(train), labels).with_texts(x, train.closed)
+    closed, strengths = train.closed.toarray(), (2.0, 1.5)
+    assert means.prototypes(strengths) == pytest.approx(
+        by_hand(train.hierarchy, x, closed, labels, strengths), abs=1e-5
+    )
+    cosines = means.left_out(x, train.closed, strengths)
     for row in (0, 7, len(x) - 1):
-        without = unit(by_hand(train.hierarchy, x, closed, labels, pulls, without=row).astype(np.float32))
+        without = normalize_rows(by_hand(train.hierarchy, x, closed, labels, strengths, without=row).astype(np.float32))
         own = closed[row].astype(bool)
         assert cosines[row, own] == pytest.approx((without @ x[row])[own], abs=1e-5)
 
 
 def test_texts_that_come_later_count_as_if_they_had_been_there() -> None:
     case = CASES["path"]
-    settings: dict[str, Any] = {"encoder": "words", "parent_pull": 2.0, "label_pull": 1.0, "shrinkage": 1.0}
-    at_once = make_model("prototype", **settings).fit(case.texts, case.labels, hierarchy=TREE)
-    later = make_model("prototype", **settings).fit(case.texts[:40], case.labels[:40], hierarchy=TREE)
+    at_once = make_model("prototype", **SETTINGS).fit(case.texts, case.labels, hierarchy=TREE)
+    later = make_model("prototype", **SETTINGS).fit(case.texts[:40], case.labels[:40], hierarchy=TREE)
     later.partial_fit(case.texts[40:], case.labels[40:])
     assert later.prototypes_ == pytest.approx(at_once.prototypes_, abs=1e-5)
-    new = make_model("prototype", hierarchy=TREE, **settings).partial_fit(case.texts, case.labels)
+    new = make_model("prototype", hierarchy=TREE, **SETTINGS).partial_fit(case.texts, case.labels)
     assert new.predict(["small terrier digs"]) == at_once.predict(["small terrier digs"])
 
 
 def test_labels_can_be_added_later() -> None:
     case = CASES["path"]
-    settings: dict[str, Any] = {"encoder": "words", "parent_pull": 2.0, "label_pull": 1.0, "shrinkage": 1.0}
-    model = make_model("prototype", **settings).fit(case.texts, case.labels, hierarchy=TREE)
+    model = make_model("prototype", **SETTINGS).fit(case.texts, case.labels, hierarchy=TREE)
     larger = Hierarchy.from_paths(["animal > horse", *TREE.paths(), "pet > cat > siamese"])
-    at_once = make_model("prototype", **settings).fit(case.texts, case.labels, hierarchy=larger)
-    model.partial_fit(["horse pulls carts"] * 3, [["horse"]] * 3, hierarchy=larger)
-    at_once.partial_fit(["horse pulls carts"] * 3, [["horse"]] * 3)
+    at_once = make_model("prototype", **SETTINGS).fit(case.texts, case.labels, hierarchy=larger)
+    model.partial_fit(["horse strengths carts"] * 3, [["horse"]] * 3, hierarchy=larger)
+    at_once.partial_fit(["horse strengths carts"] * 3, [["horse"]] * 3)
     assert model.prototypes_ == pytest.approx(at_once.prototypes_, abs=1e-5)
-    assert model.predict(["horse pulls carts", "siamese"]) == [["horse"], ["siamese"]]
+    assert model.predict(["horse strengths carts", "siamese"]) == [["horse"], ["siamese"]]
     with pytest.raises(TreelabelError, match=r"lacks labels that were learned: 'pet'.*labels can be added"):
         model.partial_fit(["a"], [["horse"]], hierarchy=Hierarchy.from_paths(["animal > horse"]))
 
 
 def test_texts_may_end_inside_later_than_others() -> None:
     case = CASES["leaf"]
-    settings: dict[str, Any] = {"encoder": "words", "parent_pull": 2.0, "label_pull": 1.0, "shrinkage": 1.0}
-    model = make_model("prototype", **settings).fit(case.texts, case.labels, hierarchy=TREE)
-    assert model.usual_rule == "best_leaf"
+    model = make_model("prototype", **SETTINGS).fit(case.texts, case.labels, hierarchy=TREE)
+    assert model.default_rule == "best_leaf"
     model.partial_fit(["dog barks loudly"] * 12, [["dog"]] * 12)
     assert model.predict(["dog barks loudly", "small terrier digs"]) == [["dog"], ["terrier"]]
     scores = model.score(["dog barks loudly"]).dense()[0]
@@ -109,11 +116,13 @@ def test_texts_may_end_inside_later_than_others() -> None:
     assert scores[dog] > scores[puppies].sum() + 0.1
 
 
-@pytest.mark.parametrize("settings", [{"parent_pull": -1.0}, {"label_pull": -0.5}, {"shrinkage": 7.0}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{"parent_prior_strength": -1.0}, {"label_prior_strength": -0.5}, {"shrinkage": 7.0}], ids=str
+)
 def test_numbers_that_cannot_be_meant_are_refused(settings: dict[str, float]) -> None:
     with pytest.raises(TreelabelError, match=f"the setting {next(iter(settings))} of prototype is"):
         make_model("prototype", encoder="words", **settings).fit(["a"], [["cat"]], hierarchy=TREE)
-    none = make_model("prototype", encoder="words", parent_pull=0.0, label_pull=0.0)
+    none = make_model("prototype", encoder="words", parent_prior_strength=0.0, label_prior_strength=0.0)
     scores = none.fit(CASES["leaf"].texts, CASES["leaf"].labels, hierarchy=TREE).score(["cat meows"])
     assert np.isfinite(scores.dense()).all()
 
@@ -172,22 +181,25 @@ def test_nothing_is_whitened_where_nothing_is_known() -> None:
     assert long > 2 * round_
 
 
-def test_pulls_that_lose_least_when_texts_are_left_out_are_chosen() -> None:
+def test_strengths_that_lose_least_when_texts_are_left_out_are_chosen() -> None:
     case = CASES["leaf"]
     model = make_model("prototype", encoder="words").fit(case.texts, case.labels, hierarchy=TREE)
-    given = make_model("prototype", encoder="words", parent_pull=3.0, label_pull=0.7)
-    assert model.pulls_[0] in PARENT_PULLS
-    assert model.pulls_[1] in LABEL_PULLS
-    assert given.fit(case.texts, case.labels, hierarchy=TREE).pulls_ == (3.0, 0.7)
+    given = make_model("prototype", encoder="words", parent_prior_strength=3.0, label_prior_strength=0.7)
+    assert model.prior_strengths_[0] in PARENT_STRENGTHS
+    assert model.prior_strengths_[1] in LABEL_STRENGTHS
+    assert given.fit(case.texts, case.labels, hierarchy=TREE).prior_strengths_ == (3.0, 0.7)
     train = training_of(case.texts, case.labels, TREE)
     vectors, rows = model._vectors(train.texts), model._rows(train)
-    outputs = outputs_of(TREE, model.stops_, "leaf")
+    outputs = outputs_of(TREE, model.stops_)
 
-    def loss(pulls: tuple[float, float]) -> float:
-        cosines = model.means_.left_out(vectors, rows, pulls)
-        return log_loss(PathMap.fit(outputs, cosines, train).probabilities(cosines), train)
+    def loss(strengths: tuple[float, float]) -> float:
+        cosines = model.means_.left_out(vectors, rows, strengths)
+        return log_loss(PathSoftmax.fit(outputs, cosines, train.labels).probabilities(cosines), train)
 
-    assert loss(model.pulls_) <= min(loss((PARENT_PULLS[0], pull)) for pull in LABEL_PULLS) + 1e-9
+    assert (
+        loss(model.prior_strengths_)
+        <= min(loss((PARENT_STRENGTHS[0], strength)) for strength in LABEL_STRENGTHS) + 1e-9
+    )
 
 
 def test_a_label_without_texts_is_known_by_its_name() -> None:
@@ -199,6 +211,11 @@ def test_a_label_without_texts_is_known_by_its_name() -> None:
     assert model.predict(["food soup"]) == [["soup"]]
 
 
-def test_it_needs_an_encoder() -> None:
-    with pytest.raises(TreelabelError, match="prototype needs an encoder="):
-        make_model("prototype").fit(["a"], [["cat"]], hierarchy=TREE)
+def test_the_best_encoder_is_used_and_without_any_the_command_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = CASES["leaf"]
+    monkeypatch.setattr("treelabel.encoders.registry.usable_files", lambda: [Files("words", "transformer", Path())])
+    model = make_model("prototype").fit(case.texts, case.labels, hierarchy=TREE)
+    assert model.encoder_.name == "words"
+    monkeypatch.setattr("treelabel.encoders.registry.usable_files", list)
+    with pytest.raises(TreelabelError, match="no encoder is installed; get one with: pip install"):
+        make_model("prototype").fit(case.texts, case.labels, hierarchy=TREE)

@@ -10,13 +10,13 @@ from scipy import sparse
 
 from tests.helpers import WordVectors
 from treelabel import Dataset, Hierarchy, Scores, TreelabelError, evaluate, load_model, make_model
+from treelabel.core.schema import Arrays, Schema
 from treelabel.core.strings import Strings
-from treelabel.encoders.catalogue import ENCODERS
+from treelabel.encoders.registry import ENCODERS
 from treelabel.hierarchy.labels import decode
 from treelabel.models.base import Model, Training, training_of
 from treelabel.models.check import CASES, TREE, made_up
-from treelabel.models.schema import Arrays, Schema
-from treelabel.models.stack.model import left_out_parts
+from treelabel.models.stack.model import make_folds
 from treelabel.models.stack.pool import NodePool, PathPool, candidates, fit_sigmoid_pool, fit_softmax_pool
 
 SETS = {kind: Dataset.of(case.texts, case.labels, case.hierarchy) for kind, case in CASES.items()}
@@ -69,7 +69,7 @@ def words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def stack(*models: Any, **settings: Any) -> Model:
-    return make_model("stack", models=models, **settings)
+    return make_model("stack", estimators=models, **settings)
 
 
 def noisy(count: int, seed: int) -> Dataset:
@@ -142,7 +142,7 @@ def test_sparse_scores_are_pooled_as_dense_ones(kind: str) -> None:
     given = [np.clip(0.7 * true + 0.2 * rng.random(true.shape), 0, 1).astype(np.float32) for _ in range(2)]
     given = [np.where(values > 0.1, values, 0) for values in given]
     kept = [sparse.csr_array(values) for values in given]
-    pool = (NodePool if train.regime == "many" else PathPool).equal(train, 2)
+    pool = (NodePool if train.regime == "multi_path" else PathPool).equal(train, 2)
     dense, thin = pool.fit(given, train), pool.fit(kept, train)
     assert thin.weights == pytest.approx(dense.weights, abs=1e-5)
     pooled = dense.probabilities(kept)
@@ -151,7 +151,7 @@ def test_sparse_scores_are_pooled_as_dense_ones(kind: str) -> None:
     assert Scores(case.hierarchy, wide).is_coherent()
     stored = pooled.toarray() > 0
     assert stored.any(axis=1).sum() > len(train) / 2
-    if train.regime == "many":
+    if train.regime == "multi_path":
         assert pooled.toarray() == pytest.approx(wide, abs=1e-6)
     # Ends that no model speaks of have a little each, which is not stored, and missing in the nodes above them.
     leaves = case.hierarchy.leaves
@@ -209,19 +209,19 @@ def test_two_that_know_different_things_know_more_together() -> None:
 def test_each_document_is_left_out_once_and_labels_are_spread() -> None:
     data = SETS["leaf"]
     train = training_of(data, None, None)
-    parts = left_out_parts(train, 4, seed=0)
+    parts = make_folds(train, 4, seed=0)
     assert sorted(np.concatenate(parts).tolist()) == list(range(len(train)))
     ends = train.hierarchy.most_specific(train.labels).indices
     cats = train.hierarchy.names.index("cat")
     assert [int((ends[part] == cats).sum()) for part in parts] == [3, 3, 3, 3]
-    assert left_out_parts(train[[0]], 4, seed=0) == []
+    assert make_folds(train[[0]], 4, seed=0) == []
 
 
 def test_of_very_many_documents_one_part_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("treelabel.models.stack.model.MANY_DOCUMENTS", 40)
     monkeypatch.setattr("treelabel.models.stack.model.LEFT_OUT_OF_MANY", 10)
     train = training_of(SETS["leaf"], None, None)
-    assert [len(part) for part in left_out_parts(train, 4, seed=0)] == [10]
+    assert [len(part) for part in make_folds(train, 4, seed=0)] == [10]
     monkeypatch.setattr("treelabel.models.stack.model.LEFT_OUT_OF_MANY", 80)
     linear, parrot = stack("linear", Parrot()).fit(noisy(200, seed=1)).pool_.weights
     assert parrot < 0.35 * linear
@@ -251,19 +251,19 @@ def test_weights_are_learned_on_validation_data_if_there_are_any() -> None:
 
 
 def test_parts_get_the_encoder_unless_they_say_otherwise() -> None:
-    models: Sequence[Any] = ("linear", {"model": "linear", "encoder": None, "pieces": [3, 4]}, "bag")
-    parts = make_model("stack", models=models, encoder="words", seed=7)._made()
+    models: Sequence[Any] = ("linear", {"model": "linear", "encoder": None, "char_ngram_range": [3, 4]}, "bag")
+    parts = make_model("stack", estimators=models, encoder="words", seed=7)._unfitted()
     assert [part.get_params().get("encoder") for part in parts] == ["words", None, None]
     assert [part.get_params()["seed"] for part in parts] == [7, 7, 7]
-    assert parts[1].get_params()["pieces"] == (3, 4)
+    assert parts[1].get_params()["char_ngram_range"] == (3, 4)
 
 
 def test_what_cannot_be_a_part_is_said() -> None:
     data = SETS["leaf"]
-    with pytest.raises(TreelabelError, match="needs models="):
+    with pytest.raises(TreelabelError, match="needs estimators="):
         stack().fit(data)
-    with pytest.raises(TreelabelError, match="folds of the model stack must be at least 2, found 1"):
-        stack("linear", folds=1).fit(data)
+    with pytest.raises(TreelabelError, match="cv of the model stack must be at least 2, found 1"):
+        stack("linear", cv=1).fit(data)
     with pytest.raises(TreelabelError, match="unknown model 'liner'"):
         stack("liner").fit(data)
     with pytest.raises(TreelabelError, match="mapping that has it as 'model', found 3"):
@@ -274,20 +274,20 @@ def test_what_cannot_be_a_part_is_said() -> None:
 
 def test_models_and_mappings_are_saved_with_what_they_are(tmp_path: Path) -> None:
     data = SETS["path"]
-    parts = make_model("linear", words=2), {"model": "prototype", "encoder": WordVectors(), "shrinkage": 1.0}
-    model = stack(*parts, folds=2).fit(data)
+    parts = make_model("linear", ngram_range=(1, 2)), {"model": "prototype", "encoder": WordVectors(), "shrinkage": 1.0}
+    model = stack(*parts, cv=2).fit(data)
     model.save(tmp_path / "model")
     loaded = load_model(tmp_path / "model")
     assert np.array_equal(loaded.score(data).dense(), model.score(data).dense())
-    assert [part.name for part in loaded.parts_] == ["linear", "prototype"]
-    assert loaded.parts_[0].get_params()["words"] == 2
+    assert [part.name for part in loaded.estimators_] == ["linear", "prototype"]
+    assert loaded.estimators_[0].get_params()["ngram_range"] == (1, 2)
 
 
 def test_without_models_it_is_linear_twice_and_prototype(tmp_path: Path) -> None:
     data = SETS["leaf"]
-    model = make_model("stack", encoder="words", folds=2).fit(data)
-    assert [part.name for part in model.parts_] == ["linear", "linear", "prototype"]
-    assert [part.get_params()["encoder"] for part in model.parts_] == [None, "words", "words"]
+    model = make_model("stack", encoder="words", cv=2).fit(data)
+    assert [part.name for part in model.estimators_] == ["linear", "linear", "prototype"]
+    assert [part.get_params()["encoder"] for part in model.estimators_] == [None, "words", "words"]
     model.save(tmp_path / "model")
     loaded = load_model(tmp_path / "model")
     assert np.array_equal(loaded.score(data).dense(), model.score(data).dense())
@@ -295,14 +295,14 @@ def test_without_models_it_is_linear_twice_and_prototype(tmp_path: Path) -> None
 
 def test_the_first_part_that_can_explain_does() -> None:
     data = SETS["leaf"]
-    model = stack("most_frequent", "linear", folds=2).fit(data)
+    model = stack("most_frequent", "linear", cv=2).fit(data)
     steps = model.explain("the cat meows today")
     assert [step.label for step in steps] == ["pet", "cat"]
     # What is explained, and how likely it is, is what the stack says.
     assert steps[1].p == pytest.approx(model.score(["the cat meows today"]).dense()[0, TREE.names.index("cat")])
     assert [word for word, _ in steps[1].speaks_for]
     with pytest.raises(TreelabelError, match="the model stack cannot explain"):
-        stack("most_frequent", folds=2).fit(data).explain("cat")
+        stack("most_frequent", cv=2).fit(data).explain("cat")
 
 
 def test_a_path_that_ends_where_none_of_training_does_says_nothing_of_weights() -> None:
@@ -319,7 +319,7 @@ def test_a_path_that_ends_where_none_of_training_does_says_nothing_of_weights() 
 def test_two_labels_of_one_name_are_told_apart() -> None:
     h = Hierarchy.from_paths(["pet > other", "food > other"])
     texts, labels = ["dog barks", "cake baked"] * 12, [["pet > other"], ["food > other"]] * 12
-    model = stack("linear", folds=2).fit(texts, labels, hierarchy=h)
+    model = stack("linear", cv=2).fit(texts, labels, hierarchy=h)
     steps, scores = model.explain("cake baked"), model.score(["cake baked"]).dense()[0]
     assert [step.p for step in steps] == pytest.approx(
         [scores[h.paths().index(path)] for path in ("food", "food > other")]
@@ -328,5 +328,5 @@ def test_two_labels_of_one_name_are_told_apart() -> None:
 
 def test_the_usual_models_need_an_encoder() -> None:
     case = CASES["leaf"]
-    with pytest.raises(TreelabelError, match=r"usual models of stack work on embeddings: give an encoder="):
+    with pytest.raises(TreelabelError, match=r"default estimators of stack work on embeddings: give an encoder="):
         make_model("stack").fit(case.texts, case.labels, hierarchy=TREE)

@@ -63,7 +63,7 @@ class Small:
         return np.where(is_one, expected, -np.inf)
 
     def lost(self, rule: str, options: Options) -> Doubles:
-        """What each closed set is worth where nothing is true; other measures are of documents that have a path."""
+        """What each closed set is worth where nothing is true; other metrics are of documents that have a path."""
         weights = np.zeros(len(self.fast))
         match rule:
             case "optimal:hamming":
@@ -231,14 +231,14 @@ def test_the_search_by_bits_comes_within_two_percent(beta: float, partial: bool)
         assert_none_better(case, "optimal:info_hf1", {"beta": beta}, share=0.98)
 
 
-# What brute force calls a value is what the measure of that name gives
+# What brute force calls a value is what the metric of that name gives
 
 MEASURED = ["hamming", "shortest_path", "icm", "hf1", "hf1_root", "hf_beta", "info_hf1"]
 MEASURED_SINGLE = ["leaf_accuracy", "onehot_win", "wu_palmer", "lin"]
 
 
 @pytest.mark.parametrize("name", [*MEASURED, *MEASURED_SINGLE])
-def test_expected_values_are_of_the_measure_that_the_rule_is_for(name: str) -> None:
+def test_expected_values_are_of_the_metric_that_the_rule_is_for(name: str) -> None:
     assert RULES[f"optimal:{name}"].best_for == name
     sign = -1 if name in ("hamming", "shortest_path") else 1
     for case in [*drawn("any", False)[:8], *drawn("chain", True)[:3]]:
@@ -258,7 +258,7 @@ def test_expected_values_are_of_the_measure_that_the_rule_is_for(name: str) -> N
 
 
 @PATHS
-def test_values_by_level_add_up_to_the_measure_where_the_truth_is_certain(partial: bool) -> None:
+def test_values_by_level_add_up_to_the_metric_where_the_truth_is_certain(partial: bool) -> None:
     rng = np.random.default_rng(0)
     for case in drawn("any", partial)[:40]:
         world = case.world

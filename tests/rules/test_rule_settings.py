@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from treelabel import Dataset, Evaluator, Hierarchy, Scores, TreelabelError, decide, evaluate
 from treelabel.metrics import METRICS
 from treelabel.rules import RULES
-from treelabel.rules.table import find_rule
+from treelabel.rules.parsing import find_rule
 
 # Columns are A, D, B, C.
 H = Hierarchy.from_paths(["A > B", "A > C", "D"])
@@ -22,7 +22,7 @@ TRAINING = Dataset.of([""] * 4, [["B"], ["B"], ["C"], ["D"]], H)
 
 def called(rule: str, **options: Any) -> tuple[str, dict[str, Any]]:
     """Find a rule: its name and the settings it is to be used with."""
-    asked = find_rule(rule, RULES, options)
+    asked = find_rule(rule, options)
     return asked.rule.name, dict(asked.settings)
 
 
@@ -76,13 +76,13 @@ def test_settings_are_keyword_arguments_too_and_none_is_given_twice() -> None:
 
 @pytest.mark.parametrize("rule", [*WRITTEN, *RULES, "optimal:macro_f1@4", "threshold(unknown=0.25)"])
 def test_what_decisions_say_of_their_rule_can_be_used_again(rule: str) -> None:
-    asked = find_rule(rule, RULES, {})
+    asked = find_rule(rule)
     assert called(str(asked)) == (asked.rule.name, dict(asked.settings))
 
 
 def is_found_or_told(rule: str) -> bool:
     try:
-        return find_rule(rule, RULES, {}).rule.name in RULES
+        return find_rule(rule).rule.name in RULES
     except TreelabelError as error:
         return repr(rule) in str(error)
 
@@ -112,7 +112,7 @@ def test_decisions_name_their_rule() -> None:
 
 REFUSED: dict[str, tuple[str, str]] = {
     "a misspelled name": ("treshold", "unknown rule 'treshold'; did you mean threshold"),
-    "a measure's name": ("hf1", r"unknown rule 'hf1'; did you mean optimal:hf1.*'treelabel rules' lists them"),
+    "a metric's name": ("hf1", r"unknown rule 'hf1'; did you mean optimal:hf1.*'treelabel rules' lists them"),
     "nothing like it": ("zzzzzzzzzzzzzz", "unknown rule 'zzzzzzzzzzzzzz'; 'treelabel rules' lists them"),
     "an empty name": ("", "cannot read the rule ''; expected name, name@number or name"),
     "no number": ("threshold@", "cannot read the rule 'threshold@'"),
@@ -140,7 +140,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     "one threshold of 0": ("threshold(t=[0.5, 0])", "expected a threshold above 0, found 0"),
     "too few thresholds": (
         "threshold(t=[0.5, 0.5, 0.5])",
-        r"threshold: 3 thresholds, expected one, 2 \(one a level\) or 4 \(one a node\)",
+        r"threshold: 3 thresholds, expected one, 2 \(one per level\) or 4 \(one per node\)",
     ),
     "k of 0": ("top_k@0", "top_k: k = 0, expected a whole number of at least 1"),
     "half a label": ("top_k@1.5", "top_k: k = 1.5, expected a whole number of at least 1"),
@@ -239,7 +239,7 @@ def test_a_similarity_by_information_needs_training_data() -> None:
 @pytest.mark.parametrize("rule", BY_RARITY)
 def test_a_rule_by_rarity_in_an_evaluation_never_looks_at_the_truth(rule: str) -> None:
     truth, metrics = [["C"]], ["info_hf1"]
-    # The measure may take the truth as its reference; a decision that did would know what it is to predict.
+    # The metric may take the truth as its reference; a decision that did would know what it is to predict.
     with pytest.raises(TreelabelError, match=f"{rule} needs to know how rare labels are in training"):
         evaluate(truth, scores=SCORES, rule=rule, metrics=metrics)
     for known in ({"train_frequencies": TRAINING}, {"train_frequencies": [3, 1, 2, 1], "train_documents": 4}):

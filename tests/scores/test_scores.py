@@ -482,15 +482,50 @@ def test_a_change_of_another_hierarchy_is_refused() -> None:
 # The form
 
 
-@pytest.mark.parametrize("kind", [np.float64, np.float16, np.int8, np.bool_])
-def test_scores_are_single_precision_whatever_was_given(kind: Any) -> None:
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.float16, np.int8, np.bool_, np.dtype(">f8")])
+def test_double_precision_is_kept_and_all_else_is_single(kind: Any) -> None:
     given_values = np.array([[1, 0, 1, 0, 0]], kind)
-    assert Scores(TREE, given_values).values.dtype == np.float32
-    assert Scores.from_leaves(TREE, ["C", "D", "E"], given_values[:, :3] * kind(0.25)).values.dtype == np.float32
-    if kind is not np.float16:  # which scipy does not know
+    kept = np.float64 if given_values.dtype.itemsize == 8 else np.float32
+    assert Scores(TREE, given_values).dtype == kept
+    quarter = np.array(0.25, kind) if given_values.dtype.kind == "f" else np.array(1, kind)
+    assert Scores.from_leaves(TREE, ["C", "D", "E"], given_values[:, :3] * quarter).dtype == kept
+    # scipy knows neither halves nor foreign byte orders.
+    if given_values.dtype.kind != "f" or kind in (np.float32, np.float64):
         csr = Scores(TREE, sparse.csr_array(given_values))
-        assert csr.values.dtype == np.float32
-        assert csr.top_k(1).values.dtype == csr.coherent().values.dtype == csr.csr().dtype == np.float32
+        assert csr.dtype == kept
+        assert csr.top_k(1).dtype == csr.coherent().dtype == csr.csr().dtype == kept
+        assert Scores.from_leaves(TREE, ["C", "D", "E"], sparse.csr_array(given_values[:, :3] * quarter)).dtype == kept
+
+
+@pytest.mark.parametrize("as_csr", [False, True])
+def test_every_operation_keeps_double_precision(as_csr: bool) -> None:
+    values = np.array([[0.5, 0.5 - 1e-12, 0.25 + 1e-12, 0.25, 0.125]])
+    scores = Scores(TREE, sparse.csr_array(values) if as_csr else values)
+    assert np.array_equal(scores.dense(), values)
+    made = [scores[:1], scores.coherent("min"), scores.coherent("max"), scores.top_k(3), scores.moved(TREE.cut(1))]
+    assert all(each.dtype == np.float64 for each in made)
+    assert scores.conditional().dtype == np.float64
+    assert scores.top_k(2).csr().data.tolist() == [0.5, 0.5 - 1e-12]
+
+
+def test_joined_scores_have_the_wider_precision() -> None:
+    single, double, whole = np.full((1, 5), 0.5, np.float32), np.full((1, 5), 0.1), np.ones((1, 5), np.int64)
+    assert Scores.concat(TREE, [single, whole]).dtype == np.float32
+    assert Scores.concat(TREE, [single, double]).dtype == np.float64
+    assert Scores.concat(TREE, [sparse.csr_array(single), double]).dtype == np.float64
+    assert Scores.concat(TREE, []).values.shape == (0, 5)
+
+
+@pytest.mark.parametrize("as_csr", [False, True])
+@pytest.mark.parametrize("ending", ["npz", "parquet"])
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_files_keep_the_precision(tmp_path: Path, ending: str, kind: Any, as_csr: bool) -> None:
+    values = np.array([[1, 1 / 3, 0, 1e-9, 0]], kind)
+    scores = Scores(TREE, sparse.csr_array(values) if as_csr else values)
+    scores.save(tmp_path / f"scores.{ending}")
+    found = Scores.load(tmp_path / f"scores.{ending}")
+    assert found.dtype == kind
+    assert np.array_equal(found.dense(), values)
 
 
 @pytest.mark.parametrize("make", [sparse.coo_array, sparse.csc_array, sparse.csr_matrix, sparse.lil_array])
@@ -625,7 +660,7 @@ def test_what_is_no_matrix_of_scores_is_refused(values: Any, message: str) -> No
         (["C", "Q"], [[0.5, 0.5]], "unknown label 'Q'"),
         ([-1], [[0.5]], "node id -1 is out of range: the hierarchy has ids 0 to 4"),
         ([5], [[0.5]], "node id 5 is out of range"),
-        (["C"], [[0.5, 0.5]], r"1 leaves for \(1, 2\) values; expected one column a leaf"),
+        (["C"], [[0.5, 0.5]], r"1 leaves for \(1, 2\) values; expected one column per leaf"),
         (["C", "D"], [0.5, 0.5], r"2 leaves for \(2,\) values"),
         (["C", "D"], sparse.csr_array((1, 3)), r"2 leaves for \(1, 3\) values"),
         (["C"], [["x"]], "expected numbers"),
@@ -661,7 +696,7 @@ def test_unknown_choices_are_refused() -> None:
     scores = Scores(TREE, np.zeros((1, 5)))
     with pytest.raises(TreelabelError, match="unknown projection 'mean'; expected 'max' or 'min'"):
         scores.coherent("mean")  # type: ignore[arg-type]
-    with pytest.raises(TreelabelError, match="at least 1 score a document, found 0"):
+    with pytest.raises(TreelabelError, match="at least 1 score per document, found 0"):
         scores.top_k(0)
 
 
@@ -860,7 +895,7 @@ def test_a_file_appears_whole_or_not_at_all(
 
     monkeypatch.setattr(store, "_save_npz", half_written)
     monkeypatch.setattr(store, "_save_parquet", half_written)
-    with pytest.raises(type(interruption)):
+    with pytest.raises(TreelabelError if isinstance(interruption, OSError) else type(interruption)):
         Scores(TREE, np.ones((9, 5))).save(file)
     assert [path.name for path in file.parent.iterdir()] == [file.name]
     assert same_bits(Scores.load(file), kept)

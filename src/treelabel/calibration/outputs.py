@@ -1,4 +1,4 @@
-"""What the outputs of a linear model stand for: nodes that training has seen, and ends of paths inside the tree."""
+"""What the outputs of a model stand for: nodes seen in training, and stops at inner nodes."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,115 +9,173 @@ from scipy import sparse
 from treelabel.core.compute import IntArray, LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import Hierarchy, LabelMatrix, label_matrix
-from treelabel.models.base import Training
 
-# Levels at this depth and below share their numbers.
+# Levels at this depth and below share their parameters.
 LEVELS = 8
+# The margin of an output without a positive training document: a label that is not there.
+ABSENT = np.float32(-1e4)
 
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
     """Which output speaks for which node.
 
-    `nodes` are those that training has seen and `of_nodes` the output of each (-1: it has none). An end is a node at
-    which the labels of a training document end; `of_ends` is the output of each. A leaf's is that of the node; an end
-    inside has one of its own: "here, and no further". Nodes that all training documents have together share one.
+    A terminal node is one at which the labels of a training document end. A leaf's output is that of the node; a
+    terminal inner node has a second one, its stop output: the path ends here. Nodes that have the same training
+    documents share an output.
+
+    Parameters
+    ----------
+    hierarchy : Hierarchy
+        The hierarchy.
+    nodes : array of int32, increasing
+        The nodes seen in training.
+    node_outputs : array of int32
+        The output of each of them, -1 if it has none.
+    terminals : array of int32, increasing
+        The terminal nodes.
+    terminal_outputs : array of int32
+        The output of each of them.
     """
 
     hierarchy: Hierarchy
     nodes: IntArray
-    of_nodes: IntArray
-    ends: IntArray
-    of_ends: IntArray
+    node_outputs: IntArray
+    terminals: IntArray
+    terminal_outputs: IntArray
 
     @classmethod
-    def of(cls, train: Training, ends_only: bool = False, shared: bool = True) -> "Outputs":
-        """Find the nodes and the ends that training has seen; with `ends_only`, give only ends an output.
+    def of(
+        cls,
+        hierarchy: Hierarchy,
+        labels: LabelMatrix,
+        *,
+        multiple_paths: bool = False,
+        terminals_only: bool = False,
+        shared: bool = True,
+    ) -> "Outputs":
+        """Find the nodes and the terminal nodes of training documents.
 
-        Unless they are `shared`, every node has an output of its own.
+        Parameters
+        ----------
+        hierarchy : Hierarchy
+            The hierarchy.
+        labels : csr_array of shape (documents, nodes)
+            The labels of training documents.
+        multiple_paths : bool
+            Whether documents have several paths; then inner nodes have no stop outputs.
+        terminals_only : bool
+            Whether only terminal nodes have an output.
+        shared : bool
+            Whether nodes with the same documents share an output.
+
+        Returns
+        -------
+        Outputs
+            The outputs, numbered from 0.
         """
-        h = train.hierarchy
-        nodes = np.unique(train.closed.indices).astype(np.int32)
-        ends = np.unique(h.most_specific(train.labels).indices).astype(np.int32)
-        if train.regime == "many":
-            ends = ends[h.is_leaf[ends]] if not ends_only else ends
-        if ends_only:
-            of_ends = np.arange(len(ends), dtype=np.int32)
+        closed = hierarchy.closure(labels)
+        nodes = np.unique(closed.indices).astype(np.int32)
+        terminals = np.unique(hierarchy.most_specific(labels).indices).astype(np.int32)
+        if terminals_only:
+            own = np.arange(len(terminals), dtype=np.int32)
             of_nodes = np.full(len(nodes), -1, np.int32)
-            of_nodes[np.searchsorted(nodes, ends)] = of_ends
-            return cls(h, nodes, of_nodes, ends, of_ends)
-        of_nodes = _without_twins(h, nodes, train.frequencies) if shared else np.arange(len(nodes), dtype=np.int32)
-        inside = ~h.is_leaf[ends]
-        own = of_nodes[np.searchsorted(nodes, ends)]
+            of_nodes[np.searchsorted(nodes, terminals)] = own
+            return cls(hierarchy, nodes, of_nodes, terminals, own)
+        if multiple_paths:
+            terminals = terminals[hierarchy.is_leaf[terminals]]
+        of_nodes = np.arange(len(nodes), dtype=np.int32)
+        if shared:
+            frequencies = np.bincount(closed.indices, minlength=len(hierarchy)).astype(np.int64)
+            of_nodes = _without_twins(hierarchy, nodes, frequencies)
+        stops = ~hierarchy.is_leaf[terminals]
         first = int(of_nodes.max(initial=-1)) + 1
-        return cls(h, nodes, of_nodes, ends, np.where(inside, first + np.cumsum(inside) - 1, own).astype(np.int32))
+        own = np.where(stops, first + np.cumsum(stops) - 1, of_nodes[np.searchsorted(nodes, terminals)])
+        return cls(hierarchy, nodes, of_nodes, terminals, own.astype(np.int32))
 
     @property
     def count(self) -> int:
-        """The number of outputs."""
-        return 1 + int(max(self.of_nodes.max(initial=-1), self.of_ends.max(initial=-1)))
+        """Number of outputs."""
+        return 1 + int(max(self.node_outputs.max(initial=-1), self.terminal_outputs.max(initial=-1)))
 
     def check(self, count: int) -> None:
-        """Refuse numbers from a file that do not fit each other; each for itself is in its range.
+        """Refuse arrays from a file that do not fit each other; each for itself is in its range.
 
         Nodes are looked up by binary search, and so are those above them.
         """
         h, known = self.hierarchy, np.zeros(len(self.hierarchy), np.bool_)
         known[self.nodes] = True
-        if not len(self.nodes) or not known[self.ends].all():
-            raise TreelabelError("ends holds a node that is not among nodes")
+        if not len(self.nodes) or not known[self.terminals].all():
+            raise TreelabelError("terminals holds a node that is not among nodes")
         lost = known[h.edge_child] & (h.parent_idx >= 0) & ~known[h.parent_idx]
         if lost.any():
             raise TreelabelError(f"nodes holds {h.edge_child[lost][0]}, but not its parent {h.parent_idx[lost][0]}")
         if self.count != count:
-            raise TreelabelError(f"of_nodes and of_ends number {self.count:,} outputs, but bias has {count:,}")
+            raise TreelabelError(
+                f"node_outputs and terminal_outputs number {self.count:,} outputs, but bias has {count:,}"
+            )
 
     @property
-    def inside(self) -> IntArray:
-        """The ends with an output of their own beside that of the node, as places among the ends."""
-        own = self.of_nodes[np.searchsorted(self.nodes, self.ends)]
-        return np.flatnonzero(own != self.of_ends).astype(np.int32)
+    def stops(self) -> IntArray:
+        """The terminal nodes with a stop output beside that of the node, as places among the terminals."""
+        own = self.node_outputs[np.searchsorted(self.nodes, self.terminals)]
+        return np.flatnonzero(own != self.terminal_outputs).astype(np.int32)
 
     def output(self, node: int) -> int:
-        """The output of a node, -1 if it has none."""
+        """Return the output of a node, -1 if it has none."""
         place = int(np.searchsorted(self.nodes, node))
         known = place < len(self.nodes) and self.nodes[place] == node
-        return int(self.of_nodes[place]) if known else -1
+        return int(self.node_outputs[place]) if known else -1
 
     @cached_property
     def paths(self) -> LabelMatrix:
-        """The nodes on the way to each end, itself included."""
-        return self.hierarchy.closure(label_matrix(np.arange(len(self.ends) + 1), self.ends, len(self.hierarchy)))
+        """The nodes on the path to each terminal node, itself included: terminals x nodes."""
+        own = label_matrix(np.arange(len(self.terminals) + 1), self.terminals, len(self.hierarchy))
+        return self.hierarchy.closure(own)
 
     @cached_property
     def above(self) -> tuple[LongArray, IntArray, IntArray]:
-        """The outputs above each end (of an end inside, that of its node is one): pointers, outputs, and levels."""
+        """The outputs above each terminal node's own: pointers, outputs, and levels.
+
+        Above a stop output, the output of its node is one of them.
+        """
         paths = self.paths
         length = np.diff(paths.indptr)
-        outputs = self.of_nodes[np.searchsorted(self.nodes, paths.indices)]
-        at_end = paths.indices == np.repeat(self.ends, length)
-        keep = (outputs >= 0) & ~(at_end & (outputs == np.repeat(self.of_ends, length)))
+        outputs = self.node_outputs[np.searchsorted(self.nodes, paths.indices)]
+        at_end = paths.indices == np.repeat(self.terminals, length)
+        keep = (outputs >= 0) & ~(at_end & (outputs == np.repeat(self.terminal_outputs, length)))
         ptr = np.concatenate([[0], np.cumsum(keep)])[paths.indptr]
         return ptr.astype(np.int64), outputs[keep], self.levels(paths.indices[keep])
 
     def levels(self, nodes: IntArray) -> IntArray:
-        """The levels of nodes as far as numbers differ by level."""
+        """Return the levels of nodes, as far as parameters differ by level."""
         return np.minimum(self.hierarchy.depth[nodes], LEVELS).astype(np.int32)
 
-    def targets(self, train: Training) -> sparse.csc_array:
-        """Mark which documents are positive for each output."""
+    def targets(self, labels: LabelMatrix) -> sparse.csc_array:
+        """Mark the positive documents of each output.
+
+        Parameters
+        ----------
+        labels : csr_array of shape (documents, nodes)
+            The labels of documents.
+
+        Returns
+        -------
+        csc_array of shape (documents, outputs)
+            1 where a document is positive.
+        """
         h = self.hierarchy
-        has = self.of_nodes >= 0
-        _, first = np.unique(self.of_nodes[has], return_index=True)
-        closed = sparse.csc_array(train.closed)[:, self.nodes[has][first]]
-        inside = self.ends[self.inside]
-        if not len(inside):
+        has = self.node_outputs >= 0
+        _, first = np.unique(self.node_outputs[has], return_index=True)
+        closed = sparse.csc_array(h.closure(labels))[:, self.nodes[has][first]]
+        stops = self.terminals[self.stops]
+        if not len(stops):
             return closed
-        return sparse.csc_array(sparse.hstack([closed, sparse.csc_array(h.most_specific(train.labels))[:, inside]]))
+        return sparse.csc_array(sparse.hstack([closed, sparse.csc_array(h.most_specific(labels))[:, stops]]))
 
 
 def _without_twins(h: Hierarchy, nodes: IntArray, frequencies: LongArray) -> IntArray:
-    """Number nodes, giving a node the number of a child that all its documents have (they are the same documents)."""
+    """Number nodes; a node has the number of a child that all its documents have, for they are the same documents."""
     twin = np.arange(len(h))
     parent, child = h.parent_idx, h.edge_child
     same = (parent >= 0) & (frequencies[child] > 0) & (frequencies[parent] == frequencies[child])

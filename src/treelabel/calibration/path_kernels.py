@@ -1,6 +1,6 @@
 """Compiled loops of the softmax over paths: one document after the other, from features to the probabilities of nodes.
 
-All that a document needs stands in a few short vectors, which never leave the cache; only what is asked for is written.
+Everything that a document needs is in a few short vectors, which never leave the cache; only the result is written.
 """
 
 import math
@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treelabel.core.compute import FloatArray, IntArray, LongArray, fast_kernel, kernel
+from treelabel.core.sparse_product import Documents, Dot, multiply_row
 
 IndexArray = npt.NDArray[np.uint32]
 
@@ -20,9 +21,10 @@ POWERS = tuple(np.float32(math.log(2) ** n / math.factorial(n)) for n in range(7
 
 @fast_kernel
 def powers(values: FloatArray, slope: float, found: FloatArray) -> np.float32:
-    """found = exp(slope x value) for values not above 0; give the sum. Vectors can do this, and not what libraries do.
+    """found = exp(slope x value) for values not above 0; return the sum.
 
-    e^x = 2^k 2^f with k whole and |f| <= 1/2; below e^-86 it is 0.
+    Unlike the library's exp, this compiles to vector instructions: e^x = 2^k 2^f with k whole and |f| <= 1/2; below
+    e^-86 it is 0.
     """
     total = np.float32(0)
     scale = np.float32(slope) * LOG2_E
@@ -45,18 +47,21 @@ def powers(values: FloatArray, slope: float, found: FloatArray) -> np.float32:
 @kernel
 def level_parts(
     margins: FloatArray,
-    ends: LongArray,
+    terminals: LongArray,
     own: IntArray,
     ptr: LongArray,
     above: IntArray,
     levels: IntArray,
     count: int,
 ) -> FloatArray:
-    """The parts of some ends' logits, documents x ends x levels: the own output, and the ancestors' of each level."""
-    found = np.zeros((*ends.shape, count), np.float32)
-    for row in range(len(ends)):
-        for place in range(ends.shape[1]):
-            end = ends[row, place]
+    """Compute the parts of the logits of some terminals: the own margin, and the ancestors' of each level.
+
+    The result is documents x terminals x levels.
+    """
+    found = np.zeros((*terminals.shape, count), np.float32)
+    for row in range(len(terminals)):
+        for place in range(terminals.shape[1]):
+            end = terminals[row, place]
             found[row, place, 0] = margins[row, own[end]]
             for at in range(ptr[end], ptr[end + 1]):
                 found[row, place, levels[at]] += margins[row, above[at]]
@@ -73,10 +78,10 @@ def tree_logits(
     sums: FloatArray,
     out: FloatArray,
 ) -> None:
-    """own_weight x own output + what all ancestors say, which is summed along paths, parents first.
+    """Compute own_weight x own margin + the weighted margins of all ancestors, summed along paths, parents first.
 
-    sums[1 + i] = sums[parent[i]] + weight[i] x given[output[i]]; `last` is the place of the one above each end, and
-    place 0 says nothing. Unsigned numbers, as those that might be negative take vectors twice as long to look up.
+    sums[1 + i] = sums[parent[i]] + weight[i] x given[output[i]]; `last` is the place of the ancestor right above each
+    terminal, and place 0 adds nothing. Indices are unsigned: signed ones take vectors twice as long to look up.
     """
     parent, outputs, weights = chain
     sums[0] = 0
@@ -88,36 +93,18 @@ def tree_logits(
 
 @fast_kernel
 def add_above(given: FloatArray, ptr: LongArray, above: IndexArray, weights: FloatArray, out: FloatArray) -> None:
-    """Add the weighed outputs above each end, where they are listed."""
+    """Add the weighted margins above each terminal, where they are listed."""
     for end in range(len(out)):
         for at in range(ptr[end], ptr[end + 1]):
             out[end] += weights[at] * given[above[at]]
 
 
-class Documents(NamedTuple):
-    """Sparse rows of features, or if these are empty, outputs that are known: documents x outputs."""
-
-    ptr: IntArray
-    idx: IntArray
-    val: FloatArray
-    margins: FloatArray
-
-
-class Dot(NamedTuple):
-    """Weights, features x outputs: the first rows dense, all of them sparse; and a bias."""
-
-    dense: FloatArray
-    ptr: IntArray
-    idx: IntArray
-    val: FloatArray
-    bias: FloatArray
-
-
 class Softmax(NamedTuple):
-    """Numbers of the softmax over ends.
+    """Parameters of the softmax over terminal nodes.
 
-    In a tree `chain` is (place of the parent, output, weight) of inner nodes and `last` the place above each end; in a
-    DAG these are empty, and `above` lists (pointers, outputs, weights) of the ancestors of each end.
+    In a tree, `chain` is (place of the parent, output, weight) of inner nodes and `last` the place above each terminal;
+    in a DAG these are empty, and `above` lists (pointers, outputs, weights) of the ancestors of each terminal. `sharp`
+    and `flat` are inverse temperatures, and `flat_weight` is the weight of the flat softmax.
     """
 
     own: IndexArray
@@ -125,77 +112,59 @@ class Softmax(NamedTuple):
     chain: tuple[IndexArray, IndexArray, FloatArray]
     last: IndexArray
     above: tuple[LongArray, IndexArray, FloatArray]
-    steep: float
+    sharp: float
     flat: float
-    share: float
+    flat_weight: float
 
 
 class Sums(NamedTuple):
-    """How ends sum to nodes.
+    """How the probabilities of terminals sum up to those of nodes.
 
-    In a tree by `parent`; siblings there share alike: `shares` (e) and `alike` (1 / siblings, 0 where there are none)
-    are those of the children of the root and of every node. In a DAG `parent` is empty, and the paths of ends are
-    listed (pointers, nodes).
+    In a tree, by `parent`; siblings there are mixed with the uniform distribution: `uniform_weights` (e) and `uniform`
+    (1 / siblings, 0 where there are none) are those of the children of the root and of every node. In a DAG `parent`
+    is empty, and the paths of terminals are listed (pointers, nodes).
     """
 
-    ends: IntArray
+    terminals: IntArray
     parent: IntArray
-    shares: FloatArray
-    alike: FloatArray
+    uniform_weights: FloatArray
+    uniform: FloatArray
     path_ptr: IntArray
     path_idx: IntArray
 
 
 @fast_kernel
-def multiply_row(documents: Documents, dot: Dot, row: int, out: FloatArray) -> None:
-    """Multiply a sparse document with the weights."""
-    out[:] = dot.bias
-    for at in range(documents.ptr[row], documents.ptr[row + 1]):
-        x, feature = documents.val[at], documents.idx[at]
-        if feature < len(dot.dense):
-            weights = dot.dense[feature]
-            for output in range(len(out)):
-                out[output] += x * weights[output]
-        else:
-            for place in range(dot.ptr[feature], dot.ptr[feature + 1]):
-                out[dot.idx[place]] += x * dot.val[place]
-
-
-@fast_kernel
-def softmax_row(given: FloatArray, numbers: Softmax, sums: FloatArray, room: FloatArray, out: FloatArray) -> None:
-    """Mix a steep and a flat softmax over ends of own_weight x own output + the weighted sum of the outputs above.
-
-    `room` has two rows, an entry an end.
-    """
-    logits, other = room[0], room[1]
-    tree_logits(given, numbers.own, np.float32(numbers.own_weight), numbers.chain, numbers.last, sums, logits)
-    if len(numbers.above[1]) > 0:
-        add_above(given, numbers.above[0], numbers.above[1], numbers.above[2], logits)
+def softmax_row(given: FloatArray, fitted: Softmax, sums: FloatArray, scratch: FloatArray, out: FloatArray) -> None:
+    """Mix a sharp and a flat softmax over terminals; `scratch` has two rows with one entry per terminal."""
+    logits, other = scratch[0], scratch[1]
+    tree_logits(given, fitted.own, np.float32(fitted.own_weight), fitted.chain, fitted.last, sums, logits)
+    if len(fitted.above[1]) > 0:
+        add_above(given, fitted.above[0], fitted.above[1], fitted.above[2], logits)
     largest = np.float32(-3e38)
     for end in range(len(logits)):
         largest = logits[end] if logits[end] > largest else largest
     for end in range(len(logits)):
         logits[end] -= largest
     # Vectors are only used where what is read and what is written are different arrays.
-    two = np.float32(numbers.share / powers(logits, numbers.flat, other))
-    one = np.float32((1 - numbers.share) / powers(logits, numbers.steep, out))
+    two = np.float32(fitted.flat_weight / powers(logits, fitted.flat, other))
+    one = np.float32((1 - fitted.flat_weight) / powers(logits, fitted.sharp, out))
     for end in range(len(out)):
         out[end] = one * out[end] + two * other[end]
 
 
 @fast_kernel
-def sum_row(ends: FloatArray, how: Sums, out: FloatArray) -> None:
-    """Give every node the sum of the ends at or below it; in a tree siblings stand together and after their parent."""
+def sum_row(given: FloatArray, how: Sums, out: FloatArray) -> None:
+    """Sum the terminals at or below every node; in a tree, siblings stand together and after their parent."""
     out[:] = 0
     if len(how.parent) == 0:
-        for end in range(len(ends)):
+        for end in range(len(given)):
             for at in range(how.path_ptr[end], how.path_ptr[end + 1]):
-                out[how.path_idx[at]] += ends[end]
+                out[how.path_idx[at]] += given[end]
         for node in range(len(out)):
             out[node] = min(out[node], np.float32(1))
         return
-    for end in range(len(ends)):
-        out[how.ends[end]] = ends[end]
+    for end in range(len(given)):
+        out[how.terminals[end]] = given[end]
     total = np.float32(0)
     for node in range(len(out) - 1, -1, -1):
         out[node] = min(out[node], np.float32(1))
@@ -208,64 +177,52 @@ def sum_row(ends: FloatArray, how: Sums, out: FloatArray) -> None:
 
 
 @fast_kernel
-def share_row(out: FloatArray, how: Sums, room: FloatArray) -> None:
-    """Let siblings share a part of their parent alike, in place, in a tree.
+def mix_uniform_row(out: FloatArray, how: Sums, scratch: FloatArray) -> None:
+    """Mix the distribution over the children of every node of a tree with the uniform one, in place.
 
-    P(n | parent) becomes (1 - e) P(n | parent) + e / siblings, which leaves labels that training has never seen a
-    little; of a parent that had nothing, all have the same. `room` has three rows: what each node has, by what its
-    children are multiplied, and what is added to them.
+    P(n | parent) becomes (1 - e) P(n | parent) + e / siblings, which leaves a little to labels never seen in training;
+    below a parent with probability 0 it becomes uniform. `scratch` has three rows: the probability of each node, the
+    factor of its children, and what is added to them.
     """
-    whole, factor, added = room[0], room[1], room[2]
-    whole[0], factor[0], added[0] = 1, 1 - how.shares[0], how.shares[0] * how.alike[0]
+    whole, factor, added = scratch[0], scratch[1], scratch[2]
+    whole[0], factor[0], added[0] = 1, 1 - how.uniform_weights[0], how.uniform_weights[0] * how.uniform[0]
     for node in range(len(out)):
         above, before = how.parent[node] + 1, out[node]
         now = min(whole[above], factor[above] * before + added[above])
         out[node] = now
-        if how.alike[node + 1] > 0:
-            share = how.shares[node + 1] if before > 0 else np.float32(1)
+        if how.uniform[node + 1] > 0:
+            weight = how.uniform_weights[node + 1] if before > 0 else np.float32(1)
             whole[node + 1] = now
-            factor[node + 1] = (np.float32(1) - share) * now / before if before > 0 else np.float32(0)
-            added[node + 1] = share * now * how.alike[node + 1]
+            factor[node + 1] = (np.float32(1) - weight) * now / before if before > 0 else np.float32(0)
+            added[node + 1] = weight * now * how.uniform[node + 1]
 
 
 @fast_kernel
 def score_paths(
-    documents: Documents, dot: Dot, numbers: Softmax, how: Sums, start: int, stop: int, found: FloatArray
+    documents: Documents, dot: Dot, fitted: Softmax, how: Sums, start: int, stop: int, found: FloatArray
 ) -> None:
-    """Write the probabilities of the nodes of documents start..stop, or if `found` has a column an end, of their ends.
-
-    From 20,000 nodes on only those of ends are asked for.
-    """
-    given, ends = np.empty(len(dot.bias), np.float32), np.empty(len(numbers.own), np.float32)
-    sums, room = np.empty(1 + len(numbers.chain[0]), np.float32), np.empty((3, 1 + found.shape[1]), np.float32)
-    logits = np.empty((2, len(numbers.own)), np.float32)
-    shared = len(how.parent) > 0 and how.shares.max() > 0
+    """Write the probabilities of the nodes of documents start..stop; without terminals in `how`, those of terminals."""
+    given, terminals = np.empty(len(dot.bias), np.float32), np.empty(len(fitted.own), np.float32)
+    sums, scratch = np.empty(1 + len(fitted.chain[0]), np.float32), np.empty((3, 1 + found.shape[1]), np.float32)
+    logits = np.empty((2, len(fitted.own)), np.float32)
+    mixed = len(how.parent) > 0 and how.uniform_weights.max() > 0
     for row in range(start, stop):
         if len(documents.margins) > 0:
             given[:] = documents.margins[row]
         else:
             multiply_row(documents, dot, row, given)
-        softmax_row(given, numbers, sums, logits, ends)
-        if len(how.ends) == 0:
-            found[row] = ends
+        softmax_row(given, fitted, sums, logits, terminals)
+        if len(how.terminals) == 0:
+            found[row] = terminals
             continue
-        sum_row(ends, how, found[row])
-        if shared:
-            share_row(found[row], how, room)
+        sum_row(terminals, how, found[row])
+        if mixed:
+            mix_uniform_row(found[row], how, scratch)
 
 
 @fast_kernel
-def share_alike(p: FloatArray, how: Sums) -> None:
-    """Let siblings share alike in all rows, in place."""
-    room = np.empty((3, 1 + p.shape[1]), np.float32)
+def mix_uniform(p: FloatArray, how: Sums) -> None:
+    """Mix siblings with the uniform distribution in all rows, in place."""
+    scratch = np.empty((3, 1 + p.shape[1]), np.float32)
     for row in range(len(p)):
-        share_row(p[row], how, room)
-
-
-@kernel
-def multiply(documents: Documents, dot: Dot, start: int, stop: int) -> FloatArray:
-    """Multiply documents start..stop with the weights: documents x outputs."""
-    found = np.empty((stop - start, len(dot.bias)), np.float32)
-    for row in range(start, stop):
-        multiply_row(documents, dot, row, found[row - start])
-    return found
+        mix_uniform_row(p[row], how, scratch)

@@ -1,4 +1,4 @@
-"""Compiled loops of conditional heads: from outputs to probabilities along paths."""
+"""Compiled loops of conditional calibrations: from margins to probabilities along paths."""
 
 import numpy as np
 
@@ -12,12 +12,12 @@ def group_softmax(
     outputs: IntArray,
     nodes: IntArray,
     parents: IntArray,
-    slopes: DoubleArray,
+    inverse_temperatures: DoubleArray,
     count: int,
 ) -> FloatArray:
-    """P(n) = P(parent) x softmax over its group of siblings of slope x output; a node of -1 is an end inside.
+    """Compute P(n) = P(parent) x softmax over siblings of margin / temperature; node -1 is a stop at the parent.
 
-    Groups come with parents before children; labels that training has never seen have 0.
+    Groups are sorted with parents before children; labels never seen in training have 0.
     """
     found = np.zeros((len(margins), count), np.float32)
     for row in range(len(margins)):
@@ -25,16 +25,16 @@ def group_softmax(
         for group in range(len(parents)):
             first, last = ptr[group], ptr[group + 1]
             whole = np.float32(1) if parents[group] < 0 else out[parents[group]]
-            slope = np.float32(slopes[group])
+            inverse = np.float32(inverse_temperatures[group])
             largest = np.float32(-np.inf)
             for at in range(first, last):
-                largest = max(largest, slope * given[outputs[at]])
+                largest = max(largest, inverse * given[outputs[at]])
             total = np.float32(0)
             for at in range(first, last):
-                total += np.exp(slope * given[outputs[at]] - largest)
+                total += np.exp(inverse * given[outputs[at]] - largest)
             for at in range(first, last):
                 if nodes[at] >= 0:
-                    out[nodes[at]] = whole * np.exp(slope * given[outputs[at]] - largest) / total
+                    out[nodes[at]] = whole * np.exp(inverse * given[outputs[at]] - largest) / total
     return found
 
 
@@ -45,9 +45,9 @@ def node_sigmoids(
     parent_ptr: IntArray,
     parent_idx: IntArray,
     slopes: DoubleArray,
-    shifts: DoubleArray,
+    intercepts: DoubleArray,
 ) -> FloatArray:
-    """P(n) = the least P of its parents x sigmoid(slope x output + shift); 0 for nodes without an output."""
+    """Compute P(n) = the least P of its parents x sigmoid(slope x margin + intercept); 0 without an output."""
     found = np.zeros((len(margins), len(output)), np.float32)
     for row in range(len(margins)):
         out = found[row]
@@ -58,6 +58,6 @@ def node_sigmoids(
             for at in range(parent_ptr[node], parent_ptr[node + 1]):
                 if parent_idx[at] >= 0:
                     whole = min(whole, out[parent_idx[at]])
-            z = slopes[node] * margins[row, output[node]] + shifts[node]
+            z = slopes[node] * margins[row, output[node]] + intercepts[node]
             out[node] = whole / np.float32(1 + np.exp(-z))
     return found

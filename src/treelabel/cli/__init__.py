@@ -1,8 +1,11 @@
 """The command line: parse, call one function, print. Errors of a user are one sentence and exit code 2."""
 
+import logging
 import signal
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 # What typer, too, makes of Ctrl-C; and what shells make of SIGTERM.
@@ -11,7 +14,7 @@ TERMINATED = 143
 
 
 class Terminated(BaseException):
-    """SIGTERM: unlike Ctrl-C, which some commands take as a wish to end early, it always means to give up."""
+    """SIGTERM: unlike Ctrl-C, which some commands take as a wish to end early, it always means to abort."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -44,7 +47,7 @@ def _run(arguments: list[str], debug: bool) -> int:
     def show(message: Warning | str, *_: object, **__: object) -> None:
         _say(f"note: {message}")
 
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _logged_notes():
         warnings.showwarning = show
         try:
             result = app(arguments, prog_name="treelabel", standalone_mode=False)
@@ -65,7 +68,7 @@ def _run(arguments: list[str], debug: bool) -> int:
 
 
 def _sentence(error: Exception) -> str:
-    """Say what is wrong in one line; a mistake in the command line comes with the way to its help."""
+    """Return what is wrong in one line; a mistake in the command line comes with the way to its help."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     if isinstance(error, MemoryError):
@@ -76,6 +79,28 @@ def _sentence(error: Exception) -> str:
         return message
     told = " ".join(error.format_message().split()) if hasattr(error, "format_message") else message
     return f"{told.rstrip('.')} (see '{context.command_path} --help')"
+
+
+class _Notes(logging.Handler):
+    """Writes log records as notes to standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record."""
+        _say(f"note: {record.getMessage()}")
+
+
+@contextmanager
+def _logged_notes() -> Iterator[None]:
+    """Show what the library logs, such as the encoder that it chose."""
+    logger, notes = logging.getLogger("treelabel"), _Notes()
+    before = logger.level
+    logger.addHandler(notes)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+        logger.removeHandler(notes)
 
 
 def _say(message: str, code: int = 0) -> int:

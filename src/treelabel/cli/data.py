@@ -47,9 +47,9 @@ def inspect(
     train: Annotated[Path | None, typer.Option(help="Training file, for the frequencies of labels.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Say what a file holds and what is wrong with it.
+    """Describe what a file holds and what is wrong with it.
 
-    Counts documents, levels, labels a document, rare and unseen labels, duplicates; finds the regime.
+    Counts documents, levels, labels per document, rare and unseen labels, duplicates; finds the regime.
 
     FILE may also be a taxonomy (taxonomy.tsv, .ttl) or a score file (.npz, .parquet).
 
@@ -242,7 +242,7 @@ def split(
     parts: Annotated[str, typer.Option(help="Names and shares of the parts.")] = "train=0.8,valid=0.1,test=0.1",
     by: Annotated[str, typer.Option(help="random, stratified (by leaf), group, time.")] = "stratified",
     column: Annotated[str | None, typer.Option(help="Column with the group or the time.")] = None,
-    per_class: Annotated[int | None, typer.Option(help="Instead: so many documents a class in train.")] = None,
+    per_class: Annotated[int | None, typer.Option(help="Instead: this many documents per class in train.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
     to_format: Annotated[str, typer.Option(help="Format of the parts.")] = "jsonl",
     force: Annotated[bool, typer.Option("--force", help="Replace parts that are there already.")] = False,
@@ -269,9 +269,7 @@ def split(
         divided = dict(zip(("train", "test"), d.per_class(dataset, per_class, seed), strict=True))
     else:
         divided = d.split(dataset, _parts(parts), by, column, seed)  # type: ignore[arg-type]
-    if to_format not in d.FORMATS:
-        raise TreelabelError(f"unknown format {to_format!r}; there are: {', '.join(d.FORMATS)}")
-    ending = d.FORMATS[to_format].endings[0]
+    ending = d.FORMATS.find(to_format).endings[0]
     targets = {name: folder / f"{name}{ending}" for name in divided}
     taxonomy = folder / f"taxonomy{'.tsv' if writable_as_edges(dataset.hierarchy) else '.json'}"
     # A taxonomy that is there and says the same may say more, in further columns: it stays as it is.

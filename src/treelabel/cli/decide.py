@@ -29,7 +29,7 @@ def decide(
 ) -> None:
     """Turn scores into labels by a decision rule.
 
-    Writes one line a document: {"id": ..., "labels": [{"label": name, "path": "A > B", "p": 0.93}, ...]}, the most
+    Writes one line per document: {"id": ..., "labels": [{"label": name, "path": "A > B", "p": 0.93}, ...]}, the most
     specific labels, surest first; "unknown": true where it abstained. 'treelabel rules' lists the rules. The options
     about reading are for the training file.
 
@@ -76,7 +76,7 @@ def tune(
     """Find the numbers of a rule on validation data.
 
     The file that it writes is a rule for decide, evaluate and compare, and is refused with any other hierarchy. A
-    threshold for each label needs many validation documents a label; with few, optimal:macro_f1, which needs none, is
+    threshold for each label needs many validation documents per label; with few, optimal:macro_f1, which needs none, is
     often better.
 
     \b
@@ -102,7 +102,7 @@ def tune(
 
 
 def rules(json: JsonOption = False) -> None:
-    """List the decision rules: what they choose, which measure they are best for, and what that assumes.
+    """List the decision rules: what they choose, which metric they are best for, and what that assumes.
 
     \b
     Example:
@@ -138,7 +138,7 @@ def rules(json: JsonOption = False) -> None:
 
 def _settings(row: Any) -> str:
     """Write the settings of a rule that it has for itself, the one behind @ first."""
-    from treelabel.rules.table import COMMON
+    from treelabel.rules.rule import COMMON
 
     own = {name: value for name, value in row.settings.items() if name not in COMMON}
     listed = [f"{name}={'' if value is None else value}".removesuffix("=") for name, value in own.items()]

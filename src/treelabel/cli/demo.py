@@ -51,15 +51,15 @@ def _learn(parts: "dict[str, Dataset]") -> None:
     from treelabel.evaluation import evaluate
     from treelabel.models import make_model
 
-    measures = ["leaf_accuracy", "hf1", "micro_f1", "macro_f1", "shortest_path"]
+    metrics = ["leaf_accuracy", "hf1", "micro_f1", "macro_f1", "shortest_path"]
     scores = make_model("linear").fit(parts["train"]).score(parts["test"])
     typer.echo("\nA linear model of the training part, on the test part; one set of scores, by decision rule")
-    typer.echo(f"  {'':<18}" + "".join(f"{measure:>15}" for measure in measures))
+    typer.echo(f"  {'':<18}" + "".join(f"{metric:>15}" for metric in metrics))
     for rule in ("threshold@0.5", "best_leaf", "optimal:hf1", "optimal:macro_f1"):
         can_be_single = rule in ("threshold@0.5", "best_leaf")
-        judged = measures if can_be_single else measures[1:]
+        judged = metrics if can_be_single else metrics[1:]
         result = evaluate(parts["test"], scores=scores, rule=rule, metrics=judged)
-        cells = [f"{result[name]:>15.4f}" if name in judged else f"{'-':>15}" for name in measures]
+        cells = [f"{result[name]:>15.4f}" if name in judged else f"{'-':>15}" for name in metrics]
         typer.echo(f"  {rule:<18}" + "".join(cells))
     sure = evaluate(parts["test"], scores=scores, metrics=["hf1_auc", "ece"])
     typer.echo(f"  area under all thresholds {sure['hf1_auc']:.4f}, calibration error {sure['ece']:.4f}")

@@ -1,6 +1,5 @@
 """The command encoders: which encoders of texts this machine has, and how to get others."""
 
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -8,14 +7,7 @@ import typer
 from treelabel.cli.options import JsonOption
 
 if TYPE_CHECKING:
-    from treelabel.encoders.sources import Files
-
-# What each kind of encoder imports.
-NEEDS = {
-    "transformer": ("torch", "transformers", "tokenizers", "safetensors"),
-    "model2vec": ("model2vec",),
-    "wordllama": ("model2vec", "tokenizers", "safetensors"),
-}
+    from treelabel.encoders.files import Files
 
 
 def encoders(json: JsonOption = False) -> None:
@@ -30,7 +22,9 @@ def encoders(json: JsonOption = False) -> None:
     """
     import json as jsonlib
 
-    from treelabel.encoders.sources import PACKAGES, encoder_folders, usable_files
+    from treelabel.encoders.files import usable_files
+    from treelabel.encoders.folders import encoder_folders
+    from treelabel.encoders.packages import PACKAGES
 
     found = [_described(files) for files in usable_files()]
     names = {row["name"] for row in found}
@@ -71,9 +65,10 @@ def _print_usable(found: list[dict[str, Any]]) -> None:
 
 
 def _described(files: "Files") -> dict[str, Any]:
-    """Say what a program wants to know of an encoder."""
+    """Return what a program wants to know of an encoder."""
+    from treelabel.encoders.files import USUAL_LENGTH
+    from treelabel.encoders.packages import missing_packages
     from treelabel.encoders.sources import source_of
-    from treelabel.encoders.static import USUAL_LENGTH
 
     length = source_of(files, {}).max_length if files.kind == "transformer" else USUAL_LENGTH
     return {
@@ -83,5 +78,5 @@ def _described(files: "Files") -> dict[str, Any]:
         "max_length": length,
         "megabytes": round(files.megabytes, 1),
         "folder": str(files.folder),
-        "missing": [package for package in NEEDS[files.kind] if find_spec(package) is None],
+        "missing": missing_packages(files.kind),
     }

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from treelabel.data import Dataset
 
 MetricsOption = Annotated[
-    str | None, typer.Option(help="Measures, comma-separated; 'all' for all that apply (see treelabel metrics).")
+    str | None, typer.Option(help="Metrics, comma-separated; 'all' for all that apply (see treelabel metrics).")
 ]
 TrainOption = Annotated[Path | None, typer.Option(help="Training file, for the frequencies of labels.")]
 
@@ -148,7 +148,7 @@ def compare(
 
 
 def metrics(json: JsonOption = False) -> None:
-    """List the measures and what they need.
+    """List the metrics and what they need.
 
     \b
     Example:
@@ -169,7 +169,7 @@ def metrics(json: JsonOption = False) -> None:
         typer.echo(jsonlib.dumps(rows, indent=2))
         return
     papers = list(dict.fromkeys(row.paper for row in METRICS.values()))
-    typer.echo(f"{'measure':<22}{'better':<8}{'what it is':<56}{'from':<6}needs")
+    typer.echo(f"{'metric':<22}{'better':<8}{'what it is':<56}{'from':<6}needs")
     for row in METRICS.values():
         better = "higher" if row.higher_is_better else "lower"
         source = f"[{papers.index(row.paper) + 1}]"

@@ -35,9 +35,9 @@ def fit(
     loss: Annotated[
         str | None, typer.Option(help="Loss, for models that take one; treelabel models lists them.")
     ] = None,
-    set: Annotated[list[str] | None, typer.Option(help="A setting of the model, as cost=1 (repeat).")] = None,  # noqa: A002
+    set: Annotated[list[str] | None, typer.Option(help="A setting of the model, as C=1 (repeat).")] = None,  # noqa: A002
     valid: Annotated[Path | None, typer.Option(help="Data file to calibrate or to stop early on.")] = None,
-    max_seconds: Annotated[float | None, typer.Option(help="Stop learning after so long, keeping the best.")] = None,
+    max_seconds: Annotated[float | None, typer.Option(help="Stop learning after this time, keeping the best.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
     force: ForceOption = False,
 ) -> None:
@@ -50,10 +50,11 @@ def fit(
     \b
     Examples:
       treelabel fit train.csv -o model
-      treelabel fit train.jsonl -o model --taxonomy tax.tsv --set cost=1 --set min_df=2
+      treelabel fit train.jsonl -o model --taxonomy tax.tsv --set C=1 --set min_df=2
       treelabel fit train.jsonl -o model --valid valid.jsonl --model bag --loss win_log
+      treelabel fit train.jsonl -o model --model bag --loss champ --set "loss_params={'beta': 0.1}"
       treelabel fit train.jsonl -o model --model neural --encoder minilm --loss conditional_softmax_la
-      treelabel fit train.jsonl -o model --model neural --encoder scratch --set checkpoints=unfinished
+      treelabel fit train.jsonl -o model --model neural --encoder scratch --set checkpoint_dir=unfinished
     """
     from treelabel.core.errors import TreelabelError
     from treelabel.models import make_model
@@ -71,7 +72,7 @@ def fit(
     made.fit(data, valid=checked, max_seconds=max_seconds)
     if not is_first_process():
         return
-    more = "; the same command goes on from its checkpoint" if settings.get("checkpoints") else ""
+    more = "; the same command goes on from its checkpoint" if settings.get("checkpoint_dir") else ""
     if made.stopped_ == "interrupt" and output.exists() and any(output.iterdir()):
         typer.echo(f"treelabel: learning was interrupted; the model in {output} stays as it is{more}", err=True)
         raise typer.Exit(INTERRUPTED)
@@ -100,7 +101,7 @@ def _setting(text: str) -> tuple[str, Any]:
 
     name, equals, value = text.partition("=")
     if not equals:
-        raise TreelabelError(f"--set {text}: expected name=value, such as cost=1")
+        raise TreelabelError(f"--set {text}: expected name=value, such as C=1")
     try:
         return name.strip(), ast.literal_eval(value)
     except (ValueError, SyntaxError):
@@ -118,7 +119,7 @@ def score(
     texts: TextsArgument,
     read: ReadArguments,
     output: Annotated[Path, typer.Option("--output", "-o", help="Scores to write (.npz or .parquet).")],
-    top: Annotated[int | None, typer.Option(help="Keep the so many largest scores of each document.")] = None,
+    top: Annotated[int | None, typer.Option(help="Keep only this many of the largest scores of each document.")] = None,
     require_signature: SignatureOption = None,
 ) -> None:
     """Score texts: the probability of every node.
@@ -131,9 +132,7 @@ def score(
 
     require_other_file(output, texts)
     loaded = load_model(model, require_signature)
-    scores = loaded.score(_texts(texts, read, loaded))
-    if top is not None:
-        scores = scores.top_k(top)
+    scores = loaded.score(_texts(texts, read, loaded), top=top)
     scores.save(output)
     typer.echo(f"{output}: {scores!r}")
 
@@ -168,7 +167,7 @@ def predict(
     loaded = load_model(model, require_signature)
     scores = loaded.score(_texts(texts, read, loaded))
     settings: dict[str, Any] = {} if unknown is None else {"unknown": unknown}
-    decisions = decide(scores, loaded.usual_rule if rule is None else rule, **settings)
+    decisions = decide(scores, loaded.default_rule if rule is None else rule, **settings)
     if output is None:
         for line in prediction_lines(decisions, scores):
             echo(line)
@@ -183,7 +182,7 @@ def explain(
     json: JsonOption = False,
     require_signature: SignatureOption = None,
 ) -> None:
-    """Say which words speak for and against each step of the predicted path.
+    """Explain which words speak for and against each step of the predicted path.
 
     \b
     Example:
@@ -214,6 +213,7 @@ def models(json: JsonOption = False) -> None:
       treelabel models
     """
     import json as jsonlib
+    from dataclasses import asdict
 
     from treelabel.models import LOSSES, MODELS
     from treelabel.models.linear.heads import HEADS
@@ -230,7 +230,9 @@ def models(json: JsonOption = False) -> None:
             {name: row.help for name, row in LOSSES.items()},
             {name: row.help for name, row in HEADS.items()},
         )
-        typer.echo(jsonlib.dumps({"models": rows, "losses": losses, "heads": heads}, indent=2))
+        params = {name: {key: asdict(own) for key, own in row.maker.parameters.items()} for name, row in LOSSES.items()}
+        found = {"models": rows, "losses": losses, "loss_params": params, "heads": heads}
+        typer.echo(jsonlib.dumps(found, indent=2))
         return
     for name, row in MODELS.items():
         typer.echo(f"{name:<20}{row.help}")
@@ -238,9 +240,11 @@ def models(json: JsonOption = False) -> None:
     typer.echo("\nhead= of linear")
     for head in HEADS.values():
         typer.echo(f"  {head.name:<24}{head.help}")
-    typer.echo("\nloss= of neural, and of bag (all but match)")
+    typer.echo("\nloss= of neural and bag, with its loss_params=")
     for loss in LOSSES.values():
         typer.echo(f"  {loss.name:<24}{loss.help}")
+        for key, parameter in loss.maker.parameters.items():
+            typer.echo(f"  {'':<24}{key}={parameter.default:g}: {parameter.help}")
 
 
 def export(

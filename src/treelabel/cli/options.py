@@ -35,7 +35,7 @@ def require_other_file(output: Path | None, *inputs: Path | str | None) -> None:
 
 @dataclass(frozen=True)
 class ReadArguments:
-    """How to read a data file."""
+    """Options of reading a data file."""
 
     text: Annotated[list[str] | None, typer.Option(help="Column with the text (repeat to join several).")] = None
     labels: Annotated[list[str] | None, typer.Option(help="Column with the labels (repeat: levels of a path).")] = None

@@ -1,1 +1,1 @@
-"""What everything else stands on: errors, compiled loops and threads, files, progress, texts."""
+"""The foundation of all rooms: errors, registries, compiled loops and threads, files, progress, strings."""

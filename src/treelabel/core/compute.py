@@ -1,13 +1,14 @@
 """How hot loops run: compiled once with numba, cached on disk, spread over threads without the GIL.
 
-Threads come from `concurrent.futures` and not from numba's `parallel=True`: that one compiles for seconds, and its
-portable threading layer aborts the process when two Python threads enter it at once, as a web service would.
+This is the one place that makes threads. They come from `concurrent.futures` and not from numba's `parallel=True`: that
+one compiles for seconds, and its portable threading layer aborts the process when two Python threads enter it at once,
+as a web service would.
 """
 
 import os
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import pairwise
 from typing import Any, TypeVar, cast
 
@@ -21,13 +22,16 @@ IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]
 DoubleArray = npt.NDArray[np.float64]
+# Scores have the precision they were given in.
+ScoreArray = npt.NDArray[np.floating[Any]]
 BoolArray = npt.NDArray[np.bool_]
 
-# So many rows are worth a thread where a row takes some ten nanoseconds.
+# This many rows are worth a thread where a row takes some ten nanoseconds.
 LIGHT = 16384
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 Part = TypeVar("Part")
+Task = TypeVar("Task")
 
 
 def kernel(function: Kernel) -> Kernel:
@@ -36,7 +40,7 @@ def kernel(function: Kernel) -> Kernel:
 
 
 def fast_kernel(function: Kernel) -> Kernel:
-    """Compile as `kernel` does, letting sums change their order and taking no heed of NaN, for loops over vectors."""
+    """Compile as `kernel` does, for loops over vectors: sums may change their order, and NaN is not respected."""
     return _compiled(function, fastmath=True)
 
 
@@ -47,7 +51,7 @@ def _compiled(function: Kernel, fastmath: bool) -> Kernel:
 
 
 def thread_count() -> int:
-    """Give the number of threads hot loops use: `TREELABEL_THREADS`, or the cores this process may run on."""
+    """Return the number of threads hot loops use: `TREELABEL_THREADS`, or the cores this process may run on."""
     asked = os.environ.get("TREELABEL_THREADS", "")
     if asked.isdigit() and int(asked) > 0:
         return int(asked)
@@ -55,10 +59,25 @@ def thread_count() -> int:
 
 
 def over_rows(work: Callable[[int, int], Part], rows: int, least: int = 2048, most: int | None = None) -> list[Part]:
-    """Call `work(start, stop)` on consecutive parts of `range(rows)` in threads; results come back in order.
+    """Call `work(start, stop)` on consecutive parts of `range(rows)` in threads.
 
-    The parts do not depend on timing, so a result never does either. Fewer than `least` rows are not worth a thread;
-    parts of `most` rows keep what passes from one loop to the next in the cache.
+    The parts do not depend on timing, so a result never does either.
+
+    Parameters
+    ----------
+    work : callable
+        Gets the first row of a part, and one past the last.
+    rows : int
+        How many rows there are.
+    least : int
+        Fewer rows than this are not worth a thread.
+    most : int, optional
+        Rows of a part at most, to keep what passes from one loop to the next in the cache.
+
+    Returns
+    -------
+    list
+        The results, in the order of the rows.
 
     >>> over_rows(lambda start, stop: (start, stop), 10)
     [(0, 10)]
@@ -66,9 +85,78 @@ def over_rows(work: Callable[[int, int], Part], rows: int, least: int = 2048, mo
     threads = max(1, min(thread_count(), rows // least))
     parts = threads if most is None else threads * max(1, -(-rows // (most * threads)))
     edges = [rows * part // parts for part in range(parts + 1)]
-    if threads == 1 or getattr(_here, "is_worker", False):
+    if threads == 1 or _is_worker():
         return [work(start, stop) for start, stop in pairwise(edges)]
     return list(_pool(thread_count()).map(work, edges[:-1], edges[1:]))
+
+
+def in_threads(
+    work: Callable[[Task], Part],
+    tasks: Iterable[Task],
+    done: Callable[[int], None] | None = None,
+    interrupt: Callable[[], None] | None = None,
+    threads: int | None = None,
+) -> list[Part]:
+    """Call `work` on every task in threads, each of which releases the GIL for most of its time.
+
+    Parameters
+    ----------
+    work : callable
+        Gets one task.
+    tasks : iterable
+        The tasks, taken in order.
+    done : callable, optional
+        Told how many tasks have been finished, in order, while waiting for the others.
+    interrupt : callable, optional
+        Called at the first Ctrl-C or error, to ask the tasks to be quick. After Ctrl-C their results are waited for and
+        returned; a second Ctrl-C is let through. Without it, the first Ctrl-C is.
+    threads : int, optional
+        How many threads; by default `thread_count()`.
+
+    Returns
+    -------
+    list
+        The results, in the order of the tasks.
+
+    >>> in_threads(lambda number: number**2, range(4))
+    [0, 1, 4, 9]
+    """
+    if _is_worker():
+        return [work(task) for task in tasks]
+    pool = _pool(thread_count() if threads is None else threads)
+    waiting = [pool.submit(work, task) for task in tasks]
+    try:
+        try:
+            for number, task in enumerate(waiting, 1):
+                task.result()
+                if done is not None:
+                    done(number)
+        except BaseException as error:
+            if interrupt is not None:
+                interrupt()
+            if interrupt is None or not isinstance(error, KeyboardInterrupt):
+                raise
+        return [task.result() for task in waiting]
+    except BaseException:
+        # Begin no further task, and leave none running that the caller believes to be over.
+        for task in waiting:
+            task.cancel()
+        wait(waiting)
+        raise
+
+
+def background(items: Iterable[Part]) -> Iterator[Part]:
+    """Yield what an iterable makes; while an item is in use, a thread makes the next one.
+
+    >>> list(background(number**2 for number in range(4)))
+    [0, 1, 4, 9]
+    """
+    iterator, end = iter(items), object()
+    with ThreadPoolExecutor(1, "treelabel") as pool:
+        made: Future[Any] = pool.submit(next, iterator, end)
+        while (item := made.result()) is not end:
+            made = pool.submit(next, iterator, end)
+            yield item
 
 
 # Threads are made once: making them takes longer than many a loop. A loop within a loop runs in the thread it is in.
@@ -84,6 +172,10 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 
 def _mark_worker() -> None:
     _here.is_worker = True
+
+
+def _is_worker() -> bool:
+    return getattr(_here, "is_worker", False)
 
 
 # A forked process has none of its parent's threads.

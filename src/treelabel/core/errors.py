@@ -1,4 +1,4 @@
-"""The one kind of error that is the user's to mend, and how values of unknown size and content stand in messages."""
+"""The one error that users are meant to see, and how values of unknown size and content are quoted in messages."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\u
 
 
 class TreelabelError(ValueError):
-    """Bad input: the message says what was found, what was expected, where, and what to do.
+    """Bad input. The message says what was found, what was expected, where, and what to do.
 
     The command line prints it as one sentence and exits with code 2. A message that is too long loses its middle.
 
@@ -27,7 +27,7 @@ class TreelabelError(ValueError):
 
 
 def shorten(text: str, limit: int = 80) -> str:
-    """Cut the middle out of a text that is longer than a message can carry, and say how long it was.
+    """Cut the middle out of a text that is too long for a message, and tell how long it was.
 
     >>> shorten("short"), shorten("0123456789" * 10, limit=40)
     ('short', '0123456 ... (100 characters) ... 3456789')
@@ -69,10 +69,17 @@ def some(values: Sequence[str], limit: int = 5) -> str:
 
 
 @contextmanager
-def needing(extra: str, what: str) -> Iterator[None]:
-    """Say which extra to install where a package is missing.
+def require_extra(extra: str, what: str) -> Iterator[None]:
+    """Turn a missing package into an error that names the extra to install.
 
-    >>> with needing("neural", "the model neural"):
+    Parameters
+    ----------
+    extra : str
+        The extra of treelabel that brings the package.
+    what : str
+        What needs it, for the message.
+
+    >>> with require_extra("neural", "the model neural"):
     ...     import no_such_package
     Traceback (most recent call last):
     treelabel.core.errors.TreelabelError: the model neural needs no_such_package: pip install "treelabel[neural]"

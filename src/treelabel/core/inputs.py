@@ -1,7 +1,6 @@
 """Opening files to read: regular files only, decompressed by the ending, line by line, within limits."""
 
 import codecs
-import difflib
 import errno
 import os
 import stat
@@ -19,6 +18,7 @@ import pyarrow as pa
 from treelabel.core.commit import finish_commit
 from treelabel.core.errors import TreelabelError, quoted
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
+from treelabel.core.registry import did_you_mean
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
@@ -65,17 +65,16 @@ def existing_file(path: str | Path) -> Path:
 
 
 def _missing(path: Path) -> TreelabelError:
-    """Say what is not there: the target of a link, the folder, or the file, and which one has a similar name."""
+    """Return an error that names what is missing: the target of a link, the folder, or the file, with similar names."""
     if path.is_symlink():
         return TreelabelError(f"{path}: is a symbolic link to {os.readlink(path)}, which does not exist")
     if not path.parent.is_dir():
         return TreelabelError(f"{path}: no such file; there is no folder {path.parent}")
     try:
-        close = difflib.get_close_matches(path.name, [other.name for other in path.parent.iterdir()], n=2)
+        hint = did_you_mean(path.name, [other.name for other in path.parent.iterdir()], most=2)
     except OSError:
-        close = []
-    hint = f"; did you mean {' or '.join(close)}?" if close else ""
-    return TreelabelError(f"{path}: no such file{hint}")
+        hint = ""
+    return TreelabelError(f"{path}: no such file{f'; {hint}' if hint else ''}")
 
 
 @contextmanager

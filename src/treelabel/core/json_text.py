@@ -1,32 +1,84 @@
-"""The one reader of JSON that treelabel itself wrote: model folders, hierarchies, tuned rules, score files.
+"""Reading JSON, of treelabel's own and of unknown origin, within limits on nesting and on the digits of integers.
 
-Whatever is wrong with such a text is one sentence; what its values mean is for `kinds.check_kind` or the caller.
+What the values mean is for `kinds.check_kind` or the caller.
 """
 
 import json
 import stat
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
 from treelabel.core.errors import TreelabelError
+from treelabel.core.limits import Limits
 
-DEEPEST = 100
 MOST_BYTES = 1 << 30
+# What treelabel writes is far from these.
+DEEPEST = 100
+OWN = Limits(nesting=DEEPEST)
+
+
+class JsonLimitError(ValueError):
+    """JSON that is beyond a limit, "nesting" or "digits"; the message says which."""
+
+    def __init__(self, limit: str, message: str) -> None:
+        super().__init__(message)
+        self.limit = limit
+
+
+def parse_json(text: str, limits: Limits, allow_nan: bool = True) -> Any:
+    """Parse JSON.
+
+    Parameters
+    ----------
+    text : str
+        What is malformed raises `json.JSONDecodeError`.
+    limits : Limits
+        What is nested deeper, or has longer integers, raises `JsonLimitError`.
+    allow_nan : bool
+        Whether to accept NaN and Infinity, which are not JSON; otherwise they raise ValueError.
+
+    Returns
+    -------
+    Any
+        Dicts, lists, strings, numbers, booleans and None. Of two equal keys the last counts.
+
+    >>> parse_json("[[]]", Limits(nesting=1))
+    Traceback (most recent call last):
+    ...
+    treelabel.core.json_text.JsonLimitError: JSON nested too deeply; the limit nesting is 1; if the file can be trusted,
+    raise it: --limit nesting=...
+    """
+    constant = None if allow_nan else _refuse_constant
+    try:
+        value = json.loads(text, parse_int=_integer_parser(limits), parse_constant=constant)
+    except RecursionError:
+        raise JsonLimitError("nesting", "JSON nested too deeply to read") from None
+    except ValueError as error:
+        if "digits" not in str(error) or isinstance(error, json.JSONDecodeError | JsonLimitError):
+            raise
+        # Python's own limit: it does not convert an integer of thousands of digits.
+        raise JsonLimitError("digits", _too_many_digits(limits)) from None
+    # Counting brackets is quick, and only what has many of them may be deep.
+    if limits.exceeded("nesting", text.count("[") + text.count("{")) and _is_deeper(value, limits.nesting or 0):
+        raise JsonLimitError("nesting", f"JSON nested too deeply; {limits.hint('nesting')}")
+    return value
 
 
 def read_json(source: str | bytes | Path, where: str, what: str = "JSON", allow_nan: bool = False) -> Any:
-    """Parse JSON of treelabel's own.
+    """Read JSON that treelabel itself wrote; whatever is wrong with it is one sentence.
 
     Parameters
     ----------
     source : str, bytes or Path
         The text, its UTF-8, or an ordinary file that holds it.
     where : str
-        What the message begins with: the name of the file.
+        The name of the file, which begins the message.
     what : str
         What the text should be, for the message.
     allow_nan : bool
-        Whether the words NaN and Infinity are numbers here; they are no JSON.
+        Whether to accept NaN and Infinity, which are not JSON.
 
     Returns
     -------
@@ -42,19 +94,16 @@ def read_json(source: str | bytes | Path, where: str, what: str = "JSON", allow_
         _refuse(where, what, f"it has {len(raw):,} bytes, the limit is {MOST_BYTES:,}")
     try:
         text = raw.decode("utf-8") if isinstance(raw, bytes) else raw
-        found = json.loads(text, parse_constant=None if allow_nan else _no_constant)
+        return parse_json(text, OWN, allow_nan)
     except UnicodeDecodeError as error:
         _refuse(where, what, f"it is no JSON: byte {error.start + 1} is not UTF-8")
     except json.JSONDecodeError as error:
         _refuse(where, what, f"it is no JSON: {error}")
-    except RecursionError:
-        _refuse(where, what, f"it is nested more than {DEEPEST} levels deep")
+    except JsonLimitError as error:
+        deep = f"it is nested more than {OWN.nesting} levels deep"
+        _refuse(where, what, deep if error.limit == "nesting" else "a number is too long")
     except ValueError as error:
-        # A constant that is no JSON, or an integer of thousands of digits, which Python does not convert.
-        _refuse(where, what, "a number is too long" if "digits" in str(error) else str(error))
-    if _is_deeper(found, DEEPEST):
-        _refuse(where, what, f"it is nested more than {DEEPEST} levels deep")
-    return found
+        _refuse(where, what, str(error))
 
 
 def read_ordinary(file: Path, where: str, most: int = MOST_BYTES) -> bytes:
@@ -74,20 +123,34 @@ def _refuse(where: str, what: str, why: str) -> NoReturn:
     raise TreelabelError(f"{where}: damaged: no {what}, for {why}") from None
 
 
-def _no_constant(word: str) -> NoReturn:
+def _refuse_constant(word: str) -> NoReturn:
     raise ValueError(f"it has {word}, which is no number in JSON")
 
 
 def _is_deeper(value: Any, levels: int) -> bool:
-    """Whether lists and dicts are nested deeper; level by level, as a million names stand on one."""
-    inner = [value] if isinstance(value, list | dict) else []
+    """Whether lists and objects are nested deeper than that; level by level, as a level may hold a million names."""
+    level = [value] if isinstance(value, list | dict) else []
     for _ in range(levels):
-        inner = [
-            each
-            for holder in inner
-            for each in (holder.values() if isinstance(holder, dict) else holder)
-            if isinstance(each, list | dict)
-        ]
-        if not inner:
+        below = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [child for children in below for child in children if isinstance(child, list | dict)]
+        if not level:
             return False
     return True
+
+
+def _integer_parser(limits: Limits) -> Callable[[str], int | str] | None:
+    """Choose how to parse integers: as Python does it if its own limit is the one asked for."""
+    own = sys.get_int_max_str_digits() or sys.maxsize
+    if limits.digits == own:
+        return None
+
+    def parse(text: str) -> int | str:
+        if limits.exceeded("digits", len(text)):
+            raise JsonLimitError("digits", _too_many_digits(limits))
+        return int(text) if len(text) <= own else text
+
+    return parse
+
+
+def _too_many_digits(limits: Limits) -> str:
+    return f"not a value that can be read: Exceeds the digits that an integer may have; {limits.hint('digits')}"

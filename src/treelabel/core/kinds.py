@@ -52,7 +52,7 @@ def fits(value: Any, kind: Any) -> bool:
 
 
 def _mismatch(value: Any, kind: Any) -> str | None:
-    """Say where a value departs from a hint: the place inside it, what is there, and what was expected; or None."""
+    """Describe where a value departs from a hint: the place, what is there, and what was expected; None if it fits."""
     origin = get_origin(kind)
     if is_typeddict(kind):
         return _typed_dict(value, kind)
@@ -136,7 +136,7 @@ def _typed_dict(value: Any, kind: Any) -> str | None:
 
 
 def words(kind: Any) -> str:
-    """Name a kind in a message.
+    """Describe a kind for a message.
 
     >>> words(Literal["a", "b"]), words(tuple[int, ...]), words(float | None)
     ("'a' or 'b'", 'a list', 'a number or null')

@@ -11,7 +11,7 @@ NO_LIMIT = "none"
 
 @dataclass(frozen=True)
 class Limits:
-    """How much a file may ask of whoever reads it; None lifts a limit.
+    """Limits on the resources that reading a file may take; None lifts a limit.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class Limits:
         return most is not None and amount > most
 
     def hint(self, name: str) -> str:
-        """Name a limit, its value, and how to raise it, for the end of a message."""
+        """Return the end of a message: the limit, its value, and how to raise it."""
         return f"the limit {name} is {getattr(self, name):,}; if the file can be trusted, raise it: --limit {name}=..."
 
 

@@ -85,13 +85,13 @@ class Working:
                 os.close(handle)
 
     def release(self) -> None:
-        """Give up the lock, once the real name has been taken."""
+        """Release the lock, once the real name has been taken."""
         if self.handle >= 0:
             os.close(self.handle)
             self.handle = -1
 
     def remove(self) -> None:
-        """Remove whatever stands under the working name now, and give up the lock."""
+        """Remove whatever stands under the working name now, and release the lock."""
         remove_tree(self.path)
         self.release()
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from treelabel.core.errors import TreelabelError
 
-# A compressed file may unpack to so many bytes, and to so many times its size.
+# A compressed file may unpack to this many bytes, plus this many times its size.
 FREE_BYTES = 64 << 20
 MOST_TIMES = 100
 
@@ -24,7 +24,7 @@ _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.r
 
 
 class Header(NamedTuple):
-    """What an array is before it is read."""
+    """The type and shape of an array that is not read yet."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]

@@ -198,7 +198,7 @@ def _lost_to_another(target: Path) -> TreelabelError:
 
 
 def _settle(folder: Path, target: Path) -> None:
-    """Give a finished folder its permissions, and bring it to disk before its name."""
+    """Set the permissions of a finished folder, and flush it to disk before it takes its name."""
     for file in folder.iterdir():
         file.chmod(_mode(target / file.name, 0o666))
         _sync(file)
@@ -326,7 +326,7 @@ def _sync(file: Path) -> None:
 
 @contextmanager
 def _errors_of(target: Path) -> Iterator[None]:
-    """Name the file that was asked for, not a working name beside it, where the system refuses to write."""
+    """Report the file that was asked for, not a working name beside it, where the system refuses to write."""
     try:
         yield
     except OSError as error:

@@ -1,24 +1,25 @@
-"""Registries: tables of named things (metrics, rules, losses, models), and how one is found by its name."""
+"""Registries: tables of named things (metrics, rules, losses, models), looked up by name with "did you mean"."""
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Generic, Protocol, TypeVar
 
-from treelabel.core.errors import TreelabelError
+from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.renamed import RENAMED
 
 
 class Named(Protocol):
-    """What every row of a registry has."""
+    """The fields that every row of a registry has."""
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name it is looked up by."""
 
     @property
     def help(self) -> str:
-        """What it is, in one line."""
+        """One line that says what it is."""
 
 
 Row = TypeVar("Row", bound=Named)
@@ -27,7 +28,7 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True)
 class Lazy(Generic[Made]):
-    """A row whose class is imported when it is asked for: `place` is "module:Class" under treelabel."""
+    """A row whose class is imported when it is first needed: `place` is "module:Class" under treelabel."""
 
     name: str
     help: str
@@ -46,12 +47,15 @@ class Registry(Mapping[str, Row]):
 
     Parameters
     ----------
-    what
+    what : str
         What a row is, in the singular, for messages: "model".
-    rows
-        The rows.
+    rows : iterable of rows
+        Anything that has a `name` and a `help`.
 
     >>> models = Registry("model", [Lazy("linear", "the default", "models.linear.model:Linear")])
+    >>> models
+    Registry(model, 1 rows)
+      linear  the default
     >>> models.find("liner")
     Traceback (most recent call last):
     treelabel.core.errors.TreelabelError: unknown model 'liner'; did you mean linear?
@@ -71,21 +75,88 @@ class Registry(Mapping[str, Row]):
         return len(self._rows)
 
     def __repr__(self) -> str:
-        return f"Registry({self.what}: {', '.join(self)})"
+        return "\n".join([f"Registry({self.what}, {len(self)} rows)", *self.listing(indent=2)])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all rows."""
+        return tuple(self._rows)
 
     def find(self, name: str) -> Row:
-        """Return the row of a name; an unknown one is refused with the nearest that there is."""
+        """Return the row of a name, or raise an error that suggests the nearest name."""
         if name not in self._rows:
-            raise TreelabelError(f"unknown {self.what} {name!r}; {suggestion(name, self)}")
+            raise TreelabelError(f"unknown {self.what} {quoted(name)}; {suggestion(name, self)}")
         return self._rows[name]
+
+    def help(self) -> dict[str, str]:
+        """Return the help of every row by name."""
+        return {name: row.help for name, row in self.items()}
+
+    def listing(self, indent: int = 0, width: int | None = None) -> list[str]:
+        """Return one line per row, name and help, for people to read.
+
+        Parameters
+        ----------
+        indent : int
+            Spaces before each name.
+        width : int, optional
+            Characters for the name; by default as many as the longest one needs.
+
+        Returns
+        -------
+        list of str
+        """
+        column = max(map(len, self), default=0) + 2 if width is None else width
+        return [f"{'':{indent}}{name:<{column}}{row.help}" for name, row in self.items()]
 
 
 def suggestion(name: str, known: Iterable[str], cutoff: float = 0.6, most: int = 1) -> str:
-    """Return the end of a message about an unknown name: the names nearest to it, or all that there are.
+    """Return the end of a message about an unknown name: the names nearest to it, or all names if none is near.
+
+    Parameters
+    ----------
+    name : str
+        The name that is not known.
+    known : iterable of str
+        The names that are.
+    cutoff : float
+        How similar a name must be, from 0 to 1.
+    most : int
+        How many names to suggest at most.
+
+    Returns
+    -------
+    str
 
     >>> suggestion("liner", ["linear", "bag"]), suggestion("xyz", ["linear", "bag"])
     ('did you mean linear?', 'there are: linear, bag')
     """
     names = list(known)
-    close = difflib.get_close_matches(name, names, n=most, cutoff=cutoff)
-    return f"did you mean {' or '.join(close)}?" if close else f"there are: {', '.join(names)}"
+    return did_you_mean(name, names, cutoff, most) or f"there are: {', '.join(names)}"
+
+
+def did_you_mean(
+    name: str, known: Iterable[str], cutoff: float = 0.6, most: int = 1, shown: Callable[[str], str] = str
+) -> str:
+    """Return "did you mean ...?" with the names nearest to an unknown one, or "" if none is near.
+
+    A name in `RENAMED` is answered with its new name.
+
+    Parameters
+    ----------
+    name, known, cutoff, most
+        As for `suggestion`.
+    shown : callable
+        How a name stands in the message; names from outside are quoted.
+
+    Returns
+    -------
+    str
+
+    >>> did_you_mean("liner", ["linear", "bag"]), did_you_mean("xyz", ["linear", "bag"])
+    ('did you mean linear?', '')
+    """
+    names = list(known)
+    renamed = RENAMED.get(name, name)
+    close = [renamed] if renamed in names else difflib.get_close_matches(name, names, n=most, cutoff=cutoff)
+    return f"did you mean {' or '.join(map(shown, close))}?" if close else ""

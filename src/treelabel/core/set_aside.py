@@ -1,4 +1,4 @@
-"""Giving a file that is in the way another name, with any number of processes at it, so that nothing is lost."""
+"""Rename a file that is in the way so that nothing is lost, however many processes try at once."""
 
 import os
 import re
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-# Damaged files are kept for a look, so many of them; foreign ones are never removed, and not more are set aside.
+# This many damaged files are kept for inspection; foreign ones are never removed, and no more than this are set aside.
 DAMAGED, FOREIGN = 3, 9
 
 Kind = Literal["damaged", "foreign"]

@@ -1,4 +1,4 @@
-"""How settings are written behind a name: "name(key=value, ...)", with Python's numbers and lists, and bare words."""
+"""Settings written behind a name: "name(key=value, ...)", with Python's numbers and lists, and bare words."""
 
 import ast
 import re

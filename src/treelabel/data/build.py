@@ -1,4 +1,4 @@
-"""Datasets made of datasets: splits, few examples a class, depth cuts, "other" leaves, no duplicates."""
+"""Datasets made of datasets: splits, few examples per class, depth cuts, "other" leaves, no duplicates."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -22,7 +22,7 @@ def split(
     column: str | None = None,
     seed: int = 0,
 ) -> dict[str, Dataset]:
-    """Divide a dataset into named parts by their shares, which must sum to 1.
+    """Divide a dataset into named parts.
 
     - random: any document anywhere.
     - stratified: every leaf in about its share in each part. A leaf with too few documents for all parts has them in
@@ -31,7 +31,23 @@ def split(
     - group: documents with the same value in `column` stay together.
     - time: sorted by `column`, the earliest in the first part; equal values stay together.
 
-    Documents keep their order inside a part.
+    Parameters
+    ----------
+    data : Dataset
+        What to divide.
+    parts : mapping of str to float
+        Names and shares, which must sum to 1.
+    by : "random", "stratified", "group" or "time"
+        How documents are assigned.
+    column : str, optional
+        The column of the group or the time.
+    seed : int
+        Seed of the random numbers.
+
+    Returns
+    -------
+    dict of str to Dataset
+        Documents keep their order inside a part.
 
     >>> from treelabel.data.sample import load_sample
     >>> {name: len(part) for name, part in split(load_sample(), {"train": 0.8, "test": 0.2}).items()}
@@ -74,7 +90,7 @@ def _deal(count: int, shares: DoubleArray) -> LongArray:
 
 
 def _by_order(order: LongArray, shares: DoubleArray) -> LongArray:
-    """Give the first documents of an order to the first part, and so on, with exact sizes."""
+    """Assign the first documents of an order to the first part, and so on, with exact sizes."""
     ends = np.round(np.cumsum(shares) * len(order)).astype(np.int64)
     assigned = np.empty(len(order), np.int64)
     assigned[order] = np.searchsorted(ends, np.arange(len(order)), side="right").clip(max=len(shares) - 1)
@@ -92,7 +108,7 @@ def _stratified(data: Dataset, shares: DoubleArray, rng: np.random.Generator) ->
 
 
 def rarest_label(data: Dataset) -> LongArray:
-    """Give each document's rarest most specific label (-1: none)."""
+    """Return the rarest most specific label of each document (-1: none)."""
     ends = data.hierarchy.most_specific(data.labels)
     frequency = np.bincount(ends.indices, minlength=len(data.hierarchy))
     order = np.lexsort((ends.indices, frequency[ends.indices], row_numbers(ends)))
@@ -189,13 +205,13 @@ def _by_time(codes: LongArray, rank: LongArray, shares: DoubleArray) -> LongArra
 
 
 def per_class(data: Dataset, count: int = 1, seed: int = 0) -> tuple[Dataset, Dataset]:
-    """Take `count` random documents of each class (most specific label) and give (these, all others).
+    """Draw `count` random documents of each class (most specific label) and return (these, all others).
 
-    The few-shot setting of "A hierarchical loss and its problems": at most one training sample a class. Documents with
-    several labels count for their rarest; those without labels are among the others.
+    The few-shot setting of "A hierarchical loss and its problems": at most one training sample per class. Documents
+    with several labels count for their rarest; those without labels are among the others.
     """
     if count < 1:
-        raise TreelabelError(f"expected at least 1 document a class, found {count}")
+        raise TreelabelError(f"expected at least 1 document per class, found {count}")
     key = rarest_label(data)
     order = np.lexsort((np.random.default_rng(seed).random(len(data)), key))
     ordered = key[order]

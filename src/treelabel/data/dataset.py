@@ -2,30 +2,27 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from scipy import sparse
 
 from treelabel.core.arrays import require_sound
-from treelabel.core.compute import LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
+from treelabel.data.describe import Description, describe
 from treelabel.hierarchy import Change, Hierarchy, LabelMatrix
+from treelabel.hierarchy.labelled import LabelledTexts
 from treelabel.hierarchy.labels import decode, encode
-
-if TYPE_CHECKING:
-    from treelabel.data.describe import Description
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Dataset:
+class Dataset(LabelledTexts):
     """Documents: ids, texts, the labels they were given (not closed), their hierarchy, and any further columns.
 
-    `closed` gives the labels with all ancestors, as every measure uses them. `features` is a documents x features
-    matrix where a format brings numbers instead of texts. `choices` says what reading had to choose: the columns, and
+    `closed` has the labels with all ancestors, as every metric uses them. `features` is a documents x features
+    matrix where a format brings numbers instead of texts. `choices` tells what reading had to choose: the columns, and
     where the hierarchy comes from. Make one with `treelabel.read` or `Dataset.of`.
 
     >>> ds = Dataset.of(["woof", "meow"], [["dog"], ["cat"]], Hierarchy.from_paths(["pet > dog", "pet > cat"]))
@@ -67,13 +64,28 @@ class Dataset:
         ids: Iterable[str] | None = None,
         sep: str | None = None,
     ) -> "Dataset":
-        """Make a dataset of texts and one label list a text (names or paths, see `labels.encode`)."""
+        """Make a dataset of texts and one list of labels per text.
+
+        Parameters
+        ----------
+        texts : iterable of str
+            The documents.
+        labels : iterable
+            One list of names or paths per text: see `labels.encode`.
+        hierarchy : Hierarchy
+            Where the labels are looked up.
+        ids : iterable of str, optional
+            Names of the documents; by default their row numbers.
+        sep : str, optional
+            The separator of paths.
+
+        Returns
+        -------
+        Dataset
+        """
         column = Strings.of(texts)
         names = Strings.of(ids) if ids is not None else Strings.of([str(row) for row in range(len(column))])
         return cls(names, column, encode(hierarchy, labels, sep), hierarchy)
-
-    def __len__(self) -> int:
-        return len(self.ids)
 
     def __repr__(self) -> str:
         return f"Dataset({len(self):,} documents, {self.hierarchy!r})"
@@ -98,22 +110,12 @@ class Dataset:
         for start in range(0, len(self), size):
             yield self[start : start + size]
 
-    @cached_property
-    def closed(self) -> LabelMatrix:
-        """The labels with all their ancestors."""
-        return self.hierarchy.closure(self.labels)
-
-    @cached_property
-    def frequencies(self) -> LongArray:
-        """How many documents carry each node, ancestors included."""
-        return np.bincount(self.closed.indices, minlength=len(self.hierarchy)).astype(np.int64)
-
     def names(self) -> list[list[str]]:
-        """Give the labels of each document by name."""
+        """Return the labels of each document by name."""
         return decode(self.hierarchy, self.labels)
 
     def paths(self) -> list[list[str]]:
-        """Give the labels of each document as full paths."""
+        """Return the labels of each document as full paths."""
         return decode(self.hierarchy, self.labels, paths=True)
 
     def moved(self, change: Change) -> "Dataset":
@@ -121,8 +123,6 @@ class Dataset:
         self.hierarchy.require_same(change.old.fingerprint, "the change")
         return replace(self, labels=change.labels(self.labels), hierarchy=change.new)
 
-    def describe(self, train: "Dataset | None" = None) -> "Description":
-        """Count what matters about the data; `train` gives the frequencies, by default the dataset itself."""
-        from treelabel.data.describe import describe
-
+    def describe(self, train: "Dataset | None" = None) -> Description:
+        """Count what matters about the data; label frequencies are those of `train`, by default of the data itself."""
         return describe(self, train)

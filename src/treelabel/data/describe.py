@@ -1,27 +1,51 @@
-"""What a dataset is like: sizes, levels, regime, the tail, and what is wrong with it."""
+"""Describe a dataset: sizes, levels, regime, the tail, and what is wrong with it."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import pyarrow.compute as pc
+from scipy import sparse
 
+from treelabel.core.compute import LongArray
 from treelabel.core.errors import TreelabelError
-from treelabel.data.dataset import Dataset
-from treelabel.hierarchy import row_sizes
-
-Regime = Literal["single path", "partial path", "multi path", "unlabelled"]
+from treelabel.core.strings import Strings
+from treelabel.hierarchy import Hierarchy, LabelMatrix, row_sizes
+from treelabel.hierarchy.regime import REGIMES, Regime, document_regimes
 
 FREQUENCY_BINS = ((1, 9), (10, 99), (100, 999), (1000, None))
 
 
+class Documents(Protocol):
+    """The attributes of a Dataset that are described."""
+
+    @property
+    def ids(self) -> Strings: ...  # noqa: D102
+    @property
+    def texts(self) -> Strings: ...  # noqa: D102
+    @property
+    def labels(self) -> LabelMatrix: ...  # noqa: D102
+    @property
+    def closed(self) -> LabelMatrix: ...  # noqa: D102
+    @property
+    def frequencies(self) -> LongArray: ...  # noqa: D102
+    @property
+    def hierarchy(self) -> Hierarchy: ...  # noqa: D102
+    @property
+    def extra(self) -> Mapping[str, Any]: ...  # noqa: D102
+    @property
+    def features(self) -> sparse.csr_array | None: ...  # noqa: D102
+    def __len__(self) -> int: ...
+
+
 @dataclass(frozen=True)
 class Description:
-    """Counts of a dataset; `str()` prints them as a table, `to_json()` gives plain values.
+    """Counts of a dataset; `str()` prints them as a table, `to_json()` returns plain values.
 
-    The regime is that of the closed label sets of labelled documents: single path (one path that ends in a leaf),
-    partial path (one path, may end inside), multi path (anything). `regime_share` says how many documents are of each
-    kind, because a handful of odd ones decides the regime of the whole.
+    The regime is that of the closed label sets of labelled documents: "single_path" (one path that ends in a leaf),
+    "partial_path" (one path, may end inside), "multi_path" (anything). `regime_share` has the share of documents of
+    each, because a handful of odd ones decides the regime of the whole.
     """
 
     documents: int
@@ -31,7 +55,7 @@ class Description:
     nodes_per_level: list[int]
     labels_per_document: float
     given_labels_per_document: float
-    regime: Regime
+    regime: Regime | Literal["unlabelled"]
     regime_share: dict[str, float]
     unlabelled: int
     frequency_bins: dict[str, int]
@@ -48,13 +72,13 @@ class Description:
     reference: str
 
     def to_json(self) -> dict[str, Any]:
-        """Give plain values for JSON, which has no NaN: means over no documents are None."""
+        """Return plain values for JSON, which has no NaN: means over no documents are None."""
         return {name: None if value != value else value for name, value in asdict(self).items()}
 
     def rows(self) -> list[tuple[str, str]]:
-        """Give (what, value) pairs as a person reads them."""
+        """Return (what, value) pairs for people to read."""
         kind = "tree" if self.is_tree else "DAG"
-        odd = ", ".join(f"{share:.1%} {name}" for name, share in self.regime_share.items() if 0 < share < 1)
+        odd = ", ".join(f"{share:.1%} {_words(name)}" for name, share in self.regime_share.items() if 0 < share < 1)
         seen = max(1, sum(self.frequency_bins.values()))
         rows = [
             ("documents", f"{self.documents:,}"),
@@ -64,7 +88,7 @@ class Description:
                 "labels per document",
                 f"{self.labels_per_document:.2f} with ancestors, {self.given_labels_per_document:.2f} as given",
             ),
-            ("regime", f"{self.regime}{f' ({odd})' if odd else ''}"),
+            ("regime", f"{_words(self.regime)}{f' ({odd})' if odd else ''}"),
             ("without labels", f"{self.unlabelled:,}"),
             (
                 f"labels by frequency in {self.reference}",
@@ -93,8 +117,20 @@ class Description:
         return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 
 
-def describe(data: Dataset, train: Dataset | None = None) -> Description:
-    """Count everything in one pass over labels and one over texts."""
+def describe(data: Documents, train: Documents | None = None) -> Description:
+    """Count everything in one pass over labels and one over texts.
+
+    Parameters
+    ----------
+    data : Dataset
+        What to describe.
+    train : Dataset, optional
+        Where the frequencies of labels come from; by default `data`.
+
+    Returns
+    -------
+    Description
+    """
     frequencies = data.frequencies
     if train is not None:
         if train.hierarchy != data.hierarchy:
@@ -139,26 +175,18 @@ def describe(data: Dataset, train: Dataset | None = None) -> Description:
     )
 
 
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
 def _mean(total: int, count: int) -> float:
     return float(total / count) if count else float("nan")
 
 
-def _regime(data: Dataset) -> tuple[Regime, dict[str, float]]:
-    """Sort labelled documents by the shape of their closed set: a path is as many nodes as its deepest one is deep."""
-    h = data.hierarchy
-    ends = h.most_specific(data.labels)
-    one_end = row_sizes(ends) == 1
-    end = np.full(len(data), -1)
-    end[one_end] = ends.indices[ends.indptr[:-1][one_end]]
-    # In a DAG a single label may have several ways up, and then its closure is no path.
-    path = one_end & (row_sizes(data.closed) == np.where(end >= 0, h.depth[end], -1)) if len(h) else one_end
-    leaf = path & (np.where(end >= 0, h.is_leaf[end], False) if len(h) else path)
-    labelled = int(np.sum(row_sizes(data.labels) > 0))
+def _regime(data: Documents) -> tuple[Regime | Literal["unlabelled"], dict[str, float]]:
+    """Return the regime of labelled documents, and the share of those that are of each."""
+    found = document_regimes(data.hierarchy, data.labels, data.closed)
+    labelled = int(np.sum(found >= 0))
     if labelled == 0:
         return "unlabelled", {}
-    counts = {"single path": int(leaf.sum()), "partial path": int((path & ~leaf).sum())}
-    counts["multi path"] = labelled - sum(counts.values())
-    shares = {name: count / labelled for name, count in counts.items()}
-    if counts["multi path"]:
-        return "multi path", shares
-    return ("partial path" if counts["partial path"] else "single path"), shares
+    return REGIMES[found.max()], {name: int(np.sum(found == at)) / labelled for at, name in enumerate(REGIMES)}

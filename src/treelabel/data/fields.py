@@ -77,7 +77,7 @@ class Fields:
         return _labels_of_value(value, self.lists)
 
     def told(self) -> dict[str, str]:
-        """Say which columns are read."""
+        """Return the columns that are read, for people."""
         return {
             "text": " + ".join(self.text) or "none",
             "labels": " > ".join(self.labels) or "none",
@@ -85,7 +85,7 @@ class Fields:
         }
 
     def used(self) -> frozenset[str]:
-        """Name the columns that are read."""
+        """Return the names of the columns that are read."""
         return frozenset({*self.text, *self.labels, *([self.id] if self.id is not None else [])})
 
 
@@ -179,7 +179,7 @@ class FieldChoice:
     need_labels: bool = True
 
     def among(self, columns: Sequence[str], where: str) -> Fields:
-        """Take the columns that were asked for, and guess the others by their names."""
+        """Choose the columns that were asked for, and guess the others by their names."""
         text = _asked(self.text, columns, where, "text")
         if text is None:
             text = _guess(TEXT_NAMES, columns)

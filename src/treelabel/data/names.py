@@ -17,7 +17,7 @@ UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def unprintable(names: Iterable[str]) -> str | None:
-    r"""Say which of the names has a character that it may not have, if one has.
+    r"""Describe the first name that has a character it may not have; None if all are fine.
 
     >>> unprintable(["A", "B\x1b[2J"])
     "the label 'B\\x1b[2J' has the control character U+001B, which no name in a file may have; remove it"

@@ -53,16 +53,45 @@ def read(
 ) -> Dataset:
     """Read a file of texts with labels; any format in `FORMATS`, also compressed (.gz, .zst, .bz2).
 
-    `text`, `labels`, `id` name the columns; without them they are guessed ("text", "label", "level1", ...). Several
-    text columns are joined, several label columns are the levels of one path. `sep` separates the names of a path
-    inside a label, `label_sep` several labels inside a cell; `lists="path"` takes a list of names as one path.
-    `taxonomy` is a hierarchy or a file with one; without it the file's own is used (Parquet), else `taxonomy.tsv`
-    beside the file, else the hierarchy is made of the labels: a tree if they are paths, one level if not.
-    `on_error="skip"` leaves out rows that cannot be used and warns with their number. `need_text=False` reads files
-    without a text column, such as predictions; `need_labels=False` does not look at labels, whatever they are, and
-    needs a taxonomy. `limits` says how much a file may ask of its reader: see `Limits`.
-
     Memory stays near the size of the texts: rows are held as Python objects only a batch at a time.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    text, labels, id : str or sequence of str, optional
+        Names of the columns; by default they are guessed ("text", "label", "level1", ...). Several text columns are
+        joined, several label columns are the levels of one path.
+    sep : str, optional
+        The separator of the names of a path inside a label.
+    taxonomy : str, Path or Hierarchy, optional
+        The hierarchy, or a file with one. By default that in the file (Parquet), else `taxonomy.tsv` beside the file,
+        else one made of the labels: a tree if they are paths, one level if not.
+    format : str, optional
+        A name of FORMATS; by default by the ending of the file.
+    label_sep : str, optional
+        The separator of several labels inside a cell.
+    lists : "labels" or "path"
+        What a list of names is: several labels, or the steps of one path.
+    root : str, optional
+        The node of a taxonomy that stands for the root.
+    encoding, delimiter, header, quotes
+        How to read text: the encoding, and for CSV the delimiter (by default guessed), whether the first line names
+        the columns, and whether values may be quoted.
+    on_error : "stop" or "skip"
+        Whether a row that cannot be used is an error, or is left out and counted in a warning.
+    need_text : bool
+        False reads files without a text column, such as predictions.
+    need_labels : bool
+        False ignores labels, whatever they are; it needs a taxonomy.
+    limits : Limits
+        The resources that reading may take.
+    progress : bool, optional
+        Whether to show a progress bar; by default on a terminal.
+
+    Returns
+    -------
+    Dataset
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -101,7 +130,7 @@ def read(
 
 @dataclass
 class _Problems:
-    """What was wrong: the first problem stops the reading, or all are counted and the first few told."""
+    """Problems found: the first stops the reading, or all are counted and the first few reported."""
 
     file: Path
     on_error: OnError
@@ -121,7 +150,7 @@ class _Problems:
 
 
 def _collect(source: RowSource, choice: FieldChoice, collector: Collector, problems: _Problems) -> Fields | None:
-    """Move all rows into the collector; give the columns that were chosen, if there was a row at all."""
+    """Move all rows into the collector; return the columns that were chosen, if there was a row at all."""
     fields: Fields | None = None
     while rows := list(islice(source.rows, BATCH)):
         good = [row for row in rows if isinstance(row, Row)]
@@ -175,7 +204,7 @@ def _listed(columns: Iterable[str]) -> str:
 def _hierarchy_found(
     file: Path, root: str | None, source: RowSource, collector: Collector, sep: str | None, limits: Limits
 ) -> tuple[Hierarchy, str]:
-    """Take the file's own hierarchy, or the one beside it, or make one of the labels; say which."""
+    """Return the hierarchy in the file, or beside it, or made of the labels; and which of these it is."""
     if source.hierarchy is not None:
         return source.hierarchy, "in the file"
     beside = taxonomy_beside(file)

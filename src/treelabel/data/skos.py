@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from treelabel.core.errors import TreelabelError, needing
+from treelabel.core.errors import TreelabelError, require_extra
 from treelabel.core.inputs import open_input, suffixes
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.data.names import unprintable
@@ -23,7 +23,7 @@ def read_skos(file: Path, language: str = "en", tree: bool = False, limits: Limi
     A concept is named by its preferred label in `language`, else in any language, else by its notation or the end of
     its address. Where two share a name, the notation (or the end of the address) follows in brackets.
     """
-    with needing("skos", "reading SKOS"):
+    with require_extra("skos", "reading SKOS"):
         from rdflib import RDF, SKOS, Graph
     graph, kind = Graph(), RDF_FORMATS.get(suffixes(file)[0], "turtle")
     try:

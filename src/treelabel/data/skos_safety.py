@@ -8,8 +8,8 @@ from xml.parsers import expat
 
 from treelabel.core.errors import TreelabelError, quoted
 from treelabel.core.inputs import PIECE, open_input, whole_lines
+from treelabel.core.json_text import JsonLimitError, parse_json
 from treelabel.core.limits import Limits
-from treelabel.data.json_text import JsonLimitError, parse_json
 
 # Entities in RDF/XML stand for namespaces, and are as long as those.
 LONGEST_ENTITY = 1000

@@ -5,6 +5,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,10 +13,11 @@ import numpy as np
 
 from treelabel.core.errors import TreelabelError, quoted
 from treelabel.core.inputs import UndecodableLine, existing_file, open_input, suffixes, text_lines, whole_lines
+from treelabel.core.json_text import JsonLimitError, parse_json
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.core.outputs import open_output
-from treelabel.data.json_text import JsonLimitError, parse_json
 from treelabel.data.names import unprintable
+from treelabel.data.skos import read_skos
 from treelabel.hierarchy import SEPARATOR, Hierarchy, hierarchy_from_json, hierarchy_to_json, split_path
 from treelabel.hierarchy.build import ROOT_NAMES, Edges, edges_of_pairs, text_array
 
@@ -55,9 +57,31 @@ def read_taxonomy(
     - json: nested dicts or lists, {"name", "children"} objects, or treelabel's own form.
     - skos (.ttl, .rdf): broader and narrower between concepts, named by their preferred label in `language`.
 
-    `root` names the node that stands for the root (see `Hierarchy.from_edges`); `tree=True` refuses second parents.
-    `limits` says how much a file may ask of its reader. Lines may end as on any system. Names with control characters
-    are refused (see `treelabel.data.names`), except in treelabel's own JSON, which holds any hierarchy.
+    Lines may end as on any system. Names with control characters are refused (see `treelabel.data.names`), except in
+    treelabel's own JSON, which holds any hierarchy.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file, which may be compressed.
+    format : "edges", "paths", "json" or "skos", optional
+        By default by the ending of the file.
+    root : str, optional
+        The node that stands for the root: see `Hierarchy.from_edges`.
+    tree : bool
+        Whether to refuse labels with several parents.
+    sep : str
+        The separator of paths.
+    language : str
+        The language of preferred labels in SKOS.
+    encoding : str
+        As Python calls it.
+    limits : Limits
+        The resources that reading may take.
+
+    Returns
+    -------
+    Hierarchy
     """
     file = existing_file(path)
     kind = format or ENDINGS.get(suffixes(file)[0])
@@ -69,11 +93,9 @@ def read_taxonomy(
         if kind == "json":
             return _read_json(file, root, tree, encoding, limits)
         if kind == "skos":
-            from treelabel.data.skos import read_skos
-
             return read_skos(file, language, tree, limits)
     except TreelabelError as error:
-        # What makers of hierarchies refuse they cannot say the file of.
+        # Makers of hierarchies do not know the file of what they refuse.
         raise error if str(file) in str(error) else TreelabelError(f"{file}: {error}") from None
     raise TreelabelError(f"{file}: cannot tell the taxonomy's format by its ending; known are {', '.join(ENDINGS)}")
 
@@ -127,7 +149,7 @@ def _cells(line: str, delimiter: str, file: Path, number: int) -> list[str]:
 
 @dataclass(frozen=True)
 class _Columns:
-    """Where a table has the parent, what parents are called by, and the name if that is another column."""
+    """Columns of a table: the parent, the one that parents refer to, and the name if that is another."""
 
     parent: int
     child: int
@@ -250,7 +272,15 @@ def _read_json(file: Path, root: str | None, tree: bool, encoding: str, limits: 
 
 
 def write_taxonomy(hierarchy: Hierarchy, path: str | Path) -> None:
-    """Write a hierarchy as edges (.tsv, .taxonomy, .csv), as paths (.txt), or as treelabel's own JSON (.json)."""
+    """Write a hierarchy to a file.
+
+    Parameters
+    ----------
+    hierarchy : Hierarchy
+        What to write.
+    path : str or Path
+        The ending tells the format: edges (.tsv, .taxonomy, .csv), paths (.txt), or treelabel's own JSON (.json).
+    """
     target = Path(path)
     writers: dict[str, Callable[[Hierarchy], list[str]]] = {
         ".tsv": _edge_lines,
@@ -276,8 +306,6 @@ def _edge_lines(hierarchy: Hierarchy) -> list[str]:
 
 
 def _csv_lines(hierarchy: Hierarchy) -> list[str]:
-    from io import StringIO
-
     _edge_lines(hierarchy)
     buffer = StringIO()
     csv.writer(buffer, lineterminator="\n").writerows([("parent", "child"), *hierarchy.edges(_root_name(hierarchy))])
@@ -309,7 +337,7 @@ def _root_name(hierarchy: Hierarchy) -> str:
 
 
 def taxonomy_name(data_file: Path, hierarchy: Hierarchy) -> Path:
-    """Name the file beside a data file that holds its hierarchy: train.csv -> train.taxonomy.tsv."""
+    """Return the file beside a data file that holds its hierarchy: train.csv -> train.taxonomy.tsv."""
     ending = ".tsv" if writable_as_edges(hierarchy) else ".json"
     return data_file.with_name(f"{_stem(data_file)}.taxonomy{ending}")
 

@@ -25,13 +25,33 @@ def write(
     taxonomy: bool = True,
     escape_formulas: bool = False,
 ) -> list[Path]:
-    """Write a dataset by the file's ending or `format`, and its hierarchy beside it; give the files written.
+    """Write a dataset by the file's ending or `format`, and its hierarchy beside it; return the files written.
 
-    Labels are written as names, or as full paths (`labels="paths"`, and by default where names are not enough). The
-    hierarchy goes to `<name>.taxonomy.tsv` (or .json), where `read` finds it, unless the format holds it (Parquet, XMC)
-    or `taxonomy=False`. A further column that is itself called id, text or labels gets an underscore behind its name.
-    `escape_formulas=True` makes CSV and TSV safe to open in a spreadsheet: `read` gives the same back, while other
-    readers see an apostrophe in front of cells that would be run as formulas (see `treelabel.data.formulas`).
+    A further column that is itself called id, text or labels gets an underscore behind its name.
+
+    Parameters
+    ----------
+    data : Dataset
+        What to write.
+    path : str or Path
+        The file, compressed if its name ends in .gz, .zst or .bz2.
+    format : str, optional
+        A name of FORMATS; by default by the ending of the file.
+    labels : "auto", "names" or "paths"
+        How labels are written; "auto" writes full paths where names are not enough.
+    sep : str, optional
+        The separator of paths; by default one that occurs in no name.
+    taxonomy : bool
+        Whether to write the hierarchy to `<name>.taxonomy.tsv` (or .json), where `read` finds it, unless the format
+        holds it (Parquet, XMC).
+    escape_formulas : bool
+        Whether to make CSV and TSV safe to open in a spreadsheet: `read` returns the same data, while other readers
+        see an apostrophe in front of cells that would be run as formulas (see `treelabel.data.formulas`).
+
+    Returns
+    -------
+    list of Path
+        The files written.
     """
     target = Path(path)
     data = _with_free_names(data)
@@ -84,7 +104,7 @@ def _separator(data: Dataset, sep: str | None) -> str:
 
 
 def losses(data: Dataset, path: str | Path, format: str | None = None) -> list[str]:  # noqa: A002  what users call it
-    """Say what of a dataset a format has no place for."""
+    """List what a format cannot hold of a dataset."""
     holds = format_of(Path(path), format).holds
     lost = []
     if "ids" not in holds:

@@ -1,4 +1,4 @@
-"""Pretrained transformers: loading any Hugging Face encoder without noise, and one vector of its hidden states."""
+"""Backbones: loading the transformer and the tokenizer of any Hugging Face folder, and pooling hidden states."""
 
 import logging
 from collections.abc import Iterator
@@ -17,65 +17,100 @@ from treelabel.encoders.sources import Pooling
 
 
 def load_tokenizer(place: str | Path) -> Tokenizer:
-    """Load the tokenizer of a folder; it neither cuts nor pads."""
+    """Load the tokenizer of a folder; it neither truncates nor pads."""
     file = Path(place) / "tokenizer.json"
     if file.is_file():
-        # What is there is what AutoTokenizer would take, without seconds of looking for the class.
+        # AutoTokenizer would load the same file, after seconds of searching for its class.
         loaded = Tokenizer.from_file(str(file))
     else:
         from transformers import AutoTokenizer
 
-        with _said_for_people(place), _quiet():
+        with _readable_errors(place), _quiet():
             loaded = AutoTokenizer.from_pretrained(str(place), use_fast=True, local_files_only=True).backend_tokenizer
     loaded.no_padding()
     loaded.no_truncation()
     return loaded
 
 
-def load_body(place: str | Path) -> Any:
-    """Load the transformer of a folder in float32, to evaluate; of an encoder and decoder, the encoder.
+def load_backbone(place: str | Path) -> Any:
+    """Load the transformer of a folder in float32 and eval mode; of an encoder-decoder, the encoder.
 
-    Called with input_ids and attention_mask, it gives `last_hidden_state`. The layer that some have over [CLS] is left
-    out: nothing uses it, and gradients would miss it. Nothing is downloaded.
+    Called with input_ids and attention_mask, it returns `last_hidden_state`. The pooling layer that some have over
+    [CLS] is removed: nothing uses it, and it would have no gradient. Nothing is downloaded.
     """
     # Importing it takes longer than an exported encoder needs to start.
     from transformers import AutoModel
 
-    with _said_for_people(place), _quiet():
-        body = AutoModel.from_pretrained(str(place), dtype=torch.float32, use_safetensors=True, local_files_only=True)
-    if body.config.is_encoder_decoder:
-        body = body.get_encoder()
-    if hasattr(body, "pooler"):
-        body.pooler = None
-    return body.eval()
+    with _readable_errors(place), _quiet():
+        backbone = AutoModel.from_pretrained(
+            str(place), dtype=torch.float32, use_safetensors=True, local_files_only=True
+        )
+    if backbone.config.is_encoder_decoder:
+        backbone = backbone.get_encoder()
+    if hasattr(backbone, "pooler"):
+        backbone.pooler = None
+    return backbone.eval()
 
 
-def pooled(hidden: Tensor, mask: Tensor, how: Pooling) -> Tensor:
-    """Make one vector a text (n × width) of hidden states (n × length × width), where the mask (n × length) is 1.
+def pooled(hidden: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:
+    """Pool hidden states to one vector per text.
+
+    Parameters
+    ----------
+    hidden
+        Hidden states, n × length × width.
+    mask
+        n × length, 1 where there is a token and 0 where there is padding.
+    pooling
+        The first token, the mean over tokens, or their maximum.
+
+    Returns
+    -------
+    Tensor
+        n × width.
 
     >>> hidden, mask = torch.tensor([[[1.0], [4.0], [9.0]]]), torch.tensor([[1, 1, 0]])
-    >>> [pooled(hidden, mask, how).item() for how in ("cls", "mean", "max")]
+    >>> [pooled(hidden, mask, pooling).item() for pooling in ("cls", "mean", "max")]
     [1.0, 2.5, 4.0]
     """
-    if how == "cls":
+    if pooling == "cls":
         return hidden[:, 0]
     there = mask.unsqueeze(-1)
-    if how == "mean":
+    if pooling == "mean":
         weights = there.to(hidden.dtype)
         return (hidden * weights).sum(1) / weights.sum(1).clamp(min=1.0)
     return hidden.masked_fill(there == 0, torch.finfo(hidden.dtype).min).amax(1)
 
 
-def text_vectors(body: Any, ids: Tensor, mask: Tensor | None, how: Pooling, unit: bool) -> Tensor:
-    """Run a transformer on token ids (n × length) and pool what it gives; without a mask, all of them are tokens."""
-    hidden = body(input_ids=ids, attention_mask=mask).last_hidden_state
-    found = pooled(hidden, torch.ones_like(ids) if mask is None else mask, how)
-    return functional.normalize(found, dim=1) if unit else found
+def text_vectors(backbone: Any, ids: Tensor, mask: Tensor | None, pooling: Pooling, normalize: bool) -> Tensor:
+    """Run a transformer on token ids and pool its hidden states.
+
+    Parameters
+    ----------
+    backbone
+        What `load_backbone` returned.
+    ids
+        Token ids, n × length.
+    mask
+        n × length; without a mask, nothing is padding.
+    pooling
+        See `pooled`.
+    normalize
+        Whether vectors are scaled to length 1.
+
+    Returns
+    -------
+    Tensor
+        n × width.
+    """
+    hidden = backbone(input_ids=ids, attention_mask=mask).last_hidden_state
+    found = pooled(hidden, torch.ones_like(ids) if mask is None else mask, pooling)
+    return functional.normalize(found, dim=1) if normalize else found
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep progress bars and notes about weights that nobody uses from standard error."""
+    """Keep progress bars and notes about unused weights off standard error."""
     from transformers.utils import logging as transformers_logging
 
     level, shows = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
@@ -90,10 +125,10 @@ def _quiet() -> Iterator[None]:
 
 
 @contextmanager
-def _said_for_people(place: str | Path) -> Iterator[None]:
-    """Say what cannot be loaded, and what to do."""
+def _readable_errors(place: str | Path) -> Iterator[None]:
+    """Raise what cannot be loaded as a TreelabelError that states what to do."""
     if not Path(place).is_dir():
-        # transformers would look for it elsewhere, for half a minute where there is no network.
+        # transformers would look for it on the hub, for half a minute where there is no network.
         raise TreelabelError(f"{place}: no such folder; see 'treelabel encoders' for what is usable here")
     try:
         yield

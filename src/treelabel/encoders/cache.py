@@ -1,9 +1,8 @@
-"""Rows of numbers on disk by key, in a SQLite file of which nothing is believed that a checksum does not confirm.
+"""Rows of numbers on disk by key, in a SQLite file where every row has a checksum.
 
-A cache is never the reason of an error. Damaged rows count as missing; a file that is no cache, or a damaged one, is
-set aside and a new one begun; where nothing can be written, nothing is kept. Each of these is said once, as a
-`CacheWarning`. Files have a rollback journal and not a write-ahead log: those can be read in a folder that is
-read-only, and work on network drives.
+A cache never causes an error. Damaged rows count as missing; a damaged or foreign file is set aside and a new one
+started; where nothing can be written, nothing is kept. Each of these is reported once, as a `CacheWarning`. Files have
+a rollback journal and not a write-ahead log: those can be read in a read-only folder, and work on network drives.
 """
 
 import hashlib
@@ -20,18 +19,18 @@ import numpy as np
 from treelabel.core.compute import FloatArray
 from treelabel.core.set_aside import Inode, Kind, inode_of, set_aside
 
-# Raised when tables change; it is part of the file's name, so that two versions of treelabel do not share a file.
+# To be raised when tables change; part of the file's name, so that two versions of treelabel do not share a file.
 VERSION = 1
-# "tlbl": what says in a file's header that it is one of ours.
+# "tlbl": marks a file as one of ours, in its header.
 APPLICATION = 0x746C626C
 _HEADER = {"application_id": APPLICATION, "user_version": VERSION}
 _TABLES = {
     "about": "CREATE TABLE about (width integer not null)",
     "rows": "CREATE TABLE rows (key blob primary key, row blob not null, checksum blob not null) without rowid",
 }
-# How long a process waits for another one that writes, which takes that one milliseconds.
+# How long a process waits for another one that is writing, which takes milliseconds.
 _SECONDS = 30.0
-# What is no fault of the file: permissions, other processes, the disk.
+# Errors that are no fault of the file: permissions, other processes, the disk.
 _CIRCUMSTANCES = {
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_BUSY,
@@ -50,11 +49,11 @@ Result = TypeVar("Result")
 
 
 class CacheWarning(UserWarning):
-    """A cache is damaged or cannot be used; results are the same, and computing them takes longer."""
+    """A cache is damaged or cannot be used: results are the same, and take longer to compute."""
 
 
 class _UnusableFileError(Exception):
-    """The file is no cache, or one in which nothing is to be found."""
+    """The file is no cache, or a damaged one."""
 
     def __init__(self, kind: Kind, reason: str) -> None:
         super().__init__(reason)
@@ -62,14 +61,14 @@ class _UnusableFileError(Exception):
 
 
 def cache_name(fingerprint: str) -> str:
-    """Return the name of the file for what has a fingerprint."""
+    """Return the name of the file that holds the rows of an encoder with this fingerprint."""
     return f"{hashlib.sha256(fingerprint.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}-{VERSION}.sqlite"
 
 
 class RowCache:
-    """Rows of float32, all of one width, by keys that are bytes; to be used in a `with` statement.
+    """Rows of float32, all of one width, by bytes keys; to be used in a `with` statement.
 
-    Any number of processes may use a file at the same time, each with a `RowCache` of its own.
+    Any number of processes may use a file at the same time, each with its own `RowCache`.
     """
 
     def __init__(self, file: Path) -> None:
@@ -87,7 +86,20 @@ class RowCache:
         self._close()
 
     def read(self, keys: Sequence[bytes], at_once: int = 500) -> dict[bytes, FloatArray]:
-        """Return the rows of those keys that are there and whole."""
+        """Return the rows of those keys that are stored and undamaged.
+
+        Parameters
+        ----------
+        keys
+            The keys to look up.
+        at_once
+            Keys per query.
+
+        Returns
+        -------
+        dict[bytes, FloatArray]
+            Rows by key.
+        """
         found: dict[bytes, FloatArray] = {}
         damaged = 0
         for start in range(0, len(keys), at_once):
@@ -101,12 +113,20 @@ class RowCache:
         return found
 
     def write(self, keys: Sequence[bytes], rows: FloatArray) -> None:
-        """Keep rows (keys × width), if that is possible."""
+        """Store rows, if possible.
+
+        Parameters
+        ----------
+        keys
+            Their keys.
+        rows
+            keys × width.
+        """
         if self._is_writable:
             self._try(partial(_insert, keys=keys, rows=rows), is_writing=True)
 
     def _try(self, work: Callable[[sqlite3.Connection], Result], is_writing: bool = False) -> Result | None:
-        """Do something with the file, twice more if it was bad or moved; return None where that does not help."""
+        """Work on the file, trying twice more if it is bad or was moved; return None if that does not help."""
         for _ in range(3):
             if self._stored is None:
                 return None
@@ -129,7 +149,7 @@ class RowCache:
         return None
 
     def _reopen(self) -> None:
-        """Open the file, or begin one; what is in the way is set aside."""
+        """Open the file, or start one; whatever is in the way is set aside."""
         for _ in range(3):
             self._close()
             try:
@@ -153,7 +173,7 @@ class RowCache:
             raise _UnusableFileError("foreign", "is no ordinary file")
         self._stored = stored = sqlite3.connect(self._file, _SECONDS, isolation_level=None)
         self._inode = inode_of(self._file)
-        # What a damaged text would be decoded to is of no interest.
+        # Damaged text must not fail to decode.
         stored.text_factory = bytes
         stored.execute("pragma trusted_schema = off")
         if _is_new(stored):
@@ -166,7 +186,7 @@ class RowCache:
             self._reopen()
 
     def _set_aside(self, error: _UnusableFileError) -> None:
-        """Give a bad file another name, so that its own can be used again."""
+        """Rename a bad file, so that its name can be used again."""
         self._close()
         try:
             aside = set_aside(self._file, self._inode, error.kind)
@@ -177,7 +197,7 @@ class RowCache:
             _say_once(str(aside), f"{self._file}: {error}; it was set aside as {aside.name}, and a new one begun")
 
     def _judged(self, error: sqlite3.Error) -> _UnusableFileError:
-        """Tell a damaged cache from another program's file by the header, which has the application's number."""
+        """Tell a damaged cache from another program's file by the application number in the header."""
         try:
             with self._file.open("rb") as file:
                 is_ours = file.read(72)[68:] == APPLICATION.to_bytes(4, "big")
@@ -202,7 +222,7 @@ class RowCache:
 
 
 def _is_new(stored: sqlite3.Connection) -> bool:
-    """Return whether nothing is in a database yet; refuse one that is not ours."""
+    """Return whether a database is still empty; refuse one that is not ours."""
     with _transaction(stored, "deferred"):
         application, version = (stored.execute(f"pragma {name}").fetchone()[0] for name in _HEADER)
         found = stored.execute("select name, sql from sqlite_master where sql is not null order by name").fetchall()
@@ -230,7 +250,7 @@ def _create(stored: sqlite3.Connection) -> None:
 
 
 def _select(stored: sqlite3.Connection, keys: Sequence[bytes]) -> tuple[dict[bytes, FloatArray], int]:
-    """Read rows; return those that are whole, and how many are not."""
+    """Return the undamaged rows, and how many are damaged."""
     marks = ",".join("?" * len(keys))
     # In one transaction: else the first rows may come between the two.
     with _transaction(stored, "deferred"):
@@ -276,7 +296,7 @@ def _checksum(key: bytes, row: bytes) -> bytes:
 
 @contextmanager
 def _transaction(stored: sqlite3.Connection, how: str = "immediate") -> Iterator[None]:
-    """Do all or nothing; one that will write waits for others at its beginning, where nothing can be lost."""
+    """Commit all or nothing; one that will write waits for others at its start, where nothing can be lost."""
     stored.execute(f"begin {how}")
     try:
         yield
@@ -288,7 +308,7 @@ def _transaction(stored: sqlite3.Connection, how: str = "immediate") -> Iterator
 
 
 def _code(error: sqlite3.Error) -> int:
-    """Return SQLite's number of an error; those of Python's module have none, and are faults of the content."""
+    """Return SQLite's code of an error; errors of Python's module have none, and are faults of the content."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
 
 

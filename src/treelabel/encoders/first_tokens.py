@@ -1,14 +1,31 @@
 """The first tokens of texts, without tokenising the whole of a long one."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from tokenizers import Tokenizer
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 
-def first_tokens(tokenizer: Tokenizer, texts: Sequence[str], length: int) -> list[list[int]]:
-    """Give the first tokens of texts as the tokenizer cuts them, without tokenising the whole of a long text.
+def first_tokens(tokenizer: "Tokenizer", texts: Sequence[str], length: int) -> list[list[int]]:
+    """Return the first token ids of texts, as the tokenizer truncates them.
 
-    A text's start, up to a space, has the tokens that the whole text starts with; where it has too few, more is taken.
+    The beginning of a text, up to a space, has the tokens that the whole text begins with; where it has too few, a
+    longer beginning is tokenised.
+
+    Parameters
+    ----------
+    tokenizer
+        A tokenizer that truncates at `length`.
+    texts
+        The texts.
+    length
+        The most tokens of a text.
+
+    Returns
+    -------
+    list[list[int]]
+        Token ids, one list per text.
     """
     found: list[list[int]] = [[]] * len(texts)
     waiting, characters = list(range(len(texts))), 16 * length

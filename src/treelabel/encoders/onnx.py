@@ -16,12 +16,12 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.outputs import whole_file
 from treelabel.encoders.sessions import session
 
-# Values of a row that share a scale, and how ONNX Runtime calls computing with them in int8.
-BLOCK = 256
-IN_INT8 = 4
-# How far a graph may be from torch.
-CLOSE = 1e-4
-# What transformers know the attention by that ONNX Runtime computes in one node.
+# The values of a row that share a scale, and ONNX Runtime's accuracy level for products in int8.
+BLOCK_SIZE = 256
+INT8_ACCURACY_LEVEL = 4
+# The largest relative difference between a graph and torch.
+TOLERANCE = 1e-4
+# The name by which transformers knows the attention that ONNX Runtime computes in one node.
 FUSED = "treelabel_onnx"
 
 
@@ -32,10 +32,20 @@ def export(
     names: tuple[Sequence[str], Sequence[str]],
     axes: Mapping[int, str],
 ) -> None:
-    """Write a module's graph, whose inputs all have the given free axes; `names` are those of inputs and of outputs.
+    """Write the graph of a module to a file.
 
-    Axes of the example inputs that are free must have a length of 2 or more: a length of 1 would be taken for a rule.
-    An output must not have the name of anything inside, such as "embedding".
+    Parameters
+    ----------
+    module
+        The module.
+    inputs
+        Example inputs. Their dynamic axes must have a length of 2 or more: a length of 1 would become a constant.
+    file
+        The file to write.
+    names
+        The names of inputs and of outputs. An output must not have the name of anything inside, such as "embedding".
+    axes
+        The dynamic axes of every input, by number.
     """
     parameters = list(inspect.signature(module.forward).parameters)[: len(inputs)]
     with _quiet(), torch.inference_mode():
@@ -53,41 +63,61 @@ def export(
             program.save(str(temporary))
 
 
-def export_checked(module: nn.Module, body: Any, longest: int, file: Path, names: tuple[str, str]) -> None:
-    """Write the graph of a module from token ids on, with fused attention if that gives what torch gives, else without.
+def export_checked(module: nn.Module, backbone: Any, max_length: int, file: Path, names: tuple[str, str]) -> None:
+    """Write the graph of a module from token ids on, and compare it with torch.
 
-    `body` is the transformer inside, `longest` how many tokens it takes; `names` are the output's, and what messages
-    call the module.
+    Attention is fused if that returns what torch returns, else exported as it is; a graph that differs from torch even
+    then is refused.
+
+    Parameters
+    ----------
+    module
+        A module that takes token ids, n × length.
+    backbone
+        The transformer inside.
+    max_length
+        The most tokens that it takes.
+    file
+        The file to write.
+    names
+        The name of the output, and the module's in messages.
     """
     module.eval()
-    size = int(body.config.vocab_size)
+    size = int(backbone.config.vocab_size)
     draw = torch.Generator().manual_seed(0)
-    # The upper half of a vocabulary has no special tokens; the whole length would show a window of attention.
-    ids = torch.randint(size // 2, size, (2, longest), generator=draw)
+    # The upper half of a vocabulary has no special tokens; the full length would reveal windowed attention.
+    ids = torch.randint(size // 2, size, (2, max_length), generator=draw)
     with torch.inference_mode():
         expected = module(ids).numpy()
     axes = {0: "texts", 1: "tokens"}
     for fuse in (True, False):
-        before = body.config._attn_implementation
+        before = backbone.config._attn_implementation
         if not fuse:
-            body.set_attn_implementation("eager")
-        with fused_attention(body) if fuse else nullcontext():
+            backbone.set_attn_implementation("eager")
+        with fused_attention(backbone) if fuse else nullcontext():
             export(module, (ids[:, :16],), file, (["input_ids"], [names[0]]), axes)
-        body.set_attn_implementation(before)
+        backbone.set_attn_implementation(before)
         found = session(file).run(None, {"input_ids": ids.numpy()})[0]
         error = float(np.abs(found - expected).max())
-        if error <= CLOSE * max(1.0, float(np.abs(expected).max())):
+        if error <= TOLERANCE * max(1.0, float(np.abs(expected).max())):
             return
     file.unlink()
     raise TreelabelError(f"{names[1]} gives other numbers by {error:.2g} as an ONNX graph than by torch; use torch")
 
 
 def quantise(source: str | Path, target: str | Path) -> None:
-    """Write a graph whose weights are int8, and whose activations become so as they come.
+    """Write the graph of a file to another with weights in int8 and activations quantised dynamically.
 
-    A matrix has a scale a column, and what it is multiplied with one scale a batch. Where a layer narrows, and takes
-    what an activation function gave, a few large values would leave the others few steps: such matrices and their
-    inputs have a scale for every block of a row. That halves the error, at a tenth of the gain in time.
+    A matrix has one scale per column, and the activations that it multiplies one per batch. Where a layer narrows,
+    after an activation function, a few large values would leave few steps to all others: such matrices and their inputs
+    have one scale per block of a row. That halves the error, at a tenth of the gain in time.
+
+    Parameters
+    ----------
+    source
+        The file of a graph.
+    target
+        The file to write.
     """
     import onnx as formats
     from onnxruntime.quantization import QuantType, quantize_dynamic
@@ -95,8 +125,8 @@ def quantise(source: str | Path, target: str | Path) -> None:
 
     graph = formats.load(str(source))
     narrowing = _narrowing(graph.graph)
-    # Quantising turns weights around, and then trips over the shapes that the exporter noted down; without these it
-    # does not know what the fused attention gives.
+    # Quantising transposes weights and then fails on the shapes that the exporter recorded; without these it has to be
+    # told the type of the fused attention's output.
     del graph.graph.value_info[:]
     known = {"DefaultTensorType": formats.TensorProto.FLOAT}
     plain = {"weight_type": QuantType.QInt8, "per_channel": True, "extra_options": known}
@@ -106,9 +136,9 @@ def quantise(source: str | Path, target: str | Path) -> None:
             blocks = MatMulNBitsQuantizer(
                 formats.load(str(temporary)),
                 bits=8,
-                block_size=BLOCK,
+                block_size=BLOCK_SIZE,
                 is_symmetric=True,
-                accuracy_level=IN_INT8,
+                accuracy_level=INT8_ACCURACY_LEVEL,
                 nodes_to_include=narrowing,
             )
             blocks.process()
@@ -116,41 +146,41 @@ def quantise(source: str | Path, target: str | Path) -> None:
 
 
 def _narrowing(graph: Any) -> list[str]:
-    """The products with matrices that have at least twice as many rows as columns, and two blocks of them."""
+    """Return the products with matrices that have at least twice as many rows as columns, and two blocks of rows."""
     shapes = {weight.name: list(weight.dims) for weight in graph.initializer}
     found = []
     for node in graph.node:
         shape = shapes.get(node.input[1], []) if node.op_type == "MatMul" else []
-        if len(shape) == 2 and shape[0] >= max(2 * shape[1], 2 * BLOCK):
+        if len(shape) == 2 and shape[0] >= max(2 * shape[1], 2 * BLOCK_SIZE):
             found.append(str(node.name))
     return found
 
 
 @contextmanager
-def fused_attention(body: Any) -> Iterator[None]:
-    """Let a transformer's attention be one node of ONNX Runtime while it is exported; torch gives nonsense meanwhile.
+def fused_attention(backbone: Any) -> Iterator[None]:
+    """Export a transformer's attention as one node of ONNX Runtime; what torch computes meanwhile is meaningless.
 
-    Masks are those of texts (n × length, 1 where a token is) or none. Transformers with other masks or an attention of
-    their own come out wrong or unchanged, so compare what a graph gives with what torch gives.
+    Masks are padding masks (n × length, 1 where there is a token) or none. Transformers with other masks or their own
+    attention come out wrong or unchanged, so compare the graph with torch.
     """
     from transformers import AttentionInterface, AttentionMaskInterface
 
     AttentionInterface.register(FUSED, _attention)
-    AttentionMaskInterface.register(FUSED, _mask_of_texts)
-    before = body.config._attn_implementation
-    body.set_attn_implementation(FUSED)
+    AttentionMaskInterface.register(FUSED, _padding_mask)
+    before = backbone.config._attn_implementation
+    backbone.set_attn_implementation(FUSED)
     try:
-        with _biases_inside(body):
+        with _biases_inside(backbone):
             yield
     finally:
-        body.set_attn_implementation(before)
+        backbone.set_attn_implementation(before)
 
 
 @contextmanager
-def _biases_inside(body: nn.Module) -> Iterator[None]:
-    """Take the biases of queries, keys and values out of BERT's layers: the fused attention adds them as it goes."""
+def _biases_inside(backbone: nn.Module) -> Iterator[None]:
+    """Move the biases of queries, keys and values of BERT's layers into the fused attention, which adds them itself."""
     taken: list[tuple[Any, list[Any], list[Any]]] = []
-    for module in body.modules():
+    for module in backbone.modules():
         layers: list[Any] = [getattr(module, name, None) for name in ("query", "key", "value")]
         if all(isinstance(layer, nn.Linear) and layer.bias is not None for layer in layers):
             taken.append((module, layers, [layer.bias for layer in layers]))
@@ -167,7 +197,7 @@ def _biases_inside(body: nn.Module) -> Iterator[None]:
                 layer.bias = bias
 
 
-def _mask_of_texts(*_: Any, attention_mask: Tensor | None = None, **__: Any) -> Tensor | None:
+def _padding_mask(*_: Any, attention_mask: Tensor | None = None, **__: Any) -> Tensor | None:
     return attention_mask
 
 
@@ -180,7 +210,7 @@ def _attention(
     scaling: float | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Stand for softmax(scaling·QKᵀ)V with heads side by side: n × heads × length × width in, n × length × ... out."""
+    """Stand in for softmax(scaling·QKᵀ)V: n × heads × length × width in, n × length × heads × width out."""
     n, heads, length, width = query.shape
     inputs: list[Tensor | None] = [x.transpose(1, 2).reshape(n, -1, heads * width) for x in (query, key, value)]
     inputs.append(getattr(module, "fused_bias", None))
@@ -199,7 +229,7 @@ def _attention(
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep what exporters say about other libraries and about themselves to themselves."""
+    """Silence the warnings and logs of exporters."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

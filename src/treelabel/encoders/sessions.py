@@ -1,26 +1,38 @@
 """Graphs in ONNX Runtime on a CPU; nothing here needs torch.
 
-Texts of equal length go together, so that there is neither padding nor a mask, and as many batches run at a time as
-there are threads. In int8 a text is a batch of its own: the scale of activations is that of the batch, and what a text
-gives must not depend on the texts beside it.
+Texts of equal length form a batch, so that there is neither padding nor a mask, and as many batches run at a time as
+there are threads. In int8 every text is a batch of its own: activations are scaled per batch, and the result of a text
+must not depend on the texts beside it.
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from treelabel.core.compute import FloatArray, LongArray, thread_count
+from treelabel.core.compute import FloatArray, LongArray, in_threads, thread_count
 from treelabel.encoders.batches import equal_batches
 
-# Tokens at a time: with these, what passes between layers stays in the cache of a core.
-TOKENS = 512
+# Tokens per batch: with these, what passes between layers stays in the cache of a core.
+MAX_TOKENS = 512
 
 
 def session(graph: str | Path | bytes, threads: int | None = None) -> Any:
-    """Open a graph, a file or its bytes; it runs in so many threads, as many as all else does unless told otherwise."""
+    """Open a graph.
+
+    Parameters
+    ----------
+    graph
+        Its file, or the content of one.
+    threads
+        Threads that a run uses; by default `thread_count()`.
+
+    Returns
+    -------
+    Any
+        An `onnxruntime.InferenceSession`.
+    """
     import onnxruntime
 
     given = graph if isinstance(graph, bytes) else str(graph)
@@ -32,9 +44,23 @@ def session(graph: str | Path | bytes, threads: int | None = None) -> Any:
 
 
 def run_graph(running: Any, tokens: Sequence[Sequence[int]], width: int, int8: bool) -> FloatArray:
-    """Give one row of `width` a text: what a graph that takes token ids (n × length) says of each.
+    """Run a graph that takes token ids (n × length) on texts of any length.
 
-    The session has one thread: nothing ever waits for another.
+    Parameters
+    ----------
+    running
+        A session of one thread: parallel batches never wait for each other.
+    tokens
+        The token ids of each text.
+    width
+        The number of columns that the graph returns.
+    int8
+        Whether the graph is quantised, so that every text runs alone.
+
+    Returns
+    -------
+    FloatArray
+        n × width.
     """
     found = np.empty((len(tokens), width), np.float32)
 
@@ -42,7 +68,5 @@ def run_graph(running: Any, tokens: Sequence[Sequence[int]], width: int, int8: b
         ids = np.array([tokens[at] for at in batch], np.int64)
         found[batch] = running.run(None, {"input_ids": ids})[0]
 
-    with ThreadPoolExecutor(thread_count()) as threads:
-        for _ in threads.map(run, equal_batches([len(each) for each in tokens], 1 if int8 else TOKENS)):
-            pass
+    in_threads(run, equal_batches([len(each) for each in tokens], 1 if int8 else MAX_TOKENS))
     return found

@@ -1,4 +1,4 @@
-"""Static embeddings: a text is the mean of vectors of its word pieces. No network runs: they are quick on any CPU."""
+"""Static embeddings: a text is the mean of the vectors of its word pieces. No network runs: fast on any CPU."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -8,25 +8,47 @@ import numpy as np
 from treelabel.core.compute import FloatArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.settings_text import with_settings
-from treelabel.encoders.sources import Files, require_settings
+from treelabel.encoders.files import USUAL_LENGTH, Files
+from treelabel.encoders.sources import require_settings
 
-# Word pieces that are read of a text, as in model2vec.
-USUAL_LENGTH = 512
-# So many characters a word piece are looked at, where a piece has some five: the end of a long text is never read.
+# Characters that are read per word piece, which has about five: the end of a long text is never looked at.
 LONGEST_PIECE = 64
 
 Embed = Callable[[list[str]], FloatArray]
 
 
-def load_model2vec(files: Files, length: int) -> Embed:
-    """Load a model2vec folder."""
+def load_model2vec(files: Files, max_length: int) -> Embed:
+    """Load a model2vec folder.
+
+    Parameters
+    ----------
+    files
+        The encoder's files.
+    max_length
+        Word pieces that are read of a text.
+
+    Returns
+    -------
+    Embed
+        The function that embeds texts.
+    """
     from model2vec import StaticModel
 
-    return embedding_with(StaticModel.from_pretrained(str(files.folder)), length)
+    return embedding_with(StaticModel.from_pretrained(str(files.folder)), max_length)
 
 
 class StaticEncoder:
-    """Vectors of a model2vec folder or of wordllama, brought to length 1; a text without any known piece is zeros."""
+    """Vectors of a model2vec folder or of wordllama, scaled to length 1; a text without any known piece is zeros.
+
+    Parameters
+    ----------
+    files
+        The encoder's files.
+    settings
+        `max_length`, the word pieces that are read of a text.
+    load
+        Makes the function that embeds texts, from the files and `max_length`.
+    """
 
     def __init__(
         self, files: Files, settings: Mapping[str, Any], load: Callable[[Files, int], Embed] = load_model2vec
@@ -41,7 +63,7 @@ class StaticEncoder:
         self._embed = load(files, length)
 
     def transform(self, texts: Sequence[str]) -> FloatArray:
-        """Give one row a text (n × width)."""
+        """Return one row per text (n × width)."""
         readable = [text[: self._longest].encode("utf-8", "replace").decode() for text in texts]
         rows = np.asarray(self._embed(readable), np.float32)
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
@@ -49,6 +71,19 @@ class StaticEncoder:
         return unit
 
 
-def embedding_with(model: Any, length: int) -> Embed:
-    """Embed with a `model2vec.StaticModel`."""
-    return lambda texts: np.asarray(model.encode(texts, max_length=length, use_multiprocessing=False), np.float32)
+def embedding_with(model: Any, max_length: int) -> Embed:
+    """Return the function that embeds texts with a static model.
+
+    Parameters
+    ----------
+    model
+        A `model2vec.StaticModel`.
+    max_length
+        Word pieces that are read of a text.
+
+    Returns
+    -------
+    Embed
+        From texts to an array, n × width.
+    """
+    return lambda texts: np.asarray(model.encode(texts, max_length=max_length, use_multiprocessing=False), np.float32)

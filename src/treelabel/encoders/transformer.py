@@ -1,4 +1,4 @@
-"""Frozen embeddings: one vector a text from a pretrained transformer, by torch or by ONNX Runtime."""
+"""Frozen embeddings: one vector per text from a pretrained transformer, by torch or by ONNX Runtime."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -14,28 +14,43 @@ from treelabel.core.compute import FloatArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.settings_text import with_settings
 from treelabel.encoders import onnx
-from treelabel.encoders.backbone import load_body, load_tokenizer, text_vectors
+from treelabel.encoders.backbone import load_backbone, load_tokenizer, text_vectors
 from treelabel.encoders.batches import token_batches
+from treelabel.encoders.files import Files
 from treelabel.encoders.first_tokens import first_tokens
+from treelabel.encoders.folders import cache_folder
 from treelabel.encoders.sessions import run_graph, session
-from treelabel.encoders.sources import Files, Source, cache_folder, read_spec, require_settings, source_of
-from treelabel.models.neural.tokens import Tokens
+from treelabel.encoders.sources import Source, read_spec, require_settings, source_of
+from treelabel.encoders.tokens import Tokens
 
 Runtime = Literal["auto", "torch", "onnx", "int8"]
+Embed = Callable[[list[list[int]]], FloatArray]
 
-# Tokens that torch sees at a time.
-TOKENS = 2048
-# Raised when graphs are made another way.
-GRAPHS = 3
+# Tokens per batch in torch.
+MAX_TOKENS = 2048
+# To be raised when graphs are exported differently.
+GRAPH_VERSION = 3
 
 
 def make_transformer(files: Files, settings: Mapping[str, Any]) -> "TransformerEncoder":
-    """Make the encoder of a folder; the settings are those of `source_of`, and `runtime`."""
-    require_settings(files.name, settings, ("max_length", "pooling", "unit", "runtime"))
+    """Make the encoder of a transformer's files.
+
+    Parameters
+    ----------
+    files
+        The files.
+    settings
+        Those of `source_of`, and `runtime`.
+
+    Returns
+    -------
+    TransformerEncoder
+        The encoder, not loaded yet.
+    """
+    require_settings(files.name, settings, ("max_length", "pooling", "normalize", "runtime"))
     runtime = settings.get("runtime", "auto")
     if runtime not in get_args(Runtime):
         raise TreelabelError(f"encoder {files.name}: runtime is {runtime!r}, expected {', '.join(get_args(Runtime))}")
-    files.fingerprint()
     source = source_of(files, {key: value for key, value in settings.items() if key != "runtime"})
     return TransformerEncoder(source, runtime)
 
@@ -43,8 +58,15 @@ def make_transformer(files: Files, settings: Mapping[str, Any]) -> "TransformerE
 class TransformerEncoder:
     """Vectors of a transformer, which is loaded when the first text comes.
 
-    `runtime` is "torch", "onnx" (the same numbers to 1e-5), "int8" (others, about twice as fast), or "auto": torch with
-    a GPU, else onnx where it can be had. Graphs are made once and kept in the folder for caches.
+    Graphs for ONNX Runtime are exported once and kept in the cache folder.
+
+    Parameters
+    ----------
+    source
+        The transformer, and how its hidden states are pooled.
+    runtime
+        "torch", "onnx" (the same numbers to 1e-5), "int8" (other numbers, about twice as fast), or "auto": torch with a
+        GPU, else onnx where it is available.
     """
 
     def __init__(self, source: Source, runtime: Runtime = "auto") -> None:
@@ -53,14 +75,15 @@ class TransformerEncoder:
         self.name = with_settings(name, settings if runtime == "auto" else {**settings, "runtime": runtime})
         files = Files(source.name, "transformer", Path(source.place))
         self.width = files.width or 0
-        how = f"max_length={source.max_length} pooling={source.pooling} unit={source.unit}"
+        # Embeddings and graphs on disk are found by these words.
+        how = f"max_length={source.max_length} pooling={source.pooling} unit={source.normalize}"
         self._exact = f"transformer {files.fingerprint()} {how}"
-        self.fingerprint = f"{self._exact} int8 {GRAPHS}" if runtime == "int8" else self._exact
+        self.fingerprint = f"{self._exact} int8 {GRAPH_VERSION}" if runtime == "int8" else self._exact
         self._tokenizer: Tokenizer | None = None
-        self._embed: Callable[[list[list[int]]], FloatArray] | None = None
+        self._embed: Embed | None = None
 
     def transform(self, texts: Sequence[str]) -> FloatArray:
-        """Give one row a text (n × width)."""
+        """Return one row per text (n × width)."""
         if not len(texts):
             return np.zeros((0, self.width), np.float32)
         if self._embed is None:
@@ -68,7 +91,7 @@ class TransformerEncoder:
         return self._embed(self.tokens(texts))
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
-        """Give the first `max_length` tokens of each text."""
+        """Return the first `max_length` token ids of each text."""
         if self._tokenizer is None:
             self._tokenizer = load_tokenizer(self.source.place)
             self._tokenizer.enable_truncation(self.source.max_length)
@@ -76,7 +99,7 @@ class TransformerEncoder:
         readable = [text.encode("utf-8", "replace").decode() for text in texts]
         return first_tokens(self._tokenizer, readable, self.source.max_length)
 
-    def _loaded(self) -> Callable[[list[list[int]]], FloatArray]:
+    def _loaded(self) -> Embed:
         if self.runtime == "torch" or (self.runtime == "auto" and torch.cuda.is_available()):
             return self._by_torch()
         try:
@@ -86,67 +109,83 @@ class TransformerEncoder:
                 raise
             return self._by_torch()
 
-    def _by_torch(self) -> Callable[[list[list[int]]], FloatArray]:
+    def _by_torch(self) -> Embed:
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        body = load_body(self.source.place)
-        vectors = Embedder(body, self.source).to(device).eval()
-        padding = int(getattr(body.config, "pad_token_id", None) or 0)
+        backbone = load_backbone(self.source.place)
+        embedder = Embedder(backbone, self.source).to(device).eval()
+        padding = int(getattr(backbone.config, "pad_token_id", None) or 0)
 
-        def embed(tokens: list[list[int]]) -> FloatArray:
-            found = np.empty((len(tokens), self.width), np.float32)
-            known = Tokens.of_rows(tokens, padding)
-            for batch in token_batches(known.lengths.tolist(), TOKENS):
-                ids, mask = known.batch(batch)
+        def embed(ids: list[list[int]]) -> FloatArray:
+            found = np.empty((len(ids), self.width), np.float32)
+            tokens = Tokens.of_rows(ids, padding)
+            for batch in token_batches(tokens.lengths.tolist(), MAX_TOKENS):
+                given, mask = tokens.batch(batch)
                 with torch.inference_mode():
-                    found[batch] = vectors(ids.to(device), mask.to(device)).cpu().numpy()
+                    found[batch] = embedder(given.to(device), mask.to(device)).cpu().numpy()
             return found
 
         return embed
 
-    def _by_onnx(self) -> Callable[[list[list[int]]], FloatArray]:
+    def _by_onnx(self) -> Embed:
         is_int8 = self.runtime == "int8"
         running = session(self.quantised_graph() if is_int8 else self.graph(), threads=1)
-
-        def embed(tokens: list[list[int]]) -> FloatArray:
-            return run_graph(running, tokens, self.width, is_int8)
-
-        return embed
+        return lambda ids: run_graph(running, ids, self.width, is_int8)
 
     def graph(self) -> Path:
-        """Give the file with the exported encoder, pooling included; it is made where there is none."""
+        """Return the file of the exported encoder, pooling included; it is exported if there is none yet."""
         file = self._graph_file("")
         if not file.is_file():
             file.parent.mkdir(parents=True, exist_ok=True)
-            export_vectors(self.source, file)
+            export_encoder(self.source, file)
         return file
 
     def quantised_graph(self) -> Path:
-        """Give the file with the exported encoder in int8."""
+        """Return the file of the exported encoder in int8."""
         file = self._graph_file("-int8")
         if not file.is_file():
             onnx.quantise(self.graph(), file)
         return file
 
     def _graph_file(self, ending: str) -> Path:
-        key = hashlib.sha256(f"{GRAPHS} {self._exact}".encode()).hexdigest()[:16]
+        key = hashlib.sha256(f"{GRAPH_VERSION} {self._exact}".encode()).hexdigest()[:16]
         return cache_folder() / "onnx" / f"{key}{ending}.onnx"
 
 
 class Embedder(nn.Module):
-    """One vector a text (n × width) of token ids (n × length); without a mask, all of them are tokens."""
+    """A transformer and its pooling as one module: token ids (n × length) to vectors (n × width)."""
 
-    def __init__(self, body: Any, source: Source) -> None:
+    def __init__(self, backbone: Any, source: Source) -> None:
         super().__init__()
-        self.body, self.pooling, self.unit = body, source.pooling, source.unit
+        self.backbone, self.pooling, self.normalize = backbone, source.pooling, source.normalize
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """Run the transformer and pool what it gives."""
-        return text_vectors(self.body, input_ids, attention_mask, self.pooling, self.unit)
+        """Run the transformer and pool its hidden states.
+
+        Parameters
+        ----------
+        input_ids
+            Token ids, n × length.
+        attention_mask
+            n × length; without a mask, nothing is padding.
+
+        Returns
+        -------
+        Tensor
+            n × width.
+        """
+        return text_vectors(self.backbone, input_ids, attention_mask, self.pooling, self.normalize)
 
 
-def export_vectors(source: Source, file: Path) -> None:
-    """Write an encoder's graph, pooling included."""
-    body = load_body(source.place)
-    onnx.export_checked(
-        Embedder(body, source), body, source.max_length, file, ("vectors", f"{source.place}: the encoder")
-    )
+def export_encoder(source: Source, file: Path) -> None:
+    """Export an encoder, pooling included.
+
+    Parameters
+    ----------
+    source
+        The transformer, and how its hidden states are pooled.
+    file
+        The file to write.
+    """
+    backbone = load_backbone(source.place)
+    names = ("vectors", f"{source.place}: the encoder")
+    onnx.export_checked(Embedder(backbone, source), backbone, source.max_length, file, names)

@@ -1,4 +1,4 @@
-"""Bringing truth, decisions and scores together: the same hierarchy, the same documents in the same order."""
+"""Align truth, decisions and scores: the same hierarchy, the same documents in the same order."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +24,7 @@ def common_hierarchy(*things: Any) -> Hierarchy:
 
 
 def label_sets(labels: Any, hierarchy: Hierarchy, what: str) -> LabelMatrix:
-    """Take label sets in any of their forms."""
+    """Convert label sets from any of their forms to a label matrix."""
     if isinstance(labels, Decisions):
         return labels.csr
     if hasattr(labels, "labels") and hasattr(labels, "hierarchy"):

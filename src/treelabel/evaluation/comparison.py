@@ -28,7 +28,7 @@ STAR_LEVEL = 0.01
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a comparison: a measure or a bin, and for each system its value, interval and p against the first."""
+    """One line of a comparison: a metric or a bin, and for each system its value, interval and p against the first."""
 
     name: str
     values: list[Interval]
@@ -39,14 +39,14 @@ class Row:
 class ComparisonTable:
     """Systems side by side. Stars mark differences to the first system with a corrected p below 0.01.
 
-    `measures` has a row a measure (paired bootstrap over documents), `bins` macro-F1 by training frequency of the
+    `metrics` has a row per metric (paired bootstrap over documents), `bins` macro-F1 by training frequency of the
     labels (macro t-test over labels, in bins of more than 10), `sign_tests` the micro sign test over single decisions.
     Within a row p-values are corrected for the number of systems by Holm's procedure.
     """
 
     systems: list[str]
     documents: int
-    measures: list[Row]
+    metrics: list[Row]
     bins: list[Row]
     bin_sizes: dict[str, int]
     sign_tests: list[float]
@@ -54,7 +54,7 @@ class ComparisonTable:
 
     def __str__(self) -> str:
         lines = [self._line("", self.systems)]
-        lines += [self._line(row.name, [_cell(v, p) for v, p in _pairs(row)]) for row in self.measures]
+        lines += [self._line(row.name, [_cell(v, p) for v, p in _pairs(row)]) for row in self.metrics]
         if self.bins:
             lines += ["", f"macro-F1 by frequency in {self.reference}, and improvement over the first system in %"]
             lines += [
@@ -70,7 +70,7 @@ class ComparisonTable:
         return f"{name:<28}" + "".join(f"{cell:<28}" for cell in cells).rstrip()
 
     def to_json(self) -> str:
-        """Give everything as JSON text; undefined values are null."""
+        """Return everything as JSON text; undefined values are null."""
 
         def rows(table: list[Row]) -> dict[str, Any]:
             return {
@@ -84,7 +84,7 @@ class ComparisonTable:
         signs = dict(zip(self.systems[1:], map(_number, self.sign_tests), strict=True))
         stored = {
             "documents": self.documents,
-            "measures": rows(self.measures),
+            "metrics": rows(self.metrics),
             "bins": rows(self.bins),
             "sign_test_p": signs,
         }
@@ -129,8 +129,24 @@ def compare(
 ) -> ComparisonTable:
     """Judge several systems on the same documents and test each against the first.
 
-    `systems` maps names to scores or decisions, in the forms `evaluate` takes; "all" measures are those that apply to
-    every system. Bins need `train_frequencies`; without them labels are binned by their frequency in the truth.
+    Parameters
+    ----------
+    truth, hierarchy, rule, train_documents
+        As for `evaluate`.
+    systems : mapping of str to Scores or decisions
+        At least two, in the forms `evaluate` takes.
+    metrics : sequence of str, str or None
+        Names of METRICS; "all" are those that apply to every system.
+    train_frequencies : Dataset or array of int, optional
+        What labels are binned by; by default their frequency in the truth.
+    resamples : int
+        How often documents are drawn with replacement.
+    seed : int
+        Seed of the random numbers.
+
+    Returns
+    -------
+    ComparisonTable
     """
     if len(systems) < 2:
         raise TreelabelError("comparing needs at least two systems")
@@ -156,14 +172,14 @@ def compare(
             )
         )
     shared = [name for name in results[0].values if all(name in result.values for result in results)]
-    rows = [_measure_row(name, results, resamples, seed) for name in shared]
+    rows = [_metric_row(name, results, resamples, seed) for name in shared]
     bins, sizes = _bin_rows(results)
     signs = holm([_sign_test(results[0], result).p_value for result in results[1:]]).tolist()
     reference = "the truth (no training data given)" if train_frequencies is None else "training"
     return ComparisonTable(list(systems), results[0].count, rows, bins, sizes, signs, reference)
 
 
-def _measure_row(name: str, results: list[Result], resamples: int, seed: int) -> Row:
+def _metric_row(name: str, results: list[Result], resamples: int, seed: int) -> Row:
     tests = [_paired(name, results[0], result, resamples, seed) for result in results[1:]]
     intervals = [result.interval(name, resamples=resamples, seed=seed) for result in results]
     return Row(name, intervals, holm([test.p_value for test in tests]).tolist())

@@ -1,4 +1,4 @@
-"""Judge decisions and scores by any measures: at once, or batch by batch with results that can be merged."""
+"""Judge decisions and scores by any metrics: at once, or batch by batch with results that can be merged."""
 
 import warnings
 from collections.abc import Sequence
@@ -48,13 +48,33 @@ def evaluate(
 ) -> Result:
     """Judge predictions against the truth.
 
-    `truth` and `decisions` are a Dataset or Decisions, one list of label names a document, a dense 0/1 array or a CSR
-    matrix; what has ids is matched by them. With scores alone, `rule` makes the decisions. `metrics` are names of
-    METRICS, "all" for all that apply, or None for a usual few. `rule` is any of RULES, such as "optimal:hf1", or what
-    `tune` gave. `train_frequencies` counts training documents by node,
-    ancestors included (a training Dataset will do); without it measures that weigh labels by rarity take the truth
-    itself as the reference. `propensity` is (A, B) of the propensity model (usual: 0.6, 2.6 for Amazon, 0.5, 0.4 for
-    Wikipedia), `bin_edges` where bins of training frequency begin.
+    Parameters
+    ----------
+    truth, decisions : Dataset, Decisions, lists of names, 0/1 array or CSR matrix
+        One row of labels per document; what has ids is matched by them.
+    scores : Scores, optional
+        Without decisions, `rule` makes them of the scores.
+    hierarchy : Hierarchy, optional
+        Needed only if neither truth, decisions nor scores have one.
+    rule : str or Tuned
+        A rule of RULES, such as "optimal:hf1", or what `tune` returned.
+    metrics : sequence of str, str or None
+        Names of METRICS, "all" for all that apply, or None for the most common ones.
+    train_frequencies : Dataset or array of int, optional
+        The training data, or its documents counted by node, ancestors included. Without it, metrics that weigh labels
+        by rarity take the truth itself as the reference.
+    train_documents : int, optional
+        The number of training documents, where `train_frequencies` are counts.
+    keep_documents : bool
+        Whether to keep the value of each document, which intervals need.
+    propensity : (float, float)
+        A and B of the propensity model; common are (0.6, 2.6) for Amazon and (0.5, 0.4) for Wikipedia.
+    bin_edges : tuple of int
+        Where bins of training frequency begin.
+
+    Returns
+    -------
+    Result
 
     >>> h = Hierarchy.from_paths(["A > B", "A > C"])
     >>> result = evaluate([["B"], ["C"]], decisions=[["B"], ["B"]], hierarchy=h, metrics=["hf1", "micro_f1"])
@@ -79,7 +99,7 @@ def make_context(
     truth: LabelMatrix | None = None,
     closed: LabelMatrix | None = None,
 ) -> Context:
-    """Say how often labels occur: in training if that is known, else in the truth itself.
+    """Count how often labels occur: in training if that is known, else in the truth itself.
 
     `closed` is the truth with its ancestors, if the caller has it already.
     """
@@ -113,7 +133,7 @@ def _guess_documents(hierarchy: Hierarchy, counts: LongArray, closed: LabelMatri
 
 @dataclass
 class Evaluator:
-    """Judge batch by batch; two evaluators merge with `|` into what one pass over all documents gives.
+    """Judge batch by batch; two evaluators merge with `|` into what one pass over all documents would be.
 
     Holds sums only, so memory does not grow with documents, unless `keep_documents` asks for the value of each one (and
     with it intervals). Counts are exact; sums differ from one pass by rounding alone.
@@ -144,7 +164,13 @@ class Evaluator:
             self.context = make_context(self.hierarchy, self.train_frequencies, self.train_documents)
 
     def add(self, truth: Any, decisions: Any = None, scores: Scores | None = None) -> None:
-        """Judge some documents and add them to the sums."""
+        """Judge some documents and add them to the sums.
+
+        Parameters
+        ----------
+        truth, decisions, scores
+            As for `evaluate`.
+        """
         decisions, scores = in_order(truth, decisions, "decisions"), in_order(truth, scores, "scores")
         self._add(self._batch(truth, decisions, scores))
 
@@ -169,7 +195,7 @@ class Evaluator:
         self.documents += len(batch)
 
     def _rows_for(self, batch: Batch) -> list[Metric]:
-        """The measures of all documents so far: "all" is what applies to every one of them."""
+        """The metrics of all documents so far: "all" is what applies to every one of them."""
         if self.rows is not None and self.metrics != "all":
             return self.rows
         rows = chosen_metrics(self.metrics, batch)
@@ -222,7 +248,7 @@ class Evaluator:
         assert other.context is not None
         is_all = self.metrics == "all" and other.metrics == "all"
         if not is_all and self.rows != other.rows:
-            raise TreelabelError("evaluators of different measures cannot be merged")
+            raise TreelabelError("evaluators of different metrics cannot be merged")
         if self.used_rule != other.used_rule:
             raise TreelabelError(f"decisions by {self.used_rule} and by {other.used_rule} cannot be merged")
         if not self.context.is_same(other.context):
@@ -232,7 +258,7 @@ class Evaluator:
         """Turn the sums into values."""
         assert self.context is not None
         if self.documents == 0:
-            warnings.warn("no documents to judge: every measure is NaN", stacklevel=2)
+            warnings.warn("no documents to judge: every metric is NaN", stacklevel=2)
         parts = {
             key: tuple(_stack(pieces) for pieces in zip(*kept, strict=True)) for key, kept in self.kept.items() if kept
         }
@@ -243,20 +269,20 @@ class Evaluator:
 
 
 def _listed(names: Sequence[str] | str | None) -> list[str]:
-    """The measures that were asked for by name."""
+    """The metrics that were asked for by name."""
     if names is None or names == "all":
         return []
     return [names] if isinstance(names, str) else list(names)
 
 
 def _needs_decisions(names: Sequence[str] | str | None) -> bool:
-    """Whether any of the measures looks at decisions; "all" and the usual few do."""
+    """Whether any of the metrics looks at decisions; "all" and the usual few do."""
     listed = _listed(names)
     return not listed or any("decisions" in find_metric(name).needs for name in listed)
 
 
 def chosen_metrics(names: Sequence[str] | str | None, batch: Batch) -> list[Metric]:
-    """Find measures by name; "all" takes every row whose needs are met, None a usual few."""
+    """Find metrics by name; "all" takes every row whose needs are met, None a usual few."""
     listed = _listed(names)
     if names == "all":
         listed = _applicable(batch)
@@ -264,13 +290,13 @@ def chosen_metrics(names: Sequence[str] | str | None, batch: Batch) -> list[Metr
         listed += DEFAULT_DECISION_METRICS if batch.given_decisions is not None else ()
         listed += DEFAULT_SCORE_METRICS if batch.given_scores is not None else ()
     if not listed:
-        missing = "no measure is named" if names is not None and names != "all" else "pass decisions= or scores="
+        missing = "no metric is named" if names is not None and names != "all" else "pass decisions= or scores="
         raise TreelabelError(f"nothing to judge: {missing}")
     return [find_metric(name) for name in listed]
 
 
 def _applicable(batch: Batch) -> list[str]:
-    """The measures whose needs are met. Those of decisions need single labels on both sides, others in the truth."""
+    """The metrics whose needs are met. Those of decisions need single labels on both sides, others in the truth."""
     have = {"decisions": batch.given_decisions is not None, "scores": batch.given_scores is not None}
     have["frequencies"] = batch.context.closed is not None and batch.context.documents is not None
     have["tree"] = batch.hierarchy.is_tree

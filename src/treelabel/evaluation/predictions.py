@@ -15,10 +15,22 @@ ENDINGS = (".jsonl", ".json", ".ndjson")
 
 
 def prediction_lines(decisions: Decisions, scores: Scores | None = None, all_labels: bool = False) -> Iterator[str]:
-    """Write each document as {"id": ..., "labels": [{"label": name, "path": "A > B", "p": 0.93}, ...]}.
+    """Yield a line of JSON per document: {"id": ..., "labels": [{"label": name, "path": "A > B", "p": 0.93}, ...]}.
 
-    The labels are the most specific ones, surest first; with `all_labels` their ancestors too. Sets that are not closed
-    are written as they are. A document on which the rule abstained has "unknown": true.
+    A document on which the rule abstained has "unknown": true.
+
+    Parameters
+    ----------
+    decisions : Decisions
+        Sets that are not closed are written as they are.
+    scores : Scores, optional
+        Where the probabilities come from; labels are written surest first.
+    all_labels : bool
+        Whether to write ancestors too, not only the most specific labels.
+
+    Yields
+    ------
+    str
 
     >>> from treelabel.hierarchy import Hierarchy
     >>> from treelabel.rules import decide
@@ -52,7 +64,7 @@ def prediction_lines(decisions: Decisions, scores: Scores | None = None, all_lab
 
 
 def _scores_at(scores: Scores, row: int, nodes: Any) -> list[float]:
-    """Look up the scores of some nodes of a document, with as many digits as single precision has."""
+    """Look up the scores of some nodes of a document, rounded to the seven digits that anyone reads."""
     values = scores.values
     if not scores.is_sparse:
         found = values[row, nodes].tolist()
@@ -66,7 +78,15 @@ def _scores_at(scores: Scores, row: int, nodes: Any) -> list[float]:
 def write_predictions(
     decisions: Decisions, path: str | Path, scores: Scores | None = None, all_labels: bool = False
 ) -> None:
-    """Write a prediction file, compressed by its ending; it appears whole or not at all."""
+    """Write a prediction file, which appears whole or not at all.
+
+    Parameters
+    ----------
+    decisions, scores, all_labels
+        As for `prediction_lines`.
+    path : str or Path
+        A file `.jsonl`, compressed if its name ends in .gz, .zst or .bz2.
+    """
     if not isinstance(decisions, Decisions):
         raise TreelabelError(f"expected Decisions to write, found {type(decisions).__name__}")
     ending = suffixes(Path(path))[0]

@@ -1,4 +1,4 @@
-"""Result: the values of measures, with everything needed to say how sure they are."""
+"""Result: the values of metrics, with everything needed to say how sure they are."""
 
 import json
 import math
@@ -24,9 +24,9 @@ from treelabel.metrics.scored import coverage_bins, coverage_curve
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Result:
-    """Values by measure: `result["hf1"]`; parts of a measure as `result["level_accuracy[2]"]`.
+    """Values by metric: `result["hf1"]`; parts of a metric as `result["level_accuracy[2]"]`.
 
-    `interval` gives bootstrap confidence intervals over documents; `documents` the value of each document; `labels`,
+    `interval` returns bootstrap confidence intervals over documents; `documents` the value of each document; `labels`,
     `levels` and `bins` (of training frequency) are tables; `curves` what can be plotted. `str(result)` is a table.
     """
 
@@ -39,14 +39,14 @@ class Result:
 
     @cached_property
     def values(self) -> dict[str, float]:
-        """The value of every measure, and of its parts in brackets."""
+        """The value of every metric, and of its parts in brackets."""
         values: dict[str, float] = {}
         for metric in self.metrics:
             values |= self._named(metric, self.sums[metric.key]) if self.sums else {metric.name: float("nan")}
         return values
 
     def _named(self, metric: Metric, sums: tuple[Any, ...]) -> dict[str, float]:
-        """A measure's value of some sums under its name, and those of its parts in brackets."""
+        """A metric's value of some sums under its name, and those of its parts in brackets."""
         value = metric.value_of(sums, self.context)
         if not isinstance(value, dict):
             return {metric.name: value}
@@ -55,7 +55,7 @@ class Result:
     def __getitem__(self, name: str) -> float:
         known = name if name in self.values else _spelled(name)
         if known not in self.values:
-            raise TreelabelError(f"measure {name!r} was not asked for; there are: {', '.join(self.values)}")
+            raise TreelabelError(f"metric {name!r} was not asked for; there are: {', '.join(self.values)}")
         return self.values[known]
 
     @property
@@ -65,7 +65,7 @@ class Result:
 
     @cached_property
     def documents(self) -> dict[str, DoubleArray]:
-        """The value of each document, for measures that are a mean over documents (NaN: it does not count)."""
+        """The value of each document, for metrics that are a mean over documents (NaN: it does not count)."""
         found = {}
         for metric in self.metrics:
             if metric.documents is not None and metric.key in self.parts:
@@ -74,12 +74,31 @@ class Result:
         return found
 
     def interval(self, name: str, level: float = 0.95, resamples: int = 1000, seed: int = 0) -> Interval:
-        """Bootstrap confidence interval over documents, of any measure or part of one."""
+        """Compute a bootstrap confidence interval over documents.
+
+        Parameters
+        ----------
+        name : str
+            A metric, or a part of one: "level_accuracy[2]".
+        level : float
+            The confidence level.
+        resamples : int
+            How often documents are drawn with replacement.
+        seed : int
+            Seed of the random numbers.
+
+        Returns
+        -------
+        Interval
+        """
         metric, value = self.value_function(name)
         return bootstrap_interval(self.parts[metric.key], value, resamples, level, seed)
 
     def intervals(self, level: float = 0.95, resamples: int = 1000, seed: int = 0) -> dict[str, Interval]:
-        """The intervals of all values; measures that share their parts share the resampling too."""
+        """Compute the intervals of all values, by name; metrics that share their parts share the resampling.
+
+        Parameters are those of `interval`.
+        """
         self._require_documents()
         found: dict[str, Interval] = {}
         for key in {metric.key: None for metric in self.metrics}:
@@ -92,12 +111,12 @@ class Result:
         return {name: found[name] for name in self.values}
 
     def value_function(self, name: str) -> tuple[Metric, Callable[[tuple[Any, ...]], float]]:
-        """Find the measure behind a name, and how its value (or the part in brackets) comes from sums."""
+        """Find the metric behind a name, and how its value (or the part in brackets) comes from sums."""
         base, bracket, part = name.removesuffix("]").partition("[")
         metric = next((row for row in self.metrics if row.name in (base, _spelled(base))), None)
         full = f"{metric.name}[{part}]" if metric is not None and bracket else metric and metric.name
         if metric is None or (bracket and full not in self.values):
-            raise TreelabelError(f"measure {name!r} was not asked for; there are: {', '.join(self.values)}")
+            raise TreelabelError(f"metric {name!r} was not asked for; there are: {', '.join(self.values)}")
         self._require_documents()
         return metric, lambda sums: self._named(metric, sums).get(str(full), float("nan"))
 
@@ -109,10 +128,10 @@ class Result:
 
     @cached_property
     def labels(self) -> pa.Table:
-        """Precision, recall, F1, true and predicted documents of every label (needs a measure that counts labels)."""
+        """Precision, recall, F1, true and predicted documents of every label (needs a metric that counts labels)."""
         key = next((metric.key for metric in self.metrics if metric.parts is label_counts), None)
         if key is None or key not in self.sums:
-            raise TreelabelError("the table of labels needs a measure that counts labels, such as micro_f1")
+            raise TreelabelError("the table of labels needs a metric that counts labels, such as micro_f1")
         abc = by_label(self.sums[key])
         h = self.context.hierarchy
         return pa.table(
@@ -165,10 +184,10 @@ class Result:
 
     @cached_property
     def curves(self) -> dict[str, dict[str, DoubleArray]]:
-        """What can be plotted, of the measures asked for: arrays by name.
+        """Return what can be plotted, of the metrics asked for: arrays by name.
 
-        `selective_accuracy` gives "coverage" (accuracy of the documents above each threshold), `best_hf1` and
-        `best_info_hf1` give "hierarchical" and "information" (mean precision and recall at each threshold).
+        `selective_accuracy` adds "coverage" (accuracy of the documents above each threshold), `best_hf1` and
+        `best_info_hf1` add "hierarchical" and "information" (mean precision and recall at each threshold).
         """
         known = {
             coverage_bins: ("coverage", coverage_curve),
@@ -179,7 +198,7 @@ class Result:
         return {name: curve(self.sums[key]) for (name, curve), key in asked}
 
     def rows(self, intervals: bool = False) -> list[tuple[str, str]]:
-        """Give (measure, value) pairs as a person reads them."""
+        """Return (metric, value) pairs for people to read."""
         found = self.intervals() if intervals and self.parts else {}
         rows = []
         for name, value in self.values.items():
@@ -190,7 +209,7 @@ class Result:
         return rows
 
     def table(self, intervals: bool = False) -> str:
-        """Give the values as an aligned table."""
+        """Return the values as an aligned table."""
         rows = self.rows(intervals)
         width = max((len(name) for name, _ in rows), default=0)
         return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
@@ -202,23 +221,23 @@ class Result:
         return f"Result({self.count:,} documents, {len(self.values)} values)"
 
     def to_json(self) -> str:
-        """Give everything that is a number as JSON text; infinite and undefined values are null."""
+        """Return everything that is a number as JSON text; infinite and undefined values are null."""
         values = {name: value if math.isfinite(value) else None for name, value in self.values.items()}
         return json.dumps(
             {"documents": self.count, "rule": self.rule, "fingerprint": self.fingerprint, "values": values}, indent=2
         )
 
     def to_markdown(self, intervals: bool = False) -> str:
-        """Give the values as a Markdown table."""
+        """Return the values as a Markdown table."""
         lines = [f"| {name} | {value} |" for name, value in self.rows(intervals)]
-        return "\n".join(["| measure | value |", "|---|---|", *lines])
+        return "\n".join(["| metric | value |", "|---|---|", *lines])
 
     def to_arrow(self) -> pa.Table:
-        """Give the values as an Arrow table."""
-        return pa.table({"measure": list(self.values), "value": list(self.values.values())})
+        """Return the values as an Arrow table."""
+        return pa.table({"metric": list(self.values), "value": list(self.values.values())})
 
     def to_pandas(self) -> Any:
-        """Give the values as a pandas DataFrame (pandas must be installed)."""
+        """Return the values as a pandas DataFrame (pandas must be installed)."""
         try:
             return self.to_arrow().to_pandas()
         except ImportError:
@@ -228,7 +247,7 @@ class Result:
 
 
 def _spelled(name: str) -> str:
-    """Spell a measure's name as results do: "precision@k" and "precision@5.0" are "precision@5"."""
+    """Spell a metric's name as results do: "precision@k" and "precision@5.0" are "precision@5"."""
     try:
         return find_metric(name).name
     except TreelabelError:

@@ -1,14 +1,13 @@
-"""How sure a number is: bootstrap intervals, intervals over seeds, paired tests, corrections for many tests."""
+"""Uncertainty of a number: bootstrap intervals, intervals over seeds, paired tests, corrections for many tests."""
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import sparse, special
 
-from treelabel.core.compute import BoolArray, DoubleArray, IntArray, LongArray, kernel
+from treelabel.core.compute import BoolArray, DoubleArray, IntArray, LongArray, background, kernel
 from treelabel.core.errors import TreelabelError
 
 # Numbers that a block of resamples holds: few enough to stay in a cache, enough to share the walk over sparse parts.
@@ -60,14 +59,10 @@ def bootstrap_sums(parts: Sequence[Any], resamples: int, seed: int = 0) -> Itera
     sizes = [min(block, resamples - begin) for begin in range(0, resamples, block)]
     has_sparse = any(sparse.issparse(part) for part in parts)
     rng = np.random.default_rng(seed)
-    with ThreadPoolExecutor(1) as pool:
-        drawn: Future[DoubleArray] | None = None
-        for size in [*sizes, 0]:
-            ready, drawn = drawn, pool.submit(_times_drawn, rng, size, documents)
-            if ready is not None:
-                # scipy would copy a transposed view once for each sparse part.
-                times = np.ascontiguousarray(ready.result().T) if has_sparse else ready.result().T
-                yield from zip(*_summed(columns, times), strict=True)
+    for drawn in background(_times_drawn(rng, size, documents) for size in sizes):
+        # scipy would copy a transposed view once for each sparse part.
+        times = np.ascontiguousarray(drawn.T) if has_sparse else drawn.T
+        yield from zip(*_summed(columns, times), strict=True)
 
 
 def _summed(columns: Sequence[Any], times: DoubleArray) -> list[Any]:
@@ -78,7 +73,7 @@ def _summed(columns: Sequence[Any], times: DoubleArray) -> list[Any]:
 
 
 def _times_drawn(rng: np.random.Generator, resamples: int, documents: int) -> DoubleArray:
-    """Draw as many documents as there are, with replacement, and count how often each came up: one row a resample."""
+    """Draw as many documents as there are, with replacement, and count how often each came up: one row per resample."""
     return _counted(rng.integers(0, max(1, documents), (resamples, documents), dtype=np.int32))
 
 

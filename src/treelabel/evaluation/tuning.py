@@ -4,8 +4,8 @@ from typing import Any
 
 from treelabel.core.errors import TreelabelError
 from treelabel.evaluation.alignment import common_hierarchy, in_order, label_sets
-from treelabel.rules import RULES, Tuned
-from treelabel.rules.table import find_rule
+from treelabel.rules import Tuned
+from treelabel.rules.parsing import find_rule
 from treelabel.rules.tuning import best_threshold, best_threshold_per_label, precise_threshold
 from treelabel.scores import Scores
 
@@ -13,11 +13,25 @@ RULES_TO_TUNE = ("macro_f1", "micro_f1", "back_off(precision=0.95)")
 
 
 def tune(truth: Any, scores: Scores, rule: str = "macro_f1") -> Tuned:
-    """Find the numbers of a rule on validation data: thresholds for a measure, or for a required precision.
+    """Find the settings of a rule on validation data: thresholds for a metric, or for a required precision.
 
-    "macro_f1" gives each label its own threshold, "micro_f1" all labels one; "back_off(precision=0.95)" finds how sure
+    "macro_f1" finds one threshold per label, "micro_f1" one for all labels; "back_off(precision=0.95)" finds how sure
     one must be so that predicted labels are right that often, and goes up to an ancestor, or predicts nothing, where
-    one is not. Truth is a Dataset, lists of names, or a label matrix; documents with ids are matched by them.
+    one is not.
+
+    Parameters
+    ----------
+    truth : Dataset, lists of names or label matrix
+        The labels of the validation documents; those with ids are matched by them.
+    scores : Scores
+        Their scores.
+    rule : str
+        What to tune.
+
+    Returns
+    -------
+    Tuned
+        A rule for `decide`, bound to the hierarchy.
 
     >>> from treelabel.hierarchy import Hierarchy
     >>> h = Hierarchy.flat(["A", "B"])
@@ -52,7 +66,7 @@ def tune(truth: Any, scores: Scores, rule: str = "macro_f1") -> Tuned:
 
 def _precise(scores: Scores, truth: Any, rule: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """Tune back_off."""
-    asked = find_rule(rule, RULES, {}) if rule.startswith("back_off") else None
+    asked = find_rule(rule) if rule.startswith("back_off") else None
     if asked is None or asked.rule.name != "back_off":
         raise TreelabelError(f"cannot tune {rule!r}; expected {', '.join(RULES_TO_TUNE[:-1])} or {RULES_TO_TUNE[-1]}")
     if "t" in asked.settings:

@@ -1,7 +1,7 @@
 """The hierarchy of labels, as frozen integer arrays, and label sets over it."""
 
-from treelabel.hierarchy.change import Change
-from treelabel.hierarchy.core import SEPARATOR, Hierarchy, split_path
+from treelabel.hierarchy.core import Change, Hierarchy, split_path
+from treelabel.hierarchy.named import SEPARATOR
 from treelabel.hierarchy.sets import (
     LabelMatrix,
     as_labels,

@@ -149,7 +149,7 @@ def text_array(values: Iterable[object], what: str, place: Callable[[int], str] 
 
 
 def _is_text(value: object) -> bool:
-    """Tell whether a value is text without halves of surrogate pairs, which no file can hold."""
+    """Whether a value is text without halves of surrogate pairs, which no file can hold."""
     return isinstance(value, str) and value.encode("utf-8", "replace").decode() == value
 
 
@@ -177,7 +177,7 @@ def _check_pairs(pairs: Sequence[Any], place: Callable[[int], str]) -> None:
 
 
 def without_root(edges: Edges, root: str | None) -> Edges:
-    """Take the node that stands for the root out of the edges.
+    """Remove the node that stands for the root from the edges.
 
     `root` names it; None looks for a single top node that is called "Root" or alike; "" says there is none.
     """

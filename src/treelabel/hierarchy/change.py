@@ -5,7 +5,7 @@ carry label sets both ways and scores both ways, for cutting, pruning, collapsin
 """
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,16 +15,19 @@ from scipy import sparse
 from treelabel.core.compute import BoolArray, IntArray, LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import build, kernels
-from treelabel.hierarchy.core import Hierarchy
+from treelabel.hierarchy.named import NamedStructure
 from treelabel.hierarchy.sets import LabelMatrix, as_labels, keep_entries, label_matrix, renamed, row_numbers
 
 ScoreMatrix: TypeAlias = Any  # a dense array or a CSR matrix
+# The class of the old hierarchy, and so of the new one.
+Kind = TypeVar("Kind", bound=NamedStructure)
 
 
 @dataclass(frozen=True, eq=False)
-class Change:
+class ChangeOf(Generic[Kind]):
     """An old and a new hierarchy, where each old label goes (old x new matrix), and where each new node comes from.
 
+    >>> from treelabel.hierarchy import Hierarchy
     >>> change = Hierarchy.from_paths(["A > B > C", "D"]).cut(2)
     >>> change.new.paths()
     ['A', 'D', 'A > B']
@@ -32,8 +35,8 @@ class Change:
     [2]
     """
 
-    old: Hierarchy
-    new: Hierarchy
+    old: Kind
+    new: Kind
     forward: LabelMatrix
     origin: IntArray
 
@@ -69,7 +72,7 @@ class Change:
 
 
 @dataclass(frozen=True, eq=False)
-class OtherLeaves(Change):
+class OtherLeaves(ChangeOf[Kind]):
     """The change that adds "other" leaves: only labels at which a document stops move to them."""
 
     def labels(self, labels: Any) -> LabelMatrix:
@@ -102,7 +105,7 @@ class OtherLeaves(Change):
 
 
 @dataclass(frozen=True, eq=False)
-class Collapsed(Change):
+class Collapsed(ChangeOf[Kind]):
     """The change that collapses chains: what is known of a chain's end is known of the whole chain."""
 
     def scores_back(self, scores: ScoreMatrix) -> ScoreMatrix:
@@ -112,7 +115,7 @@ class Collapsed(Change):
 
 
 @dataclass(frozen=True, eq=False)
-class Unfolded(Change):
+class Unfolded(ChangeOf[Kind]):
     """The change that makes a tree of a DAG: a label goes to the copies that its document speaks for."""
 
     def labels(self, labels: Any) -> LabelMatrix:
@@ -153,25 +156,25 @@ def _columns(scores: ScoreMatrix, ids: npt.NDArray[np.integer[Any]]) -> ScoreMat
     return chosen
 
 
-def _check_columns(scores: ScoreMatrix, hierarchy: Hierarchy) -> None:
+def _check_columns(scores: ScoreMatrix, hierarchy: NamedStructure) -> None:
     if scores.ndim != 2 or scores.shape[1] != len(hierarchy):
         raise TreelabelError(f"scores of shape {scores.shape} do not fit a hierarchy of {len(hierarchy):,} nodes")
 
 
-def _renumber(edges: build.Edges) -> tuple[Hierarchy, IntArray]:
-    """Number new nodes; also give the rank of each edge code."""
+def _renumber(kind: type[Kind], edges: build.Edges) -> tuple[Kind, IntArray]:
+    """Number new nodes; also return the rank of each edge code."""
     numbered = build.number(edges)
-    return Hierarchy._of(numbered), numbered.rank
+    return kind._of(numbered), numbered.rank
 
 
-def cut(old: Hierarchy, depth: int) -> Change:
+def cut(old: Kind, depth: int) -> ChangeOf[Kind]:
     """Keep the levels down to a depth."""
     if depth < 1:
         raise TreelabelError(f"cannot cut at depth {depth}: at least one level must stay")
     return _keep(old, old.depth <= depth)
 
 
-def prune(old: Hierarchy, keep: IntArray) -> Change:
+def prune(old: Kind, keep: IntArray) -> ChangeOf[Kind]:
     """Keep nodes and all their ancestors."""
     if len(keep) == 0:
         raise TreelabelError("nothing to keep: prune() needs at least one node")
@@ -180,7 +183,7 @@ def prune(old: Hierarchy, keep: IntArray) -> Change:
     return _keep(old, kept)
 
 
-def _keep(old: Hierarchy, kept: BoolArray) -> Change:
+def _keep(old: Kind, kept: BoolArray) -> ChangeOf[Kind]:
     """Keep nodes together with all their ancestors; other labels move to their nearest kept ancestors."""
     stays = kept[old.edge_child]
     new, new_id = _restricted(old, kept, old.parent_idx[stays], old.edge_child[stays])
@@ -191,10 +194,10 @@ def _keep(old: Hierarchy, kept: BoolArray) -> Change:
     else:
         reached = old.closure(sparse.identity(len(old), np.bool_, "csr"))
         rows = old.most_specific(keep_entries(reached, kept[reached.indices]))
-    return Change(old, new, renamed(rows, new_id, len(new)), _origin(new_id, len(new)))
+    return ChangeOf(old, new, renamed(rows, new_id, len(new)), _origin(new_id, len(new)))
 
 
-def collapse_chains(old: Hierarchy) -> Change:
+def collapse_chains(old: Kind) -> ChangeOf[Kind]:
     """Drop nodes with a single child that has no other parent; their labels move to the end of the chain."""
     ptr, idx = old.child_graph
     only = np.flatnonzero(np.diff(ptr)[1:] == 1)
@@ -210,11 +213,11 @@ def collapse_chains(old: Hierarchy) -> Change:
     return Collapsed(old, new, forward, _origin(new_id, len(new)))
 
 
-def _restricted(old: Hierarchy, kept: BoolArray, parent: IntArray, child: IntArray) -> tuple[Hierarchy, IntArray]:
-    """Make a hierarchy of the kept nodes with new edges between them; also give each old node's new id, or -1."""
+def _restricted(old: Kind, kept: BoolArray, parent: IntArray, child: IntArray) -> tuple[Kind, IntArray]:
+    """Make a hierarchy of the kept nodes with new edges; also return the new id of each old node, or -1."""
     code = (np.cumsum(kept) - 1).astype(np.int32)
     above = np.where(parent >= 0, code[parent], np.int32(-1)).astype(np.int32)
-    new, rank = _renumber(build.Edges(above, code[child], old.name_array.filter(pa.array(kept))))
+    new, rank = _renumber(type(old), build.Edges(above, code[child], old.name_array.filter(pa.array(kept))))
     return new, np.where(kept, rank[code], np.int32(-1)).astype(np.int32)
 
 
@@ -225,7 +228,7 @@ def _origin(new_id: IntArray, size: int) -> IntArray:
     return origin
 
 
-def with_other_leaves(old: Hierarchy, nodes: IntArray) -> Change:
+def with_other_leaves(old: Kind, nodes: IntArray) -> ChangeOf[Kind]:
     """Add a child "other [name]" to each internal node among `nodes`."""
     above = np.unique(nodes)
     above = above[~old.is_leaf[above]]
@@ -239,7 +242,7 @@ def with_other_leaves(old: Hierarchy, nodes: IntArray) -> Change:
         np.concatenate([old.edge_child, np.arange(len(old), size)]).astype(np.int32),
         pa.concat_arrays([old.name_array, pa.array(names, old.name_array.type)]),
     )
-    new, rank = _renumber(edges)
+    new, rank = _renumber(type(old), edges)
     target = np.arange(len(old), dtype=np.int32)
     target[above] = np.arange(len(old), size)
     origin = np.empty(size, np.int32)
@@ -247,7 +250,7 @@ def with_other_leaves(old: Hierarchy, nodes: IntArray) -> Change:
     return OtherLeaves(old, new, label_matrix(np.arange(len(old) + 1), rank[target], size), origin)
 
 
-def unfold(old: Hierarchy, limit: int) -> Change:
+def unfold(old: Kind, limit: int) -> ChangeOf[Kind]:
     """Copy each node of a DAG once for every way from the root to it."""
     # Counted in floats: a ladder of diamonds has more ways than integers can hold, or than anyone wants to print.
     ways: list[float] = []
@@ -274,7 +277,7 @@ def unfold(old: Hierarchy, limit: int) -> Change:
     edges = build.Edges(
         np.array(parent, np.int32), np.arange(len(names), dtype=np.int32), build.text_array(names, "name")
     )
-    new, rank = _renumber(edges)
+    new, rank = _renumber(type(old), edges)
     forward = sparse.csr_array((np.ones(len(new), np.bool_), (np.array(origin, np.int32), rank)), (len(old), len(new)))
     from_old = np.empty(len(new), np.int32)
     from_old[rank] = origin

@@ -1,4 +1,4 @@
-"""How much a label says: information content, its weights, and propensities."""
+"""Information content of labels, the node weights made of it, and propensities."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from treelabel.hierarchy import Hierarchy
 
 
 def information_content(frequencies: LongArray, documents: int) -> DoubleArray:
-    """ic(n) = -log2 P(n), P(n) the share of reference documents whose closure holds n, at least 1/N.
+    """Compute ic(n) = -log2 P(n), P(n) the share of reference documents whose closure holds n, at least 1/N.
 
     >>> information_content(np.array([4, 2, 0]), 4).tolist()
     [0.0, 1.0, 2.0]
@@ -19,7 +19,7 @@ def information_content(frequencies: LongArray, documents: int) -> DoubleArray:
 
 
 def information_weights(hierarchy: Hierarchy, information: DoubleArray) -> DoubleArray:
-    """w(n) = ic(n) - ic(parent), so that w(cl(S)) is the information content of the set S; the root has 0.
+    """Compute w(n) = ic(n) - ic(parent), so that w(cl(S)) is the information content of the set S; the root has 0.
 
     On trees this closed form equals the recursion of the ICM paper (section 5.1). On DAGs it is
     w(n) = max(0, ic(n) - max over parents of ic), because the recursion would depend on the order of labels.
@@ -35,7 +35,7 @@ def information_weights(hierarchy: Hierarchy, information: DoubleArray) -> Doubl
 
 
 def inverse_propensities(frequencies: LongArray, documents: int, a: float = 0.55, b: float = 1.5) -> DoubleArray:
-    """1 / p_c = 1 + C exp(-A ln(N_c + B)), C = (ln N - 1)(B + 1)^A: how much rarer a label looks than it is.
+    """Compute 1 / p_c = 1 + C exp(-A ln(N_c + B)), C = (ln N - 1)(B + 1)^A: how much rarer a label looks than it is.
 
     A = 0.55, B = 1.5 by default; 0.6, 2.6 are usual for Amazon data and 0.5, 0.4 for Wikipedia. With one or two
     documents C would be below 0 and a propensity no probability, so it is 0.

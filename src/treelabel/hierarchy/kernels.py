@@ -104,7 +104,7 @@ def sort_up(values: IntArray, start: int, stop: int) -> None:
 
 @kernel
 def with_room(values: IntArray, used: int, more: int) -> IntArray:
-    """Give an array that begins with values[:used] and has room for at least `more`."""
+    """Return an array that begins with values[:used] and has room for at least `more` entries."""
     larger = np.empty(2 * (used + more), np.int32)
     larger[:used] = values[:used]
     return larger
@@ -138,7 +138,7 @@ def close_in_tree(
 
 @kernel
 def climb(parent: IntArray, heap: IntArray, found: IntArray, start: int) -> int:
-    """Write the nodes of a heap and all their ancestors, sorted, from found[start] on; give their number.
+    """Write the nodes of a heap and all their ancestors, sorted, from found[start] on; return their number.
 
     The heap holds the next node on the way up from each label, the largest on top. Parents have smaller numbers, so
     nodes leave it in descending order, and where ways meet, equal ones in a row. A way that is over is -1 and sinks.
@@ -189,7 +189,7 @@ def reach(
 def spread(
     ptr: IntArray, idx: IntArray, labels: IntArray, stamp: IntArray, mark: int, found: IntArray, start: int
 ) -> int:
-    """Write labels and every node that can be reached from them, sorted, from found[start] on; give their number."""
+    """Write labels and every node that can be reached from them, sorted, from found[start] on; return their number."""
     taken = used = start
     for node in labels:
         stamp[node] = mark
@@ -257,7 +257,7 @@ def subtree_sizes(parent: IntArray) -> IntArray:
 
 @kernel
 def preorder(parent: IntArray, sizes: IntArray) -> IntArray:
-    """Give each tree node its place in a depth-first walk: the subtree of n is the places place[n] + [0, sizes[n])."""
+    """Number tree nodes in depth-first order: the subtree of n takes the places place[n] + [0, sizes[n])."""
     nodes = len(parent)
     place = np.empty(nodes, np.int32)
     free = np.empty(nodes + 1, np.int32)
@@ -272,7 +272,7 @@ def preorder(parent: IntArray, sizes: IntArray) -> IntArray:
 
 @kernel
 def heavy_path_heads(parent: IntArray, sizes: IntArray) -> IntArray:
-    """Split a tree into paths, each node followed by its largest child; give every node the top of its path.
+    """Split a tree into paths, each node followed by its largest child; return the top of the path of every node.
 
     Any way to the root crosses at most log2(nodes) paths, which bounds the lowest common ancestor search.
     """
@@ -351,7 +351,7 @@ def dag_meet(
 
 @kernel
 def dag_is_ancestor(ptr: IntArray, idx: IntArray, upper: IntArray, lower: IntArray, start: int, stop: int) -> IntArray:
-    """Tell for each pair whether upper[i] is lower[i] or one of its ancestors, walking only nodes at or above it."""
+    """Mark the pairs in which upper[i] is lower[i] or one of its ancestors, walking only nodes at or above it."""
     nodes = len(ptr) - 1
     stamp = np.zeros(nodes, np.int32)
     stack = np.empty(nodes + 1, np.int32)

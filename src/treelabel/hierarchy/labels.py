@@ -5,7 +5,6 @@ name of any node, as a full path with a separator ("A > B"), as the end of a pat
 names on the path.
 """
 
-import difflib
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.core.errors import TreelabelError, quoted, some
+from treelabel.core.registry import did_you_mean
 from treelabel.hierarchy import SEPARATOR, Hierarchy, LabelMatrix, as_labels, split_path
 
 # Tried in this order when no separator is given. A label that is itself a name is never split.
@@ -94,15 +94,13 @@ def _ambiguous(hierarchy: Hierarchy, label: str, found: list[int]) -> UnknownLab
 
 def _unknown(hierarchy: Hierarchy, label: str) -> UnknownLabelError:
     # Comparing with a hundred thousand names, or a text with names, would take longer than anyone waits for a message.
-    close = difflib.get_close_matches(label, hierarchy.names[:20000], n=3) if len(label) <= LONG_LABEL else []
-    hint = (
-        f"did you mean {' or '.join(quoted(name) for name in close)}?" if close else "check the name and the taxonomy"
-    )
+    known = hierarchy.names[:20000] if len(label) <= LONG_LABEL else ()
+    hint = did_you_mean(label, known, most=3, shown=quoted) or "check the name and the taxonomy"
     return UnknownLabelError(f"unknown label {quoted(label)}; {hint}")
 
 
 def encode(hierarchy: Hierarchy, rows: Iterable[Any], sep: str | None = None) -> LabelMatrix:
-    """Turn one label list a document into a label matrix, as given (not closed).
+    """Turn one list of labels per document into a label matrix, as given (not closed).
 
     A row is None, a label, or a list of labels; a label is as in `find_label`.
 
@@ -157,7 +155,7 @@ def from_ids(ptr: Any, ids: Any, columns: int) -> LabelMatrix:
 
 
 def decode(hierarchy: Hierarchy, labels: LabelMatrix, paths: bool = False, sep: str = SEPARATOR) -> list[list[str]]:
-    """Turn a label matrix into one list of names, or of full paths, a document.
+    """Turn a label matrix into one list of names, or of full paths, per document.
 
     >>> h = Hierarchy.from_paths(["A > B", "C"])
     >>> decode(h, h.closure([[0, 0, 1]])), decode(h, h.closure([[0, 0, 1]]), paths=True)

@@ -1,4 +1,4 @@
-"""Label sets as CSR matrices: one boolean row a document, columns are node ids, sorted, no duplicates."""
+"""Label sets as CSR matrices: one boolean row per document, columns are node ids, sorted, no duplicates."""
 
 from typing import Any, TypeAlias
 
@@ -35,7 +35,7 @@ def from_sizes(nodes: IntArray, sizes: LongArray, columns: int) -> LabelMatrix:
 def as_labels(labels: Any, columns: int, what: str = "label matrix") -> LabelMatrix:
     """Check a label matrix at the edge and bring it to the one form: sorted, no duplicates, no stored zeros.
 
-    Takes any scipy sparse matrix or a dense 0/1 array with one column a node; never densifies.
+    Takes any scipy sparse matrix or a dense 0/1 array with one column per node; never densifies.
     """
     if not sparse.issparse(labels):
         labels = np.asarray(labels)
@@ -64,12 +64,12 @@ def row_sizes(matrix: sparse.csr_array) -> LongArray:
 
 
 def row_numbers(matrix: sparse.csr_array) -> LongArray:
-    """Give the row of every stored entry."""
+    """Return the row of every stored entry."""
     return np.repeat(np.arange(matrix.shape[0], dtype=np.int64), row_sizes(matrix))
 
 
 def matches(truth: LabelMatrix, found: sparse.csr_array) -> BoolArray:
-    """Mark the stored entries of a matrix that are true, one mark an entry.
+    """Mark the stored entries of a matrix that are true, one mark per entry.
 
     >>> matches(label_matrix([0, 1], [2], 3), label_matrix([0, 2], [0, 2], 3)).tolist()
     [False, True]
@@ -84,13 +84,13 @@ def matches(truth: LabelMatrix, found: sparse.csr_array) -> BoolArray:
 
 
 def keep_entries(matrix: LabelMatrix, keep: BoolArray) -> LabelMatrix:
-    """Keep the stored entries that are marked, one mark an entry."""
+    """Keep the stored entries that are marked, one mark per entry."""
     ptr = np.concatenate([[0], np.cumsum(keep)])[matrix.indptr]
     return label_matrix(ptr, matrix.indices[keep], matrix.shape[1])
 
 
 def renamed(matrix: sparse.csr_array, names: IntArray, columns: int) -> LabelMatrix:
-    """Call every column i by another number names[i]; columns that get the same one are united."""
+    """Renumber every column i as names[i]; columns with the same number are united."""
     moved = sparse.csr_array((matrix.data, names[matrix.indices], matrix.indptr), (matrix.shape[0], columns))
     # scipy cannot see that the new column numbers may be out of order.
     moved.has_sorted_indices = False

@@ -1,7 +1,7 @@
-"""How alike two nodes are: by the depth of their lowest common ancestor, by the way between them, by information.
+"""Similarity of two nodes: by the depth of their lowest common ancestor, by the path between them, by information.
 
-Every function takes two arrays of node ids, -1 being the root, and gives one value a pair. Depths count from a root at
-depth 1, and the root has no information. What a pair costs is what finding its lowest common ancestor costs.
+Every function takes two arrays of node ids, -1 being the root, and returns one value per pair. Depths count from a root
+at depth 1, and the root has no information. A pair costs what finding its lowest common ancestor costs.
 """
 
 import numpy as np
@@ -33,7 +33,7 @@ def edges_between(hierarchy: Hierarchy, left: IntArray, right: IntArray) -> Doub
 
 
 def wu_palmer(hierarchy: Hierarchy, left: IntArray, right: IntArray) -> DoubleArray:
-    """2 d(lcs) / (d(x) + d(y)).
+    """Compute 2 d(lcs) / (d(x) + d(y)).
 
     >>> wu_palmer(Hierarchy.from_paths(["A > B", "A > C"]), np.array([1, 1]), np.array([1, 2])).round(3).tolist()
     [1.0, 0.667]
@@ -46,7 +46,7 @@ def wu_palmer(hierarchy: Hierarchy, left: IntArray, right: IntArray) -> DoubleAr
 
 
 def leacock_chodorow(hierarchy: Hierarchy, left: IntArray, right: IntArray) -> DoubleArray:
-    """-ln(len / 2D), len the nodes on the shortest way, D the largest depth."""
+    """Compute -ln(len / 2D), len the nodes on the shortest way, D the largest depth."""
     return -np.log((edges_between(hierarchy, left, right) + 1) / (2 * (hierarchy.max_depth + 1)))
 
 
@@ -55,12 +55,12 @@ def _bits(information: DoubleArray, *nodes: IntArray) -> list[DoubleArray]:
 
 
 def resnik(hierarchy: Hierarchy, left: IntArray, right: IntArray, information: DoubleArray) -> DoubleArray:
-    """ic(lcs)."""
+    """Compute ic(lcs)."""
     return _bits(information, meeting_points(hierarchy, left, right))[0]
 
 
 def lin(hierarchy: Hierarchy, left: IntArray, right: IntArray, information: DoubleArray) -> DoubleArray:
-    """2 ic(lcs) / (ic(x) + ic(y)); 1 for equal nodes.
+    """Compute 2 ic(lcs) / (ic(x) + ic(y)); 1 for equal nodes.
 
     >>> h = Hierarchy.from_paths(["A > B", "A > C"])
     >>> lin(h, np.array([1, 1]), np.array([1, 2]), np.array([1.0, 2.0, 2.0])).tolist()
@@ -72,13 +72,13 @@ def lin(hierarchy: Hierarchy, left: IntArray, right: IntArray, information: Doub
 
 
 def jiang_conrath(hierarchy: Hierarchy, left: IntArray, right: IntArray, information: DoubleArray) -> DoubleArray:
-    """The distance ic(x) + ic(y) - 2 ic(lcs)."""
+    """Compute the distance ic(x) + ic(y) - 2 ic(lcs)."""
     one, two, shared = _bits(information, left, right, meeting_points(hierarchy, left, right))
     return one + two - 2 * shared
 
 
 def win(hierarchy: Hierarchy, left: IntArray, right: IntArray) -> DoubleArray:
-    """Hierarchical win of the one-hot vector at `left` for the true node `right`: 1 if reached, else 1 - 2^-d(lcs).
+    """Compute the win of the one-hot vector at `left` for the true node `right`: 1 if reached, else 1 - 2^-d(lcs).
 
     Depths count from a root at depth 0 here, and trees only have it.
 

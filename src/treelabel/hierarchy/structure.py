@@ -1,4 +1,4 @@
-"""The shape of a hierarchy: frozen integer arrays over node ids, and every question one can ask of them."""
+"""The structure of a hierarchy: frozen integer arrays over node ids, and the queries on them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ class Structure:
     """A tree or DAG over node ids 0 .. n-1, under a virtual root that is no node (written -1).
 
     The parents of node i are parent_idx[parent_ptr[i]:parent_ptr[i + 1]], sorted; in a tree parent_idx alone is the
-    parent of every node. Queries take an id or an array of ids and answer with label matrices (one row an id, one
-    column a node), so that every set of nodes in the library has the same form.
+    parent of every node. Queries take an id or an array of ids and answer with label matrices (one row per id, one
+    column per node), so that every set of nodes in the library has the same form.
     """
 
     parent_ptr: IntArray
@@ -65,7 +65,7 @@ class Structure:
         return frozen(np.searchsorted(self.depth, np.arange(1, self.max_depth + 2)).astype(np.int64))
 
     def level(self, depth: int) -> slice:
-        """Give the nodes at a depth as a slice of ids.
+        """Return the nodes at a depth as a slice of ids.
 
         >>> from treelabel.hierarchy import Hierarchy
         >>> Hierarchy.from_paths(["A > B", "A > C"]).level(2)
@@ -84,7 +84,7 @@ class Structure:
     def child_graph(self) -> tuple[IntArray, IntArray]:
         """The children of every node: those of n are idx[ptr[n + 1]:ptr[n + 2]], and idx[:ptr[1]] the top labels.
 
-        In a tree idx is 0, 1, 2, ... and ptr alone gives the children as slices of ids.
+        In a tree idx is 0, 1, 2, ... and ptr alone has the children as slices of ids.
         """
         ptr, edges = kernels.group_by(self.parent_idx + np.int32(1), len(self) + 1)
         return frozen(ptr), frozen(self.edge_child[edges])
@@ -95,7 +95,7 @@ class Structure:
         return frozen(np.repeat(np.arange(len(self), dtype=np.int32), np.diff(self.parent_ptr)))
 
     def child_slices(self, ids: npt.ArrayLike) -> tuple[IntArray, IntArray]:
-        """Give the first child and one past the last of each tree node (-1: the root); equal where there are none.
+        """Return the first child and one past the last of each tree node (-1: the root); equal where there are none.
 
         >>> from treelabel.hierarchy import Hierarchy
         >>> h = Hierarchy.from_paths(["A > C", "B > D", "B > E"])
@@ -181,7 +181,7 @@ class Structure:
         return self._by_rows(kernels.reach, (ptr[1:], idx), self.children(ids))
 
     def is_ancestor(self, upper: npt.ArrayLike, lower: npt.ArrayLike) -> BoolArray:
-        """Tell for each pair whether `upper` is a proper ancestor of `lower`; constant time a pair in a tree.
+        """Mark the pairs in which `upper` is a proper ancestor of `lower`; in a tree, constant time per pair.
 
         >>> from treelabel.hierarchy import Hierarchy
         >>> h = Hierarchy.from_paths(["A > B > C", "D"])
@@ -204,8 +204,8 @@ class Structure:
     def lowest_common_ancestor(self, left: npt.ArrayLike, right: npt.ArrayLike) -> IntArray:
         """Find the deepest node above or equal to both nodes of each pair; -1 is the root.
 
-        Logarithmic in nodes a pair in a tree, whatever its depth; in a DAG linear in the pair's ancestors (equally deep
-        ones: the largest id).
+        In a tree a pair costs the logarithm of the nodes, whatever the depth; in a DAG the ancestors of the pair (of
+        equally deep ones, the largest id).
 
         >>> from treelabel.hierarchy import Hierarchy
         >>> h = Hierarchy.from_paths(["A > B > C", "A > D", "E"])
@@ -261,7 +261,7 @@ class Structure:
     def closure(self, labels: Any) -> LabelMatrix:
         """Add to each row all ancestors of its labels: cl(S) = union of A(s).
 
-        Takes and gives a documents x nodes label matrix. Costs the size of the result; rows run on all cores.
+        Takes and returns a label matrix, documents x nodes. Costs the size of the result; rows run on all cores.
 
         >>> from treelabel.hierarchy import Hierarchy
         >>> h = Hierarchy.from_paths(["A > B", "C"])

@@ -1,1 +1,4 @@
-"""Losses over a hierarchy: one file a family, each with its gradient and its map from logits to probabilities."""
+"""Losses over a hierarchy: one file per loss, with its formula, its gradient and its map from logits to probabilities.
+
+`losses.torch` and `losses.compiled` hold faster forms of some of them, which say the same.
+"""

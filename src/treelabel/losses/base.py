@@ -1,98 +1,196 @@
-"""Losses over a hierarchy: the table LOSSES, each with its gradient and its map from logits to node probabilities.
+"""The contract of a loss over a hierarchy: its outputs, its formula, its gradient, and logits → node probabilities.
 
-A loss is made for a hierarchy. Logits are documents x outputs, `outputs` says which node each output stands for, and
-truth is a label matrix, documents x nodes. Everything is computed in log space and double precision.
+A loss is made for a hierarchy. Logits are documents x outputs, `outputs` are the nodes that they belong to, and truth
+is a label matrix, documents x nodes. Everything is computed in log space and in double precision.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from treelabel.core.compute import DoubleArray, IntArray, LongArray
+from treelabel.core.compute import BoolArray, DoubleArray, IntArray, LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import Hierarchy, LabelMatrix, row_sizes
-from treelabel.losses.kernels import SOFTMAX, Plan, Targets
+
+Needs = Literal["any", "path", "leaf"]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A number that a loss takes: its default, the smallest and the largest value, and one line of help."""
+
+    default: float
+    low: float
+    high: float
+    help: str
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """True labels that a loss has closed under ancestors and accepted: documents x nodes."""
+
+    closed: LabelMatrix
+
+    def __len__(self) -> int:
+        return int(self.closed.shape[0])
+
+    def __getitem__(self, rows: Any) -> "Truth":
+        return Truth(self.closed[rows])
+
+    def dense(self) -> BoolArray:
+        """Return the labels as a dense matrix."""
+        found: BoolArray = self.closed.toarray()
+        return found
 
 
 class Loss(ABC):
-    """A loss for a hierarchy; a document without labels costs a softmax nothing.
+    """A loss for a hierarchy.
 
-    `frequencies` (documents of each node) and `tau` matter to conditional_softmax_la only. `coherent` says whether
-    `probabilities` promises that no child is above its parent, `needs` what labels a document may have: any, one
-    path, or one leaf, and `settings` which settings a loss has of its own.
+    A new loss is a subclass with `loss`, `gradient` and `probabilities`, and one row in LOSSES; with that it trains in
+    every model that takes a loss. Further class attributes and methods say what differs from the defaults. Forms for
+    torch and for compiled loops, in `losses.torch` and `losses.compiled`, are optional, and faster.
 
+    Attributes
+    ----------
+    name
+        The name in LOSSES.
+    needs
+        The labels that a document may have: "any", one "path", or one "leaf". No labels at all are always allowed.
+    needs_tree
+        Whether the hierarchy must be a tree.
+    coherent
+        Whether `probabilities` promises that no child is above its parent.
+    parameters
+        The loss's own parameters by name; the values are in `params`.
+
+    Examples
+    --------
+    >>> from treelabel.losses.registry import make_loss
     >>> h = Hierarchy.from_paths(["A > B", "A > C", "D"])
-    >>> cost = make_loss("conditional_softmax", h)
+    >>> loss = make_loss("conditional_softmax", h)
     >>> truth = h.closure([[0, 0, 1, 0]])
-    >>> cost.loss([[0.0, 0.0, 0.0, 0.0]], truth).round(3).tolist()
+    >>> loss.loss([[0.0, 0.0, 0.0, 0.0]], truth).round(3).tolist()
     [1.386]
-    >>> cost.gradient([[0.0, 0.0, 0.0, 0.0]], truth).tolist()
+    >>> loss.gradient([[0.0, 0.0, 0.0, 0.0]], truth).tolist()
     [[-0.5, 0.5, -0.5, 0.5]]
-    >>> cost.probabilities([[0.0, 0.0, 0.0, 0.0]]).tolist()
+    >>> loss.probabilities([[0.0, 0.0, 0.0, 0.0]]).tolist()
     [[0.5, 0.5, 0.25, 0.25]]
     """
 
     name: ClassVar[str]
-    kind: ClassVar[int] = SOFTMAX
+    needs: ClassVar[Needs] = "any"
+    needs_tree: ClassVar[bool] = False
     coherent: ClassVar[bool] = True
-    settings: ClassVar[tuple[str, ...]] = ()
-    needs: ClassVar[Literal["any", "path", "leaf"]] = "any"
+    parameters: ClassVar[Mapping[str, Parameter]] = {}
 
-    def __init__(self, hierarchy: Hierarchy, frequencies: npt.ArrayLike | None = None, tau: float = 1.0) -> None:
+    def __init__(self, hierarchy: Hierarchy, frequencies: npt.ArrayLike | None = None, **params: float) -> None:
+        """Make the loss for a hierarchy.
+
+        Parameters
+        ----------
+        hierarchy
+            The hierarchy of the labels.
+        frequencies
+            Training documents of each node, for losses that look at them.
+        **params
+            Values of the loss's own `parameters`; those not given have their defaults.
+        """
         self.hierarchy = hierarchy
-        self._check_hierarchy()
-        self.outputs = self._outputs()
-        self.offsets = self._offsets(frequencies, tau)
-
-    def loss(self, logits: npt.ArrayLike, truth: Any) -> DoubleArray:
-        """Give the loss of each document: shape (documents,)."""
-        return self._loss(*self._checked(logits, truth))
-
-    def gradient(self, logits: npt.ArrayLike, truth: Any) -> DoubleArray:
-        """Give d loss / d logits: documents x outputs."""
-        return self._gradient(*self._checked(logits, truth))
-
-    def probabilities(self, logits: npt.ArrayLike) -> DoubleArray:
-        """Give the probability of every node: documents x nodes."""
-        return self._probabilities(self._numbers(logits))
-
-    def penalty(self, weights: npt.ArrayLike) -> tuple[float, DoubleArray]:
-        """Give what the output weights (outputs x width) cost by themselves, and the gradient: nothing, if not told."""
-        return 0.0, np.zeros(np.shape(weights))
-
-    @abstractmethod
-    def plan(self) -> Plan:
-        """What compiled loops need to know of the loss."""
-
-    @abstractmethod
-    def targets(self, truth: Any) -> Targets:
-        """What compiled loops need to know of documents; refuses what the loss cannot learn from."""
-
-    def _check_hierarchy(self) -> None:
-        if not self.hierarchy.is_tree:
+        if self.needs_tree and not hierarchy.is_tree:
             raise TreelabelError(
                 f"the loss {self.name} needs a tree, but this hierarchy is a DAG; make it a tree with "
                 "Hierarchy.unfold(), or use conditional_sigmoid, bce or leaf_softmax"
             )
+        self.params = self._checked_params(params)
+        self.frequencies = None if frequencies is None else np.asarray(frequencies, np.float64)
+        if self.frequencies is not None and self.frequencies.shape != (len(hierarchy),):
+            raise TreelabelError(
+                f"{self.frequencies.size:,} frequencies, but the hierarchy has {len(hierarchy):,} nodes"
+            )
 
-    def _outputs(self) -> IntArray:
+    # What a loss says
+
+    @abstractmethod
+    def loss(self, logits: npt.ArrayLike, truth: Any) -> DoubleArray:
+        """Compute the loss of each document.
+
+        Parameters
+        ----------
+        logits
+            Documents x outputs.
+        truth
+            True labels, closed or not: a label matrix, documents x nodes, or a `Truth`.
+
+        Returns
+        -------
+        DoubleArray
+            Shape (documents,).
+        """
+
+    @abstractmethod
+    def gradient(self, logits: npt.ArrayLike, truth: Any) -> DoubleArray:
+        """Compute d loss / d logits.
+
+        Parameters
+        ----------
+        logits
+            Documents x outputs.
+        truth
+            True labels, closed or not: a label matrix, documents x nodes, or a `Truth`.
+
+        Returns
+        -------
+        DoubleArray
+            Documents x outputs.
+        """
+
+    @abstractmethod
+    def probabilities(self, logits: npt.ArrayLike) -> DoubleArray:
+        """Return the probability of every node: documents x nodes."""
+
+    @cached_property
+    def outputs(self) -> IntArray:
+        """The node of each output; all nodes, unless a loss has other outputs."""
         return np.arange(len(self.hierarchy), dtype=np.int32)
 
-    def _offsets(self, frequencies: npt.ArrayLike | None, tau: float) -> DoubleArray:
-        return np.zeros(len(self.outputs))
+    def penalty(self, weights: npt.ArrayLike) -> tuple[float, DoubleArray]:
+        """Return the cost of the output weights themselves (outputs x width) and its gradient; none by default."""
+        return 0.0, np.zeros(np.shape(weights))
 
-    @abstractmethod
-    def _loss(self, logits: DoubleArray, truth: LabelMatrix) -> DoubleArray: ...
+    @property
+    def has_penalty(self) -> bool:
+        """Whether output weights cost anything by themselves."""
+        return type(self).penalty is not Loss.penalty
 
-    @abstractmethod
-    def _gradient(self, logits: DoubleArray, truth: LabelMatrix) -> DoubleArray: ...
+    # Checked input
 
-    @abstractmethod
-    def _probabilities(self, logits: DoubleArray) -> DoubleArray: ...
+    def checked(self, logits: npt.ArrayLike, truth: Any) -> tuple[DoubleArray, Truth]:
+        """Check logits and truth together.
 
-    def _numbers(self, logits: npt.ArrayLike) -> DoubleArray:
+        Parameters
+        ----------
+        logits
+            Documents x outputs.
+        truth
+            True labels in any form; a `Truth` is taken as it is.
+
+        Returns
+        -------
+        tuple[DoubleArray, Truth]
+            The logits in double precision, and the closed labels.
+        """
+        given, true = self.checked_logits(logits), self.checked_truth(truth)
+        if len(given) != len(true):
+            raise TreelabelError(f"logits of {len(given):,} documents, but truth of {len(true):,}")
+        return given, true
+
+    def checked_logits(self, logits: npt.ArrayLike) -> DoubleArray:
+        """Return logits in double precision; refuse a wrong shape."""
         given = np.asarray(logits, np.float64)
         if given.ndim != 2 or given.shape[1] != len(self.outputs):
             raise TreelabelError(
@@ -101,51 +199,61 @@ class Loss(ABC):
             )
         return given
 
-    def _checked(self, logits: npt.ArrayLike, truth: Any) -> tuple[DoubleArray, LabelMatrix]:
-        given, true = self._numbers(logits), self._truth(truth)
-        if len(given) != true.shape[0]:
-            raise TreelabelError(f"logits of {len(given):,} documents, but truth of {true.shape[0]:,}")
-        return given, true
-
-    def _truth(self, truth: Any) -> LabelMatrix:
-        """Close the truth, and refuse what the loss cannot learn from."""
+    def checked_truth(self, truth: Any) -> Truth:
+        """Close labels under ancestors; refuse those that the loss cannot learn from."""
+        if isinstance(truth, Truth):
+            return truth
         closed = self.hierarchy.closure(truth)
         if self.needs == "any":
-            return closed
-        ends = self.hierarchy.most_specific(closed)
-        many = np.flatnonzero(row_sizes(ends) > 1)
+            return Truth(closed)
+        terminal = self.hierarchy.most_specific(closed)
+        many = np.flatnonzero(row_sizes(terminal) > 1)
         if len(many):
             raise TreelabelError(
-                f"document {many[0]}: labels end at {row_sizes(ends)[many[0]]} nodes, but the loss {self.name} needs "
-                "one path a document; use conditional_sigmoid or bce"
+                f"document {many[0]}: labels end at {row_sizes(terminal)[many[0]]} nodes, but the loss {self.name} "
+                "needs one path per document; use conditional_sigmoid or bce"
             )
-        inside = ends.indices[~self.hierarchy.is_leaf[ends.indices]]
+        inside = terminal.indices[~self.hierarchy.is_leaf[terminal.indices]]
         if self.needs == "leaf" and len(inside):
             raise TreelabelError(
                 f"labels end at {self.hierarchy.names[inside[0]]!r}, which is no leaf, but the loss {self.name} needs "
-                "one leaf a document; give such nodes an 'other' leaf with treelabel.with_other_leaves, or use "
+                "one leaf per document; give such nodes an 'other' leaf with treelabel.with_other_leaves, or use "
                 "conditional_softmax or conditional_sigmoid"
             )
-        return closed
+        return Truth(closed)
+
+    def true_outputs(self, truth: Truth) -> tuple[LongArray, IntArray]:
+        """Return the true outputs of all documents: those of document i are idx[ptr[i]:ptr[i + 1]]."""
+        output = self._output_of[truth.closed.indices]
+        ptr = np.concatenate([[0], np.cumsum(output >= 0)])[truth.closed.indptr]
+        return ptr.astype(np.int64), output[output >= 0]
+
+    @cached_property
+    def _output_of(self) -> IntArray:
+        """The output of every node, -1 for nodes without one."""
+        found = np.full(len(self.hierarchy), -1, np.int32)
+        found[self.outputs] = np.arange(len(self.outputs))
+        return found
+
+    def _checked_params(self, params: Mapping[str, float]) -> dict[str, float]:
+        for name, value in params.items():
+            if name not in self.parameters:
+                raise TreelabelError(f"the loss {self.name} has no parameter {name!r}; {described(self.parameters)}")
+            own = self.parameters[name]
+            is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+            if not is_number or not own.low <= value <= own.high:
+                raise TreelabelError(
+                    f"the parameter {name} of the loss {self.name} must be a number from {own.low:g} to {own.high:g}, "
+                    f"found {value!r}"
+                )
+        return {name: float(params.get(name, own.default)) for name, own in self.parameters.items()}
 
 
-# For compiled loops
+def described(parameters: Mapping[str, Parameter]) -> str:
+    """Return one line about the parameters of a loss.
 
-
-def one_group(outputs: int) -> tuple[LongArray, IntArray]:
-    """Judge all outputs together."""
-    return np.array([0, outputs], np.int64), np.arange(outputs, dtype=np.int32)
-
-
-def plan_of(
-    loss: Loss,
-    ptr: LongArray,
-    idx: IntArray,
-    above: tuple[LongArray, IntArray, IntArray] | None = None,
-    weight_at: DoubleArray | None = None,
-) -> Plan:
-    """Put together what compiled loops need to know of a loss."""
-    none = np.zeros(0, np.int32)
-    slices = above if above is not None else (np.zeros(1, np.int64), none, none)
-    weights = np.zeros(0) if weight_at is None else weight_at
-    return Plan(loss.kind, ptr, idx, loss.offsets.astype(np.float32), *slices, weights)
+    >>> described({"beta": Parameter(0.2, 0.0, 1e6, "weight of distances")})
+    'it has: beta=0.2 (0 to 1e+06)'
+    """
+    listed = [f"{name}={own.default:g} ({own.low:g} to {own.high:g})" for name, own in parameters.items()]
+    return f"it has: {', '.join(listed)}" if listed else "it has none"

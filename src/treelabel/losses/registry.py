@@ -2,55 +2,74 @@
 
 import numpy.typing as npt
 
-from treelabel.core.errors import TreelabelError
 from treelabel.core.registry import Lazy, Registry
 from treelabel.hierarchy import Hierarchy
 from treelabel.losses.base import Loss
 
 _ROWS: tuple[Lazy[Loss], ...] = (
-    Lazy("bce", "a sigmoid for every node; any labels, any hierarchy", "losses.node_losses:Bce"),
-    Lazy("leaf_softmax", "cross-entropy over the leaves; one leaf a document", "losses.leaf_losses:LeafSoftmax"),
+    Lazy("bce", "a sigmoid for every node; any labels, any hierarchy", "losses.bce:Bce"),
+    Lazy("leaf_softmax", "cross-entropy over the leaves; one leaf per document", "losses.leaf_softmax:LeafSoftmax"),
     Lazy(
-        "conditional_softmax", "a softmax among siblings; one path in a tree", "losses.node_losses:ConditionalSoftmax"
+        "conditional_softmax",
+        "a softmax among siblings; one path in a tree",
+        "losses.conditional_softmax:ConditionalSoftmax",
     ),
     Lazy(
         "conditional_softmax_la",
-        "the same, training shares taken out (logit adjustment)",
-        "losses.node_losses:ConditionalSoftmaxLa",
+        "the same, adjusted for the siblings' training frequencies (logit adjustment)",
+        "losses.conditional_softmax:ConditionalSoftmaxLa",
     ),
     Lazy(
         "conditional_sigmoid",
         "a sigmoid given the parents; any labels, any hierarchy",
-        "losses.node_losses:ConditionalSigmoid",
+        "losses.conditional_sigmoid:ConditionalSigmoid",
     ),
-    Lazy("champ", "bce, a wrong node costing more the further it is from the truth", "losses.penalties:Champ"),
-    Lazy("match", "bce, children pulled towards and below their parents; not for bag", "losses.penalties:Match"),
-    Lazy("win_flat", "cross-entropy over the leaves, as hierarchical win knows it", "losses.leaf_losses:WinFlat"),
-    Lazy("win_raw", "minus the hierarchical win; one leaf in a tree", "losses.leaf_losses:WinRaw"),
-    Lazy("win_log", "minus the logarithm of the hierarchical win; one leaf in a tree", "losses.leaf_losses:WinLog"),
-    Lazy("win_coarse", "cross-entropy over the top labels only", "losses.leaf_losses:WinCoarse"),
+    Lazy("champ", "bce in which a wrong node costs more the further it is from the truth", "losses.champ:Champ"),
+    Lazy("match", "bce with children pulled towards and below their parents", "losses.match:Match"),
+    Lazy("win_flat", "cross-entropy over the leaves, the hierarchical win's baseline", "losses.win:WinFlat"),
+    Lazy("win_raw", "minus the hierarchical win; one leaf in a tree", "losses.win:WinRaw"),
+    Lazy("win_log", "minus the logarithm of the hierarchical win; one leaf in a tree", "losses.win:WinLog"),
+    Lazy("win_coarse", "cross-entropy over the top labels only", "losses.win:WinCoarse"),
+    Lazy(
+        "hierarchical_cross_entropy",
+        "cross-entropy along the path, mistakes near the root costing less (HXE)",
+        "losses.hierarchical_cross_entropy:HierarchicalCrossEntropy",
+    ),
+    Lazy(
+        "soft_labels",
+        "cross-entropy over the leaves, near leaves being true in part",
+        "losses.soft_labels:SoftLabels",
+    ),
 )
 
 LOSSES: Registry[Lazy[Loss]] = Registry("loss", _ROWS)
 
 
-# What some loss takes besides frequencies and tau; models pass all of these, whatever the loss.
-SETTINGS = ("beta", "lambda_parameters", "lambda_probabilities")
-
-
-def make_loss(
-    name: str, hierarchy: Hierarchy, frequencies: npt.ArrayLike | None = None, tau: float = 1.0, **others: float
-) -> Loss:
+def make_loss(name: str, hierarchy: Hierarchy, frequencies: npt.ArrayLike | None = None, **params: float) -> Loss:
     """Make a loss of LOSSES for a hierarchy.
 
-    `others`: beta of champ (0.2), lambda_parameters (1e-4) and lambda_probabilities (1e-2) of match. A loss takes its
-    own of these and leaves the rest.
+    Parameters
+    ----------
+    name
+        A name in LOSSES.
+    hierarchy
+        The hierarchy of the labels.
+    frequencies
+        Training documents of each node, for losses that look at them.
+    **params
+        Values of the loss's own parameters, such as beta of champ; others are refused.
 
-    >>> make_loss("leaf_softmax", Hierarchy.from_paths(["A > B", "A > C"]), beta=0.1).outputs.tolist()
+    Returns
+    -------
+    Loss
+        The loss.
+
+    Examples
+    --------
+    >>> make_loss("leaf_softmax", Hierarchy.from_paths(["A > B", "A > C"])).outputs.tolist()
     [1, 2]
+    >>> make_loss("champ", Hierarchy.flat("AB"), gamma=1.0)
+    Traceback (most recent call last):
+    treelabel.core.errors.TreelabelError: the loss champ has no parameter 'gamma'; it has: beta=0.2 (0 to 1e+06)
     """
-    unknown = sorted(others.keys() - set(SETTINGS))
-    if unknown:
-        raise TreelabelError(f"unknown setting {unknown[0]!r} of losses; there are: tau, {', '.join(SETTINGS)}")
-    maker = LOSSES.find(name).maker
-    return maker(hierarchy, frequencies, tau, **{key: others[key] for key in maker.settings if key in others})
+    return LOSSES.find(name).maker(hierarchy, frequencies, **params)

@@ -1,4 +1,4 @@
-"""What measures look at: truth, decisions and scores of some documents, and what is known about the labels."""
+"""The input of metrics: truth, decisions and scores of some documents, and what is known about the labels."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from treelabel.core.compute import LIGHT, BoolArray, DoubleArray, FloatArray, IntArray, LongArray, over_rows
+from treelabel.core.compute import LIGHT, BoolArray, DoubleArray, IntArray, LongArray, ScoreArray, over_rows
 from treelabel.core.errors import TreelabelError, some
 from treelabel.hierarchy import Hierarchy, LabelMatrix, matches, row_numbers, row_sizes
 from treelabel.hierarchy.information import information_content, information_weights, inverse_propensities
@@ -25,7 +25,7 @@ class Context:
     `closed` counts documents by node, ancestors included (information content, frequency bins); `given` counts labels
     as they were given (propensities). Both are None if nothing is known. `propensity` is (A, B) of the propensity
     model, `bin_edges` where bins of training frequency begin. `is_from_truth` tells that the reference documents are
-    those that are judged, which measures may look at and rules may not.
+    those that are judged, which metrics may look at and rules may not.
     """
 
     hierarchy: Hierarchy
@@ -43,12 +43,12 @@ class Context:
 
     @cached_property
     def information_weights(self) -> DoubleArray:
-        """What every node adds to the information of its parents."""
+        """The information that every node adds to that of its parents."""
         return information_weights(self.hierarchy, self.information)
 
     @cached_property
     def inverse_propensities(self) -> DoubleArray:
-        """How much rarer every node looks in training than it is."""
+        """The factor by which every node looks rarer in training than it is."""
         return inverse_propensities(self.frequencies, self.reference_documents, *self.propensity)
 
     @cached_property
@@ -58,12 +58,12 @@ class Context:
 
     @property
     def frequencies(self) -> LongArray:
-        """How often nodes occur in training, ancestors included."""
+        """The number of training documents by node, ancestors included."""
         return self._known(self.closed)
 
     @property
     def given_frequencies(self) -> LongArray:
-        """How often labels were given in training."""
+        """The number of training documents by label, as given."""
         return self._known(self.given)
 
     @property
@@ -71,7 +71,7 @@ class Context:
         """The number of reference documents."""
         self._known(self.closed)
         if self.documents is None:
-            raise TreelabelError("this measure needs the number of training documents; pass train_documents=")
+            raise TreelabelError("this metric needs the number of training documents; pass train_documents=")
         return self.documents
 
     def is_same(self, other: "Context") -> bool:
@@ -84,14 +84,14 @@ class Context:
     def _known(self, counts: LongArray | None) -> LongArray:
         if counts is None:
             raise TreelabelError(
-                "this measure needs training frequencies; pass train_frequencies= (or a training Dataset)"
+                "this metric needs training frequencies; pass train_frequencies= (or a training Dataset)"
             )
         return counts
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Documents to be judged. Everything that several measures need is computed once, when first asked for."""
+    """Documents to be judged. Everything that several metrics need is computed once, when first asked for."""
 
     context: Context
     truth: LabelMatrix
@@ -112,14 +112,14 @@ class Batch:
     def decisions(self) -> LabelMatrix:
         """The predicted labels as given."""
         if self.given_decisions is None:
-            raise TreelabelError("this measure needs decisions; pass decisions=, or scores= and a rule=")
+            raise TreelabelError("this metric needs decisions; pass decisions=, or scores= and a rule=")
         return self.given_decisions
 
     @property
     def scores(self) -> Scores:
         """The scores of all nodes."""
         if self.given_scores is None:
-            raise TreelabelError("this measure needs scores; pass scores=")
+            raise TreelabelError("this metric needs scores; pass scores=")
         return self.given_scores
 
     @cached_property
@@ -139,11 +139,11 @@ class Batch:
 
     @cached_property
     def coherent_scores(self) -> Scores:
-        """Scores raised to the largest descendant, so that every threshold gives a closed set."""
+        """Scores raised to the largest descendant, so that every threshold makes a closed set."""
         return self.scores.coherent("max")
 
     def first_columns(self, make: Callable[["Batch", int], Table], k: float) -> Table:
-        """Give the first k columns (at most one a label) of a table in which no column depends on k; it is kept."""
+        """Return the first k columns (at most one per label) of a cached table whose columns do not depend on k."""
         count = min(int(k), len(self.hierarchy))
         if make not in self._tables or self._tables[make].shape[1] < count:
             self._tables[make] = make(self, count)
@@ -172,18 +172,18 @@ class Batch:
             row = int(np.argmax(sizes > 1))
             names = [self.hierarchy.names[node] for node in ends.indices[ends.indptr[row] : ends.indptr[row + 1]]]
             raise TreelabelError(
-                f"this measure compares single labels, but row {row} has {len(names)} {what} ones: {some(names)}"
+                f"this metric compares single labels, but row {row} has {len(names)} {what} ones: {some(names)}"
             )
         single = np.full(len(self), -1, np.int32)
         single[sizes == 1] = ends.indices
         return single
 
-    def scores_at(self, labels: LabelMatrix, scores: Scores | None = None) -> FloatArray:
+    def scores_at(self, labels: LabelMatrix, scores: Scores | None = None) -> ScoreArray:
         """Look up the score of every stored label, in these scores or the batch's own."""
         scores = self.scores if scores is None else scores
         values = scores.values
         if not scores.is_sparse:
-            found: FloatArray = values[row_numbers(labels), labels.indices]
+            found: ScoreArray = values[row_numbers(labels), labels.indices]
             return found
         ptr, row_ptr = values.indptr.astype(np.int64), labels.indptr.astype(np.int64)
         return np.concatenate(
@@ -202,7 +202,7 @@ def closed_sets(hierarchy: Hierarchy, labels: LabelMatrix) -> LabelMatrix:
 
 
 def overlap(weights: DoubleArray, truth: LabelMatrix, decisions: LabelMatrix, is_hit: BoolArray) -> DoubleArray:
-    """Weigh prediction, truth and both: one row (a, b, c) a document (each column in one piece of memory)."""
+    """Weigh prediction, truth and both: one row (a, b, c) per document (each column contiguous in memory)."""
     true_ptr, pred_ptr = truth.indptr.astype(np.int64), decisions.indptr.astype(np.int64)
     parts = over_rows(
         lambda start, stop: kernels.overlap(

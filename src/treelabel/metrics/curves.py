@@ -2,18 +2,19 @@
 
 import numpy as np
 
-from treelabel.core.compute import DoubleArray, FloatArray, LongArray
+from treelabel.core.compute import DoubleArray, LongArray, ScoreArray
 from treelabel.hierarchy import row_numbers
 from treelabel.metrics.batch import Batch, Context, sum_rows
-from treelabel.metrics.table import Parts, Sums
+from treelabel.metrics.metric import Parts, Sums
 
 STEPS = 100
-THRESHOLDS: FloatArray = (np.arange(1, STEPS + 1) / STEPS).astype(np.float32)
+THRESHOLDS: DoubleArray = np.arange(1, STEPS + 1) / STEPS
 
 
-def _weight_reached(rows: LongArray, scores: FloatArray, weights: DoubleArray, documents: int) -> DoubleArray:
+def _weight_reached(rows: LongArray, scores: ScoreArray, weights: DoubleArray, documents: int) -> DoubleArray:
     """The weight of the nodes with a score of at least each threshold, by document."""
-    passed = np.searchsorted(THRESHOLDS, scores, side="right")
+    # Compared in the precision of the scores: 0.1 reaches 0.1.
+    passed = np.searchsorted(THRESHOLDS.astype(scores.dtype), scores, side="right")
     by_step = np.bincount(rows * (STEPS + 1) + passed, weights=weights, minlength=documents * (STEPS + 1))
     # Without entries bincount forgets that it was given weights.
     reached: DoubleArray = by_step.astype(np.float64).reshape(documents, STEPS + 1)[:, ::-1].cumsum(axis=1)[:, ::-1]
@@ -53,7 +54,7 @@ def curve(sums: Sums) -> dict[str, DoubleArray]:
     precision, recall, known = (np.asarray(part, np.float64) for part in sums)
     documents = known[0] if known[0] > 0 else np.nan
     return {
-        "threshold": THRESHOLDS.astype(np.float64),
+        "threshold": THRESHOLDS.copy(),
         "precision": precision / documents,
         "recall": recall / documents,
     }
@@ -62,7 +63,7 @@ def curve(sums: Sums) -> dict[str, DoubleArray]:
 def best_f1(sums: Sums, _: Context, __: float) -> float:
     """The largest F1 of mean precision and mean recall over all thresholds.
 
-    Of the column sums of what `hierarchical_points` gives.
+    Takes the column sums of what `hierarchical_points` returns.
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> round(best_f1(example_sums(hierarchical_points), example_context(), 0), 3)

@@ -1,4 +1,4 @@
-"""Three documents on which the docstrings of measures are computed.
+"""Three documents on which the docstrings of metrics are computed.
 
 hierarchy   A over C and D; B               (nodes A B C D, of 8 training documents 4 4 2 2)
 document    truth   decision   scores of C D B
@@ -14,7 +14,7 @@ import numpy as np
 from treelabel.hierarchy import Hierarchy
 from treelabel.hierarchy.labels import encode
 from treelabel.metrics.batch import Batch, Context
-from treelabel.metrics.table import Parts, Sums
+from treelabel.metrics.metric import Parts, Sums
 from treelabel.scores import Scores
 
 

@@ -1,8 +1,11 @@
-"""Compiled loops under the measures. Rows are documents; label rows are sorted without duplicates."""
+"""Compiled loops under the metrics. Rows are documents; label rows are sorted without duplicates.
+
+Scores are float32 or float64: each loop is compiled for both.
+"""
 
 import numpy as np
 
-from treelabel.core.compute import BoolArray, DoubleArray, FloatArray, IntArray, LongArray, kernel
+from treelabel.core.compute import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray, kernel
 
 
 @kernel
@@ -55,10 +58,10 @@ def row_sums(ptr: LongArray, values: DoubleArray, start: int, stop: int) -> Doub
 
 @kernel
 def scores_at(
-    ptr: LongArray, idx: IntArray, values: FloatArray, row_ptr: LongArray, row_idx: IntArray, start: int, stop: int
-) -> FloatArray:
+    ptr: LongArray, idx: IntArray, values: ScoreArray, row_ptr: LongArray, row_idx: IntArray, start: int, stop: int
+) -> ScoreArray:
     """Look up the CSR scores of the given labels; what is not stored is 0."""
-    found = np.zeros(row_ptr[stop] - row_ptr[start], np.float32)
+    found = np.zeros(row_ptr[stop] - row_ptr[start], values.dtype)
     for row in range(start, stop):
         left = ptr[row]
         for at in range(row_ptr[row], row_ptr[row + 1]):
@@ -70,7 +73,7 @@ def scores_at(
 
 
 @kernel
-def insert_by_score(names: IntArray, scores: FloatArray, size: int, name: int, score: float) -> int:
+def insert_by_score(names: IntArray, scores: ScoreArray, size: int, name: int, score: float) -> int:
     """Put a label into a list ordered by descending score, keeping its length; equals stay in order of arrival."""
     limit = len(names)
     if size == limit and score <= scores[limit - 1]:
@@ -86,10 +89,10 @@ def insert_by_score(names: IntArray, scores: FloatArray, size: int, name: int, s
 
 
 @kernel
-def ranking_csr(ptr: LongArray, idx: IntArray, values: FloatArray, start: int, stop: int, count: int) -> IntArray:
-    """Give the `count` best labels of CSR rows, best first, lower ids first among equals; -1 fills up."""
+def ranking_csr(ptr: LongArray, idx: IntArray, values: ScoreArray, start: int, stop: int, count: int) -> IntArray:
+    """Rank the `count` best labels of CSR rows, best first, lower ids first among equals; -1 fills up."""
     ranks = np.full((stop - start, count), -1, np.int32)
-    best = np.empty(count, np.float32)
+    best = np.empty(count, values.dtype)
     for row in range(start, stop):
         size = 0
         for at in range(ptr[row], ptr[row + 1]):
@@ -98,10 +101,10 @@ def ranking_csr(ptr: LongArray, idx: IntArray, values: FloatArray, start: int, s
 
 
 @kernel
-def ranking_dense(values: FloatArray, start: int, stop: int, count: int) -> IntArray:
+def ranking_dense(values: ScoreArray, start: int, stop: int, count: int) -> IntArray:
     """The same for dense rows; labels with score 0 are not ranked."""
     ranks = np.full((stop - start, count), -1, np.int32)
-    best = np.empty(count, np.float32)
+    best = np.empty(count, values.dtype)
     for row in range(start, stop):
         size = 0
         for node in range(values.shape[1]):
@@ -124,7 +127,7 @@ def ranking_hits(ranks: IntArray, true_ptr: LongArray, true_idx: IntArray, start
 
 @kernel
 def curve_area(
-    true_scores: FloatArray, true_weights: DoubleArray, scores: FloatArray, weights: DoubleArray, unstored: float
+    true_scores: ScoreArray, true_weights: DoubleArray, scores: ScoreArray, weights: DoubleArray, unstored: float
 ) -> float:
     """Area under precision over recall of one document, by the trapezoid rule.
 
@@ -161,7 +164,7 @@ def curve_area(
 
 @kernel
 def curve_areas_dense(
-    true_ptr: LongArray, true_idx: IntArray, values: FloatArray, weights: DoubleArray, start: int, stop: int
+    true_ptr: LongArray, true_idx: IntArray, values: ScoreArray, weights: DoubleArray, start: int, stop: int
 ) -> DoubleArray:
     """Curve areas of dense rows of coherent scores; NaN without true nodes."""
     areas = np.full(stop - start, np.nan)
@@ -178,7 +181,7 @@ def curve_areas_csr(
     true_idx: IntArray,
     ptr: LongArray,
     idx: IntArray,
-    values: FloatArray,
+    values: ScoreArray,
     weights: DoubleArray,
     start: int,
     stop: int,
@@ -192,7 +195,7 @@ def curve_areas_csr(
             continue
         nodes = idx[ptr[row] : ptr[row + 1]]
         stored = values[ptr[row] : ptr[row + 1]]
-        true_scores = np.zeros(len(true), np.float32)
+        true_scores = np.zeros(len(true), values.dtype)
         for place in range(len(true)):
             at = np.searchsorted(nodes, true[place])
             if at < len(nodes) and nodes[at] == true[place]:

@@ -1,4 +1,4 @@
-"""Label measures: true positives, predictions and truths counted by label, then combined."""
+"""Label metrics: true positives, predictions and truths counted by label, then combined."""
 
 import numpy as np
 from scipy import sparse
@@ -8,12 +8,12 @@ from treelabel.hierarchy import LabelMatrix, matches
 from treelabel.hierarchy.sets import keep_entries
 from treelabel.metrics import kernels
 from treelabel.metrics.batch import Batch, Context
+from treelabel.metrics.metric import Parts, Sums, Value
 from treelabel.metrics.overlap import f_beta, precision, recall
-from treelabel.metrics.table import Parts, Sums, Value
 
 
 def counted(truth: LabelMatrix, decisions: LabelMatrix, is_hit: BoolArray | None = None) -> Parts:
-    """Give predictions, truths and their intersection as label matrices, and a column of ones to count documents.
+    """Return predictions, truths and their intersection as label matrices, and a column of ones to count documents.
 
     `is_hit` marks the decisions that are true, if that is known already.
     """
@@ -38,7 +38,7 @@ def constrained_counts(batch: Batch, _: float = 0) -> Parts:
 
 
 def by_label(sums: Sums) -> DoubleArray:
-    """Stack counts as one row (a, b, c) = (predicted, true, both) a label."""
+    """Stack counts as one row (a, b, c) = (predicted, true, both) per label."""
     return np.array(sums[:3], np.float64).T
 
 
@@ -48,7 +48,7 @@ def label_f1(sums: Sums) -> DoubleArray:
 
 
 def _mean(values: DoubleArray, sums: Sums) -> float:
-    """The mean over labels (or of the one row of sums); NaN without documents."""
+    """Average over labels (or take the one row of sums); NaN without documents."""
     return float(values.mean()) if sums[3].sum() and len(values) else float("nan")
 
 
@@ -59,7 +59,7 @@ def _total(sums: Sums) -> DoubleArray:
 def micro_precision(sums: Sums, _: Context, __: float) -> float:
     """Share of all predictions that are true.
 
-    Of the sums of counts by label, each of shape (nodes,), and the number of documents.
+    Takes the sums of counts by label, each of shape (nodes,), and the number of documents.
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> round(micro_precision(example_sums(label_counts), example_context(), 0), 3)
@@ -71,7 +71,7 @@ def micro_precision(sums: Sums, _: Context, __: float) -> float:
 def micro_recall(sums: Sums, _: Context, __: float) -> float:
     """Share of all true labels that are predicted.
 
-    Of the sums of counts by label, each of shape (nodes,), and the number of documents.
+    Takes the sums of counts by label, each of shape (nodes,), and the number of documents.
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> round(micro_recall(example_sums(label_counts), example_context(), 0), 3)
@@ -83,7 +83,7 @@ def micro_recall(sums: Sums, _: Context, __: float) -> float:
 def micro_f1(sums: Sums, _: Context, __: float) -> float:
     """F1 of the counts summed over labels.
 
-    Of the sums of counts by label, each of shape (nodes,), and the number of documents.
+    Takes the sums of counts by label, each of shape (nodes,), and the number of documents.
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> round(micro_f1(example_sums(label_counts), example_context(), 0), 3)
@@ -95,7 +95,7 @@ def micro_f1(sums: Sums, _: Context, __: float) -> float:
 def macro_precision(sums: Sums, _: Context, __: float) -> float:
     """Mean precision of the labels.
 
-    Of the sums of counts by label, each of shape (nodes,), and the number of documents.
+    Takes the sums of counts by label, each of shape (nodes,), and the number of documents.
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> round(macro_precision(example_sums(label_counts), example_context(), 0), 3)
@@ -107,7 +107,7 @@ def macro_precision(sums: Sums, _: Context, __: float) -> float:
 def macro_recall(sums: Sums, _: Context, __: float) -> float:
     """Mean recall of the labels.
 
-    Of the sums of counts by label, each of shape (nodes,), and the number of documents.
+    Takes the sums of counts by label, each of shape (nodes,), and the number of documents.
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> round(macro_recall(example_sums(label_counts), example_context(), 0), 3)
@@ -119,7 +119,7 @@ def macro_recall(sums: Sums, _: Context, __: float) -> float:
 def macro_f1(sums: Sums, _: Context, __: float) -> float:
     """Mean F1 of the labels; a label never true and never predicted counts 0.
 
-    Of the sums of counts by label, each of shape (nodes,), and the number of documents.
+    Takes the sums of counts by label, each of shape (nodes,), and the number of documents.
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> round(macro_f1(example_sums(label_counts), example_context(), 0), 3)
@@ -131,7 +131,7 @@ def macro_f1(sums: Sums, _: Context, __: float) -> float:
 def macro_f1_present(sums: Sums, _: Context, __: float) -> float:
     """Mean F1 of the labels that are true or predicted somewhere.
 
-    Of the sums of counts by label, each of shape (nodes,), and the number of documents.
+    Takes the sums of counts by label, each of shape (nodes,), and the number of documents.
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> round(macro_f1_present(example_sums(label_counts), example_context(), 0), 3)
@@ -143,7 +143,7 @@ def macro_f1_present(sums: Sums, _: Context, __: float) -> float:
 def label_accuracy(sums: Sums, context: Context, _: float) -> float:
     """Mean over labels of the share of documents judged rightly: 1 - (a + b - 2c) / documents.
 
-    Of the sums of counts by label, each of shape (nodes,), and the number of documents.
+    Takes the sums of counts by label, each of shape (nodes,), and the number of documents.
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> round(label_accuracy(example_sums(label_counts), example_context(), 0), 3)
@@ -159,7 +159,7 @@ def label_accuracy(sums: Sums, context: Context, _: float) -> float:
 def hamming_levels(sums: Sums, context: Context, _: float) -> Value:
     """Hamming loss of each level, and their mean.
 
-    Of the sums of counts by label, each of shape (nodes,), and the number of documents.
+    Takes the sums of counts by label, each of shape (nodes,), and the number of documents.
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> found = hamming_levels(example_sums(label_counts), example_context(), 0)
@@ -177,7 +177,7 @@ def hamming_levels(sums: Sums, context: Context, _: float) -> Value:
 def macro_f1_by_depth(sums: Sums, context: Context, _: float) -> Value:
     """Macro-F1 of the labels at each depth.
 
-    Of the sums of counts by label, each of shape (nodes,), and the number of documents.
+    Takes the sums of counts by label, each of shape (nodes,), and the number of documents.
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> found = macro_f1_by_depth(example_sums(label_counts), example_context(), 0)
@@ -191,7 +191,7 @@ def macro_f1_by_depth(sums: Sums, context: Context, _: float) -> Value:
 def macro_f1_by_decile(sums: Sums, context: Context, _: float) -> Value:
     """Macro-F1 of the labels in each tenth by training frequency, rarest first.
 
-    Of the sums of counts by label, each of shape (nodes,), and the number of documents.
+    Takes the sums of counts by label, each of shape (nodes,), and the number of documents.
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> found = macro_f1_by_decile(example_sums(label_counts), example_context(), 0)

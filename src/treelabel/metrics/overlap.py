@@ -1,7 +1,7 @@
-"""Set measures: everything that depends on a document only through a = w(S), b = w(Y), c = w(S and Y).
+"""Set metrics: everything that depends on a document only through a = w(S), b = w(Y), c = w(S and Y).
 
 S is the closed prediction, Y the closed truth, w the sum of node weights. 0/0 is decided in `ratio` alone: precision of
-an empty prediction is 0, F is 0 when nothing is shared; two empty sets agree completely (1) in hierarchical measures,
+an empty prediction is 0, F is 0 when nothing is shared; two empty sets agree completely (1) in hierarchical metrics,
 and count 0 in flat ones, as scikit-learn has it.
 """
 
@@ -13,7 +13,7 @@ from treelabel.core.compute import BoolArray, DoubleArray
 from treelabel.hierarchy import matches
 from treelabel.hierarchy.information import inverse_propensities
 from treelabel.metrics.batch import Batch, Context, overlap
-from treelabel.metrics.table import Parts, Sums
+from treelabel.metrics.metric import Parts, Sums
 
 
 def ratio(part: DoubleArray, whole: DoubleArray, both_empty: BoolArray, if_empty: float) -> DoubleArray:
@@ -76,13 +76,13 @@ def icm_rows(abc: DoubleArray, alpha_1: float = 2.0, alpha_2: float = 2.0, beta:
     return contrast
 
 
-# One value a document
+# One value per document
 
 
 def hp(batch: Batch, _: float = 0) -> DoubleArray:
     """Hierarchical precision of each document: c / a.
 
-    One value a document: shape (documents,).
+    One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
     >>> hp(example()).round(3).tolist()
@@ -94,7 +94,7 @@ def hp(batch: Batch, _: float = 0) -> DoubleArray:
 def hr(batch: Batch, _: float = 0) -> DoubleArray:
     """Hierarchical recall of each document: c / b.
 
-    One value a document: shape (documents,).
+    One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
     >>> hr(example()).round(3).tolist()
@@ -106,7 +106,7 @@ def hr(batch: Batch, _: float = 0) -> DoubleArray:
 def samples_precision(batch: Batch, _: float = 0) -> DoubleArray:
     """Precision of each document's closed set; 0 for an empty one.
 
-    One value a document: shape (documents,).
+    One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
     >>> samples_precision(example()).round(3).tolist()
@@ -118,7 +118,7 @@ def samples_precision(batch: Batch, _: float = 0) -> DoubleArray:
 def samples_recall(batch: Batch, _: float = 0) -> DoubleArray:
     """Recall of each document's closed set; 0 where nothing is true.
 
-    One value a document: shape (documents,).
+    One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
     >>> samples_recall(example()).round(3).tolist()
@@ -130,7 +130,7 @@ def samples_recall(batch: Batch, _: float = 0) -> DoubleArray:
 def samples_f1(batch: Batch, _: float = 0) -> DoubleArray:
     """F1 of each document's closed set; 0 for two empty sets.
 
-    One value a document: shape (documents,).
+    One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
     >>> samples_f1(example()).round(3).tolist()
@@ -142,7 +142,7 @@ def samples_f1(batch: Batch, _: float = 0) -> DoubleArray:
 def hf(batch: Batch, beta: float = 1) -> DoubleArray:
     """Hierarchical F of each document.
 
-    One value a document: shape (documents,).
+    One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
     >>> hf(example(), 1).round(3).tolist()
@@ -154,7 +154,7 @@ def hf(batch: Batch, beta: float = 1) -> DoubleArray:
 def hf1(batch: Batch, _: float = 0) -> DoubleArray:
     """Hierarchical F1 of each document: 2c / (a + b).
 
-    One value a document: shape (documents,).
+    One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
     >>> hf1(example()).round(3).tolist()
@@ -166,7 +166,7 @@ def hf1(batch: Batch, _: float = 0) -> DoubleArray:
 def hf1_root(batch: Batch, _: float = 0) -> DoubleArray:
     """Hierarchical F1 with the root in both sets, as the ICM paper computes it.
 
-    One value a document: shape (documents,).
+    One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
     >>> hf1_root(example()).round(3).tolist()
@@ -178,7 +178,7 @@ def hf1_root(batch: Batch, _: float = 0) -> DoubleArray:
 def info_hp(batch: Batch, _: float = 0) -> DoubleArray:
     """Hierarchical precision with every node weighing the information it adds.
 
-    One value a document: shape (documents,).
+    One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
     >>> info_hp(example()).round(3).tolist()
@@ -190,7 +190,7 @@ def info_hp(batch: Batch, _: float = 0) -> DoubleArray:
 def info_hr(batch: Batch, _: float = 0) -> DoubleArray:
     """Hierarchical recall with every node weighing the information it adds.
 
-    One value a document: shape (documents,).
+    One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
     >>> info_hr(example()).round(3).tolist()
@@ -202,7 +202,7 @@ def info_hr(batch: Batch, _: float = 0) -> DoubleArray:
 def info_hf1(batch: Batch, _: float = 0) -> DoubleArray:
     """Hierarchical F1 with every node weighing the information it adds.
 
-    One value a document: shape (documents,).
+    One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
     >>> info_hf1(example()).round(3).tolist()
@@ -214,7 +214,7 @@ def info_hf1(batch: Batch, _: float = 0) -> DoubleArray:
 def icm(batch: Batch, _: float = 0) -> DoubleArray:
     """Information contrast of each document.
 
-    One value a document: shape (documents,).
+    One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
     >>> icm(example()).round(3).tolist()
@@ -226,7 +226,7 @@ def icm(batch: Batch, _: float = 0) -> DoubleArray:
 def shortest_path(batch: Batch, _: float = 0) -> DoubleArray:
     """a + b - 2c: the edges between the most specific nodes of two paths.
 
-    One value a document: shape (documents,).
+    One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
     >>> shortest_path(example()).round(3).tolist()
@@ -240,7 +240,7 @@ def shortest_path(batch: Batch, _: float = 0) -> DoubleArray:
 def hamming(batch: Batch, _: float = 0) -> DoubleArray:
     """(a + b - 2c) / nodes: the share of nodes that are judged wrongly.
 
-    One value a document: shape (documents,).
+    One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
     >>> hamming(example()).round(3).tolist()
@@ -253,7 +253,7 @@ def hamming(batch: Batch, _: float = 0) -> DoubleArray:
 def jaccard(batch: Batch, _: float = 0) -> DoubleArray:
     """c / (a + b - c): shared nodes among all nodes of either set.
 
-    One value a document: shape (documents,).
+    One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
     >>> jaccard(example()).round(3).tolist()
@@ -266,7 +266,7 @@ def jaccard(batch: Batch, _: float = 0) -> DoubleArray:
 def subset_accuracy(batch: Batch, _: float = 0) -> DoubleArray:
     """1 where the two closed sets are the same.
 
-    One value a document: shape (documents,).
+    One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
     >>> subset_accuracy(example()).round(3).tolist()
@@ -280,7 +280,7 @@ def subset_accuracy(batch: Batch, _: float = 0) -> DoubleArray:
 def propensity_f1(batch: Batch, _: float = 0) -> DoubleArray:
     """F1 of the sets as given, labels weighing their inverse propensity, with an empty class in both.
 
-    One value a document: shape (documents,).
+    One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
     >>> propensity_f1(example()).round(3).tolist()
@@ -312,7 +312,7 @@ def _micro(formula: Callable[[DoubleArray], DoubleArray], sums: Sums) -> float:
 def hp_micro(sums: Sums, _: Context, __: float) -> float:
     """Sum of c / sum of a (the aggregate precision of the hierarchical win paper).
 
-    Of the column sums of what `overlap_sums` gives.
+    Takes the column sums of what `overlap_sums` returns.
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> round(hp_micro(example_sums(overlap_sums), example_context(), 0), 3)
@@ -324,7 +324,7 @@ def hp_micro(sums: Sums, _: Context, __: float) -> float:
 def hr_micro(sums: Sums, _: Context, __: float) -> float:
     """Sum of c / sum of b.
 
-    Of the column sums of what `overlap_sums` gives.
+    Takes the column sums of what `overlap_sums` returns.
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> round(hr_micro(example_sums(overlap_sums), example_context(), 0), 3)
@@ -336,7 +336,7 @@ def hr_micro(sums: Sums, _: Context, __: float) -> float:
 def hf1_micro(sums: Sums, _: Context, __: float) -> float:
     """2 sum of c / (sum of a + sum of b).
 
-    Of the column sums of what `overlap_sums` gives.
+    Takes the column sums of what `overlap_sums` returns.
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> round(hf1_micro(example_sums(overlap_sums), example_context(), 0), 3)
@@ -354,7 +354,7 @@ def icm_sums(batch: Batch, _: float = 0) -> Parts:
 def icm_norm(sums: Sums, _: Context, __: float) -> float:
     """(ICM + M) / 2M clipped to [0, 1], M the mean ICM of the truth against itself.
 
-    Of the column sums of what `icm_sums` gives.
+    Takes the column sums of what `icm_sums` returns.
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> round(icm_norm(example_sums(icm_sums), example_context(), 0), 3)

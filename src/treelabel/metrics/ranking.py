@@ -1,16 +1,16 @@
-"""Measures of the k best labels of each document, as extreme classification reports them.
+"""Metrics of the k best labels of each document, as extreme classification reports them.
 
 Truth is closed, as everywhere, which changes nothing for flat labels; equal scores are ranked by label id.
 """
 
 import numpy as np
 
-from treelabel.core.compute import BoolArray, DoubleArray, FloatArray, IntArray, LongArray, over_rows
+from treelabel.core.compute import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray, over_rows
 from treelabel.hierarchy import label_matrix, row_sizes
 from treelabel.metrics import kernels
 from treelabel.metrics.batch import Batch, Context
 from treelabel.metrics.labels import counted, label_f1, with_mean
-from treelabel.metrics.table import Parts, Sums, Value
+from treelabel.metrics.metric import Parts, Sums, Value
 
 
 def _ranking(batch: Batch, count: int) -> IntArray:
@@ -21,7 +21,7 @@ def _ranking(batch: Batch, count: int) -> IntArray:
     return _ranked(values.indptr, values.indices, values.data, count)
 
 
-def _ranked(row_ptr: IntArray, nodes: IntArray, values: FloatArray, count: int) -> IntArray:
+def _ranked(row_ptr: IntArray, nodes: IntArray, values: ScoreArray, count: int) -> IntArray:
     ptr = row_ptr.astype(np.int64)
     return np.concatenate(
         over_rows(lambda start, stop: kernels.ranking_csr(ptr, nodes, values, start, stop, count), len(ptr) - 1)
@@ -29,7 +29,7 @@ def _ranked(row_ptr: IntArray, nodes: IntArray, values: FloatArray, count: int) 
 
 
 def ranking(batch: Batch, k: float) -> IntArray:
-    """Give the k best labels of each document, best first; -1 where fewer have a score."""
+    """Return the k best labels of each document, best first; -1 where fewer have a score."""
     return batch.first_columns(_ranking, k)
 
 
@@ -49,7 +49,7 @@ def hits(batch: Batch, k: float) -> BoolArray:
 def precision_at_k(batch: Batch, k: float) -> DoubleArray:
     """Hits among the k best / k.
 
-    One value a document: shape (documents,).
+    One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
     >>> precision_at_k(example(), 5).round(3).tolist()
@@ -62,7 +62,7 @@ def precision_at_k(batch: Batch, k: float) -> DoubleArray:
 def recall_at_k(batch: Batch, k: float) -> DoubleArray:
     """Hits among the k best / true labels; documents without any do not count.
 
-    One value a document: shape (documents,).
+    One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
     >>> recall_at_k(example(), 5).round(3).tolist()
@@ -77,7 +77,7 @@ def recall_at_k(batch: Batch, k: float) -> DoubleArray:
 def ndcg_at_k(batch: Batch, k: float) -> DoubleArray:
     """Sum of hits / log2(rank + 1), over the best that min(k, true labels) hits could reach.
 
-    One value a document: shape (documents,).
+    One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
     >>> ndcg_at_k(example(), 5).round(3).tolist()
@@ -108,7 +108,7 @@ def psp_sums(batch: Batch, k: float) -> Parts:
 def psp_at_k(sums: Sums, _: Context, __: float) -> float:
     """Propensity-scored precision: sum of gains / sum of reachable gains (a ratio of means over documents).
 
-    Of the column sums of what `psp_sums` gives.
+    Takes the column sums of what `psp_sums` returns.
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> round(psp_at_k(example_sums(psp_sums, 5), example_context(), 5), 3)
@@ -133,7 +133,7 @@ def binned_macro_f1_at_k(sums: Sums, context: Context, _: float) -> Value:
 
     The value itself is the mean over the bins of labels that occur in training.
 
-    Of the sums of counts by label, each of shape (nodes,), and the number of documents.
+    Takes the sums of counts by label, each of shape (nodes,), and the number of documents.
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> found = binned_macro_f1_at_k(example_sums(top_k_counts, 5), example_context(), 5)

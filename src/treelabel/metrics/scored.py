@@ -1,4 +1,4 @@
-"""Measures of scores without a decision: curves over operating points, hierarchical win, calibration, coverage."""
+"""Metrics of scores without a decision: curves over operating points, hierarchical win, calibration, coverage."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from treelabel.hierarchy import row_numbers, row_sizes
 from treelabel.metrics import kernels
 from treelabel.metrics.batch import Batch, Context, sum_rows
 from treelabel.metrics.labels import counted
-from treelabel.metrics.table import Parts, Sums, Value
+from treelabel.metrics.metric import Parts, Sums, Value
 
 CALIBRATION_BINS = 15
 COVERAGE_STEPS = 100
@@ -42,7 +42,7 @@ def hf1_auc(batch: Batch, _: float = 0) -> DoubleArray:
     With q(n) the largest score of n and its descendants: for every distinct q of a true node the sets {q > t} and
     {q >= t} are weighed, so a document costs its true nodes x its scores, without sorting.
 
-    One value a document: shape (documents,).
+    One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
     >>> hf1_auc(example()).round(3).tolist()
@@ -54,7 +54,7 @@ def hf1_auc(batch: Batch, _: float = 0) -> DoubleArray:
 def info_hf1_auc(batch: Batch, _: float = 0) -> DoubleArray:
     """The same area with every node weighing the information it adds.
 
-    One value a document: shape (documents,).
+    One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
     >>> info_hf1_auc(example()).round(3).tolist()
@@ -71,7 +71,7 @@ def softmax_win(batch: Batch, __: float = 0) -> DoubleArray:
 
     Needs a tree, in which the true label has one path.
 
-    One value a document: shape (documents,).
+    One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
     >>> softmax_win(example()).round(3).tolist()
@@ -90,7 +90,7 @@ def softmax_win(batch: Batch, __: float = 0) -> DoubleArray:
 def neg_log_win(batch: Batch, _: float = 0) -> DoubleArray:
     """-ln win; infinite where the whole true path has score 0.
 
-    One value a document: shape (documents,).
+    One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
     >>> neg_log_win(example()).round(3).tolist()
@@ -103,7 +103,7 @@ def neg_log_win(batch: Batch, _: float = 0) -> DoubleArray:
 def cross_entropy(batch: Batch, _: float = 0) -> DoubleArray:
     """-ln p(y) of the most specific true node; infinite where it has score 0.
 
-    One value a document: shape (documents,).
+    One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
     >>> cross_entropy(example()).round(3).tolist()
@@ -158,7 +158,7 @@ def _in_bins(which: LongArray, values: DoubleArray, bins: int) -> sparse.csr_arr
 def ece(sums: Sums, context: Context, _: float) -> Value:
     """Expected calibration error of the best node: sum over bins of |confidence - hits| / documents.
 
-    Of the column sums of what `calibration_bins` gives.
+    Takes the column sums of what `calibration_bins` returns.
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> found = ece(example_sums(calibration_bins), example_context(), 0)
@@ -209,7 +209,7 @@ def log_loss_sums(batch: Batch, _: float = 0) -> Parts:
 def group_means(sums: Sums, context: Context, _: float) -> Value:
     """Mean over documents for the leaves (the value itself) and for each level.
 
-    Of the column sums of what `brier_sums` gives.
+    Takes the column sums of what `brier_sums` returns.
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> found = group_means(example_sums(brier_sums), example_context(), 0)
@@ -244,7 +244,7 @@ def coverage_curve(sums: Sums) -> dict[str, DoubleArray]:
 def selective_accuracy(sums: Sums, _: Context, __: float) -> Value:
     """Area under accuracy over coverage: the mean accuracy when only the surest documents are decided.
 
-    Of the column sums of what `coverage_bins` gives.
+    Takes the column sums of what `coverage_bins` returns.
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> round(selective_accuracy(example_sums(coverage_bins), example_context(), 0), 3)

@@ -1,4 +1,4 @@
-"""Measures of one predicted label against one true label: accuracies by level, and similarities of nodes."""
+"""Metrics of one predicted label against one true label: accuracies by level, and similarities of nodes."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from treelabel.core.compute import BoolArray, DoubleArray, IntArray, LongArray
 from treelabel.hierarchy import LabelMatrix, row_numbers, similarity
 from treelabel.metrics.batch import Batch, Context
 from treelabel.metrics.labels import label_counts, with_mean
-from treelabel.metrics.table import Parts, Sums, Value
+from treelabel.metrics.metric import Parts, Sums, Value
 
 
 def level_matches(batch: Batch, _: float = 0) -> Parts:
@@ -29,7 +29,7 @@ def _by_level(batch: Batch, labels: LabelMatrix, keep: BoolArray) -> LongArray:
 def level_accuracy(sums: Sums, _: Context, __: float) -> Value:
     """At each depth, the share of documents with true nodes there that have the same predicted there; the mean.
 
-    Of the column sums of what `level_matches` gives.
+    Takes the column sums of what `level_matches` returns.
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> found = level_accuracy(example_sums(level_matches), example_context(), 0)
@@ -43,7 +43,7 @@ def level_accuracy(sums: Sums, _: Context, __: float) -> Value:
 def leaf_accuracy(batch: Batch, _: float = 0) -> DoubleArray:
     """1 where the most specific predicted node is the most specific true node.
 
-    One value a document: shape (documents,).
+    One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
     >>> leaf_accuracy(example()).round(3).tolist()
@@ -56,7 +56,7 @@ def leaf_accuracy(batch: Batch, _: float = 0) -> DoubleArray:
 def coarsest_accuracy(batch: Batch, __: float = 0) -> DoubleArray:
     """1 where both labels have the same ancestor at depth 1 (or are both missing).
 
-    One value a document: shape (documents,).
+    One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
     >>> coarsest_accuracy(example()).round(3).tolist()
@@ -78,7 +78,7 @@ def _first(labels: LabelMatrix) -> IntArray:
 def parent_accuracy(batch: Batch, _: float = 0) -> DoubleArray:
     """1 where both labels have the same parent, the root counting as the parent of top labels.
 
-    One value a document: shape (documents,).
+    One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
     >>> parent_accuracy(example()).round(3).tolist()
@@ -94,7 +94,7 @@ def onehot_win(batch: Batch, __: float = 0) -> DoubleArray:
 
     Needs a tree, in which the true label has one path. NaN without truth.
 
-    One value a document: shape (documents,).
+    One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
     >>> onehot_win(example()).round(3).tolist()
@@ -107,7 +107,7 @@ def onehot_win(batch: Batch, __: float = 0) -> DoubleArray:
 def wu_palmer(batch: Batch, _: float = 0) -> DoubleArray:
     """2 d(lcs) / (d(x) + d(y)), depths from a root at depth 1.
 
-    One value a document: shape (documents,).
+    One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
     >>> wu_palmer(example()).round(3).tolist()
@@ -119,7 +119,7 @@ def wu_palmer(batch: Batch, _: float = 0) -> DoubleArray:
 def leacock_chodorow(batch: Batch, _: float = 0) -> DoubleArray:
     """-ln(len / 2D), len the nodes on the shortest path between the labels, D the largest depth (root at 1).
 
-    One value a document: shape (documents,).
+    One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
     >>> leacock_chodorow(example()).round(3).tolist()
@@ -131,7 +131,7 @@ def leacock_chodorow(batch: Batch, _: float = 0) -> DoubleArray:
 def resnik(batch: Batch, _: float = 0) -> DoubleArray:
     """ic(lcs).
 
-    One value a document: shape (documents,).
+    One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
     >>> resnik(example()).round(3).tolist()
@@ -143,7 +143,7 @@ def resnik(batch: Batch, _: float = 0) -> DoubleArray:
 def lin(batch: Batch, _: float = 0) -> DoubleArray:
     """2 ic(lcs) / (ic(x) + ic(y)); 1 for equal labels.
 
-    One value a document: shape (documents,).
+    One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
     >>> lin(example()).round(3).tolist()
@@ -155,7 +155,7 @@ def lin(batch: Batch, _: float = 0) -> DoubleArray:
 def jiang_conrath(batch: Batch, _: float = 0) -> DoubleArray:
     """Distance ic(x) + ic(y) - 2 ic(lcs).
 
-    One value a document: shape (documents,).
+    One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
     >>> jiang_conrath(example()).round(3).tolist()

@@ -3,7 +3,7 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict, overload
 
@@ -11,16 +11,20 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.core.compute import LongArray
+from treelabel.core.compute import DoubleArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.kinds import check_kind
+from treelabel.core.scale import BLOCK_SCORES
+from treelabel.core.schema import Arrays, Schema
 from treelabel.core.strings import Strings
-from treelabel.hierarchy import Hierarchy, LabelMatrix, row_sizes
+from treelabel.hierarchy import Hierarchy, LabelMatrix
+from treelabel.hierarchy.labelled import LabelledTexts
 from treelabel.hierarchy.labels import decode, encode
+from treelabel.hierarchy.regime import Regime, regime_of
 from treelabel.models.classes import class_codes, stop_nodes, terminal_probabilities
-from treelabel.models.schema import Arrays, Schema
 from treelabel.models.settings import Settings
 from treelabel.models.stopping import StopSignal
+from treelabel.models.store import save_model
 from treelabel.rules import Decisions, Tuned, decide
 from treelabel.scores import Scores
 
@@ -29,11 +33,18 @@ class NoValues(TypedDict):
     """No values at all."""
 
 
-@dataclass(frozen=True, eq=False)
-class Training:
-    """What a model learns from: texts and their labels, as given and closed, and how long it may take.
+DEFAULT_RULES: dict[Regime, str] = {
+    "single_path": "best_leaf",
+    "partial_path": "optimal:hf1",
+    "multi_path": "optimal:samples_f1",
+}
 
-    `regime` says what the labels are like: see `regime_of`.
+
+@dataclass(frozen=True, eq=False)
+class Training(LabelledTexts):
+    """What a model learns from: labelled texts, their regime (see `regime_of`), and when to stop.
+
+    `weights` are those of documents, if they differ.
     """
 
     texts: Strings
@@ -42,40 +53,34 @@ class Training:
     valid: "Training | None" = None
     progress: bool | None = None
     stop: StopSignal = field(default_factory=StopSignal)
-    regime: str = ""
-    closed: LabelMatrix = field(init=False)
+    # By default that of the labels: never None in an instance.
+    regime: Regime = None  # type: ignore[assignment]
+    weights: DoubleArray | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "closed", self.hierarchy.closure(self.labels))
-        if not self.regime:
+        if self.regime is None:
             object.__setattr__(self, "regime", regime_of(self.hierarchy, self.labels))
-
-    def __len__(self) -> int:
-        return len(self.texts)
 
     def __getitem__(self, rows: Any) -> "Training":
         """Select documents by row numbers; what all documents are like stays as it is."""
-        kept = self.texts.take(rows)
-        return Training(kept, self.labels[rows], self.hierarchy, None, self.progress, self.stop, self.regime)
+        kept, weights = self.texts.take(rows), None if self.weights is None else self.weights[rows]
+        return Training(kept, self.labels[rows], self.hierarchy, None, self.progress, self.stop, self.regime, weights)
 
     def followed_by(self, more: "Training") -> "Training":
         """Put other documents after these; what all documents are like stays as it is."""
         texts = Strings.of([*self.texts, *more.texts])
         labels = sparse.vstack([self.labels, more.labels], format="csr")
-        return Training(texts, labels, self.hierarchy, None, self.progress, self.stop, self.regime)
+        weights = None if self.weights is None else np.concatenate([self.weights, np.ones(len(more))])
+        return Training(texts, labels, self.hierarchy, None, self.progress, self.stop, self.regime, weights)
 
-    @property
-    def frequencies(self) -> LongArray:
-        """How many documents carry each node, ancestors included."""
-        return np.bincount(self.closed.indices, minlength=len(self.hierarchy)).astype(np.int64)
-
-
-def regime_of(hierarchy: Hierarchy, labels: LabelMatrix) -> str:
-    """What labels are: "leaf" (one leaf each), "path" (one path that may end inside) or "many"."""
-    ends = hierarchy.most_specific(labels)
-    if (row_sizes(ends) > 1).any():
-        return "many"
-    return "leaf" if len(ends.indices) and hierarchy.is_leaf[ends.indices].all() else "path"
+    def weighted(self, sample_weight: Any) -> "Training":
+        """Return the same documents with weights; those of weight 0 are left out."""
+        weights = np.asarray(sample_weight, np.float64)
+        if weights.shape != (len(self),):
+            raise TreelabelError(f"sample_weight has the shape {weights.shape}, but there are {len(self):,} documents")
+        if not (np.isfinite(weights) & (weights >= 0)).all() or not weights.any():
+            raise TreelabelError("sample_weight must hold numbers from 0 on, some of them above 0")
+        return replace(replace(self, weights=weights)[np.flatnonzero(weights)], valid=self.valid)
 
 
 class Model(Settings, ABC):
@@ -90,7 +95,10 @@ class Model(Settings, ABC):
     learned: ClassVar[Any] = NoValues
     # Settings that a model folder does not hold.
     unsaved: ClassVar[tuple[str, ...]] = ("hierarchy",)
+    # Whether documents may have weights.
+    takes_sample_weight: ClassVar[bool] = False
     hierarchy: Hierarchy | None
+    regime_: Regime
 
     if TYPE_CHECKING:
         # What is learned is known to each model alone.
@@ -105,18 +113,23 @@ class Model(Settings, ABC):
         valid: Any = None,
         progress: bool | None = None,
         max_seconds: float | None = None,
+        sample_weight: Any = None,
     ) -> Self:
         """Learn from a Dataset, or from texts and one label list a text (then the hierarchy must be known).
 
         `valid` is a Dataset to stop early on, for models that learn step by step. After `max_seconds`, or at Ctrl-C,
         the best so far is kept, and `stopped_` says so: "deadline" or "interrupt", None after learning to the end.
+        `sample_weight` is one number per document, for models that take it: a loss counts so many times as much.
         """
+        if sample_weight is not None and not self.takes_sample_weight:
+            raise TreelabelError(f"the model {self.name} cannot weigh documents; leave sample_weight out")
         known = hierarchy if hierarchy is not None else self.hierarchy
         stop = StopSignal(np.inf if max_seconds is None else time.monotonic() + max_seconds)
         checked = None if valid is None else training_of(valid, None, known or getattr(data, "hierarchy", None))
         train = training_of(data, labels, known, checked, progress, stop)
         if not len(train):
             raise TreelabelError("there are no documents to learn from")
+        train = train if sample_weight is None else train.weighted(sample_weight)
         if train.labels.nnz == 0:
             raise TreelabelError("no document has a label, so there is nothing to learn")
         self.hierarchy_, self.regime_ = train.hierarchy, train.regime
@@ -127,10 +140,14 @@ class Model(Settings, ABC):
         return self
 
     @overload
-    def score(self, texts: Any, labels: None = None, ids: Sequence[str] | None = None) -> Scores: ...
+    def score(
+        self, texts: Any, labels: None = None, ids: Sequence[str] | None = None, *, top: int | None = None
+    ) -> Scores: ...
     @overload
-    def score(self, texts: Any, labels: Any, ids: Sequence[str] | None = None) -> float: ...
-    def score(self, texts: Any, labels: Any = None, ids: Sequence[str] | None = None) -> Scores | float:
+    def score(self, texts: Any, labels: Any, ids: Sequence[str] | None = None, *, top: int | None = None) -> float: ...
+    def score(
+        self, texts: Any, labels: Any = None, ids: Sequence[str] | None = None, *, top: int | None = None
+    ) -> Scores | float:
         """Score texts.
 
         Parameters
@@ -141,6 +158,8 @@ class Model(Settings, ABC):
             True labels, one list per text, as scikit-learn's scorers give them.
         ids
             Names of the documents.
+        top
+            Keep only this many of the largest scores of each text; memory grows with them, not with the nodes.
 
         Returns
         -------
@@ -148,7 +167,7 @@ class Model(Settings, ABC):
             The probability of every node; with labels, the share of texts whose predicted set is exactly right.
         """
         column, names = texts_of(texts)
-        scores = self._score_checked(column, names if ids is None else tuple(ids))
+        scores = self._score_checked(column, names if ids is None else tuple(ids), top)
         if labels is None:
             return scores
         h = self.hierarchy_
@@ -173,7 +192,7 @@ class Model(Settings, ABC):
         Where documents have one path, these are the labels at which paths end; else all labels.
         """
         h = self.hierarchy_
-        nodes = None if self.regime_ == "many" else np.union1d(h.leaves, self.stop_nodes_)
+        nodes = None if self.regime_ == "multi_path" else np.union1d(h.leaves, self.stop_nodes_)
         names = np.array(h.names if h.has_unique_names else h.paths())
         return names if nodes is None else names[nodes]
 
@@ -183,7 +202,7 @@ class Model(Settings, ABC):
         Where documents have one path, a row sums to 1 if the model is `exhaustive`, as classes exclude each other.
         """
         scores = self.score(texts)
-        if self.regime_ == "many":
+        if self.regime_ == "multi_path":
             return scores.dense()
         return terminal_probabilities(scores, self.stop_nodes_)[1]
 
@@ -193,18 +212,21 @@ class Model(Settings, ABC):
         return True
 
     @property
-    def usual_rule(self) -> str:
+    def default_rule(self) -> str:
         """The rule that `predict` uses unless it is told another, by what training documents were like."""
-        return {"leaf": "best_leaf", "path": "optimal:hf1", "many": "optimal:samples_f1"}[self.regime_]
+        return DEFAULT_RULES[self.regime_]
 
     def _decided(self, scores: Scores, rule: str | Tuned | None) -> Decisions:
-        return decide(scores, self.usual_rule if rule is None else rule)
+        return decide(scores, self.default_rule if rule is None else rule)
 
-    def _score_checked(self, texts: Strings, ids: tuple[str, ...] | None) -> Scores:
+    def _score_checked(self, texts: Strings, ids: tuple[str, ...] | None, top: int | None = None) -> Scores:
         if not hasattr(self, "hierarchy_"):
             raise TreelabelError(f"this {self.name} model has not learned anything yet; call fit first")
-        scores = self._score(texts)
-        return Scores(scores.hierarchy, scores.values, ids)
+        if top is not None and top < 1:
+            raise TreelabelError(f"expected to keep at least 1 score per text, found top={top}")
+        scores = self._score(texts) if top is None else self._score_top(texts, top)
+        # No model knows more digits than single precision has.
+        return Scores(scores.hierarchy, scores.values.astype(np.float32, copy=False), ids)
 
     def explain(self, text: str, node: int | None = None) -> Any:
         """Say what speaks for and against the predicted labels of a text (or a node's), for models that can."""
@@ -212,8 +234,6 @@ class Model(Settings, ABC):
 
     def save(self, folder: Any, overwrite: bool = False) -> None:
         """Write to a folder of JSON and .npz; see `save_model`."""
-        from treelabel.models.store import save_model
-
         save_model(self, folder, overwrite)
 
     @abstractmethod
@@ -223,6 +243,16 @@ class Model(Settings, ABC):
     @abstractmethod
     def _score(self, texts: Strings) -> Scores:
         """Score texts."""
+
+    def _score_top(self, texts: Strings, top: int) -> Scores:
+        """Score texts and keep the `top` largest scores of each: some texts at a time, so that memory grows with these.
+
+        A model that can do better overrides it.
+        """
+        step = max(1, BLOCK_SCORES // max(1, len(self.hierarchy_)))
+        starts = range(0, max(1, len(texts)), step)
+        parts = [self._score(texts[low : low + step]).top_k(top).values for low in starts]
+        return Scores.concat(self.hierarchy_, parts)
 
     @abstractmethod
     def _state(self) -> tuple[dict[str, Any], Arrays]:

@@ -5,10 +5,10 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import sparse
 
+from treelabel.core.schema import Array, Arrays, Schema
 from treelabel.core.strings import Strings
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
-from treelabel.models.schema import Array, Arrays, Schema
 from treelabel.scores import Scores
 
 
@@ -27,7 +27,7 @@ class Nothing(Model):
         self.seed = seed
 
     @property
-    def usual_rule(self) -> str:
+    def default_rule(self) -> str:
         """A threshold of 0.5, which no label reaches."""
         return "threshold"
 
@@ -56,13 +56,17 @@ class MostFrequent(Model):
     """
 
     name = "most_frequent"
+    takes_sample_weight = True
 
     def __init__(self, hierarchy: Hierarchy | None = None, seed: int = 0) -> None:
         self.hierarchy = hierarchy
         self.seed = seed
 
     def _fit(self, train: Training) -> None:
-        self.shares_ = (train.frequencies / len(train)).astype(np.float32)
+        if train.weights is None:
+            self.shares_ = (train.frequencies / len(train)).astype(np.float32)
+        else:
+            self.shares_ = np.minimum(train.closed.T @ train.weights / train.weights.sum(), 1).astype(np.float32)
 
     def _score(self, texts: Strings) -> Scores:
         return Scores(self.hierarchy_, np.tile(self.shares_, (len(texts), 1)))

@@ -82,7 +82,7 @@ def scores_are_sound(make: Maker, case: Case) -> None:
     values = scores.dense()
     _require(bool(np.isfinite(values).all() and values.min() >= 0 and values.max() <= 1), "scores lie outside [0, 1]")
     _require(scores.is_coherent(), "a node is likelier than its parent")
-    if model.regime_ == "leaf" and case.hierarchy.is_tree and model.exhaustive:
+    if model.regime_ == "single_path" and case.hierarchy.is_tree and model.exhaustive:
         _require(scores.is_exhaustive(), "children do not sum to their parent")
 
 
@@ -168,12 +168,12 @@ def it_learns(make: Maker, case: Case) -> None:
     """Words that decide are learned: for models that learn from texts."""
     model = fitted(make, case)
     true = case.hierarchy.closure(encode(case.hierarchy, case.labels))
-    found = decide(model.score(case.texts), model.usual_rule).csr
+    found = decide(model.score(case.texts), model.default_rule).csr
     both = found.multiply(true).sum(axis=1)
     sizes = found.sum(axis=1) + true.sum(axis=1)
     mean = float(np.where(sizes > 0, 2 * both / np.maximum(sizes, 1), 1.0).mean())
     # With twelve examples of each kind calibration knows little of several labels at once.
-    least = 0.75 if model.regime_ == "many" else 0.85
+    least = 0.75 if model.regime_ == "multi_path" else 0.85
     _require(mean > least, f"hF1 on what it has learned is {mean:.2f}; expected more than {least}")
 
 

@@ -13,11 +13,11 @@ from scipy import sparse
 from treelabel.core.compute import IntArray, LongArray, kernel, over_rows
 from treelabel.core.errors import TreelabelError
 from treelabel.core.kinds import Between
+from treelabel.core.schema import Arrays, Csr, Schema, indices
 from treelabel.core.strings import Strings
 from treelabel.hierarchy import Hierarchy, row_numbers, row_sizes
 from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import WORDS, Descriptions, StopWords, described_words, presence
-from treelabel.models.schema import Arrays, Csr, Schema, indices
 from treelabel.scores import Scores
 from treelabel.text.ngrams import count_ngrams, doubled
 
@@ -74,7 +74,7 @@ class DescriptionMatch(Model):
         self.seed = seed
 
     @property
-    def usual_rule(self) -> str:
+    def default_rule(self) -> str:
         """A threshold of 0.5: the decisions of the paper."""
         return "threshold"
 
@@ -131,8 +131,8 @@ class DescriptionMatch(Model):
             {"known": indices("known", "buckets", rising=True)},
             # Each word of a label counts once.
             (Csr("nodes", "known", "words", "ptr", None, distinct=True),),
-            sizes={"nodes": len(self.hierarchy_), "buckets": WORDS.buckets},
-            most={"known": WORDS.buckets},
+            sizes={"nodes": len(self.hierarchy_), "buckets": WORDS.n_features},
+            most={"known": WORDS.n_features},
         )
 
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:

@@ -21,11 +21,7 @@ Descriptions = Mapping[str, str] | str | None
 StopWords = Sequence[str] | str | None
 
 # With so many buckets two words hardly ever share one.
-WORDS = NgramShape(bits=30)
-# From this many nodes on, only the largest scores of a document are kept.
-MANY_NODES = 20_000
-KEPT = 100
-DENSE_BLOCK = 1 << 22
+WORDS = NgramShape(n_features=1 << 30)
 
 
 def read_descriptions(path: str | Path, hierarchy: Hierarchy) -> dict[int, str]:
@@ -109,7 +105,7 @@ def stop_buckets(stop_words: StopWords, shape: NgramShape = WORDS) -> IntArray:
     listed = [] if stop_words is None else stop_words
     if isinstance(listed, str) or not all(isinstance(word, str) for word in listed):
         raise TreelabelError(f"expected stop_words as a tuple of words, 'english' or None, found {stop_words!r}")
-    return np.unique(count_ngrams([" ".join(listed)], NgramShape(bits=shape.bits)).buckets)
+    return np.unique(count_ngrams([" ".join(listed)], NgramShape(n_features=shape.n_features)).buckets)
 
 
 def described_words(

@@ -17,20 +17,18 @@ from scipy.special import expit
 from treelabel.core.compute import LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.progress import progress_bar
+from treelabel.core.scale import BLOCK_SCORES, KEPT_SCORES, MANY_NODES
+from treelabel.core.schema import Array, Arrays, Csr, Schema, indices
 from treelabel.core.strings import Strings
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import (
-    DENSE_BLOCK,
-    KEPT,
-    MANY_NODES,
     WORDS,
     Descriptions,
     StopWords,
     described_words,
     presence,
 )
-from treelabel.models.schema import Array, Arrays, Csr, Schema, indices
 from treelabel.scores import Scores
 from treelabel.text.ngrams import count_ngrams
 
@@ -52,10 +50,10 @@ class LabelSvms(Model):
 
     exhaustive: ClassVar[bool] = False
     hash_type: ClassVar[str]
-    cost: float
+    C: float
 
     @property
-    def usual_rule(self) -> str:
+    def default_rule(self) -> str:
         """A threshold of 0.5: the sign of the margin."""
         return "threshold"
 
@@ -100,7 +98,7 @@ class LabelSvms(Model):
         if target.all():
             return sparse.csr_array((1, features.shape[1]), dtype=np.float32), 1.0
         # The primal problem needs no random order, and ends where the dual may wander.
-        svm = LinearSVC(C=self.cost, dual=False).fit(features, target)
+        svm = LinearSVC(C=self.C, dual=False).fit(features, target)
         weights = svm.coef_.astype(np.float32)
         weights[np.abs(weights) < TINY] = 0
         return sparse.csr_array(weights), float(svm.intercept_[0])
@@ -113,13 +111,13 @@ class LabelSvms(Model):
     def _blocks(self, features: sparse.csr_array) -> Iterator[Any]:
         """Score some documents at a time."""
         h = self.hierarchy_
-        step = max(1, DENSE_BLOCK // max(1, len(h)))
+        step = max(1, BLOCK_SCORES // max(1, len(h)))
         for low in range(0, max(1, features.shape[0]), step):
             margins = (features[low : low + step] @ self.weights_.T).toarray() + self.bias_
             values = np.zeros((len(margins), len(h)), np.float32)
             values[:, self.labels_] = np.where(margins > 0, expit(margins), np.minimum(expit(margins), BELOW_HALF))
             scores = Scores(h, values).coherent("max")
-            yield (scores.top_k(KEPT) if len(h) >= MANY_NODES else scores).values
+            yield (scores.top_k(KEPT_SCORES) if len(h) >= MANY_NODES else scores).values
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         kept: sparse.csr_array = self.weights_
@@ -164,13 +162,13 @@ class SvmDescriptions(LabelSvms):
         hierarchy: Hierarchy | None = None,
         descriptions: Descriptions = None,
         stop_words: StopWords = "english",
-        cost: float = 1.0,
+        C: float = 1.0,  # noqa: N803
         seed: int = 0,
     ) -> None:
         self.hierarchy = hierarchy
         self.descriptions = descriptions
         self.stop_words = stop_words
-        self.cost = cost
+        self.C = C
         self.seed = seed
 
     def _known(self, train: Training) -> npt.NDArray[Any]:
@@ -197,9 +195,9 @@ class SvmCodes(LabelSvms):
     name = "svm_codes"
     hash_type = "int64"
 
-    def __init__(self, hierarchy: Hierarchy | None = None, cost: float = 1.0, seed: int = 0) -> None:
+    def __init__(self, hierarchy: Hierarchy | None = None, C: float = 1.0, seed: int = 0) -> None:  # noqa: N803
         self.hierarchy = hierarchy
-        self.cost = cost
+        self.C = C
         self.seed = seed
 
     def _known(self, train: Training) -> npt.NDArray[Any]:

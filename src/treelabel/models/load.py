@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, TypedDict, cast, get_type_hints
+from typing import Any, TypedDict, cast, get_type_hints
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from treelabel.core.json_text import read_json, read_ordinary
 from treelabel.core.kinds import fits
 from treelabel.core.npz import Headers, read_arrays
 from treelabel.hierarchy import Hierarchy, hierarchy_from_json
+from treelabel.hierarchy.regime import Regime
 from treelabel.models.base import Model
 from treelabel.models.registry import MODELS, check_setting_names, make_model
 from treelabel.models.schema import Arrays, Schema, Sizes
@@ -33,7 +34,7 @@ class Description(TypedDict):
     treelabel: str
     model: str
     settings: dict[str, Any]
-    regime: Literal["leaf", "path", "many"]
+    regime: Regime
     stop_nodes: list[int]
     fingerprint: str
     learned: dict[str, Any]
@@ -115,7 +116,7 @@ def _located(where: Path) -> Iterator[None]:
         raise
     except Exception as error:
         # There is no end to what they raise; the traceback is shown with --debug.
-        why = str(error).strip().split("\n")[0]
+        why = str(error).strip().partition("\n")[0][:200]
         raise TreelabelError(f"{where}: parts of the model do not fit together: {why}") from error
 
 

@@ -1,4 +1,4 @@
-"""What a model trained with a loss of LOSSES aims at: the loss that suits the labels, and the ends that it needs."""
+"""The objective of a model trained with a loss of LOSSES: the loss that suits the labels, and its stop nodes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ import numpy as np
 
 from treelabel.core.compute import BoolArray, DoubleArray, IntArray, LongArray
 from treelabel.core.errors import TreelabelError
+from treelabel.core.scale import MANY_NODES
 from treelabel.hierarchy import Change, Hierarchy, LabelMatrix, row_sizes
 from treelabel.losses.base import Loss
 from treelabel.losses.registry import LOSSES, make_loss
@@ -18,8 +19,7 @@ from treelabel.scores import Scores
 
 # A softmax over more leaves than this takes longer than a DAG's sigmoids.
 MANY_LEAVES = 2_000
-# From this many nodes on, only the likeliest are kept of each document.
-MANY_NODES = 20_000
+# Nodes of a document that are kept where there are very many.
 KEPT_NODES = 500
 DOCUMENTS_AT_ONCE = 4_096
 VALUES_AT_ONCE = 1 << 24
@@ -27,49 +27,72 @@ VALUES_AT_ONCE = 1 << 24
 
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """A loss of LOSSES for a hierarchy; with a loss for single paths, inner ends (`stops`) are leaves of their own.
+    """A loss of LOSSES for a hierarchy.
 
-    `frequencies` are the training documents of each node of the hierarchy with these leaves.
+    With a loss for single paths, inner nodes at which documents end are `stop_nodes`: each has a further leaf below it,
+    whose output means that a document ends there. `frequencies` are the training documents of each node of the
+    hierarchy with these leaves, and `loss_params` the values of the loss's own parameters.
     """
 
     name: str
     hierarchy: Hierarchy
-    stops: IntArray
+    stop_nodes: IntArray
     frequencies: LongArray
-    settings: Mapping[str, Any]
+    loss_params: Mapping[str, float] | None = None
 
     @classmethod
-    def of(cls, train: Training, name: str, settings: Mapping[str, Any], stops: IntArray | None = None) -> "Objective":
-        """Choose what suits training documents; `stops` are further inner ends, known from elsewhere.
+    def of(
+        cls,
+        train: Training,
+        name: str,
+        loss_params: Mapping[str, float] | None = None,
+        stop_nodes: IntArray | None = None,
+    ) -> "Objective":
+        """Choose the objective that suits training documents.
 
-        "auto" takes conditional_softmax in a tree where documents have one path, leaf_softmax in a small DAG where they
-        have one, and conditional_sigmoid otherwise.
+        Parameters
+        ----------
+        train
+            The training documents.
+        name
+            A loss of LOSSES. "auto" takes conditional_softmax in a tree where documents have one path, leaf_softmax in
+            a small DAG where they have one, and conditional_sigmoid otherwise.
+        loss_params
+            Values of the loss's own parameters.
+        stop_nodes
+            Further stop nodes, known from elsewhere.
+
+        Returns
+        -------
+        Objective
+            The objective.
         """
-        h, one_path = train.hierarchy, train.regime != "many"
+        h, one_path = train.hierarchy, train.regime != "multi_path"
         automatic = "conditional_sigmoid"
         if one_path and h.is_tree:
             automatic = "conditional_softmax"
         elif one_path and len(h.leaves) <= MANY_LEAVES:
             automatic = "leaf_softmax"
         chosen = automatic if name == "auto" else name
-        ends = np.unique(h.most_specific(train.labels).indices)
-        found = ends[~h.is_leaf[ends] & (one_path and LOSSES.find(chosen).maker.needs != "any")].astype(np.int32)
-        if stops is not None:
-            found = np.union1d(found, stops).astype(np.int32)
+        terminal = np.unique(h.most_specific(train.labels).indices)
+        stops_count = one_path and LOSSES.find(chosen).maker.needs != "any"
+        found = terminal[~h.is_leaf[terminal] & stops_count].astype(np.int32)
+        if stop_nodes is not None:
+            found = np.union1d(found, stop_nodes).astype(np.int32)
         change = h.with_other_leaves(found)
         closed = change.new.closure(change.labels(train.labels))
         frequencies = np.bincount(closed.indices, minlength=len(change.new)).astype(np.int64)
-        return cls(chosen, h, found, frequencies, settings)
+        return cls(chosen, h, found, frequencies, loss_params)
 
     @cached_property
     def change(self) -> Change:
-        """From the hierarchy to the one with leaves for inner ends, and back."""
-        return self.hierarchy.with_other_leaves(self.stops)
+        """The change from the hierarchy to the one with leaves for stop nodes, and back."""
+        return self.hierarchy.with_other_leaves(self.stop_nodes)
 
     @cached_property
     def loss(self) -> Loss:
         """The loss for the hierarchy with these leaves."""
-        return make_loss(self.name, self.change.new, self.frequencies, **self.settings)
+        return make_loss(self.name, self.change.new, self.frequencies, **checked_params(self.loss_params))
 
     def require_outputs(self, count: int) -> None:
         """Refuse weights from a file that are of more or fewer outputs than the loss has."""
@@ -84,9 +107,19 @@ class Objective:
         return self.loss.needs != "any"
 
     def truth(self, data: Training, drop: bool = False) -> tuple[LongArray, LabelMatrix]:
-        """The documents to learn from, and their labels. A softmax learns nothing where there are none.
+        """Return the documents to learn from, and their labels.
 
-        `drop` leaves out all that the loss refuses, such as documents of a validation set with several paths.
+        Parameters
+        ----------
+        data
+            Documents; a softmax learns nothing from those without labels, which are left out.
+        drop
+            Whether to leave out all that the loss refuses, such as documents of a validation set with several paths.
+
+        Returns
+        -------
+        tuple[LongArray, LabelMatrix]
+            Row numbers, and labels in the hierarchy with leaves for stop nodes.
         """
         labels = self.change.labels(data.labels)
         keep = np.ones(len(data), np.bool_)
@@ -96,7 +129,7 @@ class Objective:
         return rows, labels[rows]
 
     def portions(self, documents: int) -> list[LongArray]:
-        """Deal documents into portions that are scored at once: some thousands, or fewer if there are many nodes."""
+        """Split documents into portions to score at once: some thousands, or fewer if there are many nodes."""
         step = max(1, min(DOCUMENTS_AT_ONCE, VALUES_AT_ONCE // max(1, len(self.change.new))))
         return [np.arange(low, min(low + step, documents)) for low in range(0, documents, step)]
 
@@ -105,25 +138,54 @@ class Objective:
         return self.scores_of(self.loss.probabilities(logits))
 
     def scores_of(self, probabilities: Any) -> Scores:
-        """The same from probabilities of the hierarchy with further leaves."""
+        """Turn probabilities of the hierarchy with further leaves into scores of the hierarchy."""
         given = Scores(self.change.new, probabilities)
         found = (given if self.loss.coherent else given.coherent()).moved_back(self.change)
         return found.top_k(KEPT_NODES) if len(self.hierarchy) > MANY_NODES else found
 
 
 def objective_arrays() -> dict[str, Array]:
-    """Declare the arrays of an objective: its stops, and the frequencies of all nodes and of these."""
+    """Declare the arrays of an objective: its stop nodes, and the frequencies of all nodes and of these."""
     return {
-        "stops": indices("stops", "nodes", rising=True),
-        "frequencies": Array("int64", ("nodes + stops",), 0),
+        "stop_nodes": indices("stop_nodes", "nodes", rising=True),
+        "frequencies": Array("int64", ("nodes + stop_nodes",), 0),
     }
 
 
+def checked_params(loss_params: Any) -> Mapping[str, float]:
+    """Return the setting `loss_params` as a mapping; None is no parameters.
+
+    >>> checked_params(None), checked_params({"beta": 0.1})
+    ({}, {'beta': 0.1})
+    """
+    if loss_params is None:
+        return {}
+    if not isinstance(loss_params, Mapping) or not all(isinstance(name, str) for name in loss_params):
+        raise TreelabelError(
+            f"the setting loss_params is {loss_params!r}; expected parameters of the loss by name, such as "
+            "{'beta': 0.1} for champ"
+        )
+    return dict(loss_params)
+
+
 def usable(loss: Loss, truth: LabelMatrix) -> BoolArray:
-    """Mark the documents that a loss for single paths can judge."""
+    """Mark the documents that a loss for single paths can judge.
+
+    Parameters
+    ----------
+    loss
+        A loss that needs a path or a leaf.
+    truth
+        Labels, documents x nodes.
+
+    Returns
+    -------
+    BoolArray
+        Shape (documents,).
+    """
     h = loss.hierarchy
-    ends = h.most_specific(truth)
-    single: BoolArray = row_sizes(ends) == 1
+    terminal = h.most_specific(truth)
+    single: BoolArray = row_sizes(terminal) == 1
     if loss.needs == "leaf":
-        single[single] = h.is_leaf[ends.indices[ends.indptr[:-1][single]]]
+        single[single] = h.is_leaf[terminal.indices[terminal.indptr[:-1][single]]]
     return single

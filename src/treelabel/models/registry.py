@@ -9,9 +9,7 @@ from treelabel.models.base import Model
 
 _ROWS: tuple[Lazy[Model], ...] = (
     Lazy("linear", "tf-idf of words, one linear output a node, calibrated; the default", "models.linear.model:Linear"),
-    Lazy(
-        "bag", "vectors of words and pairs, summed, and any loss but match (fastText's family)", "models.bag.model:Bag"
-    ),
+    Lazy("bag", "vectors of words and pairs, summed, and any loss (fastText's family)", "models.bag.model:Bag"),
     Lazy(
         "prototype",
         "means of embeddings drawn to their parents and label names, no training",

@@ -1,29 +1,37 @@
-"""What arrays a saved model holds: names, types, shapes and ranges, declared by each model and enforced at loading.
+"""What models declare beside the arrays of `core.schema`: encoders, n-grams, and the widths of features."""
 
-Compiled loops trust their arrays, so everything that they rely on stands in a schema. Sizes have names: those that are
-known (`sizes`, such as the number of nodes), and those that the first array to have them decides, within `most`. A
-shape such as ("width + 1", "dimension") is sums of names and numbers.
-"""
+from typing import Annotated, Any, NotRequired, TypedDict
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, Any, TypedDict
-
-import numpy as np
 import numpy.typing as npt
 
-from treelabel.core.arrays import checked_csr
 from treelabel.core.errors import TreelabelError
-from treelabel.core.kinds import LARGEST, Between
-from treelabel.core.npz import Header, Headers
+from treelabel.core.kinds import Between
+from treelabel.core.schema import Array, Arrays, Csr, Schema, Sizes, headers_of, indices, size_of, with_prefix
 from treelabel.hierarchy import Hierarchy
-from treelabel.text.ngrams import MOST_WORDS
+from treelabel.text.ngrams import LARGEST_N, MOST_FEATURES
 
-Arrays = Mapping[str, npt.NDArray[Any]]
-Sizes = dict[str, int]
+__all__ = [
+    "MOST_DIMENSION",
+    "Array",
+    "Arrays",
+    "Csr",
+    "EncoderNote",
+    "Ngrams",
+    "Schema",
+    "Sizes",
+    "headers_of",
+    "indices",
+    "require_inner",
+    "require_width",
+    "size_of",
+    "tfidf_arrays",
+    "with_prefix",
+]
 
 # No embedding has more columns.
 MOST_DIMENSION = 1 << 16
+
+Length = Annotated[int, Between(1, LARGEST_N)]
 
 
 class EncoderNote(TypedDict):
@@ -34,131 +42,11 @@ class EncoderNote(TypedDict):
 
 
 class Ngrams(TypedDict):
-    """What n-grams are counted: see `NgramShape`."""
+    """Which n-grams are counted: see `NgramShape`."""
 
-    words: Annotated[int, Between(0, MOST_WORDS)]
-    bits: Annotated[int, Between(1, 31)]
-
-
-@dataclass(frozen=True)
-class Array:
-    """An array: its type, the names of its sizes, and the range of its numbers, both ends included.
-
-    Limits are numbers or sizes; `rising` says that each number is above the one before. NaN is in no range.
-    """
-
-    dtype: str
-    shape: tuple[str, ...]
-    low: float = -LARGEST
-    high: float | str = LARGEST
-    rising: bool = False
-
-
-def indices(size: str, below: str, low: int = 0, rising: bool = False) -> Array:
-    """Declare numbers from `low` to one below a size, as compiled loops look things up by."""
-    return Array("int32", (size,), low, f"{below} + -1", rising)
-
-
-@dataclass(frozen=True)
-class Csr:
-    """A sparse matrix, rows x columns, as three arrays, or without values as two; `distinct`: no column twice a row."""
-
-    rows: str
-    columns: str
-    indices: str = "indices"
-    indptr: str = "indptr"
-    data: str | None = "data"
-    distinct: bool = False
-
-
-@dataclass(frozen=True)
-class Schema:
-    """The arrays and files of a model.
-
-    Parameters
-    ----------
-    arrays : mapping
-        Arrays by name, in the order in which they decide sizes.
-    csr : tuple
-        Sparse matrices.
-    sizes : mapping
-        Sizes that are known.
-    most : mapping
-        The largest value of each size that an array decides: memory is never asked for beyond it.
-    relations : tuple
-        Further checks, each a function of all arrays that raises TreelabelError.
-    files : tuple
-        Names of further files in the folder.
-    parts : mapping
-        Schemas of models within the model, by the prefix of the names of their arrays and files.
-    """
-
-    arrays: Mapping[str, Array] = field(default_factory=dict)
-    csr: tuple[Csr, ...] = ()
-    sizes: Mapping[str, int] = field(default_factory=dict)
-    most: Mapping[str, int] = field(default_factory=dict)
-    relations: tuple[Callable[[Arrays], None], ...] = ()
-    files: tuple[str, ...] = ()
-    parts: Mapping[str, "Schema"] = field(default_factory=dict)
-
-    @property
-    def file_names(self) -> tuple[str, ...]:
-        """The names of all further files, those of parts included."""
-        within = (f"{prefix}{name}" for prefix, part in self.parts.items() for name in part.file_names)
-        return (*self.files, *within)
-
-    def check_headers(self, headers: Headers) -> Sizes:
-        """Refuse arrays of other names, types or shapes, before any is read; give the sizes."""
-        rest = dict(headers)
-        for prefix, part in self.parts.items():
-            own = {name: rest.pop(name) for name in headers if name.startswith(prefix)}
-            part.check_headers({name.removeprefix(prefix): header for name, header in own.items()})
-        triples = {name for each in self.csr for name in (each.data, each.indices, each.indptr) if name is not None}
-        expected = self.arrays.keys() | triples
-        _check_names(rest.keys(), expected)
-        sizes = dict(self.sizes)
-        for name, array in self.arrays.items():
-            self._check_header(name, array, headers[name], sizes)
-        for each in self.csr:
-            _check_triple(each, headers, sizes)
-        return sizes
-
-    def _check_header(self, name: str, array: Array, header: Header, sizes: Sizes) -> None:
-        types = [np.dtype(kind) for kind in array.dtype.split("|")]
-        if header.dtype not in types or len(header.shape) != len(array.shape):
-            raise TreelabelError(
-                f"{name} is of type {header.dtype} and shape {header.shape}, expected {array.dtype} of "
-                f"{' x '.join(array.shape)}"
-            )
-        for expression, found in zip(array.shape, header.shape, strict=True):
-            if expression not in sizes and expression in self.most:
-                if found > self.most[expression]:
-                    raise TreelabelError(
-                        f"{name} has {found:,} {expression}, the limit here is {self.most[expression]:,}"
-                    )
-                sizes[expression] = found
-            wanted = size_of(expression, sizes)
-            if found != wanted:
-                raise TreelabelError(
-                    f"{name} has shape {header.shape}, expected {' x '.join(array.shape)} where {expression} is "
-                    f"{wanted:,}"
-                )
-
-    def check_values(self, arrays: Arrays, sizes: Sizes) -> None:
-        """Refuse arrays whose numbers are out of range, or do not fit each other."""
-        for name, array in self.arrays.items():
-            _check_range(name, array, arrays[name], sizes)
-        for each in self.csr:
-            _check_matrix(each, arrays, sizes)
-        for relation in self.relations:
-            relation(arrays)
-        for prefix, part in self.parts.items():
-            own = with_prefix(arrays, prefix)
-            part.check_values(own, part.check_headers(headers_of(own)))
-
-    def check(self, arrays: Arrays) -> None:
-        """Refuse arrays that do not fit; the message says which, and what was expected."""
-        self.check_values(arrays, self.check_headers(headers_of(arrays)))
+    ngram_range: tuple[Length, Length] | None
+    char_ngram_range: NotRequired[tuple[Length, Length] | None]
+    n_features: Annotated[int, Between(1, MOST_FEATURES)]
 
 
 def tfidf_arrays() -> dict[str, Array]:
@@ -167,7 +55,17 @@ def tfidf_arrays() -> dict[str, Array]:
 
 
 def require_width(vectors: Any, width: int, what: object) -> None:
-    """Refuse embeddings that are wider or narrower than those that a model has learned from."""
+    """Refuse embeddings that are wider or narrower than those that a model has learned from.
+
+    Parameters
+    ----------
+    vectors : array of shape (texts, columns)
+        Embeddings.
+    width : int
+        The number of columns that the model has learned from.
+    what : Model or str
+        The model, for the message.
+    """
     if vectors.shape[0] and vectors.shape[1] != width:
         raise TreelabelError(
             f"the encoder gives rows of {vectors.shape[1]:,} numbers, but the model {getattr(what, 'name', what)} has "
@@ -180,80 +78,3 @@ def require_inner(hierarchy: Hierarchy, stops: npt.NDArray[Any]) -> None:
     leaves = stops[hierarchy.is_leaf[stops]]
     if len(leaves):
         raise TreelabelError(f"stops holds {leaves[0]}, which is a leaf; expected inner nodes")
-
-
-def headers_of(arrays: Arrays) -> dict[str, Header]:
-    """Describe arrays that are in memory."""
-    return {name: Header(array.dtype, array.shape) for name, array in arrays.items()}
-
-
-def with_prefix(arrays: Arrays, prefix: str) -> Arrays:
-    """Select arrays whose names begin with a prefix, and call them by the rest.
-
-    >>> with_prefix({"0.a": np.zeros(1), "1.a": np.ones(1)}, "1.")
-    {'a': array([1.])}
-    """
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-
-
-def size_of(expression: str, sizes: Mapping[str, int]) -> int:
-    """Add up names and numbers.
-
-    >>> size_of("width + 1", {"width": 4})
-    5
-    """
-    return sum(sizes[term] if term in sizes else int(term) for term in expression.split(" + "))
-
-
-def _check_names(found: Any, expected: Any) -> None:
-    missing, unknown = sorted(expected - found), sorted(found - expected)
-    if missing:
-        raise TreelabelError(f"the array {missing[0]} is missing")
-    if unknown:
-        raise TreelabelError(f"there is an array {unknown[0]!r}, which does not belong to this model")
-
-
-def _check_triple(each: Csr, headers: Headers, sizes: Sizes) -> None:
-    rows, columns = size_of(each.rows, sizes), size_of(each.columns, sizes)
-    entries = headers[each.indices].shape
-    for name, types, shape in (
-        (each.indptr, ("int32", "int64"), (rows + 1,)),
-        (each.indices, ("int32", "int64"), entries),
-        (each.data, ("float32",), entries),
-    ):
-        if name is None:
-            continue
-        header = headers[name]
-        if header.dtype not in [np.dtype(kind) for kind in types] or header.shape != shape or len(shape) != 1:
-            raise TreelabelError(
-                f"{name} is of type {header.dtype} and shape {header.shape}, expected {' or '.join(types)} of {shape}"
-            )
-    if entries[0] > rows * columns:
-        raise TreelabelError(
-            f"{each.indices} has {entries[0]:,} entries, but {rows:,} {each.rows} x {columns:,} {each.columns} allow "
-            f"at most {rows * columns:,}"
-        )
-
-
-def _check_range(name: str, array: Array, found: npt.NDArray[Any], sizes: Sizes) -> None:
-    low, high = array.low, size_of(array.high, sizes) if isinstance(array.high, str) else array.high
-    # NaN is neither above nor below anything, and the least of numbers with a NaN among them is NaN.
-    if found.size and not (float(found.min()) >= low and float(found.max()) <= high):
-        wide = found.astype(np.float64).ravel()
-        wrong = found.flat[int(np.argmin((wide >= low) & (wide <= high)))]
-        raise TreelabelError(f"{name} holds {wrong}, expected numbers from {low:g} to {high:g}")
-    if array.rising and (found[1:] <= found[:-1]).any():
-        at = int(np.argmax(found[1:] <= found[:-1]))
-        raise TreelabelError(f"{name} holds {found[at + 1]} after {found[at]}, expected rising numbers")
-
-
-def _check_matrix(each: Csr, arrays: Arrays, sizes: Sizes) -> None:
-    shape = size_of(each.rows, sizes), size_of(each.columns, sizes)
-    numbers = arrays[each.indices], arrays[each.indptr]
-    data = np.ones(len(numbers[0]), np.float32) if each.data is None else arrays[each.data]
-    what = f"the matrix of {each.indices} and {each.indptr}"
-    _check_range(each.data or "", Array("float32", ("",)), data, sizes)
-    # Sorting is done on a copy: the order of columns may matter to the model.
-    made = checked_csr((data, *numbers), shape, what)
-    if each.distinct and not made.copy().sorted_indices().has_canonical_format:
-        raise TreelabelError(f"{what} has a column twice in a row")

@@ -15,6 +15,8 @@ class Settings:
     With these methods scikit-learn's clone, Pipeline, cross_val_score and GridSearchCV take a model for their own.
     """
 
+    # The name of the model in MODELS.
+    name: ClassVar[str]
     # Settings that are not saved.
     unsaved: ClassVar[tuple[str, ...]] = ()
 

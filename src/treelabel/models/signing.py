@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from treelabel.core.errors import TreelabelError, needing, some
+from treelabel.core.errors import TreelabelError, require_extra, some
 from treelabel.core.outputs import whole_file
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def new_key(name: str | Path) -> tuple[Path, Path]:
     The private key is readable for its owner only, and encrypted if TREELABEL_KEY_PASSPHRASE is set. Files that are
     there already are never replaced.
     """
-    with needing("sign", "making a key"):
+    with require_extra("sign", "making a key"):
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -109,7 +109,7 @@ def check_signature(folder: Path, content: bytes, required: str | Path | None) -
     trusted = os.environ.get(REQUIRED, "") if required is None else required
     if required is None and not trusted:
         return
-    with needing("sign", "checking a signature"):
+    with require_extra("sign", "checking a signature"):
         from cryptography.exceptions import InvalidSignature
 
     keys = _public_keys(Path(trusted))
@@ -221,7 +221,7 @@ def _keys_of_file(file: Path) -> "list[Ed25519PublicKey]":
 
 
 def _private_key(file: Path) -> "Ed25519PrivateKey":
-    with needing("sign", "signing a model"):
+    with require_extra("sign", "signing a model"):
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key

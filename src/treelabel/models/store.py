@@ -5,18 +5,46 @@ import json
 import os
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from treelabel.core.compute import IntArray
 from treelabel.core.errors import TreelabelError, some
 from treelabel.core.outputs import whole_folder
-from treelabel.encoders.catalogue import Encoder
-from treelabel.hierarchy import hierarchy_to_json
-from treelabel.models.base import Model
+from treelabel.core.schema import Arrays
+from treelabel.encoders.protocol import Encoder
+from treelabel.hierarchy import Hierarchy, hierarchy_to_json
+from treelabel.hierarchy.regime import Regime
+from treelabel.models.settings import Settings
 
 KIND = "treelabel model"
 VERSION = 1
+
+
+class Storable(Protocol):
+    """What a model needs in order to be saved: `base.Model` has it."""
+
+    name: ClassVar[str]
+    unsaved: ClassVar[tuple[str, ...]]
+    regime_: Regime
+
+    @property
+    def hierarchy_(self) -> Hierarchy:
+        """The hierarchy it was fitted on."""
+
+    @property
+    def stop_nodes_(self) -> IntArray:
+        """The inner nodes at which training documents end."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return all settings by name."""
+
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
+        """Return what was learned."""
+
+    def _write_files(self, folder: Path) -> None:
+        """Write further files."""
 
 
 def package_version() -> str:
@@ -24,7 +52,7 @@ def package_version() -> str:
     return version("treelabel")
 
 
-def save_model(model: Model, folder: str | Path, overwrite: bool = False) -> None:
+def save_model(model: Storable, folder: str | Path, overwrite: bool = False) -> None:
     """Write a fitted model to a folder, which appears, or changes, whole or not at all.
 
     Parameters
@@ -85,7 +113,7 @@ def _listed_files(folder: Path) -> set[str] | None:
     return {"model.json", "signature.json", *stored["sha256"]}
 
 
-def _write(model: Model, folder: Path) -> None:
+def _write(model: Storable, folder: Path) -> None:
     values, arrays = model._state()
     (folder / "hierarchy.json").write_text(hierarchy_to_json(model.hierarchy_), encoding="utf-8")
     np.savez(folder / "arrays.npz", allow_pickle=False, **arrays)
@@ -107,8 +135,8 @@ def _write(model: Model, folder: Path) -> None:
 
 
 def _storable(value: Any) -> Any:
-    """Give an encoder by its name, and a model that is part of another by its name and settings; the rest as it is."""
-    if isinstance(value, Model):
+    """Return the name of an encoder, the name and settings of a model within a model, and the rest as it is."""
+    if isinstance(value, Settings):
         settings = {name: each for name, each in value.get_params(deep=False).items() if name not in value.unsaved}
         return {"model": value.name, **_storable(settings)}
     if isinstance(value, dict):

@@ -1,31 +1,26 @@
 """A start before anything is labelled: texts and labels are compared by their words, or by any features of texts."""
 
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
 from treelabel.core.compute import DoubleArray, IntArray
+from treelabel.core.kinds import LARGEST, Between
+from treelabel.core.scale import BLOCK_SCORES, KEPT_SCORES, MANY_NODES
+from treelabel.core.schema import Array, Arrays, Csr, Schema
 from treelabel.core.strings import Strings
-from treelabel.encoders.catalogue import CachedEncoder, Encoder, encoder_note, find_encoder, same_encoder
+from treelabel.core.vectors import normalize_rows
+from treelabel.encoders.cached import CachedEncoder
+from treelabel.encoders.protocol import Encoder
+from treelabel.encoders.registry import encoder_note, find_encoder, same_encoder
 from treelabel.hierarchy import Hierarchy, label_matrix
 from treelabel.models.base import Model, Training
-from treelabel.models.descriptions import (
-    DENSE_BLOCK,
-    KEPT,
-    MANY_NODES,
-    Descriptions,
-    StopWords,
-    name_words,
-    node_descriptions,
-    stop_buckets,
-)
-from treelabel.models.schema import MOST_DIMENSION, Array, Arrays, Csr, EncoderNote, Schema, require_width, tfidf_arrays
+from treelabel.models.descriptions import Descriptions, StopWords, name_words, node_descriptions, stop_buckets
+from treelabel.models.schema import MOST_DIMENSION, EncoderNote, require_width, tfidf_arrays
 from treelabel.scores import Scores
 from treelabel.text import NgramShape, Tfidf
 
-BITS = 22
 # Cosines that differ by less than this say nothing.
 LEAST_SPREAD = 0.01
 
@@ -37,14 +32,15 @@ class Values(TypedDict):
 
 
 class ZeroShot(Model):
-    """No training texts: an end is as likely as its prototype is alike to the text.
+    """No training texts: a terminal node is as likely as its prototype is similar to the text.
 
-    A node's prototype is the vector of its name and description, plus `up` x the sum of its ancestors', plus `down` x
-    the mean of its descendants'. Ends are the leaves where training documents ended in leaves, else all nodes; their
-    probabilities are a softmax of `sharpness` x cosine / (the cosines' standard deviation over the ends of this text),
-    and a node has the sum of the ends below it. Vectors are tf-idf of words (without stop words) and `pieces` of words
-    as weighed by the labels alone, or those of an `encoder`, such as embeddings of sentences. Texts of training are not
-    looked at; a text that has nothing in common with any label is spread over all. Costs texts x ends.
+    A node's prototype is the vector of its name and description, plus `ancestor_weight` x the sum of its ancestors',
+    plus `descendant_weight` x the mean of its descendants'. Terminal nodes are the leaves where training documents end
+    in leaves, else all nodes; their probabilities are a softmax of cosine / (`temperature` x the standard deviation of
+    the cosines of this text), and a node has the sum of the terminal nodes below it. Vectors are tf-idf of words
+    (without stop words) and of characters (`char_ngram_range`), weighted by the labels alone, or those of an `encoder`,
+    such as embeddings of sentences. Training texts are not looked at; a text that has nothing in common with any label
+    is spread over all. Costs texts x terminal nodes.
 
     >>> h = Hierarchy.from_paths(["pet > dog", "pet > cat", "food > cake"])
     >>> model = ZeroShot(h, {"dog": "barks and fetches sticks"}).fit(["-"], ["cat"])
@@ -60,31 +56,31 @@ class ZeroShot(Model):
         hierarchy: Hierarchy | None = None,
         descriptions: Descriptions = None,
         encoder: str | Encoder | None = None,
-        pieces: tuple[int, int] | None = (3, 5),
+        char_ngram_range: tuple[int, int] | None = (3, 5),
         stop_words: StopWords = "english",
-        up: float = 0.25,
-        down: float = 0.2,
-        sharpness: float = 1.0,
+        ancestor_weight: float = 0.25,
+        descendant_weight: float = 0.2,
+        temperature: Annotated[float, Between(1e-6, LARGEST)] = 1.0,
         seed: int = 0,
     ) -> None:
         self.hierarchy = hierarchy
         self.descriptions = descriptions
         self.encoder = encoder
-        self.pieces = pieces
+        self.char_ngram_range = char_ngram_range
         self.stop_words = stop_words
-        self.up = up
-        self.down = down
-        self.sharpness = sharpness
+        self.ancestor_weight = ancestor_weight
+        self.descendant_weight = descendant_weight
+        self.temperature = temperature
         self.seed = seed
 
     @property
     def _shape(self) -> NgramShape:
-        return NgramShape(1, self.pieces, BITS)
+        return NgramShape((1, 1), self.char_ngram_range)
 
     @property
-    def _ends(self) -> IntArray:
+    def _terminals(self) -> IntArray:
         h = self.hierarchy_
-        return h.leaves if self.regime_ == "leaf" else np.arange(len(h), dtype=np.int32)
+        return h.leaves if self.regime_ == "single_path" else np.arange(len(h), dtype=np.int32)
 
     def _fit(self, train: Training) -> None:
         h = train.hierarchy
@@ -96,36 +92,37 @@ class ZeroShot(Model):
             kept = ~np.isin(learned.buckets, stop_buckets(self.stop_words, self._shape))
             self.tfidf_ = Tfidf(self._shape, learned.buckets[kept], learned.idf[kept])
         own = self._vectors(Strings.of(texts))
-        self.prototypes_ = unit_rows((shares_of_relatives(h, self.up, self.down) @ own)[self._ends])
+        relatives = shares_of_relatives(h, self.ancestor_weight, self.descendant_weight)
+        self.prototypes_ = normalize_rows((relatives @ own)[self._terminals])
 
     def _vectors(self, texts: Strings) -> Any:
         """Turn texts into rows of length 1, dense or sparse."""
-        return (
-            self.tfidf_.transform(texts) if self.encoder_ is None else unit_rows(self.encoder_.transform(list(texts)))
-        )
+        if self.encoder_ is None:
+            return self.tfidf_.transform(texts)
+        return normalize_rows(self.encoder_.transform(list(texts)))
 
     def _score(self, texts: Strings) -> Scores:
-        h, ends = self.hierarchy_, self._ends
-        paths = h.closure(label_matrix(np.arange(len(ends) + 1), ends, len(h))).astype(np.float64)
-        step = max(1, DENSE_BLOCK // max(1, len(h)))
+        h, terminals = self.hierarchy_, self._terminals
+        paths = h.closure(label_matrix(np.arange(len(terminals) + 1), terminals, len(h))).astype(np.float64)
+        step = max(1, BLOCK_SCORES // max(1, len(h)))
         parts = []
         for low in range(0, len(texts), step):
             likely = self._likely(texts[low : low + step])
             # The product with a sparse matrix on the right is slow; transposed it streams.
-            scores = Scores(h, (paths.T @ likely.T).T)
-            parts.append((scores.top_k(KEPT) if len(h) >= MANY_NODES else scores).values)
+            scores = Scores(h, (paths.T @ likely.T).T.astype(np.float32))
+            parts.append((scores.top_k(KEPT_SCORES) if len(h) >= MANY_NODES else scores).values)
         if not parts:
             return Scores(h, np.zeros((0, len(h)), np.float32))
         return Scores(h, sparse.vstack(parts, "csr") if sparse.issparse(parts[0]) else np.concatenate(parts))
 
     def _likely(self, texts: Strings) -> DoubleArray:
-        """The probability of every end."""
+        """Compute the probability of every terminal node."""
         vectors = self._vectors(texts)
         require_width(vectors, self.prototypes_.shape[1], self)
         alike = vectors @ self.prototypes_.T
         cosines = (alike.toarray() if sparse.issparse(alike) else alike).astype(np.float64)
         spread = np.maximum(cosines.std(axis=1, keepdims=True), LEAST_SPREAD)
-        odds = np.exp(self.sharpness / spread * (cosines - cosines.max(axis=1, keepdims=True)))
+        odds = np.exp(1 / (self.temperature * spread) * (cosines - cosines.max(axis=1, keepdims=True)))
         likely: DoubleArray = odds / odds.sum(axis=1, keepdims=True)
         return likely
 
@@ -137,11 +134,11 @@ class ZeroShot(Model):
         return {"encoder": None}, {**self.tfidf_.arrays(), **arrays}
 
     def _schema(self, values: dict[str, Any]) -> Schema:
-        sizes = {"ends": len(self._ends), "buckets": self._shape.buckets}
+        sizes = {"terminals": len(self._terminals), "buckets": self._shape.n_features}
         if values["encoder"] is not None:
-            prototypes = Array("float32|float64", ("ends", "dimension"))
+            prototypes = Array("float32|float64", ("terminals", "dimension"))
             return Schema({"prototypes": prototypes}, sizes=sizes, most={"dimension": MOST_DIMENSION})
-        return Schema(tfidf_arrays(), (Csr("ends", "width"),), sizes, {"width": sizes["buckets"]})
+        return Schema(tfidf_arrays(), (Csr("terminals", "width"),), sizes, {"width": sizes["buckets"]})
 
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         self.encoder_ = None
@@ -151,11 +148,23 @@ class ZeroShot(Model):
             return
         self.tfidf_ = Tfidf(self._shape, arrays["buckets"], arrays["idf"])
         parts = arrays["data"], arrays["indices"], arrays["indptr"]
-        self.prototypes_ = sparse.csr_array(parts, (len(self._ends), self.tfidf_.width))
+        self.prototypes_ = sparse.csr_array(parts, (len(self._terminals), self.tfidf_.width))
 
 
 def shares_of_relatives(hierarchy: Hierarchy, up: float, down: float) -> sparse.csr_array:
-    """Weigh what a node takes of others: 1 of itself, `up` of each ancestor, `down` / their number of each descendant.
+    """Compute how much of other nodes goes into each: 1 of itself, `up` of ancestors, `down` / number of descendants.
+
+    Parameters
+    ----------
+    hierarchy : Hierarchy
+        The hierarchy.
+    up, down : float
+        The weight of each ancestor, and that of all descendants together.
+
+    Returns
+    -------
+    csr_array of shape (nodes, nodes)
+        Weights.
 
     >>> shares_of_relatives(Hierarchy.from_paths(["A > B", "A > C"]), 0.5, 0.25).toarray().tolist()
     [[1.0, 0.125, 0.125], [0.5, 1.0, 0.0], [0.5, 0.0, 1.0]]
@@ -166,17 +175,3 @@ def shares_of_relatives(hierarchy: Hierarchy, up: float, down: float) -> sparse.
     mean = sparse.diags_array((1 / np.maximum(1, np.diff(below.indptr))).astype(np.float32))
     own = sparse.eye_array(len(hierarchy), dtype=np.float32)
     return sparse.csr_array(own + up * above + down * (mean @ below))
-
-
-def unit_rows(matrix: Any) -> Any:
-    """Bring the rows of a dense or sparse matrix to length 1; those of 0 stay.
-
-    >>> unit_rows(np.array([[0.0, 4.0], [0.0, 0.0]])).tolist()
-    [[0.0, 1.0], [0.0, 0.0]]
-    """
-    squares = matrix.multiply(matrix) if sparse.issparse(matrix) else np.square(matrix)
-    lengths: npt.NDArray[Any] = np.sqrt(np.asarray(squares.sum(axis=1)).ravel())
-    scale = 1 / np.where(lengths > 0, lengths, 1)
-    if sparse.issparse(matrix):
-        return sparse.csr_array(sparse.diags_array(scale) @ matrix)
-    return matrix * scale[:, None]

@@ -1,9 +1,9 @@
-"""Decision rules: from scores to label sets. The table RULES has one row each."""
+"""Decision rules: from scores to label sets. The registry RULES has one row per rule."""
 
 from treelabel.rules.deciding import decide
 from treelabel.rules.decisions import Decisions
-from treelabel.rules.listed import RULES
-from treelabel.rules.table import Rule
+from treelabel.rules.registry import RULES
+from treelabel.rules.rule import Rule
 from treelabel.rules.tuned import Tuned
 
 __all__ = ["RULES", "Decisions", "Rule", "Tuned", "decide"]

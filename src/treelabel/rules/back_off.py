@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from treelabel.core.compute import BoolArray, FloatArray, IntArray, LongArray, kernel
+from treelabel.core.compute import BoolArray, IntArray, LongArray, ScoreArray, kernel
 from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import LabelMatrix
 from treelabel.rules.rows import over_scores, single_labels
@@ -12,8 +12,8 @@ from treelabel.scores import Scores
 def back_off(scores: Scores, t: float | None = None, precision: float | None = None) -> LabelMatrix:
     """Begin at the best leaf and go up until the score is at least t; predict that node, or nothing.
 
-    Which t gives a required precision is measured on validation data: `tune(truth, scores, "back_off(precision=0.95)")`
-    finds it. In a DAG the way up is that of the largest scores. Linear in the scores.
+    The t for a required precision is found on validation data by `tune(truth, scores, "back_off(precision=0.95)")`. In
+    a DAG the way up is that of the largest scores. Linear in the scores.
 
     >>> from treelabel.hierarchy import Hierarchy
     >>> h = Hierarchy.from_paths(["A > B", "A > C", "D"])
@@ -36,12 +36,12 @@ def back_off(scores: Scores, t: float | None = None, precision: float | None = N
         return single_labels(scores.hierarchy, np.full(len(scores), -1, np.int32))
     first = np.cumsum(sizes) - sizes
     # Scores rise on the way up, so the first to reach t comes after all that do not.
-    below = np.add.reduceat(np.append(values < np.float32(t), False).astype(np.int64), first) * (sizes > 0)
+    below = np.add.reduceat(np.append(values < scores.dtype.type(t), False).astype(np.int64), first) * (sizes > 0)
     chosen = np.where(below < sizes, nodes[np.minimum(first + below, len(nodes) - 1)], -1)
     return single_labels(scores.hierarchy, chosen.astype(np.int32))
 
 
-def ways_up(scores: Scores) -> tuple[IntArray, FloatArray, LongArray]:
+def ways_up(scores: Scores) -> tuple[IntArray, ScoreArray, LongArray]:
     """List, for each document, the nodes from its best leaf up to the root and their scores; and how many they are."""
     h = scores.hierarchy
     parts = over_scores(scores, lambda *rows: climb(h.parent_ptr, h.parent_idx, h.is_leaf, h.max_depth, *rows))
@@ -57,14 +57,14 @@ def climb(
     max_depth: int,
     ptr: LongArray,
     nodes: IntArray,
-    values: FloatArray,
+    values: ScoreArray,
     start: int,
     stop: int,
-) -> tuple[IntArray, FloatArray, LongArray]:
+) -> tuple[IntArray, ScoreArray, LongArray]:
     """Go from the best leaf of each row to the parent with the largest score, and on up."""
     place = np.empty(len(is_leaf), np.int64)
     way = np.empty((stop - start) * max_depth, np.int32)
-    scores = np.empty((stop - start) * max_depth, np.float32)
+    scores = np.empty((stop - start) * max_depth, values.dtype)
     sizes = np.zeros(stop - start, np.int64)
     used = 0
     for row in range(start, stop):

@@ -18,7 +18,7 @@ Similarity = Literal["wu_palmer", "leacock_chodorow", "resnik", "lin", "jiang_co
 
 # A matrix is held in memory as a whole; this many numbers are 4 GB.
 LARGEST = 1 << 29
-# Expected costs are computed for so many documents and nodes at once.
+# Expected costs are computed for this many pairs of documents and nodes at once.
 BLOCK = 1 << 22
 
 
@@ -30,7 +30,7 @@ def cost(
 ) -> LabelMatrix:
     """Predict the node with the least expected cost: argmin over n of the sum over leaves l of p(l) cost(n, l). Exact.
 
-    `matrix` has one row a node (or one a leaf, in the order of `hierarchy.leaves`) and one column a leaf, or is the
+    `matrix` has one row per node (or per leaf, in the order of `hierarchy.leaves`) and one column per leaf, or is the
     name of a .npy file with it; or it is made of a named similarity by `cost_matrix`. Equal costs: the lower id.
     Documents without a leaf above 0 get nothing. Costs documents x nodes x leaves (CSR: stored leaves), so for the
     similarities that have a rule of their own that rule is faster.
@@ -54,7 +54,7 @@ def cost(
 
 
 def _given(h: Hierarchy, matrix: Any, similarity: str | None, information: DoubleArray | None) -> DoubleArray:
-    """Take the costs in either form."""
+    """Return the costs, given as a matrix or by a similarity."""
     if (matrix is None) == (similarity is None):
         names = ", ".join(get_args(Similarity))
         raise TreelabelError(

@@ -1,4 +1,4 @@
-"""Using a rule: find it, give it its settings and what it needs of training, close what it chooses."""
+"""Apply a rule: find it, pass it its settings and what it needs of training, close what it chooses."""
 
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,8 @@ from treelabel.hierarchy import Hierarchy, LabelMatrix
 from treelabel.hierarchy.information import information_content
 from treelabel.hierarchy.sets import keep_entries, row_numbers
 from treelabel.rules.decisions import Decisions
-from treelabel.rules.listed import RULES
-from treelabel.rules.table import COMMON, Asked, Rule, find_rule
+from treelabel.rules.parsing import find_rule
+from treelabel.rules.rule import COMMON, Asked, Rule
 from treelabel.rules.tuned import Tuned
 from treelabel.scores import Scores
 
@@ -26,11 +26,26 @@ def decide(
 ) -> Decisions:
     """Turn scores into label sets by a rule of RULES, or by one that `tune` made.
 
-    A rule is written "optimal:hf1", with its number "threshold@0.3", or with settings "top_k(k=3, leaves=true)", which
-    may also be keyword arguments. All have `closed` (default true: ancestors are added) and `unknown`: where no top
-    label has a score of at least that much, nothing is predicted and the document is marked in `Decisions.unknown`.
-    Rules that need to know how rare labels are take training frequencies: counts by node, ancestors included, with the
-    number of documents, or a training Dataset.
+    Parameters
+    ----------
+    scores : Scores
+        The probability of every node.
+    rule : str or Tuned
+        "optimal:hf1", with its number "threshold@0.3", or with settings "top_k(k=3, leaves=true)"; what `tune`
+        returned, or the JSON file it was saved to.
+    train_frequencies : Dataset or array of int, optional
+        For rules that need to know how rare labels are: the training data, or its documents counted by node, ancestors
+        included.
+    train_documents : int, optional
+        The number of training documents, where `train_frequencies` are counts.
+    **settings
+        Settings of the rule. All rules have `closed` (default true: ancestors are added) and `unknown`: where no top
+        label has a score of at least that much, nothing is predicted and the document is marked in
+        `Decisions.unknown`.
+
+    Returns
+    -------
+    Decisions
 
     >>> h = Hierarchy.from_paths(["A > B", "A > C"])
     >>> s = Scores(h, [[0.9, 0.6, 0.3], [0.2, 0.1, 0.1]])
@@ -62,14 +77,14 @@ def _asked(rule: str | Tuned, hierarchy: Hierarchy, settings: dict[str, Any]) ->
         rule = Tuned.load(Path(rule))
     if isinstance(rule, Tuned):
         hierarchy.require_same(rule.fingerprint, f"the tuned rule {rule.rule}")
-        return find_rule(rule.rule, RULES, {**rule.settings, **settings})
+        return find_rule(rule.rule, {**rule.settings, **settings})
     if not isinstance(rule, str):
         raise TreelabelError(f"expected a rule such as 'optimal:hf1' or what tune gave, found {type(rule).__name__}")
-    return find_rule(rule, RULES, settings)
+    return find_rule(rule, settings)
 
 
 def _from_training(rule: Rule, hierarchy: Hierarchy, frequencies: Any, documents: int | None) -> dict[str, Any]:
-    """Give a rule what it wants to know of training."""
+    """Return the training statistics that a rule uses, refusing to go on without those it needs."""
     known: dict[str, Any] = {}
     if hasattr(frequencies, "frequencies"):
         hierarchy.require_same(frequencies.hierarchy.fingerprint, "the training data")
@@ -107,7 +122,7 @@ def _is_unknown(scores: Scores, least: float | None) -> BoolArray | None:
         return np.ones(len(scores), np.bool_)
     tops = scores.coherent().values[:, scores.hierarchy.level(1)]
     best = tops.max(axis=1).toarray().ravel() if scores.is_sparse else tops.max(axis=1, initial=0)
-    unsure: BoolArray = best < np.float32(least)
+    unsure: BoolArray = best < scores.dtype.type(least)
     return unsure
 
 

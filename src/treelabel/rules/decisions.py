@@ -57,9 +57,9 @@ class Decisions:
         return self.hierarchy.most_specific(self.csr)
 
     def names(self) -> list[list[str]]:
-        """Give all predicted names of each document, ancestors included if the sets are closed."""
+        """Return all predicted names of each document, ancestors included if the sets are closed."""
         return decode(self.hierarchy, self.csr)
 
     def paths(self) -> list[list[str]]:
-        """Give the full paths of the most specific labels of each document."""
+        """Return the full paths of the most specific labels of each document."""
         return decode(self.hierarchy, self.most_specific, paths=True)

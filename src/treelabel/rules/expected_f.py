@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from treelabel.core.compute import DoubleArray, FloatArray, IntArray, LongArray, kernel
+from treelabel.core.compute import DoubleArray, IntArray, LongArray, ScoreArray, kernel
 from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import LabelMatrix
 from treelabel.rules.rows import sets_of
@@ -95,7 +95,7 @@ def best_size(
 
 @kernel
 def best_prefixes(
-    beta: float, empty: float, ptr: LongArray, nodes: IntArray, values: FloatArray, start: int, stop: int
+    beta: float, empty: float, ptr: LongArray, nodes: IntArray, values: ScoreArray, start: int, stop: int
 ) -> tuple[IntArray, LongArray]:
     """Choose, for each row, its likeliest labels, as many as are worth it."""
     most, expected = 0, 0.0

@@ -10,7 +10,8 @@ from treelabel.core.compute import DoubleArray
 from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import LabelMatrix
 from treelabel.hierarchy.information import information_weights
-from treelabel.rules import hf_kernels, weighted_kernels
+from treelabel.rules.kernels.hf import best_sets
+from treelabel.rules.kernels.weighted_hf import best_weighted_sets
 from treelabel.rules.rows import sets_of
 from treelabel.scores import Scores
 
@@ -41,7 +42,7 @@ def hf_beta(scores: Scores, beta: float = 1.0, count_root: bool = False) -> Labe
         sizes = (np.diff(link_ptr) + 1).astype(np.int32)
     return sets_of(
         scores.coherent(),
-        lambda *rows: hf_kernels.best_sets(link_ptr, links, h.is_tree, sizes, float(beta), int(count_root), *rows),
+        lambda *rows: best_sets(link_ptr, links, h.is_tree, sizes, float(beta), int(count_root), *rows),
     )
 
 
@@ -68,8 +69,4 @@ def info_hf1(scores: Scores, information: DoubleArray, beta: float = 1.0) -> Lab
     h = scores.hierarchy
     weights = information_weights(h, np.asarray(information, np.float64))
     parent = h.parent
-    parent_ptr = h.parent_ptr.astype(np.int64)
-    return sets_of(
-        scores.coherent(),
-        lambda *rows: weighted_kernels.best_weighted_sets(parent_ptr, parent, weights, float(beta), *rows),
-    )
+    return sets_of(scores.coherent(), lambda *rows: best_weighted_sets(parent, weights, float(beta), *rows))

@@ -1,10 +1,8 @@
-"""Rules that choose one node, or one a level: down the tree, or by what most of the probability agrees on."""
-
-import numpy as np
+"""Rules that choose one node, or one per level: down the tree, or by what most of the probability agrees on."""
 
 from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import LabelMatrix
-from treelabel.rules import kernels
+from treelabel.rules.kernels import paths as kernels
 from treelabel.rules.rows import nodes_of, sets_of, single_labels
 from treelabel.rules.threshold import whole_number
 from treelabel.scores import Scores
@@ -42,15 +40,15 @@ def top_down(scores: Scores, stop: float = 0.0) -> LabelMatrix:
     if not 0 <= stop <= 1:
         raise TreelabelError(f"stop = {stop:g}, expected a score from 0 to 1")
     ptr, idx = scores.hierarchy.parent_ptr, scores.hierarchy.parent_idx
-    return nodes_of(scores, lambda *rows: kernels.follow_best_child(ptr, idx, float(np.float32(stop)), *rows))
+    least = float(scores.dtype.type(stop))
+    return nodes_of(scores, lambda *rows: kernels.follow_best_child(ptr, idx, least, *rows))
 
 
 def beam(scores: Scores, width: int = 5) -> LabelMatrix:
     """Go down level by level, keeping the `width` best children of kept nodes; predict the best leaf reached.
 
     In a tree width 1 is `top_down`; with coherent scores a width of all nodes is `best_leaf`, if a leaf has a
-    score. Linear in the scores but
-    for sorting each level.
+    score. Linear in the scores but for sorting each level.
     """
     h, kept = scores.hierarchy, whole_number(width, "width")
     return nodes_of(scores, lambda *rows: kernels.beam(h.parent_ptr, h.parent_idx, h.depth, h.is_leaf, kept, *rows))
@@ -65,7 +63,6 @@ def majority(scores: Scores) -> LabelMatrix:
     'A'
     """
     depth = scores.hierarchy.depth
-
     return nodes_of(scores, lambda *rows: kernels.deepest_above(depth, 0.5, *rows))
 
 

@@ -1,4 +1,4 @@
-"""Rules for measures of label counts over all documents: what is best for one document depends on the others.
+"""Rules for metrics of label counts over all documents: what is best for one document depends on the others.
 
 Scores are taken as marginals, and counts as their expectations: a label that is predicted for documents with scores
 p_1, ..., p_m has an expected F1 of about 2 (p_1 + ... + p_m) / (m + t), t being the sum of its scores over all
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from treelabel.core.compute import BoolArray, DoubleArray, FloatArray, IntArray, LongArray, kernel
+from treelabel.core.compute import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray, kernel
 from treelabel.hierarchy import LabelMatrix, keep_entries, matches, row_numbers
 from treelabel.rules.threshold import above, top_k, whole_number
 from treelabel.scores import Scores
@@ -22,7 +22,7 @@ def micro_f1(scores: Scores) -> LabelMatrix:
     """Predict {p > F / 2}, F the largest micro F1 to be expected with one threshold for all labels.
 
     The best F of a ratio is found by Dinkelbach's method: predict what gains at the present F, compute F anew; a few
-    passes over the scores. Coherent scores give closed sets.
+    passes over the scores. Coherent scores make closed sets.
 
     >>> from treelabel.hierarchy import Hierarchy
     >>> micro_f1(Scores(Hierarchy.flat(["A", "B"]), [[0.9, 0.1], [0.5, 0.2]])).indices.tolist()
@@ -73,12 +73,12 @@ def _column_sums(scores: Scores, values: Any, kept: LabelMatrix | None = None) -
     return _counted(values.indices[is_kept], values.data[is_kept], size)
 
 
-def _counted(labels: IntArray, values: FloatArray, size: int) -> DoubleArray:
+def _counted(labels: IntArray, values: ScoreArray, size: int) -> DoubleArray:
     return np.bincount(labels, weights=values, minlength=size).astype(np.float64, copy=False)
 
 
 def macro_f1_at_k(scores: Scores, k: int = 5, at_most: bool = False, seed: int = 0) -> LabelMatrix:
-    """Predict k labels a document so that the expected macro F1 over all documents is as large as can be found.
+    """Predict k labels per document so that the expected macro F1 over all documents is as large as can be found.
 
     Block coordinate ascent (Schultheis et al. 2023): beginning with the k best labels of each document, take one
     document after the other in random order, and choose for it the k labels that raise the macro F1 most, given what
@@ -102,10 +102,10 @@ def binned_macro_f1_at_k(
     at_most: bool = False,
     seed: int = 0,
 ) -> LabelMatrix:
-    """Predict k labels a document for the mean over bins of training frequency of their macro F1.
+    """Predict k labels per document for the mean over bins of training frequency of their macro F1.
 
     As `macro_f1_at_k`, labels weighing 1 / labels of their bin; those never seen in training weigh nothing, as in the
-    measure: one is chosen only where every other label would lower the value.
+    metric: one is chosen only where every other label would lower the value.
     """
     bins = np.searchsorted(np.asarray(bin_edges), np.asarray(frequencies), side="right")
     sizes = np.bincount(bins, minlength=len(bin_edges) + 1)
@@ -114,7 +114,7 @@ def binned_macro_f1_at_k(
 
 
 def ascend(scores: Scores, weights: DoubleArray, k: int, at_most: bool = False, seed: int = 0) -> LabelMatrix:
-    """Choose k labels a document by block coordinate ascent on the sum of weights x expected F1 over labels."""
+    """Choose k labels per document by block coordinate ascent on the sum of weights x expected F1 over labels."""
     count = whole_number(k, "k")
     matrix = scores.csr()
     ptr = matrix.indptr.astype(np.int64)
@@ -133,7 +133,7 @@ def ascend(scores: Scores, weights: DoubleArray, k: int, at_most: bool = False, 
 @kernel
 def largest_gains(
     labels: IntArray,
-    values: FloatArray,
+    values: ScoreArray,
     weights: DoubleArray,
     total: DoubleArray,
     hits: DoubleArray,
@@ -142,7 +142,7 @@ def largest_gains(
     gains: DoubleArray,
     places: LongArray,
 ) -> int:
-    """Find the labels of a document that raise the value most, the largest first; give how many there are.
+    """Find the labels of a document that raise the value most, the largest first; return how many there are.
 
     Predicting label l with score p raises its F1 / 2 from h / (m + t) to (h + p) / (m + 1 + t).
     """
@@ -166,7 +166,7 @@ def largest_gains(
 def sweep(
     ptr: LongArray,
     labels: IntArray,
-    values: FloatArray,
+    values: ScoreArray,
     weights: DoubleArray,
     total: DoubleArray,
     chosen: BoolArray,
@@ -174,7 +174,7 @@ def sweep(
     k: int,
     at_most: bool,
 ) -> float:
-    """Choose the labels of each document anew, given those of all others; give the value that is reached."""
+    """Choose the labels of each document anew, given those of all others; return the value that is reached."""
     hits, predicted = np.zeros(len(total)), np.zeros(len(total))
     for at in range(len(labels)):
         if chosen[at]:

@@ -1,4 +1,4 @@
-"""How rules walk over scores: one document after the other, each the nodes with a score above 0, parents first.
+"""Walking over scores: one document after another, each the nodes with a score above 0, parents first.
 
 Dense and CSR scores look the same to a rule's compiled loop: row pointers, node ids and values. Dense ones are brought
 to that form some rows at a time, so that memory stays small.
@@ -9,17 +9,17 @@ from typing import TypeVar
 
 import numpy as np
 
-from treelabel.core.compute import FloatArray, IntArray, LongArray, over_rows
+from treelabel.core.compute import IntArray, LongArray, ScoreArray, over_rows
 from treelabel.hierarchy import Hierarchy, LabelMatrix, label_matrix
 from treelabel.hierarchy.sets import from_sizes
-from treelabel.rules import kernels
+from treelabel.rules.kernels.rows import above_zero
 from treelabel.scores import Scores
 
 Part = TypeVar("Part")
 # Called with row pointers, nodes and scores, and the first and one past the last row to work on.
-Work = Callable[[LongArray, IntArray, FloatArray, int, int], Part]
+Work = Callable[[LongArray, IntArray, ScoreArray, int, int], Part]
 
-# Dense scores are brought to rows in blocks of so many.
+# Dense scores are brought to rows in blocks of this many numbers.
 BLOCK = 1 << 19
 
 
@@ -37,7 +37,7 @@ def over_scores(scores: Scores, work: Work[Part], least: int = 256) -> list[Part
         # An empty range of documents is one empty block, so that there is always a part to join.
         for low in range(start, max(stop, start + 1), step):
             high = min(low + step, stop)
-            parts.append(work(*kernels.above_zero(scores.values, low, high), 0, high - low))
+            parts.append(work(*above_zero(scores.values, low, high), 0, high - low))
         return parts
 
     return [part for parts in over_rows(blocks, len(scores), min(least, step)) for part in parts]
@@ -56,6 +56,6 @@ def nodes_of(scores: Scores, work: Work[IntArray]) -> LabelMatrix:
 
 
 def single_labels(hierarchy: Hierarchy, nodes: IntArray) -> LabelMatrix:
-    """Make label sets of one node a document, -1 being none."""
+    """Make label sets of one node per document, -1 being none."""
     some = nodes >= 0
     return label_matrix(np.concatenate([[0], np.cumsum(some)]), nodes[some], len(hierarchy))

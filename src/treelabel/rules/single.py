@@ -1,4 +1,4 @@
-"""Rules that are optimal for measures with a closed form: thresholds, best leaves, and single nodes by expectation.
+"""Rules that are optimal for metrics with a closed form: thresholds, best leaves, and single nodes by expectation.
 
 Truth is taken to be one path, and scores a coherent distribution over where it ends (see `hf`).
 """
@@ -8,7 +8,7 @@ import numpy as np
 from treelabel.core.compute import DoubleArray
 from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import LabelMatrix
-from treelabel.rules import kernels
+from treelabel.rules.kernels import expected as kernels
 from treelabel.rules.paths import best_leaf
 from treelabel.rules.rows import nodes_of
 from treelabel.rules.threshold import above
@@ -56,8 +56,8 @@ def leaf_accuracy(scores: Scores) -> LabelMatrix:
 def level_accuracy(scores: Scores) -> LabelMatrix:
     """Predict the path with the largest sum of scores, each level weighing by how few documents reach it.
 
-    The measure averages over levels the share of documents, of those whose truth reaches the level, with the right node
-    there. A closed set has at most one node a level if it is a path, so a path is best, and with W(d) = the sum over
+    The metric averages over levels the share of documents, of those whose truth reaches the level, with the right node
+    there. A closed set has at most one node per level if it is a path, so a path is best, and with W(d) = the sum over
     documents and nodes of depth d of p, the expected number of documents that reach the level, the best path has the
     largest sum of p(n) / W(depth of n). Exact where all paths are as deep, and for many documents: with few, how many
     reach a level is not what is expected. Needs a tree. Linear in the scores.

@@ -4,36 +4,38 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from treelabel.core.compute import DoubleArray, FloatArray
+from treelabel.core.compute import DoubleArray, ScoreArray
 from treelabel.core.errors import TreelabelError
-from treelabel.hierarchy import Hierarchy, LabelMatrix
+from treelabel.hierarchy import LabelMatrix
 from treelabel.hierarchy.sets import as_labels, keep_entries, label_matrix
 from treelabel.scores import Scores
 
 
-def threshold(scores: Scores, t: float | Sequence[float] | FloatArray = 0.5) -> LabelMatrix:
-    """Predict {n : p(n) >= t}; t is one number, one a level, or one a node. Linear in the scores.
+def threshold(scores: Scores, t: float | Sequence[float] | ScoreArray = 0.5) -> LabelMatrix:
+    """Predict {n : p(n) >= t}; t is one number, one per level, or one per node. Linear in the scores.
 
     It must be above 0, as what is not stored has score 0.
 
+    >>> from treelabel.hierarchy import Hierarchy
     >>> h = Hierarchy.from_paths(["A > B", "A > C"])
     >>> s = Scores(h, [[0.5, 0.4, 0.1]])
     >>> threshold(s).indices.tolist(), threshold(s, [0.5, 0.3]).indices.tolist()
     ([0], [0, 1])
     """
-    least = by_node(scores.hierarchy, t)
+    least = by_node(scores, t)
     if not scores.is_sparse:
         return as_labels(scores.values >= least, len(scores.hierarchy))
     return keep_entries(scores.values, scores.values.data >= least[scores.values.indices])
 
 
-def by_node(hierarchy: Hierarchy, t: float | Sequence[float] | FloatArray) -> FloatArray:
-    """Give every node its threshold, refusing those at which everything would be predicted."""
-    given = np.asarray(t, np.float32)
+def by_node(scores: Scores, t: float | Sequence[float] | ScoreArray) -> ScoreArray:
+    """Return the threshold of every node in the precision of the scores, refusing those that would predict all."""
+    hierarchy = scores.hierarchy
+    given = np.asarray(t, scores.dtype)
     levels = hierarchy.max_depth
     if given.ndim > 1 or (given.ndim == 1 and len(given) not in (levels, len(hierarchy))):
         raise TreelabelError(
-            f"{given.size:,} thresholds, expected one, {levels} (one a level) or {len(hierarchy):,} (one a node)"
+            f"{given.size:,} thresholds, expected one, {levels} (one per level) or {len(hierarchy):,} (one per node)"
         )
     wrong = given[~(given > 0)]
     if wrong.size:
@@ -46,9 +48,9 @@ def by_node(hierarchy: Hierarchy, t: float | Sequence[float] | FloatArray) -> Fl
 
 
 def above(scores: Scores, t: float | DoubleArray) -> LabelMatrix:
-    """Predict {n : p(n) > t}, t at least 0: one number, or one a node."""
-    # One number is compared in single precision, as scores are: 1/3 is not above 1/3.
-    least = np.asarray(t, np.float64 if np.ndim(t) else np.float32)
+    """Predict {n : p(n) > t}, t at least 0: one number, or one per node."""
+    # One number is compared in the precision of the scores: 1/3 is not above 1/3.
+    least = np.asarray(t, np.float64 if np.ndim(t) else scores.dtype)
     if not scores.is_sparse:
         return as_labels(scores.values > least, len(scores.hierarchy))
     limit = np.broadcast_to(least, len(scores.hierarchy))[scores.values.indices]
@@ -60,6 +62,7 @@ def top_k(scores: Scores, k: int = 5, leaves: bool = False) -> LabelMatrix:
 
     Linear in the scores.
 
+    >>> from treelabel.hierarchy import Hierarchy
     >>> h = Hierarchy.from_paths(["A > B", "A > C"])
     >>> s = Scores(h, [[0.5, 0.4, 0.1]])
     >>> top_k(s, 1).indices.tolist(), top_k(s, 1, leaves=True).indices.tolist()
@@ -80,7 +83,7 @@ def top_k(scores: Scores, k: int = 5, leaves: bool = False) -> LabelMatrix:
 
 
 def whole_number(value: float, what: str) -> int:
-    """Take a setting that must be a whole number of at least 1."""
+    """Return a setting as an integer, refusing what is not a whole number of at least 1."""
     if not 1 <= value < np.inf or value != int(value):
         raise TreelabelError(f"{what} = {value:g}, expected a whole number of at least 1")
     return int(value)

@@ -17,9 +17,9 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Tuned:
-    """A rule with settings that were measured on validation data, bound to the hierarchy they were measured on.
+    """A rule with settings that were found on validation data, bound to the hierarchy of that data.
 
-    `measured` says what was reached there. Use it wherever a rule is wanted: `decide(scores, tuned)`.
+    `measured` has the values that were reached there. Use it wherever a rule is wanted: `decide(scores, tuned)`.
     """
 
     rule: str

@@ -1,8 +1,8 @@
-"""Finding the numbers of rules on validation data: thresholds for micro and macro F1, and for a required precision."""
+"""Find the settings of rules on validation data: thresholds for micro and macro F1, and for a required precision."""
 
 import numpy as np
 
-from treelabel.core.compute import BoolArray, DoubleArray, FloatArray, LongArray, kernel, over_rows
+from treelabel.core.compute import BoolArray, DoubleArray, LongArray, ScoreArray, kernel, over_rows
 from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import LabelMatrix, from_sizes, matches, row_numbers
 from treelabel.rules.back_off import ways_up
@@ -11,7 +11,7 @@ from treelabel.scores import Scores
 
 
 def best_threshold(scores: Scores, truth: LabelMatrix) -> tuple[float, float]:
-    """Find the threshold on all scores with the largest micro F1 against closed truth; give it and that F1.
+    """Find the threshold on all scores with the largest micro F1 against closed truth; return it and that F1.
 
     It lies halfway between two scores. Costs sorting the scores.
 
@@ -30,8 +30,8 @@ def best_threshold(scores: Scores, truth: LabelMatrix) -> tuple[float, float]:
     return float(found[0]), float(values[0])
 
 
-def best_threshold_per_label(scores: Scores, truth: LabelMatrix) -> tuple[FloatArray, float]:
-    """Find the threshold of each label with its largest F1 against closed truth; give them and the macro F1 reached.
+def best_threshold_per_label(scores: Scores, truth: LabelMatrix) -> tuple[ScoreArray, float]:
+    """Find the threshold of each label with its largest F1 against closed truth; return them and the macro F1 reached.
 
     The macro F1 is that of what they predict, ancestors added.
     Labels that validation data tell nothing about, with no true document that has a score, take the one threshold that
@@ -44,19 +44,19 @@ def best_threshold_per_label(scores: Scores, truth: LabelMatrix) -> tuple[FloatA
     true = np.bincount(truth.indices, minlength=matrix.shape[1])
     found, _ = _best_cuts(ptr, matrix.data[place], hits[place], true)
     usual, _ = best_threshold(scores, truth)
-    thresholds: FloatArray = np.where(found > 0, found, np.float32(usual))
+    thresholds: ScoreArray = np.where(found > 0, found, scores.dtype.type(usual))
     return thresholds, _macro_f1(scores.hierarchy.closure(threshold(scores, thresholds)), truth)
 
 
 def _macro_f1(chosen: LabelMatrix, truth: LabelMatrix) -> float:
-    """The mean over labels of 2 hits / (predicted + true), 0 for labels that are neither."""
+    """Compute the mean over labels of 2 hits / (predicted + true), 0 for labels that are neither."""
     size = truth.shape[1]
     hits = np.bincount(chosen.indices[matches(truth, chosen)], minlength=size)
     total = np.bincount(chosen.indices, minlength=size) + np.bincount(truth.indices, minlength=size)
     return float(np.divide(2 * hits, total, out=np.zeros(size), where=total > 0).mean())
 
 
-def _best_cuts(ptr: LongArray, values: FloatArray, hits: BoolArray, true: LongArray) -> tuple[FloatArray, DoubleArray]:
+def _best_cuts(ptr: LongArray, values: ScoreArray, hits: BoolArray, true: LongArray) -> tuple[ScoreArray, DoubleArray]:
     parts = over_rows(
         lambda start, stop: best_cuts(ptr.astype(np.int64), values, hits, true.astype(np.int64), start, stop),
         len(true),
@@ -67,13 +67,13 @@ def _best_cuts(ptr: LongArray, values: FloatArray, hits: BoolArray, true: LongAr
 
 @kernel
 def best_cuts(
-    ptr: LongArray, values: FloatArray, hits: BoolArray, true: LongArray, start: int, stop: int
-) -> tuple[FloatArray, DoubleArray]:
+    ptr: LongArray, values: ScoreArray, hits: BoolArray, true: LongArray, start: int, stop: int
+) -> tuple[ScoreArray, DoubleArray]:
     """For each group of scores find the threshold with the largest F1 = 2 hits / (predicted + true), and that F1.
 
     0 where no threshold hits anything. Equal scores are predicted together.
     """
-    cuts, best = np.zeros(stop - start, np.float32), np.zeros(stop - start)
+    cuts, best = np.zeros(stop - start, values.dtype), np.zeros(stop - start)
     for group in range(start, stop):
         low, high = ptr[group], ptr[group + 1]
         order = np.argsort(-values[low:high])
@@ -93,7 +93,7 @@ def best_cuts(
 def precise_threshold(scores: Scores, truth: LabelMatrix, precision: float) -> tuple[float, float, float]:
     """Find the smallest t at which what `back_off` predicts is true with at least the required precision.
 
-    Gives (t, precision, share of documents that get a label). From the highest t down, a document enters with the top
+    Returns (t, precision, share of documents that get a label). From the highest t down, a document enters with the top
     node of its way, and then goes down it; each step changes the number of right predictions by what was right before
     and what is now, so all thresholds are judged in one pass. Costs sorting documents x depth scores.
     """

@@ -9,30 +9,28 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.core.arrays import sound_csr
-from treelabel.core.compute import BoolArray, FloatArray, IntArray, LongArray, over_rows
-from treelabel.core.errors import TreelabelError, some
+from treelabel.core.compute import BoolArray, IntArray, LongArray, ScoreArray, over_rows
+from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import Change, Hierarchy, label_matrix
-from treelabel.hierarchy.labels import find_label
 from treelabel.scores import kernels
-
-# float32 sums of a thousand leaves stray this far from 1.
-ROUNDING = 1e-4
+from treelabel.scores.checks import ROUNDING, checked_scores, leaf_ids, numbers, precision
+from treelabel.scores.store import load_scores, save_scores
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Scores:
-    """Node probabilities of n documents: float32, dense n x nodes or CSR (what is not stored is 0).
+    """Node probabilities of n documents, dense n x nodes or CSR (what is not stored is 0).
 
-    Columns are in the order of `hierarchy.names`. Nothing here turns CSR into dense except `dense()`. Make them with
-    `Scores(hierarchy, matrix)`, `Scores.from_leaves` or `Scores.from_conditional`.
+    Columns are in the order of `hierarchy.names`. float64 stays float64, which tells apart scores that float32 would
+    round to the same number; everything else becomes float32. Nothing here turns CSR into dense except `dense()`. Make
+    scores with `Scores(hierarchy, matrix)`, `Scores.from_leaves` or `Scores.from_conditional`.
 
     >>> h = Hierarchy.from_paths(["A > B", "A > C", "D"])
     >>> s = Scores.from_leaves(h, ["B", "C", "D"], [[0.5, 0.3, 0.2]])
     >>> s
     Scores(1 documents x 4 nodes, dense)
-    >>> s.dense().round(2).tolist()[0]
-    [0.800000011920929, 0.20000000298023224, 0.5, 0.30000001192092896]
+    >>> s.dense().tolist()
+    [[0.8, 0.2, 0.5, 0.3]]
     """
 
     hierarchy: Hierarchy
@@ -41,7 +39,7 @@ class Scores:
 
     def __post_init__(self) -> None:
         # A frozen value that brings its input to one form does so once, here.
-        object.__setattr__(self, "values", _checked(self.values, self.hierarchy))
+        object.__setattr__(self, "values", checked_scores(self.values, self.hierarchy))
         if self.ids is not None:
             object.__setattr__(self, "ids", tuple(self.ids))
             if len(self.ids) != len(self):
@@ -60,21 +58,37 @@ class Scores:
         values: Any,
         ids: Sequence[str] | None = None,
     ) -> "Scores":
-        """Give every node the sum over the leaves below it: p(n) = sum of p(l), l leaf under n.
+        """Sum leaf probabilities up the hierarchy: p(n) = sum of p(l), l leaf under n.
 
-        `leaves` names the columns of `values` (names, paths or ids); leaves that are left out have 0. In a DAG a leaf
-        counts once for each ancestor, however many ways lead there. Costs documents x leaves x depth; CSR the stored
-        entries x depth.
+        In a DAG a leaf counts once for each ancestor, however many ways lead there. Costs documents x leaves x depth;
+        CSR the stored entries x depth.
+
+        Parameters
+        ----------
+        hierarchy : Hierarchy
+            Where the leaves are looked up.
+        leaves : sequence of str or int
+            Names, paths or ids: what the columns of `values` stand for. Leaves that are left out have 0.
+        values : array_like or sparse matrix, documents x leaves
+            Probabilities.
+        ids : sequence of str, optional
+            Names of the documents.
+
+        Returns
+        -------
+        Scores
         """
-        nodes = _leaf_ids(hierarchy, leaves)
-        given = _numbers(values)
+        nodes = leaf_ids(hierarchy, leaves)
+        given = numbers(values)
         if given.ndim != 2 or given.shape[1] != len(nodes):
-            raise TreelabelError(f"{len(nodes):,} leaves for {given.shape} values; expected one column a leaf")
+            raise TreelabelError(f"{len(nodes):,} leaves for {given.shape} values; expected one column per leaf")
         # Sums are made in double precision: in single, those of a million leaves stray by a percent.
+        kept = precision(given.dtype)
         path = hierarchy.closure(label_matrix(np.arange(len(nodes) + 1), nodes, len(hierarchy))).astype(np.float64)
         if sparse.issparse(given):
-            return cls(hierarchy, sparse.csr_array(given) @ path, None if ids is None else tuple(ids))
-        summed = np.empty((len(given), len(hierarchy)), np.float32)
+            summed = (sparse.csr_array(given) @ path).astype(kept)
+            return cls(hierarchy, summed, None if ids is None else tuple(ids))
+        summed = np.empty((len(given), len(hierarchy)), kept)
         for rows in _blocks(*summed.shape):
             # The product with a sparse matrix on the right is slow; transposed it streams.
             summed[rows] = (path.T @ given[rows].T).T
@@ -93,16 +107,30 @@ class Scores:
         return given._changed(kernels.MULTIPLY)
 
     @classmethod
-    def one_after_another(cls, hierarchy: Hierarchy, parts: Sequence[Any]) -> "Scores":
-        """Put values of several groups of documents one after another; CSR if any of them is.
+    def concat(cls, hierarchy: Hierarchy, parts: Sequence[Any]) -> "Scores":
+        """Concatenate the values of several groups of documents.
+
+        Parameters
+        ----------
+        hierarchy : Hierarchy
+            The hierarchy of all parts.
+        parts : sequence of array_like or sparse matrix, documents x nodes
+            There may be none.
+
+        Returns
+        -------
+        Scores
+            CSR if any part is, float64 if any part is.
 
         >>> h = Hierarchy.flat(["A"])
-        >>> Scores.one_after_another(h, [[[0.5]], [[0.25], [1.0]]]).dense().tolist()
+        >>> Scores.concat(h, [[[0.5]], [[0.25], [1.0]]]).dense().tolist()
         [[0.5], [0.25], [1.0]]
         """
-        if any(sparse.issparse(part) for part in parts):
-            return cls(hierarchy, sparse.vstack([sparse.csr_array(part) for part in parts], format="csr"))
-        return cls(hierarchy, np.concatenate([np.zeros((0, len(hierarchy)), np.float32), *parts]))
+        given = [numbers(part) for part in parts]
+        given = [part.astype(precision(part.dtype), copy=False) for part in given]
+        if any(sparse.issparse(part) for part in given):
+            return cls(hierarchy, sparse.vstack([sparse.csr_array(part) for part in given], format="csr"))
+        return cls(hierarchy, np.concatenate([np.zeros((0, len(hierarchy)), np.float32), *given]))
 
     # What they are
 
@@ -125,22 +153,28 @@ class Scores:
         return Scores(self.hierarchy, self.values[picked], names)
 
     @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the values: float32 or float64."""
+        found: np.dtype[Any] = self.values.dtype
+        return found
+
+    @property
     def is_sparse(self) -> bool:
         """Whether only the larger scores are stored."""
         return bool(sparse.issparse(self.values))
 
-    def dense(self) -> FloatArray:
-        """Give the scores as a dense array, documents x nodes."""
-        dense: FloatArray = self.values.toarray() if self.is_sparse else self.values
+    def dense(self) -> ScoreArray:
+        """Return the scores as a dense array, documents x nodes."""
+        dense: ScoreArray = self.values.toarray() if self.is_sparse else self.values
         return dense
 
     def csr(self) -> sparse.csr_array:
-        """Give the scores as a CSR matrix; zeros are not stored."""
+        """Return the scores as a CSR matrix; zeros are not stored."""
         return self.values if self.is_sparse else sparse.csr_array(self.values)
 
     # Between marginal and conditional
 
-    def conditional(self) -> FloatArray | sparse.csr_array:
+    def conditional(self) -> ScoreArray | sparse.csr_array:
         """Divide by the parent: P(n | parent) = p(n) / p(parent), 0 where the parent has 0; needs a tree.
 
         >>> h = Hierarchy.from_paths(["A > B", "A > C"])
@@ -183,7 +217,7 @@ class Scores:
         return self.coherence_gap() <= tolerance
 
     def require_coherent(self, tolerance: float = 1e-6) -> "Scores":
-        """Refuse scores in which a child is above its parent, naming the worst case; give the scores themselves."""
+        """Refuse scores in which a child is above its parent, naming the worst case; return the scores themselves."""
         gap, row, node = self._worst_edge()
         if gap > tolerance:
             h = self.hierarchy
@@ -233,7 +267,7 @@ class Scores:
     def coherent(self, how: Literal["max", "min"] = "max") -> "Scores":
         """Make scores coherent: raise a node to its largest descendant ("max"), or lower it to its parents ("min").
 
-        Scores that are coherent already are given back as they are by "max".
+        "max" returns scores that are coherent already as they are.
 
         >>> h = Hierarchy.from_paths(["A > B"])
         >>> s = Scores(h, [[0.25, 0.5]])
@@ -275,7 +309,7 @@ class Scores:
         [[0.25, 0.5, 0.0]]
         """
         if count < 1:
-            raise TreelabelError(f"expected to keep at least 1 score a document, found {count}")
+            raise TreelabelError(f"expected to keep at least 1 score per document, found {count}")
         count = min(count, max(1, len(self.hierarchy)))
         if self.is_sparse:
             row_ptr = self.values.indptr.astype(np.int64)
@@ -326,30 +360,27 @@ class Scores:
 
     def save(self, path: str | Path) -> None:
         """Write to `.npz` or `.parquet`, hierarchy included; the file appears whole or not at all."""
-        from treelabel.scores import store
-
-        store.save(self, Path(path))
+        save_scores(Path(path), self.hierarchy, self.values, self.ids)
 
     @classmethod
     def load(cls, path: str | Path, hierarchy: Hierarchy | None = None) -> "Scores":
-        """Read what `save` wrote; with `hierarchy`, refuse scores that were made for another one."""
-        from treelabel.scores import store
+        """Read what `save` wrote.
 
-        return store.load(Path(path), hierarchy)
+        Parameters
+        ----------
+        path : str or Path
+            A file `.npz` or `.parquet`.
+        hierarchy : Hierarchy, optional
+            What the scores must have been made for; by default any hierarchy will do.
 
-
-def _leaf_ids(hierarchy: Hierarchy, leaves: Sequence[str | int] | npt.NDArray[np.integer[Any]]) -> LongArray:
-    """Find the leaves that columns stand for, refusing inner nodes and duplicates."""
-    found = [leaf if isinstance(leaf, int | np.integer) else find_label(hierarchy, leaf) for leaf in leaves]
-    nodes = np.array(found, np.int64)
-    outside = nodes[(nodes < 0) | (nodes >= len(hierarchy))]
-    if len(outside):
-        raise TreelabelError(f"node id {outside[0]} is out of range: the hierarchy has ids 0 to {len(hierarchy) - 1}")
-    inner = nodes[~hierarchy.is_leaf[nodes]]
-    if len(inner) or len(np.unique(nodes)) < len(nodes):
-        what = f"not leaves: {some(hierarchy.paths(inner))}" if len(inner) else "one leaf stands for two columns"
-        raise TreelabelError(f"expected the scores of distinct leaves, but {what}")
-    return nodes
+        Returns
+        -------
+        Scores
+        """
+        scores = cls(*load_scores(Path(path)))
+        if hierarchy is not None:
+            hierarchy.require_same(scores.hierarchy.fingerprint, str(path))
+        return scores
 
 
 def _blocks(rows: int, columns: int) -> Iterator[slice]:
@@ -365,57 +396,3 @@ def _exhaustiveness_gap(values: Any, to_parent: sparse.csr_array, inner: LongArr
     top = summed[:, [0]].toarray() if is_sparse else summed[:, 0]
     gap = float(np.abs(top - 1).max())
     return max(gap, float(abs(summed[:, inner + 1] - values[:, inner]).max())) if len(inner) else gap
-
-
-def _numbers(values: Any) -> Any:
-    """Take a dense or sparse matrix as it is, anything else as an array, and refuse what is not of numbers."""
-    try:
-        stored = values if sparse.issparse(values) else np.asarray(values)
-    except ValueError as error:
-        raise TreelabelError(f"scores are no matrix: {error}") from error
-    if stored.dtype.kind not in "biuf":
-        raise TreelabelError(f"scores of type {stored.dtype}, expected numbers")
-    return stored
-
-
-def _checked(values: Any, hierarchy: Hierarchy) -> FloatArray | sparse.csr_array:
-    """Bring scores to float32, CSR without stored zeros, and refuse what cannot be a probability."""
-    stored = _numbers(values)
-    if stored.ndim != 2 or stored.shape[1] != len(hierarchy):
-        raise TreelabelError(f"scores of shape {stored.shape}, expected documents x {len(hierarchy):,} nodes")
-    if not sparse.issparse(stored):
-        dense = np.ascontiguousarray(stored, np.float32)
-        return _in_range(dense, dense, hierarchy)
-    matrix = sound_csr(stored, "scores are no valid CSR matrix", np.float32)
-    if not matrix.has_canonical_format:
-        matrix = matrix.copy()
-        matrix.sum_duplicates()
-    if matrix.indices.dtype != np.int32 and matrix.nnz < 1 << 31:
-        # Both or neither: scipy fails later on matrices that mix the two.
-        matrix.indices, matrix.indptr = matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32)
-    data = _in_range(matrix.data, matrix, hierarchy)
-    if data is matrix.data and data.all():
-        return matrix
-    cleaned = sparse.csr_array((data, matrix.indices, matrix.indptr), matrix.shape, copy=True)
-    cleaned.eliminate_zeros()
-    return cleaned
-
-
-def _in_range(data: FloatArray, matrix: Any, hierarchy: Hierarchy) -> FloatArray:
-    if data.size == 0:
-        return data
-    low, high = data.min(), data.max()
-    if low >= 0 and high <= 1:
-        return data
-    wrong = ~((data >= -ROUNDING) & (data <= 1 + ROUNDING))
-    if wrong.any():
-        at = int(np.flatnonzero(wrong.ravel())[0])
-        if sparse.issparse(matrix):
-            row, node = int(np.searchsorted(matrix.indptr, at, side="right")) - 1, int(matrix.indices[at])
-        else:
-            row, node = divmod(at, len(hierarchy))
-        raise TreelabelError(
-            f"row {row}, {hierarchy.names[node]!r}: score {data.ravel()[at]:.6g} is not a probability in [0, 1]; "
-            "turn raw outputs into probabilities first (softmax or sigmoid)"
-        )
-    return np.clip(data, 0, 1)

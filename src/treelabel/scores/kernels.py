@@ -1,19 +1,19 @@
 """Compiled loops over rows of scores.
 
-A row is worked on in a scratch array with one place a node: a dense row is its own scratch, a CSR row is laid out in
-one and taken back, so that each rule is written once. CSR costs the stored entries (and their ancestors), never the
-nodes.
+A row is worked on in a scratch array with one place per node: a dense row is its own scratch, a CSR row is laid out in
+one and read back, so that each operation is written once. CSR costs the stored entries (and their ancestors), never
+the nodes. Scores are float32 or float64: each loop is compiled for both.
 """
 
 import numpy as np
 
-from treelabel.core.compute import BoolArray, FloatArray, IntArray, LongArray, kernel
+from treelabel.core.compute import BoolArray, IntArray, LongArray, ScoreArray, kernel
 
 MULTIPLY, MINIMUM, DIVIDE = 0, 1, 2
 
 
 @kernel
-def down(ptr: IntArray, idx: IntArray, nodes: IntArray, row: FloatArray, how: int) -> None:
+def down(ptr: IntArray, idx: IntArray, nodes: IntArray, row: ScoreArray, how: int) -> None:
     """Combine each node with its parents, parents first: p * p(parent), or min(p, p(parents)). The root has 1."""
     for node in nodes:
         for above in idx[ptr[node] : ptr[node + 1]]:
@@ -22,7 +22,7 @@ def down(ptr: IntArray, idx: IntArray, nodes: IntArray, row: FloatArray, how: in
 
 
 @kernel
-def divide(ptr: IntArray, idx: IntArray, nodes: IntArray, row: FloatArray) -> None:
+def divide(ptr: IntArray, idx: IntArray, nodes: IntArray, row: ScoreArray) -> None:
     """Turn marginals into conditionals, children first: p / p(parent), 0 where the parent has 0."""
     for at in range(len(nodes) - 1, -1, -1):
         node = nodes[at]
@@ -32,7 +32,7 @@ def divide(ptr: IntArray, idx: IntArray, nodes: IntArray, row: FloatArray) -> No
 
 
 @kernel
-def up(ptr: IntArray, idx: IntArray, nodes: IntArray, row: FloatArray) -> None:
+def up(ptr: IntArray, idx: IntArray, nodes: IntArray, row: ScoreArray) -> None:
     """Raise each parent to its largest child, children first."""
     for at in range(len(nodes) - 1, -1, -1):
         node = nodes[at]
@@ -42,7 +42,7 @@ def up(ptr: IntArray, idx: IntArray, nodes: IntArray, row: FloatArray) -> None:
 
 
 @kernel
-def change_dense(ptr: IntArray, idx: IntArray, values: FloatArray, start: int, stop: int, how: int) -> None:
+def change_dense(ptr: IntArray, idx: IntArray, values: ScoreArray, start: int, stop: int, how: int) -> None:
     """Apply down (MULTIPLY, MINIMUM) or divide (DIVIDE) to dense rows, in place."""
     nodes = np.arange(values.shape[1]).astype(np.int32)
     for row in range(start, stop):
@@ -58,13 +58,13 @@ def change_csr(
     idx: IntArray,
     row_ptr: LongArray,
     row_idx: IntArray,
-    data: FloatArray,
+    data: ScoreArray,
     start: int,
     stop: int,
     how: int,
 ) -> None:
     """Apply down or divide to CSR rows, in place; a node that is not stored has 0."""
-    scratch = np.zeros(len(ptr) - 1, np.float32)
+    scratch = np.zeros(len(ptr) - 1, data.dtype)
     for row in range(start, stop):
         entries = slice(row_ptr[row], row_ptr[row + 1])
         nodes = row_idx[entries]
@@ -80,7 +80,7 @@ def change_csr(
 
 
 @kernel
-def raise_dense(ptr: IntArray, idx: IntArray, values: FloatArray, start: int, stop: int) -> None:
+def raise_dense(ptr: IntArray, idx: IntArray, values: ScoreArray, start: int, stop: int) -> None:
     """Raise parents to their largest descendant in dense rows, in place."""
     nodes = np.arange(values.shape[1]).astype(np.int32)
     for row in range(start, stop):
@@ -93,15 +93,15 @@ def raise_csr(
     idx: IntArray,
     row_ptr: LongArray,
     row_idx: IntArray,
-    data: FloatArray,
+    data: ScoreArray,
     closed_ptr: LongArray,
     closed_idx: IntArray,
     start: int,
     stop: int,
-) -> FloatArray:
+) -> ScoreArray:
     """Raise parents to their largest descendant; the result stands at the closed pattern of the rows."""
-    scratch = np.zeros(len(ptr) - 1, np.float32)
-    raised = np.empty(closed_ptr[stop] - closed_ptr[start], np.float32)
+    scratch = np.zeros(len(ptr) - 1, data.dtype)
+    raised = np.empty(closed_ptr[stop] - closed_ptr[start], data.dtype)
     for row in range(start, stop):
         for at in range(row_ptr[row], row_ptr[row + 1]):
             scratch[row_idx[at]] = data[at]
@@ -115,7 +115,7 @@ def raise_csr(
 
 
 @kernel
-def worst_edge_dense(ptr: IntArray, idx: IntArray, values: FloatArray, start: int, stop: int) -> tuple[float, int, int]:
+def worst_edge_dense(ptr: IntArray, idx: IntArray, values: ScoreArray, start: int, stop: int) -> tuple[float, int, int]:
     """Find the largest p(child) - p(parent): (gap, row, child); (0, -1, -1) if no child is above its parent."""
     worst, worst_row, worst_node = 0.0, -1, -1
     for row in range(start, stop):
@@ -128,10 +128,10 @@ def worst_edge_dense(ptr: IntArray, idx: IntArray, values: FloatArray, start: in
 
 @kernel
 def worst_edge_csr(
-    ptr: IntArray, idx: IntArray, row_ptr: LongArray, row_idx: IntArray, data: FloatArray, start: int, stop: int
+    ptr: IntArray, idx: IntArray, row_ptr: LongArray, row_idx: IntArray, data: ScoreArray, start: int, stop: int
 ) -> tuple[float, int, int]:
     """The same on CSR rows."""
-    scratch = np.zeros(len(ptr) - 1, np.float32)
+    scratch = np.zeros(len(ptr) - 1, data.dtype)
     worst, worst_row, worst_node = 0.0, -1, -1
     for row in range(start, stop):
         for at in range(row_ptr[row], row_ptr[row + 1]):
@@ -147,7 +147,7 @@ def worst_edge_csr(
 
 
 @kernel
-def largest(values: FloatArray, count: int, kept: IntArray) -> int:
+def largest(values: ScoreArray, count: int, kept: IntArray) -> int:
     """Write into `kept` the places of the `count` largest values above 0, in order; equal ones: the first places."""
     threshold = np.float32(0)
     if len(values) > count:
@@ -167,10 +167,10 @@ def largest(values: FloatArray, count: int, kept: IntArray) -> int:
 
 
 @kernel
-def top_k_dense(values: FloatArray, start: int, stop: int, count: int) -> tuple[IntArray, FloatArray, LongArray]:
+def top_k_dense(values: ScoreArray, start: int, stop: int, count: int) -> tuple[IntArray, ScoreArray, LongArray]:
     """Keep the largest scores of dense rows: (nodes, scores, row sizes)."""
     nodes = np.empty((stop - start) * count, np.int32)
-    data = np.empty((stop - start) * count, np.float32)
+    data = np.empty((stop - start) * count, values.dtype)
     sizes = np.empty(stop - start, np.int64)
     kept = np.empty(count, np.int32)
     used = 0
@@ -186,14 +186,14 @@ def top_k_dense(values: FloatArray, start: int, stop: int, count: int) -> tuple[
 
 @kernel
 def top_k_csr(
-    row_ptr: LongArray, row_idx: IntArray, values: FloatArray, start: int, stop: int, count: int
-) -> tuple[IntArray, FloatArray, LongArray]:
+    row_ptr: LongArray, row_idx: IntArray, values: ScoreArray, start: int, stop: int, count: int
+) -> tuple[IntArray, ScoreArray, LongArray]:
     """Keep the largest scores of CSR rows."""
     most = 0
     for row in range(start, stop):
         most += min(count, row_ptr[row + 1] - row_ptr[row])
     nodes = np.empty(most, np.int32)
-    data = np.empty(most, np.float32)
+    data = np.empty(most, values.dtype)
     sizes = np.empty(stop - start, np.int64)
     kept = np.empty(count, np.int32)
     used = 0
@@ -209,7 +209,7 @@ def top_k_csr(
 
 
 @kernel
-def best_in_slice(values: FloatArray, allowed: BoolArray, start: int, stop: int) -> IntArray:
+def best_in_slice(values: ScoreArray, allowed: BoolArray, start: int, stop: int) -> IntArray:
     """Find the allowed node with the largest score in dense rows; the lowest id among equals, -1 if all are 0."""
     best = np.full(stop - start, -1, np.int32)
     for row in range(start, stop):
@@ -223,7 +223,7 @@ def best_in_slice(values: FloatArray, allowed: BoolArray, start: int, stop: int)
 
 @kernel
 def best_in_csr(
-    ptr: LongArray, idx: IntArray, values: FloatArray, allowed: BoolArray, start: int, stop: int
+    ptr: LongArray, idx: IntArray, values: ScoreArray, allowed: BoolArray, start: int, stop: int
 ) -> IntArray:
     """The same for CSR rows; -1 if no allowed node is stored."""
     best = np.full(stop - start, -1, np.int32)

@@ -3,7 +3,7 @@
 import json
 import reprlib
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,6 @@ from treelabel.core.json_text import read_json
 from treelabel.core.npz import Headers, open_npz
 from treelabel.core.outputs import whole_file
 from treelabel.hierarchy import Hierarchy, hierarchy_from_json, hierarchy_to_json
-from treelabel.scores.core import Scores
 
 VERSION = 1
 HIERARCHY_KEY, VERSION_KEY = b"treelabel.hierarchy", b"treelabel.scores"
@@ -25,19 +24,44 @@ ROWS = 8192
 WHAT = "a score file of treelabel"
 
 
-def save(scores: Scores, path: Path) -> None:
-    """Write by the file's ending."""
+class Stored(NamedTuple):
+    """The content of a score file; `Scores` checks the values."""
+
+    hierarchy: Hierarchy
+    values: Any
+    ids: tuple[str, ...] | None
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether only the larger scores are stored."""
+        return bool(sparse.issparse(self.values))
+
+
+def save_scores(path: Path, hierarchy: Hierarchy, values: Any, ids: tuple[str, ...] | None) -> None:
+    """Write a score file in the format that its ending names.
+
+    Parameters
+    ----------
+    path : Path
+        A file `.npz` or `.parquet`, which appears whole or not at all.
+    hierarchy : Hierarchy
+        It is stored in the file.
+    values : ndarray or csr_array, documents x nodes
+        float32 or float64, which the file keeps.
+    ids : tuple of str, optional
+        One per document.
+    """
     writer = {".npz": _save_npz, ".parquet": _save_parquet}[_ending(path)]
     with whole_file(path) as temporary:
-        writer(scores, temporary)
+        writer(Stored(hierarchy, values, ids), temporary)
 
 
-def load(path: Path, hierarchy: Hierarchy | None) -> Scores:
-    """Read by the file's ending."""
+def load_scores(path: Path) -> Stored:
+    """Read what `save_scores` wrote."""
     file = existing_file(path)
     reader = {".npz": _load_npz, ".parquet": _load_parquet}[_ending(file)]
     try:
-        scores = reader(file)
+        return reader(file)
     except (TreelabelError, MemoryError):
         raise
     except Exception as error:
@@ -46,9 +70,6 @@ def load(path: Path, hierarchy: Hierarchy | None) -> Scores:
         first = str(error).strip().partition("\n")[0]
         why = "" if "pickle" in first else f": {first}"
         raise TreelabelError(f"{file}: not {WHAT}, or damaged{why}") from error
-    if hierarchy is not None:
-        hierarchy.require_same(scores.hierarchy.fingerprint, str(file))
-    return scores
 
 
 def _ending(path: Path) -> str:
@@ -82,7 +103,7 @@ def _check_version(version: int, file: Path) -> None:
         raise TreelabelError(f"{file}: scores stored in version {version}, this treelabel reads version {VERSION}")
 
 
-def _save_npz(scores: Scores, file: Path) -> None:
+def _save_npz(scores: Stored, file: Path) -> None:
     arrays: dict[str, Any] = {
         "treelabel_scores": np.array(VERSION),
         "hierarchy": _bytes(hierarchy_to_json(scores.hierarchy)),
@@ -97,7 +118,7 @@ def _save_npz(scores: Scores, file: Path) -> None:
         np.savez(stream, **arrays)
 
 
-def _load_npz(file: Path) -> Scores:
+def _load_npz(file: Path) -> Stored:
     with open_npz(file, WHAT) as stored:
         _check_members(stored.headers, file)
         _check_version(int(stored["treelabel_scores"]), file)
@@ -105,13 +126,13 @@ def _load_npz(file: Path) -> Scores:
         ids = _ids(read_json(bytes(stored["ids"]), str(file), "list of ids"), file)
         _check_shapes(stored.headers, len(hierarchy), None if ids is None else len(ids), file)
         if "values" in stored:
-            return Scores(hierarchy, stored["values"], ids)
+            return Stored(hierarchy, stored["values"], ids)
         parts = stored["data"], stored["indices"], stored["indptr"]
-        return Scores(hierarchy, checked_csr(parts, (len(parts[2]) - 1, len(hierarchy)), str(file)), ids)
+        return Stored(hierarchy, checked_csr(parts, (len(parts[2]) - 1, len(hierarchy)), str(file)), ids)
 
 
 def _check_members(headers: Headers, file: Path) -> None:
-    """Refuse a file that has other arrays than `save` writes, or of other types, before any is read."""
+    """Refuse a file that has other arrays than `save_scores` writes, or of other types, before any is read."""
     about = {"treelabel_scores": ("iu", 0), "hierarchy": ("u", 1), "ids": ("u", 1)}
     dense, csr = {"values": ("biuf", 2)}, {"indptr": ("iu", 1), "indices": ("iu", 1), "data": ("biuf", 1)}
     expected = {**about, **(dense if "values" in headers else csr)}
@@ -145,7 +166,7 @@ def _check_shapes(headers: Headers, nodes: int, ids: int | None, file: Path) -> 
 
 
 def _ids(stored: Any, file: Path) -> tuple[str, ...] | None:
-    """Take stored ids: a list of texts, or nothing."""
+    """Return stored ids: a list of texts, or None."""
     if stored is None:
         return None
     if not isinstance(stored, list):
@@ -153,32 +174,37 @@ def _ids(stored: Any, file: Path) -> tuple[str, ...] | None:
     return tuple(stored)
 
 
-def _save_parquet(scores: Scores, file: Path) -> None:
-    """One row a document: its id, and either all scores or the stored nodes with theirs."""
-    nodes = len(scores.hierarchy)
+def _save_parquet(scores: Stored, file: Path) -> None:
+    """Write one row per document: its id, and either all scores or the stored nodes with theirs."""
+    schema = _schema(scores)
+    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        documents = scores.values.shape[0]
+        for start in range(0, documents, ROWS):
+            rows = slice(start, min(start + ROWS, documents))
+            ids = [None] * (rows.stop - rows.start) if scores.ids is None else scores.ids[rows]
+            columns = [pa.array(ids, pa.string()), *_columns(scores.values[rows])]
+            writer.write_table(pa.table(columns, schema=schema))
+
+
+def _schema(scores: Stored) -> pa.Schema:
+    number = pa.from_numpy_dtype(scores.values.dtype)
     fields = [pa.field("id", pa.string(), nullable=scores.ids is None)]
     if scores.is_sparse:
-        fields += [pa.field("node", pa.list_(pa.int32())), pa.field("score", pa.list_(pa.float32()))]
+        fields += [pa.field("node", pa.list_(pa.int32())), pa.field("score", pa.list_(number))]
     else:
-        fields.append(pa.field("scores", pa.list_(pa.float32(), nodes)))
-    metadata = {HIERARCHY_KEY: hierarchy_to_json(scores.hierarchy), VERSION_KEY: str(VERSION)}
-    schema = pa.schema(fields, metadata)
-    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
-        for start in range(0, len(scores), ROWS):
-            part = scores[start : start + ROWS]
-            ids = pa.array(part.ids if part.ids is not None else [None] * len(part), pa.string())
-            if part.is_sparse:
-                ptr = pa.array(part.values.indptr, pa.int32())
-                columns = [
-                    pa.ListArray.from_arrays(ptr, pa.array(part.values.indices)),
-                    pa.ListArray.from_arrays(ptr, pa.array(part.values.data)),
-                ]
-            else:
-                columns = [pa.FixedSizeListArray.from_arrays(pa.array(part.values.ravel()), nodes)]
-            writer.write_table(pa.table([ids, *columns], schema=schema))
+        fields.append(pa.field("scores", pa.list_(number, len(scores.hierarchy))))
+    return pa.schema(fields, {HIERARCHY_KEY: hierarchy_to_json(scores.hierarchy), VERSION_KEY: str(VERSION)})
 
 
-def _load_parquet(file: Path) -> Scores:
+def _columns(values: Any) -> list[pa.Array]:
+    """Lay out the scores of some documents as columns of lists."""
+    if not sparse.issparse(values):
+        return [pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])]
+    ptr = pa.array(values.indptr, pa.int32())
+    return [pa.ListArray.from_arrays(ptr, pa.array(part)) for part in (values.indices, values.data)]
+
+
+def _load_parquet(file: Path) -> Stored:
     stored = _open_parquet(file)
     metadata = stored.schema_arrow.metadata or {}
     if VERSION_KEY not in metadata:
@@ -191,26 +217,33 @@ def _load_parquet(file: Path) -> Scores:
     ids = None if stored.schema_arrow.field("id").nullable else tuple(name for part in parts for name in part[0])
     if "scores" in stored.schema_arrow.names:
         none = np.zeros((0, len(hierarchy)), np.float32)
-        return Scores(hierarchy, np.concatenate([none, *(part[1] for part in parts)]), ids)
+        return Stored(hierarchy, np.concatenate([none, *(part[1] for part in parts)]), ids)
     none = sparse.csr_array((0, len(hierarchy)), dtype=np.float32)
-    return Scores(hierarchy, sparse.vstack([none, *(part[1] for part in parts)], format="csr"), ids)
+    return Stored(hierarchy, sparse.vstack([none, *(part[1] for part in parts)], format="csr"), ids)
 
 
 def _check_columns(schema: pa.Schema, nodes: int, file: Path) -> None:
-    """Refuse a file with other columns than `save` writes."""
-    fields = [(field.name, _type(field.type)) for field in schema]
-    dense = [("id", _type(pa.string())), ("scores", _type(pa.list_(pa.float32(), nodes)))]
-    csr = [("id", _type(pa.string())), ("node", _type(pa.list_(pa.int32()))), ("score", _type(pa.list_(pa.float32())))]
-    if fields not in (dense, csr):
-        found = ", ".join(f"{field.name}: {field.type}" for field in schema)
+    """Refuse a file with other columns than `save_scores` writes."""
+    found = [(field.name, _type(field.type)) for field in schema]
+    id_column, nodes_column = ("id", _type(pa.string())), ("node", _type(pa.list_(pa.int32())))
+    expected = [
+        columns
+        for number in (pa.float32(), pa.float64())
+        for columns in (
+            [id_column, ("scores", _type(pa.list_(number, nodes)))],
+            [id_column, nodes_column, ("score", _type(pa.list_(number)))],
+        )
+    ]
+    if found not in expected:
+        listed = ", ".join(f"{field.name}: {field.type}" for field in schema)
         raise TreelabelError(
-            f"{file}: not {WHAT}, or damaged: columns {found}; expected id: string and either scores, "
-            f"{nodes:,} numbers a row, or the lists node: int32 and score: float32"
+            f"{file}: not {WHAT}, or damaged: columns {listed}; expected id: string and either scores, "
+            f"{nodes:,} numbers per row, or the lists node: int32 and score: float32 or float64"
         )
 
 
 def _type(kind: pa.DataType) -> tuple[Any, ...]:
-    """Tell types apart, whatever writers call the values of a list."""
+    """Return what tells types apart, whatever writers call the values of a list."""
     if pa.types.is_fixed_size_list(kind):
         return "list", kind.value_type, kind.list_size
     return ("list", kind.value_type) if pa.types.is_list(kind) else (kind,)
@@ -234,7 +267,7 @@ def _check_unpacked(metadata: Any, nodes: int, file: Path) -> None:
 
 
 def _rows(batch: pa.RecordBatch, nodes: int, file: Path) -> tuple[list[Any], Any]:
-    """Take the ids and the scores of some documents."""
+    """Return the ids and the scores of some documents."""
     batch.validate(full=True)
     ids = batch.column("id").to_pylist()
     lists = [batch.column(name) for name in batch.schema.names if name != "id"]

@@ -1,4 +1,4 @@
-"""Text -> matrix: hashed n-grams weighted by tf-idf."""
+"""From texts to sparse matrices: hashed n-grams weighted by tf-idf, and their latent semantic analysis."""
 
 from treelabel.text.ngrams import NgramShape
 from treelabel.text.tfidf import Tfidf

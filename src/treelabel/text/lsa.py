@@ -7,13 +7,14 @@ from scipy import sparse
 
 from treelabel.core.compute import FloatArray
 from treelabel.core.strings import Strings
+from treelabel.core.vectors import normalize_rows
 from treelabel.text.ngrams import NgramShape
 from treelabel.text.tfidf import Tfidf
 
 
 @dataclass(frozen=True, eq=False)
 class Lsa:
-    """tf-idf times its first right singular vectors (n-grams x columns), rows brought to length 1.
+    """tf-idf times its first right singular vectors (n-grams x columns), with rows scaled to length 1.
 
     Keeping all singular vectors would change no inner product of training documents; the first few hundred keep most
     of what documents have in common. Learning costs the n-grams of all documents x columns x some ten passes.
@@ -26,7 +27,26 @@ class Lsa:
     def fit_transform(
         cls, texts: Strings, columns: int, shape: NgramShape, min_df: int, seed: int
     ) -> tuple["Lsa", FloatArray]:
-        """Learn from texts, and give their rows."""
+        """Learn from texts and return their rows.
+
+        Parameters
+        ----------
+        texts : Strings
+            Texts.
+        columns : int
+            Singular vectors to keep, at most.
+        shape : NgramShape
+            Which n-grams to count.
+        min_df : int
+            Texts that an n-gram must occur in.
+        seed : int
+            Seed of the random projection.
+
+        Returns
+        -------
+        (Lsa, array of shape (texts, columns))
+            What was learned, and the rows of the texts.
+        """
         from sklearn.utils.extmath import randomized_svd
 
         tfidf, rows = Tfidf.fit_transform(texts, shape, min_df)
@@ -37,10 +57,8 @@ class Lsa:
         return found, found._dense(rows)
 
     def transform(self, texts: Strings) -> FloatArray:
-        """Rows of texts; of those without a known n-gram, 0."""
+        """Return the rows of texts; those without a known n-gram are 0."""
         return self._dense(self.tfidf.transform(texts))
 
     def _dense(self, rows: sparse.csr_array) -> FloatArray:
-        found = np.asarray(rows @ self.vectors, np.float32)
-        lengths = np.linalg.norm(found, axis=1, keepdims=True)
-        return np.asarray(found / np.maximum(lengths, 1e-9), np.float32)
+        return np.asarray(normalize_rows(np.asarray(rows @ self.vectors, np.float32)), np.float32)

@@ -1,40 +1,52 @@
-"""The n-grams of one text by name: what stands behind the buckets that `ngrams` counts.
+"""The names of the n-grams of one text: the words and characters behind the buckets that `ngrams` counts.
 
-Nothing here is fast, and nothing is stored: names come from the text that is asked about, so a model need not keep any.
+Nothing here is fast, and nothing is stored: names come from the text in question, so a model need not keep any.
 """
 
-from treelabel.text.ngrams import BOUNDARY, PIECE_SEED, PRIME, SPREAD, WORD_SEED, NgramShape, character_table
+from treelabel.text.ngrams import BOUNDARY, CHAR_SEED, PRIME, SPREAD, WORD_SEED, NgramShape, character_table
 
 _MASK = (1 << 64) - 1
 
 
 def named_ngrams(text: str, shape: NgramShape) -> dict[str, int]:
-    """Give the n-grams of a text and their buckets; a piece ends in | where its word does, else in ~.
+    """Return the n-grams of a text and their buckets; characters end in | where their word does, and in ~ elsewhere.
 
-    >>> list(named_ngrams("Ab cd", NgramShape(words=2, pieces=(3, 3))))
+    Parameters
+    ----------
+    text : str
+        A text.
+    shape : NgramShape
+        Which n-grams to name.
+
+    Returns
+    -------
+    dict
+        Buckets by name.
+
+    >>> list(named_ngrams("Ab cd", NgramShape(ngram_range=(1, 2), char_ngram_range=(3, 3))))
     ['ab', 'cd', 'ab cd', '|ab~', '~ab|', '|cd~', '~cd|']
     """
     words = _words(text)
     found: dict[str, int] = {}
     hashes = [_hashed(int(WORD_SEED), word) for word in words]
-    for length in range(1, shape.words + 1):
+    short_words, long_words, short_chars, long_chars = shape.lengths
+    for length in range(short_words, long_words + 1):
         for first in range(len(words) - length + 1):
             name = " ".join("".join(map(chr, word)) for word in words[first : first + length])
-            found[name] = _bucket(_run(hashes[first : first + length]), shape.bits)
-    low, high = shape.pieces or (1, 0)
+            found[name] = _bucket(_run(hashes[first : first + length]), shape.n_features)
     for word in words:
         marked = [BOUNDARY, *word, BOUNDARY]
-        for size in range(low, high + 1):
+        for size in range(short_chars, long_chars + 1):
             for first in range(len(marked) - size + 1):
-                piece = marked[first : first + size]
-                inner = "".join(chr(code) for code in piece if code != BOUNDARY)
-                name = ("|" if piece[0] == BOUNDARY else "~") + inner + ("|" if piece[-1] == BOUNDARY else "~")
-                found[name] = _bucket(_hashed(int(PIECE_SEED), piece), shape.bits)
+                part = marked[first : first + size]
+                inner = "".join(chr(code) for code in part if code != BOUNDARY)
+                name = ("|" if part[0] == BOUNDARY else "~") + inner + ("|" if part[-1] == BOUNDARY else "~")
+                found[name] = _bucket(_hashed(int(CHAR_SEED), part), shape.n_features)
     return found
 
 
 def _words(text: str) -> list[list[int]]:
-    """The words of a text as lower-case code points."""
+    """Return the words of a text as lower-case code points."""
     table = character_table()
     words: list[list[int]] = [[]]
     for character in text:
@@ -54,12 +66,12 @@ def _hashed(seed: int, codes: list[int]) -> int:
 
 
 def _run(words: list[int]) -> int:
-    """The hash of words in a row."""
+    """Hash an n-gram of words, given the hash of each."""
     mixed = words[0]
     for word in words[1:]:
         mixed = (mixed * int(PRIME) & _MASK ^ word) * int(PRIME) & _MASK
     return mixed
 
 
-def _bucket(mixed: int, bits: int) -> int:
-    return ((mixed ^ (mixed >> 33)) * int(SPREAD) & _MASK) >> (64 - bits)
+def _bucket(mixed: int, n_features: int) -> int:
+    return (((mixed ^ (mixed >> 33)) * int(SPREAD) & _MASK) >> 32) * n_features >> 32

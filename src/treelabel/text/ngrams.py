@@ -1,8 +1,8 @@
-"""Counting n-grams: texts become hashed words, word pairs and pieces of words, at the speed of reading them.
+"""Counting n-grams: texts become hashed n-grams of words and of characters, at the speed of reading them.
 
-Compiled loops run over the bytes of the texts, in threads. A word is a run of letters,
-digits and underscores; a piece is an n-gram of characters within one word with a boundary at either end. An n-gram is
-known by its hash: the upper bits choose a bucket, and n-grams that share one are counted together.
+Compiled loops run over the bytes of the texts, in threads. A word is a run of letters, digits and underscores; an
+n-gram of characters lies within one word, with a boundary at either end (scikit-learn's "char_wb"). An n-gram is known
+by its hash: the upper bits choose one of `n_features` buckets, and n-grams that share one are counted together.
 """
 
 from collections.abc import Sequence
@@ -22,43 +22,58 @@ ByteArray = npt.NDArray[np.uint8]
 
 BOUNDARY = 3
 # No n-gram is longer: room for all n-grams of a text is made before they are counted.
-MOST_WORDS = 100
+LARGEST_N = 100
+# Buckets are numbered in 32 bits.
+MOST_FEATURES = 1 << 31
 WORD_SEED = np.uint64(0x9E3779B97F4A7C15)
-PIECE_SEED = np.uint64(0xC2B2AE3D27D4EB4F)
+CHAR_SEED = np.uint64(0xC2B2AE3D27D4EB4F)
 PRIME = np.uint64(0x100000001B3)
 SPREAD = np.uint64(0xFF51AFD7ED558CCD)
 
 
 @dataclass(frozen=True)
 class NgramShape:
-    """Which n-grams are counted: of `words` up to so many in a row, of `pieces` (low, high) characters, or none.
+    """Which n-grams are counted, and in how many buckets.
 
-    >>> NgramShape().words, NgramShape().pieces
-    (1, None)
+    Parameters
+    ----------
+    ngram_range : (int, int) or None
+        The shortest and the longest n-grams of words; None for no words.
+    char_ngram_range : (int, int) or None
+        The shortest and the longest n-grams of characters within words; None for none.
+    n_features : int
+        The number of buckets that n-grams are hashed to.
+
+    >>> NgramShape().ngram_range, NgramShape().n_features == 2**22
+    ((1, 1), True)
     """
 
-    words: int = 1
-    pieces: tuple[int, int] | None = None
-    bits: int = 22
+    ngram_range: tuple[int, int] | None = (1, 1)
+    char_ngram_range: tuple[int, int] | None = None
+    n_features: int = 1 << 22
 
     def __post_init__(self) -> None:
         # Compiled loops make room by these numbers, and trust them.
-        if self.pieces is not None and len(self.pieces) != 2:
-            raise TreelabelError(f"pieces of n-grams: {self.pieces!r}, expected the least and the largest length")
-        low, high = self.pieces or (1, 1)
-        for name, value, least, most in (
-            ("words", self.words, 0, MOST_WORDS),
-            ("bits", self.bits, 1, 31),
-            ("pieces", low, 1, high),
-            ("pieces", high, 1, MOST_WORDS),
-        ):
-            if not isinstance(value, int | np.integer) or not least <= value <= most:
-                raise TreelabelError(f"{name} of n-grams: {value!r}, expected a whole number from {least} to {most}")
+        for name in ("ngram_range", "char_ngram_range"):
+            given = getattr(self, name)
+            if given is None:
+                continue
+            if not isinstance(given, tuple | list) or len(given) != 2:
+                raise TreelabelError(f"{name} is {given!r}, expected the shortest and the longest length, as in (1, 2)")
+            _require_whole(name, given[1], 1, LARGEST_N)
+            _require_whole(name, given[0], 1, given[1])
+            object.__setattr__(self, name, tuple(given))
+        _require_whole("n_features", self.n_features, 1, MOST_FEATURES)
 
     @property
-    def buckets(self) -> int:
-        """The number of buckets."""
-        return 1 << self.bits
+    def lengths(self) -> tuple[int, int, int, int]:
+        """The ranges of words and of characters; a range of nothing is (1, 0)."""
+        return (*(self.ngram_range or (1, 0)), *(self.char_ngram_range or (1, 0)))
+
+
+def _require_whole(name: str, value: object, least: int, most: int) -> None:
+    if not isinstance(value, int | np.integer) or not least <= value <= most:
+        raise TreelabelError(f"{name} of n-grams: {value!r}, expected a whole number from {least} to {most:,}")
 
 
 class Counts(NamedTuple):
@@ -70,7 +85,7 @@ class Counts(NamedTuple):
 
 
 def utf8(texts: Sequence[str]) -> tuple[ByteArray, LongArray]:
-    """Give texts as the bytes of their UTF-8: those of text i are bytes[ptr[i]:ptr[i + 1]]. Copies nothing it can help.
+    """Return texts as UTF-8, copying as little as possible: those of text i are bytes[ptr[i]:ptr[i + 1]].
 
     >>> found, ptr = utf8(["ä", "b"])
     >>> found[ptr[0] : ptr[2]].tolist(), np.diff(ptr).tolist()
@@ -87,7 +102,7 @@ def utf8(texts: Sequence[str]) -> tuple[ByteArray, LongArray]:
 
 @cache
 def character_table() -> IntArray:
-    """For every code point of the first two planes its lower case if it belongs to words, and 0 if it does not."""
+    """Return for every code point of the first two planes its lower case if it belongs to words, and 0 otherwise."""
     table = np.zeros(0x20000, np.int32)
     for code in range(len(table)):
         character = chr(code)
@@ -98,7 +113,19 @@ def character_table() -> IntArray:
 
 
 def count_ngrams(texts: Sequence[str], shape: NgramShape) -> Counts:
-    """Count the n-grams of each text by bucket. Linear in the characters (times the lengths of pieces).
+    """Count the n-grams of each text by bucket. Linear in the characters, times the lengths of their n-grams.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        Texts.
+    shape : NgramShape
+        Which n-grams to count.
+
+    Returns
+    -------
+    Counts
+        The buckets of each text and their counts.
 
     >>> count_ngrams(["a b A", ""], NgramShape()).counts.tolist()
     [2, 1]
@@ -110,13 +137,12 @@ def count_ngrams(texts: Sequence[str], shape: NgramShape) -> Counts:
 
 def count_range(data: ByteArray, ptr: LongArray, shape: NgramShape, start: int, stop: int) -> Counts:
     """Count the n-grams of texts start..stop, given as bytes."""
-    low, high = shape.pieces or (0, 0)
-    return Counts(*count_part(data, ptr, character_table(), shape.words, low, high, shape.bits, start, stop))
+    return Counts(*count_part(data, ptr, character_table(), shape.lengths, shape.n_features, start, stop))
 
 
 @kernel
 def read_characters(data: ByteArray, first: int, last: int, table: IntArray, codes: IntArray) -> int:
-    """Decode UTF-8 into lower-case code points, 0 for what is not in words; give how many.
+    """Decode UTF-8 into lower-case code points, 0 for what is not part of a word; return how many.
 
     Arrow has checked that it is valid. Planes above the second hold rare ideographs, which are letters.
     """
@@ -139,16 +165,16 @@ def read_characters(data: ByteArray, first: int, last: int, table: IntArray, cod
 
 
 @kernel
-def bucket_of(mixed: np.uint64, bits: int) -> np.int64:
-    """Spread a hash over its upper bits and take them."""
+def bucket_of(mixed: np.uint64, n_features: int) -> np.int64:
+    """Spread a hash over its upper 32 bits, and scale these to a bucket; of 2^b buckets, that is the upper b bits."""
     spread = (mixed ^ (mixed >> np.uint64(33))) * SPREAD
-    return np.int64(spread >> np.uint64(64 - bits))
+    return np.int64((spread >> np.uint64(32)) * np.uint64(n_features) >> np.uint64(32))
 
 
 @kernel
-def list_words(codes: IntArray, words: int, bits: int, found: IntArray) -> int:
-    """List the buckets of all words and runs of words of a text; give how many."""
-    recent = np.zeros(max(1, words), np.uint64)
+def list_words(codes: IntArray, shortest: int, longest: int, n_features: int, found: IntArray) -> int:
+    """List the buckets of all n-grams of words of a text; return how many."""
+    recent = np.zeros(max(1, longest), np.uint64)
     used, seen, at, last = 0, 0, 0, len(codes)
     while at < last:
         if codes[at] == 0:
@@ -159,19 +185,19 @@ def list_words(codes: IntArray, words: int, bits: int, found: IntArray) -> int:
             word = (word ^ np.uint64(codes[at])) * PRIME
             at += 1
         # recent[n] is the hash of the last n + 1 words.
-        for length in range(min(words - 1, seen), 0, -1):
+        for length in range(min(longest - 1, seen), 0, -1):
             recent[length] = (recent[length - 1] * PRIME ^ word) * PRIME
         recent[0] = word
         seen += 1
-        for length in range(min(words, seen)):
-            found[used] = bucket_of(recent[length], bits)
+        for length in range(shortest - 1, min(longest, seen)):
+            found[used] = bucket_of(recent[length], n_features)
             used += 1
     return used
 
 
 @kernel
-def list_pieces(codes: IntArray, low: int, high: int, bits: int, found: IntArray, used: int) -> int:
-    """List the buckets of all pieces of words of a text, after `used` others; give how many there are now."""
+def list_characters(codes: IntArray, shortest: int, longest: int, n_features: int, found: IntArray, used: int) -> int:
+    """List the buckets of all n-grams of characters of a text, after `used` others; return how many there are now."""
     at, last = 0, len(codes)
     while at < last:
         if codes[at] == 0:
@@ -182,12 +208,12 @@ def list_pieces(codes: IntArray, low: int, high: int, bits: int, found: IntArray
             end += 1
         # Places at - 1 and end stand for the boundaries.
         for begin in range(at - 1, end):
-            piece = PIECE_SEED
-            for place in range(begin, min(begin + high, end + 1)):
+            mixed = CHAR_SEED
+            for place in range(begin, min(begin + longest, end + 1)):
                 code = BOUNDARY if place < at or place >= end else codes[place]
-                piece = (piece ^ np.uint64(code)) * PRIME
-                if place - begin + 1 >= low:
-                    found[used] = bucket_of(piece, bits)
+                mixed = (mixed ^ np.uint64(code)) * PRIME
+                if place - begin + 1 >= shortest:
+                    found[used] = bucket_of(mixed, n_features)
                     used += 1
         at = end
     return used
@@ -198,34 +224,35 @@ def count_part(
     data: ByteArray,
     ptr: LongArray,
     characters: IntArray,
-    words: int,
-    low: int,
-    high: int,
-    bits: int,
+    lengths: tuple[int, int, int, int],
+    n_features: int,
     start: int,
     stop: int,
 ) -> tuple[LongArray, IntArray, IntArray]:
     """Count the n-grams of texts start..stop by bucket."""
-    longest = 0
+    short_words, long_words, short_chars, long_chars = lengths
+    size = 0
     for text in range(start, stop):
-        longest = max(longest, ptr[text + 1] - ptr[text])
-    # At worst every other character is a word of its own, and a piece begins at each and before the first.
-    room = (longest // 2 + 1) * words + (2 * longest + 2) * (high - low + 1 if high else 0)
-    codes, listed = np.empty(longest, np.int32), np.empty(room, np.int32)
+        size = max(size, ptr[text + 1] - ptr[text])
+    # At worst every other character is a word of its own, and an n-gram begins at each and before the first.
+    room = (size // 2 + 1) * long_words + (2 * size + 2) * (long_chars - short_chars + 1)
+    codes, listed = np.empty(size, np.int32), np.empty(room, np.int32)
     # A small table with open addressing finds what the text has had before; it is never more than half full.
-    size = 64
-    while size < 2 * room:
-        size *= 2
-    table = np.full(size, -1, np.int64)
+    slots = 64
+    while slots < 2 * room:
+        slots *= 2
+    table = np.full(slots, -1, np.int64)
     touched = np.empty(room, np.int64)
     sizes = np.zeros(stop - start, np.int64)
     buckets, counts = np.empty(max(64, 2 * room), np.int32), np.empty(max(64, 2 * room), np.int32)
     used = 0
     for text in range(start, stop):
         length = read_characters(data, ptr[text], ptr[text + 1], characters, codes)
-        total = list_words(codes[:length], words, bits, listed)
-        if high:
-            total = list_pieces(codes[:length], low, high, bits, listed, total)
+        total = 0
+        if long_words:
+            total = list_words(codes[:length], short_words, long_words, n_features, listed)
+        if long_chars:
+            total = list_characters(codes[:length], short_chars, long_chars, n_features, listed, total)
         if used + total > len(buckets):
             buckets, counts = doubled(buckets, used, total), doubled(counts, used, total)
         sizes[text - start] = count_distinct(listed[:total], table, touched, buckets[used:], counts[used:])
@@ -235,7 +262,7 @@ def count_part(
 
 @kernel
 def doubled(values: IntArray, used: int, more: int) -> IntArray:
-    """Give an array that begins with values[:used] and has room for at least `more`."""
+    """Return an array that begins with values[:used] and has room for at least `more`."""
     larger = np.empty(2 * (used + more), np.int32)
     larger[:used] = values[:used]
     return larger
@@ -243,7 +270,7 @@ def doubled(values: IntArray, used: int, more: int) -> IntArray:
 
 @kernel
 def count_distinct(listed: IntArray, table: LongArray, touched: LongArray, buckets: IntArray, counts: IntArray) -> int:
-    """Count equal entries of a list, in the order they first occur; give how many different ones there are."""
+    """Count equal entries of a list, in the order in which they first occur; return the number of distinct ones."""
     # The table is larger than this text needs; using a part of it that fits keeps it in the cache.
     mask = 63
     while mask < 2 * len(listed):

@@ -1,4 +1,4 @@
-"""tf-idf of n-grams: texts -> a sparse matrix with rows of length 1."""
+"""tf-idf of n-grams: from texts to a sparse matrix with rows of length 1."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ Weighed = tuple[LongArray, IntArray, FloatArray]
 
 @dataclass(frozen=True, eq=False)
 class Tfidf:
-    """Weights of n-grams as learned from texts; columns are the buckets that enough texts have, the commonest first.
+    """Weights of n-grams as learned from texts; columns are the buckets that enough texts have, most frequent first.
 
-    A text's entry for an n-gram that it has c times is (1 + ln c) (1 + ln((1 + N) / (1 + df))), and its row is brought
-    to length 1. Common columns stand together, so that loops over rows find most of what they need in the cache.
+    A text's entry for an n-gram that it has c times is (1 + ln c) (1 + ln((1 + N) / (1 + df))), and its row is scaled
+    to length 1. Frequent columns stand together, so that loops over rows find most of what they need in the cache.
 
     >>> tfidf = Tfidf.fit(["a b", "b c"], NgramShape())
     >>> tfidf.transform(["b", "d d", ""]).toarray().round(2).tolist()
@@ -32,14 +32,29 @@ class Tfidf:
 
     @classmethod
     def fit(cls, texts: Sequence[str], shape: NgramShape, min_df: int = 1) -> "Tfidf":
-        """Learn the columns and their weights from texts."""
+        """Learn the columns and their weights from texts; see `fit_transform`."""
         return cls.fit_transform(texts, shape, min_df)[0]
 
     @classmethod
     def fit_transform(
         cls, texts: Sequence[str], shape: NgramShape, min_df: int = 1
     ) -> "tuple[Tfidf, sparse.csr_array]":
-        """Learn from texts and give their matrix, counting n-grams once."""
+        """Learn from texts and return their matrix, counting n-grams once.
+
+        Parameters
+        ----------
+        texts : sequence of str
+            Texts.
+        shape : NgramShape
+            Which n-grams to count.
+        min_df : int
+            Columns are the n-grams of at least so many texts.
+
+        Returns
+        -------
+        (Tfidf, csr_array of shape (texts, columns))
+            What was learned, and the rows of the texts.
+        """
         counted = count_ngrams(texts, shape)
         buckets, df = document_frequencies(counted.buckets, shape)
         order = np.argsort(-df, kind="stable")
@@ -57,7 +72,7 @@ class Tfidf:
 
     @property
     def width(self) -> int:
-        """The number of columns."""
+        """Number of columns."""
         return len(self.buckets)
 
     @cached_property
@@ -66,7 +81,7 @@ class Tfidf:
         return filled_slots(self.buckets)
 
     def place(self, bucket: int) -> int:
-        """The column of a bucket, -1 if it has none."""
+        """Return the column of a bucket, -1 if it has none."""
         return int(column_of(self.slots, bucket))
 
     def followed_by(self, more: "Tfidf") -> "Tfidf":
@@ -100,28 +115,28 @@ class Tfidf:
         return sparse.csr_array((values, indices, row_ptr), (rows, self.width))
 
     def arrays(self) -> dict[str, Any]:
-        """What is learned, as arrays to save."""
+        """Return what was learned, as arrays to save."""
         return {"buckets": self.buckets, "idf": self.idf}
 
 
 def document_frequencies(buckets: IntArray, shape: NgramShape) -> tuple[LongArray, LongArray]:
-    """Give the buckets that occur, in order, and how often each does; each text lists a bucket once.
+    """Return the buckets that occur, in order, and how many texts have each; every text lists a bucket once.
 
     >>> [found.tolist() for found in document_frequencies(np.array([5, 3, 5]), NgramShape())]
     [[3, 5], [1, 2]]
     """
-    if len(buckets) < shape.buckets:
+    if len(buckets) < shape.n_features:
         # Going through all buckets there could be would take longer than sorting those that are there.
         found, times = np.unique(buckets, return_counts=True)
         return found.astype(np.int64), times.astype(np.int64)
-    counts = np.bincount(buckets, minlength=shape.buckets).astype(np.int64)
+    counts = np.bincount(buckets, minlength=shape.n_features).astype(np.int64)
     there = np.flatnonzero(counts)
     return there, counts[there]
 
 
 @kernel
 def filled_slots(buckets: IntArray) -> LongArray:
-    """Make the table: bucket x 2^32 + column at a place that its lower bits choose, or the next that is free; or -1."""
+    """Fill the table: bucket x 2^32 + column at the slot of its lower bits or the next free one; -1 where empty."""
     size = 64
     while size < 3 * len(buckets):
         size *= 2
@@ -165,7 +180,7 @@ def sort_row(indices: IntArray, values: FloatArray) -> None:
 def weigh(
     slots: LongArray, idf: FloatArray, logs: FloatArray, sizes: LongArray, buckets: IntArray, counts: IntArray
 ) -> tuple[LongArray, IntArray, FloatArray]:
-    """Turn counts by bucket, so many a row, into weighted columns, sorted, in rows of length 1."""
+    """Turn the counts by bucket of each row into weighted columns, sorted, in rows of length 1."""
     lengths = np.zeros(len(sizes), np.int64)
     indices, values = np.empty(len(buckets), np.int32), np.empty(len(buckets), np.float32)
     used, at = 0, 0

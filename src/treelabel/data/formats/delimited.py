@@ -40,7 +40,7 @@ def _rows(path: Path, options: ReadOptions) -> Iterator[Row | Problem]:
         first = lines.peek()
         if first is None:
             raise TreelabelError(
-                f"{path}: the file is empty; expected a line with column names, then one line a document"
+                f"{path}: the file is empty; expected a line with column names, then one line per document"
             )
         delimiter = options.delimiter or _guess_delimiter(path, first)
         if len(delimiter) != 1 or delimiter in '"\r\n':
@@ -142,7 +142,7 @@ def label_cell(labels: list[str]) -> str:
 
 
 def write_delimited(output: Output) -> None:
-    """Write a header and one row a document; values that are no text are written as JSON.
+    """Write a header and one row per document; values that are not text are written as JSON.
 
     Cells that a spreadsheet would run are escaped if that is asked for (see `formulas`).
     """

@@ -54,7 +54,7 @@ def label_token(label: str) -> str:
 
 
 def write_fasttext(output: Output) -> None:
-    """Write one line a document; line breaks in texts become spaces, ids and further columns have no place."""
+    """Write one line per document; line breaks in texts become spaces, ids and further columns have no place."""
     with open_output(output.path) as stream:
         for document in output.documents():
             text = LINE_BREAK.sub(" ", document.text)

@@ -7,14 +7,14 @@ from typing import Any
 
 from treelabel.core.errors import TreelabelError, quoted
 from treelabel.core.inputs import UndecodableLine, first_mark, open_input, text_lines, whole_lines
+from treelabel.core.json_text import JsonLimitError, parse_json
 from treelabel.core.limits import Limits
 from treelabel.core.outputs import open_output
 from treelabel.data.formats.rows import Output, Problem, ReadOptions, Row, RowSource
-from treelabel.data.json_text import JsonLimitError, parse_json
 
 
 def read_json_lines(path: Path, options: ReadOptions) -> RowSource:
-    """Read one JSON object a line; a file that starts with "[" is read whole as an array."""
+    """Read one JSON object per line; a file that starts with "[" is read whole as an array."""
     return RowSource(_rows(path, options))
 
 
@@ -70,7 +70,7 @@ def _array(path: Path, lines: list[str], limits: Limits) -> Iterator[Row | Probl
 
 
 def write_json_lines(output: Output) -> None:
-    """Write one object a line: id, text, labels, then the further columns."""
+    """Write one object per line: id, text, labels, then the further columns."""
     with open_output(output.path) as stream:
         for document in output.documents():
             values = {output.id: document.id, output.text: document.text, output.labels: document.labels}

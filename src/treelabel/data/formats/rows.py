@@ -1,4 +1,4 @@
-"""What every format agrees on: rows that come in, documents that go out, and the options of both."""
+"""Common to all formats: rows that come in, documents that go out, and the options of both."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How to read a file, as far as formats differ. `seen` is told how many bytes have been read."""
+    """Options of reading that depend on the format. `seen` is told how many bytes have been read."""
 
     encoding: str = "utf-8"
     delimiter: str | None = None
@@ -63,7 +63,7 @@ class Document:
 
 @dataclass(frozen=True)
 class Output:
-    """What a writer gets: where to, what, how labels become text, and what columns are called."""
+    """What to write: the target, the data, how labels become text, and the names of the columns."""
 
     path: Path
     data: Dataset
@@ -75,7 +75,7 @@ class Output:
     escape_formulas: bool = False
 
     def documents(self) -> Iterator[Document]:
-        """Give the documents one by one, never holding more than a batch of them as Python objects."""
+        """Yield the documents one by one, never holding more than a batch of them as Python objects."""
         for part in self.data.batches(BATCH):
             columns = {name: column.to_pylist() for name, column in part.extra.items()}
             rows = zip(part.ids, part.texts, self.label_texts(part.labels), strict=True)

@@ -1,6 +1,6 @@
 """The sparse text format of the extreme classification repository: numbered labels and features, no texts.
 
-The first line says `documents features labels`; then one line a document, `label,label feature:value feature:value`.
+The first line says `documents features labels`; then one line per document, `label,label feature:value feature:value`.
 """
 
 from collections.abc import Iterator

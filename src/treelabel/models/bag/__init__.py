@@ -1,1 +1,1 @@
-"""Vectors of words, summed, trained with any loss."""
+"""Word vectors, summed, and a linear layer trained with any loss of LOSSES."""

@@ -1,6 +1,6 @@
-"""Compiled loops of the bag model: stochastic gradient descent, one document at a time, and the logits it is judged by.
+"""Compiled loops of the bag model: stochastic gradient descent, one document at a time, and validation logits.
 
-Loops over documents let go of the GIL and write to the same arrays without locks, so several threads may run them at
+Loops over documents release the GIL and write to the same arrays without locks, so several threads may run them at
 once; with one thread the result is the same every time.
 """
 
@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treelabel.core.compute import FloatArray, IntArray, LongArray, fast_kernel, kernel
-from treelabel.losses.kernels import Plan, Room, Targets, group_step, mark
+from treelabel.losses.compiled import Plan, Targets, Workspace, group_step, mark
 
-# The squared length of gradients that a row counts as having had before its first.
-SMALL = 1e-3
+# The squared length of the gradients that a row is taken to have had before its first.
+INITIAL_SQUARES = 1e-3
 
 
 class Rows(NamedTuple):
-    """The n-grams of documents: those of document i are idx[ptr[i]:ptr[i + 1]], weighed by val."""
+    """The n-grams of documents: those of document i are idx[ptr[i]:ptr[i + 1]], with the weights val."""
 
     ptr: LongArray
     idx: IntArray
@@ -24,7 +24,7 @@ class Rows(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """What is learned: one vector an n-gram, one an output, and the squares of all gradients that each has had.
+    """What is learned: one vector per n-gram, one per output, and the sum of all squared gradients of each.
 
     Without squares, steps are plain ones.
     """
@@ -52,8 +52,8 @@ def product(one: FloatArray, two: FloatArray) -> np.float32:
 
 
 @kernel
-def average(rows: Rows, document: int, inputs: FloatArray, hidden: FloatArray) -> None:
-    """Sum the weighed vectors of a document's n-grams."""
+def embed(rows: Rows, document: int, inputs: FloatArray, hidden: FloatArray) -> None:
+    """Sum the weighted vectors of a document's n-grams."""
     hidden[:] = 0
     for at in range(rows.ptr[document], rows.ptr[document + 1]):
         add_to(hidden, rows.val[at], inputs[rows.idx[at]])
@@ -61,11 +61,54 @@ def average(rows: Rows, document: int, inputs: FloatArray, hidden: FloatArray) -
 
 @kernel
 def group_logits(plan: Plan, group: int, hidden: FloatArray, outputs: FloatArray, logits: FloatArray) -> Any:
-    """Compute the logits of a group, offsets left out; give how many there are."""
-    first, size = plan.group_ptr[group], plan.group_ptr[group + 1] - plan.group_ptr[group]
+    """Compute the logits of a group, without offsets; return their number."""
+    first = plan.groups.ptr[group]
+    size = plan.groups.ptr[group + 1] - first
     for place in range(size):
-        logits[place] = product(hidden, outputs[plan.group_idx[first + place]])
+        logits[place] = product(hidden, outputs[plan.groups.idx[first + place]])
     return size
+
+
+@kernel
+def adapted(
+    squares: FloatArray, row: int, gradient: np.float32, square: np.float32, learning_rate: np.float32
+) -> np.float32:
+    """Return the factor of a step along minus gradient x a vector of squared length `square` (Adagrad, one per row).
+
+    The more gradients a row has had, the shorter its steps. Without squares it is the plain step.
+    """
+    if len(squares) == 0:
+        return np.float32(-learning_rate * gradient)
+    squares[row] += gradient * gradient * square
+    return np.float32(-learning_rate * gradient / np.sqrt(squares[row] + np.float32(INITIAL_SQUARES)))
+
+
+@kernel
+def move_output(
+    weights: Weights,
+    output: int,
+    gradient: np.float32,
+    hidden: FloatArray,
+    square: np.float32,
+    back: FloatArray,
+    learning_rate: np.float32,
+) -> None:
+    """Move the vector of an output, and add to `back` the gradient of the document's vector."""
+    add_to(back, gradient, weights.outputs[output])
+    step = adapted(weights.output_squares, output, gradient, square, learning_rate)
+    add_to(weights.outputs[output], step, hidden)
+
+
+@kernel
+def move_inputs(rows: Rows, document: int, weights: Weights, back: FloatArray, learning_rate: np.float32) -> None:
+    """Move the vectors of a document's n-grams."""
+    square = product(back, back)
+    for at in range(rows.ptr[document], rows.ptr[document + 1]):
+        step = adapted(weights.input_squares, rows.idx[at], rows.val[at], square, learning_rate)
+        add_to(weights.inputs[rows.idx[at]], step, back)
+
+
+# With a compiled loss
 
 
 @kernel
@@ -75,56 +118,45 @@ def descend(
     targets: Targets,
     weights: Weights,
     order: LongArray,
-    rates: tuple[float, float],
-    room: Room,
+    learning_rates: tuple[float, float],
+    workspace: Workspace,
 ) -> float:
-    """Take one step a document, the rate falling evenly from the first to the second; give the sum of the losses."""
+    """Take one step per document, the learning rate falling evenly from first to second; return the sum of losses."""
     width = weights.inputs.shape[1]
     hidden, back = np.empty(width, np.float32), np.empty(width, np.float32)
     loss = 0.0
     for turn in range(len(order)):
         document = order[turn]
-        rate = np.float32(rates[0] + (rates[1] - rates[0]) * turn / len(order))
-        average(rows, document, weights.inputs, hidden)
+        rate = np.float32(learning_rates[0] + (learning_rates[1] - learning_rates[0]) * turn / len(order))
+        embed(rows, document, weights.inputs, hidden)
         back[:] = 0
-        mark(targets, document, 1, room.marks)
+        mark(targets, document, 1, workspace.marks)
         for at in range(targets.group_ptr[document], targets.group_ptr[document + 1]):
-            loss += descend_group(plan, targets.groups[at], weights, hidden, back, rate, room)
-        mark(targets, document, 0, room.marks)
-        square = product(back, back)
-        for at in range(rows.ptr[document], rows.ptr[document + 1]):
-            step = adapted(weights.input_squares, rows.idx[at], rows.val[at], square, rate)
-            add_to(weights.inputs[rows.idx[at]], step, back)
+            loss += descend_group(plan, targets.groups[at], weights, hidden, back, rate, workspace)
+        mark(targets, document, 0, workspace.marks)
+        move_inputs(rows, document, weights, back, rate)
     return loss
 
 
 @kernel
-def adapted(squares: FloatArray, row: int, slope: np.float32, square: np.float32, rate: np.float32) -> np.float32:
-    """Give the step along minus slope x a vector of squared length `square`, shorter the more a row has had (Adagrad).
-
-    A row counts as having had a little before its first gradient, so that tiny gradients make no long steps. Without
-    squares it is the plain step.
-    """
-    if len(squares) == 0:
-        return np.float32(-rate * slope)
-    squares[row] += slope * slope * square
-    return np.float32(-rate * slope / np.sqrt(squares[row] + np.float32(SMALL)))
-
-
-@kernel
 def descend_group(
-    plan: Plan, group: int, weights: Weights, hidden: FloatArray, back: FloatArray, rate: np.float32, room: Room
+    plan: Plan,
+    group: int,
+    weights: Weights,
+    hidden: FloatArray,
+    back: FloatArray,
+    learning_rate: np.float32,
+    workspace: Workspace,
 ) -> float:
     """Move the vectors of a group's outputs, and add to `back` the gradient of the document's vector."""
-    first, size = plan.group_ptr[group], group_logits(plan, group, hidden, weights.outputs, room.logits)
+    first, size = plan.groups.ptr[group], group_logits(plan, group, hidden, weights.outputs, workspace.logits)
     for place in range(size):
-        room.logits[place] += plan.offsets[plan.group_idx[first + place]]
-    loss = group_step(plan, group, size, room)
+        workspace.logits[place] += plan.offsets[plan.groups.idx[first + place]]
+    loss = group_step(plan, group, size, workspace)
     square = product(hidden, hidden)
     for place in range(size):
-        output, slope = plan.group_idx[first + place], room.logits[place]
-        add_to(back, slope, weights.outputs[output])
-        add_to(weights.outputs[output], adapted(weights.output_squares, output, slope, square, rate), hidden)
+        output = plan.groups.idx[first + place]
+        move_output(weights, output, workspace.logits[place], hidden, square, back, learning_rate)
     return loss
 
 
@@ -135,25 +167,53 @@ def judged_logits(rows: Rows, plan: Plan, targets: Targets, weights: Weights, co
     hidden = np.empty(weights.inputs.shape[1], np.float32)
     used = 0
     for document in range(len(rows.ptr) - 1):
-        average(rows, document, weights.inputs, hidden)
+        embed(rows, document, weights.inputs, hidden)
         for at in range(targets.group_ptr[document], targets.group_ptr[document + 1]):
             used += group_logits(plan, targets.groups[at], hidden, weights.outputs, found[used:])
     return found
 
 
 @kernel
-def loss_at(plan: Plan, targets: Targets, logits: FloatArray, slope: float, room: Room) -> float:
-    """Give the mean loss of documents whose logits `judged_logits` has listed, multiplied by a slope."""
+def mean_loss(
+    plan: Plan, targets: Targets, logits: FloatArray, inverse_temperature: float, workspace: Workspace
+) -> float:
+    """Compute the mean loss of documents from their `judged_logits`, times an inverse temperature."""
     loss, used = 0.0, 0
     documents = len(targets.group_ptr) - 1
     for document in range(documents):
-        mark(targets, document, 1, room.marks)
+        mark(targets, document, 1, workspace.marks)
         for at in range(targets.group_ptr[document], targets.group_ptr[document + 1]):
             group = targets.groups[at]
-            first, size = plan.group_ptr[group], plan.group_ptr[group + 1] - plan.group_ptr[group]
+            first = plan.groups.ptr[group]
+            size = plan.groups.ptr[group + 1] - first
             for place in range(size):
-                room.logits[place] = slope * logits[used + place] + plan.offsets[plan.group_idx[first + place]]
-            loss += group_step(plan, group, size, room)
+                offset = plan.offsets[plan.groups.idx[first + place]]
+                workspace.logits[place] = inverse_temperature * logits[used + place] + offset
+            loss += group_step(plan, group, size, workspace)
             used += size
-        mark(targets, document, 0, room.marks)
+        mark(targets, document, 0, workspace.marks)
     return loss / max(1, documents)
+
+
+# With any loss
+
+
+@kernel
+def all_logits(rows: Rows, document: int, weights: Weights, hidden: FloatArray, logits: FloatArray) -> None:
+    """Compute a document's vector and the logits of all outputs."""
+    embed(rows, document, weights.inputs, hidden)
+    for output in range(len(logits)):
+        logits[output] = product(hidden, weights.outputs[output])
+
+
+@kernel
+def descend_along(
+    rows: Rows, document: int, weights: Weights, gradient: FloatArray, hidden: FloatArray, learning_rate: np.float32
+) -> None:
+    """Take one step along minus a gradient of a document's logits; `hidden` is the document's vector."""
+    back = np.zeros(len(hidden), np.float32)
+    square = product(hidden, hidden)
+    for output in range(len(gradient)):
+        if gradient[output] != 0:
+            move_output(weights, output, gradient[output], hidden, square, back, learning_rate)
+    move_inputs(rows, document, weights, back, learning_rate)

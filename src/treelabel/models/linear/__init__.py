@@ -1,1 +1,1 @@
-"""The default model: tf-idf, linear outputs, calibrated probabilities."""
+"""The default model: tf-idf, linear outputs, and calibrated probabilities."""

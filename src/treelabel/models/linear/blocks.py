@@ -1,8 +1,8 @@
-"""Sixteen outputs at once: the two loops that training a linear model spends its time in, as vector instructions.
+"""Sixteen outputs at once: the two loops in which training a linear model spends its time, as vector instructions.
 
-The weights of a block lie side by side, features x 16, so that a document's feature finds those of all its outputs in
-one line of the cache. Left to itself the compiler turns such loops into gathers, one output over many features, or
-passes the sums through memory, at 5 ns a feature; told to use vectors of 16 it takes between 1 and 2.
+The weights of a block are stored side by side, features x 16, so that a feature finds those of all outputs of the block
+in one cache line. By itself the compiler turns such loops into gathers, one output over many features, or passes the
+sums through memory, at 5 ns per feature; with explicit vectors of 16 it takes between 1 and 2 ns.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-# So many float32 weights fill one line of the cache.
+# So many float32 weights fill one cache line.
 BLOCK = 16
 
 _for_range: Callable[..., Any] = cgutils.for_range_slice
@@ -22,25 +22,25 @@ _VECTOR = ir.VectorType(ir.FloatType(), BLOCK)
 
 
 def _filled(builder: Any, x: Any) -> Any:
-    """Make a vector of one number."""
+    """Fill a vector with one number."""
     unset = ir.Constant(_VECTOR, ir.Undefined)
     first = builder.insert_element(unset, x, ir.Constant(_INT, 0))
     return builder.shuffle_vector(first, unset, ir.Constant(ir.VectorType(_INT, BLOCK), [0] * BLOCK))
 
 
 def _vector_at(builder: Any, start: Any, row: Any) -> Any:
-    """Point at the weights of a feature."""
+    """Return a pointer to the weights of a feature."""
     place = builder.gep(start, [builder.mul(row, ir.Constant(_LONG, BLOCK))])
     return builder.bitcast(place, _VECTOR.as_pointer())
 
 
 def _times_plus(builder: Any, x: Any, vector: Any, other: Any) -> Any:
-    """x x vector + other."""
+    """Compute x * vector + other."""
     return builder.fadd(other, builder.fmul(_filled(builder, x), vector, flags=("fast",)), flags=("fast",))
 
 
 def _arrays(context: Any, builder: Any, signature: Any, values: Any) -> list[Any]:
-    """Give pointers to the data of (idx, val, weights, vector), and the two ends of the loop."""
+    """Return pointers to the data of (idx, val, weights, vector), and the two ends of the loop."""
     idx, val, first, last, weights, vector = (
         context.make_array(kind)(context, builder, value).data if isinstance(kind, types.Array) else value
         for kind, value in zip(signature.args, values, strict=True)
@@ -49,7 +49,7 @@ def _arrays(context: Any, builder: Any, signature: Any, values: Any) -> list[Any
 
 
 def _entry(builder: Any, idx: Any, val: Any, at: Any) -> tuple[Any, Any]:
-    """Read a feature of a document, and its value."""
+    """Load a feature of a document, and its value."""
     return builder.zext(builder.load(builder.gep(idx, [at])), _LONG), builder.load(builder.gep(val, [at]))
 
 

@@ -9,29 +9,31 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treelabel.core.compute import FloatArray, IntArray, LongArray, kernel
+from treelabel.calibration.outputs import ABSENT
+from treelabel.core.compute import DoubleArray, FloatArray, IntArray, LongArray, in_threads, kernel
 from treelabel.models.linear.blocks import BLOCK, add_multiples, add_products
-from treelabel.models.linear.descent import (
-    ABSENT,
-    LONGEST_REST,
-    SMALL,
-    Rows,
-    Take,
-    block_products,
-    in_threads,
-)
+from treelabel.models.linear.descent import LONGEST_SKIP, SMALL, Rows, Take, block_products
 from treelabel.models.stopping import StopSignal
 
-# The length of a row, a bias of 1 included, squared.
+# The squared length of a row, its bias of 1 included.
 SQUARES = 2.0
 LEAST_SHARE = np.float32(1e-12)
 
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Siblings: their outputs, the documents below their parent, which of them are true, and what is added in training.
+    """Siblings and the documents below their parent.
 
-    `true` is documents x siblings; `offsets` is tau x ln of each sibling's share where logits are adjusted, else 0.
+    Parameters
+    ----------
+    outputs : array of int32
+        The outputs of the siblings.
+    rows : array of int64
+        The documents below their parent.
+    true : array of shape (rows, siblings)
+        1 where a document has a sibling.
+    offsets : array of shape (siblings,)
+        What is added to logits in training: tau x ln of each sibling's frequency where logits are adjusted, else 0.
     """
 
     outputs: IntArray
@@ -42,7 +44,7 @@ class Group:
 
 @kernel
 def softmax_step(logits: FloatArray, duals: FloatArray, cost: float, change: FloatArray) -> None:
-    """How far the dual variables of a document go to the softmax of its logits: change = s (p - a).
+    """Compute how far the dual variables of a document go to the softmax of its logits: change = s (p - a).
 
     With D = p - a, s = min(1, (KL(a || p) + |D|_1^2 / 2) / (|D|_1^2 + C |x|^2 |D|_2^2)) raises the dual by most of what
     it can.
@@ -68,7 +70,7 @@ def softmax_step(logits: FloatArray, duals: FloatArray, cost: float, change: Flo
 
 @kernel
 def sigmoid_step(logits: FloatArray, duals: FloatArray, cost: float, change: FloatArray) -> None:
-    """The same for a sigmoid each: s = min(1, (KL(a || p) + 2 D^2) / (4 D^2 + C |x|^2 D^2))."""
+    """Compute the same for independent sigmoids: s = min(1, (KL(a || p) + 2 D^2) / (4 D^2 + C |x|^2 D^2))."""
     for k in range(len(logits)):
         p = np.float32(1) / (np.float32(1) + np.exp(-logits[k]))
         p = min(max(p, LEAST_SHARE), np.float32(1 - 1e-7))
@@ -95,21 +97,23 @@ def group_pass(
     bias: FloatArray,
     duals: FloatArray,
     offsets: FloatArray,
-    rests: IntArray,
-    cost: float,
+    skips: IntArray,
+    costs: DoubleArray,
     order: LongArray,
 ) -> int:
-    """Visit the documents of a group once, `order` being places among its rows; give how many changed anything.
+    """Visit the documents of a group once, `order` being places among its rows; return how many changed anything.
 
-    The problem is min 1/2 |W|^2 + C sum of cross-entropies; W = C sum of (y - a) x, and a comes near to what W says.
+    The problem is min 1/2 |W|^2 + sum of C_x x cross-entropies; W = sum of C_x (y - a) x, and a approaches the
+    probabilities that W gives.
     """
     size, blocks = len(offsets), len(weights)
     logits, change = np.zeros(blocks * BLOCK, np.float32), np.zeros(blocks * BLOCK, np.float32)
     changed = 0
     for place in order:
-        if rests[place, 0] > 0:
-            rests[place, 0] -= 1
+        if skips[place, 0] > 0:
+            skips[place, 0] -= 1
             continue
+        cost = costs[rows[place]]
         first, last = np.int64(ptr[rows[place]]), np.int64(ptr[rows[place] + 1])
         for block in range(blocks):
             part = logits[block * BLOCK : (block + 1) * BLOCK]
@@ -121,11 +125,11 @@ def group_pass(
         else:
             sigmoid_step(logits[:size], duals[place], cost, change[:size])
         if np.abs(change[:size]).max() * cost < SMALL:
-            rests[place, 1] = min(LONGEST_REST, 2 * rests[place, 1] + 1)
-            rests[place, 0] = rests[place, 1]
+            skips[place, 1] = min(LONGEST_SKIP, 2 * skips[place, 1] + 1)
+            skips[place, 0] = skips[place, 1]
             continue
         changed += 1
-        rests[place, 1] = 0
+        skips[place, 1] = 0
         duals[place] += change[:size]
         change[:size] *= np.float32(-cost)
         for block in range(blocks):
@@ -139,17 +143,28 @@ def train_groups(
     rows: Rows,
     groups: Sequence[Group],
     softmax: bool,
-    cost: float,
+    c: float,
     take: Take,
     stop: StopSignal,
     done: Callable[[int], None],
 ) -> None:
-    """Train each group on the documents below its parent, as train_hinge does: first without those held out.
+    """Train each group on the documents below its parent, first without those held out, then with them.
 
-    Costs about documents x features a document x the siblings on their paths x passes / 16, however many other labels
-    there are; memory holds the features x siblings of one group a thread.
+    Costs about documents x features per document x the siblings on their paths x passes / 16, however many other labels
+    there are; memory holds the features x siblings of one group per thread.
+
+    Parameters
+    ----------
+    rows : Rows
+        Documents.
+    groups : sequence of Group
+        Groups of siblings.
+    softmax : bool
+        Whether exactly one sibling is true of a document; otherwise each one has a sigmoid.
+    c, take, stop, done
+        As in `train_hinge`.
     """
-    features = rows.features
+    features, costs = rows.features, rows.costs(c)
     ptr, idx, val = features.indptr, features.indices, features.data
 
     def learn(group: Group) -> None:
@@ -162,9 +177,9 @@ def train_groups(
         state = ptr, idx, val, group.rows, weights, bias, duals
 
         def visit(orders: Sequence[LongArray]) -> None:
-            rests = np.zeros((len(group.rows), 2), np.int32)
+            skips = np.zeros((len(group.rows), 2), np.int32)
             for order in orders:
-                if not group_pass(softmax, *state, group.offsets, rests, cost, place[order]) or stop:
+                if not group_pass(softmax, *state, group.offsets, skips, costs, place[order]) or stop:
                     break
 
         first, then = rows.orders(group.rows)
@@ -177,4 +192,4 @@ def train_groups(
             margins[b][:, np.flatnonzero(~known[part])] = ABSENT
             take(group.outputs[part], margins[b], weights[b], bias[b])
 
-    in_threads(learn, sorted(groups, key=lambda group: -len(group.rows) * len(group.outputs)), stop, done)
+    in_threads(learn, sorted(groups, key=lambda group: -len(group.rows) * len(group.outputs)), done, stop.interrupt)

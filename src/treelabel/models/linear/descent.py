@@ -1,29 +1,35 @@
 """Dual coordinate descent for one-vs-rest outputs: sixteen at once, one document after the other.
 
-Blocks of outputs are independent and run in threads; the order of documents comes from the seed, so a result never
-depends on timing.
+Blocks of outputs are independent and run in threads; the order of documents comes from the seed, so results never
+depend on timing.
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.compute import BoolArray, FloatArray, IntArray, LongArray, fast_kernel, kernel, thread_count
+from treelabel.calibration.outputs import ABSENT
+from treelabel.core.compute import (
+    BoolArray,
+    DoubleArray,
+    FloatArray,
+    IntArray,
+    LongArray,
+    fast_kernel,
+    in_threads,
+    kernel,
+)
 from treelabel.models.linear.blocks import BLOCK, add_multiples, add_products
 from treelabel.models.stopping import StopSignal
 
-# A document whose dual variables would all change by less than this rests, at first for one pass, then for longer.
+# Shrinking: a document whose dual variables would all change by less than this is skipped, at first for one pass, then
+# for longer.
 SMALL = np.float32(0.02)
-LONGEST_REST = 4
+LONGEST_SKIP = 4
 
-# The value of an output that has seen no positive document: a label that is not there.
-ABSENT = np.float32(-1e4)
-
-# Takes what a block has learned: its outputs, their values for the documents held out, weights and bias.
+# Takes what a block has learned: its outputs, their margins of held-out documents, weights and bias.
 Take = Callable[[IntArray, FloatArray, FloatArray, FloatArray], None]
 
 
@@ -31,26 +37,54 @@ Take = Callable[[IntArray, FloatArray, FloatArray, FloatArray], None]
 class Rows:
     """Documents as features, and those that are held out at first.
 
-    What the others teach says of these what it would say of new documents, which calibration needs. Then, if they are
-    to be learned too, all are visited, from where learning without them ended.
+    Margins of held-out documents are like those of new documents, which calibration needs. Then, with `learn_held`, all
+    documents are visited, from where learning without these ended.
+
+    Parameters
+    ----------
+    features : csr_array of shape (documents, features)
+        Rows of length 1.
+    held : array of int64
+        The documents held out.
+    max_iter : int
+        Passes over the documents at most.
+    seed : int
+        Seed of the order of documents.
+    learn_held : bool
+        Whether to learn the held-out documents, too, in the end.
+    weights : array of shape (documents,) or None
+        Weights above 0: the loss of a document counts C times as much.
     """
 
     features: sparse.csr_array
     held: LongArray
-    most_passes: int = 7
+    max_iter: int = 7
     seed: int = 0
     learn_held: bool = True
+    weights: DoubleArray | None = None
+
+    def costs(self, c: float) -> DoubleArray:
+        """Return C times the weight of each document."""
+        return np.full(self.features.shape[0], c) if self.weights is None else c * self.weights
 
     def orders(self, kept: LongArray | None = None) -> tuple[list[LongArray], list[LongArray]]:
-        """Give the orders to visit documents in, first without those held out, then with them.
+        """Draw the orders in which to visit documents.
 
-        `kept` are the documents that take part, all of them unless given.
+        Parameters
+        ----------
+        kept : array of int64 or None
+            The documents that take part; all of them by default.
+
+        Returns
+        -------
+        (list, list)
+            The orders of the passes without the documents held out, and of those with them.
         """
         rng = np.random.default_rng(self.seed)
         every = np.arange(self.features.shape[0]) if kept is None else kept
         first = np.setdiff1d(every, self.held, assume_unique=True)
-        again = -(-self.most_passes // 2) if self.learn_held and len(first) < len(every) else 0
-        orders = [rng.permutation(first) for _ in range(self.most_passes)]
+        again = -(-self.max_iter // 2) if self.learn_held and len(first) < len(every) else 0
+        orders = [rng.permutation(first) for _ in range(self.max_iter)]
         return orders, [rng.permutation(every) for _ in range(again)]
 
 
@@ -67,9 +101,9 @@ def start_block(
     bias: FloatArray,
     duals: FloatArray,
 ) -> None:
-    """Begin where every output says -1: each negative document of the part has the dual variable 1 / documents.
+    """Start where every margin is about -1: each negative document of the part has the dual variable 1 / documents.
 
-    That is right for nearly all documents of a rare label from the start, so few of them ever change.
+    For a rare label that is right for nearly all documents from the start, so few of them ever change.
     """
     change = np.zeros(BLOCK, np.float32)
     dual = np.float32(share)
@@ -97,24 +131,25 @@ def hinge_pass(
     weights: FloatArray,
     bias: FloatArray,
     duals: FloatArray,
-    rests: IntArray,
-    cost: float,
+    skips: IntArray,
+    ridges: FloatArray,
     order: LongArray,
 ) -> int:
-    """Visit every document once for a block of squared-hinge problems; give how many changed anything.
+    """Visit every document once for a block of squared-hinge problems; return how many changed anything.
 
-    Each problem is min 1/2 |w|^2 + C sum of max(0, 1 - y w x)^2, its dual one variable a >= 0 a document with
-    w = sum of a y x; the best a for a document given all others is a - (y w x - 1 + a / 2C) / (|x|^2 + 1 / 2C), not
-    below 0 (Hsieh et al. 2008). Rows have length 1, and a bias is one more feature of value 1.
+    Each problem is min 1/2 |w|^2 + sum of C_x max(0, 1 - y w x)^2, its dual one variable a >= 0 per document with
+    w = sum of a y x; the best a for a document given all others is a - (y w x - 1 + a / 2C_x) / (|x|^2 + 1 / 2C_x), not
+    below 0 (Hsieh et al. 2008). `ridges` are the 1 / 2C_x. Rows have length 1, and a bias is one more feature of value
+    1.
     """
-    ridge = np.float32(0.5 / cost)
-    step = np.float32(1) / (np.float32(2) + ridge)
     margin, change, after = np.zeros(BLOCK, np.float32), np.zeros(BLOCK, np.float32), np.zeros(BLOCK, np.float32)
     changed = 0
     for row in order:
-        if rests[row, 0] > 0:
-            rests[row, 0] -= 1
+        if skips[row, 0] > 0:
+            skips[row, 0] -= 1
             continue
+        ridge = ridges[row]
+        step = np.float32(1) / (np.float32(2) + ridge)
         first, last = np.int64(ptr[row]), np.int64(ptr[row + 1])
         margin[:] = bias
         add_products(idx, val, first, last, weights, margin)
@@ -125,11 +160,11 @@ def hinge_pass(
             change[b] = (after[b] - before) * sign
             moved = max(moved, abs(change[b]))
         if moved < SMALL:
-            rests[row, 1] = min(LONGEST_REST, 2 * rests[row, 1] + 1)
-            rests[row, 0] = rests[row, 1]
+            skips[row, 1] = min(LONGEST_SKIP, 2 * skips[row, 1] + 1)
+            skips[row, 0] = skips[row, 1]
             continue
         changed += 1
-        rests[row, 1] = 0
+        skips[row, 1] = 0
         duals[row] = after
         bias += change
         add_multiples(idx, val, first, last, weights, change)
@@ -152,19 +187,33 @@ def block_products(
 
 
 def train_hinge(
-    rows: Rows, positives: sparse.csc_array, cost: float, take: Take, stop: StopSignal, done: Callable[[int], None]
+    rows: Rows, positives: sparse.csc_array, c: float, take: Take, stop: StopSignal, done: Callable[[int], None]
 ) -> None:
-    """Train one squared-hinge problem for each column of `positives`, without the documents held out, then with them.
+    """Train one squared-hinge problem per output, without the documents held out, then with them.
 
-    `take(outputs, margins, weights, bias)` gets each block: the outputs for the held documents as learned without
-    them, and the weights as learned from all. Costs about documents x features a document x outputs x 5 passes / 16;
-    memory holds one block a thread. Once `stop` is true, what remains is visited in few passes.
+    Costs about documents x features per document x outputs x 5 passes / 16; memory holds one block per thread.
+
+    Parameters
+    ----------
+    rows : Rows
+        Documents.
+    positives : csc_array of shape (documents, outputs)
+        Marks the positive documents of each output.
+    c : float
+        The weight of losses against that of large weights: scikit-learn's C.
+    take : callable
+        Gets each block: its outputs, the margins of held-out documents as learned without them, weights and bias.
+    stop : StopSignal
+        Once it is true, the remaining outputs are learned in few passes.
+    done : callable
+        Gets the number of blocks that are done.
     """
     features, (first_orders, then_orders) = rows.features, rows.orders()
     count = features.shape[0]
     ptr, idx, val = features.indptr, features.indices, features.data
     known = np.sort(first_orders[0])
     total = np.asarray(features[known].sum(axis=0), np.float32).ravel()
+    ridges = (0.5 / rows.costs(c)).astype(np.float32)
 
     def block(first: int) -> None:
         outputs = np.arange(first, min(first + BLOCK, positives.shape[1]), dtype=np.int32)
@@ -176,12 +225,12 @@ def train_hinge(
         start_block(ptr, idx, val, total, 1 / max(1, len(known)), positive, known, weights, bias, duals)
 
         def visit(orders: Sequence[LongArray]) -> None:
-            rests = np.zeros((count, 2), np.int32)
+            skips = np.zeros((count, 2), np.int32)
             for order in orders:
-                if not hinge_pass(ptr, idx, val, positive, weights, bias, duals, rests, cost, order) or stop:
+                if not hinge_pass(ptr, idx, val, positive, weights, bias, duals, skips, ridges, order) or stop:
                     break
 
-        # What is rare comes first: all other documents are right where they begin.
+        # Positive documents come first: nearly all others are right where they start.
         visit([known[positive[known].any(axis=1)]])
         visit(first_orders)
         margins = block_products(ptr, idx, val, weights, bias, rows.held)
@@ -189,34 +238,4 @@ def train_hinge(
         visit(then_orders)
         take(outputs, margins, weights, bias)
 
-    in_threads(block, range(0, positives.shape[1], BLOCK), stop, done)
-
-
-def in_threads(
-    work: Callable[[Any], None], tasks: Sequence[Any], stop: StopSignal, done: Callable[[int], None]
-) -> None:
-    """Do all tasks in threads; the first Ctrl-C asks them to be quick, a second one is let through."""
-    with ThreadPoolExecutor(thread_count()) as pool:
-        waiting = [pool.submit(work, task) for task in tasks]
-        try:
-            for number, task in enumerate(waiting):
-                task.result()
-                done(number + 1)
-        except KeyboardInterrupt:
-            stop.interrupt()
-            try:
-                for task in waiting:
-                    task.result()
-            except BaseException:
-                _give_up(waiting)
-                raise
-        except BaseException:
-            stop.interrupt()
-            _give_up(waiting)
-            raise
-
-
-def _give_up(waiting: list[Future[None]]) -> None:
-    """Begin no further task; the pool waits for those that are under way, which are quick once they are to stop."""
-    for task in waiting:
-        task.cancel()
+    in_threads(block, range(0, positives.shape[1], BLOCK), done, stop.interrupt)

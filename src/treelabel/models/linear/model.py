@@ -9,23 +9,28 @@ from scipy import sparse
 from treelabel.core.compute import LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.kinds import Between
+from treelabel.core.schema import Arrays, Schema
 from treelabel.core.strings import Strings
-from treelabel.encoders.catalogue import CachedEncoder, Encoder, encoder_note, find_encoder, joined, same_encoder
+from treelabel.encoders.cached import CachedEncoder
+from treelabel.encoders.joined import joined
+from treelabel.encoders.protocol import Encoder
+from treelabel.encoders.registry import encoder_note, find_encoder, same_encoder
 from treelabel.hierarchy import Hierarchy, label_matrix
 from treelabel.models.base import Model, Training
-from treelabel.models.linear.heads import HEADS, Head, Job, Learned, Rows, learn_head
-from treelabel.models.schema import MOST_DIMENSION, Arrays, EncoderNote, Ngrams, Schema, require_width
+from treelabel.models.linear.descent import Rows
+from treelabel.models.linear.heads import HEADS, FittedHead, Head, Job, fit_head
+from treelabel.models.schema import MOST_DIMENSION, EncoderNote, Ngrams, require_width
 from treelabel.rules import decide
 from treelabel.scores import Scores
 from treelabel.text import NgramShape, Tfidf
 from treelabel.text.names import named_ngrams
 
-# Documents held out for calibration at most: its few numbers need no more.
+# Documents held out for calibration at most: its few parameters need no more.
 MOST_HELD_OUT = 2_000
-# ... and fewer where there are very many labels, as their outputs are all kept until then.
-MOST_HELD_VALUES = 1 << 25
+# ... and fewer where there are very many labels, as all margins of held-out documents are kept until then.
+MOST_HELD_MARGINS = 1 << 25
 FEWEST_OF_MANY = 200
-# From so many documents on heads are tried on a sample of them before one is chosen.
+# From so many documents on, heads are tried on a sample of them before one is chosen.
 WORTH_A_TRIAL = 20_000
 TRIAL = 3_000
 
@@ -58,54 +63,84 @@ class Values(TypedDict):
 class Linear(Model):
     """tf-idf and linear outputs, turned into probabilities on documents held out of training.
 
-    `head` is a row of HEADS, or "auto": "nodes", or from 20,000 documents on what does better on held-out documents of
-    a sample, "nodes" or the conditional head that suits the labels. With squared hinge
-    and one path a document, the probability of an end is a softmax of v_0 x its output + the sum over its ancestors of
-    v_depth x theirs, and a node has the sum of its ends; with several paths it is a rising function of the node's
-    output, made coherent. Conditional heads multiply along the path, and `tau` adjusts their logits for rare siblings.
+    With a squared hinge loss and one path per document, the probability of a terminal node is a softmax of v_0 x its
+    margin + the sum over its ancestors of v_level x theirs, and a node has the sum of its terminal nodes; with several
+    paths it is an isotonic function of the node's margin, made coherent. Conditional heads multiply along the path.
+    Training costs about documents x n-grams per document x labels / 16 for each of some five passes.
 
-    Features are runs of up to `words` words in at least `min_df` documents and, if asked for, `pieces` of words such as
-    (3, 5): better on short texts, at several times the cost. An `encoder` adds its embeddings, which then count
-    `encoder_share` of a text's length, or 1 without `tfidf`. Training costs about documents x n-grams a document x
-    labels / 16 for each of some five passes; weights below `prune` are dropped. With a validation set, that is what
-    calibration looks at, and nothing is held out.
+    Parameters
+    ----------
+    hierarchy : Hierarchy or None
+        The hierarchy, where training data have none of their own.
+    head : str
+        A row of HEADS, or "auto": "nodes", or from 20,000 documents on the one of "nodes" and the conditional head that
+        suits the labels with the smaller loss on held-out documents of a sample.
+    tau : float
+        How much conditional_softmax adjusts its logits for rare siblings.
+    ngram_range : (int, int) or None
+        The shortest and the longest n-grams of words; None for no words.
+    char_ngram_range : (int, int) or None
+        The same of characters within words, such as (3, 5): better on short texts, at several times the cost.
+    min_df : int
+        N-grams are features if at least so many documents have them.
+    n_features : int
+        The number of buckets that n-grams are hashed to.
+    tfidf : bool
+        Whether n-grams are features at all.
+    encoder : str, Encoder or None
+        Adds embeddings to the features.
+    encoder_weight : float
+        The share of embeddings in the squared length of a text's features; without `tfidf` it is 1.
+    C : float or None
+        The weight of errors against that of large weights; None for the head's own, 3 for a hinge loss and 100 for
+        logistic regression.
+    prune : float
+        Weights below this are dropped.
+    validation_fraction : float
+        The share of documents that are held out for calibration and learned afterwards. With a validation set,
+        calibration uses that, and nothing is held out.
+    max_iter : int
+        Passes over the documents at most.
+    seed : int
+        Seed of the random numbers.
     """
 
     name = "linear"
     learned = Values
+    takes_sample_weight = True
 
     def __init__(
         self,
         hierarchy: Hierarchy | None = None,
         head: str = "auto",
         tau: float = 0.0,
-        words: int = 1,
-        pieces: tuple[int, int] | None = None,
+        ngram_range: tuple[int, int] | None = (1, 1),
+        char_ngram_range: tuple[int, int] | None = None,
         min_df: int = 1,
-        bits: int = 22,
+        n_features: int = 2**22,
         tfidf: bool = True,
         encoder: str | Encoder | None = None,
-        encoder_share: Annotated[float, Between(0, 1)] = 0.5,
-        cost: float | None = None,
+        encoder_weight: Annotated[float, Between(0, 1)] = 0.5,
+        C: float | None = None,  # noqa: N803
         prune: float = 0.01,
-        held_out: float = 0.2,
-        most_passes: int = 7,
+        validation_fraction: float = 0.2,
+        max_iter: int = 7,
         seed: int = 0,
     ) -> None:
         self.hierarchy = hierarchy
         self.head = head
         self.tau = tau
-        self.words = words
-        self.pieces = pieces
+        self.ngram_range = ngram_range
+        self.char_ngram_range = char_ngram_range
         self.min_df = min_df
-        self.bits = bits
+        self.n_features = n_features
         self.tfidf = tfidf
         self.encoder = encoder
-        self.encoder_share = encoder_share
-        self.cost = cost
+        self.encoder_weight = encoder_weight
+        self.C = C
         self.prune = prune
-        self.held_out = held_out
-        self.most_passes = most_passes
+        self.validation_fraction = validation_fraction
+        self.max_iter = max_iter
         self.seed = seed
 
     # Learning
@@ -122,36 +157,37 @@ class Linear(Model):
             else np.arange(len(train), len(every))
         )
         features = self._learned_features(train, every)
-        rows = Rows(features, held, self.most_passes, self.seed, train.valid is None)
-        job = Job(rows, every, self.cost, self.tau, self.prune)
-        self.learned_ = learn_head(self._chosen(heads, job), job)
+        rows = Rows(features, held, self.max_iter, self.seed, train.valid is None, every.weights)
+        job = Job(rows, every, self.C, self.tau, self.prune)
+        self.head_ = fit_head(self._chosen(heads, job), job)
 
     def _heads(self, train: Training) -> list[str]:
-        """Choose which heads to try."""
+        """Return the heads to try."""
         if self.head != "auto":
             find_head(self.head).refuse(train)
             return [self.head]
-        one_path = train.regime != "many" and train.hierarchy.is_tree
+        one_path = train.regime != "multi_path" and train.hierarchy.is_tree
         return ["nodes", "conditional_softmax" if one_path else "conditional_sigmoid"]
 
     def _chosen(self, heads: list[str], job: Job) -> str:
-        """Choose the head that loses least on held-out documents of a sample; where documents are few, the first.
+        """Choose the head with the least loss on held-out documents of a sample; where documents are few, the first.
 
-        Learning twice would cost what a few documents cannot show.
+        Few documents cannot show a difference that is worth learning twice.
         """
         documents = len(job.train)
         if len(heads) == 1 or documents < WORTH_A_TRIAL:
             return heads[0]
         sample = np.sort(np.random.default_rng(self.seed).permutation(documents)[:TRIAL])
-        rows = replace(job.rows, features=job.rows.features[sample], held=np.arange(TRIAL // 2), learn_held=False)
-        trial = replace(job, rows=rows, train=job.train[sample])
-        return min(heads, key=lambda name: learn_head(name, trial).loss)
+        train, features = job.train[sample], job.rows.features[sample]
+        rows = replace(job.rows, features=features, held=np.arange(TRIAL // 2), learn_held=False, weights=train.weights)
+        trial = replace(job, rows=rows, train=train)
+        return min(heads, key=lambda name: fit_head(name, trial).loss)
 
     def _held_out(self, documents: int, nodes: int) -> LongArray:
-        """Choose at random the documents that outputs are calibrated on; one at least is left to learn from."""
+        """Draw the documents that outputs are calibrated on; at least one is left to learn from."""
         order = np.random.default_rng(self.seed).permutation(documents)
-        most = min(MOST_HELD_OUT, max(FEWEST_OF_MANY, MOST_HELD_VALUES // nodes), documents - 1)
-        held: LongArray = np.sort(order[: min(max(1, int(self.held_out * documents)), most)])
+        most = min(MOST_HELD_OUT, max(FEWEST_OF_MANY, MOST_HELD_MARGINS // nodes), documents - 1)
+        held: LongArray = np.sort(order[: min(max(1, int(self.validation_fraction * documents)), most)])
         return held
 
     # Features
@@ -159,7 +195,7 @@ class Linear(Model):
     def _learned_features(self, train: Training, every: Training) -> sparse.csr_array:
         self.tfidf_ = None
         if self.tfidf:
-            shape = NgramShape(self.words, self.pieces, self.bits)
+            shape = NgramShape(self.ngram_range, self.char_ngram_range, self.n_features)
             self.tfidf_, rows = Tfidf.fit_transform(train.texts, shape, self.min_df)
             if self.encoder_ is None and every is train:
                 return rows
@@ -172,22 +208,41 @@ class Linear(Model):
         dense = self.encoder_.transform(list(texts), progress)
         if rows is None:
             return joined(sparse.csr_array((len(texts), 0), dtype=np.float32), dense, 1.0)
-        return joined(rows, dense, self.encoder_share)
+        return joined(rows, dense, self.encoder_weight)
 
     # Scoring
 
     def _score(self, texts: Strings) -> Scores:
+        return self._scored(texts, None)
+
+    def _score_top(self, texts: Strings, top: int) -> Scores:
+        return self._scored(texts, top)
+
+    def _scored(self, texts: Strings, top: int | None) -> Scores:
         features = self._features(texts)
-        require_width(features, self.learned_.weights.sparse.shape[0], self)
-        return Scores(self.hierarchy_, self.learned_.probabilities(features))
+        require_width(features, self.head_.weights.sparse.shape[0], self)
+        return Scores(self.hierarchy_, self.head_.probabilities(features, top))
 
     # Explaining
 
     def explain(self, text: str, node: int | None = None, most: int = 8) -> list[Step]:
-        """Say which n-grams of a text speak for and against each step of its best leaf's path (or a node's).
+        """List the n-grams of a text that speak for and against each step of the path to its best leaf, or to a node.
 
-        A contribution is the n-gram's weight in the text times its weight for the label. What an encoder adds is left
-        out.
+        A contribution is the n-gram's weight in the text times its weight for the label; embeddings are left out.
+
+        Parameters
+        ----------
+        text : str
+            A text.
+        node : int or None
+            The node to explain; by default the best leaf.
+        most : int
+            N-grams to list on either side, at most.
+
+        Returns
+        -------
+        list of Step
+            The steps, from the first level on.
         """
         if self.tfidf_ is None:
             raise TreelabelError("a model without tf-idf cannot explain its predictions by words")
@@ -206,8 +261,8 @@ class Linear(Model):
         return [self._step(each, float(dense[each]), given, most) for each in best.tolist()]
 
     def _step(self, node: int, p: float, given: dict[str, tuple[int, float]], most: int) -> Step:
-        output = self.learned_.outputs.output(node)
-        weights = self.learned_.weights.sparse[:, [output]].toarray().ravel() if output >= 0 else np.zeros(0)
+        output = self.head_.outputs.output(node)
+        weights = self.head_.weights.sparse[:, [output]].toarray().ravel() if output >= 0 else np.zeros(0)
         parts = {name: value * float(weights[place]) for name, (place, value) in given.items()} if output >= 0 else {}
         ranked = sorted(((value, name) for name, value in parts.items() if value), reverse=True)
         speaks = [(name, value) for value, name in ranked[:most] if value > 0]
@@ -217,43 +272,43 @@ class Linear(Model):
     # Saving
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        values: dict[str, Any] = {"head": self.learned_.head, "encoder": None, "ngrams": None}
-        arrays: dict[str, Any] = dict(self.learned_.arrays())
+        values: dict[str, Any] = {"head": self.head_.head, "encoder": None, "ngrams": None}
+        arrays: dict[str, Any] = dict(self.head_.arrays())
         if self.encoder_ is not None:
             values["encoder"] = encoder_note(self.encoder_)
-            values["encoder_width"] = self.learned_.weights.sparse.shape[0] - (self.tfidf_.width if self.tfidf_ else 0)
+            values["encoder_width"] = self.head_.weights.sparse.shape[0] - (self.tfidf_.width if self.tfidf_ else 0)
         if self.tfidf_ is not None:
             shape = self.tfidf_.shape
-            values["ngrams"] = {"words": shape.words, "pieces": shape.pieces, "bits": shape.bits}
+            values["ngrams"] = {
+                "ngram_range": shape.ngram_range,
+                "char_ngram_range": shape.char_ngram_range,
+                "n_features": shape.n_features,
+            }
             arrays |= self.tfidf_.arrays()
         return values, arrays
 
     def _schema(self, values: dict[str, Any]) -> Schema:
         find_head(values["head"])
         width = 0 if values["encoder"] is None else values.get("encoder_width", 0)
-        bits = None if values["ngrams"] is None else values["ngrams"]["bits"]
-        return Learned.schema(values["head"], self.regime_, self.hierarchy_, bits, width)
+        n_features = None if values["ngrams"] is None else values["ngrams"]["n_features"]
+        return FittedHead.schema(values["head"], self.regime_, self.hierarchy_, n_features, width)
 
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         self.tfidf_ = self.encoder_ = None
         width = 0
         if values["ngrams"] is not None:
-            pieces = values["ngrams"]["pieces"]
-            shape = NgramShape(
-                int(values["ngrams"]["words"]),
-                None if pieces is None else (int(pieces[0]), int(pieces[1])),
-                int(values["ngrams"]["bits"]),
-            )
+            known = values["ngrams"]
+            shape = NgramShape(known["ngram_range"], known.get("char_ngram_range"), known["n_features"])
             self.tfidf_ = Tfidf(shape, arrays["buckets"], arrays["idf"])
             width = self.tfidf_.width
         if values["encoder"] is not None:
             self.encoder_ = CachedEncoder(same_encoder(self.encoder, values["encoder"]))
             width += int(values["encoder_width"])
-        self.learned_ = Learned.of(values["head"], self.regime_, self.hierarchy_, width, arrays)
+        self.head_ = FittedHead.of(values["head"], self.regime_, self.hierarchy_, width, arrays)
 
 
 def find_head(name: str) -> Head:
-    """Find a row of HEADS."""
+    """Return a row of HEADS."""
     if name not in HEADS:
         raise TreelabelError(f"linear has no head {name!r}; there are: auto, {', '.join(HEADS)}")
     return HEADS[name]

@@ -1,15 +1,17 @@
-"""Telling others how training goes: functions, TensorBoard, MLflow or Weights & Biases, none of which is imported."""
+"""Reporting how training goes: to functions, TensorBoard, MLflow or Weights & Biases, none of which is imported."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from treelabel.core.errors import TreelabelError
 
+# Called with the number of a step and its values: "loss", "learning_rate", "documents_per_second" after a step,
+# "training_loss" and "validation_loss" after an epoch.
 Callback = Callable[[int, Mapping[str, float]], object]
 
 
 def callback_of(given: Any) -> Callback:
-    """Take what can be told numbers of a step: a function, a SummaryWriter, the module mlflow, or a run of wandb.
+    """Return the callback of a function, a SummaryWriter of TensorBoard, the module mlflow, or a run of wandb.
 
     >>> class Writer:
     ...     def add_scalar(self, name, value, step):

@@ -1,4 +1,4 @@
-"""Where training stands, in one file that appears whole or not at all: safetensors, with the numbers in its header."""
+"""The state of a training, and its checkpoints: one safetensors file that is replaced in one step."""
 
 import json
 from collections.abc import Mapping
@@ -16,15 +16,18 @@ from treelabel.core.outputs import whole_file
 from treelabel.models.neural.tensors import os_errors
 
 FILE = "checkpoint.safetensors"
-NUMBERS = ("epoch", "batch", "step", "documents", "loss_sum", "seen", "slope")
+# The fields of TrainState that are stored in the header of the file.
+STORED = ("epoch", "batch", "step", "documents", "loss_sum", "epoch_losses", "temperature")
+
 Weights = dict[str, Tensor]
 
 
 @dataclass
-class Progress:
-    """How far training is: steps, documents and losses of this epoch, losses of all before, and the best weights.
+class TrainState:
+    """The state of a training.
 
-    `stopped` says that it was stopped before its end.
+    `epoch`, `batch` (of the epoch) and `step` (of all) come next; `documents` and `loss_sum` belong to the epoch so
+    far. `best_weights` and `temperature` are those of the best epoch. `stopped` means that training ended early.
     """
 
     epoch: int = 0
@@ -32,24 +35,32 @@ class Progress:
     step: int = 0
     documents: int = 0
     loss_sum: float = 0.0
-    seen: list[float] = field(default_factory=list)
-    slope: float = 1.0
-    best: Weights = field(default_factory=dict)
+    epoch_losses: list[float] = field(default_factory=list)
+    temperature: float = 1.0
+    best_weights: Weights = field(default_factory=dict)
     stopped: bool = False
 
 
-def trained(network: nn.Module) -> Weights:
-    """The weights that training changes, by name."""
+def trained_weights(network: nn.Module) -> Weights:
+    """Return the weights that training changes, by name."""
     return {name: p for name, p in network.named_parameters() if p.requires_grad}
 
 
 def copied(weights: Mapping[str, Tensor]) -> Weights:
-    """Copies that training leaves alone."""
+    """Return copies on the CPU, which training leaves alone."""
     return {name: value.detach().to("cpu", copy=True).contiguous() for name, value in weights.items()}
 
 
-def put_back(network: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Take back weights that `copied` gave."""
+def set_weights(network: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Overwrite weights of a network.
+
+    Parameters
+    ----------
+    network
+        Changed in place.
+    weights
+        Weights by name, of some or all parameters.
+    """
     own = dict(network.named_parameters())
     with torch.no_grad():
         for name, value in weights.items():
@@ -57,50 +68,74 @@ def put_back(network: nn.Module, weights: Mapping[str, Tensor]) -> None:
 
 
 def save_checkpoint(
-    folder: Path, run: str, progress: Progress, network: nn.Module, optimizer: torch.optim.Optimizer
+    folder: Path, run: str, state: TrainState, network: nn.Module, optimizer: torch.optim.Optimizer
 ) -> None:
-    """Write where training stands: weights, what the optimizer remembers of them, and torch's random numbers."""
-    tensors = {f"weights.{name}": value for name, value in copied(trained(network)).items()}
-    tensors |= {f"best.{name}": value for name, value in progress.best.items()}
-    for number, state in optimizer.state_dict()["state"].items():
-        tensors |= {f"optimizer.{number}.{name}": torch.as_tensor(value).cpu() for name, value in state.items()}
+    """Write a checkpoint.
+
+    Parameters
+    ----------
+    folder
+        The folder of the file, made if there is none.
+    run
+        Identifies the run: see `run_fingerprint`.
+    state, network, optimizer
+        What is stored, together with the state of torch's random numbers.
+    """
+    tensors = {f"weights.{name}": value for name, value in copied(trained_weights(network)).items()}
+    tensors |= {f"best.{name}": value for name, value in state.best_weights.items()}
+    for number, moments in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{number}.{name}": torch.as_tensor(value).cpu() for name, value in moments.items()}
     tensors["random"] = torch.get_rng_state()
-    numbers = {name: getattr(progress, name) for name in NUMBERS}
+    stored = {name: getattr(state, name) for name in STORED}
     folder.mkdir(parents=True, exist_ok=True)
     with whole_file(folder / FILE) as working, os_errors():
-        save_file(tensors, working, {"run": run, "progress": json.dumps(numbers)})
+        save_file(tensors, working, {"run": run, "state": json.dumps(stored)})
 
 
-def load_checkpoint(folder: Path, run: str, network: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
-    """Go back to where training stood; without a file, to the beginning. A file of another run is refused."""
+def load_checkpoint(folder: Path, run: str, network: nn.Module, optimizer: torch.optim.Optimizer) -> TrainState:
+    """Restore network, optimizer and random numbers from a checkpoint.
+
+    Parameters
+    ----------
+    folder
+        The folder of the file.
+    run
+        Identifies the run; the checkpoint of another one is refused.
+    network, optimizer
+        Changed in place.
+
+    Returns
+    -------
+    TrainState
+        The stored state; without a file, the initial one.
+    """
     file = folder / FILE
     if not file.is_file():
-        return Progress()
+        return TrainState()
     try:
         with safe_open(file, framework="pt") as stored:
-            notes = stored.metadata() or {}
+            header = stored.metadata() or {}
             tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise TreelabelError(f"{file}: no checkpoint, or a damaged one: {error}; remove it to begin anew") from error
-    if notes.get("run") != run:
+    if header.get("run") != run:
         raise TreelabelError(
             f"{file}: the checkpoint of another run (other data or settings); remove it, or give another folder"
         )
-    parts = _parts(tensors)
-    put_back(network, parts["weights"])
-    state = optimizer.state_dict()
-    remembered: dict[int, dict[str, Any]] = {}
-    for name, value in parts.get("optimizer", {}).items():
-        number, _, what = name.partition(".")
-        remembered.setdefault(int(number), {})[what] = value
-    optimizer.load_state_dict({**state, "state": remembered})
+    parts = _by_prefix(tensors)
+    set_weights(network, parts["weights"])
+    moments: dict[int, dict[str, Any]] = {}
+    for number, values in _by_prefix(parts.get("optimizer", {})).items():
+        moments[int(number)] = dict(values)
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
     torch.set_rng_state(tensors["random"])
-    return Progress(**json.loads(notes["progress"]), best=parts.get("best", {}))
+    return TrainState(**json.loads(header["state"]), best_weights=parts.get("best", {}))
 
 
-def _parts(tensors: Weights) -> dict[str, Weights]:
+def _by_prefix(tensors: Weights) -> dict[str, Weights]:
+    """Group tensors by the first part of their names."""
     found: dict[str, Weights] = {}
     for name, value in tensors.items():
-        part, _, rest = name.partition(".")
-        found.setdefault(part, {})[rest] = value
+        prefix, _, rest = name.partition(".")
+        found.setdefault(prefix, {})[rest] = value
     return found

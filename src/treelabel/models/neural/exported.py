@@ -1,11 +1,8 @@
-"""A trained model as one ONNX graph, from token ids to the probabilities of all nodes; scoring it needs no torch."""
+"""A trained network as one ONNX graph, from token ids to the probabilities of all nodes; scoring needs no torch."""
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
-
-from tokenizers import Tokenizer
+from typing import TYPE_CHECKING, Any, Literal
 
 from treelabel.core.compute import FloatArray
 from treelabel.core.errors import TreelabelError
@@ -17,30 +14,33 @@ from treelabel.models.objective import Objective
 from treelabel.models.schema import Arrays
 from treelabel.scores import Scores
 
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
 
 @dataclass(frozen=True, eq=False)
-class Exported:
-    """A graph, what its probabilities are of, and the tokenizer of the texts that it takes."""
+class ExportedNetwork:
+    """A graph, the tokenizer of its texts, and the objective that says what its probabilities are of."""
 
     objective: Objective
-    tokenizer: Tokenizer
+    tokenizer: "Tokenizer"
     max_length: int
     graph: bytes
     runtime: Literal["onnx", "int8"]
-    seen: tuple[float, ...]
+    epoch_losses: tuple[float, ...]
+    _session: Any = field(init=False)
 
-    @cached_property
-    def _session(self) -> Any:
-        return session(self.graph, threads=1)
+    def __post_init__(self) -> None:
+        # Opened at once, so that a damaged graph is refused when it is loaded.
+        object.__setattr__(self, "_session", session(self.graph, threads=1))
 
     def score(self, texts: Strings) -> Scores:
         """Score texts, some thousands at a time."""
         nodes, parts = len(self.objective.change.new), []
         for rows in self.objective.portions(len(texts)):
             tokens = first_tokens(self.tokenizer, list(texts.take(rows)), self.max_length)
-            found = self._run(tokens, nodes)
-            parts.append(self.objective.scores_of(found).values)
-        return Scores.one_after_another(self.objective.hierarchy, parts)
+            parts.append(self.objective.scores_of(self._run(tokens, nodes)).values)
+        return Scores.concat(self.objective.hierarchy, parts)
 
     def _run(self, tokens: list[list[int]], nodes: int) -> FloatArray:
         try:
@@ -51,23 +51,37 @@ class Exported:
             raise TreelabelError(f"{GRAPH} does not fit the model, or is damaged: {why}") from error
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        """What to save: values for JSON, and arrays."""
+        """Return what is saved: values for JSON, and arrays."""
         values = {"loss": self.objective.name, "runtime": self.runtime, "max_length": self.max_length}
-        arrays: dict[str, Any] = {"stops": self.objective.stops, "frequencies": self.objective.frequencies}
-        return {**values, "seen": list(self.seen)}, arrays
+        arrays: dict[str, Any] = {"stop_nodes": self.objective.stop_nodes, "frequencies": self.objective.frequencies}
+        return {**values, "epoch_losses": list(self.epoch_losses)}, arrays
 
     def write_files(self, folder: Path) -> None:
         """Write the graph and the tokenizer."""
         (folder / GRAPH).write_bytes(self.graph)
         self.tokenizer.save(str(folder / TOKENIZER))
 
+    @classmethod
+    def restored(cls, objective: Objective, values: dict[str, Any], folder: Path) -> "ExportedNetwork":
+        """Read what was saved.
 
-def read_exported(objective: Objective, values: dict[str, Any], folder: Path) -> Exported:
-    """Take back what was saved."""
-    tokenizer, length = Tokenizer.from_file(str(folder / TOKENIZER)), int(values["max_length"])
-    tokenizer.enable_truncation(length)
-    graph = (folder / GRAPH).read_bytes()
-    found = Exported(objective, tokenizer, length, graph, values["runtime"], tuple(values["seen"]))
-    # Opened now, so that a damaged graph is refused when it is loaded.
-    _ = found._session
-    return found
+        Parameters
+        ----------
+        objective
+            What the network was trained for.
+        values
+            The values that `state` returned.
+        folder
+            Where `write_files` wrote.
+
+        Returns
+        -------
+        ExportedNetwork
+            The same network.
+        """
+        from tokenizers import Tokenizer
+
+        tokenizer, length = Tokenizer.from_file(str(folder / TOKENIZER)), int(values["max_length"])
+        tokenizer.enable_truncation(length)
+        graph = (folder / GRAPH).read_bytes()
+        return cls(objective, tokenizer, length, graph, values["runtime"], tuple(values["epoch_losses"]))

@@ -1,108 +1,130 @@
 """The model `neural`: a text encoder, frozen or fine-tuned, and outputs trained with any loss of LOSSES.
 
-torch is imported when something is learned or loaded, not before: `treelabel models` lists the settings of all models.
+torch is imported when something is fitted or loaded, not before: `treelabel models` lists the settings of all models.
 """
 
 import math
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from treelabel.core.errors import TreelabelError, needing
+from treelabel.core.errors import TreelabelError, require_extra
 from treelabel.core.kinds import Between
-from treelabel.core.settings_text import with_settings
 from treelabel.core.strings import Strings
-from treelabel.encoders.catalogue import Encoder
-from treelabel.encoders.sources import Pooling, read_spec
+from treelabel.encoders.protocol import Encoder
+from treelabel.encoders.registry import default_encoder_name
+from treelabel.encoders.sources import Pooling
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
+from treelabel.models.neural.exported import ExportedNetwork
 from treelabel.models.neural.saved import ExportedValues, NetworkValues, saved_schema
+from treelabel.models.neural.settings import NeuralSettings
 from treelabel.models.objective import Objective
 from treelabel.models.schema import Arrays, Schema
 from treelabel.scores import Scores
 
-CHOICES: dict[str, tuple[str | None, ...]] = {
-    "train": ("auto", "head", "lora", "all"),
-    "schedule": ("linear", "slanted", "constant"),
-    "precision": ("auto", "fp32", "bf16"),
-    "pooling": (None, "cls", "mean", "max"),
-}
-# The smallest and the largest value that settings may have.
-LIMITS: dict[str, tuple[float, float]] = {
-    **dict.fromkeys(("epochs", "batch", "accumulate", "patience", "lora_rank", "tfidf_width"), (1, math.inf)),
-    **dict.fromkeys(("hidden", "freeze", "checkpoint_seconds", "weight_decay", "clip", "tau", "beta"), (0, math.inf)),
-    **dict.fromkeys(("lambda_parameters", "lambda_probabilities"), (0, math.inf)),
-    "rate": (1e-12, math.inf),
-    "layer_decay": (1e-6, 1.0),
-    "max_length": (3, math.inf),
-    "warm_up": (0, 1),
-    "held_out": (0, 0.99),
-    "dropout": (0, 0.99),
-    "seed": (0, math.inf),
-}
-LOSS_SETTINGS = ("tau", "beta", "lambda_parameters", "lambda_probabilities")
+if TYPE_CHECKING:
+    from treelabel.models.neural.fitted import FittedNetwork
+    from treelabel.models.neural.fitting import FitNetwork
 
 
 class Neural(Model):
     """A transformer and a linear layer over all nodes, trained with any loss of LOSSES.
 
-    `encoder` is a name that `treelabel encoders` lists, a folder, or "scratch": a small BERT with random weights and a
-    tokenizer of its own. `train` says what is trained: "head", the outputs over frozen embeddings, which are computed
-    once and kept on disk (with `tfidf` beside them if asked for, and a layer of `hidden` units if above 0); "all"; or
-    "lora", matrices of rank `lora_rank` beside the encoder's. "auto" is "all" for scratch, else "head", what a CPU can
-    afford.
-
-    Fine-tuning follows the papers: AdamW at a rate of 2e-5, rising over a tenth of the steps and then falling to 0,
-    batches of 16, 20 epochs (fewer if `patience` of them bring no gain), the best one by validation data. Usual for
-    "head" are 30 epochs, batches of 128 and a rate of 5e-3; for "lora" a rate of 2e-4, for scratch one of 1e-3. Without
-    validation data a share `held_out` of the training documents takes their place; with frozen embeddings, all
-    documents are then learned for as many epochs as were best. `rates` gives the encoder, the hidden layer and the
-    outputs rates of their own, `layer_decay` every layer a share of the rate of the next; `freeze` keeps the embeddings
-    and so many layers as they are. `accumulate` computes a batch in so many parts, and `save_memory` computes layers
-    twice: both need less memory and change nothing else. With `checkpoints`, a folder, a run that was killed goes on
-    where it was, to the same weights.
-
-    Frozen, an epoch costs documents x width x outputs; fine-tuned, documents x tokens x the encoder's parameters x 6.
+    Frozen, an epoch costs documents × width × outputs; fine-tuned, documents × tokens × the encoder's parameters × 6.
     Conditional losses cost a document only the siblings along its path.
+
+    Parameters
+    ----------
+    hierarchy
+        The hierarchy of labels, where data do not bring it.
+    encoder
+        A name that `treelabel encoders` lists, a folder, an object with `transform` (frozen only), or "scratch": a
+        small BERT with random weights and its own tokenizer. None takes the best encoder that is installed.
+    loss, loss_params
+        A loss of LOSSES; "auto" chooses one that suits the labels. Its own parameters by name, such as {"beta": 0.1}
+        for champ; `treelabel models` lists them.
+    train
+        What is trained: "head", the outputs over frozen embeddings, which are computed once and kept on disk; "all";
+        "lora", matrices of rank `lora_rank` beside the encoder's. "auto" is "all" for scratch, else "head", which is
+        what a CPU can afford.
+    hidden_size
+        The width of a hidden layer before the outputs; 0 for none.
+    tfidf, lsa_components
+        Whether tf-idf, reduced to `lsa_components` columns, stands beside frozen embeddings.
+    max_length, pooling
+        Tokens that are read of a text, and "cls", "mean" or "max"; by default what the encoder's folder states.
+    epochs, batch_size, learning_rate
+        By default 30, 128 and 5e-3 for "head"; 20, 16 and 2e-5 for "all", as in the papers, with a rate of 2e-4 for
+        "lora" and 1e-3 for scratch.
+    learning_rates
+        Learning rates by group, a dict with any of "encoder", "hidden" and "outputs"; `learning_rate` for the others.
+    layerwise_lr_decay
+        The learning rate of a layer as a share of the next one's.
+    lr_scheduler, warmup_ratio
+        Rates rise over this share of the steps, and then fall to 0 ("linear", "slanted") or stay ("constant").
+    weight_decay, max_grad_norm
+        Those of AdamW, and of gradient clipping (0 for none).
+    gradient_accumulation_steps, gradient_checkpointing
+        Compute a batch in so many parts, and layers twice: both save memory and change nothing else.
+    patience
+        Epochs without a better validation loss after which training stops; the best epoch is kept.
+    dropout
+        Dropout before outputs and in the encoder; by default 0 for "head", else 0.1 and the encoder's own.
+    frozen_layers
+        Keeps the embeddings and the first so many layers as they are.
+    lora_rank
+        The rank of LoRA's matrices.
+    precision
+        "fp32", "bf16", or "auto": bfloat16 where it is measured to be faster.
+    validation_fraction
+        The share of training documents that chooses the best epoch where no validation data are given; over frozen
+        embeddings, all documents are then trained on for as many epochs as were best.
+    checkpoint_dir, checkpoint_seconds
+        A folder, and how often a checkpoint is written there; a run that was killed resumes from it, to the same
+        weights.
+    callbacks
+        Functions of (step, values), TensorBoard's SummaryWriter, the module mlflow, or a run of wandb.
+    seed
+        Seed of the random numbers.
     """
 
     name = "neural"
     learned = NetworkValues | ExportedValues
-    learned_: Any
-    unsaved = ("hierarchy", "callbacks", "checkpoints", "checkpoint_seconds")
+    fitted_: "FittedNetwork | ExportedNetwork"
+    unsaved = ("hierarchy", "callbacks", "checkpoint_dir", "checkpoint_seconds")
 
     def __init__(
         self,
         hierarchy: Hierarchy | None = None,
-        encoder: str | Encoder = "minilm",
+        encoder: str | Encoder | None = None,
         loss: str = "auto",
+        loss_params: Mapping[str, float] | None = None,
         train: Literal["auto", "head", "lora", "all"] = "auto",
-        hidden: int = 0,
+        hidden_size: int = 0,
         tfidf: bool = False,
-        tfidf_width: int = 512,
+        lsa_components: int = 512,
         max_length: int | None = None,
         pooling: Pooling | None = None,
         epochs: int | None = None,
-        batch: int | None = None,
-        rate: float | None = None,
-        rates: tuple[float, float, float] | None = None,
-        layer_decay: float = 1.0,
-        schedule: str = "linear",
-        warm_up: float = 0.1,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        learning_rates: Mapping[str, float] | None = None,
+        layerwise_lr_decay: float = 1.0,
+        lr_scheduler: str = "linear",
+        warmup_ratio: float = 0.1,
         weight_decay: float = 0.01,
-        clip: Annotated[float, Between(0, math.inf)] = 1.0,
-        accumulate: int = 1,
+        max_grad_norm: Annotated[float, Between(0, math.inf)] = 1.0,
+        gradient_accumulation_steps: int = 1,
         patience: int = 5,
         dropout: float | None = None,
-        freeze: int = 0,
+        frozen_layers: int = 0,
         lora_rank: int = 8,
-        save_memory: bool = False,
+        gradient_checkpointing: bool = False,
         precision: Literal["auto", "fp32", "bf16"] = "auto",
-        held_out: float = 0.1,
-        tau: float = 1.0,
-        beta: float = 0.2,
-        lambda_parameters: float = 1e-4,
-        lambda_probabilities: float = 1e-2,
-        checkpoints: str | None = None,
+        validation_fraction: float = 0.1,
+        checkpoint_dir: str | None = None,
         checkpoint_seconds: float = 300.0,
         callbacks: tuple[Any, ...] = (),
         seed: int = 0,
@@ -110,164 +132,122 @@ class Neural(Model):
         self.hierarchy = hierarchy
         self.encoder = encoder
         self.loss = loss
+        self.loss_params = loss_params
         self.train = train
-        self.hidden = hidden
+        self.hidden_size = hidden_size
         self.tfidf = tfidf
-        self.tfidf_width = tfidf_width
+        self.lsa_components = lsa_components
         self.max_length = max_length
         self.pooling = pooling
         self.epochs = epochs
-        self.batch = batch
-        self.rate = rate
-        self.rates = rates
-        self.layer_decay = layer_decay
-        self.schedule = schedule
-        self.warm_up = warm_up
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.learning_rates = learning_rates
+        self.layerwise_lr_decay = layerwise_lr_decay
+        self.lr_scheduler = lr_scheduler
+        self.warmup_ratio = warmup_ratio
         self.weight_decay = weight_decay
-        self.clip = clip
-        self.accumulate = accumulate
+        self.max_grad_norm = max_grad_norm
+        self.gradient_accumulation_steps = gradient_accumulation_steps
         self.patience = patience
         self.dropout = dropout
-        self.freeze = freeze
+        self.frozen_layers = frozen_layers
         self.lora_rank = lora_rank
-        self.save_memory = save_memory
+        self.gradient_checkpointing = gradient_checkpointing
         self.precision = precision
-        self.held_out = held_out
-        self.tau = tau
-        self.beta = beta
-        self.lambda_parameters = lambda_parameters
-        self.lambda_probabilities = lambda_probabilities
-        self.checkpoints = checkpoints
+        self.validation_fraction = validation_fraction
+        self.checkpoint_dir = checkpoint_dir
         self.checkpoint_seconds = checkpoint_seconds
         self.callbacks = callbacks
         self.seed = seed
 
-    @property
-    def trains(self) -> str:
-        """What is trained: "head", "lora" or "all"."""
-        if self.train == "auto":
-            return "all" if self.encoder == "scratch" else "head"
-        return self.train
-
     def _fit(self, train: Training) -> None:
-        self._check_settings()
-        with needing("neural", "the model neural"):
-            from treelabel.models.neural.learning import learn
-
-            self.learned_ = learn(self, train)
-
-    @property
-    def read_by(self) -> str | Encoder:
-        """The encoder with what `max_length` and `pooling` say of it."""
-        given = {"max_length": self.max_length, "pooling": self.pooling}
-        said = {name: value for name, value in given.items() if value is not None}
-        if not isinstance(self.encoder, str) or self.encoder == "scratch" or not said:
-            return self.encoder
-        name, own = read_spec(self.encoder)
-        return with_settings(name, {**own, **said})
-
-    def _check_settings(self) -> None:
-        for name, choices in CHOICES.items():
-            self._require(name, getattr(self, name) in choices, "one of: " + ", ".join(map(str, choices)))
-        for name, (least, most) in LIMITS.items():
-            value = getattr(self, name)
-            known = value is None or (is_number(value) and least <= value <= most)
-            self._require(name, known, f"a number from {least:g} to {most:g}")
-        for name in ("tfidf", "save_memory"):
-            self._require(name, isinstance(getattr(self, name), bool), "True or False")
-        rates = self.rates
-        three = isinstance(rates, tuple | list) and len(rates) == 3 and all(is_number(rate) for rate in rates)
-        self._require("rates", rates is None or three, "three numbers: of encoder, hidden layer and outputs")
-        self._require("callbacks", isinstance(self.callbacks, tuple | list), "a tuple of callbacks")
-        frozen, is_object = self.trains == "head", not isinstance(self.encoder, str)
-        refused = {
-            "tfidf=True stands beside frozen embeddings: use train=head": self.tfidf and not frozen,
-            "a random encoder has to be trained: use train=all with encoder=scratch": frozen
-            and self.encoder == "scratch",
-            "an encoder that is fine-tuned is given by its name or folder, found an object": is_object and not frozen,
-            "freeze, layer_decay and save_memory are about training the encoder: use train=all or train=lora": frozen
-            and (self.freeze != 0 or self.layer_decay != 1 or self.save_memory),
-            "max_length and pooling are those of the encoder object that was given": is_object
-            and (self.max_length, self.pooling) != (None, None),
-        }
-        for what, found in refused.items():
-            if found:
-                raise TreelabelError(what)
-
-    def _require(self, name: str, right: bool, expected: str) -> None:
-        if not right:
-            raise TreelabelError(
-                f"the setting {name} of the model neural is {getattr(self, name)!r}; expected {expected}"
-            )
+        settings = NeuralSettings.of(self)
+        settings.check()
+        if settings.encoder is None:
+            name = default_encoder_name(None if settings.trained_part == "head" else "transformer")
+            settings = replace(settings, encoder=name)
+        with require_extra("neural", "the model neural"):
+            fit_network, _ = _torch_side()
+            self.fitted_ = fit_network(settings, train)
 
     def _score(self, texts: Strings) -> Scores:
-        scores: Scores = self.learned_.score(texts)
-        return scores
+        return self.fitted_.score(texts)
 
     @property
     def losses_(self) -> list[float]:
-        """The loss after each epoch: of documents that were held out or given as `valid`, else of training."""
-        return list(self.learned_.seen)
+        """The loss after each epoch: of validation documents, or of training where there are none."""
+        return list(self.fitted_.epoch_losses)
 
     @property
     def exhaustive(self) -> bool:
         """A softmax shares out all of a parent's probability, sigmoids do not."""
-        return bool(self.learned_.objective.exhaustive)
+        return self.fitted_.objective.exhaustive
+
+    # Saving
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        found: tuple[dict[str, Any], Arrays] = self.learned_.state()
-        return found
+        return self.fitted_.state()
 
     def _schema(self, values: dict[str, Any]) -> Schema:
-        self._check_settings()
-        is_frozen = "encoder" in values.get("reader", {})
-        if "reader" in values and is_frozen != (self.trains == "head"):
+        settings = NeuralSettings.of(self)
+        settings.check()
+        is_frozen = "encoder" in values.get("featurizer", {})
+        if "featurizer" in values and is_frozen != (settings.trained_part == "head"):
             raise TreelabelError(f"train={self.train} does not fit what was learned")
-        return saved_schema(self.hierarchy_, values, self.hidden > 0)
+        return saved_schema(self.hierarchy_, values, self.hidden_size > 0)
 
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
-        # What else there is stands in files of their own: see `_read_files`.
+        # The network is in files of its own: see `_read_files`.
         self._stored = values, arrays
 
     def _write_files(self, folder: Path) -> None:
-        self.learned_.write_files(folder)
+        self.fitted_.write_files(folder)
 
     def _read_files(self, folder: Path) -> None:
         values, arrays = self.__dict__.pop("_stored")
-        settings = {name: getattr(self, name) for name in LOSS_SETTINGS}
-        objective = Objective(values["loss"], self.hierarchy_, arrays["stops"], arrays["frequencies"], settings)
-        with needing("neural", "the model neural"):
+        settings = NeuralSettings.of(self)
+        objective = Objective(
+            values["loss"], self.hierarchy_, arrays["stop_nodes"], arrays["frequencies"], settings.loss_params
+        )
+        with require_extra("neural", "the model neural"):
             if "runtime" in values:
-                from treelabel.models.neural.exported import read_exported
-
-                self.learned_ = read_exported(objective, values, folder)
+                self.fitted_ = ExportedNetwork.restored(objective, values, folder)
             else:
-                from treelabel.models.neural.learning import read_learned
-
-                self.learned_ = read_learned(self, objective, values, arrays, folder)
+                _, fitted_network = _torch_side()
+                self.fitted_ = fitted_network.restored(settings, objective, values, arrays, folder)
 
     def exported(self, runtime: Literal["onnx", "int8"] = "onnx") -> "Neural":
-        """Give the same model as an ONNX graph from token ids to probabilities, which needs no torch to score.
+        """Return the same model as an ONNX graph from token ids to probabilities, which needs no torch to score.
 
-        "onnx" gives the same scores to 1e-4; "int8" has weights of eight bits, is about twice as fast, and errs more.
+        Parameters
+        ----------
+        runtime
+            "onnx" returns the same scores to 1e-4; "int8" has weights of eight bits, is about twice as fast, and is
+            less accurate.
+
+        Returns
+        -------
+        Neural
+            A fitted model.
         """
         if runtime not in ("onnx", "int8"):
             raise TreelabelError(f"expected the runtime onnx or int8, found {runtime!r}")
-        if not hasattr(self, "learned_"):
+        if not hasattr(self, "fitted_"):
             raise TreelabelError("this neural model has not learned anything yet; call fit before exported")
-        with needing("neural", "exporting a model"):
-            from treelabel.models.neural.exported import Exported
-            from treelabel.models.neural.exporting import export_learned
-
-            if isinstance(self.learned_, Exported):
-                raise TreelabelError("this model is an ONNX graph already; export the model that it was made of")
-            found = Neural(**self.get_params(deep=False))
-            found.hierarchy_, found.regime_ = self.hierarchy_, self.regime_
-            found.stop_nodes_ = self.stop_nodes_
-            found.learned_ = export_learned(self.learned_, runtime)
+        if isinstance(self.fitted_, ExportedNetwork):
+            raise TreelabelError("this model is an ONNX graph already; export the model that it was made of")
+        found = Neural(**self.get_params(deep=False))
+        found.hierarchy_, found.regime_ = self.hierarchy_, self.regime_
+        found.stop_nodes_ = self.stop_nodes_
+        with require_extra("neural", "exporting a model"):
+            found.fitted_ = self.fitted_.exported(runtime)
         return found
 
 
-def is_number(value: Any) -> bool:
-    """Whether a value is a number; True and False are none."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _torch_side() -> "tuple[FitNetwork, type[FittedNetwork]]":
+    """Import what needs torch; nothing else in this module does."""
+    from treelabel.models.neural.fitted import FittedNetwork
+    from treelabel.models.neural.fitting import fit_network
+
+    return fit_network, FittedNetwork

@@ -1,30 +1,34 @@
-"""The network: a transformer (or embeddings that are known already), one vector a text, and outputs over it."""
+"""The network: a backbone (or embeddings that are known already), one vector per text, and outputs over it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from treelabel.core.compute import DoubleArray, LongArray
 from treelabel.encoders.backbone import text_vectors
 from treelabel.encoders.sources import Pooling
+from treelabel.models.neural.hardware import threads_for
+from treelabel.models.neural.inputs import Inputs
 
-# Dropout before the outputs, as BERT's own classifier has it.
+# Dropout before the outputs, as in BERT's own classifier.
 DROPOUT = 0.1
 
 
 class Outputs(nn.Module):
-    """A linear layer over all outputs, after a layer of `hidden` units if there are any."""
+    """A linear layer over all outputs, after a hidden layer if `hidden_size` is above 0."""
 
-    def __init__(self, width: int, outputs: int, hidden: int = 0, dropout: float = DROPOUT) -> None:
+    def __init__(self, width: int, outputs: int, hidden_size: int = 0, dropout: float = DROPOUT) -> None:
         super().__init__()
         self.width = width
         self.dropout = nn.Dropout(dropout)
-        self.hidden = nn.Linear(width, hidden) if hidden else None
-        self.linear = nn.Linear(hidden or width, outputs)
+        self.hidden = nn.Linear(width, hidden_size) if hidden_size else None
+        self.linear = nn.Linear(hidden_size or width, outputs)
 
     def forward(self, vectors: Tensor) -> Tensor:
-        """Give logits, texts x outputs."""
+        """Return logits, texts × outputs."""
         if self.hidden is not None:
             vectors = torch.tanh(self.hidden(self.dropout(vectors)))
         logits: Tensor = self.linear(self.dropout(vectors))
@@ -32,69 +36,148 @@ class Outputs(nn.Module):
 
 
 class Network(nn.Module):
-    """A transformer, pooling and outputs; without a transformer, outputs over given vectors."""
+    """A backbone, pooling and outputs; without a backbone, outputs over given vectors."""
 
-    def __init__(self, body: Any, pooling: Pooling, outputs: Outputs, unit: bool = False) -> None:
+    def __init__(self, backbone: Any, pooling: Pooling, outputs: Outputs, normalize: bool = False) -> None:
         super().__init__()
-        self.body, self.pooling, self.outputs, self.unit = body, pooling, outputs, unit
+        self.backbone, self.pooling, self.outputs, self.normalize = backbone, pooling, outputs, normalize
 
     def vectors(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """One vector a text."""
-        return text_vectors(self.body, ids, mask, self.pooling, self.unit)
+        """Return one vector per text.
+
+        Parameters
+        ----------
+        ids
+            Token ids, n × length.
+        mask
+            n × length, 1 where there is a token.
+
+        Returns
+        -------
+        Tensor
+            n × width.
+        """
+        return text_vectors(self.backbone, ids, mask, self.pooling, self.normalize)
 
     def forward(self, inputs: tuple[Tensor, ...]) -> Tensor:
-        """Give logits of ids and mask, or of vectors."""
-        vectors = inputs[0] if self.body is None else self.vectors(*inputs)
+        """Return the logits of (ids, mask), or of (vectors,)."""
+        vectors = inputs[0] if self.backbone is None else self.vectors(*inputs)
         logits: Tensor = self.outputs(vectors)
         return logits
+
+
+def compute_logits(network: Network, batches: Sequence[LongArray], inputs: Inputs, outputs: int) -> DoubleArray:
+    """Compute the logits of all documents, batch by batch.
+
+    Parameters
+    ----------
+    network
+        The network.
+    batches
+        The row numbers of each batch.
+    inputs
+        What the network takes of documents.
+    outputs
+        The number of outputs.
+
+    Returns
+    -------
+    DoubleArray
+        Documents × outputs.
+    """
+    device = next(network.parameters()).device
+    found = np.zeros((len(inputs.lengths), outputs), np.float64)
+    network.eval()
+    with torch.inference_mode(), threads_for(network):
+        for rows in batches:
+            given = tuple(value.to(device) for value in inputs.batch(rows))
+            found[rows] = network(given).float().cpu().numpy()
+    return found
 
 
 # What is trained, and how fast
 
 
-def layers_of(body: nn.Module) -> nn.ModuleList:
-    """The layers of a transformer, first to last: its longest list of modules."""
-    lists = [module for module in body.modules() if isinstance(module, nn.ModuleList)]
+def layers_of(backbone: nn.Module) -> nn.ModuleList:
+    """Return the layers of a transformer, first to last: its longest list of modules."""
+    lists = [module for module in backbone.modules() if isinstance(module, nn.ModuleList)]
     return max(lists, key=len, default=nn.ModuleList())
 
 
-def depths(body: nn.Module) -> Iterator[tuple[str, nn.Parameter, int]]:
-    """The parameters of a transformer with their layer, from 1; embeddings are 0, what follows the layers is last."""
-    layers = list(layers_of(body))
+def parameter_depths(backbone: nn.Module) -> Iterator[tuple[nn.Parameter, int]]:
+    """Yield the parameters of a transformer with their layer, from 1; embeddings are 0, what follows layers is last."""
+    layers = list(layers_of(backbone))
     place = {id(p): number for number, layer in enumerate(layers, 1) for p in layer.parameters()}
     before = True
-    for name, parameter in body.named_parameters():
+    for parameter in backbone.parameters():
         number = place.get(id(parameter))
         before = before and number is None
-        yield name, parameter, number if number is not None else 0 if before else len(layers)
+        yield parameter, number if number is not None else 0 if before else len(layers)
 
 
-def freeze(body: nn.Module, layers: int) -> None:
-    """Keep the embeddings and the first so many layers as they are; 0 trains everything."""
-    for _, parameter, depth in depths(body):
+def freeze(backbone: nn.Module, layers: int) -> None:
+    """Freeze the embeddings and the first layers.
+
+    Parameters
+    ----------
+    backbone
+        A transformer.
+    layers
+        How many layers; 0 trains everything, embeddings included.
+    """
+    for parameter, depth in parameter_depths(backbone):
         if layers and depth <= layers:
             parameter.requires_grad_(False)
 
 
-def with_lora(body: Any, rank: int) -> Any:
-    """Train matrices of low rank beside the linear layers instead of these (LoRA, by peft)."""
+def with_lora(backbone: Any, rank: int) -> Any:
+    """Train matrices of low rank beside the linear layers instead of these (LoRA, by peft).
+
+    Parameters
+    ----------
+    backbone
+        A transformer.
+    rank
+        The rank of the matrices.
+
+    Returns
+    -------
+    Any
+        The transformer, wrapped.
+    """
     from peft import LoraConfig, get_peft_model
 
     config = LoraConfig(r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules="all-linear", bias="none")
-    return get_peft_model(body, config)
+    return get_peft_model(backbone, config)
 
 
-def merged(body: Any) -> Any:
-    """Add what LoRA learned to the layers that it stands beside."""
-    return body.merge_and_unload() if hasattr(body, "merge_and_unload") else body
+def without_lora(backbone: Any) -> Any:
+    """Merge the matrices of LoRA into the layers beside them."""
+    return backbone.merge_and_unload() if hasattr(backbone, "merge_and_unload") else backbone
 
 
 def parameter_groups(
-    network: Network, rates: tuple[float, float, float], layer_decay: float, weight_decay: float
+    network: Network, learning_rates: Mapping[str, float], layerwise_lr_decay: float, weight_decay: float
 ) -> list[dict[str, Any]]:
-    """Rates of the transformer, of the hidden layer over it, and of the outputs; each layer below has `layer_decay` x.
+    """Group parameters by learning rate and weight decay, for an optimizer.
 
-    The three rates are discriminative fine-tuning as APLC-XLNet has it; biases and norms have no weight decay.
+    Rates by group are the discriminative fine-tuning of APLC-XLNet. Biases and norms have no weight decay.
+
+    Parameters
+    ----------
+    network
+        The network.
+    learning_rates
+        Those of "encoder" (its last layer), "hidden" and "outputs".
+    layerwise_lr_decay
+        The rate of a layer of the encoder as a share of the next one's.
+    weight_decay
+        The weight decay of matrices.
+
+    Returns
+    -------
+    list[dict[str, Any]]
+        Groups as torch takes them; "initial_lr" is the peak of the schedule.
     """
     found: dict[tuple[float, float], list[nn.Parameter]] = {}
 
@@ -102,13 +185,13 @@ def parameter_groups(
         if parameter.requires_grad:
             found.setdefault((rate, weight_decay if parameter.ndim > 1 else 0.0), []).append(parameter)
 
-    if network.body is not None:
-        last = len(layers_of(network.body))
-        for _, parameter, depth in depths(network.body):
-            put(parameter, rates[0] * layer_decay ** (last - depth))
+    if network.backbone is not None:
+        last = len(layers_of(network.backbone))
+        for parameter, depth in parameter_depths(network.backbone):
+            put(parameter, learning_rates["encoder"] * layerwise_lr_decay ** (last - depth))
     for name, parameter in network.outputs.named_parameters():
-        put(parameter, rates[1] if name.startswith("hidden") else rates[2])
+        put(parameter, learning_rates["hidden" if name.startswith("hidden") else "outputs"])
     return [
-        {"params": parameters, "lr": rate, "first_rate": rate, "weight_decay": decay}
+        {"params": parameters, "lr": rate, "initial_lr": rate, "weight_decay": decay}
         for (rate, decay), parameters in found.items()
     ]

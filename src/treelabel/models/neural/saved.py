@@ -1,4 +1,4 @@
-"""What a neural model saves: values and arrays, declared without torch, and the files of each kind of model."""
+"""The schema of a saved neural model: values, arrays and files, declared without torch."""
 
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -21,57 +21,72 @@ Length = Annotated[int, Between(1, 1 << 20)]
 
 
 class FrozenValues(TypedDict):
-    """The encoder, and the n-grams beside it."""
+    """A FrozenFeaturizer: the encoder, and the n-grams beside it."""
 
     encoder: EncoderNote
     ngrams: Ngrams | None
 
 
-class TrainedValues(TypedDict):
-    """How texts are cut and pooled."""
+class TokenValues(TypedDict):
+    """A TokenFeaturizer: how texts are truncated and pooled."""
 
     max_length: Length
     pooling: Pooling
 
 
 class NetworkValues(TypedDict):
-    """A network of torch."""
+    """A FittedNetwork."""
 
     loss: str
-    slope: float
-    seen: list[AnyFloat]
-    reader: FrozenValues | TrainedValues
+    temperature: float
+    epoch_losses: list[AnyFloat]
+    featurizer: FrozenValues | TokenValues
 
 
 class ExportedValues(TypedDict):
-    """A graph."""
+    """An ExportedNetwork."""
 
     loss: str
     runtime: Literal["onnx", "int8"]
     max_length: Length
-    seen: list[AnyFloat]
+    epoch_losses: list[AnyFloat]
 
 
 def saved_schema(hierarchy: Hierarchy, values: dict[str, Any], hidden: bool) -> Schema:
-    """Declare the arrays and files of a graph, of a network that was trained, or of outputs over frozen embeddings."""
+    """Declare the arrays and files of a graph, of a trained network, or of outputs over frozen embeddings.
+
+    Parameters
+    ----------
+    hierarchy
+        The hierarchy of the model.
+    values
+        `NetworkValues` or `ExportedValues`.
+    hidden
+        Whether outputs have a hidden layer.
+
+    Returns
+    -------
+    Schema
+        What the folder has to hold.
+    """
     nodes = len(hierarchy)
-    sizes, most = {"nodes": nodes}, {"stops": nodes}
-    relations = (lambda found: require_inner(hierarchy, found["stops"]),)
+    sizes, most = {"nodes": nodes}, {"stop_nodes": nodes}
+    relations = (lambda found: require_inner(hierarchy, found["stop_nodes"]),)
     if "runtime" in values:
         return Schema(objective_arrays(), (), sizes, most, relations, (GRAPH, TOKENIZER))
-    if "encoder" not in values["reader"]:
+    if "encoder" not in values["featurizer"]:
         return Schema(objective_arrays(), (), sizes, most, relations, (WEIGHTS, CONFIG, TOKENIZER))
     arrays = {**objective_arrays(), **_outputs(hidden)}
     most |= {"outputs": 2 * nodes, "inputs": 2 * MOST_DIMENSION, "hidden": MOST_DIMENSION}
-    if values["reader"]["ngrams"] is not None:
+    if values["featurizer"]["ngrams"] is not None:
         arrays |= {**tfidf_arrays(), "lsa": Array("float16", ("width", "columns"))}
-        sizes["buckets"] = 1 << values["reader"]["ngrams"]["bits"]
+        sizes["buckets"] = values["featurizer"]["ngrams"]["n_features"]
         most |= {"width": sizes["buckets"], "columns": MOST_DIMENSION}
     return Schema(arrays, (), sizes, most, relations)
 
 
 def _outputs(hidden: bool) -> dict[str, Array]:
-    """Declare the outputs, over a layer of hidden units if there is one."""
+    """Declare the outputs, over a hidden layer if there is one."""
     own = {
         "outputs.linear.weight": Array("float32", ("outputs", "hidden" if hidden else "inputs")),
         "outputs.linear.bias": Array("float32", ("outputs",)),

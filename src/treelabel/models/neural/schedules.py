@@ -1,41 +1,44 @@
-"""How learning rates change over the steps of training: the table SCHEDULES, from share of the peak to step."""
+"""Learning rate schedules: the table SCHEDULES of functions (step, steps, warmup_ratio) → share of the peak rate.
+
+`step` is the number of a step, from 0, of `steps`; rates rise in the first `warmup_ratio` of them.
+"""
 
 from collections.abc import Callable
 
-# Slanted triangular rates begin and end at 1/32 of their peak.
+# Slanted triangular rates start and end at 1/32 of their peak.
 RATIO = 32
 
 
-def linear(step: int, steps: int, warm_up: float) -> float:
-    """Rise from 0 over a share `warm_up` of the steps, then fall to 0: the recipe of BERT.
+def linear(step: int, steps: int, warmup_ratio: float) -> float:
+    """Rise from 0 over a share `warmup_ratio` of the steps, then fall to 0: the recipe of BERT.
 
     >>> [linear(step, 10, 0.2) for step in (0, 1, 2, 6, 10)]
     [0.0, 0.5, 1.0, 0.5, 0.0]
     """
-    rising = warm_up * steps
-    if step < rising:
-        return step / rising
-    return (steps - step) / max(steps - rising, 1e-9)
+    warmup = warmup_ratio * steps
+    if step < warmup:
+        return step / warmup
+    return (steps - step) / max(steps - warmup, 1e-9)
 
 
-def slanted(step: int, steps: int, warm_up: float) -> float:
-    """Slanted triangular rates (Howard and Ruder): (1 + p (32 - 1)) / 32, where p rises to 1, and falls slower.
+def slanted(step: int, steps: int, warmup_ratio: float) -> float:
+    """Slanted triangular rates (Howard and Ruder 2018): (1 + p (32 - 1)) / 32, where p rises to 1 and falls slowly.
 
     >>> [slanted(step, 10, 0.2) for step in (0, 2, 10)]
     [0.03125, 1.0, 0.03125]
     """
-    rising = max(1, int(warm_up * steps))
-    p = step / rising if step < rising else 1 - (step - rising) / max(steps - rising, 1)
+    warmup = max(1, int(warmup_ratio * steps))
+    p = step / warmup if step < warmup else 1 - (step - warmup) / max(steps - warmup, 1)
     return (1 + p * (RATIO - 1)) / RATIO
 
 
-def constant(step: int, steps: int, warm_up: float) -> float:
-    """Rise from 0 over a share `warm_up` of the steps, then stay.
+def constant(step: int, steps: int, warmup_ratio: float) -> float:
+    """Rise from 0 over a share `warmup_ratio` of the steps, then stay.
 
     >>> [constant(step, 10, 0.2) for step in (0, 1, 2, 10)]
     [0.0, 0.5, 1.0, 1.0]
     """
-    return min(1.0, step / (warm_up * steps)) if warm_up > 0 else 1.0
+    return min(1.0, step / (warmup_ratio * steps)) if warmup_ratio > 0 else 1.0
 
 
 SCHEDULES: dict[str, Callable[[int, int, float], float]] = {"linear": linear, "slanted": slanted, "constant": constant}

@@ -1,4 +1,4 @@
-"""A small BERT that begins with random weights, and a tokenizer of its own: no files needed."""
+"""A small BERT with random weights and its own tokenizer: no files are needed."""
 
 from collections import Counter
 from typing import Any
@@ -14,16 +14,16 @@ from treelabel.core.strings import Strings
 LAYERS = 2
 WIDTH = 64
 VOCABULARY = 8_000
-# Longer beginnings and ends are words of their own.
+# The longest beginning or end of a word that is a piece of its own.
 LONGEST_PIECE = 8
 MARKS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 
 
 def learned_tokenizer(texts: Strings) -> Tokenizer:
-    """Make a WordPiece tokenizer, uncased as BERT's, of the words, beginnings and ends that occur most often.
+    """Train an uncased WordPiece tokenizer, as BERT's, on the most frequent words, beginnings and ends.
 
-    The trainers of `tokenizers` break ties at random, so that the same texts give another vocabulary every time; this
-    one depends on the texts alone.
+    The trainers of `tokenizers` break ties at random, so that the same texts give different vocabularies; this one
+    depends on the texts alone.
 
     >>> learned_tokenizer(Strings.of(["a cat sat", "a cat", "a sat hat"])).encode("A cat that").tokens
     ['[CLS]', 'a', 'cat', 't', '##h', '##at', '[SEP]']
@@ -41,7 +41,7 @@ def learned_tokenizer(texts: Strings) -> Tokenizer:
 
 
 def pieces_of(words: Counter[str]) -> list[str]:
-    """All characters, then words, beginnings and ends that occur twice at least: the most frequent, in a fixed order.
+    """Return all characters, then the most frequent words, beginnings and ends that occur at least twice, in order.
 
     >>> pieces_of(Counter({"aha": 2}))
     ['##a', '##h', 'a', 'h', 'aha', '##aha', '##ha', 'ah']
@@ -61,7 +61,20 @@ def pieces_of(words: Counter[str]) -> list[str]:
 
 
 def small_bert(vocabulary: int, max_length: int) -> Any:
-    """Make a BERT of two layers and width 64 with random weights, which torch's seed decides."""
+    """Make a BERT of two layers and width 64 with random weights, which depend on torch's seed.
+
+    Parameters
+    ----------
+    vocabulary
+        The number of tokens.
+    max_length
+        The number of positions.
+
+    Returns
+    -------
+    BertModel
+        Without its pooling layer.
+    """
     from transformers import BertConfig, BertModel
 
     config = BertConfig(

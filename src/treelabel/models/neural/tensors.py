@@ -1,4 +1,4 @@
-"""safetensors in the terms of the system: a full disk is a full disk."""
+"""Errors of the system that safetensors reports as its own."""
 
 import errno
 import os
@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 
 @contextmanager
 def os_errors() -> Iterator[None]:
-    """Raise what safetensors says of the system as OSError.
+    """Raise OSError where safetensors reports a full disk.
 
     >>> with os_errors():
     ...     raise SafetensorError('Error while serializing: I/O error: No space left on device (os error 28)')

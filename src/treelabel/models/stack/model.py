@@ -1,4 +1,4 @@
-"""Several models as one: what they say of documents is pooled, with weights learned where they had not seen them."""
+"""Several models as one: their scores are pooled, with weights learned on documents that they have not seen."""
 
 import shutil
 import tempfile
@@ -13,30 +13,29 @@ import numpy as np
 from treelabel.core.compute import LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.progress import progress_bar
+from treelabel.core.scale import BLOCK_SCORES, MANY_NODES
+from treelabel.core.schema import Arrays, Schema, with_prefix
 from treelabel.core.strings import Strings
-from treelabel.encoders.catalogue import Encoder
+from treelabel.encoders.protocol import Encoder
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
-from treelabel.models.schema import Arrays, Schema, with_prefix
+from treelabel.models.registry import MODELS, check_setting_names, make_model
+from treelabel.models.settings import Settings
 from treelabel.models.stack.pool import Pool, pool_of
 from treelabel.rules import decide
 from treelabel.scores import Scores
 
-# From so many documents on, one part of them is left out instead of each in turn: weights are few.
+# From so many documents on, one fold is left out instead of each in turn: weights are few.
 MANY_DOCUMENTS = 20_000
 LEFT_OUT_OF_MANY = 4_000
-# So many probabilities of models are kept at most to learn weights from, and these documents at least.
+# So many probabilities of models are kept at most to learn weights from, but at least those of so many documents.
 MOST_KEPT = 1 << 25
 FEWEST_KEPT = 500
-# So many probabilities are pooled at once.
-AT_ONCE = 1 << 22
-# From so many nodes on models keep the likeliest only.
-MANY_NODES = 20_000
 
 Spec = str | Mapping[str, Any] | Model
 
 # On training data of four sets, out of fold, no other choice of linear models, bag and prototype is clearly better.
-USUAL: tuple[Spec, ...] = (
+DEFAULT_ESTIMATORS: tuple[Spec, ...] = (
     {"model": "linear", "encoder": None},
     {"model": "linear", "tfidf": False},
     "prototype",
@@ -44,24 +43,34 @@ USUAL: tuple[Spec, ...] = (
 
 
 class Values(TypedDict):
-    """What each model has learned."""
+    """What each estimator has learned."""
 
-    parts: list[dict[str, Any]]
+    estimators: list[dict[str, Any]]
 
 
 class Stack(Model):
-    """A log-linear pool of models, whose weights are learned on documents that the models did not learn from.
+    """A log-linear pool of models, whose weights are learned on documents that the models have not seen.
 
-    `models` are names of MODELS, models that have not learned, or mappings such as {"model": "linear", "words": 2}. The
-    `encoder` is handed to all of them that take one and do not say otherwise ({"model": "linear", "encoder": None}).
-    Unless they are given, they are linear with tf-idf, linear with embeddings, and prototype.
+    Each of `cv` folds is left out in turn, every estimator learns the others and scores it; then all learn everything.
+    With one path per document, ln P(terminal node) is the weighted sum of the estimators' (PathPool); with several,
+    logits of nodes are added up (NodePool). Learning costs `cv` + 1 times what the estimators cost; from 20,000
+    documents on, a single fold of 4,000 is left out. Where documents x nodes are very many, weights are learned from a
+    sample of them. A validation set takes the place of the folds. After a deadline, or at Ctrl-C, weights are learned
+    from the folds that are done; if there is none, all estimators have the same weight.
 
-    Each of `folds` parts of the documents is left out in turn, every model learns the others and scores it; then all
-    learn everything. With one path a document, ln P(end) is the weighted sum of the models' (PathPool); with several,
-    logits of nodes are added up (NodePool). Learning costs `folds` + 1 times what the models cost; from 20,000
-    documents on, a single part of 4,000 is left out. Where documents x nodes are very many, weights are learned from a
-    sample of them. A validation set takes the place of the parts. After a deadline, or at Ctrl-C, weights are learned
-    from the parts that are done; if there is none, all models count alike.
+    Parameters
+    ----------
+    hierarchy : Hierarchy or None
+        The hierarchy, where training data have none of their own.
+    estimators : tuple
+        Names of MODELS, models that have not learned, or mappings such as {"model": "linear", "C": 1.0}; by default
+        linear with tf-idf, linear with embeddings, and prototype.
+    encoder : str, Encoder or None
+        Handed to all estimators that take one and do not have their own ({"model": "linear", "encoder": None}).
+    cv : int
+        The number of folds.
+    seed : int
+        Seed of the random numbers.
     """
 
     name = "stack"
@@ -70,97 +79,112 @@ class Stack(Model):
     def __init__(
         self,
         hierarchy: Hierarchy | None = None,
-        models: tuple[Spec, ...] = USUAL,
+        estimators: tuple[Spec, ...] = DEFAULT_ESTIMATORS,
         encoder: str | Encoder | None = None,
-        folds: int = 5,
+        cv: int = 5,
         seed: int = 0,
     ) -> None:
         self.hierarchy = hierarchy
-        self.models = models
+        self.estimators = estimators
         self.encoder = encoder
-        self.folds = folds
+        self.cv = cv
         self.seed = seed
 
     @property
     def exhaustive(self) -> bool:
-        """Whether the scores of children sum to their parent's: always, whatever those of the parts do."""
+        """Whether the scores of children sum to their parent's: always, whatever those of the estimators do."""
         return True
+
+    # Settings of estimators
+
+    def _nested(self) -> dict[str, Settings]:
+        """Return the estimators by the name of their model; those after the first of a name have a number behind it."""
+        found: dict[str, Settings] = {}
+        for estimator in self._unfitted():
+            count = sum(name.partition("-")[0] == estimator.name for name in found)
+            found[f"{estimator.name}-{count + 1}" if count else estimator.name] = estimator
+        return found
+
+    def _set_nested(self, name: str, estimator: Settings) -> None:
+        assert isinstance(estimator, Model)
+        place = list(self._nested()).index(name)
+        self.estimators = (*self.estimators[:place], estimator, *self.estimators[place + 1 :])
 
     # Learning
 
     def _fit(self, train: Training) -> None:
-        if self.encoder is None and self.models == USUAL:
+        if self.encoder is None and self.estimators == DEFAULT_ESTIMATORS:
             raise TreelabelError(
-                "two of the usual models of stack work on embeddings: give an encoder= (treelabel encoders lists what "
-                "is usable here), or say which models= to pool"
+                "two of the default estimators of stack work on embeddings: give an encoder= (treelabel encoders lists "
+                "what is usable here), or choose the estimators= to pool"
             )
-        if not len(self.models):
-            raise TreelabelError("the model stack needs models=, such as ('linear', 'prototype')")
-        if self.folds < 2:
-            raise TreelabelError(f"the setting folds of the model stack must be at least 2, found {self.folds}")
-        self.parts_ = self._learned(train)
-        self.pool_: Pool = pool_of(train.regime).equal(train, len(self.parts_))
+        if not len(self.estimators):
+            raise TreelabelError("the model stack needs estimators=, such as ('linear', 'prototype')")
+        if self.cv < 2:
+            raise TreelabelError(f"the setting cv of the model stack must be at least 2, found {self.cv}")
+        self.estimators_ = self._fitted(train)
+        self.pool_: Pool = pool_of(train.regime).equal(train, len(self.estimators_))
         given, rows = self._left_out(train)
         if len(rows):
             held = train if train.valid is None else train.valid
             self.pool_ = self.pool_.fit(given, held[rows])
 
-    def _learned(self, train: Training) -> list[Model]:
-        """Make the models, and let them learn."""
-        parts = self._made()
-        for part in parts:
-            part.hierarchy_, part.regime_ = train.hierarchy, train.regime
-            part._fit(train)
-        return parts
+    def _fitted(self, train: Training) -> list[Model]:
+        """Make the estimators, and fit them."""
+        estimators = self._unfitted()
+        for estimator in estimators:
+            estimator.hierarchy_, estimator.regime_ = train.hierarchy, train.regime
+            estimator._fit(train)
+        return estimators
 
-    def _made(self) -> list[Model]:
-        """Make models that have not learned yet."""
-        return [made(spec, self.encoder, self.seed) for spec in self.models]
+    def _unfitted(self) -> list[Model]:
+        """Make the estimators."""
+        return [make_estimator(spec, self.encoder, self.seed) for spec in self.estimators]
 
     def _left_out(self, train: Training) -> tuple[list[Any], LongArray]:
-        """What models say of documents that they have not seen, one matrix a model; and which documents these are."""
-        most = max(FEWEST_KEPT, MOST_KEPT // (len(self.parts_) * min(len(train.hierarchy), MANY_NODES)))
+        """Score documents that estimators have not seen: one matrix per estimator, and which documents these are."""
+        most = max(FEWEST_KEPT, MOST_KEPT // (len(self.estimators_) * min(len(train.hierarchy), MANY_NODES)))
         if train.valid is not None:
             rows = np.random.default_rng(self.seed).permutation(len(train.valid))[:most]
-            return [part._score(train.valid.texts.take(rows)).values for part in self.parts_], rows
+            return [each._score(train.valid.texts.take(rows)).values for each in self.estimators_], rows
         found: list[list[Any]] = []
         done: list[LongArray] = []
-        parts = left_out_parts(train, self.folds, self.seed)
-        with progress_bar("learning weights", len(parts), train.progress) as told:
+        folds = make_folds(train, self.cv, self.seed)
+        with progress_bar("learning weights", len(folds), train.progress) as told:
             try:
-                for left_out in parts:
+                for left_out in folds:
                     others = train[np.setdiff1d(np.arange(len(train)), left_out)]
                     if train.stop or not others.labels.nnz:
                         break
-                    kept = left_out[: max(1, most // len(parts))]
-                    found.append([part._score(train.texts.take(kept)).values for part in self._learned(others)])
+                    kept = left_out[: max(1, most // len(folds))]
+                    found.append([each._score(train.texts.take(kept)).values for each in self._fitted(others)])
                     done.append(kept)
                     told(len(done))
             except KeyboardInterrupt:
                 train.stop.interrupt()
         if not done:
             return [], np.zeros(0, np.int64)
-        return [
-            Scores.one_after_another(train.hierarchy, values).values for values in zip(*found, strict=True)
-        ], np.concatenate(done)
+        return [Scores.concat(train.hierarchy, values).values for values in zip(*found, strict=True)], np.concatenate(
+            done
+        )
 
     # Scoring
 
     def _score(self, texts: Strings) -> Scores:
-        given = [part._score(texts).values for part in self.parts_]
-        step = max(1, AT_ONCE // len(self.hierarchy_))
+        given = [each._score(texts).values for each in self.estimators_]
+        step = max(1, BLOCK_SCORES // len(self.hierarchy_))
         starts = range(0, max(1, len(texts)), step)
         pooled = [self.pool_.probabilities([values[low : low + step] for values in given]) for low in starts]
-        return Scores.one_after_another(self.hierarchy_, pooled)
+        return Scores.concat(self.hierarchy_, pooled)
 
     def explain(self, text: str, node: int | None = None) -> Any:
-        """What the first model that can explain its predictions says of the best leaf of all; p is that of all."""
+        """Return the explanation of the first estimator that has one, of the best leaf of all; p is that of all."""
         scores = self._score(Strings.of([text]))
         best = decide(scores, "best_leaf").most_specific.indices if node is None else np.array([node])
         path, dense = np.append(self.hierarchy_.ancestors(best[:1]).indices, best[:1]), scores.dense()[0]
-        for part in self.parts_ if len(best) else ():
+        for estimator in self.estimators_ if len(best) else ():
             with suppress(TreelabelError):
-                steps = part.explain(text, int(best[0]))
+                steps = estimator.explain(text, int(best[0]))
                 # By node: two labels may have one name.
                 return [replace(step, p=float(dense[at])) for step, at in zip(steps, path, strict=True)]
         return super().explain(text)
@@ -169,54 +193,66 @@ class Stack(Model):
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         values, arrays = [], {f"pool.{name}": array for name, array in self.pool_.arrays().items()}
-        for place, part in enumerate(self.parts_):
-            own, kept = part._state()
+        for place, estimator in enumerate(self.estimators_):
+            own, kept = estimator._state()
             values.append(own)
             arrays |= {f"{place}.{name}": array for name, array in kept.items()}
-        return {"parts": values}, arrays
+        return {"estimators": values}, arrays
 
     def _schema(self, values: dict[str, Any]) -> Schema:
-        made_parts = self._made()
-        if not made_parts or len(values["parts"]) != len(made_parts):
-            raise TreelabelError(f"{len(values['parts'])} models have learned, but the settings name {len(made_parts)}")
-        schemas = {"pool.": pool_of(self.regime_).schema(self.hierarchy_, len(made_parts))}
-        for place, (part, own) in enumerate(zip(made_parts, values["parts"], strict=True)):
-            part.hierarchy_, part.regime_ = self.hierarchy_, self.regime_
-            kept = {name: value for name, value in part.get_params(deep=False).items() if name not in part.unsaved}
-            part.check_settings(kept, f"model {place}: the setting ")
-            schemas[f"{place}."] = part.schema(own)
+        unfitted, stored = self._unfitted(), values["estimators"]
+        if not unfitted or len(stored) != len(unfitted):
+            raise TreelabelError(f"{len(stored)} estimators have learned, but the settings name {len(unfitted)}")
+        schemas = {"pool.": pool_of(self.regime_).schema(self.hierarchy_, len(unfitted))}
+        for place, (each, own) in enumerate(zip(unfitted, stored, strict=True)):
+            each.hierarchy_, each.regime_ = self.hierarchy_, self.regime_
+            kept = {name: value for name, value in each.get_params(deep=False).items() if name not in each.unsaved}
+            each.check_settings(kept, f"estimator {place}: the setting ")
+            schemas[f"{place}."] = each.schema(own)
         return Schema(parts=schemas)
 
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
-        self.parts_ = self._made()
-        for place, (part, own) in enumerate(zip(self.parts_, values["parts"], strict=True)):
-            part.hierarchy_, part.regime_ = self.hierarchy_, self.regime_
-            part._restore(own, with_prefix(arrays, f"{place}."))
+        self.estimators_ = self._unfitted()
+        for place, (each, own) in enumerate(zip(self.estimators_, values["estimators"], strict=True)):
+            each.hierarchy_, each.regime_ = self.hierarchy_, self.regime_
+            each._restore(own, with_prefix(arrays, f"{place}."))
         self.pool_ = pool_of(self.regime_).of(self.hierarchy_, with_prefix(arrays, "pool."))
 
     def _write_files(self, folder: Path) -> None:
-        for place, part in enumerate(self.parts_):
+        for place, estimator in enumerate(self.estimators_):
             with tempfile.TemporaryDirectory() as own:
-                part._write_files(Path(own))
+                estimator._write_files(Path(own))
                 for file in sorted(Path(own).iterdir()):
                     shutil.copyfile(file, folder / f"{place}.{file.name}")
 
     def _read_files(self, folder: Path) -> None:
-        for place, part in enumerate(self.parts_):
+        for place, estimator in enumerate(self.estimators_):
             with tempfile.TemporaryDirectory() as own:
                 for file in sorted(folder.glob(f"{place}.*")):
                     shutil.copyfile(file, Path(own) / file.name.removeprefix(f"{place}."))
-                part._read_files(Path(own))
+                estimator._read_files(Path(own))
 
 
-def made(spec: Spec, encoder: str | Encoder | None, seed: int) -> Model:
-    """Make a model of its description; what it does not say of the encoder and the seed is as given.
+def make_estimator(spec: Spec, encoder: str | Encoder | None, seed: int) -> Model:
+    """Make a model of its description.
 
-    >>> made({"model": "linear", "words": 2}, None, 5).get_params()["words"]
-    2
+    Parameters
+    ----------
+    spec : str, mapping or Model
+        A name of MODELS, a mapping with it and settings, or a model whose settings are copied.
+    encoder : str, Encoder or None
+        The encoder, unless the description has one.
+    seed : int
+        The seed, unless the description has one.
+
+    Returns
+    -------
+    Model
+        A model that has not learned.
+
+    >>> make_estimator({"model": "linear", "C": 2.0}, None, 5).get_params()["C"]
+    2.0
     """
-    from treelabel.models.registry import MODELS, check_setting_names, make_model
-
     if isinstance(spec, Model):
         return without_checkpoints(type(spec)(**spec.get_params(deep=False)))
     said = dict(spec) if isinstance(spec, Mapping) else {"model": spec}
@@ -232,24 +268,38 @@ def made(spec: Spec, encoder: str | Encoder | None, seed: int) -> Model:
 
 
 def without_checkpoints(model: Model) -> Model:
-    """A model that learns several times has no one place to go on from."""
-    return model.set_params(checkpoints=None) if "checkpoints" in model.setting_names() else model
+    """Return a model without checkpoints: one that learns several times has no one place to go on from."""
+    return model.set_params(checkpoint_dir=None) if "checkpoint_dir" in model.setting_names() else model
 
 
-def left_out_parts(train: Training, folds: int, seed: int) -> list[LongArray]:
-    """Divide documents into parts that are left out in turn; each label's documents go to all parts alike.
+def make_folds(train: Training, cv: int, seed: int) -> list[LongArray]:
+    """Divide documents into folds, stratified by label.
 
-    One document alone cannot be left out; of very many, one part is enough.
+    One document alone cannot be left out; of very many, one fold is enough.
+
+    Parameters
+    ----------
+    train : Training
+        Documents.
+    cv : int
+        The number of folds.
+    seed : int
+        Seed of the random numbers.
+
+    Returns
+    -------
+    list of arrays of int64
+        The documents of each fold.
     """
     documents = len(train)
     order = np.random.default_rng(seed).permutation(documents)
     if documents >= MANY_DOCUMENTS:
         return [order[:LEFT_OUT_OF_MANY]]
-    ends = train.hierarchy.most_specific(train.labels)
+    terminals = train.hierarchy.most_specific(train.labels)
     first = np.full(documents, -1)
-    some = np.diff(ends.indptr) > 0
-    first[some] = ends.indices[ends.indptr[:-1][some]]
+    some = np.diff(terminals.indptr) > 0
+    first[some] = terminals.indices[terminals.indptr[:-1][some]]
     dealt = order[np.argsort(first[order], kind="stable")]
-    parts = [dealt[start::folds] for start in range(folds)] if documents > 1 else []
+    folds = [dealt[start::cv] for start in range(cv)] if documents > 1 else []
     rng = np.random.default_rng(seed)
-    return [rng.permutation(part) for part in parts if len(part)]
+    return [rng.permutation(fold) for fold in folds if len(fold)]

@@ -1,0 +1,100 @@
+"""The registry of file formats, and which one a file name means."""
+
+from pathlib import Path
+
+from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.inputs import suffixes
+from treelabel.core.registry import Registry
+from treelabel.data.formats.delimited import read_delimited, write_delimited
+from treelabel.data.formats.fasttext import read_fasttext, write_fasttext
+from treelabel.data.formats.jsonlines import read_json_lines, write_htc, write_json_lines
+from treelabel.data.formats.parquet import read_parquet, write_parquet
+from treelabel.data.formats.rows import Format
+from treelabel.data.formats.xmc import read_xmc, write_xmc
+
+EVERYTHING = frozenset({"ids", "texts", "line breaks", "empty documents", "columns", "hierarchy"})
+
+FORMATS: Registry[Format] = Registry(
+    "format",
+    (
+        Format(
+            "csv",
+            (".csv",),
+            read_delimited,
+            write_delimited,
+            "comma-separated, a header line",
+            EVERYTHING - {"hierarchy"},
+        ),
+        Format(
+            "tsv",
+            (".tsv", ".tab"),
+            read_delimited,
+            write_delimited,
+            "tab-separated, a header line",
+            EVERYTHING - {"hierarchy"},
+        ),
+        Format(
+            "jsonl",
+            (".jsonl", ".ndjson", ".json"),
+            read_json_lines,
+            write_json_lines,
+            "one JSON object per line",
+            EVERYTHING - {"hierarchy"},
+        ),
+        Format("parquet", (".parquet", ".pq"), read_parquet, write_parquet, "Parquet, hierarchy included", EVERYTHING),
+        Format(
+            "fasttext",
+            (".ft", ".fasttext", ".fasttext.txt"),
+            read_fasttext,
+            write_fasttext,
+            "__label__A __label__B text",
+            frozenset({"texts"}),
+        ),
+        Format(
+            "xmc",
+            (".xmc", ".svm"),
+            read_xmc,
+            write_xmc,
+            "labels and sparse features, numbered",
+            frozenset({"empty documents", "features"}),
+        ),
+        Format(
+            "htc",
+            (".htc",),
+            read_json_lines,
+            write_htc,
+            "one JSON object per line with token and label",
+            frozenset({"texts", "line breaks", "empty documents"}),
+        ),
+    ),
+)
+
+
+def format_of(path: Path, name: str | None = None) -> Format:
+    """Find the format by name, or by the ending of the file.
+
+    Parameters
+    ----------
+    path : Path
+        The file, which need not exist; a compression behind the ending is looked through.
+    name : str, optional
+        A name of FORMATS.
+
+    Returns
+    -------
+    Format
+
+    >>> format_of(Path("train.jsonl.gz")).name
+    'jsonl'
+    """
+    if name is not None:
+        return FORMATS.find(name)
+    ending, compression = suffixes(path)
+    name = path.name.lower() if compression is None else path.stem.lower()
+    found = next((entry for entry in FORMATS.values() if name.endswith(entry.endings)), None)
+    if found is None:
+        known = ", ".join(ending for entry in FORMATS.values() for ending in entry.endings)
+        raise TreelabelError(
+            f"{path}: cannot tell the format by the ending {quoted(ending)}; known are {known}; or name the format"
+        )
+    return found

@@ -1,0 +1,198 @@
+"""The files of encoders: where they are on this machine, what they say of themselves, and whether they are genuine.
+
+They come from the packages of the catalogue, from folders in TREELABEL_ENCODERS and beside the cache, from any path,
+and from the cache of the Hugging Face hub. Nothing is downloaded, and no package is imported.
+"""
+
+import difflib
+import hashlib
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from treelabel.core.errors import TreelabelError
+from treelabel.encoders.digests import digest
+from treelabel.encoders.folders import encoder_folders, hub_folder
+from treelabel.encoders.packages import PACKAGES, Kind
+
+# The length that most transformers were trained for.
+USUAL_LENGTH = 512
+
+
+@dataclass(frozen=True)
+class Files:
+    """The files of an encoder on this machine; `sha256` is the hash that its weights must have, where it is known."""
+
+    name: str
+    kind: Kind
+    folder: Path
+    sha256: str | None = None
+
+    @property
+    def weights(self) -> list[Path]:
+        """The files of weights."""
+        return sorted(self.folder.glob("weights/*.safetensors" if self.kind == "wordllama" else "model*.safetensors"))
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The content of config.json."""
+        return read_config(self.folder / "config.json")
+
+    @property
+    def modules(self) -> str:
+        """The text of modules.json, which lists what sentence-transformers would put together."""
+        return _modules(self.folder)
+
+    @property
+    def width(self) -> int | None:
+        """The number of columns of an embedding."""
+        if self.kind != "transformer":
+            return max((shape[1] for file in self.weights for shape in _shapes(file) if len(shape) == 2), default=None)
+        names = ("hidden_size", "d_model", "dim", "n_embd")
+        return next((int(self.config[name]) for name in names if name in self.config), None)
+
+    @property
+    def megabytes(self) -> float:
+        """The size of the weights."""
+        return sum(file.stat().st_size for file in self.weights) / 1e6
+
+    @property
+    def most_tokens(self) -> int:
+        """The longest text in tokens: as many as the model has positions, or 512 where it has no limit."""
+        positions = int(self.config.get("max_position_embeddings") or USUAL_LENGTH)
+        if self.config.get("model_type") in ("camembert", "mpnet", "roberta", "xlm-roberta"):
+            # Their positions start after the one of padding.
+            positions -= int(self.config.get("pad_token_id", 1)) + 1
+        limit = read_config(self.folder / "tokenizer_config.json").get("model_max_length")
+        return min(positions, int(limit)) if isinstance(limit, int) and limit > 0 else positions
+
+    def fingerprint(self) -> str:
+        """Return a hash of the weights, the configuration and the tokenizer."""
+        hashes = [digest(file) for file in self.weights]
+        names = ("config.json", "tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "spiece.model")
+        small = [file for name in names if (file := self.folder / name).is_file()]
+        small += sorted(self.folder.glob("tokenizers/*.json"))
+        hashes += [hashlib.sha256(file.read_bytes()).hexdigest() for file in small]
+        return hashlib.sha256(" ".join(hashes).encode()).hexdigest()[:16]
+
+
+def verify_weights(files: Files) -> None:
+    """Raise TreelabelError where weights have another hash than the published ones; unknown hashes are not checked."""
+    if files.sha256 is None:
+        return
+    hashes = [digest(file) for file in files.weights]
+    if hashes == [files.sha256]:
+        return
+    package = PACKAGES[files.name]
+    raise TreelabelError(
+        f"{files.folder}: these are not the published weights of {package.folder}: their sha256 is "
+        f"{', '.join(hashes) or 'that of nothing'}, expected {files.sha256}; install the package again (pip "
+        f"install --force-reinstall {package.options}{package.package}), or give a folder that you trust"
+    )
+
+
+def usable_files() -> list[Files]:
+    """Return the encoders that are found by name alone: those of packages in their order, then those of folders."""
+    found = {files.name: files for name in PACKAGES if (files := _of_package(name)) is not None}
+    for folder in encoder_folders():
+        for inside in sorted(folder.iterdir()) if folder.is_dir() else ():
+            kind = _kind(inside)
+            if kind is not None:
+                found.setdefault(inside.name, Files(inside.name, kind, inside))
+    return list(found.values())
+
+
+def find_files(name: str) -> Files:
+    """Find an encoder by its name, its folder, or its name on the hub if it was downloaded before."""
+    known = {files.name: files for files in usable_files()}
+    if name in known:
+        return known[name]
+    path = Path(name).expanduser()
+    if path.is_dir():
+        kind = _kind(path)
+        if kind is None:
+            raise TreelabelError(
+                f"{path}: no encoder in this folder; expected config.json and model.safetensors, "
+                "as save_pretrained writes them"
+            )
+        return Files(str(path.absolute()), kind, path.absolute())
+    hub = _in_hub_cache(name)
+    if hub is not None:
+        return hub
+    raise TreelabelError(_not_found(name, list(known)))
+
+
+def _not_found(name: str, known: list[str]) -> str:
+    if name in PACKAGES:
+        commands = "; ".join(PACKAGES[name].commands)
+        return f"the encoder {name} is not on this machine; get it with: {commands}"
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return (
+        f"unknown encoder {name!r}{hint}; usable here: {', '.join(known) or 'none'}; there is no such folder, and "
+        f"nothing is downloaded unasked: 'hf download {name}' does that where there is a network, and 'treelabel "
+        "encoders' says how to get others"
+    )
+
+
+def _of_package(name: str) -> Files | None:
+    """Find the files that a package carries, or a folder with their usual name."""
+    row = PACKAGES[name]
+    spec = find_spec(row.module)
+    for place in spec.submodule_search_locations or () if spec is not None else ():
+        files = Files(name, row.kind, Path(place) / row.inside, row.sha256)
+        if files.weights:
+            return files
+    for folder in encoder_folders():
+        if _kind(folder / row.folder) == row.kind:
+            return Files(name, row.kind, folder / row.folder)
+    return None
+
+
+def _in_hub_cache(name: str) -> Files | None:
+    """Find what was downloaded from the Hugging Face hub."""
+    folder = hub_folder() / f"models--{name.replace('/', '--')}"
+    with suppress(OSError, ValueError):
+        snapshot = folder / "snapshots" / (folder / "refs" / "main").read_text().strip()
+        kind = _kind(snapshot)
+        if kind is not None:
+            return Files(name, kind, snapshot)
+    return None
+
+
+def _kind(folder: Path) -> Kind | None:
+    """Return the kind of encoder that a folder holds, if any."""
+    if not (folder / "config.json").is_file() or not any(folder.glob("model*.safetensors")):
+        return None
+    model_type = read_config(folder / "config.json").get("model_type")
+    return "model2vec" if model_type == "model2vec" or "StaticEmbedding" in _modules(folder) else "transformer"
+
+
+def _modules(folder: Path) -> str:
+    file = folder / "modules.json"
+    return file.read_text(encoding="utf-8") if file.is_file() else ""
+
+
+def _shapes(file: Path) -> list[list[int]]:
+    """Read the shapes of tensors from the head of a safetensors file: its length in 8 bytes, then JSON."""
+    try:
+        with file.open("rb") as stream:
+            head = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
+    except (ValueError, OverflowError, MemoryError) as error:
+        raise TreelabelError(f"{file}: damaged: no safetensors file; copy or install it again") from error
+    return [each["shape"] for name, each in head.items() if name != "__metadata__"]
+
+
+def read_config(file: Path) -> dict[str, Any]:
+    """Read a JSON object of an encoder's folder; a file that does not exist counts as an empty one."""
+    if not file.is_file():
+        return {}
+    try:
+        read = json.loads(file.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise TreelabelError(f"{file}: damaged: {error}") from error
+    return read if isinstance(read, dict) else {}

@@ -1,0 +1,71 @@
+"""Regimes: whether the labels of documents are single paths, paths that may end inside, or anything."""
+
+from typing import Final, Literal, get_args
+
+import numpy as np
+
+from treelabel.core.compute import IntArray
+from treelabel.hierarchy.sets import LabelMatrix, row_sizes
+from treelabel.hierarchy.structure import Structure
+
+Regime = Literal["single_path", "partial_path", "multi_path"]
+
+REGIMES: Final[tuple[Regime, ...]] = get_args(Regime)
+
+
+def regime_of(hierarchy: Structure, labels: LabelMatrix) -> Regime:
+    """Return the regime of all documents together, by their most specific labels.
+
+    Parameters
+    ----------
+    hierarchy : Structure
+        In a DAG a label may have several ways up; it counts as one path here, as it excludes all other labels.
+    labels : LabelMatrix, documents x nodes
+        As given or closed.
+
+    Returns
+    -------
+    Regime
+        "multi_path" if any document has several most specific labels, "single_path" if all labels are leaves.
+
+    >>> from treelabel.hierarchy import Hierarchy
+    >>> h = Hierarchy.from_paths(["A > B", "C"])
+    >>> regime_of(h, h.closure([[0, 0, 1], [0, 1, 0]])), regime_of(h, h.closure([[1, 0, 0]]))
+    ('single_path', 'partial_path')
+    """
+    ends = hierarchy.most_specific(labels)
+    if (row_sizes(ends) > 1).any():
+        return "multi_path"
+    return "single_path" if len(ends.indices) and hierarchy.is_leaf[ends.indices].all() else "partial_path"
+
+
+def document_regimes(hierarchy: Structure, labels: LabelMatrix, closed: LabelMatrix) -> IntArray:
+    """Return the regime of each document as its place in REGIMES, -1 for documents without labels.
+
+    A closed set is a path if it has as many nodes as its deepest one is deep; in a DAG the closure of a single label
+    need not be one.
+
+    Parameters
+    ----------
+    hierarchy : Structure
+        A tree or DAG.
+    labels, closed : LabelMatrix, documents x nodes
+        The labels as given, and with all ancestors.
+
+    Returns
+    -------
+    array of int32, shape (documents,)
+
+    >>> from treelabel.hierarchy import Hierarchy
+    >>> h = Hierarchy.from_paths(["A > B", "C"])
+    >>> rows = h.closure([[0, 0, 1], [1, 0, 0], [1, 1, 0], [0, 0, 0]])
+    >>> document_regimes(h, rows, rows).tolist()
+    [0, 1, 2, -1]
+    """
+    found = np.where(row_sizes(labels) > 0, 2, -1).astype(np.int32)
+    ends = hierarchy.most_specific(labels)
+    rows = np.flatnonzero(row_sizes(ends) == 1)
+    end = ends.indices[ends.indptr[rows]]
+    is_path = row_sizes(closed)[rows] == hierarchy.depth[end]
+    found[rows[is_path]] = np.where(hierarchy.is_leaf[end[is_path]], 0, 1)
+    return found

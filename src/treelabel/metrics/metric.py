@@ -1,0 +1,65 @@
+"""The Metric class: additive parts of documents, and a value made of their sums.
+
+Averaging is composition. A mean over documents sums (value, 1); a micro average sums counts and divides once; a macro
+average sums counts by label and averages the labels' values. As every metric is a function of sums over documents,
+each can be streamed, merged and bootstrapped without knowing which one it is.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from treelabel.core.compute import DoubleArray
+from treelabel.metrics.batch import Batch, Context
+
+Need = Literal["decisions", "scores", "frequencies", "single label", "tree"]
+# Documents x columns matrices, dense or CSR; their column sums are all that a value is made of.
+Parts = tuple[Any, ...]
+Sums = tuple[Any, ...]
+Value = float | dict[str, float]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric: how documents contribute, what their sums mean, and what a reader should know about it.
+
+    Either `documents` returns one value per document (NaN: not counted) and the metric is their mean, or `parts`
+    returns additive parts and `value` the metric of their sums. Both take the number behind "@", for metrics that have
+    one.
+    """
+
+    name: str
+    help: str
+    paper: str
+    needs: frozenset[Need]
+    higher_is_better: bool = True
+    documents: Callable[[Batch, float], DoubleArray] | None = None
+    parts: Callable[[Batch, float], Parts] | None = None
+    value: Callable[[Sums, Context, float], Value] | None = None
+    parameter: str | None = None
+    default: float = 0.0
+
+    @property
+    def key(self) -> tuple[Any, float]:
+        """Metrics with the same key share their parts."""
+        return (self.documents or self.parts, self.default)
+
+    def parts_of(self, batch: Batch) -> Parts:
+        """Compute the additive parts of documents."""
+        if self.documents is None:
+            assert self.parts is not None
+            return self.parts(batch, self.default)
+        values = self.documents(batch, self.default)
+        known = ~np.isnan(values)
+        # Each column in one piece of memory: numpy sums those fast, and pairwise, which loses fewer digits.
+        return (np.array([np.where(known, values, 0.0), known]).T,)
+
+    def value_of(self, sums: Sums, context: Context) -> Value:
+        """Turn sums over documents into the metric's value; NaN where there are no documents."""
+        if self.documents is not None:
+            total, count = sums[0]
+            return float(total / count) if count else float("nan")
+        assert self.value is not None
+        return self.value(sums, context, self.default)

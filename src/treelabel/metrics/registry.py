@@ -1,0 +1,156 @@
+"""The registry of metrics. A new metric is a function in its family's file and a row here."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from treelabel.core.errors import TreelabelError
+from treelabel.core.registry import Registry, did_you_mean
+from treelabel.metrics import curves, labels, overlap, ranking, scored, single
+from treelabel.metrics.batch import Batch
+from treelabel.metrics.metric import Metric, Need
+
+R, R0, W, T, I = (  # noqa: E741  the papers' letters, as the documentation uses them
+    "Revisiting hierarchical text classification: inference and metrics",
+    "Revisiting hierarchical text classification: inference and metrics (submission)",
+    "A hierarchical loss and its problems when classifying non-hierarchically",
+    "Re-evaluating extreme multi-label text classification methods in tail label prediction",
+    "Evaluating extreme hierarchical multi-label classification",
+)
+
+
+def _mean(
+    name: str, function: Callable[[Batch, float], Any], help_text: str, paper: str, *needs: Need, **options: Any
+) -> Metric:
+    """Make a row for the mean of one value per document."""
+    return Metric(name, help_text, paper, frozenset(needs), documents=function, **options)
+
+
+def _summed(
+    name: str,
+    parts: Callable[[Batch, float], Any],
+    value: Callable[..., Any],
+    help_text: str,
+    paper: str,
+    *needs: Need,
+    **options: Any,
+) -> Metric:
+    """Make a row for a value of sums over documents."""
+    return Metric(name, help_text, paper, frozenset(needs), parts=parts, value=value, **options)
+
+
+_D: Need = "decisions"
+_S: Need = "scores"
+_F: Need = "frequencies"
+_ONE: Need = "single label"
+_TREE: Need = "tree"
+_LOW: dict[str, Any] = {"higher_is_better": False}
+_K: dict[str, Any] = {"parameter": "k", "default": 5.0}
+_counts = labels.label_counts
+
+_ROWS = (
+    # Flat metrics on closed sets
+    _summed("micro_f1", _counts, labels.micro_f1, "F1 of counts summed over labels", R, _D),
+    _summed("micro_precision", _counts, labels.micro_precision, "share of predictions that are true", R, _D),
+    _summed("micro_recall", _counts, labels.micro_recall, "share of true labels that are predicted", R, _D),
+    _summed("macro_f1", _counts, labels.macro_f1, "mean F1 of the labels, absent ones 0", R, _D),
+    _summed("macro_f1_present", _counts, labels.macro_f1_present, "mean F1 of labels that occur", R, _D),
+    _summed("macro_precision", _counts, labels.macro_precision, "mean precision of the labels", R, _D),
+    _summed("macro_recall", _counts, labels.macro_recall, "mean recall of the labels", R, _D),
+    _mean("samples_f1", overlap.samples_f1, "mean F1 of the documents' closed sets", R, _D),
+    _mean("samples_precision", overlap.samples_precision, "mean precision of the documents", R, _D),
+    _mean("samples_recall", overlap.samples_recall, "mean recall of the documents", R, _D),
+    _mean("hamming", overlap.hamming, "share of nodes judged wrongly", R, _D, **_LOW),
+    _summed("hamming_levels", _counts, labels.hamming_levels, "Hamming loss averaged over levels", R0, _D, **_LOW),
+    _mean("subset_accuracy", overlap.subset_accuracy, "share of documents with exactly the true set", I, _D),
+    _mean("jaccard", overlap.jaccard, "shared nodes among all nodes of either set", I, _D),
+    _summed("label_accuracy", _counts, labels.label_accuracy, "mean accuracy of the labels", I, _D),
+    _summed("constrained_micro_f1", labels.constrained_counts, labels.micro_f1, "micro F1, ancestors required", R, _D),
+    _summed("constrained_macro_f1", labels.constrained_counts, labels.macro_f1, "macro F1, ancestors required", R, _D),
+    _summed("macro_f1_by_depth", _counts, labels.macro_f1_by_depth, "macro F1 of each depth", R, _D),
+    _summed("macro_f1_by_decile", _counts, labels.macro_f1_by_decile, "macro F1 by training frequency", R, _D, _F),
+    # Hierarchical metrics on closed sets
+    _mean("hp", overlap.hp, "hierarchical precision", R, _D),
+    _mean("hr", overlap.hr, "hierarchical recall", R, _D),
+    _mean("hf1", overlap.hf1, "hierarchical F1", R, _D),
+    _mean("hf1_root", overlap.hf1_root, "hierarchical F1, the root counted in both sets", I, _D),
+    _mean("hf_beta", overlap.hf, "hierarchical F of any beta: hf_beta@0.5", R, _D, parameter="beta", default=1.0),
+    _summed("hp_micro", overlap.overlap_sums, overlap.hp_micro, "aggregate hierarchical precision", W, _D),
+    _summed("hr_micro", overlap.overlap_sums, overlap.hr_micro, "aggregate hierarchical recall", W, _D),
+    _summed("hf1_micro", overlap.overlap_sums, overlap.hf1_micro, "aggregate hierarchical F1", W, _D),
+    _mean("info_hp", overlap.info_hp, "hierarchical precision in bits", R, _D, _F),
+    _mean("info_hr", overlap.info_hr, "hierarchical recall in bits", R, _D, _F),
+    _mean("info_hf1", overlap.info_hf1, "hierarchical F1 in bits", R, _D, _F),
+    _mean("icm", overlap.icm, "information contrast of prediction and truth, in bits", I, _D, _F),
+    _summed("icm_norm", overlap.icm_sums, overlap.icm_norm, "information contrast scaled to [0, 1]", I, _D, _F),
+    _mean("propensity_f1", overlap.propensity_f1, "F1 with rare labels weighing more", I, _D, _F),
+    _mean("shortest_path", overlap.shortest_path, "edges between prediction and truth", R0, _D, **_LOW),
+    # One label against one
+    _mean("leaf_accuracy", single.leaf_accuracy, "share of right most specific labels", R, _D, _ONE),
+    _summed("level_accuracy", single.level_matches, single.level_accuracy, "accuracy at each depth", R, _D),
+    _mean("coarsest_accuracy", single.coarsest_accuracy, "share of right top labels", W, _D, _ONE, _TREE),
+    _mean("parent_accuracy", single.parent_accuracy, "share of right parents", W, _D, _ONE, _TREE),
+    _mean("finest_accuracy", single.leaf_accuracy, "share of right most specific labels", W, _D, _ONE),
+    _mean("onehot_win", single.onehot_win, "hierarchical win of the chosen leaf", W, _D, _ONE, _TREE),
+    _mean("wu_palmer", single.wu_palmer, "similarity by depth of the common ancestor", I, _D, _ONE),
+    _mean("leacock_chodorow", single.leacock_chodorow, "similarity by path length", I, _D, _ONE),
+    _mean("resnik", single.resnik, "information of the common ancestor", I, _D, _ONE, _F),
+    _mean("lin", single.lin, "shared information among all", I, _D, _ONE, _F),
+    _mean("jiang_conrath", single.jiang_conrath, "information not shared (a distance)", I, _D, _ONE, _F, **_LOW),
+    # Scores without a decision
+    _mean("hf1_auc", scored.hf1_auc, "area under hierarchical precision over recall", R, _S),
+    _mean("info_hf1_auc", scored.info_hf1_auc, "the same area in bits", R, _S, _F),
+    _summed("best_hf1", curves.hierarchical_points, curves.best_f1, "hierarchical F1 at the best threshold", R, _S),
+    _summed("best_info_hf1", curves.information_points, curves.best_f1, "the same in bits", R, _S, _F),
+    _mean("softmax_win", scored.softmax_win, "hierarchical win of the scores", W, _S, _ONE, _TREE),
+    _mean("neg_log_win", scored.neg_log_win, "-ln of the hierarchical win", W, _S, _ONE, _TREE, **_LOW),
+    _mean("cross_entropy", scored.cross_entropy, "-ln p of the true label", W, _S, _ONE, **_LOW),
+    _summed(
+        "ece", scored.calibration_bins, scored.ece, "calibration error of the best leaf, and by level", R, _S, **_LOW
+    ),
+    _summed("brier", scored.brier_sums, scored.group_means, "squared error of leaf scores, by level", R, _S, **_LOW),
+    _summed("log_loss", scored.log_loss_sums, scored.group_means, "log loss of leaf scores, by level", R, _S, **_LOW),
+    _summed("selective_accuracy", scored.coverage_bins, scored.selective_accuracy, "accuracy over coverage", R, _S),
+    # The k best labels
+    _mean("precision@k", ranking.precision_at_k, "hits among the k best / k", T, _S, **_K),
+    _mean("recall@k", ranking.recall_at_k, "hits among the k best / true labels", T, _S, **_K),
+    _mean("ndcg@k", ranking.ndcg_at_k, "discounted gain of the k best", T, _S, **_K),
+    _summed("psp@k", ranking.psp_sums, ranking.psp_at_k, "propensity-scored precision", T, _S, _F, **_K),
+    _summed("micro_f1@k", ranking.top_k_counts, labels.micro_f1, "micro F1 of the k best", T, _S, **_K),
+    _summed("macro_f1@k", ranking.top_k_counts, labels.macro_f1, "macro F1 of the k best", T, _S, **_K),
+    _summed(
+        "binned_macro_f1@k",
+        ranking.top_k_counts,
+        ranking.binned_macro_f1_at_k,
+        "macro F1 by frequency",
+        T,
+        _S,
+        _F,
+        **_K,
+    ),
+)
+
+METRICS: Registry[Metric] = Registry("metric", _ROWS)
+
+
+def find_metric(name: str) -> Metric:
+    """Find a metric by name; "precision@5" is the row "precision@k" with k = 5, "hf_beta@2" has beta = 2.
+
+    >>> find_metric("precision@3").default
+    3.0
+    """
+    if name in METRICS and METRICS[name].parameter is None:
+        return METRICS[name]
+    base, at, number = name.partition("@")
+    row = next((entry for entry in METRICS.values() if entry.name.partition("@")[0] == base and entry.parameter), None)
+    if row is None:
+        hint = did_you_mean(name, METRICS, cutoff=0.5, most=3) or "'treelabel metrics' lists them"
+        raise TreelabelError(f"unknown metric {name!r}; {hint}")
+    try:
+        parameter = float(number) if at and number != row.parameter else row.default
+    except ValueError:
+        parameter = math.nan
+    if not 0 < parameter < math.inf or (row.parameter == "k" and parameter != int(parameter)):
+        raise TreelabelError(f"{name!r}: expected a number above 0 behind @, such as {base}@{row.default:g}")
+    return replace(row, name=f"{base}@{parameter:g}" if at or row.name.endswith("@k") else name, default=parameter)

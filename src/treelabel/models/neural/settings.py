@@ -1,0 +1,153 @@
+"""The settings of the model `neural` as a plain value: limits, what excludes what, and what follows from them."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from treelabel.core.errors import TreelabelError
+from treelabel.core.settings_text import with_settings
+from treelabel.encoders.protocol import Encoder
+from treelabel.encoders.sources import Pooling, read_spec
+
+CHOICES: dict[str, tuple[str | None, ...]] = {
+    "train": ("auto", "head", "lora", "all"),
+    "lr_scheduler": ("linear", "slanted", "constant"),
+    "precision": ("auto", "fp32", "bf16"),
+    "pooling": (None, "cls", "mean", "max"),
+}
+# The smallest and the largest value of each numeric setting.
+LIMITS: dict[str, tuple[float, float]] = {
+    **dict.fromkeys(("epochs", "batch_size", "gradient_accumulation_steps", "patience"), (1, math.inf)),
+    **dict.fromkeys(("lora_rank", "lsa_components"), (1, math.inf)),
+    **dict.fromkeys(("hidden_size", "frozen_layers", "checkpoint_seconds", "weight_decay"), (0, math.inf)),
+    "max_grad_norm": (0, math.inf),
+    "learning_rate": (1e-12, math.inf),
+    "layerwise_lr_decay": (1e-6, 1.0),
+    "max_length": (3, math.inf),
+    "warmup_ratio": (0, 1),
+    "validation_fraction": (0, 0.99),
+    "dropout": (0, 0.99),
+    "seed": (0, math.inf),
+}
+# The parts of a network that may have learning rates of their own.
+GROUPS = ("encoder", "hidden", "outputs")
+
+TrainedPart = Literal["head", "lora", "all"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeuralSettings:
+    """The settings of the model `neural`, which documents them, without the hierarchy."""
+
+    encoder: str | Encoder | None
+    loss: str
+    loss_params: Mapping[str, float] | None
+    train: Literal["auto", "head", "lora", "all"]
+    hidden_size: int
+    tfidf: bool
+    lsa_components: int
+    max_length: int | None
+    pooling: Pooling | None
+    epochs: int | None
+    batch_size: int | None
+    learning_rate: float | None
+    learning_rates: Mapping[str, float] | None
+    layerwise_lr_decay: float
+    lr_scheduler: str
+    warmup_ratio: float
+    weight_decay: float
+    max_grad_norm: float
+    gradient_accumulation_steps: int
+    patience: int
+    dropout: float | None
+    frozen_layers: int
+    lora_rank: int
+    gradient_checkpointing: bool
+    precision: Literal["auto", "fp32", "bf16"]
+    validation_fraction: float
+    checkpoint_dir: str | None
+    checkpoint_seconds: float
+    callbacks: tuple[Any, ...]
+    seed: int
+
+    @classmethod
+    def of(cls, model: Any) -> "NeuralSettings":
+        """Read the settings off a model."""
+        return cls(**{field.name: getattr(model, field.name) for field in fields(cls)})
+
+    @property
+    def trained_part(self) -> TrainedPart:
+        """The part that is trained: "head", "lora" or "all"."""
+        if self.train == "auto":
+            return "all" if self.encoder == "scratch" else "head"
+        return self.train
+
+    @property
+    def encoder_spec(self) -> str | Encoder | None:
+        """The encoder, with `max_length` and `pooling` among its settings if they are given."""
+        given = {"max_length": self.max_length, "pooling": self.pooling}
+        own = {name: value for name, value in given.items() if value is not None}
+        if not isinstance(self.encoder, str) or self.encoder == "scratch" or not own:
+            return self.encoder
+        name, settings = read_spec(self.encoder)
+        return with_settings(name, {**settings, **own})
+
+    # Checks
+
+    def check(self) -> None:
+        """Raise TreelabelError where a setting has a wrong value, or two of them exclude each other."""
+        for name, choices in CHOICES.items():
+            self._require(name, getattr(self, name) in choices, "one of: " + ", ".join(map(str, choices)))
+        for name, (least, most) in LIMITS.items():
+            value = getattr(self, name)
+            known = value is None or (is_number(value) and least <= value <= most)
+            self._require(name, known, f"a number from {least:g} to {most:g}")
+        for name in ("tfidf", "gradient_checkpointing"):
+            self._require(name, isinstance(getattr(self, name), bool), "True or False")
+        self._require("learning_rates", self.learning_rates is None or are_rates(self.learning_rates), RATES_EXPECTED)
+        self._require("callbacks", isinstance(self.callbacks, tuple | list), "a tuple of callbacks")
+        self._check_combinations()
+
+    def _check_combinations(self) -> None:
+        frozen = self.trained_part == "head"
+        is_object = self.encoder is not None and not isinstance(self.encoder, str)
+        about_training = self.frozen_layers != 0 or self.layerwise_lr_decay != 1 or self.gradient_checkpointing
+        refused = {
+            "tfidf=True stands beside frozen embeddings: use train=head": self.tfidf and not frozen,
+            "a random encoder has to be trained: use train=all with encoder=scratch": frozen
+            and self.encoder == "scratch",
+            "an encoder that is fine-tuned is given by its name or folder, found an object": is_object and not frozen,
+            "frozen_layers, layerwise_lr_decay and gradient_checkpointing are about training the encoder: use "
+            "train=all or train=lora": frozen and about_training,
+            "max_length and pooling are those of the encoder object that was given": is_object
+            and (self.max_length, self.pooling) != (None, None),
+        }
+        for what, found in refused.items():
+            if found:
+                raise TreelabelError(what)
+
+    def _require(self, name: str, right: bool, expected: str) -> None:
+        if not right:
+            raise TreelabelError(
+                f"the setting {name} of the model neural is {getattr(self, name)!r}; expected {expected}"
+            )
+
+
+RATES_EXPECTED = f"a dict of positive numbers by any of: {', '.join(GROUPS)}"
+
+
+def are_rates(value: Any) -> bool:
+    """Return whether a value is a mapping from groups of parameters to positive numbers.
+
+    >>> are_rates({"encoder": 2e-5, "outputs": 1e-3}), are_rates((2e-5, 1e-3)), are_rates({"head": 1e-3})
+    (True, False, False)
+    """
+    return isinstance(value, Mapping) and all(
+        group in GROUPS and is_number(rate) and rate > 0 for group, rate in value.items()
+    )
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a value is a number; True and False are not."""
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,76 @@
+"""Validation: which epoch is best, by the log loss of documents that training does not see."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import optimize
+
+from treelabel.core.compute import LongArray
+from treelabel.models.base import Training
+from treelabel.models.neural.featurizers import Featurizer
+from treelabel.models.neural.inputs import Inputs
+from treelabel.models.neural.network import Network, compute_logits
+from treelabel.models.objective import Objective
+from treelabel.models.validation import log_loss
+
+# At most so many documents × nodes, but at least so many documents.
+MAX_VALUES = 300_000
+MIN_DOCUMENTS = 200
+# Bounds of the logarithm of the inverse temperature, in which the search is made.
+LOG_INVERSE_TEMPERATURE = (-3.0, 1.5)
+
+
+@dataclass(frozen=True, eq=False)
+class Validation:
+    """Documents that tell how good a network is: by the log loss of their labels at the best temperature."""
+
+    data: Training
+    inputs: Inputs
+    batches: list[LongArray]
+    objective: Objective
+
+    @classmethod
+    def of(cls, data: Training | None, featurizer: Featurizer, objective: Objective, seed: int) -> "Validation | None":
+        """Sample documents whose labels the loss can take.
+
+        Parameters
+        ----------
+        data
+            Documents that training does not see, if any.
+        featurizer
+            How the network sees texts.
+        objective
+            What the network is trained for.
+        seed
+            Seed of the sample.
+
+        Returns
+        -------
+        Validation or None
+            None where there is no such document.
+        """
+        rows = np.zeros(0, np.int64) if data is None else objective.truth(data, drop=True)[0]
+        if data is None or not len(rows):
+            return None
+        count = max(MIN_DOCUMENTS, MAX_VALUES // max(1, len(data.hierarchy)))
+        # At random: documents are often sorted by their labels.
+        sample = data[np.sort(np.random.default_rng(seed).permutation(rows)[:count])]
+        if not objective.exhaustive:
+            # Sigmoids are evaluated at all nodes: for a single one, a probability of 1 for everything would be best.
+            sample = replace(sample, regime="multi_path")
+        inputs = featurizer.inputs(sample.texts, data.progress)
+        return cls(sample, inputs, featurizer.batches(inputs), objective)
+
+    def __call__(self, network: Network) -> tuple[float, float]:
+        """Return the log loss, and the temperature of the logits that gives it."""
+        logits = compute_logits(network, self.batches, self.inputs, len(self.objective.loss.outputs))
+        if not np.isfinite(logits).all():
+            return np.inf, 1.0
+
+        def loss(log_inverse: float) -> float:
+            return log_loss(self.objective.scores(np.exp(log_inverse) * logits).values, self.data)
+
+        found = optimize.minimize_scalar(
+            loss, bounds=LOG_INVERSE_TEMPERATURE, method="bounded", options={"xatol": 0.05}
+        )
+        return float(found.fun), float(np.exp(-found.x))

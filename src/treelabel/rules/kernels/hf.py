@@ -1,0 +1,303 @@
+"""Compiled loops that find the set with the largest expected hierarchical F."""
+
+import numpy as np
+
+from treelabel.core.compute import DoubleArray, IntArray, LongArray, ScoreArray, kernel
+
+# Nodes of small score are folded into their ancestors in trees of at most this many levels: one number per node and
+# level.
+MOST_LEVELS = 64
+
+
+@kernel
+def own_masses(
+    link_ptr: LongArray,
+    link_idx: IntArray,
+    is_tree: bool,
+    place: IntArray,
+    nodes: IntArray,
+    values: ScoreArray,
+    mass: DoubleArray,
+    whole: DoubleArray,
+) -> None:
+    """For one row, find the mass of each node that lies below none of its descendants: where true paths end.
+
+    `whole` becomes the mass at or below each node of a tree. This is its score, unless its children sum to more.
+
+    Links are parents in a tree, where sums are handed on from level to level, and all ancestors in a DAG, where each
+    mass goes to every ancestor once, however many ways lead there. `place` tells where the nodes of this row stand.
+    """
+    for at in range(len(nodes)):
+        place[nodes[at]] = at
+        mass[at] = 0.0
+    for at in range(len(nodes) - 1, -1, -1):
+        below = mass[at]
+        mass[at] = max(0.0, values[at] - below)
+        whole[at] = below + mass[at]
+        handed = whole[at] if is_tree else mass[at]
+        for link in range(link_ptr[nodes[at]], link_ptr[nodes[at] + 1]):
+            if link_idx[link] >= 0:
+                mass[place[link_idx[link]]] += handed
+
+
+@kernel
+def gains(link_ptr: LongArray, links: IntArray, is_tree: bool, weighed: DoubleArray, gain: DoubleArray) -> None:
+    """Sum over the ends at or below each place of a row what they weigh: Delta_k(n). Links are places, too."""
+    count = len(weighed)
+    gain[:count] = weighed
+    for at in range(count - 1, -1, -1):
+        handed = gain[at] if is_tree else weighed[at]
+        if handed > 0:
+            for link in range(link_ptr[at], link_ptr[at + 1]):
+                gain[links[link]] += handed
+    if not is_tree:
+        # The same terms, summed in another order, must not put a child before its parent.
+        for at in range(count - 1, -1, -1):
+            for link in range(link_ptr[at], link_ptr[at + 1]):
+                gain[links[link]] = max(gain[links[link]], gain[at])
+
+
+@kernel
+def is_worse(gain: DoubleArray, one: int, two: int) -> bool:
+    """Order places of a row by gain, equal ones by id: parents never come after their children."""
+    return gain[one] < gain[two] or (gain[one] == gain[two] and one > two)
+
+
+@kernel
+def largest(gain: DoubleArray, count: int, size: int, heap: IntArray) -> float:
+    """Put the places of the `size` largest gains into the heap, the worst on top; return the sum of the gains."""
+    if size == 0:
+        return 0.0
+    for at in range(count):
+        if at < size:
+            hole = at
+            while hole > 0 and is_worse(gain, at, heap[(hole - 1) // 2]):
+                heap[hole] = heap[(hole - 1) // 2]
+                hole = (hole - 1) // 2
+            heap[hole] = at
+        elif gain[at] > gain[heap[0]]:
+            hole = 0
+            while 2 * hole + 1 < size:
+                below = 2 * hole + 1
+                if below + 1 < size and is_worse(gain, heap[below + 1], heap[below]):
+                    below += 1
+                if is_worse(gain, at, heap[below]):
+                    break
+                heap[hole] = heap[below]
+                hole = below
+            heap[hole] = at
+    total = 0.0
+    for at in range(size):
+        total += gain[heap[at]]
+    return total
+
+
+@kernel
+def keep_likely(
+    link_ptr: LongArray,
+    link_idx: IntArray,
+    place: IntArray,
+    nodes: IntArray,
+    whole: DoubleArray,
+    least: float,
+    kept: IntArray,
+    nearest: IntArray,
+    local_ptr: LongArray,
+    local_links: IntArray,
+) -> int:
+    """List the places of a row with a mass of at least `least`, and their links as places in that list; count them.
+
+    `nearest` becomes, for every place of the row, the nearest kept place at or above it: with all places kept this is
+    the place itself, and in a tree it is one for each.
+    """
+    count, used = 0, 0
+    for at in range(len(nodes)):
+        low, high = link_ptr[nodes[at]], link_ptr[nodes[at] + 1]
+        if whole[at] >= least:
+            kept[count] = at
+            nearest[at] = count
+            local_ptr[count] = used
+            for link in range(low, high):
+                if link_idx[link] >= 0:
+                    local_links[used] = nearest[place[link_idx[link]]]
+                    used += 1
+            count += 1
+            local_ptr[count] = used
+        else:
+            nearest[at] = nearest[place[link_idx[low]]] if link_idx[low] >= 0 else -1
+    return count
+
+
+@kernel
+def gather_ends(
+    path_sizes: IntArray,
+    nodes: IntArray,
+    mass: DoubleArray,
+    nearest: IntArray,
+    table: DoubleArray,
+    end_place: IntArray,
+    end_size: IntArray,
+    end_mass: DoubleArray,
+) -> int:
+    """List the ends of a row: the kept place they are at or below, the size of their path, and their mass.
+
+    Ends with the same place and size are joined where `table` has room for all of them; it is all 0 before and after.
+    """
+    used = 0
+    for at in range(len(nodes)):
+        size = path_sizes[nodes[at]]
+        if mass[at] > 0 and nearest[at] >= 0:
+            if len(table) == 0 or table[nearest[at], size] == 0:
+                end_place[used], end_size[used], end_mass[used] = nearest[at], size, mass[at]
+                used += 1
+            if len(table) > 0:
+                table[nearest[at], size] += mass[at]
+    if len(table) > 0:
+        for end in range(used):
+            end_mass[end] = table[end_place[end], end_size[end]]
+            table[end_place[end], end_size[end]] = 0.0
+    return used
+
+
+@kernel
+def masses_by_size(path_sizes: IntArray, nodes: IntArray, mass: DoubleArray, of_size: DoubleArray) -> int:
+    """Sum the mass of the ends of a row by the size of their path; return the largest size."""
+    longest = 0
+    for at in range(len(nodes)):
+        longest = max(longest, path_sizes[nodes[at]])
+    of_size[: longest + 1] = 0.0
+    for at in range(len(nodes)):
+        of_size[path_sizes[nodes[at]]] += mass[at]
+    return longest
+
+
+@kernel
+def weigh_sizes(of_size: DoubleArray, squared: float, size: int, root: int, worth: DoubleArray) -> tuple[float, float]:
+    """Weigh one shared node of a set of k nodes, by the size of the true path: (1 + beta^2) / (k + beta^2 b).
+
+    Returns what sharing every path as a whole would be worth, a bound for all sets of k nodes or more, and what sharing
+    the root is worth.
+    """
+    whole, one = 0.0, 0.0
+    for length in range(len(of_size)):
+        worth[length] = (1 + squared) / (size + root + squared * (length + root))
+        whole += of_size[length] * worth[length] * (length + root)
+        one += of_size[length] * worth[length]
+    return whole, one * root
+
+
+@kernel
+def weigh(
+    worth: DoubleArray, end_place: IntArray, end_size: IntArray, end_mass: DoubleArray, weighed: DoubleArray
+) -> None:
+    """Sum what one shared node is worth over the ends at, or folded into, each place."""
+    weighed[:] = 0.0
+    for end in range(len(end_place)):
+        weighed[end_place[end]] += end_mass[end] * worth[end_size[end]]
+
+
+@kernel
+def open_sizes(
+    of_size: DoubleArray, squared: float, size: int, count: int, root: int, best: float, worth: DoubleArray
+) -> int:
+    """Return the largest size that may still have a better set; 16 at first, when there is nothing to compare with."""
+    if best < 0:
+        return min(count, 16)
+    while size < count and weigh_sizes(of_size, squared, size + 1, root, worth)[0] > best:
+        size += 1
+    return size
+
+
+@kernel
+def least_mass(whole: DoubleArray, room: int, spread: float, heap: IntArray) -> float:
+    """Return the mass below which no node is in a best set of up to `room` nodes; all have at least 0."""
+    if room >= len(whole):
+        return 0.0
+    largest(whole, len(whole), room, heap)
+    least: float = whole[heap[0]] * spread
+    return least
+
+
+@kernel
+def room_needed(link_ptr: LongArray, ptr: LongArray, nodes: IntArray, start: int, stop: int) -> tuple[int, int]:
+    """Return the most nodes that a row has, and the most links."""
+    most, ways = 0, 0
+    for row in range(start, stop):
+        most = max(most, ptr[row + 1] - ptr[row])
+        above = 0
+        for at in range(ptr[row], ptr[row + 1]):
+            above += link_ptr[nodes[at] + 1] - link_ptr[nodes[at]]
+        ways = max(ways, above)
+    return most, ways
+
+
+@kernel
+def best_sets(
+    link_ptr: LongArray,
+    link_idx: IntArray,
+    is_tree: bool,
+    path_sizes: IntArray,
+    beta: float,
+    root: int,
+    ptr: LongArray,
+    nodes: IntArray,
+    values: ScoreArray,
+    start: int,
+    stop: int,
+) -> tuple[IntArray, LongArray]:
+    """For each size k find the k nodes with the largest Delta_k, and of these sets the one of the largest expected F.
+
+    Delta_k(n) = sum over ends e below n of m(e) (1 + beta^2) / (k + beta^2 |A(e)|). No set of k nodes or more has more
+    than the sum over all ends of m(e) (1 + beta^2) |A(e)| / (k + beta^2 |A(e)|), which ends the search. `root` is 1 if
+    the root counts in both sets.
+
+    Of a node only its mass p matters where it is too small to be chosen: Delta_k lies between (1 + beta^2) p times
+    1 / (k + beta^2 longest path) and 1 / (k + beta^2), so no best set of k to K nodes has one whose mass is below the
+    K-th largest by more than that. Such nodes are folded into their nearest kept ancestor, first for sets of up to 16
+    nodes, then for all sizes that the bound leaves open.
+    """
+    most, ways = room_needed(link_ptr, ptr, nodes, start, stop)
+    highest = path_sizes.max() if len(path_sizes) else 0
+    can_fold = is_tree and highest <= MOST_LEVELS
+    place, heap = np.empty(len(path_sizes), np.int32), np.empty(most + 1, np.int32)
+    kept, nearest = np.empty(most, np.int32), np.empty(most, np.int32)
+    local_ptr, local_links = np.zeros(most + 1, np.int64), np.empty(ways, np.int32)
+    end_place, end_size, end_mass = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most)
+    table = np.zeros((most if can_fold else 0, highest + 1))
+    mass, whole, weighed, gain = np.empty(most), np.empty(most), np.empty(most), np.empty(most)
+    of_size, worth = np.zeros(highest + 1), np.zeros(highest + 1)
+    found = np.empty(ptr[stop] - ptr[start], np.int32)
+    sizes = np.zeros(stop - start, np.int64)
+    squared, used = beta * beta, 0
+    for row in range(start, stop):
+        low, count = ptr[row], ptr[row + 1] - ptr[row]
+        if count == 0:
+            continue
+        here, below = nodes[low : low + count], whole[:count]
+        own_masses(link_ptr, link_idx, is_tree, place, here, values[low : low + count], mass, whole)
+        longest = masses_by_size(path_sizes, here, mass, of_size)
+        best, best_size, room, total, ends = -1.0, 0, -1, 0, 0
+        lengths = of_size[: longest + 1]
+        for size in range(0 if root else 1, count + 1):
+            bound, shared = weigh_sizes(lengths, squared, size, root, worth)
+            if bound <= best:
+                break
+            if size > room:
+                room = open_sizes(lengths, squared, size, count, root, best, worth) if can_fold else count
+                weigh_sizes(lengths, squared, size, root, worth)
+                spread = worth[longest] / worth[1]
+                least = least_mass(below, room, spread, heap)
+                total = keep_likely(
+                    link_ptr, link_idx, place, here, below, least, kept, nearest, local_ptr, local_links
+                )
+                ends = gather_ends(path_sizes, here, mass, nearest, table, end_place, end_size, end_mass)
+            weigh(worth, end_place[:ends], end_size[:ends], end_mass, weighed[:total])
+            gains(local_ptr, local_links, is_tree, weighed[:total], gain)
+            value = shared + largest(gain, total, size, heap)
+            if value > best:
+                best, best_size = value, size
+                found[used : used + size] = here[kept[heap[:size]]]
+        found[used : used + best_size].sort()
+        used += best_size
+        sizes[row - start] = best_size
+    return found[:used], sizes

@@ -1,0 +1,172 @@
+"""Compiled loops of the rules that choose nodes or paths by walking down; see `rows` for what a row is."""
+
+import numpy as np
+
+from treelabel.core.compute import BoolArray, IntArray, LongArray, ScoreArray, kernel
+
+
+@kernel
+def best_by_level(
+    depth: IntArray, ptr: LongArray, nodes: IntArray, values: ScoreArray, start: int, stop: int
+) -> tuple[IntArray, LongArray]:
+    """Find the node with the largest score at each depth."""
+    found = np.empty(ptr[stop] - ptr[start], np.int32)
+    sizes = np.empty(stop - start, np.int64)
+    used = 0
+    for row in range(start, stop):
+        begin, level = used, -1
+        best = np.float32(0)
+        for at in range(ptr[row], ptr[row + 1]):
+            if depth[nodes[at]] != level:
+                level = depth[nodes[at]]
+                best = values[at]
+                found[used] = nodes[at]
+                used += 1
+            elif values[at] > best:
+                best = values[at]
+                found[used - 1] = nodes[at]
+        sizes[row - start] = used - begin
+    return found[:used], sizes
+
+
+@kernel
+def follow_best_child(
+    parent_ptr: IntArray,
+    parent_idx: IntArray,
+    least: float,
+    ptr: LongArray,
+    nodes: IntArray,
+    values: ScoreArray,
+    start: int,
+    stop: int,
+) -> IntArray:
+    """Go from the root to the child with the largest score, while that is at least `least`; return where this ends."""
+    total = len(parent_ptr) - 1
+    # The best child of every node, the root standing last; entries are valid only if their stamp is this row's.
+    child = np.empty(total + 1, np.int32)
+    score = np.empty(total + 1, values.dtype)
+    stamp = np.full(total + 1, -1, np.int64)
+    found = np.full(stop - start, -1, np.int32)
+    for row in range(start, stop):
+        for at in range(ptr[row], ptr[row + 1]):
+            node = nodes[at]
+            for edge in range(parent_ptr[node], parent_ptr[node + 1]):
+                above = parent_idx[edge] if parent_idx[edge] >= 0 else total
+                if stamp[above] != row or values[at] > score[above]:
+                    stamp[above] = row
+                    child[above] = node
+                    score[above] = values[at]
+        node = total
+        while stamp[node] == row and score[node] >= least:
+            node = child[node]
+            found[row - start] = node
+    return found
+
+
+@kernel
+def has_kept_parent(parent_ptr: IntArray, parent_idx: IntArray, kept_in: LongArray, row: int, node: int) -> bool:
+    """Whether a node hangs under the root or under a node that this row kept."""
+    for edge in range(parent_ptr[node], parent_ptr[node + 1]):
+        if parent_idx[edge] < 0 or kept_in[parent_idx[edge]] == row:
+            return True
+    return False
+
+
+@kernel
+def beam(
+    parent_ptr: IntArray,
+    parent_idx: IntArray,
+    depth: IntArray,
+    is_leaf: BoolArray,
+    width: int,
+    ptr: LongArray,
+    nodes: IntArray,
+    values: ScoreArray,
+    start: int,
+    stop: int,
+) -> IntArray:
+    """Keep the `width` best nodes of each level among the children of kept ones; return the best leaf that was kept.
+
+    Where no leaf was kept, because the row holds none below the kept nodes, the best of the deepest kept nodes.
+    """
+    kept_in = np.full(len(depth), -1, np.int64)
+    found = np.full(stop - start, -1, np.int32)
+    for row in range(start, stop):
+        leaf, inner, inner_depth = -1, -1, 0
+        at, end = ptr[row], ptr[row + 1]
+        while at < end:
+            level = depth[nodes[at]]
+            last = at
+            while last < end and depth[nodes[last]] == level:
+                last += 1
+            open_nodes = np.empty(last - at, np.int64)
+            count = 0
+            for place in range(at, last):
+                open_nodes[count] = place
+                count += has_kept_parent(parent_ptr, parent_idx, kept_in, row, nodes[place])
+            # A stable sort by falling score leaves equal ones in the order of their ids.
+            order = np.argsort(-values[open_nodes[:count]], kind="mergesort")
+            for rank in range(min(width, count)):
+                place = open_nodes[order[rank]]
+                kept_in[nodes[place]] = row
+                if is_leaf[nodes[place]]:
+                    if leaf < 0 or values[place] > values[leaf]:
+                        leaf = place
+                elif level > inner_depth:
+                    inner, inner_depth = place, level
+            at = last
+        best = leaf if leaf >= 0 else inner
+        if best >= 0:
+            found[row - start] = nodes[best]
+    return found
+
+
+@kernel
+def deepest_above(
+    depth: IntArray, least: float, ptr: LongArray, nodes: IntArray, values: ScoreArray, start: int, stop: int
+) -> IntArray:
+    """Find the deepest node with a score above `least`."""
+    found = np.full(stop - start, -1, np.int32)
+    for row in range(start, stop):
+        best, deepest = np.float32(0), 0
+        for at in range(ptr[row], ptr[row + 1]):
+            level = depth[nodes[at]]
+            if values[at] > least and (level > deepest or values[at] > best):
+                best, deepest = values[at], level
+                found[row - start] = nodes[at]
+    return found
+
+
+@kernel
+def deepest_without_rival(
+    parent: IntArray, ptr: LongArray, nodes: IntArray, values: ScoreArray, start: int, stop: int
+) -> IntArray:
+    """Go to the best child for as long as it is likelier than every sibling met on the way; return where this ends.
+
+    With coherent scores no node off the way is likelier than the sibling it lies under.
+    """
+    total = len(parent)
+    # The best child of every node and the score of the second best; entries count only if their stamp is this row's.
+    child = np.empty(total + 1, np.int32)
+    first, second = np.empty(total + 1, values.dtype), np.empty(total + 1, values.dtype)
+    stamp = np.full(total + 1, -1, np.int64)
+    found = np.full(stop - start, -1, np.int32)
+    for row in range(start, stop):
+        for at in range(ptr[row], ptr[row + 1]):
+            above = parent[nodes[at]] if parent[nodes[at]] >= 0 else total
+            if stamp[above] != row:
+                stamp[above] = row
+                child[above], first[above], second[above] = nodes[at], values[at], 0
+            elif values[at] > first[above]:
+                second[above] = first[above]
+                child[above], first[above] = nodes[at], values[at]
+            else:
+                second[above] = max(second[above], values[at])
+        node, rival = total, np.float32(0)
+        while stamp[node] == row:
+            rival = max(rival, second[node])
+            if first[node] <= rival:
+                break
+            node = child[node]
+            found[row - start] = node
+    return found

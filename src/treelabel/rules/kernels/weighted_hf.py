@@ -1,0 +1,165 @@
+"""Compiled loops that search the set with the largest expected hierarchical F where nodes have weights."""
+
+import numpy as np
+
+from treelabel.core.compute import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray, kernel
+from treelabel.rules.kernels.hf import largest
+from treelabel.rules.kernels.rows import longest_row, own_mass, room_for
+
+
+@kernel
+def expected_weighted(
+    above: IntArray,
+    mass: DoubleArray,
+    path_weight: DoubleArray,
+    weight: DoubleArray,
+    chosen: BoolArray,
+    squared: float,
+    shared: DoubleArray,
+) -> float:
+    """Compute the expected F of a closed set of weighted nodes of a row over a tree; `shared` is scratch."""
+    total = 0.0
+    for at in range(len(above)):
+        own = weight[at] if chosen[at] else 0.0
+        total += own
+        shared[at] = own + (shared[above[at]] if above[at] >= 0 else 0.0)
+    expected = 0.0
+    for at in range(len(above)):
+        if mass[at] > 0 and shared[at] > 0:
+            expected += mass[at] * (1 + squared) * shared[at] / (total + squared * path_weight[at])
+    return expected
+
+
+@kernel
+def can_gain(
+    added: float, score: float, ends: float, total: float, longest: float, value: float, squared: float
+) -> bool:
+    """Whether adding a node may raise the expected F, by a bound on what it gains and on what the others lose."""
+    if added == 0:
+        return False
+    gained = score * (1 + squared) / (total + added + squared * ends)
+    return gained > value / (total + added + squared * longest)
+
+
+@kernel
+def improve(
+    above: IntArray,
+    whole: DoubleArray,
+    mass: DoubleArray,
+    path_weight: DoubleArray,
+    weight: DoubleArray,
+    chosen: BoolArray,
+    squared: float,
+    shared: DoubleArray,
+) -> None:
+    """Add or remove single nodes, keeping the set closed, for as long as the expected F rises."""
+    count = len(above)
+    below = np.zeros(count, np.int32)
+    longest = path_weight.max()
+    value = expected_weighted(above, mass, path_weight, weight, chosen, squared, shared)
+    total = 0.0
+    for at in range(count):
+        if chosen[at]:
+            total += weight[at]
+            if above[at] >= 0:
+                below[above[at]] += 1
+    better = True
+    while better:
+        better = False
+        for at in range(count):
+            may_go = chosen[at] and below[at] == 0
+            may_come = not chosen[at] and (above[at] < 0 or chosen[above[at]])
+            if may_come:
+                may_come = can_gain(weight[at], whole[at], path_weight[at], total, longest, value, squared)
+            if not (may_go or may_come):
+                continue
+            chosen[at] = not chosen[at]
+            changed = expected_weighted(above, mass, path_weight, weight, chosen, squared, shared)
+            if changed > value * (1 + 1e-12):
+                value, better = changed, True
+                total += weight[at] if chosen[at] else -weight[at]
+                if above[at] >= 0:
+                    below[above[at]] += 1 if chosen[at] else -1
+            else:
+                chosen[at] = not chosen[at]
+
+
+@kernel
+def best_weighted_sets(
+    parent: IntArray,
+    node_weight: DoubleArray,
+    beta: float,
+    ptr: LongArray,
+    nodes: IntArray,
+    values: ScoreArray,
+    start: int,
+    stop: int,
+) -> tuple[IntArray, LongArray]:
+    """Search the set of the largest expected F with weighted nodes, over a tree.
+
+    Which nodes a set of weight W should have is a knapsack; taking those that gain most for their weight,
+    r_W(n) = sum over ends e below n of m(e) (1 + beta^2) / (W + beta^2 w(A(e))), is its relaxation. So for each size
+    that many nodes are taken, W being the weight of the set before; the best set is then improved node by node.
+    """
+    most = longest_row(ptr, start, stop)
+    room, heap = room_for(len(parent), most), np.empty(most + 1, np.int32)
+    above, mass, whole = room.above, room.mass, room.whole
+    chosen, best_set = np.empty(most, np.bool_), np.empty(most, np.bool_)
+    weighed, gain, shared = np.empty(most), np.empty(most), np.empty(most)
+    weight, path_weight = np.empty(most), np.empty(most)
+    found = np.empty(ptr[stop] - ptr[start], np.int32)
+    sizes = np.zeros(stop - start, np.int64)
+    squared, used = beta * beta, 0
+    for row in range(start, stop):
+        low, high = ptr[row], ptr[row + 1]
+        count, here = high - low, nodes[low:high]
+        if count == 0:
+            continue
+        own_mass(parent, here, values[low:high], room)
+        for at in range(count):
+            weight[at] = node_weight[here[at]]
+            path_weight[at] = weight[at] + (path_weight[above[at]] if above[at] >= 0 else 0.0)
+        best, total = -1.0, 0.0
+        best_set[:count] = False
+        for size in range(1, count + 1):
+            if weigh_in_bits(path_weight[:count], mass, squared, total, weighed) <= best:
+                break
+            gain_up(above[:count], weighed, gain)
+            largest(gain, count, size, heap)
+            chosen[:count] = False
+            chosen[heap[:size]] = True
+            total = weight[heap[:size]].sum()
+            value = expected_weighted(above[:count], mass, path_weight, weight, chosen, squared, shared)
+            if value > best:
+                best = value
+                best_set[:count] = chosen[:count]
+        improve(above[:count], whole, mass, path_weight[:count], weight, best_set, squared, shared)
+        picked = here[best_set[:count]]
+        found[used : used + len(picked)] = picked
+        used += len(picked)
+        sizes[row - start] = len(picked)
+    return found[:used], sizes
+
+
+@kernel
+def gain_up(above: IntArray, weighed: DoubleArray, gain: DoubleArray) -> None:
+    """Sum over the ends at or below each place of a row over a tree what they weigh."""
+    count = len(above)
+    gain[:count] = weighed[:count]
+    for at in range(count - 1, -1, -1):
+        if above[at] >= 0:
+            gain[above[at]] += gain[at]
+
+
+@kernel
+def weigh_in_bits(
+    path_weight: DoubleArray, mass: DoubleArray, squared: float, total: float, weighed: DoubleArray
+) -> float:
+    """Weigh a shared bit of a set of this weight, by where the truth ends; return what sharing all bits is worth."""
+    bound = 0.0
+    for at in range(len(path_weight)):
+        weighed[at] = 0.0
+        if mass[at] > 0 and path_weight[at] > 0:
+            weighed[at] = mass[at] * (1 + squared) / (total + squared * path_weight[at])
+            bound += weighed[at] * path_weight[at]
+    return bound

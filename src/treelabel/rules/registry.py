@@ -1,0 +1,67 @@
+"""The registry of decision rules. A new rule is a function in its family's file and a row here."""
+
+from typing import Any
+
+from treelabel.core.registry import Registry
+from treelabel.rules import back_off, cost, expected_f, hf, paths, population, single, threshold
+from treelabel.rules.rule import Rule
+
+_PATH = "one true path"
+_ANY = "any truth"
+_COINS = "independent labels"
+_COUNTS = "many documents"
+
+
+def _best(name: str, choose: Any, help_text: str, assumes: str, is_exact: bool = True, main: str | None = None) -> Rule:
+    return Rule(f"optimal:{name}", help_text, choose, main, name, is_exact, assumes)
+
+
+_ROWS = (
+    # Each node on its own
+    Rule("threshold", "nodes with a score of at least t (one, one per level, one per node)", threshold.threshold, "t"),
+    Rule("top_k", "the k nodes (or leaves) with the largest scores", threshold.top_k, "k"),
+    # One path
+    Rule("best_leaf", "the leaf with the largest score", paths.best_leaf),
+    Rule("best_per_level", "the node with the largest score at each depth, on one path or not", paths.best_per_level),
+    Rule("top_down", "the best child of the best child ..., until a score is below stop", paths.top_down, "stop"),
+    Rule("beam", "the best leaf reached top down, keeping the best nodes of each level", paths.beam, "width"),
+    Rule("majority", "the deepest node with a score above 1/2", paths.majority),
+    Rule("plurality", "the deepest node likelier than all that exclude it", paths.plurality),
+    Rule("back_off", "up from the best leaf until the score is at least t; see tune", back_off.back_off, "t"),
+    # Optimal for a metric of single documents
+    _best("hamming", single.hamming, "scores above 1/2", _ANY),
+    _best("shortest_path", single.shortest_path, "scores above 1/2", _PATH),
+    _best("icm", single.icm, "scores above 1 - alpha / beta = 1/3", _ANY),
+    _best("leaf_accuracy", single.leaf_accuracy, "the leaf with the largest score", "one true leaf"),
+    _best("level_accuracy", single.level_accuracy, "the path with the largest sum of scores, by level", _COUNTS, False),
+    _best("onehot_win", single.onehot_win, "the leaf with the largest expected win", _PATH),
+    _best("hf1", hf.hf1, "the set with the largest expected hierarchical F1", _PATH),
+    _best("hf1_root", hf.hf1_root, "the same with the root counted", _PATH),
+    _best("hf_beta", hf.hf_beta, "the same for any beta", _PATH, main="beta"),
+    _best("info_hf1", hf.info_hf1, "the same in bits, by search", _PATH, is_exact=False),
+    _best("wu_palmer", single.wu_palmer, "the node with the largest expected similarity", _PATH),
+    _best("lin", single.lin, "the node with the largest expected similarity, in bits", _PATH),
+    _best("cost", cost.cost, "the node with the least expected cost, by matrix or similarity", "one true leaf"),
+    _best("samples_f1", expected_f.samples_f1, "the set with the largest expected F, many labels", _COINS),
+    # Optimal for a metric of all documents together
+    _best("micro_f1", population.micro_f1, "one threshold, by expected counts", _COUNTS, is_exact=False),
+    _best("macro_f1", population.macro_f1, "one threshold per label, by expected counts", _COUNTS, is_exact=False),
+    _best(
+        "macro_f1@k",
+        population.macro_f1_at_k,
+        "exactly k (at_most=true: up to k), by block coordinate ascent",
+        _COUNTS,
+        False,
+        "k",
+    ),
+    _best(
+        "binned_macro_f1@k",
+        population.binned_macro_f1_at_k,
+        "the same for the mean over bins of training frequency",
+        _COUNTS,
+        False,
+        "k",
+    ),
+)
+
+RULES: Registry[Rule] = Registry("rule", _ROWS)

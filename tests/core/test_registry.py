@@ -1,0 +1,40 @@
+import pytest
+
+from treelabel import FORMATS, LOSSES, METRICS, MODELS, RULES
+from treelabel.core.errors import TreelabelError
+from treelabel.core.registry import Lazy, Registry, did_you_mean, suggestion
+from treelabel.core.renamed import RENAMED
+
+
+@pytest.mark.parametrize("registry", [FORMATS, LOSSES, METRICS, MODELS, RULES], ids=lambda registry: registry.what)
+def test_every_public_registry_lists_itself(registry: Registry) -> None:  # type: ignore[type-arg]
+    assert isinstance(registry, Registry)
+    assert registry.names == tuple(registry)
+    assert all(registry.find(name) is registry[name] and registry[name].name == name for name in registry)
+    assert all(registry.help().values())
+    lines = registry.listing()
+    assert [line.split()[0] for line in lines] == list(registry)
+    assert repr(registry).splitlines()[1:] == [f"  {line}" for line in lines]
+
+
+def test_an_unknown_name_is_answered_with_the_nearest_or_with_all() -> None:
+    with pytest.raises(TreelabelError, match="unknown model 'liner'; did you mean linear"):
+        MODELS.find("liner")
+    with pytest.raises(TreelabelError, match="unknown format 'zzz'; there are: csv, tsv, jsonl"):
+        FORMATS.find("zzz")
+
+
+def test_a_renamed_name_is_answered_with_its_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RENAMED, "cost", "C")
+    assert suggestion("cost", ["max_iter", "C"]) == "did you mean C?"
+    assert suggestion("cost", ["max_iter"]) == "there are: max_iter"
+
+
+def test_several_names_may_be_near_and_are_shown_as_asked() -> None:
+    assert did_you_mean("hf", ["hf1", "hf2", "x"], most=2, shown=repr) == "did you mean 'hf2' or 'hf1'?"
+    assert did_you_mean("hf", []) == ""
+
+
+def test_a_lazy_row_is_imported_when_it_is_asked_for() -> None:
+    row: Lazy[object] = Lazy("text", "a column of texts", "core.strings:Strings")
+    assert row.maker.__name__ == "Strings"
