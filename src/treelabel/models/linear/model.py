@@ -45,18 +45,12 @@ class Step:
     speaks_against: list[tuple[str, float]]
 
 
-class WithPieces(Ngrams):
-    """N-grams of words, and of characters if there are any."""
-
-    pieces: tuple[int, int] | None
-
-
 class Values(TypedDict):
     """The head, and where features come from."""
 
     head: str
     encoder: EncoderNote | None
-    ngrams: WithPieces | None
+    ngrams: Ngrams | None
     encoder_width: NotRequired[Annotated[int, Between(0, MOST_DIMENSION)]]
 
 
