@@ -30,7 +30,11 @@ OTHERS: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     "embedded": ("linear", {"encoder": "words", "tfidf": False}, ("path",)),
     "bag": ("bag", {"vector_size": 8, "epochs": 2, "n_features": 4096}, ("leaf", "path", "many", "DAG")),
     "bag leaves": ("bag", {"vector_size": 8, "epochs": 2, "n_features": 4096, "loss": "leaf_softmax"}, ("path",)),
-    "bag rare": ("bag", {"vector_size": 8, "epochs": 2, "n_features": 4096, "loss": "conditional_softmax_la"}, ("leaf",)),
+    "bag rare": (
+        "bag",
+        {"vector_size": 8, "epochs": 2, "n_features": 4096, "loss": "conditional_softmax_la"},
+        ("leaf",),
+    ),
     "prototype": ("prototype", {"encoder": "words"}, ("leaf", "path", "many", "DAG")),
     "stack": (
         "stack",
