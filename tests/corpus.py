@@ -137,7 +137,7 @@ def _models(folder: Path) -> Iterator[Sample]:
     """Every model, every head of linear with every kind of labels that it takes, and a network of our own."""
     for path in fuzz.save_models(folder):
         yield Sample(path.name, "model")
-    scratch = make_model("neural", encoder="scratch", epochs=1, batch=8).fit(LEAF)
+    scratch = make_model("neural", encoder="scratch", epochs=1, batch_size=8).fit(LEAF)
     save_model(scratch, folder / "neural scratch")
     yield Sample("neural scratch", "model")
 

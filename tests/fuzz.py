@@ -26,15 +26,19 @@ LINEAR = {
     "conditional_sigmoid": ("leaf", "many", "DAG"),
 }
 OTHERS: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
-    "both": ("linear", {"encoder": "words", "bits": 12}, ("leaf", "many")),
+    "both": ("linear", {"encoder": "words", "n_features": 4096}, ("leaf", "many")),
     "embedded": ("linear", {"encoder": "words", "tfidf": False}, ("path",)),
-    "bag": ("bag", {"dimension": 8, "epochs": 2, "bits": 12}, ("leaf", "path", "many", "DAG")),
-    "bag leaves": ("bag", {"dimension": 8, "epochs": 2, "bits": 12, "loss": "leaf_softmax"}, ("path",)),
-    "bag rare": ("bag", {"dimension": 8, "epochs": 2, "bits": 12, "loss": "conditional_softmax_la"}, ("leaf",)),
+    "bag": ("bag", {"vector_size": 8, "epochs": 2, "n_features": 4096}, ("leaf", "path", "many", "DAG")),
+    "bag leaves": ("bag", {"vector_size": 8, "epochs": 2, "n_features": 4096, "loss": "leaf_softmax"}, ("path",)),
+    "bag rare": (
+        "bag",
+        {"vector_size": 8, "epochs": 2, "n_features": 4096, "loss": "conditional_softmax_la"},
+        ("leaf",),
+    ),
     "prototype": ("prototype", {"encoder": "words"}, ("leaf", "path", "many", "DAG")),
     "stack": (
         "stack",
-        {"models": ("linear", "prototype", "nothing"), "encoder": "words", "folds": 2},
+        {"estimators": ("linear", "prototype", "nothing"), "encoder": "words", "cv": 2},
         ("leaf", "many"),
     ),
     "zero_shot": ("zero_shot", {}, ("leaf", "path")),
@@ -56,7 +60,7 @@ OTHERS: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
 def save_models(folder: Path) -> list[Path]:
     """Save small models of every kind; an encoder must be known by the name of "words"."""
     saved = []
-    wanted = {f"linear {head}": ("linear", {"head": head, "bits": 12}, kinds) for head, kinds in LINEAR.items()}
+    wanted = {f"linear {head}": ("linear", {"head": head, "n_features": 4096}, kinds) for head, kinds in LINEAR.items()}
     for name, (model, settings, kinds) in {**wanted, **OTHERS}.items():
         for kind in kinds:
             case, target = CASES[kind], folder / f"{name} {kind}"

@@ -124,6 +124,8 @@ class _Worker:
         self._process = CONTEXT.Process(target=_read_all, args=(theirs, self._corpus, self._folder), daemon=True)
         self._process.start()
         theirs.close()
+        # It says so when it has loaded what all readers need; a mutant's time begins after that.
+        self.connection.recv()
 
     def give(self, seed: int | None) -> bool:
         """Give it a mutant to read; without one it ends."""
@@ -162,6 +164,7 @@ def _read_all(parent: Connection, corpus: Path, folder: Path) -> None:
     # Packages and compiled code that a first reading loads are none of a mutant's memory.
     for sample in load_corpus(corpus):
         use(sample.kind, corpus / sample.name, corpus)
+    parent.send(None)
     while (seed := parent.recv()) is not None:
         parent.send(read_mutant(corpus, folder, seed))
 

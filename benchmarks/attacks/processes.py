@@ -108,6 +108,9 @@ def _work(parent: Connection, log: Path, stop: Stop, work: Callable[..., None], 
     try:
         work(*arguments)
     finally:
+        # The work has ended, and a signal that comes now is not for it.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
         sys.stdout.flush()
         parent.send(steps.count)
 

@@ -26,7 +26,7 @@ def attack(stage: Stage, count: int, seed: int) -> Counts:
     stage
         The fit and its good outputs.
     count
-        How many of each signal at random moments.
+        How many of each signal at random moments, and at most as many before changes of files.
     seed
         Seed of the moments.
     """
@@ -35,7 +35,7 @@ def attack(stage: Stage, count: int, seed: int) -> Counts:
     for number in CODES:
         name = signal.Signals(number).name
         moments = [Stop(number, after=float(after)) for after in rng.uniform(0, stage.seconds[FIT.name], count)]
-        steps = range(1, stage.steps[FIT.name] + 1)
+        steps = [int(step) + 1 for step in sorted(rng.permutation(stage.steps[FIT.name])[:count])]
         for stop in [*moments, *(Stop(number, step=step, folder=stage.folder / "out") for step in steps)]:
             out = stage.fresh(FIT)
             ended = stage.run(FIT, out, stop=stop)

@@ -50,7 +50,7 @@ def test_every_model_is_among_them(folders: list[Path]) -> None:
 
     loaded = [load_model(folder) for folder in folders]
     assert {model.name for model in loaded} == set(MODELS)
-    assert {model.learned_.head for model in loaded if model.name == "linear"} == set(HEADS)
+    assert {model.head_.head for model in loaded if model.name == "linear"} == set(HEADS)
     for model in loaded:
         model.predict(fuzz.TEXTS)
 
