@@ -278,9 +278,15 @@ def last(value: Any) -> Callable[[Any], Any]:
 
 
 WRONG_MODELS: dict[str, tuple[dict[str, Callable[[Any], Any]], str]] = {
-    "an output below 0": ({"of_ends": last(-1)}, "of_ends holds -1, expected numbers from 0 to"),
-    "an output beyond the last": ({"of_nodes": last(10**6)}, "of_nodes holds 1000000, expected numbers from -1 to"),
-    "an end beyond all nodes": ({"ends": last(2**31 - 1)}, "ends holds 2147483647, expected numbers from 0 to"),
+    "an output below 0": ({"terminal_outputs": last(-1)}, "terminal_outputs holds -1, expected numbers from 0 to"),
+    "an output beyond the last": (
+        {"node_outputs": last(10**6)},
+        "node_outputs holds 1000000, expected numbers from -1 to",
+    ),
+    "an end beyond all nodes": (
+        {"terminals": last(2**31 - 1)},
+        "terminals holds 2147483647, expected numbers from 0 to",
+    ),
     "pointers that end at 0": ({"weights_indptr": last(0)}, "row pointers go from 0 to 0"),
     "no bias": (
         {"bias": lambda array: array[:0]},
@@ -293,9 +299,9 @@ WRONG_MODELS: dict[str, tuple[dict[str, Callable[[Any], Any]], str]] = {
     "bytes the other way round": ({"bias": lambda array: array.astype(">f4")}, "bias is of type >f4"),
     "one more dimension": ({"bias": lambda array: array[None]}, r"bias is of type float32 and shape \(1, "),
     "a bucket beyond the last": ({"buckets": last(2**30)}, "buckets holds 1073741824"),
-    "a share of 2": ({"shares": last(2.0)}, "shares holds 2.0, expected numbers from 0 to 1"),
+    "a share of 2": ({"uniform_weights": last(2.0)}, "uniform_weights holds 2.0, expected numbers from 0 to 1"),
     "a parent that is not among the nodes": (
-        {name: lambda array: array[1:] for name in ("nodes", "of_nodes")},
+        {name: lambda array: array[1:] for name in ("nodes", "node_outputs")},
         "nodes holds .*, but not its parent 0",
     ),
 }
@@ -324,15 +330,15 @@ def test_arrays_that_are_missing_or_foreign_are_refused(model: Path) -> None:
 
 
 WRONG_SETTINGS = {
-    "words": ("two", "the setting words is 'two', expected a whole number"),
-    "encoder_share": (1.5, "the setting encoder_share is 1.5, expected a number from 0 to 1"),
+    "max_iter": ("two", "the setting max_iter is 'two', expected a whole number"),
+    "encoder_weight": (1.5, "the setting encoder_weight is 1.5, expected a number from 0 to 1"),
     "tau": (float("nan"), "the setting tau is nan, expected a number"),
-    "pieces": ([1, 2, 3], r"the setting pieces is \[1, 2, 3\], expected a list of 2 or null"),
+    "char_ngram_range": ([1, 2, 3], r"the setting char_ngram_range is \[1, 2, 3\], expected a list of 2 or null"),
     "tfidf": (1, "the setting tfidf is 1, expected true or false"),
     "seed": (2**70, "the setting seed is .*, expected a whole number"),
     "hierarchy": (None, "the setting hierarchy is never saved"),
     "name": (1, "the model linear has no setting 'name'"),
-    "wordz": (1, "the model linear has no setting 'wordz'; did you mean words"),
+    "ngram_rang": (1, "the model linear has no setting 'ngram_rang'; did you mean ngram_range"),
 }
 
 
@@ -348,11 +354,14 @@ def test_a_setting_of_another_type_is_refused(name: str, model: Path) -> None:
 WRONG_VALUES: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown head": ({"head": "sky"}, "linear has no head 'sky'"),
     "a head that is a number": ({"head": 3}, r"learned\['head'\] is 3, expected text"),
-    "too many bits": (
-        {"ngrams": {"words": 1, "pieces": None, "bits": 64}},
-        r"learned\['ngrams'\]\['bits'\] is 64, expected a whole number from 1 to 31",
+    "too many features": (
+        {"ngrams": {"ngram_range": [1, 1], "char_ngram_range": None, "n_features": 1 << 40}},
+        r"learned\['ngrams'\]\['n_features'\] is 1099511627776, expected a whole number from 1 to",
     ),
-    "pieces the wrong way round": ({"ngrams": {"words": 1, "pieces": [5, 3], "bits": 22}}, "pieces of n-grams: 5"),
+    "lengths the wrong way round": (
+        {"ngrams": {"ngram_range": [1, 1], "char_ngram_range": [5, 3], "n_features": 1 << 22}},
+        "char_ngram_range of n-grams: 5",
+    ),
     "what does not belong": ({"other": 1}, r"learned has 'other', which does not belong there"),
     "an encoder that is a list": ({"encoder": [1]}, r"learned\['encoder'\] is \[1\], expected a mapping or null"),
 }
@@ -568,7 +577,15 @@ def test_a_schema_says_what_does_not_fit() -> None:
 
 
 @pytest.mark.parametrize(
-    "shape", [{"words": -1}, {"words": 101}, {"bits": 0}, {"bits": 32}, {"pieces": (5, 3)}, {"pieces": (0, 3)}]
+    "shape",
+    [
+        {"ngram_range": (1, -1)},
+        {"ngram_range": (1, 101)},
+        {"n_features": 0},
+        {"n_features": 1 << 32},
+        {"char_ngram_range": (5, 3)},
+        {"char_ngram_range": (0, 3)},
+    ],
 )
 def test_ngrams_that_loops_could_not_count_are_refused(shape: dict[str, Any]) -> None:
     with pytest.raises(TreelabelError, match="of n-grams"):

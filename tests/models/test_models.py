@@ -88,7 +88,7 @@ def test_a_model_that_breaks_a_promise_is_found_out() -> None:
 
 def test_a_model_may_refuse_some_kinds_of_labels_but_not_all() -> None:
     class Choosy(MostFrequent):
-        takes = ("leaf",)
+        takes = ("single_path",)
 
         def _fit(self, train: Training) -> None:
             if train.regime not in self.takes:
@@ -161,7 +161,7 @@ def test_unknown_models_and_settings_are_told() -> None:
         make_model("liner")
     with pytest.raises(TreelabelError, match=r"the model linear has no setting 'maxiter'; did you mean max_iter\?"):
         make_model("linear", maxiter=1)
-    with pytest.raises(TreelabelError, match=r"the model linear has no setting 'zzz'; it has: .*C"):
+    with pytest.raises(TreelabelError, match=r"the model linear has no setting 'zzz'; there are: .*C"):
         make_model("linear", zzz=1)
 
 

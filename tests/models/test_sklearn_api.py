@@ -90,7 +90,7 @@ def test_a_grid_searches_over_settings_of_models_within_a_stack() -> None:
     data: Dataset = SETS["leaf"]
     rows = np.arange(0, len(data), 2)
     stack = make_model("stack", hierarchy=TREE, estimators=("linear", "most_frequent"), cv=2)
-    grid = GridSearchCV(stack, {"linear__min_df": [1, 3]}, cv=2, refit=True)
+    grid = GridSearchCV(stack, {"linear__min_df": [1, 3]}, cv=KFold(2), refit=True)
     grid.fit(list(data[rows].texts), np.array([name for [name] in data[rows].names()]))
     assert grid.best_params_["linear__min_df"] in (1, 3)
     fitted = grid.best_estimator_

@@ -268,8 +268,6 @@ def test_what_cannot_be_a_part_is_said() -> None:
         stack("liner").fit(data)
     with pytest.raises(TreelabelError, match="mapping that has it as 'model', found 3"):
         stack(3).fit(data)
-    with pytest.raises(TreelabelError, match="encoder="):
-        make_model("stack").fit(data)
 
 
 def test_models_and_mappings_are_saved_with_what_they_are(tmp_path: Path) -> None:
@@ -326,7 +324,10 @@ def test_two_labels_of_one_name_are_told_apart() -> None:
     )
 
 
-def test_the_usual_models_need_an_encoder() -> None:
+def test_the_default_estimators_take_the_best_encoder_that_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("linear.model", "prototype"):
+        monkeypatch.setattr(f"treelabel.models.{module}.default_encoder", WordVectors)
     case = CASES["leaf"]
-    with pytest.raises(TreelabelError, match=r"default estimators of stack work on embeddings: give an encoder="):
-        make_model("stack").fit(case.texts, case.labels, hierarchy=TREE)
+    model = make_model("stack", cv=2).fit(case.texts, case.labels, hierarchy=TREE)
+    encoders = [estimator.encoder_ for estimator in model.estimators_]
+    assert [None if encoder is None else encoder.name for encoder in encoders] == [None, "words", "words"]

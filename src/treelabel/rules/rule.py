@@ -84,7 +84,8 @@ def _written(value: Any) -> str:
     if is_number(value):
         # What was found on scores in single precision has no more digits than that.
         short = f"{value:g}"
-        return short if float(short) == value else str(np.float32(value) if np.float32(value) == value else value)
+        single = np.float32(value)
+        return short if float(short) == value else str(single if float(single) == value else value)
     size = getattr(value, "size", len(value) if hasattr(value, "__len__") and not isinstance(value, str) else 0)
     if size <= 8:
         return str(value)
