@@ -16,6 +16,7 @@ def test_readme_example_prints_what_it_shows() -> None:
 
 
 @pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda script: script.stem)
+@pytest.mark.slow
 def test_example_runs(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(script), run_name="__main__")
     assert capsys.readouterr().out

@@ -569,6 +569,7 @@ def test_skipped_rows_are_counted(tmp_path: Path) -> None:
 # Pipes, terminals and signals
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     reading, writing = os.pipe()
     os.close(reading)
@@ -711,6 +712,7 @@ def test_without_a_taxonomy_labels_are_written_as_paths(pets: Path, run: Run) ->
     assert not list(alone.parent.glob("*taxonomy*"))
 
 
+@pytest.mark.slow
 def test_a_stop_by_sigterm_leaves_no_half_file(tmp_path: Path) -> None:
     source = tmp_path / "long.csv"
     source.write_text("text,label\n" + "some words here,a > b\n" * 400_000)

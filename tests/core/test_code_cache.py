@@ -61,6 +61,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("ending", ["nbi", "nbc"])
+@pytest.mark.slow
 def test_a_damaged_file_is_compiled_again_and_replaced(tmp_path: Path, ending: str) -> None:
     put(tmp_path, "tiny.py", TINY)
     compiled_then_read = "(3, 0) (3, 1)"
@@ -69,6 +70,7 @@ def test_a_damaged_file_is_compiled_again_and_replaced(tmp_path: Path, ending: s
     assert call(tmp_path, "-c", CALL) == "3 0\n"
 
 
+@pytest.mark.slow
 def test_another_process_reads_what_one_compiled(tmp_path: Path) -> None:
     put(tmp_path, "tiny.py", TINY)
     assert [call(tmp_path, "-c", CALL) for _ in range(2)] == ["3 0\n", "3 1\n"]
@@ -93,6 +95,7 @@ def test_without_compilation(tmp_path: Path) -> None:
     assert call(tmp_path, "-c", "import tiny; print(tiny.add(1, 2))", NUMBA_DISABLE_JIT="1") == "3\n"
 
 
+@pytest.mark.slow
 def test_a_command_takes_no_notice_of_a_damaged_cache(tmp_path: Path) -> None:
     data = put(tmp_path, "data.csv", "text,label\na dog,animal > dog\na car,thing > car\n")
     command = ("-m", "treelabel", "inspect", str(data), "--sep", " > ", "--json")

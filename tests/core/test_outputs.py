@@ -177,6 +177,7 @@ def test_a_journal_that_came_from_elsewhere_does_nothing(tmp_path: Path) -> None
     assert (tmp_path / "mine.txt").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_a_split_that_is_killed_leaves_no_mixture(tmp_path: Path, run: Run) -> None:
     write(SETS["leaf"], tmp_path / "all.jsonl")
     parts = tmp_path / "parts"
@@ -398,6 +399,7 @@ LEARNERS = [
 
 @pytest.mark.parametrize(("model", "module"), LEARNERS)
 @pytest.mark.parametrize("stop", ["SIGTERM", "SIGINT"])
+@pytest.mark.slow
 def test_a_stopped_fit_never_replaces_a_model(tmp_path: Path, model: str, module: str, stop: str) -> None:
     write(SETS["leaf"], tmp_path / "x.jsonl")
     make_model("most_frequent").fit(SETS["leaf"]).save(tmp_path / "model")

@@ -133,6 +133,7 @@ except treelabel.TreelabelError as error:
 
 
 @pytest.mark.parametrize(("make", "message"), BOMBS.values(), ids=BOMBS)
+@pytest.mark.slow
 def test_bombs_are_refused_before_they_fill_the_memory(
     tmp_path: Path, make: Callable[[Path], Path], message: str
 ) -> None:

@@ -65,6 +65,7 @@ def test_the_sample_is_read_once() -> None:
     assert load_sample() is load_sample()
 
 
+@pytest.mark.slow
 def test_a_linear_model_learns_far_more_than_the_majority_class() -> None:
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.svm import LinearSVC

@@ -179,6 +179,7 @@ def test_published_taxonomies_load(name: str) -> None:
     assert h.has_unique_names
 
 
+@pytest.mark.slow
 def test_a_vocabulary_is_read_in_another_language() -> None:
     pytest.importorskip("rdflib")
     english, finnish = taxonomy("ykl-skos.ttl"), taxonomy("ykl-skos.ttl", "fi")

@@ -367,6 +367,7 @@ def open_folder(tmp_path: Path) -> Iterator[Path]:
     (tmp_path / "cache").chmod(0o755)
 
 
+@pytest.mark.slow
 def test_a_folder_without_permission(open_folder: Path) -> None:
     open_folder.chmod(0o555)
     said, encoded = child(open_folder, as_nobody=True).splitlines()
@@ -418,6 +419,7 @@ def fill(folder: Path, start: Any, seed: int, damage: bool) -> None:
 
 
 @pytest.mark.parametrize("damage", [False, True])
+@pytest.mark.slow
 def test_processes_share_a_cache(tmp_path: Path, damage: bool) -> None:
     if damage:
         put(tmp_path, FILE, b"my thesis " * 1000)

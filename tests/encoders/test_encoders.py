@@ -269,6 +269,7 @@ def test_without_any_encoder_one_command_is_stated(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(("pooling", "unit"), [("cls", False), ("mean", True), ("max", False)])
+@pytest.mark.slow
 def test_every_runtime_gives_what_transformers_give(tiny: Path, pooling: Pooling, unit: bool) -> None:
     expected = np.array([as_transformers_say(tiny, text, pooling, 12) for text in TEXTS])
     if unit:
@@ -311,6 +312,7 @@ def test_odd_texts(tiny: Path, runtime: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["roberta", "mpnet"])
+@pytest.mark.slow
 def test_other_transformers(tiny: Path, tmp_path: Path, kind: str) -> None:
     """Those without token types, whose positions start behind that of padding; MPNet has an attention of its own."""
     import torch
@@ -377,6 +379,7 @@ def test_layers_that_narrow_have_scales_of_their_own(tmp_path: Path, monkeypatch
     assert "MatMulInteger" in operators(tmp_path / "one.onnx")
 
 
+@pytest.mark.slow
 def test_a_graph_that_is_not_what_torch_gives_is_refused(tiny: Path, tmp_path: Path, monkeypatch: Any) -> None:
     file = tmp_path / "graph.onnx"
     right = session
@@ -403,6 +406,7 @@ def test_without_a_place_for_graphs_torch_does_it(tiny: Path, tmp_path: Path, mo
         find_encoder(f"{tiny}(runtime=onnx)").transform(TEXTS)
 
 
+@pytest.mark.slow
 def test_masks_in_fused_attention(tiny: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """As a model that pads its texts exports it; nothing is said meanwhile, and nothing else is left behind."""
     import torch

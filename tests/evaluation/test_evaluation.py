@@ -435,6 +435,7 @@ def parts_of(documents: Part, cuts: list[int]) -> list[Part]:
 @pytest.mark.parametrize("kind", ["tree", "dag"])
 @settings(max_examples=20)
 @given(data=st.data())
+@pytest.mark.slow
 def test_any_split_merged_in_any_grouping_is_one_pass(kind: str, single: bool, data: st.DataObject) -> None:
     size = data.draw(st.integers(1, 12))
     documents = random_documents(TRAIN[kind].hierarchy, size, data.draw(st.integers(0, 99)), single)

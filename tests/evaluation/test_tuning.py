@@ -80,6 +80,7 @@ def test_no_threshold_has_a_larger_micro_f1(case: Validation) -> None:
 
 
 @given(validation())
+@pytest.mark.slow
 def test_no_threshold_of_a_label_has_a_larger_f1(case: Validation) -> None:
     drawn, values, truth = case
     nodes = range(len(drawn))
@@ -125,6 +126,7 @@ def test_neighbouring_scores_are_told_apart() -> None:
 
 
 @given(validation(), st.sampled_from([0.25, 0.5, 2 / 3, 0.75, 1.0]))
+@pytest.mark.slow
 def test_the_smallest_threshold_of_backing_off_that_is_precise_enough(case: Validation, precision: float) -> None:
     truth, columns = case[2], len(case[0])
     for scores in both_forms(case):

@@ -330,6 +330,7 @@ def test_the_win_of_the_papers_figures() -> None:
 
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("size", [100.0, 1e5])
+@pytest.mark.slow
 def test_extreme_logits_are_safe(name: str, size: float) -> None:
     cost, rng = made(name, TREE), np.random.default_rng(0)
     truth = matrix_of(truth_for(cost, slow_of(TREE), rng, 20), len(TREE))

@@ -275,6 +275,7 @@ class AllMaps(nn.Module):
     ],
     ids=["tree", "DAG"],
 )
+@pytest.mark.slow
 def test_probabilities_are_exported(h: Hierarchy, names: list[str], tmp_path: Path) -> None:
     costs = [made(name, h) for name in names]
     rng = np.random.default_rng(0)

@@ -89,6 +89,7 @@ def test_numbers_of_rules_are_compared_in_the_precision_of_the_scores(rule: str)
 
 
 @pytest.mark.parametrize("rule", ["macro_f1", "micro_f1", "back_off(precision=0.1)"])
+@pytest.mark.slow
 def test_rules_are_tuned_alike_in_both_precisions(rule: str) -> None:
     found = [tune(TRUTH, scores, rule) for scores in FORMS.values()]
     assert all(other.settings == found[0].settings and other.measured == found[0].measured for other in found)

@@ -36,6 +36,7 @@ def sample() -> tuple[Dataset, Dataset]:
 
 
 @pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.slow
 def test_every_loss_learns(loss: str) -> None:
     model = make_model("bag", loss=loss, vector_size=20).fit(LEAVES)
     scores = model.score(LEAVES)
@@ -91,6 +92,7 @@ def test_documents_may_end_inside_a_dag() -> None:
 # Early stopping
 
 
+@pytest.mark.slow
 def test_the_best_epoch_is_kept_and_probabilities_are_the_likeliest(sample: tuple[Dataset, Dataset]) -> None:
     train, valid = sample
     model = make_model("bag", vector_size=30, epochs=8, learning_rate=4.0).fit(train, valid=valid)
@@ -324,6 +326,7 @@ def test_a_warm_start_refuses_what_it_cannot_go_on_with() -> None:
 
 
 @pytest.mark.parametrize("loss", ["match", "hierarchical_cross_entropy", "soft_labels"])
+@pytest.mark.slow
 def test_losses_without_a_compiled_form_stand_the_battery(loss: str) -> None:
     refused = check_model(lambda: make_model("bag", loss=loss, vector_size=20, epochs=10))
     assert refused == (() if loss == "match" else ("many", "DAG"))

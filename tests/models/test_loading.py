@@ -151,6 +151,7 @@ def test_a_score_file_with_wrong_arrays_is_refused(case: str, tmp_path: Path) ->
         Scores.load(file)
 
 
+@pytest.mark.slow
 def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = score_file(tmp_path / "s.npz")
     with zipfile.ZipFile(file) as archive:

@@ -64,6 +64,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 @pytest.mark.parametrize("kind", CASES)
 @pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.slow
 def test_every_model_stands_the_battery(name: str, check: str, kind: str) -> None:
     CHECKS[check](lambda: make(name, seed=3), CASES[kind])
 
@@ -114,11 +115,13 @@ def test_one_document_is_enough_to_begin(name: str) -> None:
     assert model.predict(["woof"], paths=True) == [["pet > dog > terrier"]]
 
 
+@pytest.mark.slow
 def test_ids_of_a_dataset_go_with_its_scores(name: str) -> None:
     data = SETS["leaf"]
     assert make(name).fit(data).score(data).ids == tuple(data.ids)
 
 
+@pytest.mark.slow
 def test_a_model_is_an_estimator_of_scikit_learn(name: str) -> None:
     data = SETS["leaf"]
     texts, labels = np.array(list(data.texts), object), np.array([row[0] for row in data.paths()], object)
@@ -134,6 +137,7 @@ def test_a_model_is_an_estimator_of_scikit_learn(name: str) -> None:
     assert search.best_score_ > least
 
 
+@pytest.mark.slow
 def test_what_is_wrong_with_training_data_is_said(name: str) -> None:
     model = make(name)
     with pytest.raises(TreelabelError, match="has not learned anything yet"):

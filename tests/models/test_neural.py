@@ -88,6 +88,7 @@ def made(mode: str, folder: Path, **settings: Any) -> Any:
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("mode", ["frozen", "fine-tuned", "scratch"])
+@pytest.mark.slow
 def test_every_loss_stands_the_battery_in_every_mode(mode: str, loss: str, folder: Path) -> None:
     refused = check_model(lambda: made(mode, folder, loss=loss, epochs=1), learns=False)
     assert {*refused} == CASES.keys() - KINDS[loss]
@@ -257,6 +258,7 @@ def command(*arguments: Any, processes: int = 1) -> list[str]:
     return [*run, *map(str, arguments)]
 
 
+@pytest.mark.slow
 def test_two_processes_learn_what_one_does(folder: Path, tmp_path: Path) -> None:
     write_documents(tmp_path / "train.jsonl")
     settings = {"train": "all", "epochs": 3, "learning_rate": 0.005, "batch_size": 8, "dropout": 0.0}
@@ -270,6 +272,7 @@ def test_two_processes_learn_what_one_does(folder: Path, tmp_path: Path) -> None
     assert alike(load_model(tmp_path / "1"), load_model(tmp_path / "2"))
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_goes_on_to_the_same_weights(folder: Path, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(CODE)
@@ -478,6 +481,7 @@ def test_documents_held_out_choose_the_epoch_and_all_are_learned_then() -> None:
     assert steps[-1] == best * -(-second // 8)
 
 
+@pytest.mark.slow
 def test_length_and_pooling_reach_the_encoder_in_every_mode(folder: Path) -> None:
     text = "terrier " * 30
     for mode, settings in (("frozen", {"encoder": str(folder)}), ("fine-tuned", {})):
@@ -581,6 +585,7 @@ def test_a_loss_with_nothing_but_numpy_trains_and_is_not_exported(
 
 
 @pytest.mark.parametrize("loss", [name for name, row in LOSSES.items() if row.maker in FORMS])
+@pytest.mark.slow
 def test_an_exported_model_gives_the_same_scores(loss: str, folder: Path, tmp_path: Path) -> None:
     kind = KINDS[loss][1]
     case = CASES[kind]
@@ -600,6 +605,7 @@ def test_an_exported_model_gives_the_same_scores(loss: str, folder: Path, tmp_pa
     assert loaded.default_rule == model.default_rule
 
 
+@pytest.mark.slow
 def test_int8_is_near_and_smaller_and_needs_no_torch(folder: Path, tmp_path: Path) -> None:
     model = made("fine-tuned", folder, loss="conditional_softmax", epochs=12).fit(DATA)
     for runtime in ("onnx", "int8"):
@@ -631,6 +637,7 @@ def test_what_cannot_be_exported_is_said(folder: Path) -> None:
 # The command line
 
 
+@pytest.mark.slow
 def test_the_command_line_learns_exports_and_scores(run: Run, folder: Path, tmp_path: Path) -> None:
     write_documents(tmp_path / "train.jsonl")
     model, graph = tmp_path / "model", tmp_path / "graph"

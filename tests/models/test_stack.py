@@ -258,6 +258,7 @@ def test_parts_get_the_encoder_unless_they_say_otherwise() -> None:
     assert parts[1].get_params()["char_ngram_range"] == (3, 4)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_a_part_is_said() -> None:
     data = SETS["leaf"]
     with pytest.raises(TreelabelError, match="needs estimators="):
@@ -281,6 +282,7 @@ def test_models_and_mappings_are_saved_with_what_they_are(tmp_path: Path) -> Non
     assert loaded.estimators_[0].get_params()["ngram_range"] == (1, 2)
 
 
+@pytest.mark.slow
 def test_without_models_it_is_linear_twice_and_prototype(tmp_path: Path) -> None:
     data = SETS["leaf"]
     model = make_model("stack", encoder="words", cv=2).fit(data)

@@ -758,6 +758,7 @@ def test_a_folder_that_looks_like_a_partition_changes_nothing(tmp_path: Path) ->
     assert same_bits(Scores.load(folder / "s.parquet"), scores)
 
 
+@pytest.mark.slow
 def test_a_hierarchy_larger_than_the_usual_limit_of_parquet_metadata_survives(tmp_path: Path) -> None:
     # Parquet readers refuse texts beyond 100 MB unless told otherwise; a few million product names are more.
     names = [f"{at} {'long ' * 6000}" for at in range(2600)]
@@ -957,6 +958,7 @@ print(memory("VmHWM") - before)
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads its own memory from Linux's /proc")
+@pytest.mark.slow
 def test_a_hundred_thousand_documents_and_a_million_labels_fit_in_2_gb(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", LARGE, str(tmp_path)], check=True, capture_output=True, text=True, timeout=300
