@@ -430,3 +430,32 @@ def test_a_stopped_fit_never_replaces_a_model(tmp_path: Path, model: str, module
         assert "learning was stopped before its end, and the best so far was kept" in new.stdout
         assert load_model(tmp_path / "new").name == model
     assert not [name for name in names(tmp_path) if name.startswith(PREFIX)]
+
+
+@pytest.mark.parametrize("stop", ["SIGTERM", "SIGINT"])
+def test_a_signal_that_comes_when_the_model_is_in_place_is_too_late(tmp_path: Path, stop: str) -> None:
+    write(SETS["leaf"], tmp_path / "x.jsonl")
+    make_model("nothing").fit(SETS["leaf"]).save(tmp_path / "model")
+    code = f"""
+import treelabel.core.outputs as o
+from treelabel.cli import main
+remove = o.remove_tree
+def late(path):
+    os.kill(os.getpid(), signal.{stop})
+    remove(path)
+o.remove_tree = late
+sys.argv = ["treelabel", *sys.argv[1:]]
+main()
+"""
+    given: list[str | Path] = [
+        "fit",
+        tmp_path / "x.jsonl",
+        "--model",
+        "most_frequent",
+        "-o",
+        tmp_path / "model",
+        "--force",
+    ]
+    assert killed(code, *given) == 0
+    assert load_model(tmp_path / "model").name == "most_frequent"
+    assert names(tmp_path) == ["model", "x.jsonl", "x.taxonomy.tsv"]

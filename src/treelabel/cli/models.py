@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from treelabel.cli import Terminated
 from treelabel.cli.decide import RuleOption
 from treelabel.cli.options import JsonOption, ReadArguments, SignatureOption, require_other_file, with_read_options
 from treelabel.cli.printing import echo
@@ -76,11 +77,21 @@ def fit(
     if made.stopped_ == "interrupt" and output.exists() and any(output.iterdir()):
         typer.echo(f"treelabel: learning was interrupted; the model in {output} stays as it is{more}", err=True)
         raise typer.Exit(INTERRUPTED)
-    made.save(output, overwrite=force)
+    _save(made, output, force)
     described = f"{model}, {len(data):,} documents, {len(data.hierarchy):,} nodes, {size_of(output):.1f} MB"
     typer.echo(f"{output}: {described}")
     if made.stopped_ is not None:
         typer.echo(f"learning was stopped before its end, and the best so far was kept{more}")
+
+
+def _save(model: "Model", output: Path, force: bool) -> None:
+    """Save a model; a signal that comes when it is in place already is too late, and the command ends as usual."""
+    before = output.stat().st_ino if output.exists() else None
+    try:
+        model.save(output, overwrite=force)
+    except (KeyboardInterrupt, Terminated):
+        if (output.stat().st_ino if output.exists() else None) == before:
+            raise
 
 
 def is_first_process() -> bool:
@@ -269,5 +280,5 @@ def export(
     if not hasattr(loaded, "exported"):
         raise TreelabelError(f"{model}: a model of the kind {loaded.name} is no network; only neural can be exported")
     require_replaceable(output, force)
-    loaded.exported("int8" if int8 else "onnx").save(output, overwrite=force)
+    _save(loaded.exported("int8" if int8 else "onnx"), output, force)
     typer.echo(f"{output}: {size_of(output):.1f} MB")
