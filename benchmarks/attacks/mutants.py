@@ -39,6 +39,7 @@ WORKERS = 2
 MOST_MEMORY = 4 * 64_000_000
 MOST_ADDRESSES = 8 << 30
 LONGEST = 60.0
+TICK = 1.0
 LONGEST_MESSAGE = 2000
 # What speaks to the terminal, ends a line, or turns its direction.
 RAW_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
@@ -73,8 +74,12 @@ def attack(folder: Path, mutants: int, seed: int) -> Counts:
     busy = [worker for worker in workers if worker.give(next(waiting, None))]
     done = 0
     while busy:
-        ready = wait([worker.connection for worker in busy], timeout=1.0)
+        began = time.monotonic()
+        ready = wait([worker.connection for worker in busy], timeout=TICK)
+        # At most a tick, so that a pause of the whole machine is not taken for a worker that hangs.
+        waited = min(TICK, time.monotonic() - began)
         for worker in list(busy):
+            worker.waited += waited
             if worker.connection in ready or worker.is_late():
                 _count(worker.result(), counts)
                 done += 1
@@ -116,7 +121,7 @@ class _Worker:
 
     def __init__(self, corpus: Path, folder: Path) -> None:
         self._corpus, self._folder = corpus, folder
-        self.seed, self._since = -1, 0.0
+        self.seed, self.waited = -1, 0.0
         self._start()
 
     def _start(self) -> None:
@@ -131,12 +136,12 @@ class _Worker:
         """Give it a mutant to read; without one it ends."""
         self.connection.send(seed)
         if seed is not None:
-            self.seed, self._since = seed, time.monotonic()
+            self.seed, self.waited = seed, 0.0
         return seed is not None
 
     def is_late(self) -> bool:
         """Return whether it takes longer than any mutant may."""
-        return time.monotonic() - self._since > LONGEST
+        return self.waited > LONGEST
 
     def result(self) -> Outcome:
         """Return what became of the mutant; a worker that is late or gone is replaced."""
