@@ -1,11 +1,11 @@
 """The long attack: damaged input, kills, full disks, two writers, readers and signals, counted with required zeros.
 
-    python benchmarks/torture.py                       # a quarter of an hour; exits with 1 if a zero is not one
+    python benchmarks/torture.py                       # some ten minutes; exits with 1 if a zero is not one
     python benchmarks/torture.py --only kills,disk     # parts of it: mutants, kills, disk, writers, reader, signals
-    python benchmarks/torture.py --mutants 50 --kills 4 --writers 4 --saves 10 --signals 1   # a minute
+    python benchmarks/torture.py --mutants 50 --kills 4 --writers 4 --saves 10 --signals 1   # a minute or two
     python benchmarks/torture.py --replay 1234         # one mutant by its seed, with the traceback
 
-On two cores that others use, too, 6,000 mutants take 7 minutes, 200 kills at random and 94 before changes of files 4,
+On two cores 6,000 mutants take 2 to 3 minutes, 200 kills at random and 94 before changes of files 4,
 everything else and the preparation of good files 2; the first run compiles for some minutes more. Full disks need the
 right to mount (root); without it they are counted as not run. Needs Linux.
 """

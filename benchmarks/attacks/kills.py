@@ -44,7 +44,7 @@ def attack(stage: Stage, kills: int, seed: int) -> Counts:
     stage
         The commands with their good outputs.
     kills
-        How many at random moments; and no more right before changes of the files of each command.
+        How many at random moments; and a quarter as many, of each command, right before changes of its files.
     seed
         Seed of the random moments.
     """
@@ -61,7 +61,7 @@ def attack(stage: Stage, kills: int, seed: int) -> Counts:
         tried += 1
         if tried % 20 == 0:
             say(f"kills: {killed} of {kills}")
-    for scene, step in _targets(stage, min(TARGETED, kills), rng):
+    for scene, step in _targets(stage, min(TARGETED, -(-kills // 4)), rng):
         _kill(stage, scene, Stop(step=step, folder=stage.folder / "out"), counts)
     return counts
 
