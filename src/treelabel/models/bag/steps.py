@@ -4,13 +4,12 @@ Both do the same: one step of stochastic gradient descent per document.
 """
 
 from abc import ABC, abstractmethod
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from treelabel.core.compute import FloatArray, LongArray
+from treelabel.core.compute import FloatArray, LongArray, in_threads
 from treelabel.losses.base import Loss, Truth
 from treelabel.losses.compiled import CompiledLoss, Targets, Workspace, compiled_loss
 from treelabel.models.bag import kernels
@@ -108,8 +107,8 @@ class CompiledSteps(Steps):
 
         if len(self.workspaces) == 1:
             return work(order, self.workspaces[0])
-        with ThreadPoolExecutor(len(self.workspaces)) as pool:
-            return sum(pool.map(work, np.array_split(order, len(self.workspaces)), self.workspaces))
+        parts = zip(np.array_split(order, len(self.workspaces)), self.workspaces, strict=True)
+        return sum(in_threads(lambda given: work(*given), parts, threads=len(self.workspaces)))
 
     def logits(self, examples: Examples) -> FloatArray:
         """List the logits of the groups that documents are judged in."""
