@@ -4,7 +4,6 @@ They come from the packages of the catalogue, from folders in TREELABEL_ENCODERS
 and from the cache of the Hugging Face hub. Nothing is downloaded, and no package is imported.
 """
 
-import difflib
 import hashlib
 import json
 from contextlib import suppress
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from treelabel.core.errors import TreelabelError
+from treelabel.core.registry import did_you_mean
 from treelabel.encoders.digests import digest
 from treelabel.encoders.folders import encoder_folders, hub_folder
 from treelabel.encoders.packages import PACKAGES, Kind
@@ -130,11 +130,10 @@ def _not_found(name: str, known: list[str]) -> str:
     if name in PACKAGES:
         commands = "; ".join(PACKAGES[name].commands)
         return f"the encoder {name} is not on this machine; get it with: {commands}"
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f"; did you mean {close[0]}?" if close else ""
+    hint = did_you_mean(name, known)
     return (
-        f"unknown encoder {name!r}{hint}; usable here: {', '.join(known) or 'none'}; there is no such folder, and "
-        f"nothing is downloaded unasked: 'hf download {name}' does that where there is a network, and 'treelabel "
+        f"unknown encoder {name!r}; {hint + '; ' if hint else ''}usable here: {', '.join(known) or 'none'}; "
+        f"there is no such folder, and nothing is downloaded unasked: 'hf download {name}' does that where there is a network, and 'treelabel "
         "encoders' says how to get others"
     )
 
