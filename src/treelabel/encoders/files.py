@@ -131,9 +131,10 @@ def _not_found(name: str, known: list[str]) -> str:
         commands = "; ".join(PACKAGES[name].commands)
         return f"the encoder {name} is not on this machine; get it with: {commands}"
     hint = did_you_mean(name, known)
+    usable = ", ".join(known) or "none"
     return (
-        f"unknown encoder {name!r}; {hint + '; ' if hint else ''}usable here: {', '.join(known) or 'none'}; "
-        f"there is no such folder, and nothing is downloaded unasked: 'hf download {name}' does that where there is a network, and 'treelabel "
+        f"unknown encoder {name!r}; {hint + '; ' if hint else ''}usable here: {usable}; there is no such folder, and "
+        f"nothing is downloaded unasked: 'hf download {name}' does that where there is a network, and 'treelabel "
         "encoders' says how to get others"
     )
 
