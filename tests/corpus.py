@@ -29,7 +29,7 @@ from treelabel import (
     write_predictions,
     write_taxonomy,
 )
-from treelabel.encoders.registry import ENCODERS
+from treelabel.encoders.registry import ENCODERS, EncoderRow
 from treelabel.models.check import CASES
 
 Kind = Literal["data", "taxonomy", "predictions", "scores", "tuned", "model"]
@@ -47,7 +47,7 @@ class Sample:
 
 def make_corpus(folder: Path) -> list[Sample]:
     """Write the examples to a folder; return what was written."""
-    ENCODERS["words"] = WordVectors
+    _register_words()
     folder.mkdir(parents=True, exist_ok=True)
     samples = [*_data(folder), *_taxonomies(folder), *_judged(folder), *_models(folder)]
     (folder / "samples.json").write_text(json.dumps([[sample.name, sample.kind] for sample in samples]))
@@ -56,8 +56,14 @@ def make_corpus(folder: Path) -> list[Sample]:
 
 def load_corpus(folder: Path) -> list[Sample]:
     """Return what `make_corpus` wrote, in the same order."""
-    ENCODERS["words"] = WordVectors
+    _register_words()
     return [Sample(name, kind) for name, kind in json.loads((folder / "samples.json").read_text())]
+
+
+def _register_words() -> None:
+    """Make the encoder of some models known, in this process and in each that uses the examples."""
+    if "words" not in ENCODERS:
+        ENCODERS.add(EncoderRow("words", "sums of word vectors", WordVectors))
 
 
 def _data(folder: Path) -> Iterator[Sample]:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from treelabel import Dataset, read
+from treelabel.encoders.registry import ENCODERS, EncoderRow
 
 
 class Ended(NamedTuple):
@@ -59,6 +61,11 @@ class WordVectors:
     def vector(self, word: str) -> Any:
         seed = int.from_bytes(hashlib.sha256(word.lower().encode()).digest()[:4], "little")
         return np.random.default_rng(seed).normal(size=32)
+
+
+def registered(name: str, maker: Callable[..., Any]) -> AbstractContextManager[None]:
+    """Make an encoder known by a name for the duration of a `with` block."""
+    return ENCODERS.adding(EncoderRow(name, f"{maker.__name__} of the tests", maker))
 
 
 def tiny_bert(folder: Path, texts: Sequence[str], width: int = 32, layers: int = 2) -> Path:

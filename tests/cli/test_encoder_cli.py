@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import Run, WordVectors, put
+from tests.helpers import Run, WordVectors, put, registered
 from treelabel.encoders import files, packages
-from treelabel.encoders.registry import ENCODERS
 
 
 @pytest.fixture(autouse=True)
@@ -65,10 +64,10 @@ def test_imports_nothing_heavy() -> None:
 
 
 def test_the_encoder_that_is_chosen_is_noted(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ENCODERS, "small", WordVectors)
     data = put(tmp_path, "train.csv", "text,label\na dog,animal\na car,thing\n")
     fit = ("fit", data, "--model", "prototype")
-    ended = run(*fit, "-o", tmp_path / "model")
+    with registered("small", WordVectors):
+        ended = run(*fit, "-o", tmp_path / "model")
     assert ended.code == 0
     note = "treelabel: note: encoder: small, the best that is installed (choose another with encoder=)"
     assert ended.err.splitlines() == [note]

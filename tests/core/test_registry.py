@@ -4,9 +4,12 @@ from treelabel import FORMATS, LOSSES, METRICS, MODELS, RULES
 from treelabel.core.errors import TreelabelError
 from treelabel.core.registry import Lazy, Registry, did_you_mean, suggestion
 from treelabel.core.renamed import RENAMED
+from treelabel.encoders.registry import ENCODERS
+
+REGISTRIES = [ENCODERS, FORMATS, LOSSES, METRICS, MODELS, RULES]
 
 
-@pytest.mark.parametrize("registry", [FORMATS, LOSSES, METRICS, MODELS, RULES], ids=lambda registry: registry.what)
+@pytest.mark.parametrize("registry", REGISTRIES, ids=lambda registry: registry.what)
 def test_every_public_registry_lists_itself(registry: Registry) -> None:  # type: ignore[type-arg]
     assert isinstance(registry, Registry)
     assert registry.names == tuple(registry)
@@ -22,6 +25,20 @@ def test_an_unknown_name_is_answered_with_the_nearest_or_with_all() -> None:
         MODELS.find("liner")
     with pytest.raises(TreelabelError, match="unknown format 'zzz'; there are: csv, tsv, jsonl"):
         FORMATS.find("zzz")
+
+
+def test_a_row_is_added_for_good_or_for_a_while_and_never_hides_another() -> None:
+    rows: Registry[Lazy[object]] = Registry("thing", [])
+    text: Lazy[object] = Lazy("text", "a column of texts", "core.strings:Strings")
+    with rows.adding(text):
+        assert rows.find("text") is text
+        with pytest.raises(TreelabelError, match="there is already a thing 'text'; choose another name"):
+            rows.add(text)
+    with pytest.raises(KeyError, match="image"), rows.adding(text):
+        rows["image"]
+    assert "text" not in rows
+    rows.add(text)
+    assert list(rows) == ["text"]
 
 
 def test_a_renamed_name_is_answered_with_its_new_one(monkeypatch: pytest.MonkeyPatch) -> None:

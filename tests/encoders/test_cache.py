@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.helpers import Run, WordVectors, put
+from tests.helpers import Run, WordVectors, put, registered
 from treelabel import write
 from treelabel.core.errors import TreelabelError
 from treelabel.core.set_aside import inode_of, set_aside
@@ -523,13 +523,12 @@ def test_hashes_that_were_kept_badly_are_computed_again(
 @pytest.mark.filterwarnings("default::treelabel.encoders.cache.CacheWarning")
 def test_a_command_notes_a_bad_cache_and_goes_on(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.models.test_models import SETS
-    from treelabel.encoders.registry import ENCODERS
 
-    monkeypatch.setitem(ENCODERS, "words", WordVectors)
     monkeypatch.setenv("TREELABEL_CACHE", str(put(tmp_path, "cache", "no folder")))
     write(SETS["leaf"], tmp_path / "train.jsonl")
     fit = ("fit", tmp_path / "train.jsonl", "--set", "encoder=words", "--model", "prototype")
-    ended = run(*fit, "-o", tmp_path / "model")
+    with registered("words", WordVectors):
+        ended = run(*fit, "-o", tmp_path / "model")
     assert ended.code == 0
     (note,) = ended.err.splitlines()
     assert note.startswith(f"treelabel: note: {tmp_path / 'cache' / FILE}: embeddings are not kept: File exists; ")

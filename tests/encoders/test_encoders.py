@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.helpers import WordVectors, tiny_bert
+from tests.helpers import WordVectors, registered, tiny_bert
 from treelabel.core.errors import TreelabelError
 from treelabel.encoders import digests, onnx, packages
 from treelabel.encoders import files as encoder_files
@@ -24,7 +24,6 @@ from treelabel.encoders.files import Files, find_files, verify_weights
 from treelabel.encoders.first_tokens import first_tokens
 from treelabel.encoders.packages import PACKAGES
 from treelabel.encoders.registry import (
-    ENCODERS,
     default_encoder,
     default_encoder_name,
     encoder_note,
@@ -160,9 +159,16 @@ def test_encoders_are_found_by_name_in_folders(tiny: Path, monkeypatch: pytest.M
     assert same_encoder(None, encoder_note(found)).fingerprint == found.fingerprint
 
 
-def test_a_maker_can_stand_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ENCODERS, "words", WordVectors)
-    assert isinstance(find_encoder("words"), WordVectors)
+def test_a_registered_name_is_found_and_suggested() -> None:
+    with registered("words", WordVectors):
+        assert isinstance(find_encoder("words"), WordVectors)
+        with pytest.raises(TreelabelError, match=r"unknown encoder 'wrods'; did you mean words\?; usable here: "):
+            find_encoder("wrods")
+    with pytest.raises(TreelabelError, match="unknown encoder 'words'; usable here: "):
+        find_encoder("words")
+    for ask in (find_encoder, find_source):
+        with pytest.raises(TreelabelError, match=r"unknown encoder 'wordlama'; did you mean wordllama\?"):
+            ask("wordlama")
 
 
 def test_what_was_downloaded_from_the_hub_is_found(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,8 @@ import pytest
 from scipy import sparse
 
 from tests import fuzz
-from tests.helpers import WordVectors
+from tests.helpers import WordVectors, registered
 from treelabel import Scores, TreelabelError, decide, load_model
-from treelabel.encoders.registry import ENCODERS
 from treelabel.models.check import DAG, TREE
 from treelabel.rules import Tuned
 
@@ -26,9 +25,8 @@ MUTANTS_OF_EACH = 8
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Path]]:
     """Models of every kind, saved."""
     folder = tmp_path_factory.mktemp("models")
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, registered("words", WordVectors):
         patch.setenv("TREELABEL_CACHE", str(tmp_path_factory.mktemp("cache")))
-        patch.setitem(ENCODERS, "words", WordVectors)
         yield fuzz.save_models(folder)
 
 

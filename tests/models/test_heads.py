@@ -11,6 +11,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, softmax
 from sklearn.svm import LinearSVC
 
+from tests.helpers import registered
 from treelabel import Dataset, Hierarchy, TreelabelError, evaluate, load_model, load_sample, make_model, split
 from treelabel.calibration import path_softmax
 from treelabel.calibration.outputs import Outputs
@@ -353,29 +354,25 @@ def test_an_encoder_stands_alone_or_beside_tfidf(letters: Letters, tfidf: bool, 
             model.explain("a cat")
 
 
-def test_a_registered_encoder_is_known_by_its_name(
-    letters: Letters, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    from treelabel.encoders.registry import ENCODERS
-
-    monkeypatch.setitem(ENCODERS, "letters", Letters)
-    model = fitted(lambda: make_model(encoder="letters"), CASES["leaf"])
-    model.save(tmp_path / "model")
-    assert load_model(tmp_path / "model").predict(["the cat meows"]) == model.predict(["the cat meows"])
-    assert load_model(tmp_path / "model").get_params()["encoder"] == "letters"
+def test_a_registered_encoder_is_known_by_its_name(letters: Letters, tmp_path: Path) -> None:
+    with registered("letters", Letters):
+        model = fitted(lambda: make_model(encoder="letters"), CASES["leaf"])
+        model.save(tmp_path / "model")
+        loaded = load_model(tmp_path / "model")
+    assert loaded.predict(["the cat meows"]) == model.predict(["the cat meows"])
+    assert loaded.get_params()["encoder"] == "letters"
 
 
 def test_without_tfidf_and_encoder_the_best_encoder_that_is_installed_is_taken(
     letters: Letters, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from treelabel.encoders.registry import ENCODERS
-
-    monkeypatch.setitem(ENCODERS, "letters", Letters)
     monkeypatch.setattr(linear, "default_encoder", Letters)
     model = fitted(lambda: make_model(tfidf=False), CASES["leaf"])
     assert model.encoder_.name == "letters"
     model.save(tmp_path / "model")
-    assert load_model(tmp_path / "model").predict(["the cat meows"]) == model.predict(["the cat meows"])
+    with registered("letters", Letters):
+        loaded = load_model(tmp_path / "model")
+    assert loaded.predict(["the cat meows"]) == model.predict(["the cat meows"])
 
 
 def test_what_is_no_encoder_is_refused(letters: Letters) -> None:

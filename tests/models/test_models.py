@@ -1,6 +1,7 @@
 """Every model of MODELS through one battery, and what the linear model promises."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import Pipeline
 
-from tests.helpers import WordVectors
+from tests.helpers import WordVectors, registered
 from treelabel import (
     MODELS,
     Dataset,
@@ -25,7 +26,6 @@ from treelabel import (
 from treelabel.calibration.fitting import fit_mixture_weight, fit_softmax
 from treelabel.calibration.isotonic import apply_isotonic, fit_isotonic
 from treelabel.core.strings import Strings
-from treelabel.encoders.registry import ENCODERS
 from treelabel.models.base import Model, Training
 from treelabel.models.baselines import MostFrequent
 from treelabel.models.check import CASES, CHECKS, DAG, TREE, check_model, fitted, it_learns, made_up
@@ -51,9 +51,10 @@ def make(name: str, **settings: Any) -> Model:
 
 
 @pytest.fixture(autouse=True)
-def words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("TREELABEL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setitem(ENCODERS, "words", WordVectors)
+    with registered("words", WordVectors):
+        yield
 
 
 @pytest.fixture(params=MODELS)

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import combinations
@@ -17,12 +17,11 @@ import numpy as np
 import pytest
 import torch
 
-from tests.helpers import Run, WordVectors, tiny_bert
+from tests.helpers import Run, WordVectors, registered, tiny_bert
 from treelabel import Dataset, TreelabelError, load_model, make_model
 from treelabel.core.strings import Strings
 from treelabel.encoders.cached import CachedEncoder
 from treelabel.encoders.files import Files
-from treelabel.encoders.registry import ENCODERS
 from treelabel.encoders.tokens import Tokens
 from treelabel.losses.base import Loss
 from treelabel.losses.bce import Bce
@@ -66,11 +65,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def words(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+def words(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     monkeypatch.setenv("TREELABEL_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
-    monkeypatch.setitem(ENCODERS, "words", WordVectors)
     # Networks this small are slower on two cores than on one, and much slower where others use these.
     torch.set_num_threads(1)
+    with registered("words", WordVectors):
+        yield
 
 
 def made(mode: str, folder: Path, **settings: Any) -> Any:
@@ -154,8 +154,8 @@ def test_without_an_encoder_the_best_one_is_used(folder: Path, monkeypatch: pyte
     found = [Files("static", "model2vec", tmp_path), Files("tiny", "transformer", folder)]
     monkeypatch.setattr("treelabel.encoders.registry.usable_files", lambda: found)
     monkeypatch.setattr("treelabel.encoders.files.usable_files", lambda: found)
-    monkeypatch.setitem(ENCODERS, "static", WordVectors)
-    frozen = make_model("neural", epochs=1).fit(DATA)
+    with registered("static", WordVectors):
+        frozen = make_model("neural", epochs=1).fit(DATA)
     assert frozen.fitted_.featurizer.encoder.name == "words"
     frozen.save(tmp_path / "model")
     assert np.array_equal(load_model(tmp_path / "model").score(LEAF.texts).dense(), frozen.score(LEAF.texts).dense())

@@ -1,17 +1,17 @@
 """Prototypes: what they are made of, what leaving out means, and that they stand the battery."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.helpers import WordVectors
+from tests.helpers import WordVectors, registered
 from treelabel import Hierarchy, TreelabelError, make_model
 from treelabel.calibration.path_softmax import PathSoftmax
 from treelabel.core.vectors import normalize_rows
 from treelabel.encoders.files import Files
-from treelabel.encoders.registry import ENCODERS
 from treelabel.models.base import training_of
 from treelabel.models.check import CASES, CHECKS, TREE, it_learns
 from treelabel.models.prototype import (
@@ -32,9 +32,10 @@ SETTINGS: dict[str, Any] = {
 
 
 @pytest.fixture(autouse=True)
-def words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("TREELABEL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setitem(ENCODERS, "words", WordVectors)
+    with registered("words", WordVectors):
+        yield
 
 
 @pytest.mark.parametrize("kind", CASES)

@@ -1,6 +1,6 @@
 """Stacks: the weights are the best there are, learned where parts have not looked, and parts are saved with them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from tests.helpers import WordVectors
+from tests.helpers import WordVectors, registered
 from treelabel import Dataset, Hierarchy, Scores, TreelabelError, evaluate, load_model, make_model
 from treelabel.core.schema import Arrays, Schema
 from treelabel.core.strings import Strings
-from treelabel.encoders.registry import ENCODERS
 from treelabel.hierarchy.labels import decode
 from treelabel.models.base import Model, Training, training_of
 from treelabel.models.check import CASES, TREE, made_up
@@ -63,9 +62,10 @@ class Guess(Parrot):
 
 
 @pytest.fixture(autouse=True)
-def words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("TREELABEL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setitem(ENCODERS, "words", WordVectors)
+    with registered("words", WordVectors):
+        yield
 
 
 def stack(*models: Any, **settings: Any) -> Model:

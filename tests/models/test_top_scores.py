@@ -1,16 +1,16 @@
 """The largest scores of a text: those of all scores, in memory that grows with them and not with the nodes."""
 
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.helpers import WordVectors
+from tests.helpers import WordVectors, registered
 from treelabel import MODELS, Dataset, Hierarchy, TreelabelError, load_sample, make_model
 from treelabel.calibration import base as calibration
-from treelabel.encoders.registry import ENCODERS
 from treelabel.models import base
 from treelabel.models.check import CASES
 from treelabel.models.linear.heads import HEADS
@@ -24,9 +24,10 @@ NEEDED: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(autouse=True)
-def words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("TREELABEL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setitem(ENCODERS, "words", WordVectors)
+    with registered("words", WordVectors):
+        yield
 
 
 def assert_largest(model: Any, texts: Any, top: int) -> None:

@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Generic, Protocol, TypeVar
@@ -87,6 +88,38 @@ class Registry(Mapping[str, Row]):
         if name not in self._rows:
             raise TreelabelError(f"unknown {self.what} {quoted(name)}; {suggestion(name, self)}")
         return self._rows[name]
+
+    def add(self, row: Row) -> None:
+        """Add a row for as long as the process lives; a name that is taken is refused.
+
+        >>> models = Registry("model", [Lazy("linear", "the default", "models.linear.model:Linear")])
+        >>> models.add(Lazy("bag", "sums of word vectors", "models.bag.model:Bag"))
+        >>> models.names
+        ('linear', 'bag')
+        >>> models.add(models["bag"])
+        Traceback (most recent call last):
+        treelabel.core.errors.TreelabelError: there is already a model 'bag'; choose another name
+        """
+        if row.name in self._rows:
+            raise TreelabelError(f"there is already a {self.what} {quoted(row.name)}; choose another name")
+        self._rows[row.name] = row
+
+    @contextmanager
+    def adding(self, row: Row) -> Iterator[None]:
+        """Add a row for the duration of a `with` block.
+
+        >>> models: Registry[Lazy[object]] = Registry("model", [])
+        >>> with models.adding(Lazy("bag", "sums of word vectors", "models.bag.model:Bag")):
+        ...     print(models.names)
+        ('bag',)
+        >>> models.names
+        ()
+        """
+        self.add(row)
+        try:
+            yield
+        finally:
+            del self._rows[row.name]
 
     def help(self) -> dict[str, str]:
         """Return the help of every row by name."""

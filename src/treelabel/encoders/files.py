@@ -6,6 +6,7 @@ and from the cache of the Hugging Face hub. Nothing is downloaded, and no packag
 
 import hashlib
 import json
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -106,8 +107,21 @@ def usable_files() -> list[Files]:
     return list(found.values())
 
 
-def find_files(name: str) -> Files:
-    """Find an encoder by its name, its folder, or its name on the hub if it was downloaded before."""
+def find_files(name: str, also: Iterable[str] = PACKAGES) -> Files:
+    """Find an encoder by its name, its folder, or its name on the hub if it was downloaded before.
+
+    Parameters
+    ----------
+    name
+        The name or the folder.
+    also
+        Names to suggest for an unknown one, beside those of encoders on this machine.
+
+    Returns
+    -------
+    Files
+        The encoder's files; TreelabelError says what is usable, or how to get an encoder of the catalogue.
+    """
     known = {files.name: files for files in usable_files()}
     if name in known:
         return known[name]
@@ -123,14 +137,14 @@ def find_files(name: str) -> Files:
     hub = _in_hub_cache(name)
     if hub is not None:
         return hub
-    raise TreelabelError(_not_found(name, list(known)))
+    raise TreelabelError(_not_found(name, list(known), also))
 
 
-def _not_found(name: str, known: list[str]) -> str:
+def _not_found(name: str, known: list[str], also: Iterable[str]) -> str:
     if name in PACKAGES:
         commands = "; ".join(PACKAGES[name].commands)
         return f"the encoder {name} is not on this machine; get it with: {commands}"
-    hint = did_you_mean(name, known)
+    hint = did_you_mean(name, dict.fromkeys([*known, *also]))
     usable = ", ".join(known) or "none"
     return (
         f"unknown encoder {name!r}; {hint + '; ' if hint else ''}usable here: {usable}; there is no such folder, and "

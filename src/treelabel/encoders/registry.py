@@ -6,10 +6,12 @@ An encoder of the catalogue is asked for by its name, any other by its folder.
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 from treelabel.core.errors import TreelabelError, require_extra
+from treelabel.core.registry import Registry
 from treelabel.encoders.files import Files, find_files, usable_files, verify_weights
 from treelabel.encoders.packages import PACKAGES, Kind, missing_packages
 from treelabel.encoders.protocol import Encoder
@@ -20,20 +22,21 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class EncoderRow:
-    """A named encoder: what it is, and how to get it; called with settings, it makes the encoder."""
+    """A row of ENCODERS; `maker` is called with the settings that stand behind the name."""
 
     name: str
     help: str
-    commands: tuple[str, ...]
-
-    def __call__(self, **settings: Any) -> Encoder:
-        """Make the encoder."""
-        return make_encoder(find_files(self.name), settings)
+    maker: Callable[..., Encoder]
 
 
-ENCODERS: dict[str, Callable[..., Encoder]] = {
-    row.name: EncoderRow(row.name, row.help, tuple(row.commands)) for row in PACKAGES.values()
-}
+def _installed(name: str, **settings: Any) -> Encoder:
+    """Make the encoder that a package of the catalogue carries."""
+    return make_encoder(find_files(name), settings)
+
+
+ENCODERS: Registry[EncoderRow] = Registry(
+    "encoder", (EncoderRow(row.name, row.help, partial(_installed, row.name)) for row in PACKAGES.values())
+)
 
 # The modules of this package that make encoders; they need the extra `neural`, and are imported on demand.
 _MAKERS: dict[Kind, str] = {
@@ -68,13 +71,17 @@ def make_encoder(files: Files, settings: Mapping[str, Any]) -> Encoder:
 def find_encoder(encoder: "str | Encoder") -> Encoder:
     """Find an encoder by its name, "minilm(max_length=128, runtime=int8)", or its folder; an object is itself.
 
+    `ENCODERS.add(EncoderRow(name, help, maker))` makes a name of your own known.
+
     >>> find_encoder("nobody")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     treelabel.core.errors.TreelabelError: unknown encoder 'nobody'; usable here: ...
     """
     if isinstance(encoder, str):
         name, settings = read_spec(encoder)
-        return ENCODERS[name](**settings) if name in ENCODERS else make_encoder(find_files(name), settings)
+        if name in ENCODERS:
+            return ENCODERS[name].maker(**settings)
+        return make_encoder(find_files(name, also=ENCODERS), settings)
     if not isinstance(encoder, Encoder):
         raise TreelabelError(
             f"expected an encoder with name, fingerprint and transform(texts), found {type(encoder).__name__}"
