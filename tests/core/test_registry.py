@@ -1,10 +1,15 @@
+import dataclasses
+from inspect import signature
+
 import pytest
 
-from treelabel import FORMATS, LOSSES, METRICS, MODELS, RULES
+from treelabel import FORMATS, LOSSES, METRICS, MODELS, RULES, Scores, evaluate, make_model
 from treelabel.core.errors import TreelabelError
 from treelabel.core.registry import Lazy, Registry, did_you_mean, suggestion
 from treelabel.core.renamed import RENAMED
 from treelabel.encoders.registry import ENCODERS
+from treelabel.encoders.sources import Source
+from treelabel.models.base import Model
 
 REGISTRIES = [ENCODERS, FORMATS, LOSSES, METRICS, MODELS, RULES]
 
@@ -45,6 +50,22 @@ def test_a_renamed_name_is_answered_with_its_new_one(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(RENAMED, "cost", "C")
     assert suggestion("cost", ["max_iter", "C"]) == "did you mean C?"
     assert suggestion("cost", ["max_iter"]) == "there are: max_iter"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("up", "ancestor_weight"), ("down", "descendant_weight"), ("sharpness", "temperature")],
+)
+def test_an_old_setting_of_a_model_is_answered_with_the_new_one(old: str, new: str) -> None:
+    with pytest.raises(TreelabelError, match=rf"has no setting '{old}'; did you mean {new}\?"):
+        make_model("zero_shot", **{old: 1.0})
+
+
+def test_every_new_name_exists() -> None:
+    settings = {name for row in MODELS.values() for name in row.maker.setting_names()}
+    arguments = set(signature(evaluate).parameters)
+    fields = {field.name for field in dataclasses.fields(Source)}
+    assert set(RENAMED.values()) <= settings | arguments | fields | set(dir(Model)) | set(dir(Scores))
 
 
 def test_several_names_may_be_near_and_are_shown_as_asked() -> None:

@@ -106,7 +106,9 @@ def test_a_folder_says_how_it_is_used(tiny: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ("max_len=3", "has no setting 'max_len'; it has: max_length, pooling, normalize, runtime"),
+        ("max_len=3", r"has no setting 'max_len'; did you mean max_length\?"),
+        ("unit=true", r"has no setting 'unit'; did you mean normalize\?"),
+        ("layers=2", "has no setting 'layers'; there are: max_length, pooling, normalize, runtime"),
         ("max_length=65", "max_length is 65, expected a number from 3 to 64"),
         ("max_length=long", "max_length is 'long'"),
         ("pooling=sum", "pooling is 'sum', expected cls, mean, max"),
@@ -497,7 +499,7 @@ def test_static_vectors(static: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(encoder.transform(["dogs run"]), found[4:5], atol=1e-6)
     assert find_encoder("potion-base-8M").fingerprint == encoder.fingerprint
     assert find_encoder("potion(max_length=3)").name == "potion(max_length=3)"
-    with pytest.raises(TreelabelError, match="it has: max_length"):
+    with pytest.raises(TreelabelError, match="there are: max_length"):
         find_encoder("potion(runtime=onnx)")
     with pytest.raises(TreelabelError, match="static vectors; expected a transformer"):
         find_source("potion")

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-# Old name to new name, of settings and of anything that is looked up by name.
+# Old name to new name: settings, arguments, methods, and anything that is looked up by name.
 RENAMED: Final[dict[str, str]] = {
     "accumulate": "gradient_accumulation_steps",
     "batch": "batch_size",
@@ -12,6 +12,7 @@ RENAMED: Final[dict[str, str]] = {
     "clip": "max_grad_norm",
     "cost": "C",
     "dimension": "vector_size",
+    "down": "descendant_weight",
     "encoder_share": "encoder_weight",
     "folds": "cv",
     "freeze": "frozen_layers",
@@ -21,16 +22,22 @@ RENAMED: Final[dict[str, str]] = {
     "lambda_parameters": "loss_params",
     "lambda_probabilities": "loss_params",
     "layer_decay": "layerwise_lr_decay",
+    "measures": "metrics",
     "models": "estimators",
     "most_passes": "max_iter",
+    "one_after_another": "concat",
     "parent_pull": "parent_prior_strength",
     "pieces": "char_ngram_range",
     "rate": "learning_rate",
     "rates": "learning_rates",
     "save_memory": "gradient_checkpointing",
     "schedule": "lr_scheduler",
+    "sharpness": "temperature",
     "tau": "loss_params",
     "tfidf_width": "lsa_components",
+    "unit": "normalize",
+    "up": "ancestor_weight",
+    "usual_rule": "default_rule",
     "warm_up": "warmup_ratio",
     "words": "ngram_range",
 }

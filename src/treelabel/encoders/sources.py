@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from treelabel.core.errors import TreelabelError
+from treelabel.core.registry import suggestion
 from treelabel.core.settings_text import read_settings, split_settings, with_settings
 from treelabel.encoders.files import USUAL_LENGTH, Files, find_files, read_config, verify_weights
 
@@ -102,7 +103,7 @@ def require_settings(name: str, settings: Mapping[str, Any], known: Collection[s
     """
     wrong = [key for key in settings if key not in known]
     if wrong:
-        raise TreelabelError(f"the encoder {name} has no setting {wrong[0]!r}; it has: {', '.join(known)}")
+        raise TreelabelError(f"the encoder {name} has no setting {wrong[0]!r}; {suggestion(wrong[0], known)}")
 
 
 def _usual_length(files: Files) -> int:
