@@ -20,8 +20,8 @@ from treelabel.core.arrays import checked_csr, sound_csr
 from treelabel.core.json_text import OWN, read_json
 from treelabel.core.kinds import Between, check_kind, fits
 from treelabel.core.npz import open_npz
+from treelabel.core.schema import Array, Csr, Schema, indices
 from treelabel.models.check import CASES, fitted
-from treelabel.models.schema import Array, Csr, Schema, indices
 from treelabel.rules import Tuned
 from treelabel.text import NgramShape
 

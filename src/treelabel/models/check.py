@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from treelabel.core.errors import TreelabelError
+from treelabel.core.schema import Arrays
 from treelabel.hierarchy import Hierarchy
 from treelabel.hierarchy.labels import encode
 from treelabel.models.base import Model
 from treelabel.models.load import load_model
-from treelabel.models.schema import Arrays
 from treelabel.rules import decide
 from treelabel.scores import Scores
 

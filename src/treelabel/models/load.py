@@ -13,11 +13,11 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.json_text import read_json, read_ordinary
 from treelabel.core.kinds import fits
 from treelabel.core.npz import Headers, read_arrays
+from treelabel.core.schema import Arrays, Schema, Sizes
 from treelabel.hierarchy import Hierarchy, hierarchy_from_json
 from treelabel.hierarchy.regime import Regime
 from treelabel.models.base import Model
 from treelabel.models.registry import MODELS, check_setting_names, make_model
-from treelabel.models.schema import Arrays, Schema, Sizes
 from treelabel.models.signing import check_signature
 from treelabel.models.store import KIND, VERSION, package_version
 

@@ -10,11 +10,11 @@ import numpy as np
 from treelabel.core.compute import BoolArray, DoubleArray, IntArray, LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.scale import MANY_NODES
+from treelabel.core.schema import Array, indices
 from treelabel.hierarchy import Change, Hierarchy, LabelMatrix, row_sizes
 from treelabel.losses.base import Loss
 from treelabel.losses.registry import LOSSES, make_loss
 from treelabel.models.base import Training
-from treelabel.models.schema import Array, indices
 from treelabel.scores import Scores
 
 # A softmax over more leaves than this takes longer than a DAG's sigmoids.

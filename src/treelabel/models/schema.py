@@ -6,27 +6,9 @@ import numpy.typing as npt
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.kinds import Between
-from treelabel.core.schema import Array, Arrays, Csr, Schema, Sizes, headers_of, indices, size_of, with_prefix
+from treelabel.core.schema import Array, indices
 from treelabel.hierarchy import Hierarchy
 from treelabel.text.ngrams import LARGEST_N, MOST_FEATURES
-
-__all__ = [
-    "MOST_DIMENSION",
-    "Array",
-    "Arrays",
-    "Csr",
-    "EncoderNote",
-    "Ngrams",
-    "Schema",
-    "Sizes",
-    "headers_of",
-    "indices",
-    "require_inner",
-    "require_width",
-    "size_of",
-    "tfidf_arrays",
-    "with_prefix",
-]
 
 # No embedding has more columns.
 MOST_DIMENSION = 1 << 16

@@ -7,6 +7,7 @@ import numpy as np
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.kinds import AnyFloat, Between
+from treelabel.core.schema import Array, Arrays, Schema
 from treelabel.core.strings import Strings
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.bag.features import CONSTANT, fit_tfidf, ngram_shape, rows_of
@@ -17,7 +18,7 @@ from treelabel.models.bag.warm_start import WarmStart
 from treelabel.models.bag.word_vectors import read_vectors
 from treelabel.models.base import Model, Training
 from treelabel.models.objective import Objective, objective_arrays
-from treelabel.models.schema import MOST_DIMENSION, Array, Arrays, Schema, require_inner, tfidf_arrays
+from treelabel.models.schema import MOST_DIMENSION, require_inner, tfidf_arrays
 from treelabel.scores import Scores
 from treelabel.text import Tfidf
 from treelabel.text.ngrams import LARGEST_N

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from treelabel.core.compute import FloatArray
 from treelabel.core.errors import TreelabelError
+from treelabel.core.schema import Arrays
 from treelabel.core.strings import Strings
 from treelabel.encoders.first_tokens import first_tokens
 from treelabel.encoders.sessions import run_graph, session
 from treelabel.models.neural.saved import GRAPH, TOKENIZER
 from treelabel.models.objective import Objective
-from treelabel.models.schema import Arrays
 from treelabel.scores import Scores
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from transformers import AutoConfig, AutoModel
 from treelabel.core.compute import LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.json_text import read_json
+from treelabel.core.schema import Arrays
 from treelabel.core.strings import Strings
 from treelabel.encoders.batches import token_batches
 from treelabel.encoders.cached import CachedEncoder
@@ -25,7 +26,6 @@ from treelabel.models.neural.inputs import Inputs, KnownVectors
 from treelabel.models.neural.network import Network, Outputs
 from treelabel.models.neural.saved import CONFIG, TOKENIZER, WEIGHTS
 from treelabel.models.neural.tensors import os_errors
-from treelabel.models.schema import Arrays
 from treelabel.text import NgramShape, Tfidf
 from treelabel.text.lsa import Lsa
 

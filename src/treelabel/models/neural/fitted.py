@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from treelabel.core.schema import Arrays
 from treelabel.core.strings import Strings
 from treelabel.losses.torch import require_exportable, torch_loss
 from treelabel.models.neural.export import export_graph
@@ -13,7 +14,7 @@ from treelabel.models.neural.inputs import KnownVectors
 from treelabel.models.neural.network import Network, compute_logits
 from treelabel.models.neural.settings import NeuralSettings
 from treelabel.models.objective import Objective
-from treelabel.models.schema import Arrays, require_width
+from treelabel.models.schema import require_width
 from treelabel.scores import Scores
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from treelabel.core.errors import TreelabelError, require_extra
 from treelabel.core.kinds import Between
+from treelabel.core.schema import Arrays, Schema
 from treelabel.core.strings import Strings
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import default_encoder_name
@@ -21,7 +22,6 @@ from treelabel.models.neural.exported import ExportedNetwork
 from treelabel.models.neural.saved import ExportedValues, NetworkValues, saved_schema
 from treelabel.models.neural.settings import NeuralSettings
 from treelabel.models.objective import Objective
-from treelabel.models.schema import Arrays, Schema
 from treelabel.scores import Scores
 
 if TYPE_CHECKING:

@@ -3,18 +3,11 @@
 from typing import Annotated, Any, Literal, TypedDict
 
 from treelabel.core.kinds import AnyFloat, Between
+from treelabel.core.schema import Array, Schema
 from treelabel.encoders.sources import Pooling
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.objective import objective_arrays
-from treelabel.models.schema import (
-    MOST_DIMENSION,
-    Array,
-    EncoderNote,
-    Ngrams,
-    Schema,
-    require_inner,
-    tfidf_arrays,
-)
+from treelabel.models.schema import MOST_DIMENSION, EncoderNote, Ngrams, require_inner, tfidf_arrays
 
 WEIGHTS, CONFIG, TOKENIZER, GRAPH = "weights.safetensors", "encoder.json", "tokenizer.json", "model.onnx"
 Length = Annotated[int, Between(1, 1 << 20)]
