@@ -25,6 +25,7 @@ from benchmarks.hierarchical_loss import some_of
 from treelabel import Dataset, Scores, TreelabelError, evaluate, load_sample
 from treelabel.core.compute import FloatArray
 from treelabel.core.strings import Strings
+from treelabel.core.vectors import normalize_rows
 from treelabel.encoders.cached import CachedEncoder
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import find_encoder
@@ -118,7 +119,7 @@ def embedded(spec: str, parts: Sequence[Dataset]) -> list[FloatArray]:
     """Embeddings of length 1 of each part, as FrozenFeaturizer makes them."""
     encoder = CachedEncoder(find_encoder(spec))
     given = [encoder.transform(list(part.texts)) for part in parts]
-    return [rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9) for rows in given]
+    return [normalize_rows(rows) for rows in given]
 
 
 def beside_tfidf(vectors: Sequence[FloatArray], train: Strings, others: Sequence[Strings], seed: int) -> FloatArray:

@@ -6,17 +6,31 @@ import numpy as np
 from scipy import sparse
 
 
-def normalize_rows(matrix: Any) -> Any:
-    """Scale the rows of a dense or sparse matrix to length 1; rows of zeros stay as they are.
+def normalize_rows(matrix: Any, length: float = 1.0) -> Any:
+    """Scale the rows of a matrix to the same Euclidean length; rows of zeros stay as they are.
+
+    Parameters
+    ----------
+    matrix : array or sparse array of shape (rows, columns)
+        The vectors.
+    length : float
+        The length that each of them is to have.
+
+    Returns
+    -------
+    array or csr_array of shape (rows, columns)
 
     >>> normalize_rows(np.array([[0.0, 4.0], [0.0, 0.0]])).tolist()
     [[0.0, 1.0], [0.0, 0.0]]
+    >>> normalize_rows(np.array([[3.0, 4.0]]), length=2.0).tolist()
+    [[1.2, 1.6]]
     >>> normalize_rows(sparse.csr_array([[0.0, 4.0], [0.0, 0.0]])).toarray().tolist()
     [[0.0, 1.0], [0.0, 0.0]]
     """
     if not sparse.issparse(matrix):
         lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
-        return matrix / np.where(lengths > 0, lengths, 1)
+        unit = matrix / np.where(lengths > 0, lengths, 1)
+        return unit if length == 1 else length * unit
     lengths = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
     # One product with a diagonal matrix keeps the pattern; dividing would make zeros of it.
-    return sparse.csr_array(sparse.diags_array(1 / np.where(lengths > 0, lengths, 1)) @ matrix)
+    return sparse.csr_array(sparse.diags_array(length / np.where(lengths > 0, lengths, 1)) @ matrix)

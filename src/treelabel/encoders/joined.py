@@ -4,6 +4,7 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.core.compute import FloatArray
+from treelabel.core.vectors import normalize_rows
 
 
 def joined(rows: sparse.csr_array, dense: FloatArray, share: float) -> sparse.csr_array:
@@ -27,8 +28,6 @@ def joined(rows: sparse.csr_array, dense: FloatArray, share: float) -> sparse.cs
     >>> both.toarray().astype(float).round(2).tolist()
     [[0.8, 0.0, 0.36, 0.48]]
     """
-    unit = dense / np.maximum(np.linalg.norm(dense, axis=1, keepdims=True), 1e-12)
-    right = sparse.csr_array((np.sqrt(share) * unit).astype(np.float32))
-    lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())
-    left = sparse.diags_array(np.sqrt(1 - share) / np.maximum(lengths, 1e-12)) @ rows
+    left = normalize_rows(rows, np.sqrt(1 - share))
+    right = sparse.csr_array(normalize_rows(dense, np.sqrt(share)).astype(np.float32))
     return sparse.csr_array(sparse.hstack([left, right]), dtype=np.float32)

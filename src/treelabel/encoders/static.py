@@ -8,6 +8,7 @@ import numpy as np
 from treelabel.core.compute import FloatArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.settings_text import with_settings
+from treelabel.core.vectors import normalize_rows
 from treelabel.encoders.files import USUAL_LENGTH, Files
 from treelabel.encoders.sources import require_settings
 
@@ -66,8 +67,7 @@ class StaticEncoder:
         """Return one row per text (n × width)."""
         readable = [text[: self._longest].encode("utf-8", "replace").decode() for text in texts]
         rows = np.asarray(self._embed(readable), np.float32)
-        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-        unit: FloatArray = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 1e-12)
+        unit: FloatArray = normalize_rows(rows)
         return unit
 
 

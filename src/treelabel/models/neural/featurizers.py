@@ -17,6 +17,7 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.json_text import read_json
 from treelabel.core.schema import Arrays
 from treelabel.core.strings import Strings
+from treelabel.core.vectors import normalize_rows
 from treelabel.encoders.batches import token_batches
 from treelabel.encoders.cached import CachedEncoder
 from treelabel.encoders.registry import encoder_note, find_encoder, same_encoder
@@ -113,7 +114,7 @@ class FrozenFeaturizer(Featurizer):
     def inputs(self, texts: Strings, progress: bool | None = None) -> KnownVectors:
         """Return embeddings and tf-idf side by side, of equal length each and `VECTOR_LENGTH` together."""
         embeddings = self.encoder.transform(list(texts), progress)
-        parts = [embeddings / np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), 1e-9)]
+        parts = [normalize_rows(embeddings)]
         if self.lsa is not None:
             parts.append(self.lsa.transform(texts))
         scaled = np.float32(VECTOR_LENGTH / np.sqrt(len(parts))) * np.concatenate(parts, axis=1)
