@@ -278,8 +278,14 @@ DAMAGED: dict[str, tuple[str | bytes, str]] = {
     "something else": ('{"kind": "treelabel result"}', "no tuned rule; expected a file that 'treelabel tune' wrote"),
     "newer": (json.dumps({**STORED, "version": 2}), "a tuned rule of version 2, but this treelabel reads version 1"),
     "without version": (json.dumps({**STORED, "version": None}), "a tuned rule of version None"),
-    "without settings": (json.dumps({**STORED, "settings": None}), "parts that are missing or of the wrong kind"),
-    "another kind of rule": (json.dumps({**STORED, "rule": 3}), "parts that are missing or of the wrong kind"),
+    "without settings": (
+        json.dumps({**STORED, "settings": None}),
+        r"tuned rule\['settings'\] is None, expected a mapping",
+    ),
+    "without fingerprint": (json.dumps({**STORED, "fingerprint": None}), r"tuned rule\['fingerprint'\] is None"),
+    "without rule": (json.dumps({k: v for k, v in STORED.items() if k != "rule"}), "the tuned rule lacks 'rule'"),
+    "with more": (json.dumps({**STORED, "extra": 1}), "the tuned rule has 'extra', which does not belong there"),
+    "another kind of rule": (json.dumps({**STORED, "rule": 3}), r"tuned rule\['rule'\] is 3, expected text"),
     "an unknown rule": (json.dumps({**STORED, "rule": "treshold"}), "unknown rule 'treshold'; did you mean threshold"),
     "an unknown setting": (json.dumps({**STORED, "settings": {"x": 1}}), "has no setting 'x'"),
 }

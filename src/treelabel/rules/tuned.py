@@ -4,15 +4,25 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import existing_file
 from treelabel.core.json_text import read_json
+from treelabel.core.kinds import check_kind
 from treelabel.core.outputs import whole_file
 
 KIND = "treelabel tuned rule"
 VERSION = 1
+
+
+class _Values(TypedDict):
+    """What the file holds beside its kind and version: the fields of `Tuned`."""
+
+    rule: str
+    settings: Mapping[str, Any]
+    fingerprint: str
+    measured: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -44,8 +54,6 @@ class Tuned:
             raise TreelabelError(
                 f"{file}: a tuned rule of version {stored.get('version')!r}, but this treelabel reads version {VERSION}"
             )
-        parts: list[Any] = [stored.get(name) for name in ("rule", "settings", "fingerprint", "measured")]
-        expected = (str, dict, str, dict)
-        if not all(isinstance(part, kind) for part, kind in zip(parts, expected, strict=True)):
-            raise TreelabelError(f"{file}: a tuned rule with parts that are missing or of the wrong kind")
-        return cls(*parts)
+        values = {name: value for name, value in stored.items() if name not in ("kind", "version")}
+        check_kind(values, _Values, f"{file}: the tuned rule")
+        return cls(**values)
