@@ -42,11 +42,25 @@ class Comparison:
 
 
 def bootstrap_sums(parts: Sequence[Any], resamples: int, seed: int = 0) -> Iterator[tuple[Any, ...]]:
-    """Sum additive parts over resampled documents: for each resample, the column sums of each documents x columns part.
+    """Sum additive parts over resampled documents.
 
-    Documents are drawn with replacement, the same draw for all parts. What a draw needs is how often each document came
-    up, so a resample is one product (counts) x (part): linear in documents and stored entries, nothing is copied. The
-    next resamples are drawn in a thread while some are summed; few are held at a time.
+    Documents are drawn with replacement, the same draw for all parts. Only the number of times that each document was
+    drawn matters, so a resample is one product (counts) x (part): linear in documents and stored entries, without
+    copies. A background thread draws the next resamples while the current ones are summed; few are held at a time.
+
+    Parameters
+    ----------
+    parts : sequence of arrays or sparse arrays of shape (documents, columns)
+        What is summed; columns may differ in number.
+    resamples : int
+        How many times to resample.
+    seed : int
+        Seed of the draws.
+
+    Yields
+    ------
+    tuple of arrays
+        For each resample, the column sums of every part.
 
     >>> [sums[0].tolist() for sums in bootstrap_sums([np.ones((5, 1))], 2)]
     [[5.0], [5.0]]
@@ -93,10 +107,28 @@ def bootstrap_interval(
     level: float = 0.95,
     seed: int = 0,
 ) -> Interval:
-    """Percentile interval of a value of sums over resampled documents, moved by the bootstrap's own bias.
+    """Compute a bias-corrected percentile interval of a function of sums over documents.
 
-    Rare labels fall out of resamples, so resampled macro averages lie below the value; without the move their interval
-    would miss the very value it is about. Means move by no more than the noise of resampling.
+    Rare labels are missing from some resamples, so resampled macro averages lie below the value; without the shift by
+    the bootstrap's own bias, their interval could miss the value itself. Means shift by no more than the noise of
+    resampling.
+
+    Parameters
+    ----------
+    parts : sequence of arrays or sparse arrays of shape (documents, columns)
+        Additive parts, as for `bootstrap_sums`.
+    value : callable
+        Computes the value from the column sums of all parts.
+    resamples : int
+        How many times to resample.
+    level : float
+        The confidence level.
+    seed : int
+        Seed of the draws.
+
+    Returns
+    -------
+    Interval
 
     >>> values = np.arange(100.0)
     >>> parts = [np.stack([values, np.ones(100)], axis=1)]
@@ -113,7 +145,24 @@ def bootstrap_intervals(
     level: float = 0.95,
     seed: int = 0,
 ) -> dict[str, Interval]:
-    """The same for several values of the same sums, resampling once for all of them."""
+    """Compute `bootstrap_interval` for several values of the same sums, resampling once for all of them.
+
+    Parameters
+    ----------
+    parts, resamples, level, seed
+        As for `bootstrap_interval`.
+    values : callable
+        Computes all values, by name, from the column sums of all parts.
+
+    Returns
+    -------
+    dict
+        Intervals by name; the ends of a value that is not finite are NaN.
+
+    >>> parts = [np.ones((10, 1))]
+    >>> {name: str(found) for name, found in bootstrap_intervals(parts, lambda s: {"sum": float(s[0][0])}, 20).items()}
+    {'sum': '10.0000 [10.0000, 10.0000]'}
+    """
     points = values(tuple(np.asarray(part.sum(axis=0)).ravel() for part in parts))
     drawn: dict[str, list[float]] = {name: [] for name, point in points.items() if np.isfinite(point)}
     for sums in bootstrap_sums(parts, resamples, seed) if drawn else ():
@@ -134,7 +183,7 @@ def bootstrap_intervals(
 
 
 def _mean(values: DoubleArray) -> float:
-    """The mean of the resamples that have a value; one without a document that counts has none."""
+    """Return the mean over resamples, leaving out those without any document that counts (NaN)."""
     return float(values[~np.isnan(values)].mean())
 
 
@@ -144,7 +193,19 @@ def _quantiles(values: DoubleArray, level: float) -> tuple[float, float]:
 
 
 def seed_interval(values: Sequence[float], level: float = 0.95) -> Interval:
-    """Mean and t-interval of results over seeds: mean +- t s / sqrt(n).
+    """Compute the mean and t-interval of results over seeds: mean ± t s / sqrt(n).
+
+    Parameters
+    ----------
+    values : sequence of float
+        One result per seed.
+    level : float
+        The confidence level.
+
+    Returns
+    -------
+    Interval
+        With fewer than two values, its ends are NaN.
 
     >>> str(seed_interval([0.5, 0.6, 0.7]))
     '0.6000 [0.3516, 0.8484]'
@@ -165,10 +226,28 @@ def paired_bootstrap(
     level: float = 0.95,
     seed: int = 0,
 ) -> Comparison:
-    """Difference second - first over the same resampled documents, its interval moved by the bootstrap's own bias.
+    """Test the difference second - first on the same resampled documents, with a bias-corrected interval.
 
-    p is the share of resamples that stray from the difference at least as far as it is from 0: how often chance alone
-    would bring that much. Without any spread (one document, say) nothing is known, and p is 1.
+    p is the share of resamples that deviate from the observed difference by at least its distance from 0. If the
+    resamples do not vary (a single document, say), p is 1.
+
+    Parameters
+    ----------
+    first, second : sequence of arrays or sparse arrays of shape (documents, columns)
+        Additive parts of the two systems, as for `bootstrap_sums`, the documents in the same order.
+    value : callable
+        Computes the value of a system from the column sums of its parts.
+    resamples, level, seed
+        As for `bootstrap_interval`.
+
+    Returns
+    -------
+    Comparison
+
+    >>> worse, better = [np.zeros((30, 1))], [np.arange(30.0)[:, None] % 2]
+    >>> found = paired_bootstrap(worse, better, lambda sums: float(sums[0][0]) / 30, resamples=200)
+    >>> found.difference, found.p_value < 0.05
+    (0.5, True)
     """
     totals = [tuple(np.asarray(part.sum(axis=0)).ravel() for part in parts) for parts in (first, second)]
     point = value(totals[1]) - value(totals[0])
@@ -186,7 +265,22 @@ def paired_bootstrap(
 
 
 def permutation_test(first: DoubleArray, second: DoubleArray, permutations: int = 10_000, seed: int = 0) -> Comparison:
-    """Swap the two systems' values at random documents; p is the share of mean differences at least as large.
+    """Test a mean difference by swapping the two systems' values at random documents.
+
+    p is the share of permutations whose mean difference is at least as large.
+
+    Parameters
+    ----------
+    first, second : float arrays of shape (documents,)
+        The values of the two systems; pairs with a NaN are left out.
+    permutations : int
+        How many random permutations to draw.
+    seed : int
+        Seed of the permutations.
+
+    Returns
+    -------
+    Comparison
 
     >>> permutation_test(np.zeros(20), np.ones(20), permutations=999).p_value
     0.001
@@ -208,7 +302,16 @@ def permutation_test(first: DoubleArray, second: DoubleArray, permutations: int 
 
 
 def macro_t_test(first: DoubleArray, second: DoubleArray) -> Comparison:
-    """Paired two-sided t-test over the labels' F1 of two systems.
+    """Run a paired two-sided t-test over the per-label F1 of two systems.
+
+    Parameters
+    ----------
+    first, second : float arrays of shape (labels,)
+        The F1 of every label, of the two systems.
+
+    Returns
+    -------
+    Comparison
 
     >>> macro_t_test(np.array([0.1, 0.2, 0.3]), np.array([0.2, 0.4, 0.5])).p_value < 0.05
     True
@@ -226,12 +329,41 @@ def macro_t_test(first: DoubleArray, second: DoubleArray) -> Comparison:
 def binned_t_tests(
     first: DoubleArray, second: DoubleArray, bins: dict[str, BoolArray], least: int = 10
 ) -> dict[str, Comparison]:
-    """The macro t-test in each bin of labels that has more than `least` of them."""
+    """Run `macro_t_test` in every bin of labels that is large enough.
+
+    Parameters
+    ----------
+    first, second : float arrays of shape (labels,)
+        The F1 of every label, of the two systems.
+    bins : dict of bool arrays of shape (labels,)
+        The labels of each bin, by its name.
+    least : int
+        Bins need more labels than this.
+
+    Returns
+    -------
+    dict
+        Comparisons by the name of the bin.
+
+    >>> binned_t_tests(np.zeros(3), np.ones(3), {"rare": np.array([True, True, False])}, least=1)["rare"].difference
+    1.0
+    """
     return {name: macro_t_test(first[keep], second[keep]) for name, keep in bins.items() if keep.sum() > least}
 
 
 def sign_test(better: int, worse: int) -> float:
-    """Two-sided p of a fair coin: `better` decisions right where the other system is wrong, `worse` the reverse.
+    """Compute the two-sided p-value of a sign test: that of `better` heads and `worse` tails of a fair coin.
+
+    Parameters
+    ----------
+    better : int
+        Decisions that only the one system gets right.
+    worse : int
+        Decisions that only the other system gets right.
+
+    Returns
+    -------
+    float
 
     >>> sign_test(9, 1) < 0.05
     True
@@ -243,10 +375,26 @@ def sign_test(better: int, worse: int) -> float:
 
 
 def micro_sign_test(truth: Any, first: Any, second: Any) -> Comparison:
-    """Sign test over single decisions (document, label) on which exactly one of two systems is right.
+    """Run a sign test over the (document, label) pairs on which exactly one of two systems is right.
 
-    A system decides a pair rightly if it predicts a true label or leaves out a false one. Only pairs on which the
-    systems disagree count, so three label matrices are compared without looking at any other pair.
+    A system is right about a pair if it predicts a true label or does not predict a false one. Only pairs on which the
+    systems disagree count, so no other pair is visited.
+
+    Parameters
+    ----------
+    truth : sparse array of shape (documents, labels)
+        True labels.
+    first, second : sparse arrays of shape (documents, labels)
+        The labels that the two systems predict.
+
+    Returns
+    -------
+    Comparison
+        `difference` is (pairs that only the second gets right - pairs that only the first does) / all such pairs.
+
+    >>> truth, none = sparse.csr_array(np.ones((5, 2))), sparse.csr_array((5, 2))
+    >>> micro_sign_test(truth, none, truth)
+    Comparison(difference=1.0, p_value=0.001953125, low=nan, high=nan)
     """
     disagree = (first.astype(np.int8) - second.astype(np.int8)).tocsr()
     disagree.eliminate_zeros()
@@ -275,7 +423,19 @@ def holm(p_values: Sequence[float]) -> LongArray | DoubleArray:
 
 
 def relative_improvement(baseline: float, value: float) -> float:
-    """Improvement over a baseline in percent; NaN over 0.
+    """Compute the improvement over a baseline in percent.
+
+    Parameters
+    ----------
+    baseline : float
+        The value to improve on, at least 0.
+    value : float
+        The value that is compared with it.
+
+    Returns
+    -------
+    float
+        NaN where the baseline is 0.
 
     >>> relative_improvement(0.5, 0.6)
     20.0
