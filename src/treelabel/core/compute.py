@@ -50,6 +50,32 @@ def _compiled(function: Kernel, fastmath: bool) -> Kernel:
     return cast("Kernel", dispatcher)
 
 
+@kernel
+def with_room(values: IntArray, used: int, more: int) -> IntArray:
+    """Return a larger array, for loops whose output grows: it begins with values[:used] and has room for `more`.
+
+    Parameters
+    ----------
+    values : int32 array
+        What has been written so far.
+    used : int
+        How many of its entries count.
+    more : int
+        How many further entries there must be room for; there is room for as many again.
+
+    Returns
+    -------
+    int32 array
+
+    >>> grown = with_room(np.array([3, 5, 0], np.int32), 2, 2)
+    >>> grown[:2].tolist(), len(grown)
+    ([3, 5], 8)
+    """
+    larger = np.empty(2 * (used + more), np.int32)
+    larger[:used] = values[:used]
+    return larger
+
+
 def thread_count() -> int:
     """Return the number of threads hot loops use: `TREELABEL_THREADS`, or the cores this process may run on."""
     asked = os.environ.get("TREELABEL_THREADS", "")

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from treelabel.core.compute import IntArray
 from treelabel.core.errors import TreelabelError, quoted, some
-from treelabel.hierarchy import kernels
+from treelabel.hierarchy.kernels import numbering
 
 ROOT_NAMES = ("root", "<root>", "[root]", "__root__")
 
@@ -47,15 +47,15 @@ class Numbered:
 
 
 def number(edges: Edges, tree: bool = False) -> Numbered:
-    """Check edges and number the nodes level by level (see `kernels.number_nodes`)."""
+    """Check edges and number the nodes level by level (see `numbering.number_nodes`)."""
     nodes = len(edges.names)
     _check_names(edges)
     _check_loops(edges)
     orphans = np.flatnonzero(np.bincount(edges.child, minlength=nodes) == 0).astype(np.int32)
     parent = np.concatenate([edges.parent, np.full(len(orphans), -1, np.int32)])
     child = np.concatenate([edges.child, orphans])
-    ptr, by_parent = kernels.group_by(parent + np.int32(1), nodes + 1)
-    first, second = kernels.first_duplicate(ptr, by_parent, child, nodes)
+    ptr, by_parent = numbering.group_by(parent + np.int32(1), nodes + 1)
+    first, second = numbering.first_duplicate(ptr, by_parent, child, nodes)
     if second >= 0:
         raise TreelabelError(
             f"{edges.place(second)}: duplicate edge {_arrow(edges, second)}, first at {edges.place(first)}"
@@ -63,7 +63,7 @@ def number(edges: Edges, tree: bool = False) -> Numbered:
     parents = np.bincount(child, minlength=nodes).astype(np.int32)
     if tree and len(child) > nodes:
         _refuse_second_parent(edges, parents)
-    queue, rank, depth, reached = kernels.number_nodes(ptr, by_parent, child, parents)
+    queue, rank, depth, reached = numbering.number_nodes(ptr, by_parent, child, parents)
     if reached < nodes:
         _refuse_cycle(edges, rank)
     new_parent = np.where(parent >= 0, rank[parent], np.int32(-1)).astype(np.int32)

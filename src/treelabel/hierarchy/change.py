@@ -14,7 +14,8 @@ from scipy import sparse
 
 from treelabel.core.compute import BoolArray, IntArray, LongArray
 from treelabel.core.errors import TreelabelError
-from treelabel.hierarchy import build, kernels
+from treelabel.hierarchy import build
+from treelabel.hierarchy.kernels import ancestry
 from treelabel.hierarchy.named import NamedStructure
 from treelabel.hierarchy.sets import LabelMatrix, as_labels, keep_entries, label_matrix, renamed, row_numbers
 
@@ -188,7 +189,7 @@ def _keep(old: Kind, kept: BoolArray) -> ChangeOf[Kind]:
     stays = kept[old.edge_child]
     new, new_id = _restricted(old, kept, old.parent_idx[stays], old.edge_child[stays])
     if old.is_tree:
-        nearest = kernels.nearest_kept(old.parent, kept)
+        nearest = ancestry.nearest_kept(old.parent, kept)
         found = nearest >= 0
         rows = label_matrix(np.concatenate([[0], np.cumsum(found)]), nearest[found], len(old))
     else:
@@ -204,7 +205,7 @@ def collapse_chains(old: Kind) -> ChangeOf[Kind]:
     only = only[np.diff(old.parent_ptr)[idx[ptr[only + 1]]] == 1]
     follow = np.full(len(old), -1, np.int32)
     follow[only] = idx[ptr[only + 1]]
-    end = kernels.chain_ends(follow)
+    end = ancestry.chain_ends(follow)
     parent = np.where(old.parent_idx >= 0, end[old.parent_idx], np.int32(-1))
     child = end[old.edge_child]
     stays = parent != child

@@ -9,7 +9,7 @@ from scipy import sparse
 from treelabel.core.arrays import sound_csr
 from treelabel.core.compute import LIGHT, BoolArray, IntArray, LongArray, over_rows
 from treelabel.core.errors import TreelabelError
-from treelabel.hierarchy import kernels
+from treelabel.hierarchy.kernels import closure
 
 LabelMatrix: TypeAlias = sparse.csr_array
 
@@ -76,7 +76,7 @@ def matches(truth: LabelMatrix, found: sparse.csr_array) -> BoolArray:
     """
     true_ptr, ptr = truth.indptr.astype(np.int64), found.indptr.astype(np.int64)
     parts = over_rows(
-        lambda start, stop: kernels.matches(true_ptr, truth.indices, ptr, found.indices, truth.shape[1], start, stop),
+        lambda start, stop: closure.matches(true_ptr, truth.indices, ptr, found.indices, truth.shape[1], start, stop),
         truth.shape[0],
         least=LIGHT,
     )

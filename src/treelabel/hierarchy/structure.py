@@ -11,7 +11,7 @@ from scipy import sparse
 
 from treelabel.core.compute import BoolArray, IntArray, LongArray, over_rows
 from treelabel.core.errors import TreelabelError
-from treelabel.hierarchy import kernels
+from treelabel.hierarchy.kernels import ancestry, closure, numbering
 from treelabel.hierarchy.sets import LabelMatrix, as_labels, from_sizes, label_matrix
 
 Numbers = TypeVar("Numbers", bound=npt.NDArray[Any])
@@ -86,7 +86,7 @@ class Structure:
 
         In a tree idx is 0, 1, 2, ... and ptr alone has the children as slices of ids.
         """
-        ptr, edges = kernels.group_by(self.parent_idx + np.int32(1), len(self) + 1)
+        ptr, edges = numbering.group_by(self.parent_idx + np.int32(1), len(self) + 1)
         return frozen(ptr), frozen(self.edge_child[edges])
 
     @cached_property
@@ -121,14 +121,14 @@ class Structure:
     def subtree_sizes(self) -> IntArray:
         """Count each node with its distinct descendants; linear in a tree, in a DAG as long as the answer."""
         if self.is_tree:
-            return frozen(kernels.subtree_sizes(self.parent))
+            return frozen(ancestry.subtree_sizes(self.parent))
         down = self.descendants(np.arange(len(self)))
         return frozen((np.diff(down.indptr) + 1).astype(np.int32))
 
     @cached_property
     def shortest_depth(self) -> IntArray:
         """Edges of the shortest way from the root; in a tree the same as `depth`."""
-        return self.depth if self.is_tree else frozen(kernels.shortest_depths(self.parent_ptr, self.parent_idx))
+        return self.depth if self.is_tree else frozen(ancestry.shortest_depths(self.parent_ptr, self.parent_idx))
 
     # Relations of single nodes
 
@@ -178,7 +178,7 @@ class Structure:
     def descendants(self, ids: npt.ArrayLike) -> LabelMatrix:
         """List the descendants of each node, without itself (-1: all nodes); as long as the answer."""
         ptr, idx = self.child_graph
-        return self._by_rows(kernels.reach, (ptr[1:], idx), self.children(ids))
+        return self._by_rows(closure.reach, (ptr[1:], idx), self.children(ids))
 
     def is_ancestor(self, upper: npt.ArrayLike, lower: npt.ArrayLike) -> BoolArray:
         """Mark the pairs in which `upper` is a proper ancestor of `lower`; in a tree, constant time per pair.
@@ -195,7 +195,7 @@ class Structure:
             inside: BoolArray = (place[below] - place[above] - 1).view(np.uint32) < (sizes[above] - 1).view(np.uint32)
             return inside
         parts = over_rows(
-            lambda start, stop: kernels.dag_is_ancestor(self.parent_ptr, self.parent_idx, above, below, start, stop),
+            lambda start, stop: ancestry.dag_is_ancestor(self.parent_ptr, self.parent_idx, above, below, start, stop),
             len(above),
         )
         reached: BoolArray = (np.concatenate(parts) > 0) & (above != below)
@@ -216,7 +216,7 @@ class Structure:
         if not self.is_tree:
             return self._dag_meet(one, two)[0]
         head, parent = self._heads, self.parent
-        parts = over_rows(lambda start, stop: kernels.tree_meet(head, parent, one, two, start, stop), len(one))
+        parts = over_rows(lambda start, stop: ancestry.tree_meet(head, parent, one, two, start, stop), len(one))
         return np.concatenate(parts)
 
     def distance(self, left: npt.ArrayLike, right: npt.ArrayLike) -> IntArray:
@@ -235,7 +235,7 @@ class Structure:
 
     def _dag_meet(self, one: IntArray, two: IntArray) -> tuple[IntArray, IntArray]:
         parts = over_rows(
-            lambda start, stop: kernels.dag_meet(self.parent_ptr, self.parent_idx, one, two, start, stop), len(one)
+            lambda start, stop: ancestry.dag_meet(self.parent_ptr, self.parent_idx, one, two, start, stop), len(one)
         )
         return np.concatenate([met for met, _ in parts]), np.concatenate([length for _, length in parts])
 
@@ -250,11 +250,11 @@ class Structure:
 
     @cached_property
     def _heads(self) -> IntArray:
-        return kernels.heavy_path_heads(self.parent, self.subtree_sizes)
+        return ancestry.heavy_path_heads(self.parent, self.subtree_sizes)
 
     @cached_property
     def _preorder(self) -> IntArray:
-        return kernels.preorder(self.parent, self.subtree_sizes)
+        return ancestry.preorder(self.parent, self.subtree_sizes)
 
     # Label sets
 
@@ -270,13 +270,13 @@ class Structure:
         """
         given = as_labels(labels, len(self))
         if self.is_tree:
-            return self._by_rows(kernels.close_in_tree, (self.parent, self.max_depth), given)
-        return self._by_rows(kernels.reach, (self.parent_ptr, self.parent_idx), given)
+            return self._by_rows(closure.close_in_tree, (self.parent, self.max_depth), given)
+        return self._by_rows(closure.reach, (self.parent_ptr, self.parent_idx), given)
 
     def most_specific(self, labels: Any) -> LabelMatrix:
         """Drop from each row the labels that are ancestors of another label of the row."""
         graph = self.parent_ptr, self.parent_idx
-        return self._by_rows(kernels.keep_most_specific, graph, as_labels(labels, len(self)))
+        return self._by_rows(closure.keep_most_specific, graph, as_labels(labels, len(self)))
 
     def _by_rows(
         self, work: Callable[..., tuple[IntArray, LongArray]], graph: tuple[IntArray | int, ...], rows: LabelMatrix

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.compute as pc
 from scipy import sparse
 
-from treelabel.core.compute import IntArray, LongArray, kernel, over_rows
+from treelabel.core.compute import IntArray, LongArray, kernel, over_rows, with_room
 from treelabel.core.errors import TreelabelError
 from treelabel.core.kinds import Between
 from treelabel.core.schema import Arrays, Csr, Schema, indices
@@ -19,7 +19,7 @@ from treelabel.hierarchy import Hierarchy, row_numbers, row_sizes
 from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import WORDS, Descriptions, StopWords, described_words, presence
 from treelabel.scores import Scores
-from treelabel.text.ngrams import count_ngrams, doubled
+from treelabel.text.ngrams import count_ngrams
 
 # A full stop ends a sentence only before white space, as in "0.5 mg" it does not.
 SENTENCE_END = r"[.!?…]+[\"'”’)\]]*\s+|[。！？]+|[\r\n]+"
@@ -171,7 +171,7 @@ def match_texts(
                 near = found_labels[found_ptr[word] : found_ptr[word + 1]]
                 many = match_labels(near, sentence, had, looked, label_ptr, label_words, least, best, listed, many)
         if used + many > len(labels):
-            labels, counts = doubled(labels, used, many), doubled(counts, used, many)
+            labels, counts = with_room(labels, used, many), with_room(counts, used, many)
         labels[used : used + many] = listed[:many]
         counts[used : used + many] = best[listed[:many]]
         best[listed[:many]] = 0

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from treelabel.core.compute import IntArray, LongArray, kernel, over_rows
+from treelabel.core.compute import IntArray, LongArray, kernel, over_rows, with_room
 from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
 
@@ -254,18 +254,10 @@ def count_part(
         if long_chars:
             total = list_characters(codes[:length], short_chars, long_chars, n_features, listed, total)
         if used + total > len(buckets):
-            buckets, counts = doubled(buckets, used, total), doubled(counts, used, total)
+            buckets, counts = with_room(buckets, used, total), with_room(counts, used, total)
         sizes[text - start] = count_distinct(listed[:total], table, touched, buckets[used:], counts[used:])
         used += sizes[text - start]
     return sizes, buckets[:used], counts[:used]
-
-
-@kernel
-def doubled(values: IntArray, used: int, more: int) -> IntArray:
-    """Return an array that begins with values[:used] and has room for at least `more`."""
-    larger = np.empty(2 * (used + more), np.int32)
-    larger[:used] = values[:used]
-    return larger
 
 
 @kernel
