@@ -115,7 +115,7 @@ def test_stop_words_are_left_out_or_not() -> None:
     # A label of which nothing is left never matches.
     nothing_left = Hierarchy.flat(["of the", "it"])
     assert fitted("description_match", nothing_left).predict(["of the it"]) == [[]]
-    with pytest.raises(TreelabelError, match="a word that is no stop word"):
+    with pytest.raises(TreelabelError, match="a word other than stop words in its description or name; give"):
         fitted("svm_descriptions", nothing_left)
 
 

@@ -1,7 +1,7 @@
-"""MATCH 75%: a label is given where one sentence has most words of its description.
+"""MATCH 75%: assign a label if a single sentence contains most of the words of the label's description.
 
-With `nothing`, `most_frequent`, `svm_descriptions` and `svm_codes` it makes the table of the case study of Amigó and
-Delgado (2022), "Evaluating Extreme Hierarchical Multi-label Classification".
+One of the baselines in the case study of Amigó and Delgado (2022), "Evaluating Extreme Hierarchical Multi-label
+Classification"; the others are `nothing`, `most_frequent`, `svm_descriptions` and `svm_codes`.
 """
 
 from typing import Annotated, Any, ClassVar
@@ -21,15 +21,15 @@ from treelabel.models.descriptions import WORDS, Descriptions, StopWords, descri
 from treelabel.scores import Scores
 from treelabel.text.ngrams import count_ngrams
 
-# A full stop ends a sentence only before white space, as in "0.5 mg" it does not.
+# A full stop ends a sentence only before white space: "0.5 mg" is no end.
 SENTENCE_END = r"[.!?…]+[\"'”’)\]]*\s+|[。！？]+|[\r\n]+"
 TEXT_BLOCK = 8192
 
 
 def sentences(texts: Strings) -> tuple[Strings, LongArray]:
-    """Divide texts into sentences: all in one column, and how many each text has.
+    """Split texts into sentences; return the sentences of all texts in order, and the number in each text.
 
-    A sentence ends at a line break, and at . ! ? or … before white space (so after an abbreviation, too).
+    A sentence ends at a line break, and at . ! ? or … before white space (hence also after an abbreviation).
 
     >>> found, sizes = sentences(Strings.of(["Takes 0.5 mg. Sleeps well!", "No pain"]))
     >>> list(found), sizes.tolist()
@@ -41,14 +41,16 @@ def sentences(texts: Strings) -> tuple[Strings, LongArray]:
 
 
 class DescriptionMatch(Model):
-    """A label is given where one sentence has at least `share` of the words of its description: MATCH 75%.
+    """Assign a label if a single sentence contains at least `share` of the words of its description: MATCH 75%.
 
-    Stop words are left out, and a word counts once; where a label has no description, its name is. A score is
-    1/2 + (s - share) / (2 (1 - share)), s being the share of words found in the best sentence, and 0 where s < share;
-    a node has at least what is below it. So a threshold of 0.5 gives the decisions of the paper, a full match has 1. A
-    label is known by so many of its rarest words that no match can do without them all: a sentence costs its words
-    and the words of the labels that these bring up, and nothing is ever sentences x labels. Texts of training are not
-    looked at.
+    A label without a description is matched by its name. Stop words are ignored, and a repeated word counts once.
+    With s the largest share of a label's words that one sentence contains, the score is 0 if s < share, else
+    1/2 + (s - share) / (2 (1 - share)); a node scores at least as much as its descendants. A threshold of 0.5 therefore
+    reproduces the decisions of the paper, and a full match scores 1. Training texts are not used.
+
+    Candidate labels come from an inverted index of rare words. It lists a label under just enough of its rarest words
+    that any match contains one of them, so the cost of a sentence is that of its words and its candidates, and no
+    sentences x labels matrix is ever built.
 
     >>> h = Hierarchy.from_paths(["fever > hay fever", "fracture"])
     >>> model = DescriptionMatch(h, {"hay fever": "allergy to the pollen of grass"}).fit(["-"], ["fracture"])
@@ -75,7 +77,7 @@ class DescriptionMatch(Model):
 
     @property
     def default_rule(self) -> str:
-        """A threshold of 0.5: the decisions of the paper."""
+        """A threshold of 0.5, which reproduces the decisions of the paper."""
         return "threshold"
 
     def _fit(self, train: Training) -> None:
@@ -85,40 +87,43 @@ class DescriptionMatch(Model):
         self._index(words)
 
     def _index(self, words: sparse.csr_array) -> None:
-        """Order the words of each label from rare to common, and find labels by their rarest."""
+        """Sort the words of each label by document frequency among labels, and index labels by their rarest words."""
         rows, sizes = row_numbers(words), row_sizes(words)
-        commonness = np.bincount(words.indices, minlength=words.shape[1])
-        order = np.lexsort((words.indices, commonness[words.indices], rows))
+        frequency = np.bincount(words.indices, minlength=words.shape[1])
+        order = np.lexsort((words.indices, frequency[words.indices], rows))
         self.label_ptr_, self.label_words_ = words.indptr.astype(np.int64), words.indices[order]
-        # 0.1 x 30 is a little above 3.
-        self.least_ = np.maximum(1, np.ceil(self.share * sizes - 1e-9)).astype(np.int64)
+        # In floating point, 0.1 x 30 is slightly above 3.
+        self.min_matches_ = np.maximum(1, np.ceil(self.share * sizes - 1e-9)).astype(np.int64)
         rank = np.arange(len(rows)) - self.label_ptr_[rows]
-        keys = rank <= (sizes - self.least_)[rows]
-        listed = sparse.csr_array((keys[keys], (self.label_words_[keys], rows[keys])), words.shape[::-1])
-        self.found_ptr_, self.found_labels_ = listed.indptr.astype(np.int64), listed.indices.astype(np.int32)
+        # A match misses at most size - min_matches words, so it contains one of the size - min_matches + 1 rarest.
+        keys = rank <= (sizes - self.min_matches_)[rows]
+        index = sparse.csr_array((keys[keys], (self.label_words_[keys], rows[keys])), words.shape[::-1])
+        self.index_ptr_, self.index_labels_ = index.indptr.astype(np.int64), index.indices.astype(np.int32)
 
     def _score(self, texts: Strings) -> Scores:
         parts = [self._matched(texts[low : low + TEXT_BLOCK]) for low in range(0, max(1, len(texts)), TEXT_BLOCK)]
         return Scores(self.hierarchy_, sparse.vstack(parts, "csr")).coherent("max")
 
     def _matched(self, texts: Strings) -> sparse.csr_array:
-        """Score the labels that match, without those above."""
+        """Score the labels that match, not yet their ancestors."""
         found, sizes = sentences(texts)
         counted = count_ngrams(found, WORDS)
         words = presence(counted.sizes, counted.buckets, self.known_)
         text_ptr, sentence_ptr = np.concatenate([[0], np.cumsum(sizes)]), words.indptr.astype(np.int64)
-        index = self.found_ptr_, self.found_labels_, self.label_ptr_, self.label_words_, self.least_
+        index = self.index_ptr_, self.index_labels_, self.label_ptr_, self.label_words_, self.min_matches_
         parts = over_rows(
             lambda start, stop: match_texts(text_ptr, sentence_ptr, words.indices, *index, start, stop),
             len(texts),
             least=64,
         )
         lengths, labels, counts = (np.concatenate([part[which] for part in parts]) for which in range(3))
-        of_all = counts / np.diff(self.label_ptr_)[labels]
-        above = np.maximum(0, of_all - self.share) / (1 - self.share) if self.share < 1 else np.ones(len(counts))
+        matched_share = counts / np.diff(self.label_ptr_)[labels]
+        excess = (
+            np.maximum(0, matched_share - self.share) / (1 - self.share) if self.share < 1 else np.ones(len(counts))
+        )
         ptr = np.concatenate([[0], np.cumsum(lengths)])
         matched = sparse.csr_array(
-            ((0.5 + above / 2).astype(np.float32), labels, ptr), (len(texts), len(self.label_ptr_) - 1)
+            ((0.5 + excess / 2).astype(np.float32), labels, ptr), (len(texts), len(self.label_ptr_) - 1)
         )
         matched.sort_indices()
         return matched
@@ -129,7 +134,7 @@ class DescriptionMatch(Model):
     def _schema(self, values: dict[str, Any]) -> Schema:
         return Schema(
             {"known": indices("known", "buckets", rising=True)},
-            # Each word of a label counts once.
+            # A repeated word would be counted twice.
             (Csr("nodes", "known", "words", "ptr", None, distinct=True),),
             sizes={"nodes": len(self.hierarchy_), "buckets": WORDS.n_features},
             most={"known": WORDS.n_features},
@@ -147,63 +152,74 @@ def match_texts(
     text_ptr: LongArray,
     sentence_ptr: LongArray,
     words: IntArray,
-    found_ptr: LongArray,
-    found_labels: IntArray,
+    index_ptr: LongArray,
+    index_labels: IntArray,
     label_ptr: LongArray,
     label_words: IntArray,
-    least: LongArray,
+    min_matches: LongArray,
     start: int,
     stop: int,
 ) -> tuple[LongArray, IntArray, IntArray]:
-    """Find the labels of texts start..stop: how many each has, which, and the most words of one in a sentence."""
-    # The last sentence that had a word, and that looked at a label.
-    had, looked = np.full(len(found_ptr) - 1, -1, np.int64), np.full(len(least), -1, np.int64)
-    best, listed = np.zeros(len(least), np.int32), np.empty(len(least), np.int32)
+    """Match texts start..stop: return labels per text, the labels, and the most words of each in one sentence."""
+    # The last sentence in which a word occurred, and for which a label was a candidate.
+    word_seen, label_seen = np.full(len(index_ptr) - 1, -1, np.int64), np.full(len(min_matches), -1, np.int64)
+    best, matched = np.zeros(len(min_matches), np.int32), np.empty(len(min_matches), np.int32)
     lengths = np.zeros(stop - start, np.int64)
     labels, counts = np.empty(64, np.int32), np.empty(64, np.int32)
     used = 0
     for text in range(start, stop):
-        many = 0
+        size = 0
         for sentence in range(text_ptr[text], text_ptr[text + 1]):
             here = words[sentence_ptr[sentence] : sentence_ptr[sentence + 1]]
-            had[here] = sentence
+            word_seen[here] = sentence
             for word in here:
-                near = found_labels[found_ptr[word] : found_ptr[word + 1]]
-                many = match_labels(near, sentence, had, looked, label_ptr, label_words, least, best, listed, many)
-        if used + many > len(labels):
-            labels, counts = with_room(labels, used, many), with_room(counts, used, many)
-        labels[used : used + many] = listed[:many]
-        counts[used : used + many] = best[listed[:many]]
-        best[listed[:many]] = 0
-        used += many
-        lengths[text - start] = many
+                candidates = index_labels[index_ptr[word] : index_ptr[word + 1]]
+                size = match_labels(
+                    candidates,
+                    sentence,
+                    word_seen,
+                    label_seen,
+                    label_ptr,
+                    label_words,
+                    min_matches,
+                    best,
+                    matched,
+                    size,
+                )
+        if used + size > len(labels):
+            labels, counts = with_room(labels, used, size), with_room(counts, used, size)
+        labels[used : used + size] = matched[:size]
+        counts[used : used + size] = best[matched[:size]]
+        best[matched[:size]] = 0
+        used += size
+        lengths[text - start] = size
     return lengths, labels[:used], counts[:used]
 
 
 @kernel
 def match_labels(
-    near: IntArray,
+    candidates: IntArray,
     sentence: int,
-    had: LongArray,
-    looked: LongArray,
+    word_seen: LongArray,
+    label_seen: LongArray,
     label_ptr: LongArray,
     label_words: IntArray,
-    least: LongArray,
+    min_matches: LongArray,
     best: IntArray,
-    listed: IntArray,
-    many: int,
+    matched: IntArray,
+    size: int,
 ) -> int:
-    """Count the words of labels in a sentence that has not looked at them yet; give how many labels match so far."""
-    for label in near:
-        if looked[label] == sentence:
+    """Count the words that a sentence shares with its new candidates; return how many labels have matched so far."""
+    for label in candidates:
+        if label_seen[label] == sentence:
             continue
-        looked[label] = sentence
+        label_seen[label] = sentence
         count = 0
         for at in range(label_ptr[label], label_ptr[label + 1]):
-            count += had[label_words[at]] == sentence
-        if count >= least[label] and count > best[label]:
+            count += word_seen[label_words[at]] == sentence
+        if count >= min_matches[label] and count > best[label]:
             if best[label] == 0:
-                listed[many] = label
-                many += 1
+                matched[size] = label
+                size += 1
             best[label] = count
-    return many
+    return size

@@ -1,4 +1,4 @@
-"""Descriptions of labels: where they come from, and their words, which are known by their hashes."""
+"""Label descriptions: reading them, and hashing their words into binary features."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -20,12 +20,24 @@ from treelabel.text.ngrams import count_ngrams
 Descriptions = Mapping[str, str] | str | None
 StopWords = Sequence[str] | str | None
 
-# With so many buckets two words hardly ever share one.
+# With this many buckets, collisions between two words are negligible.
 WORDS = NgramShape(n_features=1 << 30)
 
 
 def read_descriptions(path: str | Path, hierarchy: Hierarchy) -> dict[int, str]:
-    """Read a file with a label (name or path), a tab and its description a line; give the texts by node.
+    """Read a file of label descriptions.
+
+    Parameters
+    ----------
+    path : str or Path
+        A UTF-8 file; every line holds a label (name or path), a tab and the description.
+    hierarchy : Hierarchy
+        The hierarchy of the labels; unknown labels are refused.
+
+    Returns
+    -------
+    dict
+        The descriptions by node id.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile("w", suffix=".tsv") as file:
@@ -49,7 +61,19 @@ def read_descriptions(path: str | Path, hierarchy: Hierarchy) -> dict[int, str]:
 
 
 def node_descriptions(hierarchy: Hierarchy, descriptions: Descriptions) -> dict[int, str]:
-    """Find the nodes that descriptions are of: a mapping of names or paths to texts, or the name of a file of them.
+    """Look up the nodes that descriptions belong to.
+
+    Parameters
+    ----------
+    hierarchy : Hierarchy
+        The hierarchy of the labels; unknown labels are refused.
+    descriptions : mapping, str or None
+        Descriptions by label name or path, or the name of a file for `read_descriptions`.
+
+    Returns
+    -------
+    dict
+        The descriptions by node id.
 
     >>> node_descriptions(Hierarchy.from_paths(["A > B"]), {"B": "the second letter"})
     {1: 'the second letter'}
@@ -69,7 +93,7 @@ def node_descriptions(hierarchy: Hierarchy, descriptions: Descriptions) -> dict[
 
 
 def _describe(found: dict[int, str], hierarchy: Hierarchy, label: str, text: str, where: str) -> None:
-    """Add one description, refusing labels that are unknown or have one already."""
+    """Add one description; refuse unknown labels, empty descriptions, and a second description of a node."""
     if not text.strip():
         raise TreelabelError(f"{where}: the description of {label!r} is empty; leave it out to use the name")
     try:
@@ -82,7 +106,7 @@ def _describe(found: dict[int, str], hierarchy: Hierarchy, label: str, text: str
 
 
 def name_words(name: str) -> str:
-    """Give the words of a label name: those joined by _ or by capitals apart, numbers left out where there are words.
+    """Split a label name into words at underscores and capitals, and drop numbers unless nothing else is left.
 
     >>> name_words("51000000_HealthCare"), name_words("credit_limit"), name_words("1984")
     ('Health Care', 'credit limit', '1984')
@@ -93,7 +117,19 @@ def name_words(name: str) -> str:
 
 
 def stop_buckets(stop_words: StopWords, shape: NgramShape = WORDS) -> IntArray:
-    """Hash stop words: a sequence of words, "english" for scikit-learn's list, or None.
+    """Hash stop words.
+
+    Parameters
+    ----------
+    stop_words : sequence of str, "english" or None
+        The words; "english" is scikit-learn's list.
+    shape : NgramShape
+        Sets the number of buckets.
+
+    Returns
+    -------
+    array of int32
+        The buckets of the words, sorted, without duplicates.
 
     >>> len(stop_buckets(("the", "The", "of"))), len(stop_buckets(None))
     (2, 0)
@@ -111,26 +147,60 @@ def stop_buckets(stop_words: StopWords, shape: NgramShape = WORDS) -> IntArray:
 def described_words(
     hierarchy: Hierarchy, descriptions: Descriptions, stop_words: StopWords
 ) -> tuple[IntArray, sparse.csr_array]:
-    """Hash the words of every node's description or else name, stop words left out: known words, and nodes x words."""
+    """Hash the words of every label: those of its description, or of its name if it has none.
+
+    Parameters
+    ----------
+    hierarchy : Hierarchy
+        The hierarchy of the labels.
+    descriptions : mapping, str or None
+        As for `node_descriptions`.
+    stop_words : sequence of str, "english" or None
+        Words to leave out.
+
+    Returns
+    -------
+    vocabulary : array of int32
+        The hashes of all words, sorted.
+    words : csr_array of shape (nodes, vocabulary)
+        1 where a label has a word.
+
+    >>> vocabulary, words = described_words(Hierarchy.flat(["red_wine", "the_wine"]), None, "english")
+    >>> len(vocabulary), words.sum(axis=1).tolist()
+    (2, [2.0, 1.0])
+    """
     given = node_descriptions(hierarchy, descriptions)
     texts = [given.get(node) or name_words(name) for node, name in enumerate(hierarchy.names)]
     sizes, buckets, _ = count_ngrams(texts, WORDS)
-    known: IntArray = np.setdiff1d(buckets, stop_buckets(stop_words))
-    return known, presence(sizes, buckets, known)
+    vocabulary: IntArray = np.setdiff1d(buckets, stop_buckets(stop_words))
+    return vocabulary, presence(sizes, buckets, vocabulary)
 
 
-def presence(sizes: LongArray, hashes: npt.NDArray[Any], known: npt.NDArray[Any]) -> sparse.csr_array:
-    """Mark which known hashes (sorted) each row of hashes has: rows x known, entries 1.
+def presence(sizes: LongArray, hashes: npt.NDArray[Any], vocabulary: npt.NDArray[Any]) -> sparse.csr_array:
+    """Build binary features: 1 where a document has an entry of the vocabulary.
+
+    Parameters
+    ----------
+    sizes : array of shape (documents,)
+        The number of hashes of each document.
+    hashes : array
+        The hashes of all documents, one document after the other, distinct within each.
+    vocabulary : array
+        The hashes that are features, sorted; all others are ignored.
+
+    Returns
+    -------
+    csr_array of shape (documents, vocabulary)
 
     >>> presence(np.array([2, 1]), np.array([7, 5, 9]), np.array([5, 7])).toarray().tolist()
     [[1.0, 1.0], [0.0, 0.0]]
     """
-    place = np.searchsorted(known, hashes)
-    hit = place < len(known)
-    hit[hit] = known[place[hit]] == hashes[hit]
+    place = np.searchsorted(vocabulary, hashes)
+    hit = place < len(vocabulary)
+    hit[hit] = vocabulary[place[hit]] == hashes[hit]
     ptr = np.concatenate([[0], np.cumsum(hit)])[np.concatenate([[0], np.cumsum(sizes)])].astype(np.int32)
-    marked = sparse.csr_array(
-        (np.ones(ptr[-1], np.float32), place[hit].astype(np.int32), ptr), (len(sizes), len(known))
+    found = sparse.csr_array(
+        (np.ones(ptr[-1], np.float32), place[hit].astype(np.int32), ptr), (len(sizes), len(vocabulary))
     )
-    marked.sort_indices()
-    return marked
+    found.sort_indices()
+    return found

@@ -1,6 +1,7 @@
-"""SVM DESCR. and SVM CODES: one linear SVM a label, whose features are words of label descriptions, or other codes.
+"""SVM DESCR. and SVM CODES: one linear SVM per label, over the words of label descriptions or over other codes.
 
-Two of the baselines of the case study of Amigó and Delgado (2022).
+Two of the baselines in the case study of Amigó and Delgado (2022), "Evaluating Extreme Hierarchical Multi-label
+Classification".
 """
 
 import re
@@ -32,20 +33,21 @@ from treelabel.models.descriptions import (
 from treelabel.scores import Scores
 from treelabel.text.ngrams import count_ngrams
 
-CODE_END = re.compile(r"[\s,;|]+")
-# Weights below this are not stored.
-TINY = 1e-3
-# A margin of 0 is no reason to give a label, and rounding must not make it one.
+CODE_SEPARATOR = re.compile(r"[\s,;|]+")
+# Weights of smaller magnitude are set to 0 and not stored.
+MIN_WEIGHT = 1e-3
+# Labels are assigned for positive margins only; rounding must not raise the score of any other to 0.5.
 BELOW_HALF = np.nextafter(np.float32(0.5), np.float32(0))
 
 
 class LabelSvms(Model):
-    """One binary linear SVM for each label that training documents were given, over marks of what a text has.
+    """One binary linear SVM per label of the training data, over binary features.
 
-    A document is positive for a label that it has or that is above one of its own. A score is 1 / (1 + exp(-margin)),
-    so that a threshold of 0.5 goes by the margin's sign; a node has at least what is below it, labels that training
-    has not seen have 0. Training costs some ten passes over the data a label, the commonest first: a deadline leaves
-    out rare ones. From 20,000 nodes on the 100 largest scores of a text are kept.
+    A document is a positive example of its labels and of their ancestors. The score is 1 / (1 + exp(-margin)), so that
+    a threshold of 0.5 decides by the sign of the margin; a node scores at least as much as its descendants, and labels
+    that do not occur in the training data score 0. Labels are trained in order of frequency, each in about ten passes
+    over the data, so a deadline costs the rarest ones. From 20,000 nodes on, only the 100 largest scores of a text are
+    kept.
     """
 
     exhaustive: ClassVar[bool] = False
@@ -54,33 +56,33 @@ class LabelSvms(Model):
 
     @property
     def default_rule(self) -> str:
-        """A threshold of 0.5: the sign of the margin."""
+        """A threshold of 0.5, which decides by the sign of the margin."""
         return "threshold"
 
     @abstractmethod
     def _hashed(self, texts: Strings) -> tuple[LongArray, npt.NDArray[Any]]:
-        """Hash what texts have: how many each, and which."""
+        """Return the number of hashed tokens of each text, and the hashes of all texts in order."""
 
     @abstractmethod
-    def _known(self, train: Training) -> npt.NDArray[Any]:
-        """Find the hashes that are features, sorted."""
+    def _vocabulary(self, train: Training) -> npt.NDArray[Any]:
+        """Return the hashes that are features, sorted."""
 
     def _features(self, texts: Strings) -> sparse.csr_array:
         return presence(*self._hashed(texts), self.known_)
 
     def _fit(self, train: Training) -> None:
-        self.known_ = self._known(train)
+        self.known_ = self._vocabulary(train)
         features, targets = self._features(train.texts), sparse.csc_array(train.closed)
-        given = np.unique(train.labels.indices)
-        common = given[np.argsort(-train.frequencies[given], kind="stable")]
+        occurring = np.unique(train.labels.indices)
+        order = occurring[np.argsort(-train.frequencies[occurring], kind="stable")]
         rows: list[sparse.csr_array] = []
         biases: list[float] = []
-        with progress_bar("learning", len(common), train.progress) as done:
+        with progress_bar("learning", len(order), train.progress) as done:
             try:
-                for label in common.tolist():
+                for label in order.tolist():
                     if rows and train.stop:
                         break
-                    row, bias = self._one(features, targets[:, [label]].toarray().ravel())
+                    row, bias = self._fit_label(features, targets[:, [label]].toarray().ravel())
                     rows.append(row)
                     biases.append(bias)
                     done(len(rows))
@@ -88,19 +90,19 @@ class LabelSvms(Model):
                 if not rows:
                     raise
                 train.stop.interrupt()
-        self.labels_ = common[: len(rows)].astype(np.int32)
+        self.labels_ = order[: len(rows)].astype(np.int32)
         self.weights_, self.bias_ = sparse.csr_array(sparse.vstack(rows, "csr")), np.array(biases, np.float32)
 
-    def _one(self, features: sparse.csr_array, target: npt.NDArray[np.bool_]) -> tuple[sparse.csr_array, float]:
-        """Learn one label: its weights and its bias."""
+    def _fit_label(self, features: sparse.csr_array, target: npt.NDArray[np.bool_]) -> tuple[sparse.csr_array, float]:
+        """Train the SVM of one label; return its weights and its bias."""
         from sklearn.svm import LinearSVC
 
         if target.all():
             return sparse.csr_array((1, features.shape[1]), dtype=np.float32), 1.0
-        # The primal problem needs no random order, and ends where the dual may wander.
+        # The primal solver is deterministic, and converges where the dual one may not.
         svm = LinearSVC(C=self.C, dual=False).fit(features, target)
         weights = svm.coef_.astype(np.float32)
-        weights[np.abs(weights) < TINY] = 0
+        weights[np.abs(weights) < MIN_WEIGHT] = 0
         return sparse.csr_array(weights), float(svm.intercept_[0])
 
     def _score(self, texts: Strings) -> Scores:
@@ -109,7 +111,7 @@ class LabelSvms(Model):
         return Scores(self.hierarchy_, joined)
 
     def _blocks(self, features: sparse.csr_array) -> Iterator[Any]:
-        """Score some documents at a time."""
+        """Score the documents block by block, to bound memory."""
         h = self.hierarchy_
         step = max(1, BLOCK_SCORES // max(1, len(h)))
         for low in range(0, max(1, features.shape[0]), step):
@@ -144,9 +146,9 @@ class LabelSvms(Model):
 
 
 class SvmDescriptions(LabelSvms):
-    """SVMs whose features are the words of label descriptions, present or not: SVM DESCR.
+    """SVMs over the presence of words from the labels' descriptions: SVM DESCR.
 
-    Stop words are left out; where a label has no description, its name is. No other word counts.
+    A label without a description contributes the words of its name. Stop words and all other words are ignored.
 
     >>> h = Hierarchy.flat(["good", "bad"])
     >>> model = SvmDescriptions(h, {"good": "fine and sunny", "bad": "dull, rainy"})
@@ -171,20 +173,23 @@ class SvmDescriptions(LabelSvms):
         self.C = C
         self.seed = seed
 
-    def _known(self, train: Training) -> npt.NDArray[Any]:
-        known, _ = described_words(train.hierarchy, self.descriptions, self.stop_words)
-        if not len(known):
-            raise TreelabelError("no label has a description or a name with a word that is no stop word")
-        return known
+    def _vocabulary(self, train: Training) -> npt.NDArray[Any]:
+        vocabulary, _ = described_words(train.hierarchy, self.descriptions, self.stop_words)
+        if not len(vocabulary):
+            raise TreelabelError(
+                "no label has a word other than stop words in its description or name; give descriptions=, or fewer "
+                "stop_words="
+            )
+        return vocabulary
 
     def _hashed(self, texts: Strings) -> tuple[LongArray, npt.NDArray[Any]]:
         return count_ngrams(texts, WORDS)[:2]
 
 
 class SvmCodes(LabelSvms):
-    """SVMs whose features are other codes, present or not: SVM CODES. A text is a list of codes.
+    """SVMs over the presence of other codes: SVM CODES. A text is a list of codes.
 
-    Codes are divided by white space, comma, semicolon or |, and are compared whole and as they are written.
+    Codes are separated by white space, commas, semicolons or |, and are case-sensitive.
 
     >>> h = Hierarchy.flat(["good", "bad"])
     >>> model = SvmCodes(h).fit(["A1 B.2", "C3;B.2", "A1", "C3, D"], ["good", "bad", "good", "bad"])
@@ -200,15 +205,15 @@ class SvmCodes(LabelSvms):
         self.C = C
         self.seed = seed
 
-    def _known(self, train: Training) -> npt.NDArray[Any]:
-        known = np.unique(self._hashed(train.texts)[1])
-        if not len(known):
+    def _vocabulary(self, train: Training) -> npt.NDArray[Any]:
+        vocabulary = np.unique(self._hashed(train.texts)[1])
+        if not len(vocabulary):
             raise TreelabelError("no document has a code; expected texts that are lists of codes, such as 'I10 E11.9'")
-        return known
+        return vocabulary
 
     def _hashed(self, texts: Strings) -> tuple[LongArray, npt.NDArray[Any]]:
-        rows = [{code for code in CODE_END.split(text) if code} for text in texts]
-        # Sorted, as the order of a set changes from run to run.
+        rows = [{code for code in CODE_SEPARATOR.split(text) if code} for text in texts]
+        # The iteration order of a set changes from run to run.
         hashes = [code_hash(code) for row in rows for code in sorted(row)]
         return np.array([len(row) for row in rows], np.int64), np.array(hashes, np.int64)
 
