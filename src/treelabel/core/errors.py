@@ -69,6 +69,30 @@ def some(values: Sequence[str], limit: int = 5) -> str:
 
 
 @contextmanager
+def located(where: object, note: str = "") -> Iterator[None]:
+    """Begin the message of an error with the place that it is about, unless it names the place already.
+
+    Parameters
+    ----------
+    where : str or Path
+        The file or folder.
+    note : str
+        What to say between the place and the message.
+
+    >>> with located("tax.tsv"):
+    ...     raise TreelabelError("a cycle: A > B > A")
+    Traceback (most recent call last):
+    treelabel.core.errors.TreelabelError: tax.tsv: a cycle: A > B > A
+    """
+    try:
+        yield
+    except TreelabelError as error:
+        if str(where) in str(error):
+            raise
+        raise type(error)(f"{where}: {note}{error}") from error
+
+
+@contextmanager
 def require_extra(extra: str, what: str) -> Iterator[None]:
     """Turn a missing package into an error that names the extra to install.
 

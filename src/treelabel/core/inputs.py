@@ -179,6 +179,31 @@ def _check_whole(path: Path, size: int, limits: Limits) -> None:
         raise TreelabelError(f"{path}: holds more than can be read at once; {limits.hint('whole')}")
 
 
+def numbered_lines(file: Path, encoding: str = "utf-8", limits: Limits = DEFAULT_LIMITS) -> Iterator[tuple[int, str]]:
+    """Read the lines of a small text file that are not blank; a line that cannot be decoded is refused.
+
+    Parameters
+    ----------
+    file : Path
+        The file, compressed or not.
+    encoding : str
+        As Python calls it.
+    limits : Limits
+        How long a line may be.
+
+    Yields
+    ------
+    int, str
+        The number of a line, from 1 on, and its text without the line break (LF, CR LF or CR).
+    """
+    with open_input(file, limits=limits) as stream:
+        for number, line in enumerate(text_lines(stream, file, encoding, limits, universal=True), 1):
+            if isinstance(line, UndecodableLine):
+                raise TreelabelError(f"{file}:{number}: {line}")
+            if line.strip():
+                yield number, line.rstrip("\r\n")
+
+
 def text_lines(
     stream: IO[bytes], path: Path, encoding: str, limits: Limits = DEFAULT_LIMITS, universal: bool = False
 ) -> Iterator[str]:

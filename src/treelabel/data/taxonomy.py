@@ -3,7 +3,7 @@
 import csv
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from treelabel.core.errors import TreelabelError, quoted
-from treelabel.core.inputs import UndecodableLine, existing_file, open_input, suffixes, text_lines, whole_lines
+from treelabel.core.errors import TreelabelError, located, quoted
+from treelabel.core.inputs import existing_file, numbered_lines, open_input, suffixes, whole_lines
 from treelabel.core.json_text import JsonLimitError, parse_json
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.core.outputs import open_output
@@ -85,7 +85,8 @@ def read_taxonomy(
     """
     file = existing_file(path)
     kind = format or ENDINGS.get(suffixes(file)[0])
-    try:
+    # Makers of hierarchies do not know the file of what they refuse.
+    with located(file):
         if kind == "edges":
             return _read_edges(file, root, tree, encoding, limits)
         if kind == "paths":
@@ -94,23 +95,11 @@ def read_taxonomy(
             return _read_json(file, root, tree, encoding, limits)
         if kind == "skos":
             return read_skos(file, language, tree, limits)
-    except TreelabelError as error:
-        # Makers of hierarchies do not know the file of what they refuse.
-        raise error if str(file) in str(error) else TreelabelError(f"{file}: {error}") from None
     raise TreelabelError(f"{file}: cannot tell the taxonomy's format by its ending; known are {', '.join(ENDINGS)}")
 
 
-def _lines(file: Path, encoding: str, limits: Limits) -> Iterator[tuple[int, str]]:
-    with open_input(file, limits=limits) as stream:
-        for number, line in enumerate(text_lines(stream, file, encoding, limits, universal=True), 1):
-            if isinstance(line, UndecodableLine):
-                raise TreelabelError(f"{file}:{number}: {line}")
-            if line.strip():
-                yield number, line.rstrip("\r\n")
-
-
 def _read_edges(file: Path, root: str | None, tree: bool, encoding: str, limits: Limits) -> Hierarchy:
-    lines = list(_lines(file, encoding, limits))
+    lines = list(numbered_lines(file, encoding, limits))
     delimiter = _delimiter(file, lines[0][1]) if lines else "\t"
     rows = [(number, _cells(line, delimiter, file, number)) for number, line in lines]
     columns = _header_columns([row for _, row in rows])
@@ -237,7 +226,7 @@ def _check_names(names: Iterable[str], where: object) -> None:
 
 def _read_paths(file: Path, sep: str, encoding: str, limits: Limits) -> Hierarchy:
     paths = []
-    for number, line in _lines(file, encoding, limits):
+    for number, line in numbered_lines(file, encoding, limits):
         if line.startswith("#"):
             continue
         path = split_path(line, sep)

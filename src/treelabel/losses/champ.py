@@ -10,6 +10,7 @@ from treelabel.core.compute import DoubleArray, IntArray
 from treelabel.hierarchy import Hierarchy, row_sizes
 from treelabel.losses.base import Parameter, Truth
 from treelabel.losses.bce import Bce
+from treelabel.losses.parents import smallest_of_parents
 
 
 class Champ(Bce):
@@ -66,12 +67,8 @@ def distances(h: Hierarchy, truth: Truth) -> IntArray:
     true = truth.dense()
     d = np.where(true, 0, 2).astype(np.int32)
     for depth in range(2, h.max_depth + 1):
-        nodes = np.arange(len(h))[h.level(depth)]
-        edges = slice(int(h.parent_ptr[nodes[0]]), int(h.parent_ptr[nodes[-1] + 1]))
-        parents = h.parent_idx[edges]
         # The root is one edge away from the nearest true node.
-        of_parent = np.where(parents >= 0, d[:, parents], 1)
-        nearest = np.minimum.reduceat(of_parent, h.parent_ptr[nodes] - edges.start, axis=1)
+        nodes, nearest = smallest_of_parents(h, depth, d, 1)
         d[:, nodes] = np.where(true[:, nodes], 0, nearest + 1)
     d[row_sizes(truth.closed) == 0] = 0
     return d

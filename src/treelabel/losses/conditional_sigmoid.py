@@ -10,6 +10,7 @@ from treelabel.core.compute import DoubleArray, IntArray, LongArray
 from treelabel.losses.base import Truth
 from treelabel.losses.bce import Bce
 from treelabel.losses.groups import GroupedLoss, Groups
+from treelabel.losses.parents import smallest_of_parents
 
 
 class ConditionalSigmoid(Bce, GroupedLoss):
@@ -40,11 +41,8 @@ class ConditionalSigmoid(Bce, GroupedLoss):
         """Return sigmoid(s_n) P(parent): documents x nodes."""
         h, p = self.hierarchy, super().probabilities(logits)
         for depth in range(2, h.max_depth + 1):
-            nodes = np.arange(len(h))[h.level(depth)]
-            edges = slice(int(h.parent_ptr[nodes[0]]), int(h.parent_ptr[nodes[-1] + 1]))
-            parents = h.parent_idx[edges]
-            of_parent = np.where(parents >= 0, p[:, parents], 1.0)
-            p[:, nodes] *= np.minimum.reduceat(of_parent, h.parent_ptr[nodes] - edges.start, axis=1)
+            nodes, of_parents = smallest_of_parents(h, depth, p, 1.0)
+            p[:, nodes] *= of_parents
         return p
 
     @property

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from treelabel.core.compute import IntArray, LongArray
 from treelabel.core.errors import TreelabelError
-from treelabel.core.inputs import UndecodableLine, existing_file, open_input, text_lines
+from treelabel.core.inputs import existing_file, numbered_lines
 from treelabel.hierarchy import Hierarchy
 from treelabel.hierarchy.labels import UnknownLabelError, find_label
 from treelabel.text import NgramShape
@@ -47,16 +47,11 @@ def read_descriptions(path: str | Path, hierarchy: Hierarchy) -> dict[int, str]:
     {1: 'the second letter'}
     """
     file, found = existing_file(path), dict[int, str]()
-    with open_input(file) as stream:
-        for number, line in enumerate(text_lines(stream, file, "utf-8"), start=1):
-            if isinstance(line, UndecodableLine):
-                raise TreelabelError(f"{file}:{number}: {line}")
-            if not line.strip():
-                continue
-            cells = line.rstrip("\r\n").split("\t")
-            if len(cells) != 2:
-                raise TreelabelError(f"{file}:{number}: expected label, tab, description; found {len(cells)} columns")
-            _describe(found, hierarchy, cells[0], cells[1], f"{file}:{number}")
+    for number, line in numbered_lines(file):
+        cells = line.split("\t")
+        if len(cells) != 2:
+            raise TreelabelError(f"{file}:{number}: expected label, tab, description; found {len(cells)} columns")
+        _describe(found, hierarchy, cells[0], cells[1], f"{file}:{number}")
     return found
 
 

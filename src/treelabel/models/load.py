@@ -9,7 +9,7 @@ from typing import Any, TypedDict, cast, get_type_hints
 import numpy as np
 
 from treelabel.core.compute import IntArray
-from treelabel.core.errors import TreelabelError
+from treelabel.core.errors import TreelabelError, located
 from treelabel.core.json_text import read_json, read_ordinary
 from treelabel.core.kinds import fits
 from treelabel.core.npz import Headers, read_arrays
@@ -107,12 +107,9 @@ def _load(where: Path, require_signature: str | Path | None, settings: dict[str,
 def _located(where: Path) -> Iterator[None]:
     """Begin messages with the folder, and make one sentence of what libraries raise on foreign bytes."""
     try:
-        yield
-    except TreelabelError as error:
-        if str(where) in str(error):
-            raise
-        raise type(error)(f"{where}: {error}") from error
-    except MemoryError:
+        with located(where):
+            yield
+    except (TreelabelError, MemoryError):
         raise
     except Exception as error:
         # There is no end to what they raise; the traceback is shown with --debug.
@@ -200,15 +197,7 @@ def _arrays(file: Path, schema: Schema) -> Arrays:
     def check(headers: Headers) -> None:
         sizes.update(schema.check_headers(headers))
 
-    with _within(file):
+    with located(file, "damaged: "):
         arrays = read_arrays(file, "the arrays of a model", check)
         schema.check_values(arrays, sizes)
     return arrays
-
-
-@contextmanager
-def _within(file: Path) -> Iterator[None]:
-    try:
-        yield
-    except TreelabelError as error:
-        raise error if str(file) in str(error) else TreelabelError(f"{file}: damaged: {error}") from error

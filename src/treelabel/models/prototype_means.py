@@ -8,7 +8,7 @@ from scipy import sparse
 
 from treelabel.core.compute import DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.core.vectors import normalize_rows
-from treelabel.hierarchy import Hierarchy, LabelMatrix
+from treelabel.hierarchy import Hierarchy, LabelMatrix, row_numbers
 from treelabel.models.base import Training
 
 # No direction is whitened further than this.
@@ -134,7 +134,7 @@ class Means:
         full = self.prototypes(strengths)
         unit = normalize_rows(vectors)
         cosines = unit @ normalize_rows(full).T
-        row = np.repeat(np.arange(len(vectors)), np.diff(rows.indptr))
+        row = row_numbers(rows)
         # Prototypes of texts' own outputs, entry by entry of `rows`, parents first.
         own = np.zeros((len(row), full.shape[1]), np.float32)
         keys = row * rows.shape[1] + rows.indices

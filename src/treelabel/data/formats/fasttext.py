@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
-from treelabel.core.inputs import UndecodableLine, open_input, text_lines
+from treelabel.core.inputs import open_input, text_lines
 from treelabel.core.outputs import open_output
-from treelabel.data.formats.rows import Output, Problem, ReadOptions, Row, RowSource
+from treelabel.data.formats.rows import Output, Problem, ReadOptions, Row, RowSource, parsed_lines
 
 PREFIX = "__label__"
 LABEL = re.compile(PREFIX + r"([^ \t]*)[ \t]*")
@@ -21,12 +21,12 @@ def read_fasttext(path: Path, options: ReadOptions) -> RowSource:
 
 def _rows(path: Path, options: ReadOptions) -> Iterator[Row | Problem]:
     with open_input(path, options.seen, options.limits) as stream:
-        for number, line in enumerate(text_lines(stream, path, options.encoding, options.limits), 1):
-            if isinstance(line, UndecodableLine):
-                yield Problem(number, line)
-            elif line.strip():
-                labels, text = split_line(line)
-                yield Row(number, {"text": text, "labels": labels})
+        yield from parsed_lines(text_lines(stream, path, options.encoding, options.limits), _row)
+
+
+def _row(number: int, line: str) -> Row:
+    labels, text = split_line(line)
+    return Row(number, {"text": text, "labels": labels})
 
 
 def split_line(line: str) -> tuple[list[str], str]:

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from treelabel.core.errors import TreelabelError, quoted
-from treelabel.core.inputs import UndecodableLine, first_mark, open_input, text_lines, whole_lines
+from treelabel.core.inputs import first_mark, open_input, text_lines, whole_lines
 from treelabel.core.json_text import JsonLimitError, parse_json
 from treelabel.core.limits import Limits
 from treelabel.core.outputs import open_output
-from treelabel.data.formats.rows import Output, Problem, ReadOptions, Row, RowSource
+from treelabel.data.formats.rows import Output, Problem, ReadOptions, Row, RowSource, parsed_lines
 
 
 def read_json_lines(path: Path, options: ReadOptions) -> RowSource:
@@ -23,11 +23,8 @@ def _rows(path: Path, options: ReadOptions) -> Iterator[Row | Problem]:
         if first_mark(stream, path) == b"[":
             yield from _array(path, whole_lines(stream, path, options.encoding, options.limits), options.limits)
             return
-        for number, line in enumerate(text_lines(stream, path, options.encoding, options.limits), 1):
-            if isinstance(line, UndecodableLine):
-                yield Problem(number, line)
-            elif line.strip():
-                yield _row(number, line, options.limits)
+        lines = text_lines(stream, path, options.encoding, options.limits)
+        yield from parsed_lines(lines, lambda number, line: _row(number, line, options.limits))
 
 
 def _row(number: int, line: str, limits: Limits) -> Row | Problem:

@@ -1,11 +1,12 @@
 """Common to all formats: rows that come in, documents that go out, and the options of both."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from treelabel.core.compute import FloatArray, IntArray
+from treelabel.core.inputs import UndecodableLine
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.data.dataset import Dataset
 from treelabel.hierarchy import Hierarchy, LabelMatrix
@@ -40,6 +41,31 @@ class ReadOptions:
     quotes: bool = True
     seen: Callable[[int], None] | None = None
     limits: Limits = DEFAULT_LIMITS
+
+
+def parsed_lines(lines: Iterable[str], parse: Callable[[int, str], Row | Problem]) -> Iterator[Row | Problem]:
+    """Parse the lines of a file with one document per line; blank ones are passed over.
+
+    Parameters
+    ----------
+    lines : iterable of str
+        From `text_lines`.
+    parse : callable
+        Gets the number of a line, from 1 on, and the line.
+
+    Yields
+    ------
+    Row or Problem
+        One for each line that is not blank.
+
+    >>> list(parsed_lines(["a", " "], lambda number, line: Row(number, {"text": line})))
+    [Row(line=1, values={'text': 'a'}, features=None)]
+    """
+    for number, line in enumerate(lines, 1):
+        if isinstance(line, UndecodableLine):
+            yield Problem(number, line)
+        elif line.strip():
+            yield parse(number, line)
 
 
 @dataclass(frozen=True)

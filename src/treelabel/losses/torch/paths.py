@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from treelabel.core.compute import DoubleArray
+from treelabel.hierarchy import row_numbers
 from treelabel.losses.leaf_softmax import LeafSoftmax
 from treelabel.losses.torch.leaf_softmax import TorchLeafSoftmax
 
@@ -79,6 +80,6 @@ def path_table(loss: LeafSoftmax, of_node: DoubleArray, of_root: float) -> Tenso
     above = h.ancestors(loss.outputs)
     found = np.zeros((len(loss.outputs), h.max_depth + 1))
     found[:, 0] = of_root
-    found[np.repeat(np.arange(len(found)), np.diff(above.indptr)), h.depth[above.indices]] = of_node[above.indices]
+    found[row_numbers(above), h.depth[above.indices]] = of_node[above.indices]
     found[np.arange(len(found)), h.depth[loss.outputs]] = of_node[loss.outputs]
     return torch.from_numpy(found)

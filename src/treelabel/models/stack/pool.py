@@ -18,7 +18,7 @@ from treelabel.calibration.outputs import LEVELS
 from treelabel.core.compute import BoolArray, DoubleArray, FloatArray, IntArray, LongArray, over_rows
 from treelabel.core.errors import TreelabelError
 from treelabel.core.schema import Array, Arrays, Schema, indices
-from treelabel.hierarchy import Hierarchy, label_matrix
+from treelabel.hierarchy import Hierarchy, label_matrix, row_numbers
 from treelabel.models.base import Training
 from treelabel.scores import Scores
 
@@ -188,7 +188,7 @@ class NodePool:
         """Learn the coefficients; see `PathPool.fit`."""
         parts, row, node = self._possible(given)
         closed = held.closed
-        where = np.repeat(np.arange(len(held)), np.diff(closed.indptr)) * len(self.hierarchy) + closed.indices
+        where = row_numbers(closed) * len(self.hierarchy) + closed.indices
         true = np.isin(row * len(self.hierarchy) + node, where)
         levels = np.minimum(self.hierarchy.depth[node], LEVELS)
         coefficients = self.coefficients.copy()
@@ -232,7 +232,7 @@ class NodePool:
             most = sparse.csr_array(most.maximum(sparse.csr_array(values)))
         most.data = np.where(most.data > LEAST, most.data, 0)
         most.eliminate_zeros()
-        row = np.repeat(np.arange(most.shape[0]), np.diff(most.indptr))
+        row = row_numbers(most)
         node = most.indices.astype(np.int64)
         p = [np.asarray(values[row, node], np.float64).ravel() for values in given]
         inside = np.clip(np.stack(p, axis=1).reshape(len(row), len(given)), LEAST, 1 - LEAST)
