@@ -133,6 +133,25 @@ def test_scores_are_judged_with_a_rule(
     assert stored["rule"] == "threshold@0.3"
 
 
+def test_scores_without_a_rule_are_decided_as_predict_would_which_is_printed(folder: Path, run: Run) -> None:
+    scores_of(None).save(folder / "scores.npz")
+    stored = run("evaluate", folder / "truth.jsonl", folder / "scores.npz", "--json").json
+    expected = evaluate(list(TRUTH.values()), scores=scores_of(None), rule="best_leaf")
+    assert (stored["rule"], stored["values"]) == ("best_leaf", expected.values)
+    shown = run("evaluate", folder / "truth.jsonl", folder / "scores.npz").out
+    assert "Scores were decided by best_leaf, as predict decides for labels like these." in shown.splitlines()
+
+
+def test_compare_names_the_rule_of_each_system(folder: Path, run: Run) -> None:
+    scores_of(None).save(folder / "scores.npz")
+    files = [folder / name for name in ("truth.jsonl", "found.jsonl", "scores.npz")]
+    shown = run("compare", *files, "--resamples", "20").out.splitlines()
+    assert shown[1].split() == ["rule", "labels", "as", "given", "best_leaf"]
+    assert shown[-1].startswith("Rules differ (labels as given, best_leaf)")
+    stored = run("compare", *files, "--resamples", "20", "--rule", "threshold@0.3", "--json").json
+    assert stored["rules"] == {"found.jsonl": None, "scores.npz": "threshold@0.3"}
+
+
 def test_intervals_are_added_to_table_and_json(folder: Path, run: Run) -> None:
     files = folder / "truth.jsonl", folder / "found.jsonl"
     interval = EXPECTED.interval("hf1")

@@ -78,7 +78,7 @@ def test_the_hierarchy_comes_from_whatever_has_one() -> None:
     assert evaluate(truth["Dataset"], DECIDED).values == expected
     assert evaluate(TRUTH, decisions["Decisions"]).values == expected
     scores = Scores(TREE, decisions["closed csr"])
-    assert expected.items() <= evaluate(TRUTH, scores=scores).values.items()
+    assert expected.items() <= evaluate(TRUTH, scores=scores, rule="threshold").values.items()
     with pytest.raises(TreelabelError, match="a hierarchy is needed: pass hierarchy="):
         evaluate(TRUTH, DECIDED)
 
@@ -89,7 +89,7 @@ def test_scores_alone_are_decided_by_the_rule() -> None:
     assert high["hf1"] == pytest.approx(2 * 2 / 5)
     assert low["hf1"] == pytest.approx(2 * 3 / 7)
     assert high.rule == "threshold@0.5"
-    assert evaluate([["F"]], scores=scores, metrics=SOME)["hf1"] == high["hf1"]
+    assert evaluate([["F"]], scores=scores, rule="threshold", metrics=SOME)["hf1"] == high["hf1"]
 
 
 def test_a_result_says_which_rule_made_the_decisions_if_any() -> None:

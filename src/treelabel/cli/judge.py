@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from treelabel.cli.decide import RuleOption
 from treelabel.cli.options import JsonOption, ReadArguments, with_read_options
 from treelabel.cli.printing import echo
 
@@ -17,6 +16,13 @@ if TYPE_CHECKING:
 
 MetricsOption = Annotated[
     str | None, typer.Option(help="Metrics, comma-separated; 'all' for all that apply (see treelabel metrics).")
+]
+JudgedRuleOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Decision rule for scores, such as optimal:hf1 or threshold@0.5, or a file that tune wrote (default: as "
+        "predict decides for labels like those of the truth)."
+    ),
 ]
 TrainOption = Annotated[Path | None, typer.Option(help="Training file, for the frequencies of labels.")]
 
@@ -73,14 +79,15 @@ def evaluate(
     read: ReadArguments,
     metrics: MetricsOption = None,
     train: TrainOption = None,
-    rule: RuleOption = "threshold",
+    rule: JudgedRuleOption = None,
     intervals: Annotated[bool, typer.Option("--intervals", help="Add 95% bootstrap intervals.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Judge predictions or scores against the truth.
 
     Documents are matched by id. A prediction is {"id": ..., "labels": [...]}, labels being names, paths or
-    objects with "label" or "path".
+    objects with "label" or "path". Scores are decided by the rule that predict takes for labels like those of the
+    truth, which is printed, or by --rule.
 
     \b
     Examples:
@@ -118,7 +125,7 @@ def compare(
     read: ReadArguments,
     metrics: MetricsOption = None,
     train: TrainOption = None,
-    rule: RuleOption = "threshold",
+    rule: JudgedRuleOption = None,
     resamples: Annotated[int, typer.Option(help="Bootstrap resamples.")] = 1000,
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
     json: JsonOption = False,
@@ -126,7 +133,9 @@ def compare(
     """Compare systems on the same documents.
 
     Every system is tested against the first: intervals and stars by paired bootstrap, the tail by training frequency
-    with the macro t-test, single decisions with the micro sign test; p-values are corrected by Holm's procedure.
+    with the macro t-test, single decisions with the micro sign test; p-values are corrected by Holm's procedure. Scores
+    are all decided by one rule, --rule or the one that predict takes for labels like those of the truth; the table
+    names the rule of each system.
 
     \b
     Example:

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from treelabel.core.errors import TreelabelError
@@ -21,9 +21,12 @@ from treelabel.evaluation.statistics import (
 from treelabel.hierarchy import Hierarchy
 from treelabel.metrics.labels import label_counts, label_f1
 from treelabel.metrics.ranking import frequency_bins
+from treelabel.rules import Tuned
 from treelabel.scores import Scores
 
 STAR_LEVEL = 0.01
+# What stands in place of a rule where labels were given.
+GIVEN = "labels as given"
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,8 @@ class ComparisonTable:
 
     `metrics` has a row per metric (paired bootstrap over documents), `bins` macro-F1 by training frequency of the
     labels (macro t-test over labels, in bins of more than 10), `sign_tests` the micro sign test over single decisions.
-    Within a row p-values are corrected for the number of systems by Holm's procedure.
+    Within a row p-values are corrected for the number of systems by Holm's procedure. `rules` made the labels of each
+    system; None where they were given.
     """
 
     systems: list[str]
@@ -51,9 +55,12 @@ class ComparisonTable:
     bin_sizes: dict[str, int]
     sign_tests: list[float]
     reference: str = "training"
+    rules: list[str | None] = field(default_factory=list)
 
     def __str__(self) -> str:
         lines = [self._line("", self.systems)]
+        if any(rule is not None for rule in self.rules):
+            lines.append(self._line("rule", [rule or GIVEN for rule in self.rules]))
         lines += [self._line(row.name, [_cell(v, p) for v, p in _pairs(row)]) for row in self.metrics]
         if self.bins:
             lines += ["", f"macro-F1 by frequency in {self.reference}, and improvement over the first system in %"]
@@ -63,7 +70,15 @@ class ComparisonTable:
         signs = ["", *(f"p = {p:.3g}{_star(p)}" for p in self.sign_tests)]
         lines += ["", self._line("micro sign test", signs)]
         lines.append(f"\n{self.documents:,} documents; [95% interval]; * differs from the first, p < {STAR_LEVEL}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.notes])
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of the table must know: that systems were decided by different rules."""
+        if len(set(self.rules)) < 2:
+            return []
+        told = ", ".join(dict.fromkeys(rule or GIVEN for rule in self.rules))
+        return [f"Rules differ ({told}): a difference may be one of the rules, not of the systems."]
 
     @staticmethod
     def _line(name: str, cells: Sequence[str]) -> str:
@@ -84,6 +99,7 @@ class ComparisonTable:
         signs = dict(zip(self.systems[1:], map(_number, self.sign_tests), strict=True))
         stored = {
             "documents": self.documents,
+            "rules": dict(zip(self.systems, self.rules, strict=True)),
             "metrics": rows(self.metrics),
             "bins": rows(self.bins),
             "sign_test_p": signs,
@@ -120,7 +136,7 @@ def compare(
     truth: Any,
     systems: Mapping[str, Any],
     hierarchy: Hierarchy | None = None,
-    rule: str = "threshold",
+    rule: str | Tuned | None = None,
     metrics: Sequence[str] | str | None = None,
     train_frequencies: Any = None,
     train_documents: int | None = None,
@@ -131,8 +147,11 @@ def compare(
 
     Parameters
     ----------
-    truth, hierarchy, rule, train_documents
+    truth, hierarchy, train_documents
         As for `evaluate`.
+    rule : str, Tuned or None
+        What decides for all systems that are scores; None is the rule by which a model predicts that learned from
+        labels like those of the truth. The table names the rule of each system.
     systems : mapping of str to Scores or decisions
         At least two, in the forms `evaluate` takes.
     metrics : sequence of str, str or None
@@ -176,7 +195,8 @@ def compare(
     bins, sizes = _bin_rows(results)
     signs = holm([_sign_test(results[0], result).p_value for result in results[1:]]).tolist()
     reference = "the truth (no training data given)" if train_frequencies is None else "training"
-    return ComparisonTable(list(systems), results[0].count, rows, bins, sizes, signs, reference)
+    rules = [result.rule for result in results]
+    return ComparisonTable(list(systems), results[0].count, rows, bins, sizes, signs, reference, rules)
 
 
 def _metric_row(name: str, results: list[Result], resamples: int, seed: int) -> Row:

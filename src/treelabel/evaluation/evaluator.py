@@ -16,6 +16,7 @@ from treelabel.hierarchy import Hierarchy, LabelMatrix, row_sizes
 from treelabel.metrics import METRICS, Batch, Context, Metric, find_metric
 from treelabel.metrics.batch import closed_sets, label_totals
 from treelabel.rules import Decisions, Tuned, decide
+from treelabel.rules.defaults import default_rule
 from treelabel.scores import Scores
 
 DEFAULT_DECISION_METRICS = (
@@ -38,7 +39,7 @@ def evaluate(
     decisions: Any = None,
     scores: Scores | None = None,
     hierarchy: Hierarchy | None = None,
-    rule: str | Tuned = "threshold",
+    rule: str | Tuned | None = None,
     metrics: Sequence[str] | str | None = None,
     train_frequencies: Any = None,
     train_documents: int | None = None,
@@ -56,8 +57,9 @@ def evaluate(
         Without decisions, `rule` makes them of the scores.
     hierarchy : Hierarchy, optional
         Needed only if neither truth, decisions nor scores have one.
-    rule : str or Tuned
-        A rule of RULES, such as "optimal:hf1", or what `tune` returned.
+    rule : str, Tuned or None
+        A rule of RULES, such as "optimal:hf1", or what `tune` returned. None is the rule by which a model predicts that
+        learned from labels like those of the truth (see `default_rule`); the result says which.
     metrics : sequence of str, str or None
         Names of METRICS, "all" for all that apply, or None for the most common ones.
     train_frequencies : Dataset or array of int, optional
@@ -136,7 +138,8 @@ class Evaluator:
     """Judge batch by batch; two evaluators merge with `|` into what one pass over all documents would be.
 
     Holds sums only, so memory does not grow with documents, unless `keep_documents` asks for the value of each one (and
-    with it intervals). Counts are exact; sums differ from one pass by rounding alone.
+    with it intervals). Counts are exact; sums differ from one pass by rounding alone. Without a rule, the first
+    documents with scores tell which one suits their truth, and it stays (see `default_rule`).
 
     >>> h = Hierarchy.flat(["A", "B"])
     >>> one, two = Evaluator(h, ["micro_f1"]), Evaluator(h, ["micro_f1"])
@@ -148,7 +151,7 @@ class Evaluator:
 
     hierarchy: Hierarchy
     metrics: Sequence[str] | str | None = None
-    rule: str | Tuned = "threshold"
+    rule: str | Tuned | None = None
     train_frequencies: Any = None
     train_documents: int | None = None
     keep_documents: bool = False
@@ -158,6 +161,7 @@ class Evaluator:
     kept: dict[Any, list[tuple[Any, ...]]] = field(default_factory=dict)
     rows: list[Metric] | None = None
     used_rule: str | None = None
+    default_rule: str | None = None
 
     def __post_init__(self) -> None:
         if self.context is None:
@@ -208,7 +212,7 @@ class Evaluator:
         h = common_hierarchy(self.hierarchy, scores, decisions, truth)
         true = label_sets(truth, h, "truth")
         if decisions is None and scores is not None and _needs_decisions(self.metrics):
-            decisions = self._decide(scores)
+            decisions = self._decide(scores, true)
         self.used_rule = getattr(decisions, "rule", None)
         chosen = None if decisions is None else label_sets(decisions, h, "decisions")
         for name, size in (
@@ -219,12 +223,16 @@ class Evaluator:
                 raise TreelabelError(f"truth has {true.shape[0]:,} documents, {name} have {size:,}")
         return Batch(self.context, true, chosen, scores, closed)
 
-    def _decide(self, scores: Scores) -> Decisions:
+    def _decide(self, scores: Scores, truth: LabelMatrix) -> Decisions:
         """Use the rule; what it learns of how rare labels are comes from training, never from the truth."""
         assert self.context is not None
+        if self.rule is None and self.default_rule is None:
+            self.default_rule = default_rule(self.hierarchy, truth)
+        rule = self.default_rule if self.rule is None else self.rule
+        assert rule is not None
         if self.context.is_from_truth:
-            return decide(scores, self.rule)
-        return decide(scores, self.rule, self.context.closed, self.context.documents)
+            return decide(scores, rule)
+        return decide(scores, rule, self.context.closed, self.context.documents)
 
     def __or__(self, other: "Evaluator") -> "Evaluator":
         """Merge with an evaluator of other documents."""
@@ -235,7 +243,7 @@ class Evaluator:
         rows = [row for row in self.rows if row in other.rows]
         keep = self.keep_documents and other.keep_documents
         merged = Evaluator(self.hierarchy, self.metrics, self.rule, keep_documents=keep, context=self.context)
-        merged.rows, merged.used_rule = rows, self.used_rule
+        merged.rows, merged.used_rule, merged.default_rule = rows, self.used_rule, self.default_rule
         merged.documents = self.documents + other.documents
         for key in {row.key for row in rows}:
             merged.sums[key] = _added(self.sums[key], other.sums[key])
@@ -250,7 +258,10 @@ class Evaluator:
         if not is_all and self.rows != other.rows:
             raise TreelabelError("evaluators of different metrics cannot be merged")
         if self.used_rule != other.used_rule:
-            raise TreelabelError(f"decisions by {self.used_rule} and by {other.used_rule} cannot be merged")
+            raise TreelabelError(
+                f"decisions by {self.used_rule} and by {other.used_rule} cannot be merged; give both evaluators one "
+                "rule="
+            )
         if not self.context.is_same(other.context):
             raise TreelabelError("evaluators with different training frequencies cannot be merged")
 
@@ -265,7 +276,8 @@ class Evaluator:
         rows = self.rows
         if rows is None:
             rows = [find_metric(name) for name in _listed(self.metrics)]
-        return Result(rows, self.sums, self.context, self.documents, self.used_rule, parts)
+        is_default = self.used_rule is not None and self.used_rule == self.default_rule
+        return Result(rows, self.sums, self.context, self.documents, self.used_rule, parts, is_default)
 
 
 def _listed(names: Sequence[str] | str | None) -> list[str]:

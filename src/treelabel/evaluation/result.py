@@ -28,6 +28,7 @@ class Result:
 
     `interval` returns bootstrap confidence intervals over documents; `documents` the value of each document; `labels`,
     `levels` and `bins` (of training frequency) are tables; `curves` what can be plotted. `str(result)` is a table.
+    `rule` made the decisions of scores; `is_default_rule` says that nobody asked for it.
     """
 
     metrics: Sequence[Metric]
@@ -36,6 +37,7 @@ class Result:
     count: int
     rule: str | None
     parts: Mapping[Any, tuple[Any, ...]] = field(default_factory=dict)
+    is_default_rule: bool = False
 
     @cached_property
     def values(self) -> dict[str, float]:
@@ -208,11 +210,19 @@ class Result:
             rows.append((name, shown))
         return rows
 
+    @cached_property
+    def notes(self) -> list[str]:
+        """What a reader of the values must know: which rule decided, where none was named."""
+        if not self.is_default_rule:
+            return []
+        return [f"Scores were decided by {self.rule}, as predict decides for labels like these."]
+
     def table(self, intervals: bool = False) -> str:
-        """Return the values as an aligned table."""
+        """Return the values as an aligned table, and the notes under it."""
         rows = self.rows(intervals)
         width = max((len(name) for name, _ in rows), default=0)
-        return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+        lines = [f"{name:<{width}}  {value}" for name, value in rows]
+        return "\n".join([*lines, "", *self.notes] if self.notes else lines)
 
     def __str__(self) -> str:
         return self.table()
@@ -223,9 +233,8 @@ class Result:
     def to_json(self) -> str:
         """Return everything that is a number as JSON text; infinite and undefined values are null."""
         values = {name: value if math.isfinite(value) else None for name, value in self.values.items()}
-        return json.dumps(
-            {"documents": self.count, "rule": self.rule, "fingerprint": self.fingerprint, "values": values}, indent=2
-        )
+        about = {"documents": self.count, "rule": self.rule, "is_default_rule": self.is_default_rule}
+        return json.dumps({**about, "fingerprint": self.fingerprint, "values": values}, indent=2)
 
     def to_markdown(self, intervals: bool = False) -> str:
         """Return the values as a Markdown table."""

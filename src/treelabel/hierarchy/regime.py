@@ -12,6 +12,9 @@ Regime = Literal["single_path", "partial_path", "multi_path"]
 
 REGIMES: Final[tuple[Regime, ...]] = get_args(Regime)
 
+# So many of the documents must fit a regime for it to be the usual one: a few odd rows change nothing.
+USUAL_SHARE: Final = 0.95
+
 
 def regime_of(hierarchy: Structure, labels: LabelMatrix) -> Regime:
     """Return the regime of all documents together, by their most specific labels.
@@ -37,6 +40,41 @@ def regime_of(hierarchy: Structure, labels: LabelMatrix) -> Regime:
     if (row_sizes(ends) > 1).any():
         return "multi_path"
     return "single_path" if len(ends.indices) and hierarchy.is_leaf[ends.indices].all() else "partial_path"
+
+
+def usual_regime(hierarchy: Structure, labels: LabelMatrix, share: float = USUAL_SHARE) -> Regime:
+    """Return the narrowest regime that fits at least a share of the documents; those without labels do not count.
+
+    A single path fits all regimes, a path that ends inside all but "single_path". With a share of 1 this is
+    `regime_of`.
+
+    Parameters
+    ----------
+    hierarchy : Structure
+        A tree or DAG; as for `regime_of`, one most specific label is one path.
+    labels : LabelMatrix, documents x nodes
+        As given or closed.
+    share : float
+        Above 0 and at most 1.
+
+    Returns
+    -------
+    Regime
+
+    >>> from treelabel.hierarchy import Hierarchy
+    >>> h = Hierarchy.from_paths(["A > B", "C"])
+    >>> rows = h.closure([[0, 0, 1]] * 97 + [[1, 1, 0]] * 3)
+    >>> usual_regime(h, rows), usual_regime(h, rows, share=0.98)
+    ('single_path', 'multi_path')
+    """
+    ends = hierarchy.most_specific(labels)
+    sizes = row_sizes(ends)
+    single = np.flatnonzero(sizes == 1)
+    in_leaf = int(hierarchy.is_leaf[ends.indices[ends.indptr[single]]].sum())
+    least = share * int((sizes > 0).sum())
+    if least and in_leaf >= least:
+        return "single_path"
+    return "partial_path" if len(single) >= least else "multi_path"
 
 
 def document_regimes(hierarchy: Structure, labels: LabelMatrix, closed: LabelMatrix) -> IntArray:
