@@ -251,11 +251,13 @@ def split(
 ) -> None:
     """Divide a file for training and testing.
 
-    The hierarchy is written beside the parts.
+    The hierarchy is written beside the parts. With --group, documents with the same value in that column come into one
+    part, so that nothing is tested on what it was trained on.
 
     \b
     Examples:
       treelabel split all.jsonl.gz parts --parts train=0.8,test=0.2 --seed 1
+      treelabel split tickets.csv parts --group customer
       treelabel split tickets.csv parts --by time --column created
       treelabel split all.csv parts --per-class 1
     """

@@ -40,6 +40,9 @@ class ReadArguments:
     text: Annotated[list[str] | None, typer.Option(help="Column with the text (repeat to join several).")] = None
     labels: Annotated[list[str] | None, typer.Option(help="Column with the labels (repeat: levels of a path).")] = None
     id: Annotated[str | None, typer.Option(help="Column with the document's id.")] = None
+    group: Annotated[
+        str | None, typer.Option(help="Column whose equal values belong together (customer, source): never divided.")
+    ] = None
     taxonomy: Annotated[Path | None, typer.Option(help="File with the hierarchy (default: the one beside).")] = None
     sep: Annotated[str | None, typer.Option(help="Separator of names in a label path, such as ' > '.")] = None
     label_sep: Annotated[str | None, typer.Option(help="Separator of several labels in one cell, such as ';'.")] = None

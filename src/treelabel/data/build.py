@@ -1,14 +1,16 @@
 """Datasets made of datasets: splits, few examples per class, depth cuts, "other" leaves, no duplicates."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from dataclasses import replace
+from typing import Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 
 from treelabel.core.compute import DoubleArray, IntArray, LongArray
 from treelabel.core.errors import TreelabelError
-from treelabel.data.dataset import Dataset
+from treelabel.data.dataset import Dataset, values_of_column
+from treelabel.data.group_split import fill_parts, fill_parts_alike
 from treelabel.hierarchy import row_numbers, row_sizes
 from treelabel.hierarchy.labels import from_ids
 
@@ -21,14 +23,17 @@ def split(
     by: SplitBy = "stratified",
     column: str | None = None,
     seed: int = 0,
+    group: str | None = None,
 ) -> dict[str, Dataset]:
     """Divide a dataset into named parts.
+
+    Documents of one group are never divided, if `group` or the dataset says what their groups are.
 
     - random: any document anywhere.
     - stratified: every leaf in about its share in each part. A leaf with too few documents for all parts has them in
       the first part before any other, so nothing is tested that was never trained. Documents with several labels count
-      for their rarest.
-    - group: documents with the same value in `column` stay together.
+      for their rarest. With groups, every label has about its share in each part as far as whole groups allow.
+    - group: stratified, with the groups in `column` if that is given.
     - time: sorted by `column`, the earliest in the first part; equal values stay together.
 
     Parameters
@@ -43,6 +48,8 @@ def split(
         The column of the group or the time.
     seed : int
         Seed of the random numbers.
+    group : str, optional
+        The column whose equal values stay together; by default that of the dataset. A split by time takes none.
 
     Returns
     -------
@@ -55,18 +62,33 @@ def split(
     """
     shares = _checked_shares(parts)
     rng = np.random.default_rng(seed)
-    if by == "random":
+    if by not in get_args(SplitBy):
+        raise TreelabelError(f"unknown way to split {by!r}; expected random, stratified, group or time")
+    together = group if group is not None else data.group
+    if by == "group":
+        together = column if column is not None else together
+    if (by == "group" and together is None) or (by == "time" and column is None):
+        raise TreelabelError(f"splitting by {by} needs the name of a column; there are: {_columns(data)}")
+    if together is not None:
+        assigned = _whole_groups(data, together, by, shares, rng)
+    elif by == "random":
         assigned = _by_order(rng.permutation(len(data)), shares)
     elif by == "stratified":
         assigned = _stratified(data, shares, rng)
-    elif by in ("group", "time"):
-        if column is None:
-            raise TreelabelError(f"splitting by {by} needs the name of a column; there are: {_columns(data)}")
-        codes, ordered = _column_codes(data, column, as_time=by == "time")
-        assigned = _by_group(codes, shares, rng) if by == "group" else _by_time(codes, ordered, shares)
     else:
-        raise TreelabelError(f"unknown way to split {by!r}; expected random, stratified, group or time")
+        assigned = _by_time(*_column_codes(data, str(column), as_time=True), shares)
     return {name: data[np.flatnonzero(assigned == at)] for at, name in enumerate(parts)}
+
+
+def _whole_groups(data: Dataset, group: str, by: SplitBy, shares: DoubleArray, rng: np.random.Generator) -> LongArray:
+    if by == "time":
+        raise TreelabelError(
+            f"a split by time would divide the groups of column {group!r}; split by time without groups, or by group"
+        )
+    codes, _ = _column_codes(data, group, as_time=False)
+    if by == "random":
+        return fill_parts(codes, shares, rng)
+    return fill_parts_alike(codes, data.closed, shares, rng)
 
 
 def _checked_shares(parts: Mapping[str, float]) -> DoubleArray:
@@ -150,14 +172,9 @@ def _give_rare_to_first(data: Dataset, assigned: LongArray, rng: np.random.Gener
 
 def _column_codes(data: Dataset, column: str, as_time: bool) -> tuple[LongArray, LongArray]:
     """Number the values of a column, and rank them in their order."""
-    if column not in data.extra:
-        raise TreelabelError(f"no column {column!r} to split by; there are: {_columns(data)}")
-    values = data.extra[column].combine_chunks()
+    values = values_of_column(data, column, "split by")
     if as_time and pa.types.is_string(values.type) | pa.types.is_large_string(values.type):
         values = _times(values, column)
-    if values.null_count:
-        row = int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0])
-        raise TreelabelError(f"row {row} (id {data.ids[row]!r}) has no value in column {column!r}")
     try:
         coded = values.dictionary_encode()
         order = pa.compute.array_sort_indices(coded.dictionary).to_numpy()
@@ -169,30 +186,16 @@ def _column_codes(data: Dataset, column: str, as_time: bool) -> tuple[LongArray,
 
 
 def _times(values: pa.Array, column: str) -> pa.Array:
-    """Read times that were written as text: numbers, or dates that begin with the year; empty ones are missing."""
-    trimmed = pa.compute.utf8_trim_whitespace(values)
-    given = pa.compute.if_else(pa.compute.equal(trimmed, ""), pa.scalar(None, trimmed.type), trimmed)
+    """Read times that were written as text: numbers, or dates that begin with the year."""
+    given = pa.compute.utf8_trim_whitespace(values)
     for kind in (pa.float64(), pa.timestamp("us"), pa.timestamp("us", "UTC")):
         try:
             return given.cast(kind)
         except pa.ArrowInvalid:
             continue
     raise TreelabelError(
-        f"cannot sort by column {column!r}: expected numbers or dates such as 2024-01-31, found {given.drop_null()[0]}"
+        f"cannot sort by column {column!r}: expected numbers or dates such as 2024-01-31, found {given[0]}"
     )
-
-
-def _by_group(codes: LongArray, shares: DoubleArray, rng: np.random.Generator) -> LongArray:
-    """Largest groups first, each to the part that is furthest behind its size."""
-    sizes = np.bincount(codes)
-    order = rng.permutation(len(sizes))
-    order = order[np.argsort(-sizes[order], kind="stable")]
-    left = shares * len(codes)
-    part = np.empty(len(sizes), np.int64)
-    for group in order.tolist():
-        part[group] = int(np.argmax(left))
-        left[part[group]] -= sizes[group]
-    return part[codes]
 
 
 def _by_time(codes: LongArray, rank: LongArray, shares: DoubleArray) -> LongArray:
@@ -210,6 +213,11 @@ def per_class(data: Dataset, count: int = 1, seed: int = 0) -> tuple[Dataset, Da
     The few-shot setting of "A hierarchical loss and its problems": at most one training sample per class. Documents
     with several labels count for their rarest; those without labels are among the others.
     """
+    if data.group is not None:
+        raise TreelabelError(
+            f"drawing documents per class would divide the groups of column {data.group!r}; read the data without "
+            "groups"
+        )
     if count < 1:
         raise TreelabelError(f"expected at least 1 document per class, found {count}")
     key = rarest_label(data)
@@ -254,7 +262,7 @@ def deduplicate(data: Dataset, against: Sequence[str] = ()) -> Dataset:
     order = order[moved[order] >= 0]
     ptr = np.searchsorted(moved[order], np.arange(len(data) + 1))
     united = from_ids(ptr, data.labels.indices[order], len(data.hierarchy))
-    whole = Dataset(data.ids, data.texts, united, data.hierarchy, data.extra, data.features)
+    whole = replace(data, labels=united, choices={})
     return whole[np.flatnonzero(target == np.arange(len(data)))]
 
 

@@ -23,7 +23,9 @@ class Dataset(LabelledTexts):
 
     `closed` has the labels with all ancestors, as every metric uses them. `features` is a documents x features
     matrix where a format brings numbers instead of texts. `choices` tells what reading had to choose: the columns, and
-    where the hierarchy comes from. Make one with `treelabel.read` or `Dataset.of`.
+    where the hierarchy comes from. `group` names the further column that tells which documents belong together (one
+    customer, one source, copies of one text) and must not be divided between training and test; `groups` are its
+    values. Make one with `treelabel.read` or `Dataset.of`.
 
     >>> ds = Dataset.of(["woof", "meow"], [["dog"], ["cat"]], Hierarchy.from_paths(["pet > dog", "pet > cat"]))
     >>> ds
@@ -39,6 +41,7 @@ class Dataset(LabelledTexts):
     extra: Mapping[str, pa.ChunkedArray] = field(default_factory=dict)
     features: sparse.csr_array | None = None
     choices: Mapping[str, str] = field(default_factory=dict)
+    group: str | None = None
 
     def __post_init__(self) -> None:
         if sparse.issparse(self.labels):
@@ -54,6 +57,10 @@ class Dataset(LabelledTexts):
             raise TreelabelError(
                 f"labels have {self.labels.shape[1]:,} columns, but the hierarchy has {len(self.hierarchy):,} nodes"
             )
+        if self.group is not None and self.group not in self.extra:
+            raise TreelabelError(
+                f"no column {self.group!r} for the groups; further columns are: {', '.join(self.extra) or 'none'}"
+            )
 
     @classmethod
     def of(
@@ -63,6 +70,7 @@ class Dataset(LabelledTexts):
         hierarchy: Hierarchy,
         ids: Iterable[str] | None = None,
         sep: str | None = None,
+        groups: Iterable[str] | None = None,
     ) -> "Dataset":
         """Make a dataset of texts and one list of labels per text.
 
@@ -78,6 +86,8 @@ class Dataset(LabelledTexts):
             Names of the documents; by default their row numbers.
         sep : str, optional
             The separator of paths.
+        groups : iterable of str, optional
+            What each document belongs to; `split` keeps documents of a group together. Stored as a column "group".
 
         Returns
         -------
@@ -85,7 +95,8 @@ class Dataset(LabelledTexts):
         """
         column = Strings.of(texts)
         names = Strings.of(ids) if ids is not None else Strings.of([str(row) for row in range(len(column))])
-        return cls(names, column, encode(hierarchy, labels, sep), hierarchy)
+        extra = {} if groups is None else {"group": pa.chunked_array([list(groups)], pa.string())}
+        return cls(names, column, encode(hierarchy, labels, sep), hierarchy, extra, group="group" if extra else None)
 
     def __repr__(self) -> str:
         return f"Dataset({len(self):,} documents, {self.hierarchy!r})"
@@ -103,12 +114,24 @@ class Dataset(LabelledTexts):
             columns = {name: column.take(pa.array(picked)) for name, column in self.extra.items()}
             ids, texts = self.ids.take(picked), self.texts.take(picked)
         features = None if self.features is None else self.features[picked]
-        return Dataset(ids, texts, self.labels[picked], self.hierarchy, columns, features)
+        return Dataset(ids, texts, self.labels[picked], self.hierarchy, columns, features, group=self.group)
 
     def batches(self, size: int = 4096) -> Iterator["Dataset"]:
         """Yield consecutive parts of at most `size` documents."""
         for start in range(0, len(self), size):
             yield self[start : start + size]
+
+    @property
+    def groups(self) -> tuple[str, ...] | None:
+        """The group of each document as text, or None where documents stand alone.
+
+        >>> Dataset.of(["a", "b"], [["x"], ["x"]], Hierarchy.flat(["x"]), groups=["shop 1", "shop 2"]).groups
+        ('shop 1', 'shop 2')
+        """
+        if self.group is None:
+            return None
+        values = values_of_column(self, self.group, "keep together by")
+        return tuple(map(str, values.to_pylist()))
 
     def names(self) -> list[list[str]]:
         """Return the labels of each document by name."""
@@ -126,3 +149,32 @@ class Dataset(LabelledTexts):
     def describe(self, train: "Dataset | None" = None) -> Description:
         """Count what matters about the data; label frequencies are those of `train`, by default of the data itself."""
         return describe(self, train)
+
+
+def values_of_column(data: Dataset, column: str, what_for: str) -> pa.Array:
+    """Return a further column that has a value in every row; texts of blanks only are no values.
+
+    Parameters
+    ----------
+    data : Dataset
+        Where the column stands in `extra`.
+    column : str
+        Its name.
+    what_for : str
+        What the column is to do, for the message of an error.
+
+    Returns
+    -------
+    pyarrow.Array
+    """
+    if column not in data.extra:
+        listed = ", ".join(data.extra) or "none besides id, text and labels"
+        raise TreelabelError(f"no column {column!r} to {what_for}; there are: {listed}")
+    values = data.extra[column].combine_chunks()
+    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+        is_blank = pa.compute.equal(pa.compute.utf8_trim_whitespace(values), "")
+        values = pa.compute.if_else(is_blank, pa.scalar(None, values.type), values)
+    if values.null_count:
+        row = int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0])
+        raise TreelabelError(f"row {row} (id {data.ids[row]!r}) has no value in column {column!r}")
+    return values

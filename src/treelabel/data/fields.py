@@ -4,7 +4,7 @@ import ast
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -58,6 +58,7 @@ class Fields:
     label_sep: str | None = None
     lists: ListMeaning = "labels"
     need_labels: bool = True
+    group: str | None = None
 
     def text_of(self, values: dict[str, Any]) -> str:
         """Read the text of a row."""
@@ -78,11 +79,12 @@ class Fields:
 
     def told(self) -> dict[str, str]:
         """Return the columns that are read, for people."""
-        return {
+        told = {
             "text": " + ".join(self.text) or "none",
             "labels": " > ".join(self.labels) or "none",
             "id": self.id or "row numbers",
         }
+        return told if self.group is None else told | {"group": self.group}
 
     def used(self) -> frozenset[str]:
         """Return the names of the columns that are read."""
@@ -177,6 +179,7 @@ class FieldChoice:
     lists: ListMeaning = "labels"
     need_text: bool = True
     need_labels: bool = True
+    group: str | None = None
 
     def among(self, columns: Sequence[str], where: str) -> Fields:
         """Choose the columns that were asked for, and guess the others by their names."""
@@ -197,7 +200,14 @@ class FieldChoice:
         name = _asked(self.id, columns, where, "id")
         if name is None:
             name = _guess(ID_NAMES, [column for column in columns if column not in (*text, *labels)])
-        return Fields(text, labels, name[0] if name else None, self.label_sep, self.lists, self.need_labels)
+        fields = Fields(text, labels, name[0] if name else None, self.label_sep, self.lists, self.need_labels)
+        together = _asked(self.group, columns, where, "groups")
+        if together is not None and together[0] in fields.used():
+            raise TreelabelError(
+                f"{where}: the column {quoted(together[0])} is read as text, labels or id, so that it cannot tell the "
+                "groups; name another one, or other columns for these"
+            )
+        return replace(fields, group=self.group)
 
 
 def _asked(names: str | Sequence[str] | None, columns: Sequence[str], where: str, what: str) -> tuple[str, ...] | None:

@@ -50,6 +50,7 @@ def read(
     need_labels: bool = True,
     limits: Limits = DEFAULT_LIMITS,
     progress: bool | None = None,
+    group: str | None = None,
 ) -> Dataset:
     """Read a file of texts with labels; any format in `FORMATS`, also compressed (.gz, .zst, .bz2).
 
@@ -88,6 +89,8 @@ def read(
         The resources that reading may take.
     progress : bool, optional
         Whether to show a progress bar; by default on a terminal.
+    group : str, optional
+        The column that tells which documents belong together (a customer, a source): see `Dataset.groups`.
 
     Returns
     -------
@@ -108,7 +111,7 @@ def read(
     collector = Collector(limits)
     with progress_bar(f"reading {file.name}", file.stat().st_size, progress) as seen:
         source = format_of(file, format).read(file, ReadOptions(encoding, delimiter, header, quotes, seen, limits))
-        choice = FieldChoice(text, labels, id, label_sep, lists, need_text, need_labels)
+        choice = FieldChoice(text, labels, id, label_sep, lists, need_text, need_labels, group)
         fields = _collect(source, choice, collector, problems)
     if fields is None or len(collector) == 0:
         raise TreelabelError(f"{file}: no documents; the file is empty, or every line is blank or was skipped")
@@ -125,7 +128,7 @@ def read(
         if len(data) == 0:
             raise TreelabelError(f"{file}: no documents left, as all {problems.skipped:,} rows were skipped: {first}")
         warnings.warn(SkippedRowsWarning(f"{file}: skipped {problems.skipped:,} rows: {first}"), stacklevel=2)
-    return replace(data, choices=fields.told() | {"hierarchy": origin})
+    return replace(data, choices=fields.told() | {"hierarchy": origin}, group=group)
 
 
 @dataclass

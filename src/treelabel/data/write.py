@@ -89,7 +89,9 @@ def _with_free_names(data: Dataset) -> Dataset:
             name += "_"
         return name
 
-    return replace(data, extra={free(n) if n in reserved else n: c for n, c in data.extra.items()})
+    names = {name: free(name) if name in reserved else name for name in data.extra}
+    group = None if data.group is None else names[data.group]
+    return replace(data, extra={names[name]: column for name, column in data.extra.items()}, group=group)
 
 
 def _separator(data: Dataset, sep: str | None) -> str:
