@@ -129,7 +129,7 @@ def _judged(folder: Path) -> Iterator[Sample]:
     for ending in (".jsonl", ".jsonl.gz"):
         write_predictions(decide(dense), folder / f"predictions{ending}", dense)
         yield Sample(f"predictions{ending}", "predictions")
-    for rule in ("macro_f1", "micro_f1", "back_off(precision=0.9)"):
+    for rule in ("macro_f1", "micro_f1", "back_off(precision=0.9, confidence=0)"):
         name = f"tuned-{rule.partition('(')[0]}.json"
         tune(LEAF, dense, rule).save(folder / name)
         yield Sample(name, "tuned")

@@ -111,11 +111,11 @@ def plurality(h: SlowHierarchy, row: Row) -> set[int]:
     return best(deepest(h, likelier), q)
 
 
-def back_off(h: SlowHierarchy, row: Row, t: float) -> set[int]:
-    """From the best leaf up, by the best parent, until the score is at least t."""
+def back_off(h: SlowHierarchy, row: Row, t: float | Sequence[float]) -> set[int]:
+    """From the best leaf up, by the best parent, until the score is at least t, perhaps that of the depth."""
     q = coherent(h, row)
     here = best(h.leaves, q)
-    while here and q[min(here)] < t:
+    while here and q[min(here)] < (t[h.longest_depth(min(here)) - 1] if isinstance(t, Sequence) else t):
         here = best(h.parents[min(here)] - {ROOT}, q)
     return here
 

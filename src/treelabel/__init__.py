@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         write_taxonomy,
     )
     from treelabel.evaluation import Evaluator, evaluate
+    from treelabel.evaluation.back_off_table import back_off_table
     from treelabel.evaluation.comparison import compare
     from treelabel.evaluation.predictions import write_predictions
     from treelabel.evaluation.result import Result
@@ -54,6 +55,7 @@ _PLACES = {
     "Scores": "scores",
     "TreelabelError": "core.errors",
     "Tuned": "rules",
+    "back_off_table": "evaluation.back_off_table",
     "check_model": "models.check",
     "compare": "evaluation",
     "cut": "data",
@@ -92,6 +94,7 @@ __all__ = [
     "Scores",
     "TreelabelError",
     "Tuned",
+    "back_off_table",
     "check_model",
     "compare",
     "cut",

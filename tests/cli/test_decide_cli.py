@@ -91,12 +91,41 @@ def test_tune_writes_a_rule_that_decide_and_evaluate_take(folder: Path, run: Run
     assert reached == pytest.approx(best)
 
 
-def test_tune_prints_json_and_finds_a_required_precision(folder: Path, run: Run) -> None:
-    files = folder / "truth.jsonl", folder / "scores.npz"
-    rule = "back_off(precision=0.9)"
-    stored = run("tune", *files, "-o", folder / "sure.json", "--rule", rule, "--json").json
+@pytest.fixture
+def sure(folder: Path) -> tuple[Path, Path]:
+    """Write a truth and scores of a hundred documents, of which half are sure of what is right."""
+    values = np.zeros((100, len(TREE)))
+    values[::2, [0, 2, 5]] = [0.9, 0.8, 0.75]
+    values[1::2, [0, 3]] = [0.7, 0.4]
+    Scores(TREE, values).save(folder / "sure.npz")
+    lines = [json.dumps({"labels": ["F" if at % 2 == 0 else "C"]}) for at in range(100)]
+    (folder / "sure.jsonl").write_text("\n".join(lines) + "\n")
+    return folder / "sure.jsonl", folder / "sure.npz"
+
+
+def test_tune_finds_a_required_precision_and_tells_what_others_cost(
+    sure: tuple[Path, Path], folder: Path, run: Run
+) -> None:
+    rule = "back_off(precision=0.93)"
+    stored = run("tune", *sure, "-o", folder / "sure.json", "--rule", rule, "--json").json
     assert stored["rule"] == "back_off"
-    assert stored["measured"]["precision"] >= 0.9
+    assert stored["measured"]["precision"] >= 0.93
+    assert [row["required precision"] for row in stored["table"]] == [0.8, 0.85, 0.9, 0.93, 0.95, 0.98, 0.99]
+    shown = run("tune", *sure, "-o", folder / "sure.json", "--rule", rule).out.splitlines()
+    assert shown[0] == f"{folder / 'sure.json'}: back_off; least scores of levels 1, 2, ...: 0.7000, never, 0.7500"
+    assert shown[2].split()[:3] == ["required", "with", "a"]
+    assert shown[6].split()[:5] == ["0.93", "100.0%", "50.0%", "2.00", "1.0000"]
+    # A hundred documents without an error promise no 0.98.
+    assert shown[8].split() == ["0.98", "0.0%", "0.0%", "-", "-"]
+    assert shown[-1] == "100 documents in 5 folds, each by thresholds found on the others"
+    assert Tuned.load(folder / "sure.json").settings["t"] == pytest.approx([0.7, 2, 0.75])
+
+
+def test_a_precision_that_cannot_be_promised_is_refused(folder: Path, run: Run) -> None:
+    arguments = ["-o", folder / "sure.json", "--rule", "back_off(precision=0.9)"]
+    ended = run("tune", folder / "truth.jsonl", folder / "scores.npz", *arguments)
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert "no thresholds reach a precision of 0.9 with a confidence of 0.9 on 4 validation documents" in ended.err
 
 
 def test_a_tuned_rule_is_refused_with_another_hierarchy(folder: Path, run: Run) -> None:

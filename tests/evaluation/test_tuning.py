@@ -15,7 +15,7 @@ from tests.reference import matrix_of, sets_of
 from tests.reference_metrics import flat_f1, label_counts, mean
 from tests.strategies import Drawn, hierarchies, with_scores
 from treelabel import Dataset, Hierarchy, Scores, TreelabelError, Tuned, decide, evaluate, tune
-from treelabel.rules.tuning import best_threshold, best_threshold_per_label, precise_threshold
+from treelabel.rules.tuning import best_threshold, best_threshold_per_label
 
 H = Hierarchy.from_paths(["A > B", "A > C", "D"])
 SCORES = Scores(H, [[0.9, 0.1, 0.6, 0.3], [0.8, 0.2, 0.3, 0.5], [0.3, 0.7, 0.2, 0.1], [0.6, 0.3, 0.4, 0.2]])
@@ -122,63 +122,6 @@ def test_neighbouring_scores_are_told_apart() -> None:
     assert decide(scores, "threshold", t=t).names() == [["b"]]
 
 
-# A required precision
-
-
-@given(validation(), st.sampled_from([0.25, 0.5, 2 / 3, 0.75, 1.0]))
-@pytest.mark.slow
-def test_the_smallest_threshold_of_backing_off_that_is_precise_enough(case: Validation, precision: float) -> None:
-    truth, columns = case[2], len(case[0])
-    for scores in both_forms(case):
-        true = matrix_of(truth, columns)
-        backed_off = {
-            cut: sets_of(decide(scores, "back_off", t=cut, closed=False).csr, columns)
-            for cut in all_cuts(scores.coherent().dense())
-        }
-        judged: dict[float, tuple[float, float]] = {}
-        for cut, found in backed_off.items():
-            right = [labels <= y for labels, y in zip(found, truth, strict=True) if labels]
-            if right:
-                judged[cut] = mean(right), len(right) / len(truth)
-        enough = [cut for cut, (reached, _) in judged.items() if reached >= precision]
-        if not judged:
-            with pytest.raises(TreelabelError, match="no leaf has a score above 0 in the validation data"):
-                precise_threshold(scores, true, precision)
-        elif not enough:
-            best = max(reached for reached, _ in judged.values())
-            message = f"no threshold reaches a precision of {precision:g} on the validation data; .* reaches {best:.4f}"
-            with pytest.raises(TreelabelError, match=message):
-                precise_threshold(scores, true, precision)
-        else:
-            t, reached, share = precise_threshold(scores, true, precision)
-            assert (reached, share) == pytest.approx(judged[t])
-            # Scores off the ways of the best leaves are thresholds, too, at which nothing changes.
-            assert backed_off[t] == backed_off[min(enough)]
-
-
-@pytest.mark.parametrize("precision", [0, -0.5, 1.5, 95])
-def test_a_required_precision_is_a_share(precision: float) -> None:
-    with pytest.raises(TreelabelError, match=f"precision = {precision}, expected a share above 0 and at most 1"):
-        tune(TRUTH, SCORES, f"back_off(precision={precision})")
-
-
-def test_backing_off_by_hand() -> None:
-    # Columns are A, D, B, C. Ways up: B 0.6 A 0.9 | C 0.5 A 0.8 | D 0.7 | B 0.4 A 0.6, wrong all the way.
-    tuned = tune(TRUTH, SCORES, "back_off(precision=0.9)")
-    assert tuned.rule == "back_off"
-    assert tuned.settings["t"] == pytest.approx(0.7)
-    assert tuned.measured == {
-        "precision": 1.0,
-        "required precision": 0.9,
-        "share of documents with a label": 0.75,
-        "documents": 4,
-    }
-    assert decide(SCORES, tuned).names() == [["A"], ["A"], ["D"], []]
-    lower = tune(TRUTH, SCORES, "back_off(precision=0.75)")
-    assert lower.settings["t"] == pytest.approx(0.4)
-    assert decide(SCORES, lower).names() == [["A", "B"], ["A", "C"], ["D"], ["A", "B"]]
-
-
 # Tuning
 
 
@@ -205,15 +148,6 @@ def test_truth_comes_in_any_form_and_is_matched_by_ids() -> None:
     assert tune(data, shuffled).settings == expected
 
 
-def test_other_settings_stay_with_the_rule() -> None:
-    tuned = tune(TRUTH, SCORES, "back_off(precision=0.9, unknown=0.85)")
-    assert tuned.settings.keys() == {"t", "unknown"}
-    found = decide(SCORES, tuned)
-    assert found.unknown is not None
-    assert found.unknown.tolist() == [False, True, True, True]
-    assert decide(SCORES, tuned, unknown=None).names() == decide(SCORES, tune(TRUTH, SCORES, "back_off")).names()
-
-
 REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
     "a rule without numbers": ((TRUTH, SCORES, "best_leaf"), "cannot tune 'best_leaf'; expected macro_f1, micro_f1 or"),
     "a rule that is not there": ((TRUTH, SCORES, "xyz"), "cannot tune 'xyz'; expected macro_f1"),
@@ -235,7 +169,7 @@ def test_what_cannot_be_tuned_is_refused(arguments: tuple[Any, ...], message: st
 # The file
 
 
-@pytest.mark.parametrize("rule", ["macro_f1", "micro_f1", "back_off(precision=0.9)"])
+@pytest.mark.parametrize("rule", ["macro_f1", "micro_f1", "back_off(precision=0.9, confidence=0)"])
 def test_a_tuned_rule_decides_the_same_after_saving_and_loading(rule: str, tmp_path: Path) -> None:
     tuned, file = tune(TRUTH, SCORES, rule), tmp_path / "rule.json"
     tuned.save(file)

@@ -490,7 +490,7 @@ def test_a_tuned_rule_with_wrong_settings_is_one_sentence(tmp_path: Path) -> Non
     scores = Scores(TREE, [[0.9, 0.5, 0.4]])
     wrong: dict[str, tuple[dict[str, Any], ...]] = {
         "threshold": ({"t": "high"}, {"t": [0.5, "x", 1]}, {"t": [0.5] * 7}, {"t": [[0.5]]}, {"t": 1e300}, {"t": {}}),
-        "back_off": ({"t": [0.5, 0.5]}, {"t": -1}, {"t": 10**400}),
+        "back_off": ({"t": [0.5] * 7}, {"t": [0.5, -1]}, {"t": -1}, {"t": 10**400}),
         "top_k": ({"k": 0.5}, {"k": [1]}, {"k": True}, {"leaves": 1}),
         "optimal:macro_f1@k": ({"seed": -1}, {"seed": 0.5}),
         "optimal:binned_macro_f1@k": ({"bin_edges": 3},),

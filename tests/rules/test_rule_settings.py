@@ -152,6 +152,8 @@ REFUSED: dict[str, tuple[str, str]] = {
     "no stop": ("top_down@nan", "top_down: stop = nan, expected a score from 0 to 1"),
     "a trust below 0": ("back_off@-0.1", "back_off: t = -0.1, expected a score from 0 to 1"),
     "no trust": ("back_off@nan", "back_off: t = nan, expected a score from 0 to 1"),
+    "a level too many to trust": ("back_off(t=[1, 1, 1])", r"3 thresholds, expected one, or 2 \(one per level\)"),
+    "a level below 0": ("back_off(t=[0.5, -1])", "t has -1, expected scores from 0 to 1, or 2 for a level never pred"),
     "a precision not yet measured": (
         "back_off(precision=0.9)",
         r"back_off: back_off\(precision=0.9\) has to be measured on validation data first: tune\(truth, scores",

@@ -14,6 +14,7 @@ from tests.reference_rules import REFERENCE_RULES, TWINS, Row
 from tests.strategies import Drawn, dags, hierarchies, trees, with_scores
 from treelabel import Decisions, Hierarchy, Scores, TreelabelError, decide
 from treelabel.rules import RULES, rows
+from treelabel.rules.back_off import NEVER
 
 SMALL = Hierarchy.from_paths(["A > B", "A > C", "D"])
 DAG = Hierarchy.from_edges([("A", "C"), ("B", "C")])
@@ -64,7 +65,10 @@ def settings_of(draw: st.DrawFn, name: str, drawn: Drawn) -> dict[str, Any]:
         case "beam":
             return {"width": draw(st.integers(1, 6))}
         case "back_off":
-            return {"t": draw(st.sampled_from([0.0, *EIGHTHS]))}
+            each = st.sampled_from([0.0, *EIGHTHS])
+            levels = drawn.fast.max_depth
+            listed = st.lists(each | st.just(NEVER), min_size=levels, max_size=levels)
+            return {"t": draw(each | listed)}
     return {}
 
 
@@ -180,6 +184,8 @@ BY_HAND = {
     "plurality": "A",
     "back_off@0.4": "D",
     "back_off@0.5": "",
+    "back_off(t=[2, 0.3])": "",
+    "back_off(t=[0.35, 0.3])": "D",
     "optimal:hamming": "A",
     "optimal:shortest_path": "A",
     # above 1 - 2/3, above 1 - 3/5, above 1 - 3/3

@@ -77,7 +77,8 @@ def tune(
 
     The file that it writes is a rule for decide, evaluate and compare, and is refused with any other hierarchy. A
     threshold for each label needs many validation documents per label; with few, optimal:macro_f1, which needs none, is
-    often better.
+    often better. For back_off, a table tells what each precision costs: how many documents get a label, how many a
+    leaf, how deep it is, and how often it is right, on documents that the thresholds were not found on.
 
     \b
     Examples:
@@ -85,6 +86,7 @@ def tune(
       treelabel tune valid.jsonl valid-scores.npz -o sure.json --rule "back_off(precision=0.95)"
       treelabel decide test-scores.npz --rule sure.json -o predictions.jsonl
     """
+    from treelabel.evaluation.back_off_table import PRECISIONS, back_off_table
     from treelabel.evaluation.tuning import tune as find
     from treelabel.scores import Scores
 
@@ -93,11 +95,20 @@ def tune(
     data = read.read(truth, need_text=False, taxonomy=given.hierarchy)
     tuned = find(data, given, rule)
     tuned.save(output)
+    table = None
+    if tuned.rule == "back_off":
+        asked = sorted({*PRECISIONS, tuned.measured["required precision"]})
+        table = back_off_table(data, given, asked, tuned.measured["confidence"])
     if json:
-        typer.echo(jsonlib.dumps({"rule": tuned.rule, "measured": dict(tuned.measured)}, indent=2))
+        rows = {} if table is None else {"table": [row.to_json() for row in table.rows]}
+        typer.echo(jsonlib.dumps({"rule": tuned.rule, "measured": dict(tuned.measured), **rows}, indent=2))
         return
-    reached = ", ".join(f"{name} {value:.4f}" for name, value in tuned.measured.items() if name != "documents")
+    if table is not None:
+        levels = ", ".join("never" if t > 1 else f"{t:.4f}" for t in tuned.settings["t"])
+        typer.echo(f"{output}: back_off; least scores of levels 1, 2, ...: {levels}\n\n{table}")
+        return
     count = tuned.measured["documents"]
+    reached = ", ".join(f"{name} {value:.4f}" for name, value in tuned.measured.items() if name != "documents")
     typer.echo(f"{output}: {tuned.rule}; {reached} on the {count:,} documents it was tuned on, likely less on others")
 
 

@@ -10,6 +10,7 @@ from treelabel.core.errors import TreelabelError, some
 from treelabel.hierarchy import Hierarchy, LabelMatrix, as_labels
 from treelabel.hierarchy.labels import encode
 from treelabel.rules import Decisions
+from treelabel.scores import Scores
 
 
 def common_hierarchy(*things: Any) -> Hierarchy:
@@ -66,3 +67,17 @@ def in_order(truth: Any, found: Any, what: str) -> Any:
     """Bring documents that have ids into the order of the truth."""
     rows = rows_by_id(truth, getattr(found, "ids", None), what)
     return found if rows is None else found[rows]
+
+
+def validation(truth: Any, scores: Scores) -> tuple[Scores, LabelMatrix]:
+    """Return the scores of validation documents in the order of the truth, and the closed truth."""
+    if not isinstance(scores, Scores):
+        raise TreelabelError(f"expected Scores(hierarchy, matrix) to tune on, found {type(scores).__name__}")
+    h = common_hierarchy(scores, truth)
+    true = h.closure(label_sets(truth, h, "truth"))
+    kept: Scores = in_order(truth, scores, "scores")
+    if len(kept) != true.shape[0]:
+        raise TreelabelError(f"truth has {true.shape[0]:,} documents, scores have {len(kept):,}")
+    if not len(kept):
+        raise TreelabelError("there are no validation documents to tune on")
+    return kept, true

@@ -218,6 +218,19 @@ def seed_interval(values: Sequence[float], level: float = 0.95) -> Interval:
     return Interval(mean, mean - reach, mean + reach, level)
 
 
+def binomial_interval(hits: int, tries: int, level: float = 0.95) -> Interval:
+    """Compute a share and its Clopper-Pearson interval; all NaN of no tries.
+
+    >>> str(binomial_interval(95, 100))
+    '0.9500 [0.8872, 0.9836]'
+    """
+    if tries == 0:
+        return Interval(float("nan"), float("nan"), float("nan"), level)
+    low = float(special.betaincinv(hits, tries - hits + 1, (1 - level) / 2)) if hits else 0.0
+    high = float(special.betaincinv(hits + 1, tries - hits, (1 + level) / 2)) if hits < tries else 1.0
+    return Interval(hits / tries, low, high, level)
+
+
 def paired_bootstrap(
     first: Sequence[Any],
     second: Sequence[Any],

@@ -3,10 +3,13 @@
 from typing import Any
 
 from treelabel.core.errors import TreelabelError
-from treelabel.evaluation.alignment import common_hierarchy, in_order, label_sets
+from treelabel.evaluation.alignment import validation
+from treelabel.evaluation.back_off_table import back_off_row
+from treelabel.hierarchy import LabelMatrix
 from treelabel.rules import Tuned
 from treelabel.rules.parsing import find_rule
-from treelabel.rules.tuning import best_threshold, best_threshold_per_label, precise_threshold
+from treelabel.rules.precise import Ways, precise_thresholds
+from treelabel.rules.tuning import best_threshold, best_threshold_per_label
 from treelabel.scores import Scores
 
 RULES_TO_TUNE = ("macro_f1", "micro_f1", "back_off(precision=0.95)")
@@ -16,8 +19,8 @@ def tune(truth: Any, scores: Scores, rule: str = "macro_f1") -> Tuned:
     """Find the settings of a rule on validation data: thresholds for a metric, or for a required precision.
 
     "macro_f1" finds one threshold per label, "micro_f1" one for all labels; "back_off(precision=0.95)" finds how sure
-    one must be so that predicted labels are right that often, and goes up to an ancestor, or predicts nothing, where
-    one is not.
+    one must be on each level so that predicted labels are right that often, and goes up to an ancestor, or predicts
+    nothing, where one is not (see `precise_thresholds`). `back_off_table` tells what each precision costs.
 
     Parameters
     ----------
@@ -39,17 +42,9 @@ def tune(truth: Any, scores: Scores, rule: str = "macro_f1") -> Tuned:
     >>> tuned.rule, tuned.settings, tuned.measured
     ('threshold', {'t': 0.5}, {'micro_f1': 0.6666666666666666, 'documents': 2})
     """
-    if not isinstance(scores, Scores):
-        raise TreelabelError(f"expected Scores(hierarchy, matrix) to tune on, found {type(scores).__name__}")
     if not isinstance(rule, str):
         raise TreelabelError(f"expected what to tune, such as 'macro_f1', found {type(rule).__name__}")
-    h = common_hierarchy(scores, truth)
-    true = h.closure(label_sets(truth, h, "truth"))
-    kept: Scores = in_order(truth, scores, "scores")
-    if len(kept) != true.shape[0]:
-        raise TreelabelError(f"truth has {true.shape[0]:,} documents, scores have {len(kept):,}")
-    if not len(kept):
-        raise TreelabelError("there are no validation documents to tune on")
+    kept, true = validation(truth, scores)
     measured: dict[str, Any]
     settings: dict[str, Any]
     match rule.removeprefix("optimal:"):
@@ -61,25 +56,19 @@ def tune(truth: Any, scores: Scores, rule: str = "macro_f1") -> Tuned:
             name, settings, measured = "threshold", {"t": t}, {"micro_f1": value}
         case _:
             name, settings, measured = _precise(kept, true, rule)
-    return Tuned(name, settings, h.fingerprint, {**measured, "documents": len(kept)})
+    return Tuned(name, settings, kept.hierarchy.fingerprint, {**measured, "documents": len(kept)})
 
 
-def _precise(scores: Scores, truth: Any, rule: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """Tune back_off."""
+def _precise(scores: Scores, truth: LabelMatrix, rule: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """Tune back_off; what is measured comes from thresholds of other documents."""
     asked = find_rule(rule) if rule.startswith("back_off") else None
     if asked is None or asked.rule.name != "back_off":
         raise TreelabelError(f"cannot tune {rule!r}; expected {', '.join(RULES_TO_TUNE[:-1])} or {RULES_TO_TUNE[-1]}")
     if "t" in asked.settings:
         raise TreelabelError(f"{rule}: t is what is to be found; expected a precision, as in {RULES_TO_TUNE[-1]}")
-    required = asked.settings.get("precision", 0.95)
-    t, reached, share = precise_threshold(scores, truth, required)
-    others = {name: value for name, value in asked.settings.items() if name != "precision"}
-    return (
-        "back_off",
-        {"t": t, **others},
-        {
-            "precision": reached,
-            "required precision": required,
-            "share of documents with a label": share,
-        },
-    )
+    required, confidence = asked.settings.get("precision", 0.95), asked.settings.get("confidence", 0.9)
+    ways = Ways.of(scores, truth)
+    t = precise_thresholds(ways, required, confidence)
+    others = {name: value for name, value in asked.settings.items() if name not in ("precision", "confidence")}
+    measured = back_off_row(ways, required, confidence).to_json() | {"confidence": confidence}
+    return "back_off", {"t": t.tolist(), **others}, measured

@@ -1,25 +1,37 @@
 """Backing off: the deepest node of the best leaf's path that can be trusted."""
 
+from collections.abc import Sequence
+from typing import Final
+
 import numpy as np
 
-from treelabel.core.compute import BoolArray, IntArray, LongArray, ScoreArray, kernel
+from treelabel.core.compute import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray, kernel
 from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import LabelMatrix
 from treelabel.rules.rows import over_scores, single_labels
 from treelabel.scores import Scores
 
+# The threshold of a level that is never predicted.
+NEVER: Final = 2.0
 
-def back_off(scores: Scores, t: float | None = None, precision: float | None = None) -> LabelMatrix:
+
+def back_off(
+    scores: Scores,
+    t: float | Sequence[float] | ScoreArray | None = None,
+    precision: float | None = None,
+    confidence: float = 0.9,
+) -> LabelMatrix:
     """Begin at the best leaf and go up until the score is at least t; predict that node, or nothing.
 
-    The t for a required precision is found on validation data by `tune(truth, scores, "back_off(precision=0.95)")`. In
-    a DAG the way up is that of the largest scores. Linear in the scores.
+    t is one number, or one per level (depth), above 1 for a level that is never predicted. Those for a required
+    precision are found on validation data by `tune(truth, scores, "back_off(precision=0.95)")`, which is also what
+    `precision` and `confidence` are for. In a DAG the way up is that of the largest scores. Linear in the scores.
 
     >>> from treelabel.hierarchy import Hierarchy
     >>> h = Hierarchy.from_paths(["A > B", "A > C", "D"])
     >>> s = Scores(h, [[0.6, 0.3, 0.4, 0.2], [0.9, 0.1, 0.9, 0.0]])
-    >>> [h.names[node] for node in back_off(s, 0.5).indices]
-    ['A', 'B']
+    >>> [[h.names[node] for node in back_off(s, t).indices] for t in (0.5, [0.5, 0.3])]
+    [['A', 'B'], ['B', 'B']]
     """
     if t is not None and precision is not None:
         raise TreelabelError("t and precision are both given, but t is what a precision is found by; give one of them")
@@ -29,16 +41,43 @@ def back_off(scores: Scores, t: float | None = None, precision: float | None = N
             f"{wanted} has to be measured on validation data first: tune(truth, scores, {wanted!r}), or "
             f"treelabel tune VALID SCORES --rule '{wanted}'; back_off@0.8 takes a threshold as it is"
         )
-    if not 0 <= t <= 1:
-        raise TreelabelError(f"t = {t:g}, expected a score from 0 to 1")
+    h = scores.hierarchy
+    least = by_level(t, h.max_depth).astype(scores.dtype)
     nodes, values, sizes = ways_up(scores.coherent())
-    if len(nodes) == 0:
-        return single_labels(scores.hierarchy, np.full(len(scores), -1, np.int32))
-    first = np.cumsum(sizes) - sizes
-    # Scores rise on the way up, so the first to reach t comes after all that do not.
-    below = np.add.reduceat(np.append(values < scores.dtype.type(t), False).astype(np.int64), first) * (sizes > 0)
-    chosen = np.where(below < sizes, nodes[np.minimum(first + below, len(nodes) - 1)], -1)
-    return single_labels(scores.hierarchy, chosen.astype(np.int32))
+    entries = first_entries(np.repeat(np.arange(len(sizes)), sizes), values >= least[h.depth[nodes]], len(sizes))
+    chosen = np.full(len(sizes), -1, np.int32)
+    chosen[entries >= 0] = nodes[entries[entries >= 0]]
+    return single_labels(h, chosen)
+
+
+def by_level(t: float | Sequence[float] | ScoreArray, levels: int) -> DoubleArray:
+    """Return the threshold of every depth, 0 included, refusing what is no threshold.
+
+    >>> by_level(0.5, 2).tolist(), by_level([0.5, 0.25], 2).tolist()
+    ([0.5, 0.5, 0.5], [2.0, 0.5, 0.25])
+    """
+    given = np.asarray(t, np.float64)
+    if given.ndim == 0:
+        if not 0 <= given <= 1:
+            raise TreelabelError(f"t = {given:g}, expected a score from 0 to 1")
+        return np.full(levels + 1, given)
+    if given.shape != (levels,):
+        raise TreelabelError(f"{given.size:,} thresholds, expected one, or {levels} (one per level)")
+    wrong = given[~((given >= 0) & np.isfinite(given))]
+    if wrong.size:
+        raise TreelabelError(
+            f"t has {wrong[0]:g}, expected scores from 0 to 1, or {NEVER:g} for a level never predicted"
+        )
+    return np.concatenate([[NEVER], given])
+
+
+def first_entries(rows: LongArray, reached: BoolArray, documents: int) -> LongArray:
+    """Find the first entry of each document that reached its threshold, -1 where none did."""
+    first = np.full(documents, -1, np.int64)
+    # Of entries that are written to one place the last one stays.
+    entries = np.flatnonzero(reached)[::-1]
+    first[rows[entries]] = entries
+    return first
 
 
 def ways_up(scores: Scores) -> tuple[IntArray, ScoreArray, LongArray]:

@@ -1,11 +1,10 @@
-"""Find the settings of rules on validation data: thresholds for micro and macro F1, and for a required precision."""
+"""Find the thresholds of rules on validation data: for micro and macro F1."""
 
 import numpy as np
 
 from treelabel.core.compute import BoolArray, DoubleArray, LongArray, ScoreArray, kernel, over_rows
 from treelabel.core.errors import TreelabelError
-from treelabel.hierarchy import LabelMatrix, from_sizes, matches, row_numbers
-from treelabel.rules.back_off import ways_up
+from treelabel.hierarchy import LabelMatrix, matches
 from treelabel.rules.threshold import threshold
 from treelabel.scores import Scores
 
@@ -88,33 +87,3 @@ def best_cuts(
                 best[group - start] = f1
                 cuts[group - start] = middle if middle > following else value
     return cuts, best
-
-
-def precise_threshold(scores: Scores, truth: LabelMatrix, precision: float) -> tuple[float, float, float]:
-    """Find the smallest t at which what `back_off` predicts is true with at least the required precision.
-
-    Returns (t, precision, share of documents that get a label). From the highest t down, a document enters with the top
-    node of its way, and then goes down it; each step changes the number of right predictions by what was right before
-    and what is now, so all thresholds are judged in one pass. Costs sorting documents x depth scores.
-    """
-    if not 0 < precision <= 1:
-        raise TreelabelError(f"precision = {precision:g}, expected a share above 0 and at most 1")
-    nodes, values, sizes = ways_up(scores.coherent())
-    if not len(nodes):
-        raise TreelabelError("no leaf has a score above 0 in the validation data, so there is no threshold")
-    ways = from_sizes(nodes, sizes, truth.shape[1])
-    rows, right = row_numbers(ways), matches(truth, ways).astype(np.int64)
-    is_top = np.append(rows[1:] != rows[:-1], True)
-    change = right - np.where(is_top, 0, np.append(right[1:], 0))
-    order = np.argsort(-values, kind="stable")
-    predicted, hits = np.cumsum(is_top[order]), np.cumsum(change[order])
-    is_last = np.append(values[order][1:] < values[order][:-1], True)
-    reached = hits / np.maximum(predicted, 1)
-    enough = np.flatnonzero(is_last & (reached >= precision))
-    if not len(enough):
-        best = float(reached[is_last].max())
-        raise TreelabelError(
-            f"no threshold reaches a precision of {precision:g} on the validation data; the best reaches {best:.4f}"
-        )
-    at = enough[-1]
-    return float(values[order][at]), float(reached[at]), float(predicted[at] / len(sizes))
