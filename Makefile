@@ -17,8 +17,9 @@ PYTEST = $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 test: lint
 	$(PYTEST)
 
+# Leaves out the tests marked slow, and tries fewer of hypothesis's examples.
 quick: $(VENV)/.dev
-	$(PYTEST) -m "not slow"
+	HYPOTHESIS_PROFILE=quick $(PYTEST) -m "not slow"
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

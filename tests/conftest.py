@@ -1,4 +1,7 @@
-"""Hypothesis without time limits, as compiled code is slow the first time; in CI the same examples in every run."""
+"""Hypothesis without time limits, as compiled code is slow the first time; in CI the same examples in every run.
+
+HYPOTHESIS_PROFILE=quick, which `make quick` sets, tries ten examples at most.
+"""
 
 import os
 from pathlib import Path
@@ -10,7 +13,8 @@ from tests.helpers import Ended, Run
 from treelabel.cli import main
 
 settings.register_profile("treelabel", deadline=None, derandomize="CI" in os.environ)
-settings.load_profile("treelabel")
+settings.register_profile("quick", settings.get_profile("treelabel"), max_examples=10)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "treelabel"))
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -35,6 +36,11 @@ class Drawn:
 
     def __len__(self) -> int:
         return len(self.fast)
+
+
+def examples(count: int) -> settings:
+    """Try this many examples, or as many as the profile allows where that is fewer."""
+    return settings(max_examples=min(count, settings().max_examples))
 
 
 def names(size: int) -> st.SearchStrategy[list[str]]:

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers import put, read_text
+from tests.strategies import examples
 from treelabel import Dataset, Hierarchy, TreelabelError, read, write
 from treelabel.data import SkippedRowsWarning
 from treelabel.data.fields import ListMeaning
@@ -420,7 +421,7 @@ PIECES = {
 
 @pytest.mark.filterwarnings("ignore::treelabel.data.SkippedRowsWarning")
 @pytest.mark.parametrize("ending", PIECES)
-@settings(max_examples=60)
+@examples(60)
 @given(st.data())
 def test_any_file_is_read_or_refused_by_name(
     tmp_path_factory: pytest.TempPathFactory, ending: str, data: st.DataObject

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
 from tests.helpers import put, read_text
+from tests.strategies import examples
 from treelabel import FORMATS, Dataset, Hierarchy, TreelabelError, read, write
 from treelabel.core.outputs import open_output, whole_file
 from treelabel.data import SkippedRowsWarning, Strings, losses
@@ -240,7 +241,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6).filter(lambda name: name.strip())
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(st.lists(TEXTS, min_size=1, max_size=6), st.lists(NAMES, min_size=1, max_size=5, unique=True), st.data())
 def test_any_texts_and_names_survive(
     tmp_path_factory: pytest.TempPathFactory, texts: list[str], names: list[str], data: st.DataObject

@@ -13,10 +13,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers import Run, put, read_text
+from tests.strategies import examples
 from treelabel import Dataset, Hierarchy, Limits, TreelabelError, make_model, read, read_taxonomy, write, write_taxonomy
 from treelabel.core.errors import LONGEST_MESSAGE, UNPRINTABLE, printable, quoted, shorten
 from treelabel.core.limits import parse_limits
@@ -512,7 +513,7 @@ def test_escaping_can_be_undone(cell: str) -> None:
     assert unescape(escape(cell)) == cell
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.lists(st.tuples(CELLS, CELLS), min_size=1, max_size=4), st.booleans())
 @pytest.mark.filterwarnings("ignore::treelabel.data.formulas.EscapedFormulasWarning")
 def test_any_cells_come_back_escaped_or_not(

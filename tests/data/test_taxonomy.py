@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.strategies import examples
 from treelabel import Hierarchy, TreelabelError, read_taxonomy, write_taxonomy
 
 PETS = ["pet", "food", "pet > dog", "pet > cat", "pet > dog > poodle"]
@@ -275,7 +276,7 @@ def test_what_a_form_cannot_hold_is_refused_and_no_file_is_left(
     assert list(tmp_path.iterdir()) == []
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(st.integers(1, 12), st.data())
 def test_any_dag_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory, size: int, data: st.DataObject) -> None:
     above = [data.draw(st.sets(st.integers(0, node - 1), max_size=3)) if node else set() for node in range(size)]

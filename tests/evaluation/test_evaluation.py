@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
+from tests.strategies import examples
 from treelabel import Dataset, Decisions, Evaluator, Hierarchy, Result, Scores, TreelabelError, decide, evaluate
 from treelabel.hierarchy import LabelMatrix
 from treelabel.hierarchy.labels import encode
@@ -433,7 +434,7 @@ def parts_of(documents: Part, cuts: list[int]) -> list[Part]:
 
 @pytest.mark.parametrize("single", [True, False], ids=["single", "multi"])
 @pytest.mark.parametrize("kind", ["tree", "dag"])
-@settings(max_examples=20)
+@examples(20)
 @given(data=st.data())
 @pytest.mark.slow
 def test_any_split_merged_in_any_grouping_is_one_pass(kind: str, single: bool, data: st.DataObject) -> None:

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
 from tests.reference import sets_of
-from tests.strategies import dag_parents, tree_parents
+from tests.strategies import dag_parents, examples, tree_parents
 from treelabel import Decisions, Hierarchy, Scores, TreelabelError, decide, read, write_predictions
 from treelabel.evaluation.predictions import prediction_lines
 
@@ -123,7 +123,7 @@ def decisions(draw: st.DrawFn) -> tuple[Decisions, Scores]:
     return decide(scores, rule), scores
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(case=decisions(), with_scores=st.booleans(), all_labels=st.booleans(), ending=st.sampled_from(["", ".gz"]))
 def test_what_is_written_is_read_as_the_same_sets(
     case: tuple[Decisions, Scores], with_scores: bool, all_labels: bool, ending: str, tmp_path_factory: Any

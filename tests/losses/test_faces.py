@@ -7,12 +7,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.losses.test_losses import ON_DAGS, TREE, made, truth_for
 from tests.reference import matrix_of
-from tests.strategies import Drawn, dags, trees
+from tests.strategies import Drawn, dags, examples, trees
 from treelabel.losses.base import Loss
 from treelabel.losses.compiled import compiled_loss
 from treelabel.losses.registry import LOSSES
@@ -55,7 +55,7 @@ FACES: dict[str, tuple[Callable[[Loss, Doubles, Any], Found | None], float]] = {
 }
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(drawn=trees() | dags(), seed=st.integers(0, 10**6), scale=st.sampled_from([1.0, 30.0]))
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("name", LOSSES)

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.reference import ROOT, SlowHierarchy, matrix_of
-from tests.strategies import Drawn, dags, trees
+from tests.strategies import Drawn, dags, examples, trees
 from treelabel import Hierarchy, Scores, TreelabelError
 from treelabel.losses.base import Loss, Truth
 from treelabel.losses.champ import distances, largest_distance
@@ -205,21 +205,21 @@ def compare_with_slow(drawn: Drawn, name: str, seed: int) -> None:
         Scores(h, p).require_coherent()
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(drawn=trees(), seed=st.integers(0, 10**6))
 @pytest.mark.parametrize("name", LOSSES)
 def test_losses_and_probabilities_are_what_the_definitions_say(name: str, drawn: Drawn, seed: int) -> None:
     compare_with_slow(drawn, name, seed)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(drawn=dags(), seed=st.integers(0, 10**6))
 @pytest.mark.parametrize("name", ON_DAGS)
 def test_some_losses_know_dags(name: str, drawn: Drawn, seed: int) -> None:
     compare_with_slow(drawn, name, seed)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(drawn=trees(), seed=st.integers(0, 10**6))
 def test_the_nearest_true_node_is_above_or_across_the_root(drawn: Drawn, seed: int) -> None:
     rng, nodes = np.random.default_rng(seed), range(len(drawn))
@@ -230,7 +230,7 @@ def test_the_nearest_true_node_is_above_or_across_the_root(drawn: Drawn, seed: i
     assert largest_distance(drawn.fast) == max(max(row.values()) for row in steps.values())
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(drawn=dags(), seed=st.integers(0, 10**6))
 def test_in_a_dag_distances_go_up_and_then_down(drawn: Drawn, seed: int) -> None:
     rng, nodes = np.random.default_rng(seed), range(len(drawn))
@@ -240,7 +240,7 @@ def test_in_a_dag_distances_go_up_and_then_down(drawn: Drawn, seed: int) -> None
     assert largest_distance(drawn.fast) >= max(drawn.slow.distance(one, two) for one in nodes for two in nodes)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(drawn=trees() | dags(), seed=st.integers(0, 10**6))
 def test_the_penalty_of_weights_pulls_children_to_their_parents(drawn: Drawn, seed: int) -> None:
     weights = np.random.default_rng(seed).normal(size=(len(drawn), 3))
@@ -299,7 +299,7 @@ def test_without_their_settings_champ_and_match_are_bce(h: Hierarchy) -> None:
 @pytest.mark.parametrize(
     ("name", "plain"), [("hierarchical_cross_entropy", {"alpha": 0.0}), ("soft_labels", {"beta": 1e6})]
 )
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(drawn=trees(), seed=st.integers(0, 10**6))
 def test_without_their_settings_losses_of_better_mistakes_are_cross_entropy(
     name: str, plain: dict[str, float], drawn: Drawn, seed: int

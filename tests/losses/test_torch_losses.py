@@ -8,13 +8,13 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from tests.losses.test_losses import DAG, ON_DAGS, PARAMS, TREE, made, slow_loss, slow_of, slow_probability, truth_for
 from tests.reference import matrix_of
-from tests.strategies import Drawn, dags, trees
+from tests.strategies import Drawn, dags, examples, trees
 from treelabel import Hierarchy, Scores, TreelabelError
 from treelabel.losses.base import Loss
 from treelabel.losses.registry import LOSSES, make_loss
@@ -56,7 +56,7 @@ def compare(cost: Loss, logits: Any, truth: Any, tolerance: float = 1e-9) -> Non
     assert p.numpy() == pytest.approx(cost.probabilities(logits), abs=tolerance)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(drawn=trees(10) | dags(10), seed=st.integers(0, 10**6))
 @pytest.mark.parametrize("name", LOSSES)
 def test_torch_says_what_the_definitions_say(name: str, drawn: Drawn, seed: int) -> None:
@@ -79,7 +79,7 @@ def test_torch_says_what_the_definitions_say(name: str, drawn: Drawn, seed: int)
         Scores(h, p).require_coherent()
 
 
-@settings(max_examples=4, deadline=None)
+@examples(4)
 @given(drawn=trees(9), seed=st.integers(0, 10**6))
 @pytest.mark.parametrize("name", LOSSES)
 def test_gradients_are_what_differences_say(name: str, drawn: Drawn, seed: int) -> None:

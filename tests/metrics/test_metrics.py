@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
 from tests.reference import matrix_of
 from tests.reference_metrics import REFERENCE, Case
-from tests.strategies import Drawn, dags, label_rows, trees
+from tests.strategies import Drawn, dags, examples, label_rows, trees
 from treelabel import Dataset, Evaluator, Hierarchy, Scores, TreelabelError, evaluate
 from treelabel.evaluation.result import Result
 from treelabel.hierarchy.information import inverse_propensities
@@ -122,7 +122,7 @@ def test_every_metric_has_a_twin_and_every_twin_a_metric() -> None:
 
 
 @pytest.mark.parametrize("name", METRICS)
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data())
 def test_a_metric_equals_its_twin_in_every_form_of_input(name: str, data: st.DataObject) -> None:
     needs = METRICS[name].needs
@@ -146,7 +146,7 @@ def test_a_metric_equals_its_twin_in_every_form_of_input(name: str, data: st.Dat
 
 
 @pytest.mark.parametrize("name", [name for name, row in METRICS.items() if "frequencies" in row.needs])
-@settings(max_examples=10)
+@examples(10)
 @given(data=st.data())
 def test_without_training_data_the_truth_is_the_reference(name: str, data: st.DataObject) -> None:
     needs = METRICS[name].needs

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import sparse
@@ -20,6 +20,7 @@ from tests.reference_rules import (
     largest_macro_f1,
     largest_micro_f1,
 )
+from tests.strategies import examples
 from treelabel import Hierarchy, Scores, decide
 from treelabel.rules import population
 
@@ -154,7 +155,7 @@ def test_binned_ascent_is_never_worse_than_the_k_best(values: Any, k: int, at_mo
         assert reached >= expected_binned_macro_f1(rows, baseline, frequencies) - 1e-6
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.data())
 def test_binned_ascent_climbs_the_mean_over_bins(data: st.DataObject) -> None:
     size = data.draw(st.integers(2, 8))

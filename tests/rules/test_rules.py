@@ -4,14 +4,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import sparse
 
 from tests.reference import ROOT, SlowHierarchy, sets_of
 from tests.reference_rules import REFERENCE_RULES, TWINS, Row
-from tests.strategies import Drawn, dags, hierarchies, trees, with_scores
+from tests.strategies import Drawn, dags, examples, hierarchies, trees, with_scores
 from treelabel import Decisions, Hierarchy, Scores, TreelabelError, decide
 from treelabel.rules import RULES, rows
 from treelabel.rules.back_off import NEVER
@@ -91,7 +91,7 @@ def assert_as_twin(name: str, drawn: Drawn, values: Any, options: dict[str, Any]
 
 
 @pytest.mark.parametrize("name", TWINS)
-@settings(max_examples=70)
+@examples(70)
 @given(data=st.data())
 def test_on_any_scores_a_rule_chooses_what_its_twin_chooses(name: str, data: st.DataObject) -> None:
     drawn, values = data.draw(with_scores(trees() if name in NEEDS_TREE else hierarchies()))
@@ -99,7 +99,7 @@ def test_on_any_scores_a_rule_chooses_what_its_twin_chooses(name: str, data: st.
 
 
 @pytest.mark.parametrize("name", TWINS)
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data())
 def test_on_probabilities_of_paths_a_rule_chooses_what_its_twin_chooses(name: str, data: st.DataObject) -> None:
     drawn, values = data.draw(with_paths(trees()))
@@ -107,7 +107,7 @@ def test_on_probabilities_of_paths_a_rule_chooses_what_its_twin_chooses(name: st
 
 
 @pytest.mark.parametrize("name", RULES)
-@settings(max_examples=20)
+@examples(20)
 @given(data=st.data())
 def test_dense_and_csr_scores_give_the_same_closed_sets(name: str, data: st.DataObject) -> None:
     drawn, values = data.draw(with_scores(trees() if name in NEEDS_TREE else hierarchies()))
@@ -293,7 +293,7 @@ def test_a_rule_for_trees_refuses_a_dag_and_says_what_to_do(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in RULES if name not in NEEDS_TREE])
-@settings(max_examples=10)
+@examples(10)
 @given(case=with_paths(dags()))
 def test_the_other_rules_take_dags(name: str, case: tuple[Drawn, Any]) -> None:
     drawn, values = case

@@ -13,12 +13,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
 from tests.reference import ROOT, SlowHierarchy
-from tests.strategies import Drawn, dags, hierarchies, trees, with_scores
+from tests.strategies import Drawn, dags, examples, hierarchies, trees, with_scores
 from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import Change, Hierarchy, label_matrix
 from treelabel.hierarchy.change import Collapsed
@@ -740,7 +740,7 @@ def test_files_of_many_batches_keep_every_bit(file: Path) -> None:
 
 
 @given(with_scores(hierarchies()))
-@settings(max_examples=15)
+@examples(15)
 def test_any_scores_survive_a_file(tmp_path_factory: pytest.TempPathFactory, case: tuple[Drawn, Floats]) -> None:
     drawn, values = case
     folder = tmp_path_factory.mktemp("scores")
