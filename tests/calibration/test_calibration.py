@@ -11,6 +11,7 @@ from treelabel import Scores
 from treelabel.calibration import base
 from treelabel.calibration.base import Calibration
 from treelabel.calibration.outputs import ABSENT, Outputs
+from treelabel.calibration.path_softmax import GROWTH
 from treelabel.calibration.registry import CALIBRATIONS, calibration_for
 from treelabel.calibration.temperature import fit_softmax_temperature, fit_temperature
 from treelabel.core.compute import FloatArray
@@ -73,11 +74,14 @@ def test_what_is_saved_is_declared_and_gives_the_same(name: str, kind: str) -> N
 
 
 @pytest.mark.parametrize(("name", "kind"), PAIRS)
-def test_scaled_counts_margins_so_many_times_as_much(name: str, kind: str) -> None:
+def test_more_documents_never_make_a_calibration_surer(name: str, kind: str) -> None:
     calibration, margins = fitted(name, kind)
-    assert np.array_equal(calibration.scaled(1.0).probabilities(margins), calibration.probabilities(margins))
-    larger = calibration.scaled(1.7).probabilities(margins)
-    assert larger == pytest.approx(calibration.probabilities(np.float32(1.7) * margins), abs=1e-4)
+    p = calibration.probabilities(margins)
+    assert np.array_equal(calibration.for_more_documents(1.0).probabilities(margins), p)
+    fewer = calibration.for_more_documents(0.5).probabilities(margins)
+    assert fewer.max(axis=1).mean() <= p.max(axis=1).mean() + 1e-6
+    if name == "path_softmax":
+        assert fewer == pytest.approx(calibration.probabilities(np.float32(0.5**GROWTH) * margins), abs=1e-4)
 
 
 @pytest.mark.parametrize(("name", "kind"), PAIRS)

@@ -109,7 +109,7 @@ def test_hinge_outputs_reach_the_minimum_that_liblinear_finds(sample: Dataset, f
     train = training_of(sample, None, None)
     outputs = outputs_of(train)
     targets = outputs.targets(train.labels)
-    rows = Rows(features, np.arange(0, 240), max_iter=40)
+    rows = Rows(features, [np.arange(0, 240)], max_iter=40)
     found = learned(rows, outputs.count, lambda take: train_hinge(rows, targets, 3.0, take, NEVER, lambda done: None))
     x = with_bias(features)
     for output in (0, 7, outputs.count - 1):
@@ -123,11 +123,13 @@ def test_held_documents_are_scored_by_what_the_others_teach(sample: Dataset, fea
     train = training_of(sample, None, None)
     outputs = outputs_of(train)
     targets, held = outputs.targets(train.labels), np.arange(0, 240)
-    rows = Rows(features, held, max_iter=40)
+    rows = Rows(features, [held[:100], held[100:]], max_iter=40)
     found = learned(rows, outputs.count, lambda take: train_hinge(rows, targets, 3.0, take, NEVER, lambda done: None))
     x, y = with_bias(features), np.where(targets[:, [0]].toarray().ravel(), 1, -1)
-    peer = LinearSVC(C=3.0, fit_intercept=False, tol=1e-6, max_iter=10_000).fit(x[240:], y[240:])
-    assert found.margins[:, 0] == pytest.approx(peer.decision_function(x[:240]), abs=0.05)
+    for fold in rows.folds:
+        others = np.setdiff1d(np.arange(len(y)), fold)
+        peer = LinearSVC(C=3.0, fit_intercept=False, tol=1e-6, max_iter=10_000).fit(x[others], y[others])
+        assert found.margins[fold, 0] == pytest.approx(peer.decision_function(x[fold]), abs=0.05)
 
 
 @pytest.mark.parametrize("tau", [0.0, 1.0])
@@ -140,7 +142,7 @@ def test_sibling_groups_reach_the_minimum_of_logistic_regression(
     outputs = outputs_of(train, shared=False)
     (group,) = softmax_groups(outputs, train, tau)
     assert len(group.outputs) > BLOCK
-    rows = Rows(features, np.arange(0, 100), max_iter=100)
+    rows = Rows(features, [np.arange(0, 100)], max_iter=100)
     found = learned(
         rows, outputs.count, lambda take: train_groups(rows, [group], True, 10.0, take, NEVER, lambda done: None)
     )
@@ -162,7 +164,7 @@ def test_sigmoids_among_siblings_reach_the_minimum(sample: Dataset, features: sp
     outputs = outputs_of(train, shared=False)
     group = sigmoid_groups(outputs, train)[0]
     assert len(group.rows) == len(sample)
-    rows = Rows(features, np.arange(0, 100), max_iter=100)
+    rows = Rows(features, [np.arange(0, 100)], max_iter=100)
     found = learned(
         rows, outputs.count, lambda take: train_groups(rows, [group], False, 10.0, take, NEVER, lambda done: None)
     )
@@ -455,7 +457,7 @@ def test_weights_of_documents_are_those_of_liblinear(sample: Dataset, features: 
     outputs = outputs_of(train)
     targets = outputs.targets(train.labels)
     weights = np.random.default_rng(0).uniform(0.2, 3.0, len(train))
-    rows = Rows(features, np.arange(0, 240), max_iter=60, weights=weights)
+    rows = Rows(features, [np.arange(0, 240)], max_iter=60, weights=weights)
     found = learned(rows, outputs.count, lambda take: train_hinge(rows, targets, 3.0, take, NEVER, lambda done: None))
     x, y = with_bias(features), np.where(targets[:, [7]].toarray().ravel(), 1, -1)
 
@@ -475,7 +477,7 @@ def test_weights_of_documents_count_in_logistic_regression(
     outputs = outputs_of(train, shared=False)
     group = (softmax_groups(outputs, train, 0.0) if softmaxed else sigmoid_groups(outputs, train))[0]
     weights = np.random.default_rng(0).uniform(0.2, 3.0, len(train))
-    rows = Rows(features, np.arange(0, 100), max_iter=100, weights=weights)
+    rows = Rows(features, [np.arange(0, 100)], max_iter=100, weights=weights)
     found = learned(
         rows, outputs.count, lambda take: train_groups(rows, [group], softmaxed, 10.0, take, NEVER, lambda done: None)
     )

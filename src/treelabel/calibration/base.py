@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
@@ -27,9 +27,6 @@ class Calibration(ABC):
     stands for. Whoever uses a calibration need not know which one it is; CALIBRATIONS lists them.
     """
 
-    # A model that goes on to learn the held-out documents too has larger margins than those that were calibrated, by
-    # more than they are better. They count (documents before / documents after) ** growth times as much.
-    growth: ClassVar[float] = 0.0
     outputs: Outputs
 
     @classmethod
@@ -52,9 +49,13 @@ class Calibration(ABC):
             A calibration of its class.
         """
 
-    @abstractmethod
-    def scaled(self, factor: float) -> Self:
-        """Return the calibration for margins that are `factor` times too small: all count so much more."""
+    def for_more_documents(self, ratio: float) -> Self:
+        """Return the calibration for a model that has learned more documents than the one it was fitted to.
+
+        `ratio` is the number of documents before over that after. Margins grow with the documents, and are better for
+        it; by how much more they grow, if at all, depends on what is made of them.
+        """
+        return self
 
     @abstractmethod
     def arrays(self) -> Arrays:

@@ -145,6 +145,44 @@ def scaled_softmaxes(
     return found
 
 
+def fit_logistic(
+    features: FloatArray, target: DoubleArray, weights: DoubleArray | None = None, slopes: tuple[float, float] = (0, 20)
+) -> DoubleArray:
+    """Fit sigmoid(sum of s_i x feature_i + t) by the least log loss, with slopes within limits.
+
+    Parameters
+    ----------
+    features : array of shape (n, features)
+        Features.
+    target : array of shape (n,)
+        The probability that each should have.
+    weights : array of shape (n,) or None
+        How many each stands for; 1 by default.
+    slopes : (float, float)
+        The smallest and the largest slope.
+
+    Returns
+    -------
+    array of shape (features + 1,)
+        The slopes, and t.
+    """
+    from scipy.optimize import minimize
+    from scipy.special import expit
+
+    given = np.column_stack([features.astype(np.float64), np.ones(len(features))])
+    share = np.full(len(target), 1 / len(target)) if weights is None else weights / weights.sum()
+
+    def loss(numbers: DoubleArray) -> tuple[float, DoubleArray]:
+        z = given @ numbers
+        return float(share @ (np.logaddexp(0, z) - target * z)), (share * (expit(z) - target)) @ given
+
+    count = features.shape[1]
+    start = np.array([1 / count] * count + [0.0])
+    bounds = [slopes] * count + [(-20.0, 20.0)]
+    found: DoubleArray = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=OPTIONS).x
+    return found
+
+
 def fit_sigmoid(margins: FloatArray, true: BoolArray) -> tuple[float, float]:
     """Fit sigmoid(s x margin + t) by the least log loss (Platt scaling).
 
@@ -160,22 +198,9 @@ def fit_sigmoid(margins: FloatArray, true: BoolArray) -> tuple[float, float]:
     (s, t)
         Slope and intercept.
     """
-    from scipy.optimize import minimize
-    from scipy.special import expit
-
-    given = margins.astype(np.float64)
     # Nothing is quite certain: as if one more document of each kind had been seen (Platt 1999).
     high, low = (true.sum() + 1) / (true.sum() + 2), 1 / ((~true).sum() + 2)
-    target = np.where(true, high, low)
-
-    def loss(numbers: DoubleArray) -> tuple[float, DoubleArray]:
-        z = numbers[0] * given + numbers[1]
-        error = expit(z) - target
-        return float((np.logaddexp(0, z) - target * z).mean()), np.array([(error * given).mean(), error.mean()])
-
-    bounds = [(0.05, 20.0), (-20.0, 20.0)]
-    start = np.array([1.0, 0.0])
-    slope, intercept = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=OPTIONS).x
+    slope, intercept = fit_logistic(margins[:, None], np.where(true, high, low), slopes=(0.05, 20.0))
     return float(slope), float(intercept)
 
 

@@ -1,4 +1,8 @@
-"""Documents with several paths: one isotonic regression per level, made coherent."""
+"""Documents with several paths: isotonic regression per level of what speaks for a node, made coherent.
+
+What speaks for a node is its own margin, and how it does against all other nodes of the document: the log odds of a
+softmax over paths. By the margin alone, labels that exclude each other are all promised where each looks likely.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -6,92 +10,172 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from treelabel.calibration.base import Calibration
+from treelabel.calibration.base import LARGEST_PARAMETER, Calibration
+from treelabel.calibration.fitting import fit_logistic
 from treelabel.calibration.outputs import ABSENT, LEVELS, Outputs
-from treelabel.core.compute import BoolArray, DoubleArray, FloatArray, IntArray, kernel
+from treelabel.calibration.path_softmax import PathSoftmax, fit_terminals
+from treelabel.core.compute import BoolArray, DoubleArray, FloatArray, IntArray, LongArray, kernel
 from treelabel.core.errors import TreelabelError
+from treelabel.core.scale import MANY_NODES
 from treelabel.core.schema import Array, Arrays
 from treelabel.hierarchy import LabelMatrix
 from treelabel.scores import Scores
 
-# The range of margins is divided into so many steps: no probability changes visibly.
+# The range of evidence is divided into so many steps: no probability changes visibly.
 STEPS = 400
+# Log odds beyond this make no difference.
+MOST_EVIDENCE = 15.0
+# Negative outputs of a level that its slopes are fitted to: so many of the hardest, and of the others.
+HARDEST = 30_000
+OTHERS = 30_000
 
 
 @dataclass(frozen=True, eq=False)
 class Isotonic(Calibration):
-    """Each node's probability is an isotonic function of its own margin, one function per level.
+    """P(n) = isotonic function of a x margin + b x log odds of n in a softmax over paths + c, by level.
 
-    `maps` has a row per level: the smallest and the largest margin, and the probabilities at equal steps between them.
+    Nodes are then raised to the largest of their children. Where there are more than 20,000 nodes, b is 0: a softmax
+    over so many paths is not computed for every node.
+
+    Parameters
+    ----------
+    outputs : Outputs
+        What the margins stand for.
+    level_weights, mixture : arrays of shapes (LEVELS + 1,) and (3,)
+        Those of the softmax; see `PathSoftmax`.
+    coefficients : array of shape (LEVELS + 1, 3)
+        a, b and c.
+    maps : array of shape (LEVELS + 1, STEPS + 3)
+        The smallest and the largest evidence, and the probabilities at equal steps between them.
     """
 
     outputs: Outputs
+    level_weights: DoubleArray
+    mixture: DoubleArray
+    coefficients: DoubleArray
     maps: DoubleArray
 
     @classmethod
     def fit(cls, outputs: Outputs, margins: FloatArray, labels: LabelMatrix) -> "Isotonic":
-        """Fit the maps; see `Calibration.fit`."""
-        # Where nothing is known of a level, its outputs are never taken for true.
-        maps = np.tile(np.concatenate([[-1.0, 1.0], np.zeros(STEPS + 1)]), (LEVELS + 1, 1))
-        nodes, own, levels = _with_outputs(outputs)
-        true = sparse.csc_array(outputs.hierarchy.closure(labels))[:, nodes].toarray()
+        """Fit the softmax, the coefficients and the maps; see `Calibration.fit`."""
+        plain = cls(outputs, *_softmax_over_paths(outputs, margins, labels), *_nothing_known())
+        nodes, own, levels = plain._places
+        true = sparse.csc_array(outputs.hierarchy.closure(labels))[:, nodes].toarray().astype(np.bool_)
+        odds = plain._log_odds(margins)
         for level in np.unique(levels):
             at = np.flatnonzero(levels == level)
-            given = margins[:, own[at]]
+            given, hits = margins[:, own[at]], true[:, at]
             known = given > ABSENT
-            if known.any():
-                maps[level] = fit_isotonic(given[known], true[:, at][known])
-        return cls(outputs, maps)
-
-    def scaled(self, factor: float) -> "Isotonic":
-        """Return the same maps over a range that is narrower by `factor`."""
-        maps = self.maps.copy()
-        maps[:, :2] /= factor
-        return Isotonic(self.outputs, maps)
+            if not known.any():
+                continue
+            parts = [given[known]] if odds is None else [given[known], odds[:, nodes[at]][known]]
+            found = _fit_slopes(np.column_stack(parts), hits[known])
+            plain.coefficients[level] = found
+            evidence = _evidence(parts[0], 0 if odds is None else parts[1], found)
+            plain.maps[level] = fit_isotonic(evidence, hits[known])
+        return plain
 
     def arrays(self) -> Arrays:
         """Return the fitted parameters, to save."""
-        return {"maps": self.maps}
+        return {name: getattr(self, name) for name in ("level_weights", "mixture", "coefficients", "maps")}
 
     @staticmethod
     def schema() -> dict[str, Array]:
         """Declare what `arrays` returns."""
-        return {"maps": Array("float64", (str(LEVELS + 1), str(STEPS + 3)))}
+        softmax = PathSoftmax.schema()
+        return {
+            "level_weights": softmax["level_weights"],
+            "mixture": softmax["mixture"],
+            "coefficients": Array("float64", (str(LEVELS + 1), "3"), -LARGEST_PARAMETER, LARGEST_PARAMETER),
+            "maps": Array("float64", (str(LEVELS + 1), str(STEPS + 3))),
+        }
 
     @staticmethod
     def check(outputs: Outputs, arrays: Arrays) -> None:
-        """Refuse maps without a range of margins, or with values that are no probabilities."""
+        """Refuse maps without a range of evidence, or with values that are no probabilities."""
         maps = arrays["maps"]
         if (maps[:, 0] >= maps[:, 1]).any():
             raise TreelabelError("maps holds a smallest margin that is not below the largest")
         if not ((maps[:, 2:] >= 0) & (maps[:, 2:] <= 1)).all():
             raise TreelabelError("maps holds what is no probability")
+        if arrays["coefficients"][:, 1].any():
+            PathSoftmax.check(outputs, arrays)
 
     @classmethod
     def of(cls, outputs: Outputs, arrays: Arrays) -> "Isotonic":
         """Make a calibration of what `arrays` returned."""
-        return cls(outputs, arrays["maps"])
+        return cls(outputs, *(arrays[name] for name in ("level_weights", "mixture", "coefficients", "maps")))
 
     def _node_probabilities(self, margins: FloatArray) -> FloatArray:
         h = self.outputs.hierarchy
-        nodes, own, levels = self._places
-        values = apply_isotonic(margins, nodes, own, levels, self.maps, len(h))
+        odds = self._log_odds(margins) if self.coefficients[:, 1].any() else None
+        given = np.zeros((0, 0), np.float32) if odds is None else odds
+        values = apply_isotonic(margins, given, *self._places, self.coefficients, self.maps, len(h))
         return Scores(h, values).coherent().dense()
+
+    def _log_odds(self, margins: FloatArray) -> FloatArray | None:
+        """Compute the log odds of nodes in the softmax over paths: documents x nodes; None where there is none."""
+        if not competes(self.outputs):
+            return None
+        softmax = PathSoftmax(self.outputs, self.level_weights, self.mixture, np.zeros(LEVELS + 1))
+        return log_odds(softmax.block(margins))
 
     @cached_property
     def _places(self) -> tuple[IntArray, IntArray, IntArray]:
-        return _with_outputs(self.outputs)
+        has = self.outputs.node_outputs >= 0
+        nodes = self.outputs.nodes[has]
+        return nodes, self.outputs.node_outputs[has], self.outputs.levels(nodes)
 
 
-def _with_outputs(outputs: Outputs) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the nodes that have an output, their outputs, and their levels."""
-    has = outputs.node_outputs >= 0
-    nodes = outputs.nodes[has]
-    return nodes, outputs.node_outputs[has], outputs.levels(nodes)
+def competes(outputs: Outputs) -> bool:
+    """Return whether there are paths to compare, and not too many."""
+    return len(outputs.terminals) > 1 and len(outputs.hierarchy) <= MANY_NODES
+
+
+def _softmax_over_paths(outputs: Outputs, margins: FloatArray, labels: LabelMatrix) -> tuple[DoubleArray, DoubleArray]:
+    """Fit a softmax over terminal nodes, of which each document has at least one; level weights and mixture."""
+    weights, mixture = np.zeros(LEVELS + 1), np.array([1.0, 1.0, 0.0])
+    if not competes(outputs):
+        return weights, mixture
+    true = sparse.csc_array(outputs.hierarchy.closure(labels))[:, outputs.terminals].toarray().astype(np.bool_)
+    true &= margins[:, outputs.terminal_outputs] > ABSENT
+    rows = np.flatnonzero(true.any(axis=1))
+    weights[0] = 5.0
+    return fit_terminals(outputs, margins[rows], true[rows]) if len(rows) else (weights, mixture)
+
+
+def _nothing_known() -> tuple[DoubleArray, DoubleArray]:
+    """Coefficients and maps of levels that nothing is known of: their outputs are never taken for true."""
+    maps = np.tile(np.concatenate([[-1.0, 1.0], np.zeros(STEPS + 1)]), (LEVELS + 1, 1))
+    return np.tile([1.0, 0.0, 0.0], (LEVELS + 1, 1)), maps
+
+
+def _fit_slopes(parts: FloatArray, true: BoolArray) -> DoubleArray:
+    """Fit the coefficients of a level to its positive outputs, its hardest negative ones, and some of the others."""
+    if parts.shape[1] == 1 or not true.any():
+        return np.array([1.0, 0.0, 0.0])
+    negative = np.flatnonzero(~true)
+    if len(negative) > HARDEST + OTHERS:
+        order = np.argpartition(-parts[negative, 1], HARDEST)
+        rest = order[HARDEST:]
+        # With replacement: drawing without takes longer than fitting.
+        drawn = rest[np.random.default_rng(0).integers(0, len(rest), OTHERS)]
+        kept: LongArray = np.concatenate([np.flatnonzero(true), negative[order[:HARDEST]], negative[drawn]])
+        weights = np.ones(len(kept))
+        weights[-OTHERS:] = len(rest) / OTHERS
+    else:
+        kept, weights = np.arange(len(true)), np.ones(len(true))
+    return fit_logistic(parts[kept], true[kept].astype(np.float64), weights)
+
+
+def _evidence(margins: FloatArray, odds: FloatArray | int, coefficients: DoubleArray) -> FloatArray:
+    found = coefficients[0] * margins + coefficients[1] * odds + coefficients[2]
+    clipped: FloatArray = np.clip(found, -MOST_EVIDENCE, MOST_EVIDENCE).astype(np.float32)
+    return clipped
 
 
 def fit_isotonic(margins: FloatArray, true: BoolArray) -> DoubleArray:
-    """Fit the increasing map from margins to probabilities with the least squared error (isotonic regression).
+    """Fit the increasing map from evidence to probabilities with the least squared error (isotonic regression).
 
     Parameters
     ----------
@@ -122,16 +206,37 @@ def fit_isotonic(margins: FloatArray, true: BoolArray) -> DoubleArray:
 
 
 @kernel
+def log_odds(p: FloatArray) -> FloatArray:
+    """Turn probabilities into log odds, in place; what is nearly 0 or 1 is cut at odds of e^-16 and e^16."""
+    for row in range(p.shape[0]):
+        for node in range(p.shape[1]):
+            value = min(max(p[row, node], np.float32(1.2e-7)), np.float32(1 - 1.2e-7))
+            p[row, node] = np.log(value / (np.float32(1) - value))
+    return p
+
+
+@kernel
 def apply_isotonic(
-    margins: FloatArray, nodes: IntArray, outputs: IntArray, levels: IntArray, maps: DoubleArray, count: int
+    margins: FloatArray,
+    odds: FloatArray,
+    nodes: IntArray,
+    outputs: IntArray,
+    levels: IntArray,
+    coefficients: DoubleArray,
+    maps: DoubleArray,
+    count: int,
 ) -> FloatArray:
-    """Map each node's margin by the map of its level, which is linear between its steps: documents x nodes."""
+    """Map what speaks for each node by the map of its level, which is linear between its steps: documents x nodes."""
     found = np.zeros((len(margins), count), np.float32)
     last = maps.shape[1] - 3
     for row in range(len(margins)):
         for at in range(len(nodes)):
-            fitted = maps[levels[at]]
-            place = (margins[row, outputs[at]] - fitted[0]) / (fitted[1] - fitted[0]) * last - 0.5
+            fitted, weights = maps[levels[at]], coefficients[levels[at]]
+            evidence = weights[0] * margins[row, outputs[at]] + weights[2]
+            if len(odds):
+                evidence += weights[1] * odds[row, nodes[at]]
+            evidence = min(max(evidence, -MOST_EVIDENCE), MOST_EVIDENCE)
+            place = (evidence - fitted[0]) / (fitted[1] - fitted[0]) * last - 0.5
             place = min(max(place, 0.0), float(last))
             low = min(int(place), last - 1)
             part = place - low

@@ -20,7 +20,7 @@ class Row:
 
 _ROWS = (
     Row("path_softmax", "documents with one path: a softmax over terminal nodes, summed up to nodes", PathSoftmax),
-    Row("isotonic", "documents with several paths: isotonic regression per level, made coherent", Isotonic),
+    Row("isotonic", "documents with several paths: isotonic regression by level, made coherent", Isotonic),
     Row(
         "sibling_softmax",
         "softmax over siblings with a temperature per level, multiplied along paths",

@@ -72,10 +72,6 @@ class SiblingSoftmax(Calibration):
         plain = cls(outputs, inverse, np.zeros(LEVELS + 1))
         return cls(outputs, inverse, fit_uniform_weights(outputs.hierarchy, plain.probabilities(margins), closed))
 
-    def scaled(self, factor: float) -> "SiblingSoftmax":
-        """Return the same with temperatures that are lower by `factor`."""
-        return SiblingSoftmax(self.outputs, self.inverse_temperatures * factor, self.uniform_weights)
-
     def arrays(self) -> Arrays:
         """Return the fitted parameters, to save."""
         return {"inverse_temperatures": self.inverse_temperatures, "uniform_weights": self.uniform_weights}
@@ -171,10 +167,6 @@ class SiblingSigmoid(Calibration):
             if true.any():
                 coefficients[level] = fit_sigmoid(given, true)
         return cls(outputs, coefficients)
-
-    def scaled(self, factor: float) -> "SiblingSigmoid":
-        """Return the same with slopes that are steeper by `factor`."""
-        return SiblingSigmoid(self.outputs, self.coefficients * [factor, 1.0])
 
     def arrays(self) -> Arrays:
         """Return the fitted parameters, to save."""

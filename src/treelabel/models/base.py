@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.core.compute import DoubleArray
+from treelabel.core.compute import DoubleArray, LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.kinds import check_kind
 from treelabel.core.scale import BLOCK_SCORES
@@ -22,6 +22,7 @@ from treelabel.hierarchy.labelled import LabelledTexts
 from treelabel.hierarchy.labels import decode, encode
 from treelabel.hierarchy.regime import Regime, regime_of
 from treelabel.models.classes import class_codes, stop_nodes, terminal_probabilities
+from treelabel.models.evidence import Evidence, HeldOut, Trial, decide_by_evidence, odd_documents
 from treelabel.models.settings import Settings
 from treelabel.models.stopping import StopSignal
 from treelabel.models.store import save_model
@@ -33,18 +34,12 @@ class NoValues(TypedDict):
     """No values at all."""
 
 
-DEFAULT_RULES: dict[Regime, str] = {
-    "single_path": "best_leaf",
-    "partial_path": "optimal:hf1",
-    "multi_path": "optimal:samples_f1",
-}
-
-
 @dataclass(frozen=True, eq=False)
 class Training(LabelledTexts):
     """What a model learns from: labelled texts, their regime (see `regime_of`), and when to stop.
 
-    `weights` are those of documents, if they differ.
+    `weights` are those of documents, if they differ; documents with the same number in `groups` belong together, and
+    are held out together.
     """
 
     texts: Strings
@@ -56,6 +51,7 @@ class Training(LabelledTexts):
     # By default that of the labels: never None in an instance.
     regime: Regime = None  # type: ignore[assignment]
     weights: DoubleArray | None = None
+    groups: LongArray | None = None
 
     def __post_init__(self) -> None:
         if self.regime is None:
@@ -63,15 +59,29 @@ class Training(LabelledTexts):
 
     def __getitem__(self, rows: Any) -> "Training":
         """Select documents by row numbers; what all documents are like stays as it is."""
-        kept, weights = self.texts.take(rows), None if self.weights is None else self.weights[rows]
-        return Training(kept, self.labels[rows], self.hierarchy, None, self.progress, self.stop, self.regime, weights)
+        weights, groups = (None if each is None else each[rows] for each in (self.weights, self.groups))
+        texts, labels = self.texts.take(rows), self.labels[rows]
+        return replace(self, texts=texts, labels=labels, valid=None, weights=weights, groups=groups)
 
     def followed_by(self, more: "Training") -> "Training":
         """Put other documents after these; what all documents are like stays as it is."""
         texts = Strings.of([*self.texts, *more.texts])
         labels = sparse.vstack([self.labels, more.labels], format="csr")
         weights = None if self.weights is None else np.concatenate([self.weights, np.ones(len(more))])
-        return Training(texts, labels, self.hierarchy, None, self.progress, self.stop, self.regime, weights)
+        return replace(self, texts=texts, labels=labels, valid=None, weights=weights, groups=None)
+
+    def grouped(self, groups: Any) -> "Training":
+        """Return the same documents, of which those with equal values in `groups` belong together."""
+        names = np.asarray(list(groups))
+        if names.shape != (len(self),):
+            raise TreelabelError(f"{len(names):,} groups for {len(self):,} documents; expected one for each")
+        numbers: LongArray = np.unique(names, return_inverse=True)[1].astype(np.int64)
+        if len(self) and not numbers.any():
+            raise TreelabelError(
+                f"all documents belong to one group, {str(names[0])[:80]!r}, so that none can be held out without all "
+                "others; leave groups out"
+            )
+        return replace(self, groups=numbers)
 
     def weighted(self, sample_weight: Any) -> "Training":
         """Return the same documents with weights; those of weight 0 are left out."""
@@ -99,6 +109,8 @@ class Model(Settings, ABC):
     takes_sample_weight: ClassVar[bool] = False
     hierarchy: Hierarchy | None
     regime_: Regime
+    rule_: str
+    evidence_: Evidence
 
     if TYPE_CHECKING:
         # What is learned is known to each model alone.
@@ -114,12 +126,15 @@ class Model(Settings, ABC):
         progress: bool | None = None,
         max_seconds: float | None = None,
         sample_weight: Any = None,
+        groups: Any = None,
     ) -> Self:
         """Learn from a Dataset, or from texts and one label list a text (then the hierarchy must be known).
 
         `valid` is a Dataset to stop early on, for models that learn step by step. After `max_seconds`, or at Ctrl-C,
         the best so far is kept, and `stopped_` says so: "deadline" or "interrupt", None after learning to the end.
         `sample_weight` is one number per document, for models that take it: a loss counts so many times as much.
+        `groups` is one value per document (a customer, a source; by default those of a Dataset): documents of a group
+        are held out together. What was found on held-out documents is in `evidence_`.
         """
         if sample_weight is not None and not self.takes_sample_weight:
             raise TreelabelError(f"the model {self.name} cannot weigh documents; leave sample_weight out")
@@ -129,13 +144,17 @@ class Model(Settings, ABC):
         train = training_of(data, labels, known, checked, progress, stop)
         if not len(train):
             raise TreelabelError("there are no documents to learn from")
+        groups = groups if groups is not None else getattr(data, "groups", None)
+        train = train if groups is None else train.grouped(groups)
         train = train if sample_weight is None else train.weighted(sample_weight)
         if train.labels.nnz == 0:
             raise TreelabelError("no document has a label, so there is nothing to learn")
         self.hierarchy_, self.regime_ = train.hierarchy, train.regime
         self.stop_nodes_ = stop_nodes(train.hierarchy, train.labels)
         self.stopped_ = None
-        self._fit(train)
+        held = self._fit(train)
+        self.rule_, self.evidence_ = decide_by_evidence(train.hierarchy, train.labels, held, self._trials())
+        self.odd_documents_ = odd_documents(train.hierarchy, train.labels)
         self.stopped_ = stop.reason
         return self
 
@@ -178,8 +197,7 @@ class Model(Settings, ABC):
     def predict(self, texts: Any, rule: str | Tuned | None = None, paths: bool = False) -> list[Any]:
         """Predict by a decision rule: the most specific label names (or full paths) of each text.
 
-        Without a rule, documents get their best leaf where training had one leaf each, and otherwise the set with the
-        largest expected F1.
+        Without a rule, by `default_rule`.
         """
         column, names = texts_of(texts)
         decisions = self._decided(self._score_checked(column, names), rule)
@@ -213,8 +231,12 @@ class Model(Settings, ABC):
 
     @property
     def default_rule(self) -> str:
-        """The rule that `predict` uses unless it is told another, by what training documents were like."""
-        return DEFAULT_RULES[self.regime_]
+        """The rule that `predict` uses unless it is told another.
+
+        The best leaf where nearly all training documents had one leaf each; otherwise what held-out documents speak
+        for: see `evidence_`.
+        """
+        return self.rule_
 
     def _decided(self, scores: Scores, rule: str | Tuned | None) -> Decisions:
         return decide(scores, self.default_rule if rule is None else rule)
@@ -237,8 +259,12 @@ class Model(Settings, ABC):
         save_model(self, folder, overwrite)
 
     @abstractmethod
-    def _fit(self, train: Training) -> None:
-        """Learn."""
+    def _fit(self, train: Training) -> HeldOut | None:
+        """Learn; return the scores of documents by what was learned without them, if there are any."""
+
+    def _trials(self) -> Sequence[Trial]:
+        """Return what was tried in learning."""
+        return ()
 
     @abstractmethod
     def _score(self, texts: Strings) -> Scores:

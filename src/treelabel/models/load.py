@@ -17,9 +17,11 @@ from treelabel.core.schema import Arrays, Schema, Sizes
 from treelabel.hierarchy import Hierarchy, hierarchy_from_json
 from treelabel.hierarchy.regime import Regime
 from treelabel.models.base import Model
+from treelabel.models.evidence import Evidence, Stored
 from treelabel.models.registry import MODELS, check_setting_names, make_model
 from treelabel.models.signing import check_signature
 from treelabel.models.store import KIND, VERSION, package_version
+from treelabel.rules.parsing import find_rule
 
 # How often a folder is read again because it was replaced meanwhile.
 MOST_TRIES = 100
@@ -35,6 +37,8 @@ class Description(TypedDict):
     model: str
     settings: dict[str, Any]
     regime: Regime
+    rule: str
+    evidence: Stored
     stop_nodes: list[int]
     fingerprint: str
     learned: dict[str, Any]
@@ -95,6 +99,7 @@ def _load(where: Path, require_signature: str | Path | None, settings: dict[str,
         model.hierarchy_ = hierarchy_from_json(text, str(where / HIERARCHY))
         model.hierarchy_.require_same(stored["fingerprint"], "what the model has learned")
         model.regime_ = stored["regime"]
+        model.rule_, model.evidence_ = _known_rule(stored["rule"]), Evidence.of(stored["evidence"])
         model.stop_nodes_ = _stop_nodes(stored["stop_nodes"], model.hierarchy_)
         schema = model.schema(stored["learned"])
         _require_files(stored["sha256"], schema)
@@ -140,6 +145,15 @@ def _described(where: Path, require_signature: str | Path | None) -> Description
         if name not in stored or not fits(stored[name], kind):
             raise TreelabelError(f"{file}: damaged: {name!r} is missing or of the wrong kind")
     return cast("Description", stored)
+
+
+def _known_rule(stored: str) -> str:
+    """Refuse a rule that `decide` would refuse."""
+    asked = find_rule(stored)
+    missing = asked.rule.needs - set(asked.settings)
+    if missing:
+        raise TreelabelError(f"damaged: the rule {stored[:80]!r} needs {min(missing)}, which a model does not know")
+    return stored
 
 
 def _stop_nodes(stored: list[int], hierarchy: Hierarchy) -> IntArray:

@@ -16,6 +16,7 @@ from treelabel.core.schema import Arrays
 from treelabel.encoders.protocol import Encoder
 from treelabel.hierarchy import Hierarchy, hierarchy_to_json
 from treelabel.hierarchy.regime import Regime
+from treelabel.models.evidence import Evidence
 from treelabel.models.settings import Settings
 
 KIND = "treelabel model"
@@ -28,6 +29,8 @@ class Storable(Protocol):
     name: ClassVar[str]
     unsaved: ClassVar[tuple[str, ...]]
     regime_: Regime
+    rule_: str
+    evidence_: Evidence
 
     @property
     def hierarchy_(self) -> Hierarchy:
@@ -126,6 +129,8 @@ def _write(model: Storable, folder: Path) -> None:
         "model": model.name,
         "settings": {name: _storable(value) for name, value in settings.items()},
         "regime": model.regime_,
+        "rule": model.rule_,
+        "evidence": model.evidence_.to_json(),
         "stop_nodes": model.stop_nodes_.tolist(),
         "fingerprint": model.hierarchy_.fingerprint,
         "learned": values,

@@ -30,10 +30,13 @@ def named_ngrams(text: str, shape: NgramShape) -> dict[str, int]:
     found: dict[str, int] = {}
     hashes = [_hashed(int(WORD_SEED), word) for word in words]
     short_words, long_words, short_chars, long_chars = shape.lengths
+    apart = shape.weights is not None
     for length in range(short_words, long_words + 1):
+        kind = (length - short_words if apart else 0) * shape.n_features
         for first in range(len(words) - length + 1):
             name = " ".join("".join(map(chr, word)) for word in words[first : first + length])
-            found[name] = _bucket(_run(hashes[first : first + length]), shape.n_features)
+            found[name] = kind + _bucket(_run(hashes[first : first + length]), shape.n_features)
+    kind = (shape.kinds - 1) * shape.n_features
     for word in words:
         marked = [BOUNDARY, *word, BOUNDARY]
         for size in range(short_chars, long_chars + 1):
@@ -41,7 +44,7 @@ def named_ngrams(text: str, shape: NgramShape) -> dict[str, int]:
                 part = marked[first : first + size]
                 inner = "".join(chr(code) for code in part if code != BOUNDARY)
                 name = ("|" if part[0] == BOUNDARY else "~") + inner + ("|" if part[-1] == BOUNDARY else "~")
-                found[name] = _bucket(_hashed(int(CHAR_SEED), part), shape.n_features)
+                found[name] = kind + _bucket(_hashed(int(CHAR_SEED), part), shape.n_features)
     return found
 
 

@@ -43,6 +43,10 @@ class NgramShape:
         The shortest and the longest n-grams of characters within words; None for none.
     n_features : int
         The number of buckets that n-grams are hashed to.
+    weights : sequence of float or None
+        One per kind: words of each length from the shortest on, then characters. Kinds then have `n_features` buckets
+        each, and the part of each kind in a row of tf-idf has this length before the row is scaled to 1, as in
+        scikit-learn's FeatureUnion. None counts all kinds together, as TfidfVectorizer does.
 
     >>> NgramShape().ngram_range, NgramShape().n_features == 2**22
     ((1, 1), True)
@@ -51,6 +55,7 @@ class NgramShape:
     ngram_range: tuple[int, int] | None = (1, 1)
     char_ngram_range: tuple[int, int] | None = None
     n_features: int = 1 << 22
+    weights: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         # Compiled loops make room by these numbers, and trust them.
@@ -63,7 +68,27 @@ class NgramShape:
             _require_whole(name, given[1], 1, LARGEST_N)
             _require_whole(name, given[0], 1, given[1])
             object.__setattr__(self, name, tuple(given))
-        _require_whole("n_features", self.n_features, 1, MOST_FEATURES)
+        _require_whole("n_features", self.n_features, 1, MOST_FEATURES // self.kinds)
+        if self.weights is not None:
+            if len(self.weights) != self.kinds or not all(0 < weight <= 1e3 for weight in self.weights):
+                raise TreelabelError(
+                    f"weights of n-grams: {self.weights!r}, expected {self.kinds} numbers above 0, one per length of "
+                    "words and one of characters"
+                )
+            object.__setattr__(self, "weights", tuple(float(weight) for weight in self.weights))
+
+    @property
+    def kinds(self) -> int:
+        """The number of kinds that are counted apart: 1 without weights."""
+        if self.weights is None:
+            return 1
+        short_words, long_words, _, long_chars = self.lengths
+        return long_words - short_words + 1 + (long_chars > 0)
+
+    @property
+    def buckets(self) -> int:
+        """The number of buckets of all kinds."""
+        return self.kinds * self.n_features
 
     @property
     def lengths(self) -> tuple[int, int, int, int]:
@@ -137,7 +162,8 @@ def count_ngrams(texts: Sequence[str], shape: NgramShape) -> Counts:
 
 def count_range(data: ByteArray, ptr: LongArray, shape: NgramShape, start: int, stop: int) -> Counts:
     """Count the n-grams of texts start..stop, given as bytes."""
-    return Counts(*count_part(data, ptr, character_table(), shape.lengths, shape.n_features, start, stop))
+    apart = shape.weights is not None
+    return Counts(*count_part(data, ptr, character_table(), shape.lengths, shape.n_features, apart, start, stop))
 
 
 @kernel
@@ -172,8 +198,8 @@ def bucket_of(mixed: np.uint64, n_features: int) -> np.int64:
 
 
 @kernel
-def list_words(codes: IntArray, shortest: int, longest: int, n_features: int, found: IntArray) -> int:
-    """List the buckets of all n-grams of words of a text; return how many."""
+def list_words(codes: IntArray, shortest: int, longest: int, n_features: int, apart: bool, found: IntArray) -> int:
+    """List the buckets of all n-grams of words of a text, by length if `apart`; return how many there are."""
     recent = np.zeros(max(1, longest), np.uint64)
     used, seen, at, last = 0, 0, 0, len(codes)
     while at < last:
@@ -190,14 +216,20 @@ def list_words(codes: IntArray, shortest: int, longest: int, n_features: int, fo
         recent[0] = word
         seen += 1
         for length in range(shortest - 1, min(longest, seen)):
-            found[used] = bucket_of(recent[length], n_features)
+            kind = length + 1 - shortest if apart else 0
+            found[used] = kind * n_features + bucket_of(recent[length], n_features)
             used += 1
     return used
 
 
 @kernel
-def list_characters(codes: IntArray, shortest: int, longest: int, n_features: int, found: IntArray, used: int) -> int:
-    """List the buckets of all n-grams of characters of a text, after `used` others; return how many there are now."""
+def list_characters(
+    codes: IntArray, shortest: int, longest: int, n_features: int, kind: int, found: IntArray, used: int
+) -> int:
+    """List the buckets of all n-grams of characters of a text, after `used` others; return how many there are now.
+
+    Theirs begin after those of the kinds before.
+    """
     at, last = 0, len(codes)
     while at < last:
         if codes[at] == 0:
@@ -213,7 +245,7 @@ def list_characters(codes: IntArray, shortest: int, longest: int, n_features: in
                 code = BOUNDARY if place < at or place >= end else codes[place]
                 mixed = (mixed ^ np.uint64(code)) * PRIME
                 if place - begin + 1 >= shortest:
-                    found[used] = bucket_of(mixed, n_features)
+                    found[used] = kind * n_features + bucket_of(mixed, n_features)
                     used += 1
         at = end
     return used
@@ -226,10 +258,11 @@ def count_part(
     characters: IntArray,
     lengths: tuple[int, int, int, int],
     n_features: int,
+    apart: bool,
     start: int,
     stop: int,
 ) -> tuple[LongArray, IntArray, IntArray]:
-    """Count the n-grams of texts start..stop by bucket."""
+    """Count the n-grams of texts start..stop by bucket; kinds have buckets of their own if they are `apart`."""
     short_words, long_words, short_chars, long_chars = lengths
     size = 0
     for text in range(start, stop):
@@ -250,9 +283,10 @@ def count_part(
         length = read_characters(data, ptr[text], ptr[text + 1], characters, codes)
         total = 0
         if long_words:
-            total = list_words(codes[:length], short_words, long_words, n_features, listed)
+            total = list_words(codes[:length], short_words, long_words, n_features, apart, listed)
         if long_chars:
-            total = list_characters(codes[:length], short_chars, long_chars, n_features, listed, total)
+            kind = long_words - short_words + 1 if apart else 0
+            total = list_characters(codes[:length], short_chars, long_chars, n_features, kind, listed, total)
         if used + total > len(buckets):
             buckets, counts = with_room(buckets, used, total), with_room(counts, used, total)
         sizes[text - start] = count_distinct(listed[:total], table, touched, buckets[used:], counts[used:])

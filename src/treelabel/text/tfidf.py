@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.compute import FloatArray, IntArray, LongArray, kernel, over_rows
+from treelabel.core.compute import DoubleArray, FloatArray, IntArray, LongArray, kernel, over_rows
 from treelabel.text.ngrams import NgramShape, count_ngrams, count_range, utf8
 
 Weighed = tuple[LongArray, IntArray, FloatArray]
@@ -19,7 +19,8 @@ class Tfidf:
     """Weights of n-grams as learned from texts; columns are the buckets that enough texts have, most frequent first.
 
     A text's entry for an n-gram that it has c times is (1 + ln c) (1 + ln((1 + N) / (1 + df))), and its row is scaled
-    to length 1. Frequent columns stand together, so that loops over rows find most of what they need in the cache.
+    to length 1; where kinds of n-grams have weights, the part of each kind is scaled to its weight before. Frequent
+    columns stand together, so that loops over rows find most of what they need in the cache.
 
     >>> tfidf = Tfidf.fit(["a b", "b c"], NgramShape())
     >>> tfidf.transform(["b", "d d", ""]).toarray().round(2).tolist()
@@ -101,7 +102,9 @@ class Tfidf:
 
     def _weigh(self, sizes: LongArray, buckets: IntArray, counts: IntArray) -> Weighed:
         logs = 1 + np.log(np.arange(1, counts.max(initial=1) + 1)).astype(np.float32)
-        return weigh(self.slots, self.idf, logs, sizes, buckets, counts)
+        shape = self.shape
+        weights = np.ones(1) if shape.weights is None else np.array(shape.weights)
+        return weigh(self.slots, self.idf, logs, weights, shape.n_features, sizes, buckets, counts)
 
     def _joined(self, some: Callable[[int, int], Weighed], rows: int, least: int) -> sparse.csr_array:
         """Weigh parts of the rows in threads, and put them together."""
@@ -125,11 +128,11 @@ def document_frequencies(buckets: IntArray, shape: NgramShape) -> tuple[LongArra
     >>> [found.tolist() for found in document_frequencies(np.array([5, 3, 5]), NgramShape())]
     [[3, 5], [1, 2]]
     """
-    if len(buckets) < shape.n_features:
+    if len(buckets) < shape.buckets:
         # Going through all buckets there could be would take longer than sorting those that are there.
         found, times = np.unique(buckets, return_counts=True)
         return found.astype(np.int64), times.astype(np.int64)
-    counts = np.bincount(buckets, minlength=shape.n_features).astype(np.int64)
+    counts = np.bincount(buckets, minlength=shape.buckets).astype(np.int64)
     there = np.flatnonzero(counts)
     return there, counts[there]
 
@@ -178,26 +181,44 @@ def sort_row(indices: IntArray, values: FloatArray) -> None:
 
 @kernel
 def weigh(
-    slots: LongArray, idf: FloatArray, logs: FloatArray, sizes: LongArray, buckets: IntArray, counts: IntArray
+    slots: LongArray,
+    idf: FloatArray,
+    logs: FloatArray,
+    weights: DoubleArray,
+    n_features: int,
+    sizes: LongArray,
+    buckets: IntArray,
+    counts: IntArray,
 ) -> tuple[LongArray, IntArray, FloatArray]:
-    """Turn the counts by bucket of each row into weighted columns, sorted, in rows of length 1."""
+    """Turn the counts by bucket of each row into weighted columns, sorted, in rows of length 1.
+
+    The part of each kind of n-grams has the length of its weight before; there is one kind for each `n_features`
+    buckets.
+    """
     lengths = np.zeros(len(sizes), np.int64)
     indices, values = np.empty(len(buckets), np.int32), np.empty(len(buckets), np.float32)
+    kinds, squares = len(weights), np.zeros(len(weights))
+    kind_of, scales = np.zeros(len(buckets), np.int8), np.zeros(len(weights), np.float32)
     used, at = 0, 0
     for row in range(len(sizes)):
         first = used
-        squares = 0.0
+        squares[:] = 0.0
         for _ in range(sizes[row]):
             place = column_of(slots, buckets[at])
             if place >= 0:
                 value = logs[counts[at] - 1] * idf[place]
-                indices[used], values[used] = place, value
-                squares += value * value
+                kind = buckets[at] // n_features if kinds > 1 else 0
+                squares[kind] += value * value
+                indices[used], values[used], kind_of[used] = place, value, kind
                 used += 1
             at += 1
-        sort_row(indices[first:used], values[first:used])
-        scale = np.float32(1 / np.sqrt(squares)) if squares > 0 else np.float32(0)
+        total = 0.0
+        for kind in range(kinds):
+            total += weights[kind] ** 2 if squares[kind] > 0 else 0.0
+        for kind in range(kinds):
+            scales[kind] = weights[kind] / np.sqrt(squares[kind] * total) if squares[kind] > 0 else 0.0
         for entry in range(first, used):
-            values[entry] *= scale
+            values[entry] *= scales[kind_of[entry]]
+        sort_row(indices[first:used], values[first:used])
         lengths[row] = used - first
     return lengths, indices[:used], values[:used]

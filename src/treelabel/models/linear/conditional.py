@@ -148,10 +148,10 @@ def train_groups(
     stop: StopSignal,
     done: Callable[[int], None],
 ) -> None:
-    """Train each group on the documents below its parent, first without those held out, then with them.
+    """Train each group on the documents below its parent, without each fold of documents and with all.
 
-    Costs about documents x features per document x the siblings on their paths x passes / 16, however many other labels
-    there are; memory holds the features x siblings of one group per thread.
+    Costs about documents x features per document x the siblings on their paths x passes / 16 for each fold and once
+    more, however many other labels there are; memory holds the features x siblings of one group per thread.
 
     Parameters
     ----------
@@ -171,25 +171,29 @@ def train_groups(
         blocks = -(-len(group.outputs) // BLOCK)
         weights = np.zeros((blocks, features.shape[1], BLOCK), np.float32)
         bias = np.zeros((blocks, BLOCK), np.float32)
-        duals = group.true.copy()
         place = np.full(features.shape[0], -1, np.int64)
         place[group.rows] = np.arange(len(group.rows))
-        state = ptr, idx, val, group.rows, weights, bias, duals
 
         def visit(orders: Sequence[LongArray]) -> None:
-            skips = np.zeros((len(group.rows), 2), np.int32)
+            weights[:], bias[:], duals = 0, 0, group.true.copy()
+            skips, state = np.zeros((len(group.rows), 2), np.int32), (ptr, idx, val, group.rows, weights, bias, duals)
             for order in orders:
                 if not group_pass(softmax, *state, group.offsets, skips, costs, place[order]) or stop:
                     break
 
-        first, then = rows.orders(group.rows)
-        visit(first)
-        known = np.asarray(group.true[place[first[0]]].any(axis=0))
-        margins = [block_products(ptr, idx, val, weights[b], bias[b], rows.held) for b in range(blocks)]
-        visit(then)
+        margins = [[np.empty((0, BLOCK), np.float32)] for _ in range(blocks)]
+        orders = rows.orders(group.rows)
+        for fold, some in zip(rows.folds, orders, strict=False):
+            visit(some)
+            known = np.asarray(group.true[place[some[0]]].any(axis=0))
+            for b in range(blocks):
+                found = block_products(ptr, idx, val, weights[b], bias[b], fold)
+                found[:, np.flatnonzero(~known[b * BLOCK : (b + 1) * BLOCK])] = ABSENT
+                margins[b].append(found)
+        if rows.learn_all:
+            visit(orders[-1])
         for b in range(blocks):
             part = slice(b * BLOCK, (b + 1) * BLOCK)
-            margins[b][:, np.flatnonzero(~known[part])] = ABSENT
-            take(group.outputs[part], margins[b], weights[b], bias[b])
+            take(group.outputs[part], np.concatenate(margins[b]), weights[b], bias[b])
 
     in_threads(learn, sorted(groups, key=lambda group: -len(group.rows) * len(group.outputs)), done, stop.interrupt)

@@ -6,6 +6,7 @@ depend on timing.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy import sparse
@@ -35,39 +36,45 @@ Take = Callable[[IntArray, FloatArray, FloatArray, FloatArray], None]
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Documents as features, and those that are held out at first.
+    """Documents as features, and those whose margins calibration needs: margins as of new documents.
 
-    Margins of held-out documents are like those of new documents, which calibration needs. Then, with `learn_held`, all
-    documents are visited, from where learning without these ended.
+    For each fold the other documents are learned, which gives its margins; then all documents are learned. Going on
+    from what a fold left, or taking a fold out of what all have given, is no shorter way: it takes as many passes until
+    margins are what they would have been.
 
     Parameters
     ----------
     features : csr_array of shape (documents, features)
         Rows of length 1.
-    held : array of int64
-        The documents held out.
+    folds : sequence of arrays of int64
+        Documents, none of them in two folds.
     max_iter : int
         Passes over the documents at most.
     seed : int
         Seed of the order of documents.
-    learn_held : bool
-        Whether to learn the held-out documents, too, in the end.
+    learn_all : bool
+        Whether all documents are learned in the end, or only those outside the last fold.
     weights : array of shape (documents,) or None
         Weights above 0: the loss of a document counts C times as much.
     """
 
     features: sparse.csr_array
-    held: LongArray
+    folds: Sequence[LongArray]
     max_iter: int = 7
     seed: int = 0
-    learn_held: bool = True
+    learn_all: bool = True
     weights: DoubleArray | None = None
+
+    @cached_property
+    def held(self) -> LongArray:
+        """The documents of all folds, in the order of their margins."""
+        return np.concatenate([np.zeros(0, np.int64), *self.folds])
 
     def costs(self, c: float) -> DoubleArray:
         """Return C times the weight of each document."""
         return np.full(self.features.shape[0], c) if self.weights is None else c * self.weights
 
-    def orders(self, kept: LongArray | None = None) -> tuple[list[LongArray], list[LongArray]]:
+    def orders(self, kept: LongArray | None = None) -> list[list[LongArray]]:
         """Draw the orders in which to visit documents.
 
         Parameters
@@ -77,15 +84,14 @@ class Rows:
 
         Returns
         -------
-        (list, list)
-            The orders of the passes without the documents held out, and of those with them.
+        list of lists of arrays
+            For each fold the orders of the passes over the other documents; then those over all, if these are learned.
         """
         rng = np.random.default_rng(self.seed)
         every = np.arange(self.features.shape[0]) if kept is None else kept
-        first = np.setdiff1d(every, self.held, assume_unique=True)
-        again = -(-self.max_iter // 2) if self.learn_held and len(first) < len(every) else 0
-        orders = [rng.permutation(first) for _ in range(self.max_iter)]
-        return orders, [rng.permutation(every) for _ in range(again)]
+        learned = [np.setdiff1d(every, fold, assume_unique=True) for fold in self.folds]
+        learned += [every] * self.learn_all
+        return [[rng.permutation(some) for _ in range(self.max_iter)] for some in learned]
 
 
 @kernel
@@ -189,9 +195,10 @@ def block_products(
 def train_hinge(
     rows: Rows, positives: sparse.csc_array, c: float, take: Take, stop: StopSignal, done: Callable[[int], None]
 ) -> None:
-    """Train one squared-hinge problem per output, without the documents held out, then with them.
+    """Train one squared-hinge problem per output, without each fold of documents and with all.
 
-    Costs about documents x features per document x outputs x 5 passes / 16; memory holds one block per thread.
+    Costs about documents x features per document x outputs x 5 passes / 16 for each fold and once more; memory holds
+    one block per thread.
 
     Parameters
     ----------
@@ -202,17 +209,16 @@ def train_hinge(
     c : float
         The weight of losses against that of large weights: scikit-learn's C.
     take : callable
-        Gets each block: its outputs, the margins of held-out documents as learned without them, weights and bias.
+        Gets each block: its outputs, the margins of the folds' documents as learned without them, weights and bias.
     stop : StopSignal
         Once it is true, the remaining outputs are learned in few passes.
     done : callable
         Gets the number of blocks that are done.
     """
-    features, (first_orders, then_orders) = rows.features, rows.orders()
+    features, orders = rows.features, rows.orders()
     count = features.shape[0]
     ptr, idx, val = features.indptr, features.indices, features.data
-    known = np.sort(first_orders[0])
-    total = np.asarray(features[known].sum(axis=0), np.float32).ravel()
+    totals = [np.asarray(features[np.sort(order[0])].sum(axis=0), np.float32).ravel() for order in orders]
     ridges = (0.5 / rows.costs(c)).astype(np.float32)
 
     def block(first: int) -> None:
@@ -220,22 +226,25 @@ def train_hinge(
         positive = np.zeros((count, BLOCK), np.bool_)
         for b, column in enumerate(outputs):
             positive[positives.indices[positives.indptr[column] : positives.indptr[column + 1]], b] = True
-        weights = np.empty((features.shape[1], BLOCK), np.float32)
-        bias, duals = np.zeros(BLOCK, np.float32), np.zeros((count, BLOCK), np.float32)
-        start_block(ptr, idx, val, total, 1 / max(1, len(known)), positive, known, weights, bias, duals)
+        weights, bias = np.empty((features.shape[1], BLOCK), np.float32), np.zeros(BLOCK, np.float32)
 
-        def visit(orders: Sequence[LongArray]) -> None:
-            skips = np.zeros((count, 2), np.int32)
-            for order in orders:
-                if not hinge_pass(ptr, idx, val, positive, weights, bias, duals, skips, ridges, order) or stop:
-                    break
+        def learn(orders: Sequence[LongArray], total: FloatArray) -> None:
+            known, duals = np.sort(orders[0]), np.zeros((count, BLOCK), np.float32)
+            start_block(ptr, idx, val, total, 1 / max(1, len(known)), positive, known, weights, bias, duals)
+            # Positive documents come first: nearly all others are right where they start.
+            for visits in ([known[positive[known].any(axis=1)]], orders):
+                skips = np.zeros((count, 2), np.int32)
+                for order in visits:
+                    if not hinge_pass(ptr, idx, val, positive, weights, bias, duals, skips, ridges, order) or stop:
+                        break
 
-        # Positive documents come first: nearly all others are right where they start.
-        visit([known[positive[known].any(axis=1)]])
-        visit(first_orders)
-        margins = block_products(ptr, idx, val, weights, bias, rows.held)
-        margins[:, ~positive[known].any(axis=0)] = ABSENT
-        visit(then_orders)
-        take(outputs, margins, weights, bias)
+        margins = [np.empty((0, BLOCK), np.float32)]
+        for fold, some, total in zip(rows.folds, orders, totals, strict=False):
+            learn(some, total)
+            margins.append(block_products(ptr, idx, val, weights, bias, fold))
+            margins[-1][:, ~positive[some[0]].any(axis=0)] = ABSENT
+        if rows.learn_all:
+            learn(orders[-1], totals[-1])
+        take(outputs, np.concatenate(margins), weights, bias)
 
     in_threads(block, range(0, positives.shape[1], BLOCK), done, stop.interrupt)

@@ -24,7 +24,6 @@ from treelabel.models.linear.descent import Rows, train_hinge
 from treelabel.models.linear.weights import WeightCollector
 from treelabel.models.schema import tfidf_arrays
 from treelabel.models.stopping import StopSignal
-from treelabel.models.validation import log_loss
 
 _OUTPUT_ARRAYS = ("nodes", "node_outputs", "terminals", "terminal_outputs")
 
@@ -79,12 +78,11 @@ class Head:
 
 @dataclass(frozen=True, eq=False)
 class FittedHead:
-    """A head that has been fitted: its weights, its calibration, and its log loss on held-out documents."""
+    """A head that has been fitted: its weights and its calibration."""
 
     head: str
     weights: Weights
     calibration: Calibration
-    loss: float = np.nan
 
     @property
     def outputs(self) -> Outputs:
@@ -120,7 +118,7 @@ class FittedHead:
         }
 
     @staticmethod
-    def schema(head: str, regime: str, hierarchy: Hierarchy, n_features: int | None, encoder_width: int) -> Schema:
+    def schema(head: str, regime: str, hierarchy: Hierarchy, buckets: int | None, encoder_width: int) -> Schema:
         """Declare what `arrays` returns, and the arrays of tf-idf.
 
         Parameters
@@ -131,8 +129,8 @@ class FittedHead:
             The kind of labels.
         hierarchy : Hierarchy
             The hierarchy.
-        n_features : int or None
-            The buckets of n-grams; None without tf-idf.
+        buckets : int or None
+            The buckets of n-grams of all kinds; None without tf-idf.
         encoder_width : int
             The columns of embeddings, 0 without an encoder.
 
@@ -157,10 +155,10 @@ class FittedHead:
 
         known = {"nodes": nodes, "encoder_width": encoder_width}
         return Schema(
-            {**({} if n_features is None else tfidf_arrays()), **ours, **kind.schema()},
+            {**({} if buckets is None else tfidf_arrays()), **ours, **kind.schema()},
             (Csr("width + encoder_width", "outputs", "weights_indices", "weights_indptr", "weights_data"),),
-            known | ({"width": 0} if n_features is None else {"buckets": n_features}),
-            {"width": n_features or 1, "outputs": 2 * nodes, "seen": nodes, "terminals": nodes},
+            known | ({"width": 0} if buckets is None else {"buckets": buckets}),
+            {"width": buckets or 1, "outputs": 2 * nodes, "seen": nodes, "terminals": nodes},
             (check,),
         )
 
@@ -188,8 +186,8 @@ class FittedHead:
         return cls(head, Weights(weights, arrays["bias"]), HEADS[head].calibration(regime).of(outputs, arrays))
 
 
-def fit_head(name: str, job: Job) -> FittedHead:
-    """Train a head without the documents held out, calibrate it on them, and train it on all.
+def fit_head(name: str, job: Job) -> tuple[FittedHead, Any]:
+    """Train a head, and calibrate it on the margins that each fold of documents has without having been learned.
 
     Parameters
     ----------
@@ -200,18 +198,19 @@ def fit_head(name: str, job: Job) -> FittedHead:
 
     Returns
     -------
-    FittedHead
-        The head.
+    (FittedHead, array or csr_array of shape (documents of the folds, nodes))
+        The head, and the probabilities of the folds' documents by what was learned without them, in the order of
+        `job.rows.held`.
     """
     head, train, rows = HEADS[name], job.train, job.rows
-    outputs, held = head.outputs(train), train[rows.held]
-    collector = WeightCollector(len(held), rows.features.shape[1], outputs.count, job.prune)
+    outputs = head.outputs(train)
+    collector = WeightCollector(len(rows.held), rows.features.shape[1], outputs.count, job.prune)
     head.train(job, head.c if job.c is None else job.c, outputs, collector)
-    fitted = head.calibration(train.regime).fit(outputs, collector.margins, held.labels)
-    loss = log_loss(fitted.probabilities(collector.margins), held)
-    if rows.learn_held:
-        fitted = fitted.scaled((1 - len(held) / len(train)) ** fitted.growth)
-    return FittedHead(name, Weights(collector.weights(), collector.bias), fitted, loss)
+    fitted = head.calibration(train.regime).fit(outputs, collector.margins, train.labels[rows.held])
+    p = fitted.probabilities(collector.margins)
+    if rows.learn_all:
+        fitted = fitted.for_more_documents(1 - len(rows.held) / len(rows.folds) / len(train))
+    return FittedHead(name, Weights(collector.weights(), collector.bias), fitted), p
 
 
 def _train_hinge(job: Job, c: float, outputs: Outputs, collector: WeightCollector) -> None:

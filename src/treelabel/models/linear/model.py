@@ -1,7 +1,8 @@
 """The default model: tf-idf of n-grams, linear outputs, and a calibrated distribution over the hierarchy."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import numpy as np
 from scipy import sparse
@@ -17,22 +18,26 @@ from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import default_encoder, encoder_note, find_encoder, same_encoder
 from treelabel.hierarchy import Hierarchy, label_matrix
 from treelabel.models.base import Model, Training
+from treelabel.models.evidence import HeldOut, Trial
+from treelabel.models.folds import draw_folds, hold_out
 from treelabel.models.linear.descent import Rows
 from treelabel.models.linear.heads import HEADS, FittedHead, Head, Job, fit_head
+from treelabel.models.linear.selection import AUTO, choose, shape_of
 from treelabel.models.schema import MOST_DIMENSION, EncoderNote, Length, Ngrams, require_width
 from treelabel.rules import decide
 from treelabel.scores import Scores
 from treelabel.text import NgramShape, Tfidf
 from treelabel.text.names import named_ngrams
 
-# Documents held out for calibration at most: its few parameters need no more.
-MOST_HELD_OUT = 2_000
-# ... and fewer where there are very many labels, as all margins of held-out documents are kept until then.
-MOST_HELD_MARGINS = 1 << 25
-FEWEST_OF_MANY = 200
-# From so many documents on, heads are tried on a sample of them before one is chosen.
-WORTH_A_TRIAL = 20_000
-TRIAL = 3_000
+# With at most so many documents each of them is held out once, in one of `cv` folds.
+FEW_DOCUMENTS = 3_000
+# With more, this share of them is held out ...
+VALIDATION_FRACTION = 0.2
+# ... but fewer where there are very many labels, as the margins of all labels are kept until calibration.
+MOST_HELD_MARGINS = 1 << 26
+FEWEST_HELD_OUT = 200
+# From so many documents on, conditional heads are tried.
+WORTH_A_HEAD = 5_000
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,7 @@ class AllNgrams(Ngrams):
     """N-grams of words, and of characters if there are any."""
 
     char_ngram_range: tuple[Length, Length] | None
+    weights: list[Annotated[float, Between(0, 1e3)]] | None
 
 
 class Values(TypedDict):
@@ -65,22 +71,25 @@ class Linear(Model):
 
     With a squared hinge loss and one path per document, the probability of a terminal node is a softmax of v_0 x its
     margin + the sum over its ancestors of v_level x theirs, and a node has the sum of its terminal nodes; with several
-    paths it is an isotonic function of the node's margin, made coherent. Conditional heads multiply along the path.
-    Training costs about documents x n-grams per document x labels / 16 for each of some five passes.
+    paths it is an isotonic function of the node's margin and of its log odds in such a softmax, made coherent.
+    Conditional heads multiply along the path. Training costs about documents x n-grams per document x labels / 16 for
+    each of some ten passes, thirty where documents are few. What "auto" tried is in `evidence_`.
 
     Parameters
     ----------
     hierarchy : Hierarchy or None
         The hierarchy, where training data have none of their own.
     head : str
-        A row of HEADS, or "auto": "nodes", or from 20,000 documents on the one of "nodes" and the conditional head that
-        suits the labels with the smaller loss on held-out documents of a sample.
+        A row of HEADS, or "auto": "nodes", or from 5,000 documents on the conditional head that suits the labels if it
+        has a smaller loss on held-out documents of a sample.
     tau : float
         How much conditional_softmax adjusts its logits for rare siblings.
-    ngram_range : (int, int) or None
-        The shortest and the longest n-grams of words; None for no words.
-    char_ngram_range : (int, int) or None
-        The same of characters within words, such as (3, 5): better on short texts, at several times the cost.
+    ngram_range : (int, int), "auto" or None
+        The shortest and the longest n-grams of words; None for no words. "auto" takes pairs of words, and characters,
+        where held-out documents of a sample are worth their cost: words alone, (1, 2), and with characters (4, 4).
+        Words of each length, and characters, are scaled apart; longer n-grams weigh half.
+    char_ngram_range : (int, int), "auto" or None
+        The same of characters within words, such as (3, 5); "auto" goes with that of words.
     min_df : int
         N-grams are features if at least so many documents have them.
     n_features : int
@@ -96,9 +105,12 @@ class Linear(Model):
         logistic regression.
     prune : float
         Weights below this are dropped.
-    validation_fraction : float
-        The share of documents that are held out for calibration and learned afterwards. With a validation set,
-        calibration uses that, and nothing is held out.
+    validation_fraction : float or None
+        The share of documents whose margins, as learned without them, calibrate the model, which learns from all. None
+        takes every document of up to 3,000, in `cv` folds, and else 20%, or fewer where labels are very many. With a
+        validation set, calibration uses that, and nothing is held out.
+    cv : int
+        Folds where documents are few.
     max_iter : int
         Passes over the documents at most.
     seed : int
@@ -114,8 +126,8 @@ class Linear(Model):
         hierarchy: Hierarchy | None = None,
         head: str = "auto",
         tau: float = 0.0,
-        ngram_range: tuple[int, int] | None = (1, 1),
-        char_ngram_range: tuple[int, int] | None = None,
+        ngram_range: tuple[int, int] | Literal["auto"] | None = "auto",
+        char_ngram_range: tuple[int, int] | Literal["auto"] | None = "auto",
         min_df: int = 1,
         n_features: int = 2**22,
         tfidf: bool = True,
@@ -123,7 +135,8 @@ class Linear(Model):
         encoder_weight: Annotated[float, Between(0, 1)] = 0.5,
         C: float | None = None,  # noqa: N803
         prune: float = 0.01,
-        validation_fraction: float = 0.2,
+        validation_fraction: Annotated[float, Between(0, 1)] | None = None,
+        cv: Annotated[int, Between(2, 100)] = 5,
         max_iter: int = 7,
         seed: int = 0,
     ) -> None:
@@ -140,71 +153,88 @@ class Linear(Model):
         self.C = C
         self.prune = prune
         self.validation_fraction = validation_fraction
+        self.cv = cv
         self.max_iter = max_iter
         self.seed = seed
 
     # Learning
 
-    def _fit(self, train: Training) -> None:
-        heads = self._heads(train)
+    def _fit(self, train: Training) -> HeldOut:
+        heads, shapes = self._heads(train), self._shapes()
         self.encoder_ = None
         if self.encoder is not None:
             self.encoder_ = CachedEncoder(find_encoder(self.encoder))
         elif not self.tfidf:
             self.encoder_ = CachedEncoder(default_encoder())
         every = train if train.valid is None else train.followed_by(train.valid)
-        held = (
-            self._held_out(len(train), len(train.hierarchy))
-            if train.valid is None
-            else np.arange(len(train), len(every))
-        )
-        features = self._learned_features(train, every)
-        rows = Rows(features, held, self.max_iter, self.seed, train.valid is None, every.weights)
+        folds = self._folds(train) if train.valid is None else [np.arange(len(train), len(every))]
+        nothing = sparse.csr_array((len(every), 0), dtype=np.float32)
+        rows = Rows(nothing, folds, self.max_iter, self.seed, train.valid is None, every.weights)
         job = Job(rows, every, self.C, self.tau, self.prune)
-        self.head_ = fit_head(self._chosen(heads, job), job)
+        choice = choose(replace(job, train=train), shapes, heads, self._trial_features)
+        self.trials_ = choice.trials
+        rows = replace(rows, features=self._learned_features(train, every, choice.shape))
+        self.head_, p = fit_head(choice.head, replace(job, rows=rows))
+        groups = None if every.groups is None else every.groups[rows.held]
+        return HeldOut(Scores(train.hierarchy, p), every.labels[rows.held], groups)
+
+    def _trials(self) -> Sequence[Trial]:
+        return self.trials_
 
     def _heads(self, train: Training) -> list[str]:
         """Return the heads to try."""
         if self.head != "auto":
             find_head(self.head).refuse(train)
             return [self.head]
+        if len(train) < WORTH_A_HEAD:
+            return ["nodes"]
         one_path = train.regime != "multi_path" and train.hierarchy.is_tree
         return ["nodes", "conditional_softmax" if one_path else "conditional_sigmoid"]
 
-    def _chosen(self, heads: list[str], job: Job) -> str:
-        """Choose the head with the least loss on held-out documents of a sample; where documents are few, the first.
+    def _shapes(self) -> list[NgramShape]:
+        """Return the shapes of n-grams to try; with an encoder, words are enough."""
+        words = [self.ngram_range] if self.ngram_range != "auto" else [shape[0] for shape in AUTO]
+        characters = [self.char_ngram_range] if self.char_ngram_range != "auto" else [shape[1] for shape in AUTO]
+        if self.ngram_range == "auto" and self.char_ngram_range != "auto":
+            words, characters = words[:2], characters * 2
+        elif self.ngram_range != "auto" and self.char_ngram_range == "auto":
+            words, characters = words * 2, characters[1:]
+        pairs = list(zip(words, characters, strict=True))
+        if self.encoder is not None or not self.tfidf:
+            pairs = pairs[:1]
+        return [shape_of(*pair, self.n_features) for pair in pairs]
 
-        Few documents cannot show a difference that is worth learning twice.
-        """
-        documents = len(job.train)
-        if len(heads) == 1 or documents < WORTH_A_TRIAL:
-            return heads[0]
-        sample = np.sort(np.random.default_rng(self.seed).permutation(documents)[:TRIAL])
-        train, features = job.train[sample], job.rows.features[sample]
-        rows = replace(job.rows, features=features, held=np.arange(TRIAL // 2), learn_held=False, weights=train.weights)
-        trial = replace(job, rows=rows, train=train)
-        return min(heads, key=lambda name: fit_head(name, trial).loss)
-
-    def _held_out(self, documents: int, nodes: int) -> LongArray:
-        """Draw the documents that outputs are calibrated on; at least one is left to learn from."""
-        order = np.random.default_rng(self.seed).permutation(documents)
-        most = min(MOST_HELD_OUT, max(FEWEST_OF_MANY, MOST_HELD_MARGINS // nodes), documents - 1)
-        held: LongArray = np.sort(order[: min(max(1, int(self.validation_fraction * documents)), most)])
-        return held
+    def _folds(self, train: Training) -> list[LongArray]:
+        """Divide the documents that outputs are calibrated on; at least one is left to learn from."""
+        count, nodes = len(train), len(train.hierarchy)
+        if self.validation_fraction is None and count <= FEW_DOCUMENTS:
+            return draw_folds(count, self.cv, self.seed, train.groups)
+        if self.validation_fraction is None:
+            wanted = min(int(VALIDATION_FRACTION * count), max(FEWEST_HELD_OUT, MOST_HELD_MARGINS // nodes))
+        else:
+            wanted = int(self.validation_fraction * count)
+        return [hold_out(count, max(1, wanted), self.seed, train.groups)]
 
     # Features
 
-    def _learned_features(self, train: Training, every: Training) -> sparse.csr_array:
+    def _trial_features(self, texts: Strings, shape: NgramShape) -> sparse.csr_array:
+        if not self.tfidf:
+            return self._joined(None, texts)
+        return self._joined(Tfidf.fit_transform(texts, shape, self.min_df)[1], texts)
+
+    def _learned_features(self, train: Training, every: Training, shape: NgramShape) -> sparse.csr_array:
         self.tfidf_ = None
         if self.tfidf:
-            shape = NgramShape(self.ngram_range, self.char_ngram_range, self.n_features)
             self.tfidf_, rows = Tfidf.fit_transform(train.texts, shape, self.min_df)
-            if self.encoder_ is None and every is train:
-                return rows
+            if every is train:
+                return self._joined(rows, train.texts, train.progress)
         return self._features(every.texts, train.progress)
 
     def _features(self, texts: Strings, progress: bool | None = None) -> sparse.csr_array:
-        rows = None if self.tfidf_ is None else self.tfidf_.transform(texts)
+        return self._joined(None if self.tfidf_ is None else self.tfidf_.transform(texts), texts, progress)
+
+    def _joined(self, rows: sparse.csr_array | None, texts: Strings, progress: bool | None = None) -> sparse.csr_array:
+        """Add the embeddings of texts to their n-grams."""
         if self.encoder_ is None:
             return rows
         dense = self.encoder_.transform(list(texts), progress)
@@ -285,6 +315,7 @@ class Linear(Model):
                 "ngram_range": shape.ngram_range,
                 "char_ngram_range": shape.char_ngram_range,
                 "n_features": shape.n_features,
+                "weights": None if shape.weights is None else list(shape.weights),
             }
             arrays |= self.tfidf_.arrays()
         return values, arrays
@@ -292,21 +323,25 @@ class Linear(Model):
     def _schema(self, values: dict[str, Any]) -> Schema:
         find_head(values["head"])
         width = 0 if values["encoder"] is None else values.get("encoder_width", 0)
-        n_features = None if values["ngrams"] is None else values["ngrams"]["n_features"]
-        return FittedHead.schema(values["head"], self.regime_, self.hierarchy_, n_features, width)
+        buckets = None if values["ngrams"] is None else _shape(values["ngrams"]).buckets
+        return FittedHead.schema(values["head"], self.regime_, self.hierarchy_, buckets, width)
 
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         self.tfidf_ = self.encoder_ = None
         width = 0
         if values["ngrams"] is not None:
-            known = values["ngrams"]
-            shape = NgramShape(known["ngram_range"], known.get("char_ngram_range"), known["n_features"])
-            self.tfidf_ = Tfidf(shape, arrays["buckets"], arrays["idf"])
+            self.tfidf_ = Tfidf(_shape(values["ngrams"]), arrays["buckets"], arrays["idf"])
             width = self.tfidf_.width
         if values["encoder"] is not None:
             self.encoder_ = CachedEncoder(same_encoder(self.encoder, values["encoder"]))
             width += int(values["encoder_width"])
         self.head_ = FittedHead.of(values["head"], self.regime_, self.hierarchy_, width, arrays)
+
+
+def _shape(values: AllNgrams) -> NgramShape:
+    weights = values["weights"]
+    parts = values["ngram_range"], values["char_ngram_range"], values["n_features"]
+    return NgramShape(*parts, None if weights is None else tuple(weights))
 
 
 def find_head(name: str) -> Head:

@@ -1,0 +1,201 @@
+"""What a model found out about itself on documents that it had not learned from: how good it is, and what it chose."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated, TypedDict
+
+import numpy as np
+
+from treelabel.core.compute import LongArray
+from treelabel.core.kinds import Between
+from treelabel.hierarchy import Hierarchy, LabelMatrix
+from treelabel.hierarchy.regime import Regime, regime_of, usual_regime
+from treelabel.hierarchy.sets import row_sizes
+from treelabel.rules.choosing import ChosenRule, Tried, choose_rule
+from treelabel.rules.defaults import DEFAULT_RULES
+from treelabel.scores import Scores
+
+# With fewer held-out documents nothing is concluded from them.
+FEWEST_HELD_OUT = 30
+# Scores that rules are tried on at most: a sample of the documents shows the same.
+MOST_TRIED_SCORES = 1 << 25
+# A 95% interval has so many standard errors on either side.
+STANDARD_ERRORS = 1.96
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Scores of training documents by what was learned without them, and what is true of these."""
+
+    scores: Scores
+    labels: LabelMatrix
+    groups: LongArray | None = None
+
+    def sample(self, seed: int = 0) -> "HeldOut":
+        """Return some of the documents where all would take too long."""
+        most = max(FEWEST_HELD_OUT, MOST_TRIED_SCORES // max(1, len(self.scores.hierarchy)))
+        if len(self.scores) <= most:
+            return self
+        kept = np.sort(np.random.default_rng(seed).choice(len(self.scores), most, replace=False))
+        scores = Scores(self.scores.hierarchy, self.scores.values[kept])
+        return HeldOut(scores, self.labels[kept], None if self.groups is None else self.groups[kept])
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A choice of settings, and the mean log loss of held-out documents with it."""
+
+    settings: str
+    loss: float
+    standard_error: float
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What was tried on held-out documents.
+
+    Parameters
+    ----------
+    documents : int
+        How many there were; 0 where the rule was chosen by what labels are like.
+    rules : tuple of Tried
+        The rules that were tried, and the F1 and the share of exact sets of each.
+    trials : tuple of Trial
+        The settings that were tried on a sample of the documents, and what each lost.
+    """
+
+    documents: int = 0
+    rules: tuple[Tried, ...] = ()
+    trials: tuple[Trial, ...] = ()
+
+    def to_json(self) -> "Stored":
+        """Return it as JSON values."""
+        return {
+            "documents": self.documents,
+            "rules": [asdict(tried) for tried in self.rules],  # type: ignore[misc]
+            "trials": [asdict(trial) for trial in self.trials],  # type: ignore[misc]
+        }
+
+    @classmethod
+    def of(cls, stored: "Stored") -> "Evidence":
+        """Make it of what `to_json` returned."""
+        rules = tuple(Tried(**tried) for tried in stored["rules"])
+        return cls(stored["documents"], rules, tuple(Trial(**trial) for trial in stored["trials"]))
+
+    def reached(self, rule: str) -> Tried | None:
+        """Return what a rule reached, if it was tried."""
+        return next((tried for tried in self.rules if tried.rule == rule), None)
+
+    def describe(self, rule: str, regime: Regime) -> str:
+        """Say in one line what was reached with a rule and what was chosen.
+
+        Parameters
+        ----------
+        rule : str
+            The rule of the model.
+        regime : Regime
+            That of its training documents: where all have one leaf, the share of exact sets is the leaf accuracy.
+
+        Returns
+        -------
+        str
+            The line; empty where nothing is known.
+        """
+        parts = []
+        found = self.reached(rule)
+        if found is not None:
+            name = "leaf accuracy" if regime == "single_path" else "exact sets"
+            error = STANDARD_ERRORS * np.sqrt(found.exact * (1 - found.exact) / max(1, self.documents))
+            parts.append(
+                f"held out ({self.documents:,} documents): {name} {found.exact:.3f} ± {error:.3f}, "
+                f"hF1 {found.f1:.3f} ± {STANDARD_ERRORS * found.standard_error:.3f}, by {shortened(rule)}"
+            )
+        if self.trials:
+            tried = ", ".join(f"{trial.settings} {trial.loss:.3f}" for trial in self.trials)
+            parts.append(f"tried (log loss): {tried}")
+        return "; ".join(parts)
+
+
+class StoredTried(TypedDict):
+    """A `Tried` as JSON values."""
+
+    rule: str
+    f1: Annotated[float, Between(0, 1)]
+    standard_error: float
+    exact: Annotated[float, Between(0, 1)]
+
+
+class StoredTrial(TypedDict):
+    """A `Trial` as JSON values."""
+
+    settings: str
+    loss: float
+    standard_error: float
+
+
+class Stored(TypedDict):
+    """An `Evidence` as JSON values."""
+
+    documents: Annotated[int, Between(0, 1 << 62)]
+    rules: list[StoredTried]
+    trials: list[StoredTrial]
+
+
+def shortened(rule: str, most: int = 60) -> str:
+    """Return a rule without a long list of numbers."""
+    return rule if len(rule) <= most else f"{rule[: most - 3]}..."
+
+
+def decide_by_evidence(
+    hierarchy: Hierarchy, labels: LabelMatrix, held: HeldOut | None, trials: Sequence[Trial] = ()
+) -> tuple[str, Evidence]:
+    """Choose the rule of a model that has learned.
+
+    Documents of which at least 95% have one leaf each get their best leaf. Otherwise the rule is the simplest one that
+    no other beats on held-out documents; see `choose_rule`. Where there are too few of these, the regime tells it.
+
+    Parameters
+    ----------
+    hierarchy : Hierarchy
+        The hierarchy.
+    labels : csr_array of shape (documents, nodes)
+        The labels of training documents.
+    held : HeldOut or None
+        Held-out documents.
+    trials : sequence of Trial
+        What else was tried.
+
+    Returns
+    -------
+    (str, Evidence)
+        The rule, and what it was chosen by.
+    """
+    usual = usual_regime(hierarchy, labels)
+    if held is None or len(held.scores) < FEWEST_HELD_OUT:
+        return DEFAULT_RULES[usual], Evidence(trials=tuple(trials))
+    some = held.sample()
+    candidates = ("best_leaf",) if usual == "single_path" else None
+    groups = None if some.groups is None else some.groups.tolist()
+    chosen: ChosenRule = choose_rule(some.scores, some.labels, candidates, groups)
+    return chosen.rule, Evidence(chosen.documents, chosen.tried, tuple(trials))
+
+
+def odd_documents(hierarchy: Hierarchy, labels: LabelMatrix) -> str:
+    """Say how many documents are not of the usual regime, if there are any but few.
+
+    >>> h = Hierarchy.from_paths(["A > B", "C"])
+    >>> odd_documents(h, h.closure([[0, 0, 1]] * 99 + [[0, 1, 1]]))
+    '1 of 100 documents has no single path to a leaf, and does not change the rule'
+    """
+    usual, strict = usual_regime(hierarchy, labels), regime_of(hierarchy, labels)
+    if usual == strict or usual == "multi_path":
+        return ""
+    ends = hierarchy.most_specific(labels)
+    sizes = row_sizes(ends)
+    odd = sizes > 1
+    if usual == "single_path":
+        inner = ~hierarchy.is_leaf[ends.indices]
+        odd |= np.bincount(np.repeat(np.arange(len(sizes)), sizes)[inner], minlength=len(sizes)) > 0
+    count, what = int(odd.sum()), "single path to a leaf" if usual == "single_path" else "single path"
+    verbs = ("has", "does") if count == 1 else ("have", "do")
+    return f"{count:,} of {len(sizes):,} documents {verbs[0]} no {what}, and {verbs[1]} not change the rule"

@@ -1,0 +1,178 @@
+"""Choose n-grams and the head of a linear model by held-out documents of a sample.
+
+A sample of whole families of labels keeps as many documents per label, and as many siblings to confuse, as there are;
+documents drawn at random would leave most labels of a large hierarchy with none.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import sparse
+
+from treelabel.core.compute import DoubleArray, LongArray
+from treelabel.core.strings import Strings
+from treelabel.hierarchy import LabelMatrix, label_matrix
+from treelabel.hierarchy.sets import row_numbers
+from treelabel.models.base import Training
+from treelabel.models.evidence import Trial
+from treelabel.models.folds import hold_out
+from treelabel.models.linear.heads import Job, fit_head
+from treelabel.models.validation import log_losses
+from treelabel.text import NgramShape
+
+NgramRange = tuple[int, int] | None
+
+# What "auto" tries, in the order of cost: words, pairs of words, and four characters within words.
+AUTO: tuple[tuple[NgramRange, NgramRange], ...] = (((1, 1), None), ((1, 2), None), ((1, 2), (4, 4)))
+# The length of the part of a row that single words, longer n-grams of words, and characters have.
+WORD_WEIGHT, LONGER_WEIGHT, CHAR_WEIGHT = 1.0, 0.5, 1.0
+# With fewer documents nothing is tried.
+FEWEST = 200
+# Documents of the sample at most, and the share of them that is held out.
+MOST = 4_000
+HELD_OUT = 0.3
+# Labels of a family at most: more are divided.
+LARGEST_FAMILY = 30
+# What costs more must lose less by this share, and by a standard error.
+LEAST_GAIN = 0.02
+
+
+def shape_of(ngram_range: NgramRange, char_ngram_range: NgramRange, n_features: int) -> NgramShape:
+    """Return the shape of n-grams, each kind with its weight where there are several.
+
+    >>> shape_of((1, 2), (4, 4), 1 << 20).weights, shape_of((1, 1), None, 1 << 20).weights
+    ((1.0, 0.5, 1.0), None)
+    """
+    plain = NgramShape(ngram_range, char_ngram_range, n_features)
+    short, long, _, characters = plain.lengths
+    weights = [WORD_WEIGHT if length == 1 else LONGER_WEIGHT for length in range(short, long + 1)]
+    weights += [CHAR_WEIGHT] * (characters > 0)
+    return replace(plain, weights=tuple(weights)) if len(weights) > 1 else plain
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The n-grams and the head that were chosen, and what was tried."""
+
+    shape: NgramShape
+    head: str
+    trials: tuple[Trial, ...] = ()
+
+
+def choose(
+    job: Job,
+    shapes: Sequence[NgramShape],
+    heads: Sequence[str],
+    features_of: Callable[[Strings, NgramShape], sparse.csr_array],
+) -> Choice:
+    """Choose n-grams, then the head, each by the log loss of held-out documents of a sample.
+
+    The first of them is kept unless another one loses less by a standard error and by 2%. Costs at most as many fits as
+    there are candidates, each to half of the documents and of the labels, and to 4,000 documents at most.
+
+    Parameters
+    ----------
+    job : Job
+        All documents; features are not looked at.
+    shapes : sequence of NgramShape
+        The n-grams to try, cheap ones first.
+    heads : sequence of str
+        The rows of HEADS to try, preferred ones first.
+    features_of : callable
+        Turns texts into features with the given n-grams.
+
+    Returns
+    -------
+    Choice
+        What was chosen.
+    """
+    if len(shapes) == len(heads) == 1 or len(job.train) < FEWEST:
+        return Choice(shapes[0], heads[0])
+    sample = draw_sample(job.train, job.rows.seed)
+    held = hold_out(len(sample), int(HELD_OUT * len(sample)), job.rows.seed, sample.groups)
+    if not len(held) or not sample[held].labels.nnz:
+        return Choice(shapes[0], heads[0])
+    rows = replace(job.rows, folds=[held], learn_all=False, weights=sample.weights)
+    tried: dict[tuple[NgramShape, str], DoubleArray] = {}
+
+    def losses(shape: NgramShape, head: str) -> DoubleArray:
+        if (shape, head) not in tried:
+            trial = replace(job, train=sample, rows=replace(rows, features=features_of(sample.texts, shape)))
+            tried[shape, head] = log_losses(fit_head(head, trial)[1], sample[held])
+        return tried[shape, head]
+
+    shape = shapes[0]
+    for other in shapes[1:]:
+        shape = other if is_worth_it(losses(shape, heads[0]), losses(other, heads[0])) else shape
+    head = heads[0]
+    for another in heads[1:]:
+        head = another if is_worth_it(losses(shape, head), losses(shape, another)) else head
+    return Choice(shape, head, tuple(_trial(*which, found) for which, found in tried.items()))
+
+
+def is_worth_it(before: DoubleArray, after: DoubleArray) -> bool:
+    """Return whether losses are smaller by a standard error of their differences, and by 2%.
+
+    >>> is_worth_it(np.array([1.0, 2.0, 3.0]), np.array([0.9, 1.9, 2.8])), is_worth_it(np.ones(3), np.ones(3))
+    (True, False)
+    """
+    gain = before - after
+    if len(gain) < 2:
+        return False
+    return bool(gain.mean() > max(gain.std(ddof=1) / np.sqrt(len(gain)), LEAST_GAIN * before.mean()))
+
+
+def _trial(shape: NgramShape, head: str, losses: DoubleArray) -> Trial:
+    error = losses.std(ddof=1) / np.sqrt(len(losses)) if len(losses) > 1 else np.inf
+    settings = f"ngram_range={shape.ngram_range} char_ngram_range={shape.char_ngram_range} head={head}"
+    return Trial(settings, float(losses.mean()), float(error))
+
+
+def draw_sample(train: Training, seed: int) -> Training:
+    """Draw families of labels until they have half of the documents, or 4,000, and keep these labels only.
+
+    Parameters
+    ----------
+    train : Training
+        All documents.
+    seed : int
+        Seed of the order.
+
+    Returns
+    -------
+    Training
+        Documents with at least one label of these families, without their other labels.
+    """
+    h, rng = train.hierarchy, np.random.default_rng(seed)
+    ends = h.most_specific(train.labels)
+    terminals = np.unique(ends.indices)
+    parents = h.parent_idx[h.parent_ptr[terminals]]
+    order = rng.permutation(len(terminals))
+    order = order[np.argsort(parents[order], kind="stable")]
+    starts = np.r_[0, np.flatnonzero(np.diff(parents[order])) + 1, len(order)]
+    families = [
+        terminals[order[first : min(first + LARGEST_FAMILY, stop)]]
+        for start, stop in itertools.pairwise(starts.tolist())
+        for first in range(start, stop, LARGEST_FAMILY)
+    ]
+    wanted = min(MOST, -(-len(train) // 2))
+    counts = np.bincount(ends.indices, minlength=len(h))
+    kept, documents = np.zeros(len(h), np.bool_), 0
+    for family in rng.permutation(len(families)).tolist():
+        if documents >= wanted:
+            break
+        kept[families[family]] = True
+        documents += int(counts[families[family]].sum())
+    labels = _only(ends, kept)
+    rows: LongArray = np.flatnonzero(np.diff(labels.indptr))
+    rows = np.sort(rng.permutation(rows)[:MOST])
+    return replace(train[rows], labels=labels[rows])
+
+
+def _only(labels: LabelMatrix, kept: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> LabelMatrix:
+    """Drop all labels but those that are kept."""
+    chosen = kept[labels.indices]
+    sizes = np.bincount(row_numbers(labels)[chosen], minlength=labels.shape[0])
+    return label_matrix(np.concatenate([[0], np.cumsum(sizes)]), labels.indices[chosen], labels.shape[1])
