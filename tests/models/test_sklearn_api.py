@@ -61,18 +61,56 @@ def test_names_that_two_labels_share_are_told_apart_by_their_paths() -> None:
     assert list(model.classes_) == ["A > other", "B > other"]
 
 
-def test_cross_val_predict_gives_the_probabilities_of_documents_left_out() -> None:
-    data = SETS["leaf"]
-    leaves = list(TREE.leaves)
-    codes = np.array([leaves.index(node) for node in data.hierarchy.most_specific(data.labels).indices])
-    assert set(codes) == set(range(len(leaves)))
-    folds = KFold(3)
-    model = make_model("linear", hierarchy=TREE)
-    found = cross_val_predict(model, list(data.texts), codes, cv=folds, method="predict_proba")
-    train, test = next(folds.split(codes))
-    assert np.allclose(found[test], clone(model).fit(data[train]).predict_proba(list(data[test].texts)))
-    with pytest.raises(TreelabelError, match="class codes from 0 to 99"):
-        clone(model).fit(["a", "b"], np.array([0, 99]))
+SORTED = Hierarchy.from_paths(["animal > cat", "animal > dog", "food > soup", "food > tea"])
+
+
+def in_sorted_leaves(rows: int, seed: int) -> tuple[list[str], list[str]]:
+    """Make texts of the leaves of SORTED, with their labels in random order."""
+    leaves = [SORTED.names[leaf] for leaf in SORTED.leaves]
+    labels = [leaves[which] for which in np.random.default_rng(seed).permutation(np.arange(rows) % len(leaves))]
+    return [f"a text about {label} number {row}" for row, label in enumerate(labels)], labels
+
+
+@pytest.mark.parametrize("as_path", [False, True])
+def test_cross_val_predict_gives_the_probabilities_of_documents_left_out(as_path: bool) -> None:
+    texts, labels = in_sorted_leaves(36, seed=0)
+    given = [SORTED.paths([SORTED.names.index(label)])[0] if as_path else label for label in labels]
+    model, folds = make_model("linear", hierarchy=SORTED), KFold(3)
+    found = cross_val_predict(model, texts, np.array(given), cv=folds, method="predict_proba")
+    for train, test in folds.split(texts):
+        fitted = clone(model).fit([texts[row] for row in train], [given[row] for row in train])
+        assert np.allclose(found[test], fitted.predict_proba([texts[row] for row in test]))
+
+
+@pytest.mark.parametrize(
+    ("hierarchy", "keep", "why"),
+    [
+        (SORTED, 3, "they are 0 to 2, but the hierarchy has 4 leaves"),
+        (Hierarchy.from_paths(["animal > dog", "animal > cat", "food > soup", "food > tea"]), 4, "not in sorted order"),
+        (Hierarchy.from_paths(["x > cat", "b > dog", "c > soup", "d > tea"]), 4, "not in sorted order"),
+    ],
+    ids=["a leaf without documents", "leaves in another order", "paths in another order than names"],
+)
+def test_codes_that_may_stand_for_other_labels_are_refused_with_a_way_that_works(
+    hierarchy: Hierarchy, keep: int, why: str
+) -> None:
+    texts, labels = in_sorted_leaves(36, seed=1)
+    names = sorted(set(labels))[:keep]
+    rows = [row for row, label in enumerate(labels) if label in names]
+    texts, labels = [texts[row] for row in rows], [labels[row] for row in rows]
+    model, folds = make_model("linear", hierarchy=hierarchy), KFold(3)
+    with pytest.raises(TreelabelError, match=why) as refused:
+        cross_val_predict(model, texts, np.array(labels), cv=folds, method="predict_proba")
+    assert "cross_val_predict(model, texts, params={'labels': labels}, method='predict_proba')" in str(refused.value)
+    found = cross_val_predict(model, texts, params={"labels": labels}, cv=folds, method="predict_proba")
+    leaves = [hierarchy.names[leaf] for leaf in hierarchy.leaves]
+    assert [leaves[column] for column in found.argmax(axis=1)] == labels
+
+
+@pytest.mark.parametrize("codes", [[0, 99], [-1, 3]])
+def test_codes_of_no_class_are_refused(codes: list[int]) -> None:
+    with pytest.raises(TreelabelError, match=f"they are {codes[0]} to {codes[1]}, but the hierarchy has 4 leaves"):
+        make_model("linear", hierarchy=SORTED).fit(["a", "b"], np.array(codes))
 
 
 def test_models_are_classifiers_and_show_themselves() -> None:

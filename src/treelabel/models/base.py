@@ -339,16 +339,8 @@ def training_of(
 
 
 def labels_of(hierarchy: Hierarchy, labels: Any) -> LabelMatrix:
-    """Take labels by name, or as class codes, which scikit-learn makes of them in `cross_val_predict`.
-
-    A code is the place of a leaf among all leaves, so every leaf has to occur where scikit-learn makes the codes.
-    """
+    """Take labels by name, or as class codes, which scikit-learn makes of them in `cross_val_predict`."""
     if isinstance(labels, np.ndarray) and labels.dtype.kind in "iu" and labels.ndim == 1:
-        if len(labels) and not 0 <= labels.min() <= labels.max() < len(hierarchy.leaves):
-            raise TreelabelError(
-                f"class codes from {labels.min()} to {labels.max()}, but the hierarchy has {len(hierarchy.leaves):,} "
-                "leaves, which are the classes 0, 1, ..."
-            )
         return class_codes(hierarchy, labels)
     return encode(hierarchy, labels)
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from treelabel.core.compute import DoubleArray, IntArray
+from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import Hierarchy, LabelMatrix, label_matrix
 from treelabel.scores import Scores
 
@@ -51,7 +52,33 @@ def terminal_probabilities(scores: Scores, stops: IntArray) -> tuple[IntArray, D
 def class_codes(hierarchy: Hierarchy, codes: np.ndarray[tuple[int, ...], np.dtype[np.integer]]) -> LabelMatrix:
     """Return the label matrix of class codes, which scikit-learn makes of labels: code i is the i-th leaf.
 
+    scikit-learn numbers the labels that occur in sorted order, be they names or paths. A code therefore has one meaning
+    only where every leaf occurs, and leaves are sorted by name and by path; anything else is refused.
+
+    Parameters
+    ----------
+    hierarchy : Hierarchy
+        The hierarchy of the labels.
+    codes : int array of shape (documents,)
+        One class per document.
+
+    Returns
+    -------
+    csr_array of shape (documents, nodes)
+
     >>> class_codes(Hierarchy.from_paths(["A > B", "A > C"]), np.array([1, 0])).indices.tolist()
     [2, 1]
     """
-    return label_matrix(np.arange(len(codes) + 1), hierarchy.leaves[codes], len(hierarchy))
+    leaves = hierarchy.leaves
+    names, paths = [hierarchy.names[leaf] for leaf in leaves], hierarchy.paths(leaves)
+    why = ""
+    if len(codes) and (codes.min() < 0 or codes.max() != len(leaves) - 1):
+        why = f"they are {codes.min()} to {codes.max()}, but the hierarchy has {len(leaves):,} leaves"
+    elif names != sorted(names) or paths != sorted(paths):
+        why = "the leaves of the hierarchy are not in sorted order"
+    if why:
+        raise TreelabelError(
+            f"cannot tell which labels the integers stand for that scikit-learn makes of labels: {why}; pass labels by "
+            "name past it: cross_val_predict(model, texts, params={'labels': labels}, method='predict_proba')"
+        )
+    return label_matrix(np.arange(len(codes) + 1), leaves[codes], len(hierarchy))
