@@ -334,8 +334,10 @@ def test_a_result_goes_to_arrow_pandas_and_markdown(result: Result) -> None:
 
 
 def test_the_table_is_aligned_and_what_str_gives(result: Result) -> None:
-    lines = result.table().splitlines()
+    table, _, notes = result.table().partition("\n\n")
+    lines = table.splitlines()
     assert str(result) == result.table()
+    assert notes.splitlines() == result.notes
     assert [line.split()[0] for line in lines] == list(result.values)
     assert len({line.rindex(" ") for line in lines}) == 1
     assert repr(result) == f"Result(4 documents, {len(result.values)} values)"

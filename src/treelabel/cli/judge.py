@@ -87,7 +87,7 @@ def evaluate(
 
     Documents are matched by id. A prediction is {"id": ..., "labels": [...]}, labels being names, paths or
     objects with "label" or "path". Scores are decided by the rule that predict takes for labels like those of the
-    truth, which is printed, or by --rule.
+    truth, which is printed, or by --rule. Where documents got no label, it says how many, and what those with one have.
 
     \b
     Examples:

@@ -11,6 +11,7 @@ from scipy import sparse
 from treelabel.core.compute import LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.evaluation.alignment import common_hierarchy, in_order, label_sets
+from treelabel.evaluation.coverage import Coverage
 from treelabel.evaluation.result import Result
 from treelabel.hierarchy import Hierarchy, LabelMatrix, row_sizes
 from treelabel.metrics import METRICS, Batch, Context, Metric, find_metric
@@ -162,6 +163,7 @@ class Evaluator:
     rows: list[Metric] | None = None
     used_rule: str | None = None
     default_rule: str | None = None
+    coverage: Coverage | None = None
 
     def __post_init__(self) -> None:
         if self.context is None:
@@ -190,8 +192,10 @@ class Evaluator:
             totals[key] = tuple(_column_sums(part) for part in parts)
             if self.keep_documents:
                 kept[key] = parts
+        coverage = None if batch.given_decisions is None else Coverage.of(batch)
         # Only now, so that a batch that is refused leaves nothing behind.
         self.rows = rows
+        self.coverage = _both(self.coverage, coverage) if self.documents else coverage
         self.sums = {key: _added(self.sums[key], total) if key in self.sums else total for key, total in totals.items()}
         self.kept = {key: self.kept.get(key, []) for key in kept}
         for key, parts in kept.items():
@@ -245,6 +249,7 @@ class Evaluator:
         merged = Evaluator(self.hierarchy, self.metrics, self.rule, keep_documents=keep, context=self.context)
         merged.rows, merged.used_rule, merged.default_rule = rows, self.used_rule, self.default_rule
         merged.documents = self.documents + other.documents
+        merged.coverage = _both(self.coverage, other.coverage)
         for key in {row.key for row in rows}:
             merged.sums[key] = _added(self.sums[key], other.sums[key])
             if keep:
@@ -277,7 +282,7 @@ class Evaluator:
         if rows is None:
             rows = [find_metric(name) for name in _listed(self.metrics)]
         is_default = self.used_rule is not None and self.used_rule == self.default_rule
-        return Result(rows, self.sums, self.context, self.documents, self.used_rule, parts, is_default)
+        return Result(rows, self.sums, self.context, self.documents, self.used_rule, parts, is_default, self.coverage)
 
 
 def _listed(names: Sequence[str] | str | None) -> list[str]:
@@ -337,6 +342,11 @@ def _column_sums(part: Any) -> Any:
 
 def _added(one: tuple[Any, ...], two: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(a + b for a, b in zip(one, two, strict=True))
+
+
+def _both(one: Coverage | None, two: Coverage | None) -> Coverage | None:
+    """Add what is known of all documents; documents without decisions leave nothing known."""
+    return None if one is None or two is None else one + two
 
 
 def _stack(pieces: Sequence[Any]) -> Any:

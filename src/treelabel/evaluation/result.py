@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from treelabel.core.compute import DoubleArray
 from treelabel.core.errors import TreelabelError
+from treelabel.evaluation.coverage import Coverage
 from treelabel.evaluation.statistics import Interval, bootstrap_interval, bootstrap_intervals
 from treelabel.metrics import Context, Metric, find_metric
 from treelabel.metrics.curves import curve as operating_curve
@@ -28,7 +29,8 @@ class Result:
 
     `interval` returns bootstrap confidence intervals over documents; `documents` the value of each document; `labels`,
     `levels` and `bins` (of training frequency) are tables; `curves` what can be plotted. `str(result)` is a table.
-    `rule` made the decisions of scores; `is_default_rule` says that nobody asked for it.
+    `rule` made the decisions of scores; `is_default_rule` says that nobody asked for it. `coverage` tells how many
+    documents got a label and a leaf, and the values of those alone.
     """
 
     metrics: Sequence[Metric]
@@ -38,6 +40,7 @@ class Result:
     rule: str | None
     parts: Mapping[Any, tuple[Any, ...]] = field(default_factory=dict)
     is_default_rule: bool = False
+    coverage: Coverage | None = None
 
     @cached_property
     def values(self) -> dict[str, float]:
@@ -212,10 +215,11 @@ class Result:
 
     @cached_property
     def notes(self) -> list[str]:
-        """What a reader of the values must know: which rule decided, where none was named."""
-        if not self.is_default_rule:
-            return []
-        return [f"Scores were decided by {self.rule}, as predict decides for labels like these."]
+        """What a reader of the values must know: which rule decided, if none was named, and who got no label."""
+        notes = [] if self.coverage is None else self.coverage.notes()
+        if self.is_default_rule:
+            notes.append(f"Scores were decided by {self.rule}, as predict decides for labels like these.")
+        return notes
 
     def table(self, intervals: bool = False) -> str:
         """Return the values as an aligned table, and the notes under it."""
@@ -233,8 +237,15 @@ class Result:
     def to_json(self) -> str:
         """Return everything that is a number as JSON text; infinite and undefined values are null."""
         values = {name: value if math.isfinite(value) else None for name, value in self.values.items()}
-        about = {"documents": self.count, "rule": self.rule, "is_default_rule": self.is_default_rule}
-        return json.dumps({**about, "fingerprint": self.fingerprint, "values": values}, indent=2)
+        stored = {
+            "documents": self.count,
+            "rule": self.rule,
+            "is_default_rule": self.is_default_rule,
+            "fingerprint": self.fingerprint,
+            "values": values,
+            "coverage": None if self.coverage is None else self.coverage.to_json(),
+        }
+        return json.dumps(stored, indent=2)
 
     def to_markdown(self, intervals: bool = False) -> str:
         """Return the values as a Markdown table."""

@@ -1,0 +1,95 @@
+"""Coverage: how many documents got a label at all, and what those without one cost."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from treelabel.core.compute import DoubleArray
+from treelabel.hierarchy import row_numbers, row_sizes
+from treelabel.metrics import Batch
+from treelabel.metrics.overlap import f_beta, precision, recall
+
+JUDGED = ("hp", "hr", "hf1")
+
+
+@dataclass(frozen=True, eq=False)
+class Coverage:
+    """Counts of documents, of those that got a label, and of those that got a leaf; they add up.
+
+    `label` and `leaf` are shares. `all_documents` and `answered` are hp, hr and hf1 of all documents and of those with
+    a label: a document without one has 0 in all three (unless it has no true label either), which is what abstaining
+    costs.
+    """
+
+    documents: int
+    with_label: int
+    with_leaf: int
+    sums: DoubleArray
+    answered_sums: DoubleArray
+
+    @classmethod
+    def of(cls, batch: Batch) -> "Coverage":
+        """Count the documents of a batch that has decisions."""
+        chosen = batch.closed_decisions
+        has_label = row_sizes(chosen) > 0
+        has_leaf = np.zeros(len(batch), np.bool_)
+        has_leaf[row_numbers(chosen)[batch.hierarchy.is_leaf[chosen.indices]]] = True
+        abc = batch.unit_overlap
+        values = np.stack([precision(abc), recall(abc), f_beta(abc)], axis=1)
+        counts = len(batch), int(has_label.sum()), int(has_leaf.sum())
+        return cls(*counts, values.sum(axis=0), values[has_label].sum(axis=0))
+
+    def __add__(self, other: "Coverage") -> "Coverage":
+        return Coverage(
+            self.documents + other.documents,
+            self.with_label + other.with_label,
+            self.with_leaf + other.with_leaf,
+            self.sums + other.sums,
+            self.answered_sums + other.answered_sums,
+        )
+
+    @property
+    def label(self) -> float:
+        """The share of documents that got a label; NaN of none."""
+        return self.with_label / self.documents if self.documents else float("nan")
+
+    @property
+    def leaf(self) -> float:
+        """The share of documents that got a leaf; NaN of none."""
+        return self.with_leaf / self.documents if self.documents else float("nan")
+
+    @property
+    def all_documents(self) -> dict[str, float]:
+        """The hp, hr and hf1 of all documents."""
+        return self._means(self.sums, self.documents)
+
+    @property
+    def answered(self) -> dict[str, float]:
+        """The hp, hr and hf1 of the documents that got a label."""
+        return self._means(self.answered_sums, self.with_label)
+
+    @staticmethod
+    def _means(sums: DoubleArray, count: int) -> dict[str, float]:
+        means = sums / count if count else np.full(len(JUDGED), np.nan)
+        return dict(zip(JUDGED, means.tolist(), strict=True))
+
+    def notes(self) -> list[str]:
+        """Return lines for people, none where every document got a leaf."""
+        if self.with_leaf == self.documents:
+            return []
+        lines = [f"Coverage: of {self.documents:,} documents, {self.label:.1%} got a label and {self.leaf:.1%} a leaf."]
+        if 0 < self.with_label < self.documents:
+            lines.append(f"{'What abstaining costs':<24}" + "".join(f"{name:<8}" for name in JUDGED).rstrip())
+            for what, values in (("all documents", self.all_documents), ("those with a label", self.answered)):
+                lines.append(f"  {what:<22}" + "  ".join(f"{values[name]:.4f}" for name in JUDGED))
+        return lines
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the shares and values by name; what is not known is None."""
+
+        def known(values: dict[str, float]) -> dict[str, float | None]:
+            return {name: None if np.isnan(value) else value for name, value in values.items()}
+
+        shares = known({"label": self.label, "leaf": self.leaf})
+        return {**shares, "all": known(self.all_documents), "answered": known(self.answered)}
