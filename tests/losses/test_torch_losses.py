@@ -1,6 +1,6 @@
 """Losses in torch: gradients by differences, equality with numpy and with slow twins, identities, extremes, ONNX."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from tests.reference import matrix_of
 from tests.strategies import Drawn, dags, examples, trees
 from treelabel import Hierarchy, Scores, TreelabelError
 from treelabel.losses.base import Loss
+from treelabel.losses.compiled import compiled_loss
 from treelabel.losses.registry import LOSSES, make_loss
 from treelabel.losses.torch import TorchLoss, torch_loss
 from treelabel.losses.torch.registry import FORMS
@@ -105,6 +106,36 @@ def test_deep_and_wide_trees(name: str, h: Hierarchy) -> None:
     truth[np.arange(7), [h.leaves[-1], h.leaves[0], *rng.choice(h.leaves, 5)]] = True
     for documents in (truth, truth[2:4], truth[7:]):
         compare(cost, rng.normal(0, 2, (len(documents), len(cost.outputs))), documents, 1e-8)
+
+
+LAYOUTS: dict[str, Callable[[Any], Any]] = {
+    "Fortran order": np.asfortranarray,
+    "every other row": lambda logits: np.repeat(logits, 2, axis=0)[::2],
+    "every other column": lambda logits: np.repeat(logits, 2, axis=1)[:, ::2],
+}
+
+
+def all_forms(cost: Loss, logits: Any, truth: Any) -> list[Any]:
+    """What numpy, torch and the compiled form, if there is one, make of logits: losses, gradients, probabilities."""
+    in_torch, compiled = torch_loss(cost), compiled_loss(cost)
+    found = [cost.loss(logits, truth), cost.gradient(logits, truth), cost.probabilities(logits)]
+    found += [part.numpy() for part in losses_and_gradients(in_torch, logits, truth)]
+    found.append(in_torch.probabilities(torch.as_tensor(logits).detach()).numpy())
+    return found if compiled is None else [*found, *compiled.loss_and_gradient(logits, truth)]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("name", LOSSES)
+def test_logits_in_any_order_of_memory_are_the_same_logits(name: str, dtype: type, layout: str) -> None:
+    for h in (TREE, DAG) if name in ON_DAGS else (TREE,):
+        cost, rng = made(name, h), np.random.default_rng(0)
+        truth = matrix_of(truth_for(cost, slow_of(h), rng, 6), len(h))
+        logits: Any = rng.normal(0, 2, (6, len(cost.outputs))).astype(dtype)
+        given = LAYOUTS[layout](logits)
+        assert not given.flags.c_contiguous
+        for found, expected in zip(all_forms(cost, given, truth), all_forms(cost, logits, truth), strict=True):
+            assert found == pytest.approx(expected, rel=1e-5, abs=1e-6)
 
 
 @pytest.mark.parametrize("h", [TREE, DAG], ids=["tree", "DAG"])

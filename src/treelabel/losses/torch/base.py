@@ -77,7 +77,8 @@ class TorchLoss(nn.Module, ABC):
             Shape (documents,).
         """
         precise = logits if logits.dtype == torch.float64 else logits.float()
-        return with_gradient(precise, partial(self._loss_and_gradient, batch=batch))
+        # The formulas number the outputs of all documents in the order of memory.
+        return with_gradient(precise.contiguous(), partial(self._loss_and_gradient, batch=batch))
 
     @abstractmethod
     def probabilities(self, logits: Tensor) -> Tensor:
