@@ -419,6 +419,31 @@ def test_all_metrics_are_compared_that_apply_to_every_system() -> None:
     assert all(p == 1 or math.isnan(p) for row in both.metrics for p in row.p_values)
 
 
+def test_p_is_a_share_of_the_resamples_that_have_a_value() -> None:
+    # One document of four counts, so that about a third of the resamples have none that does.
+    known = np.array([1.0, 0.0, 0.0, 0.0])
+    first, second = ([np.stack([value * known, known], axis=1)] for value in (np.zeros(4), np.array([1.0, 0, 0, 0])))
+
+    def mean_of_known(sums: tuple[Any, ...]) -> float:
+        # A little more for every time that the document was drawn, so that there is a spread.
+        value, count = sums[0]
+        return float(value / count * (1 + count / 100)) if count else float("nan")
+
+    found = paired_bootstrap(first, second, mean_of_known, resamples=999)
+    drawn = [sums[0][1] for sums in bootstrap_sums(first, 999)]
+    valid = sum(count > 0 for count in drawn)
+    assert 500 < valid < 800
+    assert found.p_value == 1 / (valid + 1)
+
+
+def test_without_a_resample_that_has_a_value_nothing_is_known() -> None:
+    parts = [np.ones((3, 1))]
+    values = iter([1.0, 0.0, *[float("nan")] * 198])
+    found = paired_bootstrap(parts, parts, lambda _: next(values), resamples=99)
+    assert found.difference == 1
+    assert math.isnan(found.p_value)
+
+
 @pytest.mark.parametrize("names", [[], ["only"]])
 def test_one_system_cannot_be_compared(names: Sequence[str]) -> None:
     with pytest.raises(TreelabelError, match="comparing needs at least two systems"):

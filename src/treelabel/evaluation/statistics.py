@@ -241,8 +241,9 @@ def paired_bootstrap(
 ) -> Comparison:
     """Test the difference second - first on the same resampled documents, with a bias-corrected interval.
 
-    p is the share of resamples that deviate from the observed difference by at least its distance from 0. If the
-    resamples do not vary (a single document, say), p is 1.
+    p is the share of resamples that deviate from the observed difference by at least its distance from 0. Resamples in
+    which the value is not defined do not count. If the others do not vary (a single document, say), p is 1; without a
+    resample that counts it is NaN.
 
     Parameters
     ----------
@@ -270,10 +271,12 @@ def paired_bootstrap(
     half = len(first)
     difference = np.array([value(sums[half:]) - value(sums[:half]) for sums in drawn])
     difference = difference[~np.isnan(difference)]
+    if not len(difference):
+        return Comparison(point, float("nan"))
     moved = difference + (point - _mean(difference))
     # Rounding must not make a resample that strays just as far look nearer.
     extreme = int(np.sum(np.abs(difference - point) >= abs(point) * (1 - 1e-9)))
-    p = (extreme + 1) / (resamples + 1) if np.ptp(difference) > 0 else 1.0
+    p = (extreme + 1) / (len(difference) + 1) if np.ptp(difference) > 0 else 1.0
     return Comparison(point, min(1.0, p), *_quantiles(moved, level))
 
 
