@@ -357,6 +357,15 @@ def same_parent(case: Case, predicted: int, true: int) -> float:
     return float(case.hierarchy.parents[predicted] == case.hierarchy.parents[true])
 
 
+def cross_entropy_by_depth(case: Case, _: float) -> Value:
+    """At each depth, the mean of -ln p of the true node there."""
+    found: dict[str, list[float]] = {}
+    for (__, true), row in zip(case.pairs, case.scores, strict=True):
+        for node in true:
+            found.setdefault(str(case.hierarchy.longest_depth(node)), []).append(minus_log(row[node]))
+    return with_mean({depth: mean(values) for depth, values in sorted(found.items())})
+
+
 def level_accuracy(case: Case, _: float) -> Value:
     """At each depth, of the documents with true nodes there, those that have the same predicted there."""
     shares: dict[str, float] = {}
@@ -649,6 +658,7 @@ REFERENCE: dict[str, Callable[[Case, float], Value]] = {
     "softmax_win": _of_true_label(lambda case, y, row: win(case, y, row.__getitem__)),
     "neg_log_win": _of_true_label(lambda case, y, row: minus_log(win(case, y, row.__getitem__))),
     "cross_entropy": _of_true_label(lambda case, y, row: minus_log(row[y])),
+    "cross_entropy_by_depth": cross_entropy_by_depth,
     "ece": ece,
     "brier": _by_group(lambda p, is_true: (p - is_true) ** 2),
     "log_loss": _by_group(lambda p, is_true: minus_log(p if is_true else 1 - p)),

@@ -1,6 +1,8 @@
 """Commands that judge: evaluate, compare, metrics."""
 
 import json as jsonlib
+import re
+import textwrap
 import warnings
 from math import isnan
 from pathlib import Path
@@ -13,6 +15,7 @@ from treelabel.cli.printing import echo
 
 if TYPE_CHECKING:
     from treelabel.data import Dataset
+    from treelabel.metrics import Metric
 
 MetricsOption = Annotated[
     str | None, typer.Option(help="Metrics, comma-separated; 'all' for all that apply (see treelabel metrics).")
@@ -30,7 +33,8 @@ TrainOption = Annotated[Path | None, typer.Option(help="Training file, for the f
 def _names(metrics: str | None) -> list[str] | str | None:
     if metrics is None or metrics == "all":
         return metrics
-    return [name.strip() for name in metrics.split(",") if name.strip()]
+    # Settings in brackets have commas of their own.
+    return [name.strip() for name in re.split(r",(?![^(]*\))", metrics) if name.strip()]
 
 
 def _system(path: Path, truth: "Dataset", read: ReadArguments) -> Any:
@@ -156,33 +160,63 @@ def compare(
     echo(table.to_json() if json else str(table))
 
 
-def metrics(json: JsonOption = False) -> None:
-    """List the metrics and what they need.
+def metrics(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Tell all about one metric.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """List the metrics and what they need, or tell all about one: its conventions, and how to change them.
 
     \b
-    Example:
+    Examples:
       treelabel metrics
+      treelabel metrics recall@k
     """
-    from treelabel.metrics import METRICS
+    from treelabel.metrics import METRICS, find_metric
 
+    chosen = list(METRICS.values()) if name is None else [METRICS[name] if name in METRICS else find_metric(name)]
     if json:
-        rows = {
-            row.name: {
-                "help": row.help,
-                "needs": sorted(row.needs),
-                "higher_is_better": row.higher_is_better,
-                "paper": row.paper,
-            }
-            for row in METRICS.values()
-        }
-        typer.echo(jsonlib.dumps(rows, indent=2))
+        typer.echo(jsonlib.dumps({row.name: _about(row) for row in chosen}, indent=2))
+        return
+    if name is not None:
+        echo("\n".join(_told(chosen[0])))
         return
     papers = list(dict.fromkeys(row.paper for row in METRICS.values()))
-    typer.echo(f"{'metric':<22}{'better':<8}{'what it is':<56}{'from':<6}needs")
+    width = max(map(len, METRICS)) + 2
+    typer.echo(f"{'metric':<{width}}{'better':<8}{'what it is':<56}{'from':<6}needs")
     for row in METRICS.values():
         better = "higher" if row.higher_is_better else "lower"
         source = f"[{papers.index(row.paper) + 1}]"
-        typer.echo(f"{row.name:<22}{better:<8}{row.help:<56}{source:<6}{', '.join(sorted(row.needs))}")
+        typer.echo(f"{row.name:<{width}}{better:<8}{row.help:<56}{source:<6}{', '.join(sorted(row.needs))}")
     typer.echo("")
     for number, paper in enumerate(papers, 1):
         typer.echo(f"[{number}] {paper}")
+    typer.echo("\ntreelabel metrics NAME tells the conventions of one, and how to change them.")
+
+
+def _about(row: "Metric") -> dict[str, Any]:
+    return {
+        "help": row.help,
+        "needs": sorted(row.needs),
+        "higher_is_better": row.higher_is_better,
+        "paper": row.paper,
+        "note": row.note,
+        "settings": {switch.name: [switch.default, switch.other] for switch in row.switches},
+    }
+
+
+def _told(row: "Metric") -> list[str]:
+    """Tell all about a metric, in lines."""
+    lines = [
+        f"{row.name}: {row.help}",
+        f"  {'higher' if row.higher_is_better else 'lower'} is better; needs {', '.join(sorted(row.needs))}",
+        f"  from: {row.paper}",
+    ]
+    if row.note:
+        lines += ["", *textwrap.wrap(row.note, 100, initial_indent="  ", subsequent_indent="  ")]
+    if row.switches:
+        lines += [
+            "",
+            f"  settings, written {row.name}({row.switches[0].name}={row.switches[0].other}), the default first:",
+        ]
+        lines += [f"    {switch.name}={switch.default} or {switch.other}: {switch.help}" for switch in row.switches]
+    return lines

@@ -199,8 +199,15 @@ class Result:
             hierarchical_points: ("hierarchical", operating_curve),
             information_points: ("information", operating_curve),
         }
-        asked = [(known[metric.parts], metric.key) for metric in self.metrics if metric.parts in known]
-        return {name: curve(self.sums[key]) for (name, curve), key in asked}
+        found = {}
+        for metric in self.metrics:
+            # A convention that is switched is a function around the metric's own.
+            parts = getattr(metric.parts, "of", metric.parts)
+            if parts in known:
+                name, make = known[parts]
+                _, bracket, settings = metric.name.partition("(")
+                found[name + bracket + settings] = make(self.sums[metric.key])
+        return found
 
     def rows(self, intervals: bool = False) -> list[tuple[str, str]]:
         """Return (metric, value) pairs for people to read."""

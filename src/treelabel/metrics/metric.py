@@ -5,14 +5,16 @@ average sums counts by label and averages the labels' values. As every metric is
 each can be streamed, merged and bootstrapped without knowing which one it is.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from treelabel.core.compute import DoubleArray
+from treelabel.core.errors import TreelabelError
 from treelabel.metrics.batch import Batch, Context
+from treelabel.metrics.switches import Switch
 
 Need = Literal["decisions", "scores", "frequencies", "single label", "tree"]
 # Documents x columns matrices, dense or CSR; their column sums are all that a value is made of.
@@ -27,7 +29,8 @@ class Metric:
 
     Either `documents` returns one value per document (NaN: not counted) and the metric is their mean, or `parts`
     returns additive parts and `value` the metric of their sums. Both take the number behind "@", for metrics that have
-    one.
+    one. `note` says where other libraries mean something else by the name; `switches` are the conventions that can be
+    changed, as in recall@5(empty=zero).
     """
 
     name: str
@@ -40,11 +43,32 @@ class Metric:
     value: Callable[[Sums, Context, float], Value] | None = None
     parameter: str | None = None
     default: float = 0.0
+    note: str = ""
+    switches: tuple[Switch, ...] = ()
 
     @property
     def key(self) -> tuple[Any, float]:
         """Metrics with the same key share their parts."""
         return (self.documents or self.parts, self.default)
+
+    def switched(self, settings: Mapping[str, Any]) -> "Metric":
+        """Return the metric with other conventions; what is no convention of it is refused."""
+        metric = self
+        for name in settings:
+            if name not in [switch.name for switch in self.switches]:
+                known = ", ".join(switch.name for switch in self.switches) or "none"
+                raise TreelabelError(f"{self.name} has no setting {name!r}; it has: {known}")
+        for switch in self.switches:
+            value = str(settings.get(switch.name, switch.default))
+            if value not in (switch.default, switch.other):
+                raise TreelabelError(
+                    f"{self.name}: {switch.name} = {value}, expected {switch.default} or {switch.other}"
+                )
+            if value == switch.other and metric.documents is not None:
+                metric = replace(metric, documents=switch.wrap(metric.documents))
+            elif value == switch.other and metric.parts is not None:
+                metric = replace(metric, parts=switch.wrap(metric.parts))
+        return metric
 
     def parts_of(self, batch: Batch) -> Parts:
         """Compute the additive parts of documents."""

@@ -1,6 +1,7 @@
 """Metrics of the k best labels of each document, as extreme classification reports them.
 
-Truth is closed, as everywhere, which changes nothing for flat labels; equal scores are ranked by label id.
+Truth is closed, as everywhere, which changes nothing for flat labels; equal scores are ranked by label id. Labels with
+a score of 0 are not ranked, stored or not; see `treelabel.metrics.switches` for that and other conventions.
 """
 
 import numpy as np
@@ -47,7 +48,7 @@ def hits(batch: Batch, k: float) -> BoolArray:
 
 
 def precision_at_k(batch: Batch, k: float) -> DoubleArray:
-    """Hits among the k best / k.
+    """Hits among the k best / k; 0 for documents without true labels.
 
     One value per document: shape (documents,).
 
@@ -76,6 +77,8 @@ def recall_at_k(batch: Batch, k: float) -> DoubleArray:
 
 def ndcg_at_k(batch: Batch, k: float) -> DoubleArray:
     """Sum of hits / log2(rank + 1), over the best that min(k, true labels) hits could reach.
+
+    Documents without true labels do not count.
 
     One value per document: shape (documents,).
 

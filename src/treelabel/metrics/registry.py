@@ -7,9 +7,11 @@ from typing import Any
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.registry import Registry, did_you_mean
+from treelabel.core.settings_text import read_settings, split_settings, with_settings
 from treelabel.metrics import curves, labels, overlap, ranking, scored, single
 from treelabel.metrics.batch import Batch
 from treelabel.metrics.metric import Metric, Need
+from treelabel.metrics.switches import COHERENT, SKIP_EMPTY, ZERO_EMPTY, ZEROS
 
 R, R0, W, T, I = (  # noqa: E741  the papers' letters, as the documentation uses them
     "Revisiting hierarchical text classification: inference and metrics",
@@ -48,6 +50,33 @@ _TREE: Need = "tree"
 _LOW: dict[str, Any] = {"higher_is_better": False}
 _K: dict[str, Any] = {"parameter": "k", "default": 5.0}
 _counts = labels.label_counts
+_COHERENT: dict[str, Any] = {
+    "switches": (COHERENT,),
+    "note": "Incoherent scores are raised to their largest descendant; the authors of hF1-AUC cap children at their "
+    "parents instead (coherent=min). Coherent scores have one value.",
+}
+_NOT_RANKED = (
+    "A label with a score of 0 is never among the k best, so that dense and sparse scores have one value; libraries "
+    "that sort whole rows rank it last, by label id (zeros=ranked)."
+)
+_AT_K: dict[str, Any] = {**_K, "switches": (ZEROS,), "note": _NOT_RANKED}
+_SKIPS: dict[str, Any] = {
+    **_K,
+    "switches": (SKIP_EMPTY, ZEROS),
+    "note": f"Documents without true labels do not count, while precision@k has 0 for them (empty=zero). {_NOT_RANKED}",
+}
+_COUNTS_EMPTY: dict[str, Any] = {
+    **_K,
+    "switches": (ZERO_EMPTY, ZEROS),
+    "note": f"Documents without true labels have 0, while recall@k and ndcg@k skip them (empty=skip). {_NOT_RANKED}",
+}
+_BINARY = (
+    "The sum over leaves (or the nodes of a level) of binary losses, each node being right or wrong on its own; "
+    "scikit-learn's log_loss, of one class among all, is cross_entropy, and cross_entropy_by_depth for each level."
+)
+_ONE_CLASS = (
+    "scikit-learn's log_loss where true labels are leaves and scores of leaves sum to 1; log_loss is another one."
+)
 
 _ROWS = (
     # Flat metrics on closed sets
@@ -99,26 +128,55 @@ _ROWS = (
     _mean("lin", single.lin, "shared information among all", I, _D, _ONE, _F),
     _mean("jiang_conrath", single.jiang_conrath, "information not shared (a distance)", I, _D, _ONE, _F, **_LOW),
     # Scores without a decision
-    _mean("hf1_auc", scored.hf1_auc, "area under hierarchical precision over recall", R, _S),
-    _mean("info_hf1_auc", scored.info_hf1_auc, "the same area in bits", R, _S, _F),
-    _summed("best_hf1", curves.hierarchical_points, curves.best_f1, "hierarchical F1 at the best threshold", R, _S),
-    _summed("best_info_hf1", curves.information_points, curves.best_f1, "the same in bits", R, _S, _F),
+    _mean("hf1_auc", scored.hf1_auc, "area under hierarchical precision over recall", R, _S, **_COHERENT),
+    _mean("info_hf1_auc", scored.info_hf1_auc, "the same area in bits", R, _S, _F, **_COHERENT),
+    _summed(
+        "best_hf1",
+        curves.hierarchical_points,
+        curves.best_f1,
+        "hierarchical F1 at the best threshold",
+        R,
+        _S,
+        **_COHERENT,
+    ),
+    _summed("best_info_hf1", curves.information_points, curves.best_f1, "the same in bits", R, _S, _F, **_COHERENT),
     _mean("softmax_win", scored.softmax_win, "hierarchical win of the scores", W, _S, _ONE, _TREE),
     _mean("neg_log_win", scored.neg_log_win, "-ln of the hierarchical win", W, _S, _ONE, _TREE, **_LOW),
-    _mean("cross_entropy", scored.cross_entropy, "-ln p of the true label", W, _S, _ONE, **_LOW),
+    _mean("cross_entropy", scored.cross_entropy, "-ln p of the true label", W, _S, _ONE, note=_ONE_CLASS, **_LOW),
+    _summed(
+        "cross_entropy_by_depth",
+        scored.cross_entropy_sums,
+        scored.cross_entropy_by_depth,
+        "-ln p of the true node of each depth",
+        W,
+        _S,
+        _ONE,
+        _TREE,
+        note=_ONE_CLASS,
+        **_LOW,
+    ),
     _summed(
         "ece", scored.calibration_bins, scored.ece, "calibration error of the best leaf, and by level", R, _S, **_LOW
     ),
     _summed("brier", scored.brier_sums, scored.group_means, "squared error of leaf scores, by level", R, _S, **_LOW),
-    _summed("log_loss", scored.log_loss_sums, scored.group_means, "log loss of leaf scores, by level", R, _S, **_LOW),
+    _summed(
+        "log_loss",
+        scored.log_loss_sums,
+        scored.group_means,
+        "sum of binary log losses of the leaves, by level",
+        R,
+        _S,
+        note=_BINARY,
+        **_LOW,
+    ),
     _summed("selective_accuracy", scored.coverage_bins, scored.selective_accuracy, "accuracy over coverage", R, _S),
     # The k best labels
-    _mean("precision@k", ranking.precision_at_k, "hits among the k best / k", T, _S, **_K),
-    _mean("recall@k", ranking.recall_at_k, "hits among the k best / true labels", T, _S, **_K),
-    _mean("ndcg@k", ranking.ndcg_at_k, "discounted gain of the k best", T, _S, **_K),
-    _summed("psp@k", ranking.psp_sums, ranking.psp_at_k, "propensity-scored precision", T, _S, _F, **_K),
-    _summed("micro_f1@k", ranking.top_k_counts, labels.micro_f1, "micro F1 of the k best", T, _S, **_K),
-    _summed("macro_f1@k", ranking.top_k_counts, labels.macro_f1, "macro F1 of the k best", T, _S, **_K),
+    _mean("precision@k", ranking.precision_at_k, "hits among the k best / k", T, _S, **_COUNTS_EMPTY),
+    _mean("recall@k", ranking.recall_at_k, "hits among the k best / true labels", T, _S, **_SKIPS),
+    _mean("ndcg@k", ranking.ndcg_at_k, "discounted gain of the k best", T, _S, **_SKIPS),
+    _summed("psp@k", ranking.psp_sums, ranking.psp_at_k, "propensity-scored precision", T, _S, _F, **_AT_K),
+    _summed("micro_f1@k", ranking.top_k_counts, labels.micro_f1, "micro F1 of the k best", T, _S, **_AT_K),
+    _summed("macro_f1@k", ranking.top_k_counts, labels.macro_f1, "macro F1 of the k best", T, _S, **_AT_K),
     _summed(
         "binned_macro_f1@k",
         ranking.top_k_counts,
@@ -127,7 +185,7 @@ _ROWS = (
         T,
         _S,
         _F,
-        **_K,
+        **_AT_K,
     ),
 )
 
@@ -137,9 +195,26 @@ METRICS: Registry[Metric] = Registry("metric", _ROWS)
 def find_metric(name: str) -> Metric:
     """Find a metric by name; "precision@5" is the row "precision@k" with k = 5, "hf_beta@2" has beta = 2.
 
-    >>> find_metric("precision@3").default
-    3.0
+    Conventions that can be switched stand in brackets: "recall@5(empty=zero)".
+
+    >>> find_metric("precision@3").default, find_metric("recall@3( empty = 'zero' )").name
+    (3.0, 'recall@3(empty=zero)')
     """
+    plain, inside = split_settings(name)
+    if inside is None:
+        return _numbered(name)
+    try:
+        settings = read_settings(inside)
+    except ValueError:
+        raise TreelabelError(f"{name!r}: cannot read {inside!r}; expected settings such as (empty=zero)") from None
+    row = _numbered(plain)
+    switched = row.switched(settings)
+    kept = {switch.name: switch.other for switch in row.switches if settings.get(switch.name) == switch.other}
+    return replace(switched, name=with_settings(row.name, kept))
+
+
+def _numbered(name: str) -> Metric:
+    """Find a metric by its name and the number behind @."""
     if name in METRICS and METRICS[name].parameter is None:
         return METRICS[name]
     base, at, number = name.partition("@")

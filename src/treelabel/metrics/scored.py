@@ -9,7 +9,7 @@ from treelabel.core.compute import BoolArray, DoubleArray, LongArray, over_rows
 from treelabel.hierarchy import row_numbers, row_sizes
 from treelabel.metrics import kernels
 from treelabel.metrics.batch import Batch, Context, sum_rows
-from treelabel.metrics.labels import counted
+from treelabel.metrics.labels import counted, with_mean
 from treelabel.metrics.metric import Parts, Sums, Value
 
 CALIBRATION_BINS = 15
@@ -40,7 +40,8 @@ def hf1_auc(batch: Batch, _: float = 0) -> DoubleArray:
     """Area under hierarchical precision over recall, browsing all thresholds; documents without truth do not count.
 
     With q(n) the largest score of n and its descendants: for every distinct q of a true node the sets {q > t} and
-    {q >= t} are weighed, so a document costs its true nodes x its scores, without sorting.
+    {q >= t} are weighed, so a document costs its true nodes x its scores, without sorting. The authors cap children at
+    their parents instead, which differs where scores are incoherent: hf1_auc(coherent=min).
 
     One value per document: shape (documents,).
 
@@ -103,6 +104,8 @@ def neg_log_win(batch: Batch, _: float = 0) -> DoubleArray:
 def cross_entropy(batch: Batch, _: float = 0) -> DoubleArray:
     """-ln p(y) of the most specific true node; infinite where it has score 0.
 
+    Of leaves whose scores sum to 1 this is scikit-learn's `log_loss`; the metric log_loss here sums binary losses.
+
     One value per document: shape (documents,).
 
     >>> from treelabel.metrics.example import example
@@ -114,6 +117,34 @@ def cross_entropy(batch: Batch, _: float = 0) -> DoubleArray:
     with np.errstate(divide="ignore"):
         lost = -np.log(batch.scores_at(truth).astype(np.float64))
     return np.where(row_sizes(truth) > 0, sum_rows(truth, lost), np.nan)
+
+
+def cross_entropy_sums(batch: Batch, __: float = 0) -> Parts:
+    """-ln p of the true node of each depth, by document, and whether there is one; needs a tree."""
+    _ = batch.hierarchy.parent
+    batch._single(batch.truth, "true")
+    truth = batch.closed_truth
+    with np.errstate(divide="ignore"):
+        lost = -np.log(batch.scores_at(truth).astype(np.float64))
+    shape = len(batch), batch.hierarchy.max_depth
+    total, known = np.zeros(shape), np.zeros(shape)
+    at = row_numbers(truth), batch.hierarchy.depth[truth.indices] - 1
+    total[at], known[at] = lost, 1.0
+    return total, known
+
+
+def cross_entropy_by_depth(sums: Sums, _: Context, __: float) -> Value:
+    """Mean of -ln p of the true node at each depth, over the documents whose truth goes that deep; and their mean.
+
+    Takes the column sums of what `cross_entropy_sums` returns.
+
+    >>> from treelabel.metrics.example import example_context, example_sums
+    >>> found = cross_entropy_by_depth(example_sums(cross_entropy_sums), example_context(), 0)
+    >>> {name: round(value, 3) for name, value in found.items()}
+    {'mean': 0.731, '1': 0.423, '2': 1.04}
+    """
+    pairs = zip(*(np.asarray(part).tolist() for part in sums), strict=True)
+    return with_mean({str(depth): total / count for depth, (total, count) in enumerate(pairs, 1) if count})
 
 
 # Calibration, of the leaves and of each level
@@ -194,7 +225,10 @@ def brier_sums(batch: Batch, _: float = 0) -> Parts:
 
 
 def log_loss_sums(batch: Batch, _: float = 0) -> Parts:
-    """Sum of -ln(1 - p) over false and -ln p over true nodes, by document and group; infinite if surely wrong."""
+    """Sum of -ln(1 - p) over false and -ln p over true nodes, by document and group; infinite if surely wrong.
+
+    Each node is a binary question here; scikit-learn's `log_loss`, of one class among all, is `cross_entropy`.
+    """
     csr, truth = batch.scores.csr(), batch.closed_truth
     at_truth = batch.scores_at(truth).astype(np.float64)
     is_true = counted(truth, csr)[2].data
