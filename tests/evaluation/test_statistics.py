@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from treelabel import Hierarchy, Scores, TreelabelError, compare, evaluate
+from treelabel import Dataset, Hierarchy, Scores, TreelabelError, compare, evaluate
 from treelabel.evaluation.statistics import (
     Comparison,
     Interval,
@@ -434,6 +434,45 @@ def test_p_is_a_share_of_the_resamples_that_have_a_value() -> None:
     valid = sum(count > 0 for count in drawn)
     assert 500 < valid < 800
     assert found.p_value == 1 / (valid + 1)
+
+
+def test_groups_of_the_truth_are_drawn_whole() -> None:
+    # Every document stands ten times: there are forty independent ones, not four hundred.
+    rng = np.random.default_rng(0)
+    true, found = rng.integers(0, 24, (2, 40))
+    found = np.where(rng.random(40) < 0.5, true, found)
+    names = [[str(label)] for label in np.repeat(true, 10)]
+    groups = [f"source {at}" for at in np.repeat(np.arange(40), 10)]
+    decisions = [[str(label)] for label in np.repeat(found, 10)]
+    results = {
+        what: evaluate(Dataset.of([""] * len(rows), rows, FLAT, groups=given), chosen, metrics=["hf1", "macro_f1"])
+        for what, rows, chosen, given in (
+            ("grouped", names, decisions, groups),
+            ("copied", names, decisions, None),
+            ("once", names[::10], decisions[::10], None),
+        )
+    }
+    widths = {what: result.interval("hf1").high - result.interval("hf1").low for what, result in results.items()}
+    assert widths["grouped"] == pytest.approx(widths["once"], rel=0.15)
+    assert widths["copied"] < widths["once"] / 2
+    assert results["grouped"].values == results["copied"].values
+    both = results["grouped"].intervals()
+    assert both["macro_f1"] == results["grouped"].interval("macro_f1")
+
+
+def test_systems_are_compared_by_whole_groups() -> None:
+    truth, found = systems(60)
+    data = Dataset.of([""] * 600, truth * 10, FLAT, groups=[str(at) for at in range(60)] * 10)
+    alone = Dataset.of([""] * 600, truth * 10, FLAT)
+    pair = {name: found[name] * 10 for name in ("poor", "good")}
+    once = compare(truth, {name: found[name] for name in pair}, FLAT, resamples=500).metrics[0]
+    grouped, copied = (compare(given, pair, resamples=500).metrics[0] for given in (data, alone))
+
+    def width(row: Any) -> float:
+        return float(row.values[0].high - row.values[0].low)
+
+    assert width(grouped) == pytest.approx(width(once), rel=0.2)
+    assert width(copied) < width(once) / 2
 
 
 def test_without_a_resample_that_has_a_value_nothing_is_known() -> None:

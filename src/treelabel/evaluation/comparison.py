@@ -42,8 +42,9 @@ class Row:
 class ComparisonTable:
     """Systems side by side. Stars mark differences to the first system with a corrected p below 0.01.
 
-    `metrics` has a row per metric (paired bootstrap over documents), `bins` macro-F1 by training frequency of the
-    labels (macro t-test over labels, in bins of more than 10), `sign_tests` the micro sign test over single decisions.
+    `metrics` has a row per metric (paired bootstrap over documents, or over their groups if the truth has some), `bins`
+    macro-F1 by training frequency of the labels (macro t-test over labels, in bins of more than 10), `sign_tests` the
+    micro sign test over single decisions.
     Within a row p-values are corrected for the number of systems by Holm's procedure. `rules` made the labels of each
     system; None where they were given.
     """
@@ -207,7 +208,7 @@ def _metric_row(name: str, results: list[Result], resamples: int, seed: int) -> 
 
 def _paired(name: str, first: Result, second: Result, resamples: int, seed: int) -> Comparison:
     metric, value = first.value_function(name)
-    return paired_bootstrap(first.parts[metric.key], second.parts[metric.key], value, resamples, seed=seed)
+    return paired_bootstrap(first.drawn_parts(metric), second.drawn_parts(metric), value, resamples, seed=seed)
 
 
 def _bin_rows(results: list[Result]) -> tuple[list[Row], dict[str, int]]:

@@ -53,7 +53,8 @@ def evaluate(
     Parameters
     ----------
     truth, decisions : Dataset, Decisions, lists of names, 0/1 array or CSR matrix
-        One row of labels per document; what has ids is matched by them.
+        One row of labels per document; what has ids is matched by them. Where the truth has groups, intervals draw
+        whole groups.
     scores : Scores, optional
         Without decisions, `rule` makes them of the scores.
     hierarchy : Hierarchy, optional
@@ -92,7 +93,7 @@ def evaluate(
     context = replace(context, propensity=propensity, bin_edges=bin_edges)
     evaluator = Evaluator(h, metrics, rule=rule, context=context, keep_documents=keep_documents)
     evaluator._add(evaluator._batch(true, decisions, scores, closed))
-    return evaluator.result()
+    return replace(evaluator.result(), groups=getattr(truth, "groups", None))
 
 
 def make_context(

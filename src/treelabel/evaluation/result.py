@@ -13,7 +13,7 @@ import pyarrow as pa
 from treelabel.core.compute import DoubleArray
 from treelabel.core.errors import TreelabelError
 from treelabel.evaluation.coverage import Coverage
-from treelabel.evaluation.statistics import Interval, bootstrap_interval, bootstrap_intervals
+from treelabel.evaluation.statistics import Interval, bootstrap_interval, bootstrap_intervals, sum_by_group
 from treelabel.metrics import Context, Metric, find_metric
 from treelabel.metrics.curves import curve as operating_curve
 from treelabel.metrics.curves import hierarchical_points, information_points
@@ -30,7 +30,8 @@ class Result:
     `interval` returns bootstrap confidence intervals over documents; `documents` the value of each document; `labels`,
     `levels` and `bins` (of training frequency) are tables; `curves` what can be plotted. `str(result)` is a table.
     `rule` made the decisions of scores; `is_default_rule` says that nobody asked for it. `coverage` tells how many
-    documents got a label and a leaf, and the values of those alone.
+    documents got a label and a leaf, and the values of those alone. Where `groups` of documents are known, intervals
+    draw whole groups: documents of one customer are not so many independent ones.
     """
 
     metrics: Sequence[Metric]
@@ -41,6 +42,7 @@ class Result:
     parts: Mapping[Any, tuple[Any, ...]] = field(default_factory=dict)
     is_default_rule: bool = False
     coverage: Coverage | None = None
+    groups: tuple[str, ...] | None = None
 
     @cached_property
     def values(self) -> dict[str, float]:
@@ -97,7 +99,7 @@ class Result:
         Interval
         """
         metric, value = self.value_function(name)
-        return bootstrap_interval(self.parts[metric.key], value, resamples, level, seed)
+        return bootstrap_interval(self.drawn_parts(metric), value, resamples, level, seed)
 
     def intervals(self, level: float = 0.95, resamples: int = 1000, seed: int = 0) -> dict[str, Interval]:
         """Compute the intervals of all values, by name; metrics that share their parts share the resampling.
@@ -112,7 +114,7 @@ class Result:
             def values(sums: tuple[Any, ...], rows: list[Metric] = rows) -> dict[str, float]:
                 return {name: value for metric in rows for name, value in self._named(metric, sums).items()}
 
-            found |= bootstrap_intervals(self.parts[key], values, resamples, level, seed)
+            found |= bootstrap_intervals(self.drawn_parts(rows[0]), values, resamples, level, seed)
         return {name: found[name] for name in self.values}
 
     def value_function(self, name: str) -> tuple[Metric, Callable[[tuple[Any, ...]], float]]:
@@ -124,6 +126,11 @@ class Result:
             raise TreelabelError(f"metric {name!r} was not asked for; there are: {', '.join(self.values)}")
         self._require_documents()
         return metric, lambda sums: self._named(metric, sums).get(str(full), float("nan"))
+
+    def drawn_parts(self, metric: Metric) -> tuple[Any, ...]:
+        """Return the additive parts of a metric, a row for each document, or for each group if there are groups."""
+        parts = self.parts[metric.key]
+        return parts if self.groups is None else sum_by_group(parts, self.groups)
 
     def _require_documents(self) -> None:
         if not self.parts:

@@ -100,6 +100,29 @@ def _counted(draws: IntArray) -> DoubleArray:
     return counts
 
 
+def sum_by_group(parts: Sequence[Any], groups: Sequence[str]) -> tuple[Any, ...]:
+    """Sum additive parts over the documents of each group, so that whole groups are resampled.
+
+    Parameters
+    ----------
+    parts : sequence of arrays or sparse matrices, documents x columns
+        Additive parts.
+    groups : sequence of str
+        The group of each document.
+
+    Returns
+    -------
+    tuple of arrays or sparse matrices, groups x columns
+
+    >>> sum_by_group([np.array([[1.0], [2.0], [4.0]])], ["a", "b", "a"])[0].tolist()
+    [[5.0], [2.0]]
+    """
+    codes = np.unique(np.asarray(groups, dtype=object), return_inverse=True)[1]
+    shape = int(codes.max(initial=-1)) + 1, len(codes)
+    member = sparse.csr_array((np.ones(len(codes)), (codes, np.arange(len(codes)))), shape)
+    return tuple(member @ (part.astype(np.float64) if sparse.issparse(part) else part) for part in parts)
+
+
 def bootstrap_interval(
     parts: Sequence[Any],
     value: Callable[[tuple[Any, ...]], float],
