@@ -84,6 +84,18 @@ def test_coverage_adds_up_over_batches_and_evaluators(result: Result) -> None:
     assert merged.notes == result.notes
 
 
+def test_values_are_unknown_where_a_batch_without_them_is_part_of_the_whole() -> None:
+    stream = Evaluator(TREE, ["micro_f1"])
+    stream.add([["F"]], [["F"]])
+    stream.add([["F"]], [[]])
+    assert stream.result().notes == ["Coverage: of 2 documents, 50.0% got a label and 50.0% a leaf."]
+    assert evaluate([["F"], ["F"]], [["F"], []], hierarchy=TREE, metrics=["micro_f1"]).notes[1:] == [
+        "What abstaining costs   hp      hr      hf1",
+        "  all documents         0.5000  0.5000  0.5000",
+        "  those with a label    1.0000  1.0000  1.0000",
+    ]
+
+
 def test_the_command_prints_it(tmp_path: Path, run: Run) -> None:
     put(tmp_path, "taxonomy.tsv", "".join(f"{above}\t{below}\n" for above, below in TREE.edges("Root")))
     for name, rows in (("truth", TRUTH), ("found", FOUND)):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from treelabel.core.compute import DoubleArray
-from treelabel.hierarchy import row_numbers, row_sizes
+from treelabel.hierarchy import row_sizes
 from treelabel.metrics import Batch
 from treelabel.metrics.overlap import f_beta, precision, recall
 
@@ -19,34 +19,52 @@ class Coverage:
 
     `label` and `leaf` are shares. `all_documents` and `answered` are hp, hr and hf1 of all documents and of those with
     a label: a document without one has 0 in all three (unless it has no true label either), which is what abstaining
-    costs.
+    costs. They are NaN where nothing was computed, as no document of a batch abstained.
     """
 
     documents: int
     with_label: int
     with_leaf: int
-    sums: DoubleArray
-    answered_sums: DoubleArray
+    sums: DoubleArray | None = None
+    answered_sums: DoubleArray | None = None
 
     @classmethod
-    def of(cls, batch: Batch) -> "Coverage":
-        """Count the documents of a batch that has decisions."""
-        chosen = batch.closed_decisions
+    def of(cls, batch: Batch, with_values: bool = True) -> "Coverage":
+        """Count the documents of a batch that has decisions.
+
+        Parameters
+        ----------
+        batch : Batch
+            Documents.
+        with_values : bool
+            Whether to compute the values even if every document got a label, so that there is nothing to compare.
+
+        Returns
+        -------
+        Coverage
+        """
+        # Ancestors are no leaves, and make no label of none.
+        chosen = batch.decisions
         has_label = row_sizes(chosen) > 0
-        has_leaf = np.zeros(len(batch), np.bool_)
-        has_leaf[row_numbers(chosen)[batch.hierarchy.is_leaf[chosen.indices]]] = True
+        # Leaves up to the end of each row, less those up to its beginning.
+        leaves = np.append(0, np.cumsum(batch.hierarchy.is_leaf[chosen.indices]))[chosen.indptr]
+        counts = len(batch), int(has_label.sum()), int(np.count_nonzero(np.diff(leaves)))
+        if has_label.all() and not with_values:
+            return cls(*counts)
         abc = batch.unit_overlap
-        values = np.stack([precision(abc), recall(abc), f_beta(abc)], axis=1)
-        counts = len(batch), int(has_label.sum()), int(has_leaf.sum())
-        return cls(*counts, values.sum(axis=0), values[has_label].sum(axis=0))
+        values = np.stack([precision(abc), recall(abc), f_beta(abc)])
+        sums = values.sum(axis=1)
+        return cls(*counts, sums, sums - values[:, ~has_label].sum(axis=1))
 
     def __add__(self, other: "Coverage") -> "Coverage":
         return Coverage(
             self.documents + other.documents,
             self.with_label + other.with_label,
             self.with_leaf + other.with_leaf,
-            self.sums + other.sums,
-            self.answered_sums + other.answered_sums,
+            None if self.sums is None or other.sums is None else self.sums + other.sums,
+            None
+            if self.answered_sums is None or other.answered_sums is None
+            else self.answered_sums + other.answered_sums,
         )
 
     @property
@@ -70,8 +88,8 @@ class Coverage:
         return self._means(self.answered_sums, self.with_label)
 
     @staticmethod
-    def _means(sums: DoubleArray, count: int) -> dict[str, float]:
-        means = sums / count if count else np.full(len(JUDGED), np.nan)
+    def _means(sums: DoubleArray | None, count: int) -> dict[str, float]:
+        means = np.full(len(JUDGED), np.nan) if sums is None or not count else sums / count
         return dict(zip(JUDGED, means.tolist(), strict=True))
 
     def notes(self) -> list[str]:
@@ -79,7 +97,7 @@ class Coverage:
         if self.with_leaf == self.documents:
             return []
         lines = [f"Coverage: of {self.documents:,} documents, {self.label:.1%} got a label and {self.leaf:.1%} a leaf."]
-        if 0 < self.with_label < self.documents:
+        if self.sums is not None and 0 < self.with_label < self.documents:
             lines.append(f"{'What abstaining costs':<24}" + "".join(f"{name:<8}" for name in JUDGED).rstrip())
             for what, values in (("all documents", self.all_documents), ("those with a label", self.answered)):
                 lines.append(f"  {what:<22}" + "  ".join(f"{values[name]:.4f}" for name in JUDGED))

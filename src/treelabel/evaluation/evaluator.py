@@ -11,7 +11,7 @@ from scipy import sparse
 from treelabel.core.compute import LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.evaluation.alignment import common_hierarchy, in_order, label_sets
-from treelabel.evaluation.coverage import Coverage
+from treelabel.evaluation.coverage import JUDGED, Coverage
 from treelabel.evaluation.result import Result
 from treelabel.hierarchy import Hierarchy, LabelMatrix, row_sizes
 from treelabel.metrics import METRICS, Batch, Context, Metric, find_metric
@@ -193,7 +193,8 @@ class Evaluator:
             totals[key] = tuple(_column_sums(part) for part in parts)
             if self.keep_documents:
                 kept[key] = parts
-        coverage = None if batch.given_decisions is None else Coverage.of(batch)
+        with_values = any(row.name in JUDGED for row in rows)
+        coverage = None if batch.given_decisions is None else Coverage.of(batch, with_values)
         # Only now, so that a batch that is refused leaves nothing behind.
         self.rows = rows
         self.coverage = _both(self.coverage, coverage) if self.documents else coverage
