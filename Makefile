@@ -11,8 +11,9 @@ PIP = $(PYTHON) -m pip --disable-pip-version-check --python $(BIN)/python
 demo: $(VENV)/.core
 	$(BIN)/treelabel demo
 
-# Tests run in two processes; each takes the next file when it is done with one.
-PYTEST = $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+# Tests run in two processes; each takes the next file when it is done with one. With more threads of BLAS and OpenMP
+# than one in each, these would wait for each other.
+PYTEST = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 test: lint
 	$(PYTEST)
