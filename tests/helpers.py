@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,7 +59,9 @@ class WordVectors:
             [np.sum([self.vector(word) for word in text.split()] or [np.zeros(32)], axis=0) for text in texts]
         )
 
-    def vector(self, word: str) -> Any:
+    @staticmethod
+    @cache
+    def vector(word: str) -> Any:
         seed = int.from_bytes(hashlib.sha256(word.lower().encode()).digest()[:4], "little")
         return np.random.default_rng(seed).normal(size=32)
 
