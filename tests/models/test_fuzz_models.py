@@ -42,6 +42,7 @@ def is_refused(use: Callable[[], Any], what: str) -> bool:
     return said != ""
 
 
+@pytest.mark.slow
 def test_every_model_is_among_them(folders: list[Path]) -> None:
     from treelabel.models import MODELS
     from treelabel.models.linear.heads import HEADS
@@ -53,6 +54,7 @@ def test_every_model_is_among_them(folders: list[Path]) -> None:
         model.predict(fuzz.TEXTS)
 
 
+@pytest.mark.slow
 def test_a_model_folder_is_refused_or_works(folders: list[Path], tmp_path: Path) -> None:
     rng, refused = np.random.default_rng(20), 0
     for source in folders * MUTANTS_OF_EACH:

@@ -470,6 +470,7 @@ def test_weights_of_documents_are_those_of_liblinear(sample: Dataset, features: 
 
 
 @pytest.mark.parametrize("softmaxed", [True, False])
+@pytest.mark.slow
 def test_weights_of_documents_count_in_logistic_regression(
     sample: Dataset, features: sparse.csr_array, softmaxed: bool
 ) -> None:

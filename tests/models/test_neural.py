@@ -94,9 +94,21 @@ def test_every_loss_stands_the_battery_in_every_mode(mode: str, loss: str, folde
     assert {*refused} == CASES.keys() - KINDS[loss]
 
 
+def is_quick(mode: str, loss: str) -> bool:
+    """Whether it is soon learned: heads are, and one loss stands for the others where an encoder is trained."""
+    return mode == "frozen" or loss == "conditional_softmax"
+
+
 # Two do not learn well, as the paper of the win says.
-@pytest.mark.parametrize("loss", [loss for loss in LOSSES if loss not in ("win_raw", "win_coarse")])
-@pytest.mark.parametrize("mode", ["frozen", "fine-tuned", "scratch"])
+@pytest.mark.parametrize(
+    ("mode", "loss"),
+    [
+        pytest.param(mode, loss, marks=[] if is_quick(mode, loss) else pytest.mark.slow)
+        for mode in ("frozen", "fine-tuned", "scratch")
+        for loss in LOSSES
+        if loss not in ("win_raw", "win_coarse")
+    ],
+)
 def test_every_loss_learns_in_every_mode(mode: str, loss: str, folder: Path) -> None:
     # The logarithm of the win takes its time.
     epochs = 30 if loss == "win_log" else 12
@@ -627,7 +639,7 @@ def test_what_cannot_be_exported_is_said(folder: Path) -> None:
     with pytest.raises(TreelabelError, match="the encoder words is no graph of one transformer"):
         made("frozen", folder).fit(DATA).exported()
     with pytest.raises(TreelabelError, match="tf-idf is no graph of one transformer"):
-        made("frozen", folder, encoder=str(folder), tfidf=True).fit(DATA).exported()
+        made("frozen", folder, encoder=f"{folder}(runtime=torch)", tfidf=True).fit(DATA).exported()
     with pytest.raises(TreelabelError, match="expected the runtime onnx or int8, found 'tflite'"):
         made("frozen", folder).fit(DATA).exported("tflite")
     with pytest.raises(TreelabelError, match="call fit before exported"):
