@@ -18,9 +18,13 @@ from treelabel import Dataset, Hierarchy, read, read_taxonomy, unfold, write
 ROOT = Path(__file__).parents[2]
 DATA = Path(os.environ.get("TREELABEL_DATA") or ROOT.parent / "shared" / "data")
 
-pytestmark = pytest.mark.skipif(
-    not DATA.is_dir(), reason=f"no real data in {DATA}; set TREELABEL_DATA to the folder that holds it"
-)
+# Together they take a minute; small files of the same formats are read in the tests beside these.
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not DATA.is_dir(), reason=f"no real data in {DATA}; set TREELABEL_DATA to the folder that holds it"
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -179,7 +183,6 @@ def test_published_taxonomies_load(name: str) -> None:
     assert h.has_unique_names
 
 
-@pytest.mark.slow
 def test_a_vocabulary_is_read_in_another_language() -> None:
     pytest.importorskip("rdflib")
     english, finnish = taxonomy("ykl-skos.ttl"), taxonomy("ykl-skos.ttl", "fi")
