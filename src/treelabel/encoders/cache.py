@@ -171,7 +171,7 @@ class RowCache:
         if self._file.exists() and not self._file.is_file():
             self._inode = inode_of(self._file)
             raise _UnusableFileError("foreign", "is no ordinary file")
-        self._stored = stored = sqlite3.connect(self._file, _SECONDS, isolation_level=None)
+        self._stored = stored = sqlite3.connect(self._file, timeout=_SECONDS, isolation_level=None)
         self._inode = inode_of(self._file)
         # Damaged text must not fail to decode.
         stored.text_factory = bytes
