@@ -206,8 +206,9 @@ def hf_values(world: World, beta: float = 1.0, count_root: bool = False) -> Doub
 
 
 def info_hf_values(world: World, beta: float = 1.0) -> Doubles:
-    """The same in bits; a path without any is worth nothing, whatever is predicted."""
-    return _f(*world.overlaps(world.bits), beta)
+    """The same in bits; of a path without any, a set without any is worth 1."""
+    a, b, c = world.overlaps(world.bits)
+    return np.where((a == 0) & (b == 0), 1.0, _f(a, b, c, beta))
 
 
 def _f(a: Doubles, b: Doubles, c: Doubles, beta: float) -> Doubles:
@@ -220,12 +221,15 @@ def largest_expected_f(paths: Doubles, masses: Doubles, beta: float, count_root:
 
     F is a sum over shared nodes once the number k of predicted nodes is fixed: what a node adds is the sum over the
     ends e at or below it of m(e) (1 + beta²)/(k + beta²|A(e)|), and the k largest are best. `paths` is as in World.
+    What the masses lack of 1 is the probability of no path, which predicting nothing agrees with.
     """
     lengths, root = paths.sum(axis=1) + count_root, float(count_root)
-    largest = 0.0
+    largest = expected_f(paths, masses, set(), beta, count_root)
+    none = max(0.0, 1 - masses.sum())
     for size in range(0 if count_root else 1, len(paths) + 1):
         worth = masses * (1 + beta**2) / (size + root + beta**2 * lengths)
-        largest = max(largest, root * worth.sum() + np.sort(worth @ paths)[::-1][:size].sum())
+        shared = worth.sum() + none * (1 + beta**2) / (size + 1 + beta**2)
+        largest = max(largest, root * shared + np.sort(worth @ paths)[::-1][:size].sum())
     return largest
 
 
@@ -233,7 +237,10 @@ def expected_f(paths: Doubles, masses: Doubles, labels: set[int], beta: float, c
     """The expected hierarchical F of one set."""
     shared = paths[:, sorted(labels)].sum(axis=1) + count_root
     size = len(labels) + count_root + beta**2 * (paths.sum(axis=1) + count_root)
-    return float((masses * (1 + beta**2) * shared / size).sum())
+    none = max(0.0, 1 - masses.sum()) * (
+        (1 + beta**2) / (len(labels) + 1 + beta**2) if count_root else float(not labels)
+    )
+    return float((masses * (1 + beta**2) * shared / size).sum() + none)
 
 
 def shortest_path_values(world: World) -> Doubles:

@@ -1,10 +1,14 @@
-"""The set with the largest expected F where labels are independent given the text: for documents with many labels."""
+"""The set with the largest expected F1: for documents with many labels, independent or not, and with one path."""
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from treelabel.core.compute import DoubleArray, IntArray, LongArray, ScoreArray, kernel
 from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import LabelMatrix
+from treelabel.rules.hf import hf_beta
+from treelabel.rules.label_sets import best_label_set
 from treelabel.rules.rows import sets_of
 from treelabel.scores import Scores
 
@@ -12,8 +16,51 @@ from treelabel.scores import Scores
 NEGLIGIBLE = 1e-15
 
 
-def samples_f1(scores: Scores, beta: float = 1.0, empty: float = 0.0) -> LabelMatrix:
+def hf1(
+    scores: Scores,
+    count_root: bool = False,
+    empty: float = 1.0,
+    counts: Sequence[float] | DoubleArray | None = None,
+    inner: float = 1.0,
+    refit: bool = True,
+) -> LabelMatrix:
+    """Choose the set with the largest expected hierarchical F1: `hf_beta` with beta = 1. Exact; closed.
+
+    Hierarchical F1 is the F1 of closed sets, so with `counts`, weights of the number of true paths, this is
+    `samples_f1` with the same settings, but that predicting nothing where nothing is true is worth 1, as in the metric.
+    Where that is likelier than any set is good, nothing is predicted; with empty=0, as for data in which every document
+    has a label, something always is.
+
+    >>> from treelabel.hierarchy import Hierarchy
+    >>> h = Hierarchy.from_paths(["A > B", "A > C"])
+    >>> hf1(Scores(h, [[0.9, 0.7, 0.2], [0.2, 0.1, 0.1]])).toarray().astype(int).tolist()
+    [[1, 1, 0], [0, 0, 0]]
+    """
+    if counts is None:
+        _require_counts(inner, refit)
+        return hf_beta(scores, 1.0, count_root, empty)
+    if count_root:
+        raise TreelabelError("counts weigh the paths of sets without the root; leave out count_root")
+    return best_label_set(scores, counts, inner, refit, empty)
+
+
+def _require_counts(inner: float, refit: bool) -> None:
+    if inner != 1 or not refit:
+        raise TreelabelError("inner and refit go with counts=[...], the weights of 0, 1, 2, ... true paths")
+
+
+def samples_f1(
+    scores: Scores,
+    beta: float = 1.0,
+    empty: float = 0.0,
+    counts: Sequence[float] | DoubleArray | None = None,
+    inner: float = 1.0,
+    refit: bool = True,
+) -> LabelMatrix:
     """Choose the set with the largest expected F_beta if labels are independent with the given marginals. Closed.
+
+    With `counts`, the weights of 0, 1, 2, ... true paths that `fit_counts` finds, labels are not independent:
+    `best_label_set` says what `inner` and `refit` are.
 
     Exact under that assumption. The best set of k labels is the k likeliest (Lewis 1995), so with coherent scores it
     is closed; with H hits among them and R true labels among the others, its value is
@@ -29,6 +76,11 @@ def samples_f1(scores: Scores, beta: float = 1.0, empty: float = 0.0) -> LabelMa
     """
     if not 0 <= beta < np.inf:
         raise TreelabelError(f"expected a beta of at least 0, found {beta:g}")
+    if counts is not None:
+        if beta != 1:
+            raise TreelabelError(f"beta = {beta:g} with counts; expected beta = 1, or no counts")
+        return best_label_set(scores, counts, inner, refit, empty)
+    _require_counts(inner, refit)
     return sets_of(scores.coherent(), lambda *rows: best_prefixes(float(beta), float(empty), *rows))
 
 

@@ -65,7 +65,7 @@ def find_rule(text: str, settings: Mapping[str, Any] | None = None) -> Asked:
 
 
 # Settings without a default that are numbers all the same.
-_NUMBERS = ("t", "precision", "unknown")
+_NUMBERS = ("t", "precision", "unknown", "counts")
 
 
 def _check(text: str, row: Rule, key: str, value: Any) -> None:

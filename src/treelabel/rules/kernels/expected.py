@@ -64,9 +64,11 @@ def best_wu_palmer(
     for row in range(start, stop):
         low, high = ptr[row], ptr[row + 1]
         own_mass(parent, nodes[low:high], values[low:high], room)
-        best = -1.0
+        best, none = -1.0, none_true(room.above, room.whole, high - low)
         for level in range(depth[nodes[high - 1]] + 1 if high > low else 0):
             root = similarity_below(depth, nodes[low:high], above, room.mass, level, path)
+            # Where nothing is true, the true end is the root.
+            root += none * 2 / (level + 2)
             if level == 0:
                 best = root
             for at in range(high - low):
@@ -77,6 +79,16 @@ def best_wu_palmer(
                     best = path[at]
                     found[row - start] = nodes[low + at]
     return found
+
+
+@kernel
+def none_true(above: IntArray, whole: DoubleArray, count: int) -> float:
+    """Return what the top nodes of a row lack of 1."""
+    lacking = 1.0
+    for at in range(count):
+        if above[at] < 0:
+            lacking -= whole[at]
+    return max(0.0, lacking)
 
 
 @kernel
@@ -163,7 +175,8 @@ def best_lin(
             bound[at] = lin_bound(information, room.above, nodes[low:high], room.whole, at)
             if bound[at] > bound[promising]:
                 promising = at
-        best, best_at = 0.0, -1
+        # Where nothing is true, only predicting nothing is like it.
+        best, best_at = none_true(room.above, room.whole, high - low), -1
         for turn in range(-1, high - low):
             # The most promising node goes first, so that most others need not be looked at.
             at = promising if turn < 0 else turn

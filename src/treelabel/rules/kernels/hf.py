@@ -200,9 +200,7 @@ def weigh(
 def open_sizes(
     of_size: DoubleArray, squared: float, size: int, count: int, root: int, best: float, worth: DoubleArray
 ) -> int:
-    """Return the largest size that may still have a better set; 16 at first, when there is nothing to compare with."""
-    if best < 0:
-        return min(count, 16)
+    """Return the largest size that may still have a better set."""
     while size < count and weigh_sizes(of_size, squared, size + 1, root, worth)[0] > best:
         size += 1
     return size
@@ -239,6 +237,7 @@ def best_sets(
     path_sizes: IntArray,
     beta: float,
     root: int,
+    nothing: float,
     ptr: LongArray,
     nodes: IntArray,
     values: ScoreArray,
@@ -249,7 +248,8 @@ def best_sets(
 
     Delta_k(n) = sum over ends e below n of m(e) (1 + beta^2) / (k + beta^2 |A(e)|). No set of k nodes or more has more
     than the sum over all ends of m(e) (1 + beta^2) |A(e)| / (k + beta^2 |A(e)|), which ends the search. `root` is 1 if
-    the root counts in both sets.
+    the root counts in both sets. What the ends lack of 1 is the probability that nothing is true: there predicting
+    nothing is worth `nothing` if the root does not count, and any node 0.
 
     Of a node only its mass p matters where it is too small to be chosen: Delta_k lies between (1 + beta^2) p times
     1 / (k + beta^2 longest path) and 1 / (k + beta^2), so no best set of k to K nodes has one whose mass is below the
@@ -276,14 +276,17 @@ def best_sets(
         here, below = nodes[low : low + count], whole[:count]
         own_masses(link_ptr, link_idx, is_tree, place, here, values[low : low + count], mass, whole)
         longest = masses_by_size(path_sizes, here, mass, of_size)
-        best, best_size, room, total, ends = -1.0, 0, -1, 0, 0
+        of_size[0] = max(0.0, 1.0 - of_size[1 : longest + 1].sum())
+        best, best_size, room, total, ends = -1.0 if root else nothing * of_size[0], 0, -1, 0, 0
         lengths = of_size[: longest + 1]
         for size in range(0 if root else 1, count + 1):
             bound, shared = weigh_sizes(lengths, squared, size, root, worth)
             if bound <= best:
                 break
             if size > room:
-                room = open_sizes(lengths, squared, size, count, root, best, worth) if can_fold else count
+                # At first there is next to nothing to compare with.
+                first = min(count, 16) if can_fold else count
+                room = open_sizes(lengths, squared, size, count, root, best, worth) if room >= 0 else first
                 weigh_sizes(lengths, squared, size, root, worth)
                 spread = worth[longest] / worth[1]
                 least = least_mass(below, room, spread, heap)

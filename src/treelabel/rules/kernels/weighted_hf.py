@@ -51,8 +51,8 @@ def improve(
     chosen: BoolArray,
     squared: float,
     shared: DoubleArray,
-) -> None:
-    """Add or remove single nodes, keeping the set closed, for as long as the expected F rises."""
+) -> float:
+    """Add or remove single nodes, keeping the set closed, for as long as the expected F rises; return it."""
     count = len(above)
     below = np.zeros(count, np.int32)
     longest = path_weight.max()
@@ -82,6 +82,22 @@ def improve(
                     below[above[at]] += 1 if chosen[at] else -1
             else:
                 chosen[at] = not chosen[at]
+    return value
+
+
+@kernel
+def without_bits(above: IntArray, path_weight: DoubleArray, mass: DoubleArray, whole: DoubleArray) -> float:
+    """Return the expected F of a set without information: the probability that the truth has none either.
+
+    Of the truth that is nothing at all, whose probability is what the top nodes lack of 1, this holds too.
+    """
+    worth, top = 0.0, 0.0
+    for at in range(len(above)):
+        if path_weight[at] == 0:
+            worth += mass[at]
+        if above[at] < 0:
+            top += whole[at]
+    return worth + max(0.0, 1.0 - top)
 
 
 @kernel
@@ -99,7 +115,8 @@ def best_weighted_sets(
 
     Which nodes a set of weight W should have is a knapsack; taking those that gain most for their weight,
     r_W(n) = sum over ends e below n of m(e) (1 + beta^2) / (W + beta^2 w(A(e))), is its relaxation. So for each size
-    that many nodes are taken, W being the weight of the set before; the best set is then improved node by node.
+    that many nodes are taken, W being the weight of the set before; the best set is then improved node by node. Where
+    the truth is likelier to have no information than that is worth, the likely nodes without any are predicted.
     """
     most = longest_row(ptr, start, stop)
     room, heap = room_for(len(parent), most), np.empty(most + 1, np.int32)
@@ -133,7 +150,10 @@ def best_weighted_sets(
             if value > best:
                 best = value
                 best_set[:count] = chosen[:count]
-        improve(above[:count], whole, mass, path_weight[:count], weight, best_set, squared, shared)
+        if improve(above[:count], whole, mass, path_weight[:count], weight, best_set, squared, shared) < without_bits(
+            above[:count], path_weight, mass, whole
+        ):
+            best_set[:count] = (path_weight[:count] == 0) & (whole[:count] > 0.5)
         picked = here[best_set[:count]]
         found[used : used + len(picked)] = picked
         used += len(picked)

@@ -1,0 +1,228 @@
+"""Compiled loops over the distribution of a document's label set, given the probability of every node.
+
+P(Y) is proportional to g(|T|) h^(inner nodes in T) times the product over n in Y of v(n), Y a closed set of a tree, T
+its most specific nodes; see `treelabel.rules.label_sets`. Odds of nodes are kept as q / (1 - q), q being the
+probability of a node given its parent wherever g and h are 1. Polynomials in x, whose powers count T, have
+probabilities as coefficients: no sum below subtracts anything. A power of y for each node of Y makes the same loops
+generating functions of |Y|.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from treelabel.core.compute import DoubleArray, IntArray, LongArray, kernel
+
+# Nodes less likely than this share of the likeliest are folded into their ancestors, in groups of this mass at most.
+UNLIKELY, FULL = 1e-3, 0.05
+# Ends less likely than this are left out.
+NEGLIGIBLE = 1e-6
+
+
+class LikelyTree(NamedTuple):
+    """The likely nodes of one document below a root at place 0, parents first, and groups of folded ends.
+
+    `above` is the place of the parent, `length` the number of nodes that a place stands for, `p` its probability, and
+    `node` its id, -1 for the root and for groups.
+    """
+
+    above: IntArray
+    length: IntArray
+    p: DoubleArray
+    node: IntArray
+
+
+class Weights(NamedTuple):
+    """g(0), g(1), ... for the number of ends of paths, and h for each end that has likely nodes below it."""
+
+    g: DoubleArray
+    inner: float
+
+
+class Counts(NamedTuple):
+    """Polynomials of each place: of its children together, of itself, and of the siblings multiplied before it."""
+
+    below: DoubleArray
+    own: DoubleArray
+    others: DoubleArray
+    outer: DoubleArray
+    top: LongArray
+    others_top: LongArray
+
+
+@kernel
+def links_up(
+    parent_ptr: LongArray, parent_idx: IntArray, place: IntArray, nodes: IntArray, values: DoubleArray, up: IntArray
+) -> None:
+    """Find the place of the parent of each node of a row, of several the least likely one, -1 for the root."""
+    for at in range(len(nodes)):
+        place[nodes[at]] = at
+        up[at] = -1
+        for link in range(parent_ptr[nodes[at]], parent_ptr[nodes[at] + 1]):
+            if parent_idx[link] >= 0:
+                found = place[parent_idx[link]]
+                if up[at] < 0 or values[found] < values[up[at]]:
+                    up[at] = found
+
+
+@kernel
+def own_masses(up: IntArray, values: DoubleArray) -> DoubleArray:
+    """Find what the children of each node lack of its score."""
+    mass = values.copy()
+    for at in range(len(up) - 1, -1, -1):
+        if up[at] >= 0:
+            mass[up[at]] -= values[at]
+    return np.maximum(mass, 0.0)
+
+
+@kernel
+def likely_tree(up: IntArray, nodes: IntArray, values: DoubleArray) -> LikelyTree:
+    """Keep the likely nodes of a row; what ends below others is joined by its nearest kept ancestor and its length."""
+    count = len(nodes)
+    least = UNLIKELY * values.max() if count else 0.0
+    anchor, drop = np.zeros(count, np.int32), np.zeros(count, np.int32)
+    used, deepest = 1, 0
+    for at in range(count):
+        if values[at] >= least:
+            anchor[at] = used
+            used += 1
+        else:
+            anchor[at] = anchor[up[at]] if up[at] >= 0 else 0
+            drop[at] = drop[up[at]] + 1 if up[at] >= 0 else 1
+            deepest = max(deepest, drop[at])
+    above, length = np.zeros(count + 1, np.int32), np.ones(count + 1, np.int32)
+    p, node = np.ones(count + 1), np.full(count + 1, -1, np.int32)
+    for at in range(count):
+        if drop[at] == 0:
+            here = anchor[at]
+            above[here] = anchor[up[at]] if up[at] >= 0 else 0
+            p[here], node[here] = values[at], nodes[at]
+    used = fold(up, values, anchor, drop, deepest, used, LikelyTree(above, length, p, node))
+    return LikelyTree(above[:used], length[:used], p[:used], node[:used])
+
+
+@kernel
+def fold(
+    up: IntArray, values: DoubleArray, anchor: IntArray, drop: IntArray, deepest: int, used: int, tree: LikelyTree
+) -> int:
+    """Join what ends at nodes that are not kept, in groups below their anchors; return the number of places."""
+    if deepest == 0:
+        return used
+    kept = used
+    mass = own_masses(up, values)
+    group = np.zeros((used, deepest + 1), np.int32)
+    for at in range(len(up)):
+        if drop[at] > 0 and mass[at] > NEGLIGIBLE:
+            here = group[anchor[at], drop[at]]
+            most = min(FULL, 0.5 * tree.p[anchor[at]])
+            if here == 0 or tree.p[here] + mass[at] > most:
+                here = used
+                group[anchor[at], drop[at]] = here
+                tree.above[here], tree.length[here], tree.p[here] = anchor[at], drop[at], 0.0
+                used += 1
+            tree.p[here] += mass[at]
+    for here in range(kept, used):
+        tree.p[here] = min(tree.p[here], tree.p[tree.above[here]])
+    return used
+
+
+@kernel
+def most_ends(tree: LikelyTree) -> int:
+    """Return how many ends are counted at most: six standard deviations and six more than are expected."""
+    expected = np.zeros(len(tree.p))
+    for here in range(len(tree.p) - 1, 0, -1):
+        expected[tree.above[here]] += max(tree.p[here], expected[here])
+    most: int = min(len(tree.p) - 1, int(expected[0] + 6 * np.sqrt(expected[0]) + 6))
+    return most
+
+
+@kernel
+def weights_of(counts: DoubleArray, inner: float, most: int) -> Weights:
+    """Return g(0), ..., g(most), the last of the given weights holding for all larger numbers, and h."""
+    found = np.empty(most + 1)
+    for number in range(most + 1):
+        found[number] = counts[min(number, len(counts) - 1)]
+    return Weights(found, inner)
+
+
+@kernel
+def room_for_counts(places: int, most: int) -> Counts:
+    """Make room for polynomials of degree `most`."""
+    shape = (places, most + 1)
+    return Counts(
+        np.zeros(shape),
+        np.zeros(shape),
+        np.zeros(shape),
+        np.zeros(shape),
+        np.zeros(places, np.int64),
+        np.zeros(places, np.int64),
+    )
+
+
+@kernel
+def count_up(tree: LikelyTree, odds: DoubleArray, y: float, inner: float, counts: Counts) -> None:
+    """From the leaves up, find the distribution of the number of ends at or below each place.
+
+    A place has none with probability 1 - q; otherwise those of its children, or one if they have none.
+    """
+    most = counts.below.shape[1] - 1
+    for here in range(len(odds)):
+        counts.top[here] = 0
+        counts.below[here, 0] = 1.0
+        for number in range(1, most + 1):
+            counts.below[here, number] = 0.0
+    for here in range(len(odds) - 1, 0, -1):
+        below, own, up = counts.below[here], counts.own[here], tree.above[here]
+        size = max(1, counts.top[here])
+        factor = odds[here] / (1 + odds[here]) * y ** tree.length[here]
+        own[0] = 1 / (1 + odds[here])
+        for number in range(1, size + 1):
+            own[number] = factor * below[number]
+        own[1] += factor * below[0] * (inner if counts.top[here] > 0 else 1.0)
+        joined, last = counts.below[up], counts.top[up]
+        for number in range(last + 1):
+            counts.others[here, number] = joined[number]
+        counts.others_top[here] = last
+        counts.top[up] = min(most, last + size)
+        for number in range(counts.top[up], -1, -1):
+            total = 0.0
+            for part in range(max(0, number - last), min(size, number) + 1):
+                total += joined[number - part] * own[part]
+            joined[number] = total
+
+
+@kernel
+def count_down(tree: LikelyTree, odds: DoubleArray, y: float, weights: Weights, counts: Counts, p: DoubleArray) -> None:
+    """From the root down, find the weight of all sets that have each place: `outer` is what its ends are worth.
+
+    It is the derivative of the sum over all sets by the coefficients of a place, found by the chain rule.
+    """
+    for number in range(len(weights.g)):
+        counts.outer[0, number] = weights.g[number]
+    for here in range(1, len(odds)):
+        up, size, last = tree.above[here], max(1, counts.top[here]), counts.others_top[here]
+        own, outer, above, others = counts.own[here], counts.outer[here], counts.outer[up], counts.others[here]
+        end = min(len(weights.g) - 1, last + size)
+        factor = odds[here] / (1 + odds[here]) * y ** tree.length[here]
+        p[here] = 0.0
+        for part in range(1, size + 1):
+            worth = 0.0
+            for number in range(min(last, end - part) + 1):
+                worth += above[number + part] * others[number]
+            p[here] += own[part] * worth
+            outer[part] = factor * worth
+        outer[0] = outer[1] * (weights.inner if counts.top[here] > 0 else 1.0)
+        for number in range(last + 1):
+            worth = 0.0
+            for part in range(min(size, end - number) + 1):
+                worth += above[number + part] * own[part]
+            above[number] = worth
+
+
+@kernel
+def total_weight(g: DoubleArray, counts: Counts) -> float:
+    """Sum the weights of all sets, after `count_up`."""
+    total = 0.0
+    for number in range(len(g)):
+        total += g[number] * counts.below[0, number]
+    return total
