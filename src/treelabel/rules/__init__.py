@@ -1,10 +1,11 @@
 """Decision rules: from scores to label sets. The registry RULES has one row per rule."""
 
 from treelabel.rules.choosing import ChosenRule, choose_rule
+from treelabel.rules.counts import fit_counts
 from treelabel.rules.deciding import decide
 from treelabel.rules.decisions import Decisions
 from treelabel.rules.registry import RULES
 from treelabel.rules.rule import Rule
 from treelabel.rules.tuned import Tuned
 
-__all__ = ["RULES", "ChosenRule", "Decisions", "Rule", "Tuned", "choose_rule", "decide"]
+__all__ = ["RULES", "ChosenRule", "Decisions", "Rule", "Tuned", "choose_rule", "decide", "fit_counts"]

@@ -1,6 +1,6 @@
 """Choose a rule on held-out documents: the simplest one that no other beats by more than chance."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,13 +8,19 @@ import numpy as np
 
 from treelabel.core.compute import DoubleArray, LongArray
 from treelabel.core.errors import TreelabelError
+from treelabel.core.settings_text import with_settings
 from treelabel.hierarchy import LabelMatrix, matches, row_numbers
 from treelabel.hierarchy.sets import as_labels, row_sizes
+from treelabel.rules.counts import fit_counts
 from treelabel.rules.deciding import decide
 from treelabel.scores import Scores
 
+# Stands for `optimal:samples_f1` with the weights of numbers of paths that are fitted to the same documents.
+FITTED = "optimal:samples_f1(counts=fitted)"
 # The rules that are tried, simple ones first.
-CANDIDATES = ("best_leaf", "threshold@0.5", "optimal:hf1", "optimal:samples_f1")
+CANDIDATES = ("best_leaf", "threshold@0.5", "optimal:hf1", "optimal:samples_f1", FITTED)
+# Weights are fitted to at most this many documents of each half, to judge them by the other.
+MOST_OF_HALF = 500
 
 
 @dataclass(frozen=True)
@@ -46,8 +52,10 @@ def choose_rule(
 
     A rule is beaten by another if the mean gain of that one exceeds one paired standard error: the standard deviation
     of the differences by document over the square root of their number. F1 is that of closed sets, 1 if both are empty.
-    A rule that is best for a few odd documents gains little on average, and so does not displace a simpler one. Costs
-    what deciding by each candidate costs.
+    A rule that is best for a few odd documents gains little on average, and so does not displace a simpler one. Weights
+    of numbers of paths (`fit_counts`) are judged on documents that they were not fitted to: fitted to one half of them
+    (groups stay together), they decide the other; those that are returned are fitted to all. Costs what deciding by
+    each candidate and fitting costs.
 
     Parameters
     ----------
@@ -56,8 +64,8 @@ def choose_rule(
     truth : LabelMatrix, documents x nodes
         Their labels, closed or not.
     candidates : sequence of str, optional
-        The rules to try, in the order of preference. By default best_leaf, threshold@0.5, optimal:hf1 and
-        optimal:samples_f1.
+        The rules to try, in the order of preference. By default best_leaf, threshold@0.5, optimal:hf1,
+        optimal:samples_f1 and "optimal:samples_f1(counts=fitted)", which stands for that with fitted weights.
     groups : sequence, optional
         One value per document; documents that share one are not independent, and count together in standard errors.
 
@@ -80,10 +88,30 @@ def choose_rule(
         raise TreelabelError("no rule to choose from; expected at least one candidate")
     tried, values = [], []
     for rule in rules:
-        f1, exact = _judged(decide(scores, rule).csr, true)
-        tried.append(Tried(rule, float(f1.mean()), standard_error(f1, group), float(exact.mean())))
+        if rule == FITTED:
+            f1, exact = _cross_fitted(scores, true, group)
+            name = _with_fitted(fit_counts(scores, true))
+        else:
+            f1, exact = _judged(decide(scores, rule).csr, true)
+            name = rule
+        tried.append(Tried(name, float(f1.mean()), standard_error(f1, group), float(exact.mean())))
         values.append(f1)
-    return ChosenRule(rules[_simplest_unbeaten(values, group)], tuple(tried), len(scores))
+    return ChosenRule(tried[_simplest_unbeaten(values, group)].rule, tuple(tried), len(scores))
+
+
+def _with_fitted(settings: Mapping[str, Any]) -> str:
+    return with_settings("optimal:samples_f1", settings)
+
+
+def _cross_fitted(scores: Scores, true: LabelMatrix, group: LongArray) -> tuple[DoubleArray, DoubleArray]:
+    """Judge each half of the documents by weights that are fitted to the other half."""
+    half = np.random.default_rng(0).permutation(int(group.max()) + 1)[group] % 2
+    f1, exact = np.zeros(len(group)), np.zeros(len(group))
+    for part in (0, 1):
+        rows, others = np.flatnonzero(half == part), np.flatnonzero(half != part)
+        rule = _with_fitted(fit_counts(scores[others], true[others], most_documents=MOST_OF_HALF))
+        f1[rows], exact[rows] = _judged(decide(scores[rows], rule).csr, true[rows])
+    return f1, exact
 
 
 def _checked_truth(scores: Scores, truth: LabelMatrix) -> LabelMatrix:

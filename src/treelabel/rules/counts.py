@@ -1,0 +1,95 @@
+"""Learn on held-out documents how many true paths a document has, given its scores."""
+
+from typing import Any
+
+import numpy as np
+
+from treelabel.core.compute import DoubleArray
+from treelabel.core.errors import TreelabelError
+from treelabel.hierarchy import LabelMatrix
+from treelabel.hierarchy.sets import as_labels, row_sizes
+from treelabel.rules.kernels.count_fit import count_shares
+from treelabel.rules.rows import over_scores
+from treelabel.scores import Scores
+
+# Log weights have a normal prior with this precision, and lie within these bounds.
+PRIOR, BOUND = 1.0, 8.0
+# More paths than this share one weight.
+MOST = 64
+# The log of `inner` is moved by this to find a derivative.
+SMALL = 1e-4
+# Scaling ends where no weight changes by more than this share.
+ROUNDS, TOLERANCE = 30, 0.03
+
+
+def fit_counts(
+    scores: Scores, truth: LabelMatrix, refit: bool = False, most_documents: int = 1000, seed: int = 0
+) -> dict[str, Any]:
+    """Learn the weights of `best_label_set` on held-out documents: the settings of `optimal:samples_f1`.
+
+    g(k) is the weight of k true paths, h that of a path that ends at an inner node, as log-linear factors on top of
+    what the scores say. They are the maximum a posteriori: at the optimum the expected number of documents with k
+    paths is the true one, up to a normal prior on log g and log h with mean 0 and variance 1, which draws a number that
+    few documents have, or none, to 1, the weight without any evidence. Numbers above all that were seen share the last
+    weight. Found by iterative scaling; each round costs one pass over the likely nodes of every document times the
+    paths that it may have (with `refit`, one for each step that fitting its odds takes).
+
+    Parameters
+    ----------
+    scores : Scores
+        Of documents that the model did not learn from.
+    truth : LabelMatrix, documents x nodes
+        Their labels, closed or not.
+    refit : bool
+        Whether the weights are for odds that keep the marginals as they are; see `best_label_set`.
+    most_documents : int
+        Of more documents, so many are drawn.
+    seed : int
+        For drawing them.
+
+    Returns
+    -------
+    dict
+        "counts" (the weights g(0), g(1), ..., the largest being 1), "inner" and "refit".
+
+    >>> from treelabel.hierarchy import Hierarchy
+    >>> h = Hierarchy.flat(["A", "B", "C"])
+    >>> found = fit_counts(Scores(h, [[0.5, 0.4, 0.3]] * 100), h.closure(np.eye(3)[np.arange(100) % 3]))
+    >>> [round(g, 2) for g in found["counts"]]
+    [0.04, 1.0, 0.03]
+    """
+    h = scores.hierarchy
+    closed = h.closure(as_labels(truth, len(h), "truth"))
+    if closed.shape[0] != len(scores):
+        raise TreelabelError(f"{len(scores):,} rows of scores, but the truth of {closed.shape[0]:,} documents")
+    if len(scores) > most_documents:
+        rows = np.sort(np.random.default_rng(seed).choice(len(scores), most_documents, replace=False))
+        scores, closed = scores[rows], closed[rows]
+    ends = h.most_specific(closed)
+    numbers = row_sizes(ends)
+    size = min(MOST, int(numbers.max(initial=0)) + 1) + 1
+    true = np.bincount(np.minimum(numbers, size - 1), minlength=size).astype(np.float64)
+    found = _scaled(scores.coherent(), true, float((~h.is_leaf[ends.indices]).sum()), refit)
+    weights = np.exp(found[1:] - found[1:].max())
+    return {
+        "counts": [float(f"{weight:.4g}") for weight in weights],
+        "inner": float(f"{np.exp(found[0]):.4g}"),
+        "refit": refit,
+    }
+
+
+def _scaled(scores: Scores, true: DoubleArray, true_inner: float, refit: bool) -> DoubleArray:
+    """Find log h, and log g of each number, at which expected numbers are true ones but for the prior."""
+    ptr, idx = scores.hierarchy.parent_ptr.astype(np.int64), scores.hierarchy.parent_idx
+    target = np.concatenate([[true_inner], true])
+    logs = np.zeros(len(target))
+    for _ in range(ROUNDS):
+        inner, g = np.exp([logs[0], logs[0] + SMALL]), np.exp(logs[1:] - logs[1:].max())
+        parts = over_scores(scores, lambda *rows, g=g, inner=inner: count_shares(ptr, idx, g, inner, refit, *rows))
+        sums = np.sum(parts, axis=0)
+        expected = np.concatenate([[(sums[1] - sums[0]) / SMALL], sums[2:]])
+        step = (target - expected - PRIOR * logs) / (np.maximum(target, expected) + PRIOR)
+        logs = np.clip(logs + step, -BOUND, BOUND)
+        if np.abs(step).max() < TOLERANCE:
+            break
+    return logs
