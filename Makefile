@@ -35,6 +35,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/metric_suitability.py
 	$(BIN)/python benchmarks/rules.py
 	$(BIN)/python benchmarks/rules_matter.py
+	$(BIN)/python benchmarks/label_sets.py
 	$(BIN)/python benchmarks/fast_models.py
 	$(BIN)/python benchmarks/hierarchical_loss.py
 	$(BIN)/python benchmarks/neural_losses.py
