@@ -6,7 +6,7 @@
 Of the training documents one part trains the linear model (bibtex and delicious have features only: one logistic
 regression a label), another fits weights of numbers of paths and chooses the rule; test documents are judged once.
 Prints the mean F1 of closed sets and the share of sets that are right, with what each rule gains over the chosen one
-and the standard error of that, and exits with 1 if a rule is better than the chosen one by more than three.
+and the standard error of that.
 """
 
 import argparse
@@ -78,15 +78,15 @@ def with_features(name: str, seed: int) -> Parts:
     return Scores(h, scores[0]), truth[valid], Scores(h, scores[1]), test_truth
 
 
-def report(name: str, parts: Parts) -> bool:
-    """Choose on validation documents, judge on test documents; return whether no rule beats the chosen one."""
+def report(name: str, parts: Parts) -> None:
+    """Choose on validation documents, judge on test documents, and print both."""
     valid, valid_truth, scores, truth = parts
     started = time.perf_counter()
     chosen = choose_rule(valid, valid_truth)
     took = time.perf_counter() - started
     print(f"\n{name}: {chosen.documents:,} validation and {len(scores):,} test documents")
     print(f"chosen in {took:.1f} s: {chosen.rule}")
-    print(f"{'rule':<24}{'validation F1':>14}{'test F1':>9}{'exact':>8}{'gain over chosen':>20}{'seconds':>9}")
+    print(f"{'rule':<28}{'validation F1':>14}{'test F1':>9}{'exact':>8}{'gain over chosen':>20}{'seconds':>9}")
     judged: dict[str, Any] = {}
     seconds = {}
     for tried in chosen.tried:
@@ -94,35 +94,31 @@ def report(name: str, parts: Parts) -> bool:
         decisions = decide(scores, tried.rule)
         seconds[tried.rule] = time.perf_counter() - started
         judged[tried.rule] = evaluate(truth, decisions=decisions, metrics=["hf1", "subset_accuracy"])
-    own, kept = judged[chosen.rule].documents["hf1"], True
+    own = judged[chosen.rule].documents["hf1"]
     for tried in chosen.tried:
         result = judged[tried.rule]
         gain = result.documents["hf1"] - own
         error = float(gain.std(ddof=1) / np.sqrt(len(gain)))
-        kept &= gain.mean() <= 3 * error
         short = tried.rule if len(tried.rule) < 24 else f"{tried.rule.split('(')[0]}, fitted"
         print(
-            f"{short:<24}{tried.f1:>14.4f}{result['hf1']:>9.4f}{result['subset_accuracy']:>8.4f}"
+            f"{short:<28}{tried.f1:>14.4f}{result['hf1']:>9.4f}{result['subset_accuracy']:>8.4f}"
             f"{gain.mean():>+11.4f} ± {error:.4f}{seconds[tried.rule]:>9.1f}"
         )
-    return bool(kept)
 
 
-def main() -> int:
-    """Report on all sets, and give the exit code."""
+def main() -> None:
+    """Report on all sets."""
     parser = argparse.ArgumentParser(description="Compare rules for documents with several labels.")
     parser.add_argument("--sets", default=",".join(SETS), help="data sets, comma-separated")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    kept = True
     for name in options.sets.split(","):
         if not (DATA / name).is_dir():
             print(f"{name}: not at {DATA}; set TREELABEL_DATA to the folder of the data sets")
             continue
         parts = (with_features if name in ("bibtex", "delicious") else with_texts)(name, options.seed)
-        kept &= report(name, parts)
-    return 0 if kept else 1
+        report(name, parts)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
