@@ -11,7 +11,7 @@ from treelabel import Evaluator, Hierarchy, Scores, TreelabelError, compare, dec
 from treelabel.hierarchy import as_labels
 from treelabel.hierarchy.labels import encode
 from treelabel.hierarchy.regime import regime_of, usual_regime
-from treelabel.models.base import DEFAULT_RULES as RULES_OF_MODELS
+from treelabel.models import make_model
 from treelabel.rules.defaults import DEFAULT_RULES, default_rule
 
 TREE = Hierarchy.from_paths(["A > C > F", "A > D", "B > E"])
@@ -54,8 +54,10 @@ def test_the_regime_of_all_documents_is_the_usual_one_of_a_share_of_1(drawn: tup
     assert usual_regime(h, labels, share=1) == regime_of(h, labels)
 
 
-def test_models_and_evaluation_have_the_same_default_rules() -> None:
-    assert DEFAULT_RULES == RULES_OF_MODELS
+@pytest.mark.parametrize("rows", [[LEAF] * 2, [LEAF, INSIDE], [LEAF, SEVERAL], [LEAF] * 30 + [SEVERAL]])
+def test_models_without_held_out_documents_have_the_same_default_rule(rows: list[list[str]]) -> None:
+    model = make_model("most_frequent", hierarchy=TREE).fit(["text"] * len(rows), rows)
+    assert model.default_rule == default_rule(TREE, encode(TREE, rows))
 
 
 @pytest.mark.parametrize("rows", [[LEAF] * 2, [LEAF, INSIDE], [LEAF, SEVERAL], [LEAF] * 30 + [SEVERAL]])

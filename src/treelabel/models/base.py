@@ -250,6 +250,11 @@ class Model(Settings, ABC):
         # No model knows more digits than single precision has.
         return Scores(scores.hierarchy, scores.values.astype(np.float32, copy=False), ids)
 
+    def __repr__(self) -> str:
+        """Return the settings that are not the defaults, and what was found on held-out documents."""
+        found = self.evidence_.describe(self.rule_, self.regime_) if hasattr(self, "evidence_") else ""
+        return f"{super().__repr__()} [{found}]" if found else super().__repr__()
+
     def explain(self, text: str, node: int | None = None) -> Any:
         """Say what speaks for and against the predicted labels of a text (or a node's), for models that can."""
         raise TreelabelError(f"the model {self.name} cannot explain its predictions; linear can")

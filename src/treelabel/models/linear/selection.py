@@ -126,8 +126,9 @@ def is_worth_it(before: DoubleArray, after: DoubleArray) -> bool:
 
 def _trial(shape: NgramShape, head: str, losses: DoubleArray) -> Trial:
     error = losses.std(ddof=1) / np.sqrt(len(losses)) if len(losses) > 1 else np.inf
-    settings = f"ngram_range={shape.ngram_range} char_ngram_range={shape.char_ngram_range} head={head}"
-    return Trial(settings, float(losses.mean()), float(error))
+    ranges = {"ngram_range": shape.ngram_range, "char_ngram_range": shape.char_ngram_range}
+    given = [f"{name}={value}" for name, value in ranges.items() if value is not None]
+    return Trial(" ".join([*given, f"head={head}"]), float(losses.mean()), float(error))
 
 
 def draw_sample(train: Training, seed: int) -> Training:
