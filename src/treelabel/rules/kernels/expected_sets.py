@@ -30,9 +30,18 @@ def size_functions(
 ) -> DoubleArray:
     """Compute the sum over s of P(n in Y, |Y| = s) z^s for every place n and every point z: points x places."""
     found = np.zeros((len(points), len(odds)))
+    is_flat = tree.above.max() == 0 and tree.length.max() == 1
+    numbers = np.arange(len(weights.g))
+    if is_flat:
+        count_up(tree, odds, 1.0, weights.inner, counts)
     for at in range(len(points)):
-        count_up(tree, odds, points[at], weights.inner, counts)
-        count_down(tree, odds, points[at], weights, counts, found[at])
+        if is_flat:
+            # Every node is an end, so that the number of ends is the size.
+            powers = Weights(weights.g * points[at] ** numbers, weights.inner)
+            count_down(tree, odds, 1.0, powers, counts, found[at])
+        else:
+            count_up(tree, odds, points[at], weights.inner, counts)
+            count_down(tree, odds, points[at], weights, counts, found[at])
     return found / total
 
 
