@@ -17,8 +17,9 @@ from treelabel.scores import Scores
 
 # With fewer held-out documents nothing is concluded from them.
 FEWEST_HELD_OUT = 30
-# Scores that rules are tried on at most: a sample of the documents shows the same.
+# Scores and documents that rules are tried on at most: a sample shows the same.
 MOST_TRIED_SCORES = 1 << 25
+MOST_TRIED = 2_000
 # A 95% interval has so many standard errors on either side.
 STANDARD_ERRORS = 1.96
 
@@ -33,7 +34,7 @@ class HeldOut:
 
     def sample(self, seed: int = 0) -> "HeldOut":
         """Return some of the documents where all would take too long."""
-        most = max(FEWEST_HELD_OUT, MOST_TRIED_SCORES // max(1, len(self.scores.hierarchy)))
+        most = min(MOST_TRIED, max(FEWEST_HELD_OUT, MOST_TRIED_SCORES // max(1, len(self.scores.hierarchy))))
         if len(self.scores) <= most:
             return self
         kept = np.sort(np.random.default_rng(seed).choice(len(self.scores), most, replace=False))

@@ -4,7 +4,9 @@ There are no gradients: labels without a single text have a prototype too, and l
 in which texts of one label differ anyway count less: embeddings are whitened by the covariance within labels.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, Literal, Self, TypedDict
 
 import numpy as np
@@ -25,6 +27,8 @@ from treelabel.encoders.registry import default_encoder, encoder_note, find_enco
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 from treelabel.models.base import Model, Training, training_of
 from treelabel.models.descriptions import Descriptions, name_words, node_descriptions
+from treelabel.models.evidence import HeldOut
+from treelabel.models.folds import hold_out
 from treelabel.models.prototype_means import Means, Strengths, whitening
 from treelabel.models.schema import MOST_DIMENSION, EncoderNote, require_inner, require_width
 from treelabel.models.validation import log_loss
@@ -35,6 +39,8 @@ PARENT_STRENGTHS = (1.0, 2.0, 4.0)
 LABEL_STRENGTHS = (0.5, 1.0, 2.0, 4.0)
 MOST_LEFT_OUT = 1_500
 FEWEST_LEFT_OUT = 200
+# Where documents have groups, one of so many parts is left out.
+GROUPED_PARTS = 5
 # So many cosines are computed at once.
 BLOCK_COSINES = 1 << 24
 
@@ -105,7 +111,7 @@ class Prototype(Model):
 
     # Learning
 
-    def _fit(self, train: Training) -> None:
+    def _fit(self, train: Training) -> HeldOut:
         self._check_settings()
         self.encoder_ = CachedEncoder(default_encoder() if self.encoder is None else find_encoder(self.encoder))
         self.stops_ = inner_terminals(train)
@@ -113,11 +119,21 @@ class Prototype(Model):
         self.whitening_ = whitening(plain, train, self.shrinkage)
         vectors = normalize_rows(plain @ self.whitening_)
         rows = self._rows(train)
-        self.means_ = Means.first(train.hierarchy, self.stops_, self._label_vectors(train.hierarchy))
-        self.means_ = self.means_.with_texts(vectors, rows)
+        nothing = Means.first(train.hierarchy, self.stops_, self._label_vectors(train.hierarchy))
+        self.means_ = nothing.with_texts(vectors, rows)
         most = max(FEWEST_LEFT_OUT, min(MOST_LEFT_OUT, BLOCK_COSINES // len(train.hierarchy)))
-        left = np.sort(np.random.default_rng(self.seed).permutation(len(train))[:most])
-        self._choose(vectors[left], rows[left], train[left])
+        if train.groups is None:
+            left = np.sort(np.random.default_rng(self.seed).permutation(len(train))[:most])
+            return self._choose(partial(self.means_.left_out, vectors[left], rows[left]), train[left])
+        # Texts of one group are left out together, which takes other means.
+        left = hold_out(len(train), min(most, -(-len(train) // GROUPED_PARTS)), self.seed, train.groups)
+        others = np.setdiff1d(np.arange(len(train)), left)
+        without = nothing.with_texts(vectors[others], rows[others])
+
+        def cosines(strengths: Strengths) -> FloatArray:
+            return np.asarray(vectors[left] @ normalize_rows(without.prototypes(strengths)).T, np.float32)
+
+        return self._choose(cosines, train[left])
 
     def _check_settings(self) -> None:
         if self.label_text not in ("name", "path"):
@@ -129,7 +145,7 @@ class Prototype(Model):
                     f"the setting {name} of prototype is {value}; expected a number from 0 to {most:g}"
                 )
 
-    def _choose(self, vectors: FloatArray, rows: LabelMatrix, left_out: Training) -> None:
+    def _choose(self, cosines_with: Callable[[Strengths], FloatArray], left_out: Training) -> HeldOut:
         """Choose the prior strengths, and fit the calibration, by the log loss of texts that are left out."""
         outputs = outputs_of(left_out.hierarchy, self.stops_)
         parents = PARENT_STRENGTHS if self.parent_prior_strength is None else (self.parent_prior_strength,)
@@ -138,7 +154,7 @@ class Prototype(Model):
 
         def loss(strengths: Strengths) -> float:
             if strengths not in losses:
-                cosines = self.means_.left_out(vectors, rows, strengths)
+                cosines = cosines_with(strengths)
                 fitted = self._calibration.fit(outputs, cosines, left_out.labels)
                 losses[strengths] = log_loss(fitted.probabilities(cosines), left_out)
                 if not losses[strengths] > min(losses.values()):
@@ -149,6 +165,8 @@ class Prototype(Model):
         label = min(labels, key=lambda strength: loss((parents[0], strength)))
         min(parents, key=lambda strength: loss((strength, label)))
         self.prototypes_ = self._prototypes()
+        p = self.calibration_.probabilities(cosines_with(self.prior_strengths_))
+        return HeldOut(Scores(left_out.hierarchy, p), left_out.labels, left_out.groups)
 
     def partial_fit(self, data: Any, labels: Any = None, *, hierarchy: Hierarchy | None = None) -> Self:
         """Add texts to what was learned; what was chosen stays. Costs the new texts and the nodes.

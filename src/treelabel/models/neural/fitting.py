@@ -19,6 +19,7 @@ from treelabel.encoders.files import read_config
 from treelabel.encoders.sources import find_source
 from treelabel.losses.torch import torch_loss
 from treelabel.models.base import Training
+from treelabel.models.folds import hold_out
 from treelabel.models.neural.checkpoints import TrainState
 from treelabel.models.neural.config import TrainingConfig
 from treelabel.models.neural.featurizers import FrozenFeaturizer, TokenFeaturizer
@@ -287,7 +288,7 @@ def prepared_backbone(settings: NeuralSettings, backbone: Any) -> Any:
 
 
 def split_validation(settings: NeuralSettings, train: Training) -> tuple[LongArray, Training | None]:
-    """Choose the documents that find the best epoch: the validation data, or a random share.
+    """Choose the documents that find the best epoch: the validation data, or a random share, groups together.
 
     Parameters
     ----------
@@ -307,8 +308,8 @@ def split_validation(settings: NeuralSettings, train: Training) -> tuple[LongArr
     count = int(settings.validation_fraction * len(train))
     if len(train) < MIN_DOCUMENTS_TO_SPLIT or count < 1:
         return everything, None
-    order = np.random.default_rng(settings.seed).permutation(len(train))
-    return np.sort(order[count:]), train[np.sort(order[:count])]
+    held = hold_out(len(train), count, settings.seed, train.groups)
+    return np.setdiff1d(everything, held), train[held]
 
 
 @contextmanager

@@ -19,6 +19,8 @@ from treelabel.core.strings import Strings
 from treelabel.encoders.protocol import Encoder
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
+from treelabel.models.evidence import HeldOut
+from treelabel.models.folds import draw_folds, hold_out
 from treelabel.models.registry import MODELS, check_setting_names, make_model
 from treelabel.models.settings import Settings
 from treelabel.models.stack.pool import Pool, pool_of
@@ -112,7 +114,7 @@ class Stack(Model):
 
     # Learning
 
-    def _fit(self, train: Training) -> None:
+    def _fit(self, train: Training) -> HeldOut | None:
         if not len(self.estimators):
             raise TreelabelError("the model stack needs estimators=, such as ('linear', 'prototype')")
         if self.cv < 2:
@@ -120,9 +122,11 @@ class Stack(Model):
         self.estimators_ = self._fitted(train)
         self.pool_: Pool = pool_of(train.regime).equal(train, len(self.estimators_))
         given, rows = self._left_out(train)
-        if len(rows):
-            held = train if train.valid is None else train.valid
-            self.pool_ = self.pool_.fit(given, held[rows])
+        if not len(rows):
+            return None
+        held = (train if train.valid is None else train.valid)[rows]
+        self.pool_ = self.pool_.fit(given, held)
+        return HeldOut(Scores(train.hierarchy, self.pool_.probabilities(given)), held.labels, held.groups)
 
     def _fitted(self, train: Training) -> list[Model]:
         """Make the estimators, and fit them."""
@@ -268,7 +272,7 @@ def without_checkpoints(model: Model) -> Model:
 
 
 def make_folds(train: Training, cv: int, seed: int) -> list[LongArray]:
-    """Divide documents into folds, stratified by label.
+    """Divide documents into folds, stratified by label, or of whole groups where documents have groups.
 
     One document alone cannot be left out; of very many, one fold is enough.
 
@@ -286,8 +290,16 @@ def make_folds(train: Training, cv: int, seed: int) -> list[LongArray]:
     list of arrays of int64
         The documents of each fold.
     """
-    documents = len(train)
-    order = np.random.default_rng(seed).permutation(documents)
+    documents, rng = len(train), np.random.default_rng(seed)
+    if train.groups is not None:
+        many = documents >= MANY_DOCUMENTS
+        whole = (
+            [hold_out(documents, LEFT_OUT_OF_MANY, seed, train.groups)]
+            if many
+            else draw_folds(documents, cv, seed, train.groups)
+        )
+        return [rng.permutation(fold) for fold in whole if len(fold)]
+    order = rng.permutation(documents)
     if documents >= MANY_DOCUMENTS:
         return [order[:LEFT_OUT_OF_MANY]]
     terminals = train.hierarchy.most_specific(train.labels)
