@@ -359,11 +359,11 @@ def same_parent(case: Case, predicted: int, true: int) -> float:
 
 def cross_entropy_by_depth(case: Case, _: float) -> Value:
     """At each depth, the mean of -ln p of the true node there."""
-    found: dict[str, list[float]] = {}
+    found: dict[int, list[float]] = {}
     for (__, true), row in zip(case.pairs, case.scores, strict=True):
         for node in true:
-            found.setdefault(str(case.hierarchy.longest_depth(node)), []).append(minus_log(row[node]))
-    return with_mean({depth: mean(values) for depth, values in sorted(found.items())})
+            found.setdefault(case.hierarchy.longest_depth(node), []).append(minus_log(row[node]))
+    return with_mean({str(depth): mean(values) for depth, values in sorted(found.items())})
 
 
 def level_accuracy(case: Case, _: float) -> Value:

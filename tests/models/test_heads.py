@@ -21,6 +21,7 @@ from treelabel.core.sparse_product import Weights
 from treelabel.models.base import training_of
 from treelabel.models.check import CASES, CHECKS, DAG, TREE, fitted, it_learns
 from treelabel.models.linear import model as linear
+from treelabel.models.linear import selection
 from treelabel.models.linear.blocks import BLOCK, add_multiples, add_products
 from treelabel.models.linear.conditional import train_groups
 from treelabel.models.linear.descent import Rows, train_hinge
@@ -242,8 +243,8 @@ def test_every_head_stands_the_battery(head: str, check: str, kind: str) -> None
 
 @pytest.mark.parametrize("head", [*HEADS, "auto"])
 def test_every_head_learns(head: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linear, "WORTH_A_TRIAL", 20)
-    monkeypatch.setattr(linear, "TRIAL", 40)
+    monkeypatch.setattr(linear, "WORTH_A_HEAD", 20)
+    monkeypatch.setattr(selection, "FEWEST", 20)
     it_learns(lambda: make_model(head=head), CASES["leaf"])
 
 
@@ -253,20 +254,13 @@ def test_sigmoids_need_not_sum_to_their_parent_but_are_coherent() -> None:
 
 
 def test_auto_takes_the_head_that_loses_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linear, "WORTH_A_TRIAL", 1000)
-    tried: list[str] = []
-
-    def spied(name: str, job: Any) -> Any:
-        tried.append(name)
-        return fit_head(name, job)
-
-    monkeypatch.setattr(linear, "fit_head", spied)
-    model = make_model().fit(load_sample())
-    assert sorted(tried[:2]) == ["conditional_softmax", "nodes"]
-    assert tried[2:] == [model.head_.head]
-    tried.clear()
-    make_model().fit(load_sample()[:900])
-    assert tried == ["nodes"]
+    monkeypatch.setattr(linear, "WORTH_A_HEAD", 1000)
+    words: dict[str, Any] = {"ngram_range": (1, 1), "char_ngram_range": None}
+    model = make_model(**words).fit(load_sample())
+    losses = {trial.settings.split("head=")[1]: trial.loss for trial in model.evidence_.trials}
+    assert sorted(losses) == ["conditional_softmax", "nodes"]
+    assert losses[model.head_.head] == min(losses.values())
+    assert make_model(**words).fit(load_sample()[:900]).evidence_.trials == ()
     with pytest.raises(TreelabelError, match="linear has no head 'node'; there are: auto, nodes"):
         make_model(head="node").fit(load_sample()[:50])
 
@@ -289,7 +283,8 @@ def test_a_validation_set_calibrates_and_is_not_learned() -> None:
     train, valid = split(load_sample()[:2000], {"train": 0.8, "valid": 0.2}, seed=0).values()
     strange = Dataset.of(["qqqq " + text for text in valid.texts], valid.paths(), valid.hierarchy)
     model = make_model().fit(train, valid=strange)
-    assert model.tfidf_.width == Tfidf.fit(train.texts, NgramShape()).width
+    assert model.tfidf_.width == Tfidf.fit(train.texts, model.tfidf_.shape).width
+    assert model.evidence_.documents == len(valid)
     assert len(model.explain("qqqq")[0].speaks_for) == 0
     judged = evaluate(valid, scores=model.score(valid), rule="best_leaf", metrics=["leaf_accuracy", "ece"])
     assert judged["leaf_accuracy"] > 0.5
@@ -430,10 +425,25 @@ def test_ctrl_c_hurries_learning_and_keeps_what_there_is(monkeypatch: pytest.Mon
 
     monkeypatch.setattr("treelabel.models.linear.heads.progress_bar", pressing)
     data = load_sample()[::4]
-    hurried = make_model().fit(data)
+    hurried = make_model(ngram_range=(1, 1), char_ngram_range=None).fit(data)
     assert pressed == [1]
     assert hurried.stopped_ == "interrupt"
     assert evaluate(data, decisions=hurried.predict(data), metrics=["hf1"])["hf1"] > 0.8
+
+
+def test_ctrl_c_in_a_trial_ends_all_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    fits: list[str] = []
+
+    def interrupted(name: str, job: Any) -> Any:
+        fits.append(name)
+        job.stop.interrupt()
+        return fit_head(name, job)
+
+    monkeypatch.setattr(selection, "fit_head", interrupted)
+    model = make_model().fit(load_sample()[::4])
+    assert fits == ["nodes"]
+    assert model.stopped_ == "interrupt"
+    assert model.tfidf_.shape.ngram_range == (1, 1)
 
 
 def test_a_second_ctrl_c_gives_up() -> None:

@@ -334,7 +334,10 @@ WRONG_SETTINGS = {
     "max_iter": ("two", "the setting max_iter is 'two', expected a whole number"),
     "encoder_weight": (1.5, "the setting encoder_weight is 1.5, expected a number from 0 to 1"),
     "tau": (float("nan"), "the setting tau is nan, expected a number"),
-    "char_ngram_range": ([1, 2, 3], r"the setting char_ngram_range is \[1, 2, 3\], expected a list of 2 or null"),
+    "char_ngram_range": (
+        [1, 2, 3],
+        r"the setting char_ngram_range is \[1, 2, 3\], expected a list of 2 or 'auto' or null",
+    ),
     "tfidf": (1, "the setting tfidf is 1, expected true or false"),
     "seed": (2**70, "the setting seed is .*, expected a whole number"),
     "hierarchy": (None, "the setting hierarchy is never saved"),
@@ -356,11 +359,11 @@ WRONG_VALUES: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown head": ({"head": "sky"}, "linear has no head 'sky'"),
     "a head that is a number": ({"head": 3}, r"learned\['head'\] is 3, expected text"),
     "too many features": (
-        {"ngrams": {"ngram_range": [1, 1], "char_ngram_range": None, "n_features": 1 << 40}},
+        {"ngrams": {"ngram_range": [1, 1], "char_ngram_range": None, "n_features": 1 << 40, "weights": None}},
         r"learned\['ngrams'\]\['n_features'\] is 1099511627776, expected a whole number from 1 to",
     ),
     "lengths the wrong way round": (
-        {"ngrams": {"ngram_range": [1, 1], "char_ngram_range": [5, 3], "n_features": 1 << 22}},
+        {"ngrams": {"ngram_range": [1, 1], "char_ngram_range": [5, 3], "n_features": 1 << 22, "weights": None}},
         "char_ngram_range of n-grams: 5",
     ),
     "what does not belong": ({"other": 1}, r"learned has 'other', which does not belong there"),

@@ -32,6 +32,7 @@ from treelabel.models.folds import hold_out
 from treelabel.models.prototype_means import Means, Strengths, whitening
 from treelabel.models.schema import MOST_DIMENSION, EncoderNote, require_inner, require_width
 from treelabel.models.validation import log_loss
+from treelabel.rules.defaults import DEFAULT_RULES
 from treelabel.scores import Scores
 
 # Prior strengths that leave-one-out chooses from, and how many documents it looks at.
@@ -225,6 +226,7 @@ class Prototype(Model):
         self.hierarchy_, self.stops_, self.means_ = larger, stops, grown
         if len(stops) and self.regime_ == "single_path":
             self.regime_ = "partial_path"
+            self.rule_ = DEFAULT_RULES["partial_path"]
         self.calibration_ = self._calibration.of(outputs_of(larger, stops), self.calibration_.arrays())
 
     @property

@@ -70,7 +70,8 @@ def choose(
     """Choose n-grams, then the head, each by the log loss of held-out documents of a sample.
 
     The first of them is kept unless another one loses less by a standard error and by 2%. Costs at most as many fits as
-    there are candidates, each to half of the documents and of the labels, and to 4,000 documents at most.
+    there are candidates, each to half of the documents and of the labels, and to 4,000 documents at most. When it is
+    time to hurry, nothing more is tried.
 
     Parameters
     ----------
@@ -103,12 +104,16 @@ def choose(
             tried[shape, head] = log_losses(fit_head(head, trial)[1], sample[held])
         return tried[shape, head]
 
+    def is_better(one: tuple[NgramShape, str], other: tuple[NgramShape, str]) -> bool:
+        before = losses(*one)
+        return not job.stop and is_worth_it(before, losses(*other))
+
     shape = shapes[0]
     for other in shapes[1:]:
-        shape = other if is_worth_it(losses(shape, heads[0]), losses(other, heads[0])) else shape
+        shape = other if is_better((shape, heads[0]), (other, heads[0])) else shape
     head = heads[0]
     for another in heads[1:]:
-        head = another if is_worth_it(losses(shape, head), losses(shape, another)) else head
+        head = another if is_better((shape, head), (shape, another)) else head
     return Choice(shape, head, tuple(_trial(*which, found) for which, found in tried.items()))
 
 
