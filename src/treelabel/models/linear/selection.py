@@ -100,7 +100,9 @@ def choose(
 
     def losses(shape: NgramShape, head: str) -> DoubleArray:
         if (shape, head) not in tried:
-            trial = replace(job, train=sample, rows=replace(rows, features=features_of(sample.texts, shape)))
+            features = features_of(sample.texts, shape)
+            # No weight is kept: only the margins of held-out documents are looked at.
+            trial = replace(job, train=sample, rows=replace(rows, features=features), prune=np.inf)
             tried[shape, head] = log_losses(fit_head(head, trial)[1], sample[held])
         return tried[shape, head]
 
