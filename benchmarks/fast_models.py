@@ -143,13 +143,13 @@ def write_documents(data: Dataset, file: Path) -> None:
 
 
 def write_set(train: Dataset, test: Dataset, folder: Path) -> None:
-    """Write what the processes read."""
+    """Write what the processes read; in a DAG, which has many ways to a node, a way is the node alone."""
     h = train.hierarchy
     write_documents(train, folder / "train.jsonl")
     write_documents(test, folder / "test.jsonl")
     (folder / "hierarchy.json").write_text(hierarchy_to_json(h), encoding="utf-8")
     ways: list[list[int]] = []
-    for node, above in enumerate(h.parent.tolist()):
+    for node, above in enumerate(h.parent.tolist() if h.is_tree else [-1] * len(h)):
         ways.append([*(ways[above] if above >= 0 else []), node])
     (folder / "nodes.json").write_text(json.dumps(ways))
 
@@ -194,15 +194,15 @@ def ran(command: Sequence[str], limit: float) -> str:
     return output
 
 
-def run(system: str, folder: Path, limit: float) -> dict[str, Any]:
+def run(system: str, folder: Path, limit: float, place: Place | None = None, program: Path = PROGRAM) -> dict[str, Any]:
     """Measure a system in a fresh process; its scores are left beside the data."""
     result = folder / f"{system}.npz"
     shutil.rmtree(result.with_suffix(""), ignore_errors=True)
     try:
-        python = SYSTEMS[system].python()
+        python = (place or SYSTEMS[system]).python()
     except MissingPeerError as error:
         raise FailedError(str(error)) from error
-    output = ran([str(python), "-P", str(PROGRAM), system, str(folder), str(result)], limit)
+    output = ran([str(python), "-P", str(program), system, str(folder), str(result)], limit)
     found: dict[str, Any] = json.loads(output.splitlines()[-1])
     if system != OURS:
         shutil.rmtree(result.with_suffix(""), ignore_errors=True)

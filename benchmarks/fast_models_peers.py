@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import pairwise
@@ -494,6 +495,17 @@ def read_documents(file: Path) -> tuple[list[str], Rows]:
     return [row["text"] for row in rows], [row["labels"] for row in rows]
 
 
+def read_task(source: Path, warm_up: int) -> tuple[Task, Task, list[str]]:
+    """Read what to learn from, about so many documents of it to warm up on, and the texts to predict."""
+    ways = json.loads((source / "nodes.json").read_text())
+    texts, labels = read_documents(source / "train.jsonl")
+    test, _ = read_documents(source / "test.jsonl")
+    many = any(len(row) > 1 for row in labels)
+    some = range(0, len(texts), max(1, len(texts) // warm_up))
+    small = Task.of([texts[at] for at in some], [labels[at] for at in some], ways, many, source)
+    return Task.of(texts, labels, ways, many, source), small, test
+
+
 def megabytes(key: str) -> float:
     """Read a line of this process' status."""
     found = re.search(key + r":\s+(\d+)", Path("/proc/self/status").read_text())
@@ -508,31 +520,30 @@ def measured(system: System, task: Task, texts: list[str]) -> tuple[dict[str, fl
     warm = megabytes("VmHWM")
     Path("/proc/self/clear_refs").write_text("5")
     before = megabytes("VmRSS")
-    started = time.perf_counter()
-    system.fit()
-    training = time.perf_counter() - started
+    training, training_cpu, _ = timed(system.fit)
     system.ready()
     times = []
     for _ in range(PREDICTIONS):
-        started = time.perf_counter()
-        predicted = system.predict(texts)
-        times.append(time.perf_counter() - started)
+        *took, predicted = timed(lambda: system.predict(texts))
+        times.append(took)
     peak = megabytes("VmHWM")
-    found = {"train": training, "predict": min(times), "peak": max(peak, warm), "growth": peak - before}
-    return found, predicted
+    wall, cpu = map(min, zip(*times, strict=True))
+    found = {"train": training, "predict": wall, "train_cpu": training_cpu, "predict_cpu": cpu}
+    return {**found, "peak": max(peak, warm), "growth": peak - before}, predicted
+
+
+def timed(work: Callable[[], Any]) -> tuple[float, float, Any]:
+    """Give the seconds of a call, those of the processor in all threads of this process, and its result."""
+    started, used = time.perf_counter(), time.process_time()
+    result = work()
+    return time.perf_counter() - started, time.process_time() - used, result
 
 
 def main() -> None:
     """Measure one system on one set."""
     name, source, result = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     warnings.simplefilter("ignore")
-    ways = json.loads((source / "nodes.json").read_text())
-    texts, labels = read_documents(source / "train.jsonl")
-    test, _ = read_documents(source / "test.jsonl")
-    many = any(len(row) > 1 for row in labels)
-    task = Task.of(texts, labels, ways, many, source)
-    some = range(0, len(texts), max(1, len(texts) // WARM_UP))
-    small = Task.of([texts[at] for at in some], [labels[at] for at in some], ways, many, source)
+    task, small, test = read_task(source, WARM_UP)
     folder = result.with_suffix("")
     for part in ("warm", "real"):
         (folder / part).mkdir(parents=True, exist_ok=True)
