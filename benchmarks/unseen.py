@@ -242,7 +242,7 @@ def claims_of(name: str, found: Mapping[str, Judged], truth: LabelMatrix) -> lis
     ]
     for metric in ("leaf_accuracy",) if "leaf_accuracy" in ours.values else ("samples_f1", "micro_f1"):
         claims += [no_loss(name, metric, ours.result, peers)] if peers else []
-    claims += [*calibrated(name, ours, ours.scores), *rules_kept(name, ours.result, ours.scores, truth)]
+    claims += [*calibrated(name, ours, ours.scores, truth), *rules_kept(name, ours.result, ours.scores, truth)]
     if "svc_pairs" in peers:
         took, other = ours.values["train"], peers["svc_pairs"].values["train"]
         claims.append(Claim.faster(f"{name}: training", took, "LinearSVC (1,2)", other, 3))
@@ -261,11 +261,12 @@ def no_loss(name: str, metric: str, ours: Result, peers: Mapping[str, Judged]) -
     return Claim(f"{name}: {METRIC_TITLES[metric]}", f"{100 * ours[metric]:.2f}", peer, None, required, kept)
 
 
-def calibrated(name: str, ours: Judged, scores: Scores) -> list[Claim]:
+def calibrated(name: str, ours: Judged, scores: Scores, truth: LabelMatrix) -> list[Claim]:
     """Check the calibration error, at the leaves and on the worst level, and the sum of probabilities."""
     h = scores.hierarchy
     levels = [np.equal(h.depth, depth) for depth in range(1, h.max_depth + 1)]
-    mean, high = noise_floor(scores, [h.is_leaf, *levels])
+    # The metric leaves out documents without true labels.
+    mean, high = noise_floor(Scores(h, scores.dense()[row_sizes(truth) > 0]), [h.is_leaf, *levels])
     errors = [ours.values["ece"], *ours.values["ece by level"]]
     worst = 1 + int(np.argmax(errors[1:]))
     claims = []
