@@ -37,6 +37,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/rules_matter.py
 	$(BIN)/python benchmarks/label_sets.py
 	$(BIN)/python benchmarks/fast_models.py
+	$(BIN)/python benchmarks/unseen.py
 	$(BIN)/python benchmarks/hierarchical_loss.py
 	$(BIN)/python benchmarks/neural_losses.py
 	$(BIN)/python benchmarks/embedding.py
