@@ -187,6 +187,23 @@ def test_what_is_given_is_not_tried() -> None:
     assert len(AUTO) == 3
 
 
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"validation_fraction": 1.5}, "validation_fraction is 1.5, expected a number from 0 to 1 or null"),
+        ({"cv": 1}, "cv is 1, expected a whole number from 2 to 100"),
+        ({"cv": "abc"}, "cv is 'abc', expected a whole number from 2 to 100"),
+        ({"C": "abc"}, "C is 'abc', expected a number or null"),
+        ({"tfidf": "maybe"}, "tfidf is 'maybe', expected true or false"),
+        ({"ngram_range": "atuo"}, "ngram_range is 'atuo', expected"),
+    ],
+)
+def test_settings_that_could_not_be_loaded_are_not_learned(settings: dict[str, Any], why: str) -> None:
+    texts, labels = easy_texts(60)
+    with pytest.raises(TreelabelError, match=f"the setting {why}"):
+        make_model("linear", hierarchy=TREE, **settings).fit(texts, labels)
+
+
 def test_a_few_documents_are_not_divided_for_trials() -> None:
     texts, labels = easy_texts(60)
     model = make_model("linear", hierarchy=TREE).fit(texts, labels)
@@ -286,8 +303,9 @@ def test_evidence_is_in_the_folder_and_in_what_fit_prints(tmp_path: Path) -> Non
     file.write_text("\n".join(rows) + "\n", encoding="utf-8")
     done = CliRunner().invoke(app, ["fit", str(file), "-o", str(tmp_path / "model")])
     assert done.exit_code == 0, done.output
-    assert "held out (300 documents): leaf accuracy 0.9" in done.output
-    assert "tried (log loss): ngram_range=(1, 1) head=nodes" in done.output
+    assert "held out (300 documents, judged before they were learned): leaf accuracy 0.9" in done.output
+    assert "tried (log loss of a sample): ngram_range=(1, 1) head=nodes" in done.output
+    assert done.output.count("(chosen)") == 1
     stored = json.loads((tmp_path / "model" / "model.json").read_text())
     assert stored["rule"] == "best_leaf"
     loaded = load_model(tmp_path / "model")

@@ -136,10 +136,11 @@ def rules(json: JsonOption = False) -> None:
         }
         typer.echo(jsonlib.dumps(rows, indent=2))
         return
-    typer.echo(f"{'rule':<27}{'what it chooses':<73}{'':<13}assuming")
+    width = 2 + max(len(row.help) for row in RULES.values())
+    typer.echo(f"{'rule':<27}{'what it chooses':<{width}}{'':<13}assuming")
     for row in RULES.values():
         kind = {True: "exact", False: "approximate", None: ""}[row.is_exact]
-        typer.echo(f"{row.name:<27}{row.help:<73}{kind:<13}{row.assumes}")
+        typer.echo(f"{row.name:<27}{row.help:<{width}}{kind:<13}{row.assumes}")
     typer.echo(
         "\nA rule is written name, name@number or name(setting=value, ...). Its settings (--json lists all):\n"
         + "\n".join(f"  {row.name}: {_settings(row)}" for row in RULES.values() if _settings(row))

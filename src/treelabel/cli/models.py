@@ -22,6 +22,8 @@ TextsArgument = Annotated[
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace a model that is there already.")]
 # What shells say of a command that ended by Ctrl-C.
 INTERRUPTED = 130
+# With fewer documents fit says that it could not judge the model.
+FEWEST_HELD_OUT = 30
 
 
 @with_read_options
@@ -82,6 +84,8 @@ def fit(
     described = f"{model}, {len(data):,} documents, {len(data.hierarchy):,} nodes, {size_of(output):.1f} MB"
     typer.echo(f"{output}: {described}")
     found = made.evidence_.describe(made.default_rule, made.regime_)
+    if made.evidence_.documents == 0 and len(data) < FEWEST_HELD_OUT:
+        found = f"{len(data):,} documents are too few to hold any out: nothing is known of how good the model is"
     for line in (found, made.odd_documents_):
         if line:
             echo(line)
@@ -252,15 +256,16 @@ def models(json: JsonOption = False) -> None:
         return
     for name, row in MODELS.items():
         typer.echo(f"{name:<20}{row.help}")
-        typer.echo(f"{'':<20}" + ", ".join(f"{key}={value}" for key, value in settings[name].items()))
+        if settings[name]:
+            typer.echo(f"{'':<20}" + ", ".join(f"{key}={value}" for key, value in settings[name].items()))
     typer.echo("\nhead= of linear")
     for head in HEADS.values():
-        typer.echo(f"  {head.name:<24}{head.help}")
+        typer.echo(f"  {head.name:<28}{head.help}")
     typer.echo("\nloss= of neural and bag, with its loss_params=")
     for loss in LOSSES.values():
-        typer.echo(f"  {loss.name:<24}{loss.help}")
+        typer.echo(f"  {loss.name:<28}{loss.help}")
         for key, parameter in loss.maker.parameters.items():
-            typer.echo(f"  {'':<24}{key}={parameter.default:g}: {parameter.help}")
+            typer.echo(f"  {'':<28}{key}={parameter.default:g}: {parameter.help}")
 
 
 def export(

@@ -25,7 +25,7 @@ from treelabel.models.classes import class_codes, stop_nodes, terminal_probabili
 from treelabel.models.evidence import Evidence, HeldOut, Trial, decide_by_evidence, odd_documents
 from treelabel.models.settings import Settings
 from treelabel.models.stopping import StopSignal
-from treelabel.models.store import save_model
+from treelabel.models.store import save_model, storable_settings
 from treelabel.rules import Decisions, Tuned, decide
 from treelabel.scores import Scores
 
@@ -136,6 +136,8 @@ class Model(Settings, ABC):
         `groups` is one value per document (a customer, a source; by default those of a Dataset): documents of a group
         are held out together. What was found on held-out documents is in `evidence_`.
         """
+        # What could not be loaded is not learned.
+        self.check_settings(storable_settings(self))
         if sample_weight is not None and not self.takes_sample_weight:
             raise TreelabelError(f"the model {self.name} cannot weigh documents; leave sample_weight out")
         known = hierarchy if hierarchy is not None else self.hierarchy

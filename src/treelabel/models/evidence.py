@@ -44,11 +44,12 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class Trial:
-    """A choice of settings, and the mean log loss of held-out documents with it."""
+    """Settings, the mean log loss of held-out documents with them, and whether they were chosen."""
 
     settings: str
     loss: float
     standard_error: float
+    chosen: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,12 +109,15 @@ class Evidence:
             name = "leaf accuracy" if regime == "single_path" else "exact sets"
             error = STANDARD_ERRORS * np.sqrt(found.exact * (1 - found.exact) / max(1, self.documents))
             parts.append(
-                f"held out ({self.documents:,} documents): {name} {found.exact:.3f} ± {error:.3f}, "
+                f"held out ({self.documents:,} documents, judged before they were learned): "
+                f"{name} {found.exact:.3f} ± {error:.3f}, "
                 f"hF1 {found.f1:.3f} ± {STANDARD_ERRORS * found.standard_error:.3f}, by {shortened(rule)}"
             )
         if self.trials:
-            tried = ", ".join(f"{trial.settings} {trial.loss:.3f}" for trial in self.trials)
-            parts.append(f"tried (log loss): {tried}")
+            tried = ", ".join(
+                f"{trial.settings} {trial.loss:.3f}{' (chosen)' if trial.chosen else ''}" for trial in self.trials
+            )
+            parts.append(f"tried (log loss of a sample): {tried}")
         return "; ".join(parts)
 
 
@@ -132,6 +136,7 @@ class StoredTrial(TypedDict):
     settings: str
     loss: float
     standard_error: float
+    chosen: bool
 
 
 class Stored(TypedDict):
@@ -174,8 +179,8 @@ def decide_by_evidence(
     usual = usual_regime(hierarchy, labels)
     if held is None or len(held.scores) < FEWEST_HELD_OUT:
         return DEFAULT_RULES[usual], Evidence(trials=tuple(trials))
-    some = held.sample()
     candidates = ("best_leaf",) if usual == "single_path" else None
+    some = held if candidates else held.sample()
     groups = None if some.groups is None else some.groups.tolist()
     chosen: ChosenRule = choose_rule(some.scores, some.labels, candidates, groups)
     return chosen.rule, Evidence(chosen.documents, chosen.tried, tuple(trials))

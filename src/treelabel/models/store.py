@@ -121,13 +121,12 @@ def _write(model: Storable, folder: Path) -> None:
     (folder / "hierarchy.json").write_text(hierarchy_to_json(model.hierarchy_), encoding="utf-8")
     np.savez(folder / "arrays.npz", allow_pickle=False, **arrays)
     model._write_files(folder)
-    settings = {name: value for name, value in model.get_params(deep=False).items() if name not in model.unsaved}
     stored = {
         "kind": KIND,
         "version": VERSION,
         "treelabel": package_version(),
         "model": model.name,
-        "settings": {name: _storable(value) for name, value in settings.items()},
+        "settings": storable_settings(model),
         "regime": model.regime_,
         "rule": model.rule_,
         "evidence": model.evidence_.to_json(),
@@ -137,6 +136,12 @@ def _write(model: Storable, folder: Path) -> None:
         "sha256": {file.name: _digest(file) for file in sorted(folder.iterdir())},
     }
     (folder / "model.json").write_text(json.dumps(stored, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def storable_settings(model: Storable) -> dict[str, Any]:
+    """Return the settings of a model as a folder holds them."""
+    settings = {name: value for name, value in model.get_params(deep=False).items() if name not in model.unsaved}
+    return {name: _storable(value) for name, value in settings.items()}
 
 
 def _storable(value: Any) -> Any:

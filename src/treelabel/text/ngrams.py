@@ -66,7 +66,11 @@ class NgramShape:
             if not isinstance(given, tuple | list) or len(given) != 2:
                 raise TreelabelError(f"{name} is {given!r}, expected the shortest and the longest length, as in (1, 2)")
             _require_whole(name, given[1], 1, LARGEST_N)
-            _require_whole(name, given[0], 1, given[1])
+            _require_whole(name, given[0], 1, LARGEST_N)
+            if given[0] > given[1]:
+                raise TreelabelError(
+                    f"{name} of n-grams: {given[0]} to {given[1]}; expected the shortest length, then the longest"
+                )
             object.__setattr__(self, name, tuple(given))
         _require_whole("n_features", self.n_features, 1, MOST_FEATURES // self.kinds)
         if self.weights is not None:

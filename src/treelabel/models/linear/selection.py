@@ -110,13 +110,15 @@ def choose(
         before = losses(*one)
         return not job.stop and is_worth_it(before, losses(*other))
 
-    shape = shapes[0]
-    for other in shapes[1:]:
-        shape = other if is_better((shape, heads[0]), (other, heads[0])) else shape
-    head = heads[0]
-    for another in heads[1:]:
-        head = another if is_better((shape, head), (shape, another)) else head
-    return Choice(shape, head, tuple(_trial(*which, found) for which, found in tried.items()))
+    best = shapes[0], heads[0]
+    try:
+        for shape in shapes[1:]:
+            best = (shape, heads[0]) if is_better(best, (shape, heads[0])) else best
+        for head in heads[1:]:
+            best = (best[0], head) if is_better(best, (best[0], head)) else best
+    except KeyboardInterrupt:
+        job.stop.interrupt()
+    return Choice(*best, tuple(_trial(*which, found, which == best) for which, found in tried.items()))
 
 
 def is_worth_it(before: DoubleArray, after: DoubleArray) -> bool:
@@ -131,11 +133,11 @@ def is_worth_it(before: DoubleArray, after: DoubleArray) -> bool:
     return bool(gain.mean() > max(gain.std(ddof=1) / np.sqrt(len(gain)), LEAST_GAIN * before.mean()))
 
 
-def _trial(shape: NgramShape, head: str, losses: DoubleArray) -> Trial:
+def _trial(shape: NgramShape, head: str, losses: DoubleArray, chosen: bool) -> Trial:
     error = losses.std(ddof=1) / np.sqrt(len(losses)) if len(losses) > 1 else np.inf
     ranges = {"ngram_range": shape.ngram_range, "char_ngram_range": shape.char_ngram_range}
     given = [f"{name}={value}" for name, value in ranges.items() if value is not None]
-    return Trial(" ".join([*given, f"head={head}"]), float(losses.mean()), float(error))
+    return Trial(" ".join([*given, f"head={head}"]), float(losses.mean()), float(error), chosen)
 
 
 def draw_sample(train: Training, seed: int) -> Training:

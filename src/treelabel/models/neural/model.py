@@ -239,7 +239,7 @@ class Neural(Model):
             raise TreelabelError("this model is an ONNX graph already; export the model that it was made of")
         found = Neural(**self.get_params(deep=False))
         found.hierarchy_, found.regime_ = self.hierarchy_, self.regime_
-        found.stop_nodes_ = self.stop_nodes_
+        found.stop_nodes_, found.rule_, found.evidence_ = self.stop_nodes_, self.rule_, self.evidence_
         with require_extra("neural", "exporting a model"):
             found.fitted_ = self.fitted_.exported(runtime)
         return found
