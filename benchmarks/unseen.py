@@ -165,7 +165,7 @@ def read_result(train: Dataset, file: Path, rule: str | None) -> tuple[LabelMatr
 def judge(train: Dataset, test: Dataset, file: Path, values: dict[str, Any]) -> Judged:
     """Judge the labels and, where there are some, the probabilities of a system."""
     decisions, scores = read_result(train, file, values.get("rule"))
-    own = ["samples_f1" if has_many(train, test) else "leaf_accuracy", "micro_f1", "macro_f1", "hf1"]
+    own = ["samples_f1" if has_many(train, test) else "leaf_accuracy", "micro_f1", "macro_f1", "hf1", "subset_accuracy"]
     scored = ["hf1_auc", "ece"] if scores is not None else []
     result = evaluate(test.labels, decisions, scores, train.hierarchy, metrics=[*own, *scored])
     found: dict[str, Any] = {name: result[name] for name in (*own, *scored)}
@@ -285,7 +285,8 @@ def calibrated(name: str, ours: Judged, scores: Scores, truth: LabelMatrix) -> l
 def rules_kept(name: str, ours: Result, scores: Scores, truth: LabelMatrix) -> list[Claim]:
     """Compare the default rule with the usual ones in what it is for: leaf accuracy of one path, else F1."""
     claims = []
-    metric = "leaf_accuracy" if "leaf_accuracy" in ours.values else "hf1"
+    # A rule may predict several labels, or none; a set that is right is a leaf that is right.
+    metric = "subset_accuracy" if "leaf_accuracy" in ours.values else "hf1"
     for rule in OTHER_RULES:
         what = f"{name}: {metric}, default rule against {rule}"
         try:
