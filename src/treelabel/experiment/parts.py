@@ -1,0 +1,134 @@
+"""What each document contributed to the sums of metrics, on disk: with it, systems are compared document by document.
+
+Files are compressed: label counts of all documents are mostly zeros.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from treelabel.core.arrays import checked_csr
+from treelabel.core.errors import TreelabelError
+from treelabel.core.json_text import read_json
+from treelabel.core.npz import Npz, open_npz
+from treelabel.core.outputs import whole_file
+from treelabel.evaluation.result import Result
+from treelabel.hierarchy import hierarchy_to_json
+from treelabel.hierarchy.store import hierarchy_from_json
+from treelabel.metrics import Context, Metric
+
+WHAT = "a file of what documents contributed"
+
+
+def save_parts(file: Path, results: Sequence[Result]) -> None:
+    """Save the parts of documents of several results, under the number of the result and the metric's name."""
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    for at, result in enumerate(results):
+        for metric in {metric.key: metric for metric in reversed(result.metrics)}.values():
+            for number, part in enumerate(result.parts.get(metric.key, ())):
+                arrays |= _arrays(f"{at}/{metric.name}/{number}", part)
+    with whole_file(file) as working, working.open("wb") as stream:
+        np.savez_compressed(stream, allow_pickle=False, **arrays)
+
+
+def _arrays(name: str, part: Any) -> dict[str, npt.NDArray[Any]]:
+    if not sparse.issparse(part):
+        return {name: np.asarray(part)}
+    shape = np.array(part.shape, np.int64)
+    return {f"{name}/{field}": getattr(part, field) for field in ("data", "indices", "indptr")} | {
+        f"{name}/shape": shape
+    }
+
+
+def load_parts(file: Path, at: int, metrics: Sequence[Metric]) -> dict[Any, tuple[Any, ...]]:
+    """Load the parts of one result.
+
+    Parameters
+    ----------
+    file : Path
+        Written by `save_parts`.
+    at : int
+        The number of the result.
+    metrics : sequence of Metric
+        The metrics of the result; those with the same key share their parts.
+
+    Returns
+    -------
+    dict
+        Parts by the key of the metric.
+    """
+    found: dict[Any, tuple[Any, ...]] = {}
+    with open_npz(file, WHAT) as stored:
+        for metric in metrics:
+            if metric.key not in found and (parts := _parts(stored, f"{at}/{metric.name}", file)):
+                found[metric.key] = parts
+    return found
+
+
+def _parts(stored: Npz, name: str, file: Path) -> tuple[Any, ...]:
+    found: list[Any] = []
+    while True:
+        place = f"{name}/{len(found)}"
+        if place in stored:
+            found.append(stored[place])
+        elif f"{place}/data" in stored:
+            rows, columns = stored[f"{place}/shape"].tolist()
+            parts = stored[f"{place}/data"], stored[f"{place}/indices"], stored[f"{place}/indptr"]
+            found.append(checked_csr(parts, (rows, columns), str(file)))
+        else:
+            return tuple(found)
+
+
+def context_to_json(context: Context) -> str:
+    """Store the hierarchy of a data set and how often its labels occur in training.
+
+    >>> from treelabel.hierarchy import Hierarchy
+    >>> context = Context(Hierarchy.from_paths(["A > B"]), np.array([2, 1]), np.array([1, 1]), 2)
+    >>> context_from_json(context_to_json(context), "here").frequencies.tolist()
+    [2, 1]
+    """
+    stored = {
+        "hierarchy": json.loads(hierarchy_to_json(context.hierarchy)),
+        "closed": None if context.closed is None else context.closed.tolist(),
+        "given": None if context.given is None else context.given.tolist(),
+        "documents": context.documents,
+        "propensity": context.propensity,
+        "bin_edges": context.bin_edges,
+    }
+    return json.dumps(stored, ensure_ascii=False)
+
+
+@lru_cache(maxsize=16)
+def context_from_json(text: bytes | str, where: str) -> Context:
+    """Read what `context_to_json` stored; `where` names the file in messages."""
+    stored = read_json(text, where, "context")
+    try:
+        hierarchy = hierarchy_from_json(json.dumps(stored["hierarchy"]), where)
+        counts = [None if stored[name] is None else np.array(stored[name], np.int64) for name in ("closed", "given")]
+        sizes = [count.shape for count in counts if count is not None]
+        if any(size != (len(hierarchy),) for size in sizes):
+            raise ValueError("counts do not fit the hierarchy")
+        propensity, edges = tuple(stored["propensity"]), tuple(stored["bin_edges"])
+        return Context(hierarchy, counts[0], counts[1], stored["documents"], propensity, edges)
+    except TreelabelError:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
+        raise TreelabelError(f"{where}: damaged ({error})") from None
+
+
+def sums_of(result: Result) -> Mapping[str, Any]:
+    """Return the sums of a result by metric, as lists; metrics that share their sums are named together."""
+    shared: dict[Any, list[str]] = {}
+    for metric in result.metrics:
+        shared.setdefault(metric.key, []).append(metric.name)
+    return {
+        ",".join(names): [np.asarray(part).tolist() for part in result.sums[key]]
+        for key, names in shared.items()
+        if key in result.sums
+    }

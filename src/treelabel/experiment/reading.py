@@ -1,0 +1,239 @@
+"""Reading the spec of a study: everything is checked before anything runs, and unknown names get the nearest one."""
+
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+from treelabel.core.errors import TreelabelError, located, quoted
+from treelabel.core.inputs import existing_file
+from treelabel.core.kinds import check_kind
+from treelabel.core.registry import suggestion
+from treelabel.experiment.spec import (
+    DEFAULT_RULE,
+    Claim,
+    Column,
+    DataSpec,
+    FigureSpec,
+    Judge,
+    Selection,
+    Side,
+    Spec,
+    SystemSpec,
+    TableSpec,
+    base_metric,
+    check_limits,
+    check_names,
+    spelled_metric,
+)
+
+
+def read_spec(path: str | Path) -> Spec:
+    """Read a study's spec and check every name in it.
+
+    Parameters
+    ----------
+    path : str or Path
+        A TOML file.
+
+    Returns
+    -------
+    Spec
+    """
+    file = existing_file(path)
+    with located(file):
+        try:
+            text = file.read_bytes().decode("utf-8")
+        except UnicodeDecodeError:
+            raise TreelabelError("is not UTF-8 text; a spec is a TOML file") from None
+        return parse_spec(text, file)
+
+
+def parse_spec(text: str, path: Path) -> Spec:
+    """Make a spec of the text of a TOML file, and check every name in it.
+
+    Parameters
+    ----------
+    text : str
+        The content of the file.
+    path : Path
+        Where it is from: files that it names may stand beside it.
+
+    Returns
+    -------
+    Spec
+
+    >>> spec = parse_spec('''
+    ... title = "Two models"
+    ... data.nouns.all = "sample"
+    ... systems.linear = {model = "linear", params = {ngram_range = [1, 1]}}
+    ... systems.frequent = {model = "most_frequent", seeds = 1}
+    ... judge = [{rule = "best_leaf", metrics = ["leaf_accuracy", "hf1"]}]
+    ... ''', Path("two.toml"))
+    >>> spec.name, list(spec.systems), spec.judges_of("nouns")[0].metrics
+    ('two', ['linear', 'frequent'], ('leaf_accuracy', 'hf1'))
+    """
+    try:
+        given = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise TreelabelError(f"is not valid TOML: {error}") from None
+    given = {**given, "path": path, "text": text}
+    kinds: tuple[tuple[str, type], ...] = (("data", DataSpec), ("systems", SystemSpec))
+    for name, kind in kinds:
+        if not isinstance(given.get(name), dict) or not given[name]:
+            raise TreelabelError(f"has no [{name}.NAME]; a spec names at least one of {name}")
+        given[name] = {
+            key: _made(kind, _named(each, key, f"{name}.{key}"), f"{name}.{key}") for key, each in given[name].items()
+        }
+    kinds = (("judge", Judge), ("tables", TableSpec), ("figures", FigureSpec), ("claims", Claim))
+    for name, kind in kinds:
+        listed = given.get(name, [])
+        if not isinstance(listed, list):
+            raise TreelabelError(f"{name} is {quoted(listed)}, expected [[{name}]], once for each")
+        given[name] = tuple(_made(kind, each, f"{name}[{at}]") for at, each in enumerate(listed))
+    given.setdefault("title", path.stem)
+    spec = _made(Spec, given, "")
+    check_limits(spec.time_limit, spec.memory_limit)
+    _check_references(spec)
+    return spec
+
+
+# Making dataclasses of mappings
+
+Made = TypeVar("Made")
+_INNER: dict[str, type] = {"columns": Column, "select": Selection, "left": Side, "right": Side}
+
+
+def _named(given: Any, name: str, where: str) -> dict[str, Any]:
+    if not isinstance(given, dict):
+        raise TreelabelError(f"{where} is {quoted(given)}, expected a table of settings")
+    return {**given, "name": name}
+
+
+def _made(kind: type[Made], given: Any, where: str) -> Made:
+    """Make a dataclass of a mapping: unknown keys, missing keys and wrong kinds of values are refused."""
+    if not isinstance(given, dict):
+        raise TreelabelError(f"{where} is {quoted(given)}, expected a table of settings")
+    known = {entry.name: entry for entry in fields(kind)}  # type: ignore[arg-type]
+    check_names(given, known, where)
+    hints = get_type_hints(kind, include_extras=True)
+    values = {}
+    for name, value in given.items():
+        place = f"{where}.{name}" if where else name
+        values[name] = _value(name, value, hints[name], place)
+    for name, entry in known.items():
+        if name not in values and entry.default is MISSING and entry.default_factory is MISSING:
+            raise TreelabelError(f"{where or 'the spec'} lacks {name} =")
+    made = kind(**values)
+    check = getattr(made, "check", None)
+    if check is not None:
+        with located(where):
+            check()
+    return made
+
+
+def _value(name: str, value: Any, hint: Any, place: str) -> Any:
+    """Check one value, and make tuples of lists; values that are dataclasses already are left as they are."""
+    if name in _INNER:
+        inner = _INNER[name]
+        if isinstance(value, list):
+            return tuple(_made(inner, each, f"{place}[{at}]") for at, each in enumerate(value))
+        return _made(inner, value, place)
+    if name in ("path", "text") or (isinstance(value, dict | tuple) and _is_made(value)):
+        return value
+    check_kind(value, hint, place)
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _is_made(value: Any) -> bool:
+    parts = value.values() if isinstance(value, dict) else value
+    return any(hasattr(part, "__dataclass_fields__") for part in parts) or value == ()
+
+
+# Names that refer to others
+
+
+def _check_references(spec: Spec) -> None:
+    """Refuse names of data sets, systems, rules and metrics that do not exist."""
+    for system in spec.systems.values():
+        where = f"systems.{system.name}"
+        _check_known([*(system.data or ()), *system.params_for], spec.data, "data set", where)
+        if system.select is not None:
+            _check_metrics([system.select.metric], where)
+            _check_rule(system.select.rule, where)
+    for at, judge in enumerate(spec.judge):
+        where = f"judge[{at}]"
+        _check_known(judge.data or (), spec.data, "data set", where)
+        _check_metrics(judge.metrics, where)
+        _check_rule(judge.rule, where)
+    if not spec.judge and any(system.writes != "values" for system in spec.systems.values()):
+        raise TreelabelError("has no [[judge]]: expected a rule and metrics")
+    for table in spec.tables:
+        where = f"the table {table.name}"
+        _check_known(table.data or (), spec.data, "data set", where)
+        _check_known([*(table.systems or ()), *([table.system] if table.system else [])], spec.systems, "system", where)
+        for column in table.columns:
+            _check_judged(spec, column.metric, column.rule, where)
+    for figure in spec.figures:
+        where = f"the figure {figure.name}"
+        _check_known(figure.data or (), spec.data, "data set", where)
+        _check_known(
+            [*(figure.systems or ()), *([figure.baseline] if figure.baseline else [])], spec.systems, "system", where
+        )
+        for metric in (figure.metric, *figure.metrics):
+            _check_judged(spec, metric, figure.rule, where)
+    _check_claims(spec)
+
+
+def _check_claims(spec: Spec) -> None:
+    seen: set[str] = set()
+    for claim in spec.claims:
+        where = f"the claim {claim.name}"
+        if claim.name in seen:
+            raise TreelabelError(f"{where} stands there twice")
+        seen.add(claim.name)
+        _check_known(claim.data or (), spec.data, "data set", where)
+        for side in (claim.left, claim.right):
+            _check_known(side.systems, spec.systems, "system", where)
+            _check_known([side.relative_to] if side.relative_to else [], spec.systems, "system", where)
+            _check_known([side.data] if side.data else [], spec.data, "data set", where)
+            if not any(spec.systems[name].writes == "values" and spec.systems[name].command for name in side.systems):
+                _check_judged(spec, side.metric, side.rule, where)
+
+
+def _check_known(names: Iterable[str], known: Iterable[str], what: str, where: str) -> None:
+    listed = list(known)
+    for name in names:
+        if name not in listed:
+            raise TreelabelError(f"{where}: unknown {what} {quoted(name)}; {suggestion(name, listed)}")
+
+
+def _check_metrics(names: Sequence[str], where: str) -> None:
+    from treelabel.metrics import find_metric
+
+    for name in names:
+        with located(where):
+            find_metric(base_metric(name))
+
+
+def _check_rule(rule: str, where: str) -> None:
+    from treelabel.rules.parsing import find_rule
+
+    if rule != DEFAULT_RULE:
+        with located(where):
+            find_rule(rule)
+
+
+def _check_judged(spec: Spec, metric: str | None, rule: str | None, where: str) -> None:
+    """Refuse a metric under a rule that no [[judge]] asks for."""
+    if metric is None or any(each.command and each.writes == "values" for each in spec.systems.values()):
+        return
+    _check_metrics([metric], where)
+    wanted = spelled_metric(base_metric(metric))
+    found = [judge for judge in spec.judge if wanted in map(spelled_metric, judge.metrics)]
+    if not found:
+        raise TreelabelError(f"{where}: no [[judge]] has the metric {quoted(base_metric(metric))}")
+    if rule is not None and rule not in [judge.rule for judge in found]:
+        rules = ", ".join(dict.fromkeys(judge.rule for judge in found))
+        raise TreelabelError(f"{where}: {base_metric(metric)} is judged under {rules}, not under {quoted(rule)}")

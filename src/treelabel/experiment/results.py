@@ -1,0 +1,320 @@
+"""Results of a study: a folder with one JSON file a run, what each document contributed, and an index.
+
+    spec.toml           the spec as it was run
+    runs/KEY.json       a run: its values with intervals and sums, times, memory, versions, machine
+    parts/KEY.npz       what each document contributed to the sums, for paired intervals
+    scores/KEY.npz      scores, if the spec keeps them
+    contexts/KEY.json   a hierarchy with the training frequencies of its labels, shared by runs on one data set
+    index.parquet       all values of all runs in one table
+
+Values that are not finite are strings in JSON ("nan", "inf").
+"""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from treelabel.core.errors import TreelabelError, located
+from treelabel.core.json_text import read_json
+from treelabel.core.kinds import check_kind
+from treelabel.core.outputs import open_output, whole_file
+from treelabel.evaluation.result import Result
+from treelabel.experiment.parts import context_from_json, load_parts
+from treelabel.experiment.reading import parse_spec
+from treelabel.experiment.spec import Spec, base_metric, spelled_metric
+from treelabel.metrics import Context, find_metric
+
+FORMAT, VERSION = "treelabel run", 1
+EXPORT_FORMAT = "treelabel results"
+Status = Literal["done", "failed", "timeout", "memory"]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What one rule's decisions, and the scores, are worth.
+
+    `rule` is the one that the spec asks for, `used_rule` the one that decided. `sums` are the additive parts of metrics
+    over documents, from which values come and by which results of other documents can be merged.
+    """
+
+    rule: str
+    used_rule: str
+    values: Mapping[str, float]
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    sums: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One system on one data set with one seed; `reason` tells why there are no values, if there are none."""
+
+    key: str
+    data: str
+    system: str
+    seed: int
+    status: Status = "done"
+    reason: str = ""
+    title: str = ""
+    model: str | None = None
+    command: tuple[str, ...] | None = None
+    params: Mapping[str, Any] = field(default_factory=dict)
+    chosen: Mapping[str, Any] | None = None
+    judged: tuple[Judged, ...] = ()
+    context: str = ""
+    documents: Mapping[str, int] = field(default_factory=dict)
+    nodes: int = 0
+    leaves: int = 0
+    fit_seconds: float = math.nan
+    score_seconds: float = math.nan
+    seconds: float = math.nan
+    peak_memory: float = math.nan
+    model_bytes: float = math.nan
+    threads: int = 1
+    notes: tuple[str, ...] = ()
+    code: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    machine: Mapping[str, Any] = field(default_factory=dict)
+    finished: str = ""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether there are values."""
+        return self.status == "done"
+
+    def judged_by(self, metric: str, rule: str | None = None) -> Judged | None:
+        """Return the first that has a metric, under a rule if one is named."""
+        name = _spelled(metric)
+        fitting = (each for each in self.judged if rule is None or rule in (each.rule, each.used_rule))
+        return next((each for each in fitting if name in each.values), None)
+
+    def value(self, metric: str, rule: str | None = None) -> float:
+        """Return the value of a metric, or of a part of one ("macro_f1_by_depth[1]"); NaN if there is none."""
+        found = self.judged_by(metric, rule)
+        return math.nan if found is None else found.values[_spelled(metric)]
+
+    def field_value(self, name: str) -> float:
+        """Return what a table calls fit_seconds, score_seconds, documents_per_second, peak_memory or model_size."""
+        if name == "peak_memory":
+            return self.peak_memory / 1e9
+        if name == "model_size":
+            return self.model_bytes / 1e6
+        if name == "documents_per_second":
+            return self.documents.get("test", 0) / self.score_seconds if self.score_seconds > 0 else math.nan
+        return float(getattr(self, name))
+
+    def to_json(self, sums: bool = True) -> str:
+        """Return the run as JSON text, with or without the sums of metrics."""
+        stored = {"format": FORMAT, "version": VERSION, **asdict(self)}
+        if not sums:
+            stored["judged"] = [{**each, "sums": {}} for each in stored["judged"]]
+        return json.dumps(_finite(stored), indent=1)
+
+
+@dataclass(frozen=True)
+class Results:
+    """The runs of a study. `folder` is None where they come from an exported file, which has no parts of documents."""
+
+    spec: Spec
+    runs: tuple[Run, ...]
+    folder: Path | None = None
+    command: str = ""
+    verdicts: tuple[Mapping[str, Any], ...] = ()
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Results":
+        """Load a folder of results, or a file that `export` wrote."""
+        place = Path(path)
+        if place.is_dir():
+            return cls._load_folder(place)
+        if not place.exists():
+            raise TreelabelError(f"{place}: does not exist; expected a folder that `treelabel bench` wrote")
+        stored = read_json(place.read_bytes(), str(place), "results")
+        if not isinstance(stored, dict) or stored.get("format") != EXPORT_FORMAT:
+            raise TreelabelError(f"{place}: is no file of results; expected one that `treelabel bench --export` wrote")
+        with located(place):
+            spec = parse_spec(str(stored["spec"]), Path(str(stored["path"])))
+            runs = tuple(run_from_json(each, str(place)) for each in stored["runs"])
+            return cls(spec, runs, None, str(stored.get("command", "")), tuple(stored.get("verdicts", ())))
+
+    @classmethod
+    def _load_folder(cls, folder: Path) -> "Results":
+        if not (folder / "spec.toml").is_file():
+            raise TreelabelError(f"{folder}: has no spec.toml; expected a folder that `treelabel bench` wrote")
+        spec = parse_spec((folder / "spec.toml").read_text(encoding="utf-8"), folder / "spec.toml")
+        runs = tuple(load_run(file) for file in sorted((folder / "runs").glob("*.json")))
+        return cls(spec, runs, folder)
+
+    def of(self, data: str, system: str) -> list[Run]:
+        """Return the runs of a system on a data set that are done, by seed."""
+        found = [run for run in self.runs if run.data == data and run.system == system and run.is_done]
+        return sorted(found, key=lambda run: run.seed)
+
+    def problem(self, data: str, system: str) -> str:
+        """Return why a system has no result on a data set: "failed: the reason", or "" if it has, or never ran."""
+        runs = [run for run in self.runs if run.data == data and run.system == system]
+        if any(run.is_done for run in runs):
+            return ""
+        return next((f"{run.status}: {run.reason}" for run in runs), "")
+
+    def result(self, run: Run, rule: str) -> Result | None:
+        """Return the Result of a run under a rule, with the parts of documents; None where these were not kept."""
+        if self.folder is None or not (self.folder / "parts" / f"{run.key}.npz").is_file():
+            return None
+        at = next(at for at, each in enumerate(run.judged) if each.rule == rule)
+        judged = run.judged[at]
+        metrics = [find_metric(name) for name in dict.fromkeys(base_metric(name) for name in judged.values)]
+        parts = load_parts(self.folder / "parts" / f"{run.key}.npz", at, metrics)
+        if not parts:
+            return None
+        sums = {key: tuple(_sum(part) for part in each) for key, each in parts.items()}
+        known = [metric for metric in metrics if metric.key in parts]
+        return Result(known, sums, self.context(run.context), run.documents["test"], judged.used_rule, parts)
+
+    def context(self, key: str) -> Context:
+        """Return the hierarchy of a data set and the training frequencies of its labels."""
+        assert self.folder is not None
+        return _load_context(self.folder / "contexts" / f"{key}.json")
+
+    @cached_property
+    def index(self) -> pa.Table:
+        """All values of all runs: one row a value, or one a run that has none."""
+        return pa.Table.from_pylist(list(self._index_rows()), _INDEX)
+
+    def _index_rows(self) -> Iterator[dict[str, Any]]:
+        for run in self.runs:
+            shared = {name: getattr(run, name) for name in _INDEX.names if name in _RUN_FIELDS}
+            values = [
+                {"rule": each.rule, "metric": name, "value": value} | _ends(each.intervals.get(name))
+                for each in run.judged
+                for name, value in each.values.items()
+            ]
+            yield from ({**shared, **value} for value in values or [{}])
+
+    def write_index(self) -> None:
+        """Write `index.parquet`."""
+        assert self.folder is not None
+        with whole_file(self.folder / "index.parquet") as working:
+            pq.write_table(self.index, working)
+
+    def export(self, path: str | Path, command: str, verdicts: Sequence[Mapping[str, Any]] = ()) -> None:
+        """Write everything but the parts of documents and the sums into one JSON file.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        command : str
+            The command line that makes these results.
+        verdicts : sequence of mappings
+            What became of the claims, which only the parts of documents can tell.
+        """
+        stored = {
+            "format": EXPORT_FORMAT,
+            "version": VERSION,
+            "command": command,
+            "path": self.spec.path.name,
+            "spec": self.spec.text,
+            "verdicts": _finite(list(verdicts)),
+            "runs": [_without_code(json.loads(run.to_json(sums=False))) for run in self.runs],
+        }
+        with open_output(path) as stream:
+            stream.write(json.dumps(stored, indent=1, ensure_ascii=False).encode() + b"\n")
+
+
+_INDEX = pa.schema(
+    [
+        ("data", pa.string()),
+        ("system", pa.string()),
+        ("seed", pa.int64()),
+        ("status", pa.string()),
+        ("reason", pa.string()),
+        ("rule", pa.string()),
+        ("metric", pa.string()),
+        ("value", pa.float64()),
+        ("low", pa.float64()),
+        ("high", pa.float64()),
+        ("fit_seconds", pa.float64()),
+        ("score_seconds", pa.float64()),
+        ("peak_memory", pa.float64()),
+        ("model_bytes", pa.float64()),
+        ("key", pa.string()),
+    ]
+)
+_RUN_FIELDS = {entry.name for entry in fields(Run)}
+
+
+def load_run(file: Path) -> Run:
+    """Load one run."""
+    return run_from_json(read_json(file.read_bytes(), str(file), "run"), str(file))
+
+
+def run_from_json(stored: Any, where: str) -> Run:
+    """Make a run of what its JSON text holds; `where` begins the message of an error."""
+    if not isinstance(stored, dict) or stored.get("format") != FORMAT or stored.get("version") != VERSION:
+        raise TreelabelError(f"{where}: is no run of this version of treelabel; remove it, and it is done again")
+    values = {name: value for name, value in stored.items() if name in _RUN_FIELDS}
+    try:
+        values["judged"] = tuple(_judged(each) for each in values.get("judged", ()))
+        for name in ("fit_seconds", "score_seconds", "seconds", "peak_memory", "model_bytes"):
+            values[name] = float(values.get(name, math.nan))
+        values |= {name: tuple(values.get(name) or ()) for name in ("notes",)}
+        values["command"] = None if values.get("command") is None else tuple(values["command"])
+        run = Run(**values)
+        check_kind([run.key, run.data, run.system, run.reason], list[str], "")
+        check_kind([run.seed, run.nodes, run.leaves], list[int], "")
+    except (TypeError, ValueError, KeyError) as error:
+        raise TreelabelError(f"{where}: the run is damaged ({error}); remove it, and it is done again") from None
+    return run
+
+
+def _judged(stored: Mapping[str, Any]) -> Judged:
+    return Judged(
+        stored["rule"],
+        stored["used_rule"],
+        {name: float(value) for name, value in stored["values"].items()},
+        {name: (float(low), float(high)) for name, (low, high) in stored["intervals"].items()},
+        stored["sums"],
+    )
+
+
+def _load_context(file: Path) -> Context:
+    return context_from_json(file.read_bytes(), str(file))
+
+
+def _spelled(metric: str) -> str:
+    """Spell a metric as values do; names that are no metrics, such as those of a program's values, stay."""
+    try:
+        return spelled_metric(metric)
+    except TreelabelError:
+        return metric
+
+
+def _finite(value: Any) -> Any:
+    """Write numbers that JSON does not have as strings."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return value
+
+
+def _without_code(stored: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in stored.items() if name != "code"}
+
+
+def _ends(interval: tuple[float, float] | None) -> dict[str, float]:
+    return {} if interval is None else {"low": interval[0], "high": interval[1]}
+
+
+def _sum(part: Any) -> Any:
+    return np.asarray(part.sum(axis=0)).ravel()

@@ -1,0 +1,316 @@
+"""The spec of a study: data sets, systems, rules, metrics and seeds; and what is made of them: tables, figures, claims."""
+
+import itertools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.kinds import Between
+from treelabel.core.registry import suggestion
+from treelabel.experiment.units import parse_bytes, parse_seconds
+
+# The rule of a spec that leaves the choice to the model.
+DEFAULT_RULE = "default"
+# Columns that are not metrics.
+Field = Literal["fit_seconds", "score_seconds", "documents_per_second", "peak_memory", "model_size"]
+Writes = Literal["scores", "predictions", "values"]
+FigureKind = Literal["parts", "relative_parts", "metrics", "label_distribution"]
+Share = Annotated[float, Between(0, 1)]
+Count = Annotated[int, Between(1, 10**9)]
+
+
+@dataclass(frozen=True)
+class DataSpec:
+    """A data set: files of training and test documents, or one file that is divided, and what is made of them."""
+
+    name: str
+    title: str = ""
+    train: str | None = None
+    test: str | None = None
+    valid: str | None = None
+    all: str | None = None
+    split: Mapping[str, Share] = field(default_factory=lambda: {"train": 0.8, "test": 0.2})
+    split_seed: int = 0
+    read: Mapping[str, Any] = field(default_factory=dict)
+    unfold: bool = False
+    per_class: Count | None = None
+    limit: Mapping[str, Count] = field(default_factory=dict)
+    bin_edges: tuple[int, ...] = (1, 10, 100, 1000)
+    propensity: tuple[float, float] = (0.55, 1.5)
+    same_as: str = ""
+    note: str = ""
+
+    def check(self) -> None:
+        """Refuse parts that do not fit together."""
+        if (self.all is None) == (self.train is None) or (self.train is None) != (self.test is None):
+            raise TreelabelError("expected train = and test =, or all = (which split = divides)")
+        if self.all is not None and not {"train", "test"} <= set(self.split) <= {"train", "test", "valid"}:
+            raise TreelabelError(
+                f"split names {', '.join(self.split)}; expected shares of train, test and perhaps valid"
+            )
+        check_names(self.limit, ("train", "test", "valid"), "limit")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The metric, under a rule, by which held-out documents choose among the combinations of a grid."""
+
+    metric: str
+    rule: str = DEFAULT_RULE
+
+
+@dataclass(frozen=True)
+class SystemSpec:
+    """A system: a row of MODELS with its parameters, or a command that writes scores, predictions or values."""
+
+    name: str
+    title: str = ""
+    model: str | None = None
+    params: Mapping[str, Any] = field(default_factory=dict)
+    params_for: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    select: Selection | None = None
+    data: tuple[str, ...] | None = None
+    seeds: Annotated[int, Between(1, 1000)] | tuple[int, ...] | None = None
+    command: tuple[str, ...] | None = None
+    requirements: tuple[str, ...] = ()
+    writes: Writes = "scores"
+    combine: Literal["none", "sum", "max"] = "none"
+    time_limit: str | float | None = None
+    memory_limit: str | float | None = None
+
+    def check(self) -> None:
+        """Refuse parts that do not fit together, and parameters that the model does not have."""
+        if (self.model is None) == (self.command is None):
+            raise TreelabelError("expected model = or command =, one of them")
+        if self.command is not None and (self.params or self.grid or self.params_for):
+            raise TreelabelError("a command takes no params and no grid; write them into the command")
+        if self.select is not None and not self.grid:
+            raise TreelabelError("select chooses among the combinations of a grid, but there is no grid")
+        check_limits(self.time_limit, self.memory_limit)
+        if self.model is None:
+            return
+        from treelabel.models import MODELS
+
+        maker = MODELS.find(self.model).maker
+        for given in (self.params, self.grid, *self.params_for.values()):
+            for name in given:
+                known = [each for each in maker.setting_names() if each not in ("hierarchy", "seed")]
+                if name not in known and "__" not in name:
+                    raise TreelabelError(f"{self.model} has no setting {quoted(name)}; {suggestion(name, known)}")
+
+    def params_on(self, data: str) -> dict[str, Any]:
+        """Return the parameters on a data set."""
+        return {**self.params, **self.params_for.get(data, {})}
+
+    @cached_property
+    def combinations(self) -> dict[str, Mapping[str, Any]]:
+        """The parameters of every combination of the grid, by what stands in brackets behind the system's name."""
+        names = list(self.grid)
+        found = (dict(zip(names, values, strict=True)) for values in itertools.product(*self.grid.values()))
+        return {",".join(f"{name}={value}" for name, value in each.items()): each for each in found}
+
+
+@dataclass(frozen=True)
+class Judge:
+    """A rule, the metrics that judge its decisions (and the scores), and the data sets on which they do."""
+
+    metrics: tuple[str, ...]
+    rule: str = DEFAULT_RULE
+    data: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: a metric under a rule, or a field such as fit_seconds."""
+
+    metric: str | None = None
+    rule: str | None = None
+    field: Field | None = None
+    title: str = ""
+    scale: float = 1.0
+    digits: Annotated[int, Between(0, 9)] = 4
+
+    def check(self) -> None:
+        """Refuse a column that is both or neither."""
+        if (self.metric is None) == (self.field is None):
+            raise TreelabelError("a column is either a metric or a field")
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """A table: systems in rows, data sets in groups of columns; with published numbers beside ours."""
+
+    name: str
+    columns: tuple[Column, ...] = ()
+    title: str = ""
+    data: tuple[str, ...] | None = None
+    systems: tuple[str, ...] | None = None
+    layout: Literal["rows", "columns", "values"] = "rows"
+    system: str | None = None
+    rows: tuple[str, ...] = ()
+    heads: tuple[str, ...] = ()
+    published: Mapping[str, Any] = field(default_factory=dict)
+    note: str = ""
+
+    def check(self) -> None:
+        """Refuse a table without columns."""
+        if self.layout == "values":
+            if self.system is None or not self.rows or not self.heads:
+                raise TreelabelError("a table of values needs system =, rows = and heads =")
+        elif not self.columns:
+            raise TreelabelError("a table needs columns =")
+
+
+@dataclass(frozen=True)
+class FigureSpec:
+    """A figure: lines or bars over the parts of a metric, over metrics, or over bins of label frequencies."""
+
+    name: str
+    kind: FigureKind
+    title: str = ""
+    metric: str | None = None
+    metrics: tuple[str, ...] = ()
+    rule: str | None = None
+    baseline: str | None = None
+    data: tuple[str, ...] | None = None
+    systems: tuple[str, ...] | None = None
+    x: str = ""
+    y: str = ""
+
+    def check(self) -> None:
+        """Refuse a figure that lacks what its kind needs."""
+        needed = {"parts": "metric", "relative_parts": "metric", "metrics": "metrics"}.get(self.kind)
+        if needed is not None and not getattr(self, needed):
+            raise TreelabelError(f"a figure of the kind {self.kind} needs {needed} =")
+        if self.kind == "relative_parts" and self.baseline is None:
+            raise TreelabelError("a figure of the kind relative_parts needs baseline =, a system")
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a claim: a value of a system, of the best, worst or mean of several, or a number."""
+
+    system: str | None = None
+    best_of: tuple[str, ...] = ()
+    worst_of: tuple[str, ...] = ()
+    mean_of: tuple[str, ...] = ()
+    metric: str | None = None
+    rule: str | None = None
+    relative_to: str | None = None
+    data: str | None = None
+    value: float | None = None
+
+    @property
+    def systems(self) -> tuple[str, ...]:
+        """All systems that it names."""
+        one = () if self.system is None else (self.system,)
+        return (*one, *self.best_of, *self.worst_of, *self.mean_of)
+
+    def check(self) -> None:
+        """Refuse a side that is no value, or several."""
+        ways = [bool(self.system), bool(self.best_of), bool(self.worst_of), bool(self.mean_of), self.value is not None]
+        if sum(ways) != 1:
+            raise TreelabelError("a side of a claim has one of system, best_of, worst_of, mean_of and value")
+        if self.value is None and self.metric is None:
+            raise TreelabelError("a side of a claim needs metric =")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """That left - right > margin, on each of some data sets."""
+
+    name: str
+    text: str
+    left: Side
+    right: Side
+    source: str = ""
+    data: tuple[str, ...] | None = None
+    margin: float = 0.0
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A study."""
+
+    path: Path
+    text: str
+    title: str
+    data: Mapping[str, DataSpec]
+    systems: Mapping[str, SystemSpec]
+    judge: tuple[Judge, ...] = ()
+    about: str = ""
+    paper: str = ""
+    seeds: Annotated[int, Between(1, 1000)] | tuple[int, ...] = 1
+    time_limit: str | float | None = None
+    memory_limit: str | float | None = None
+    keep_scores: bool = False
+    tables: tuple[TableSpec, ...] = ()
+    figures: tuple[FigureSpec, ...] = ()
+    claims: tuple[Claim, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of the file, without its ending."""
+        return self.path.stem
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the file."""
+        return self.path.resolve().parent
+
+    def seeds_of(self, system: SystemSpec) -> tuple[int, ...]:
+        """Return the seeds of a system, which may have its own."""
+        given = self.seeds if system.seeds is None else system.seeds
+        return tuple(range(given)) if isinstance(given, int) else tuple(given)
+
+    def judges_of(self, data: str) -> tuple[Judge, ...]:
+        """Return what judges on a data set."""
+        return tuple(judge for judge in self.judge if judge.data is None or data in judge.data)
+
+    def with_seeds(self, seeds: tuple[int, ...]) -> "Spec":
+        """Return the same study with other seeds, for systems that do not have their own."""
+        return replace(self, seeds=seeds)
+
+
+def check_names(given: Iterable[str], known: Iterable[str], where: str) -> None:
+    """Refuse names that are not known, and suggest the nearest."""
+    names = list(known)
+    for name in given:
+        if name not in names:
+            shown = [each for each in names if each not in ("path", "text")]
+            raise TreelabelError(
+                f"{where or 'the spec'} has {quoted(name)}, which means nothing here; {suggestion(name, shown)}"
+            )
+
+
+def check_limits(time_limit: str | float | None, memory_limit: str | float | None) -> None:
+    """Refuse limits that are no amounts."""
+    if time_limit is not None:
+        parse_seconds(time_limit, "time_limit")
+    if memory_limit is not None:
+        parse_bytes(memory_limit, "memory_limit")
+
+
+def base_metric(name: str) -> str:
+    """Return the metric that a part belongs to.
+
+    >>> base_metric("macro_f1_by_depth[2]")
+    'macro_f1_by_depth'
+    """
+    return name.partition("[")[0]
+
+
+def spelled_metric(name: str) -> str:
+    """Spell a metric as results do: "precision@5.0" is "precision@5", and parts stay in brackets.
+
+    >>> spelled_metric("precision@5.0"), spelled_metric("macro_f1_by_depth[1]")
+    ('precision@5', 'macro_f1_by_depth[1]')
+    """
+    from treelabel.metrics import find_metric
+
+    base, bracket, part = name.partition("[")
+    return find_metric(base).name + bracket + part
