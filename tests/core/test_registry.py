@@ -1,4 +1,5 @@
 import dataclasses
+from importlib import import_module
 from inspect import signature
 
 import pytest
@@ -10,8 +11,9 @@ from treelabel.core.renamed import RENAMED
 from treelabel.encoders.registry import ENCODERS
 from treelabel.encoders.sources import Source
 from treelabel.models.base import Model
+from treelabel.models.linear.registry import HEADS
 
-REGISTRIES = [ENCODERS, FORMATS, LOSSES, METRICS, MODELS, RULES]
+REGISTRIES = [ENCODERS, FORMATS, HEADS, LOSSES, METRICS, MODELS, RULES]
 
 
 @pytest.mark.parametrize("registry", REGISTRIES, ids=lambda registry: registry.what)
@@ -23,6 +25,13 @@ def test_every_public_registry_lists_itself(registry: Registry) -> None:  # type
     lines = registry.listing()
     assert [line.split()[0] for line in lines] == list(registry)
     assert repr(registry).splitlines()[1:] == [f"  {line}" for line in lines]
+
+
+def test_every_registry_stands_in_the_registry_of_its_package() -> None:
+    packages = ("encoders", "data.formats", "models.linear", "losses", "metrics", "models", "rules")
+    modules = [import_module(f"treelabel.{package}.registry") for package in packages]
+    found = [value for module in modules for value in vars(module).values() if isinstance(value, Registry)]
+    assert {registry.what for registry in REGISTRIES} <= {registry.what for registry in found}
 
 
 def test_an_unknown_name_is_answered_with_the_nearest_or_with_all() -> None:

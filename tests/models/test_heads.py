@@ -25,7 +25,9 @@ from treelabel.models.linear import selection
 from treelabel.models.linear.blocks import BLOCK, add_multiples, add_products
 from treelabel.models.linear.conditional import train_groups
 from treelabel.models.linear.descent import Rows, train_hinge
-from treelabel.models.linear.heads import HEADS, fit_head, sigmoid_groups, softmax_groups
+from treelabel.models.linear.fitted import fit_head
+from treelabel.models.linear.heads import sigmoid_groups, softmax_groups
+from treelabel.models.linear.registry import HEADS
 from treelabel.models.linear.weights import WeightCollector
 from treelabel.models.stopping import StopSignal
 from treelabel.text import NgramShape, Tfidf

@@ -236,7 +236,7 @@ def models(json: JsonOption = False) -> None:
     from dataclasses import asdict
 
     from treelabel.models import LOSSES, MODELS
-    from treelabel.models.linear.heads import HEADS
+    from treelabel.models.linear.registry import HEADS
 
     settings = {
         name: {

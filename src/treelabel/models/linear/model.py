@@ -21,7 +21,9 @@ from treelabel.models.base import Model, Training
 from treelabel.models.evidence import HeldOut, Trial
 from treelabel.models.folds import draw_folds, hold_out
 from treelabel.models.linear.descent import Rows
-from treelabel.models.linear.heads import HEADS, FittedHead, Head, Job, fit_head
+from treelabel.models.linear.fitted import FittedHead, fit_head
+from treelabel.models.linear.heads import Head, Job
+from treelabel.models.linear.registry import HEADS
 from treelabel.models.linear.selection import AUTO, choose, shape_of
 from treelabel.models.schema import MOST_DIMENSION, EncoderNote, Length, Ngrams, require_width
 from treelabel.rules import decide

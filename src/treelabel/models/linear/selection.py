@@ -18,7 +18,8 @@ from treelabel.hierarchy.sets import row_numbers
 from treelabel.models.base import Training
 from treelabel.models.evidence import Trial
 from treelabel.models.folds import hold_out
-from treelabel.models.linear.heads import Job, fit_head
+from treelabel.models.linear.fitted import fit_head
+from treelabel.models.linear.heads import Job
 from treelabel.models.validation import log_losses
 from treelabel.text import NgramShape
 
