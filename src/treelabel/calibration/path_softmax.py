@@ -228,9 +228,9 @@ def _terminals_there(outputs: Outputs, there: BoolArray, labels: LabelMatrix) ->
     rows = np.flatnonzero(lowest >= 0)
     below = sparse.csr_array(sparse.csc_array(paths)[:, lowest[rows]].T).toarray().astype(np.bool_)
     true = h.most_specific(labels)
-    ends = true.indices[true.indptr[rows]]
-    place = np.minimum(np.searchsorted(outputs.terminals, ends), len(outputs.terminals) - 1)
-    known = np.flatnonzero((outputs.terminals[place] == ends) & there[place])
+    true_terminals = true.indices[true.indptr[rows]]
+    place = np.minimum(np.searchsorted(outputs.terminals, true_terminals), len(outputs.terminals) - 1)
+    known = np.flatnonzero((outputs.terminals[place] == true_terminals) & there[place])
     below[known] = False
     below[known, place[known]] = True
     return rows, below & there

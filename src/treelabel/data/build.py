@@ -131,12 +131,12 @@ def _stratified(data: Dataset, shares: DoubleArray, rng: np.random.Generator) ->
 
 def rarest_label(data: Dataset) -> LongArray:
     """Return the rarest most specific label of each document (-1: none)."""
-    ends = data.hierarchy.most_specific(data.labels)
-    frequency = np.bincount(ends.indices, minlength=len(data.hierarchy))
-    order = np.lexsort((ends.indices, frequency[ends.indices], row_numbers(ends)))
+    terminal = data.hierarchy.most_specific(data.labels)
+    frequency = np.bincount(terminal.indices, minlength=len(data.hierarchy))
+    order = np.lexsort((terminal.indices, frequency[terminal.indices], row_numbers(terminal)))
     key = np.full(len(data), -1, np.int64)
-    some = row_sizes(ends) > 0
-    key[some] = ends.indices[order][ends.indptr[:-1][some]]
+    some = row_sizes(terminal) > 0
+    key[some] = terminal.indices[order][terminal.indptr[:-1][some]]
     return key
 
 
@@ -148,15 +148,15 @@ def _parent_of(data: Dataset, key: LongArray) -> LongArray:
 
 def _give_rare_to_first(data: Dataset, assigned: LongArray, rng: np.random.Generator) -> None:
     """Swap documents so that every most specific label has one in the first part; sizes do not change."""
-    ends = data.hierarchy.most_specific(data.labels)
-    rows = row_numbers(ends)
-    held = np.bincount(ends.indices[assigned[rows] == 0], minlength=len(data.hierarchy))
-    labels, first = np.unique(ends.indices, return_index=True)
+    terminal = data.hierarchy.most_specific(data.labels)
+    rows = row_numbers(terminal)
+    held = np.bincount(terminal.indices[assigned[rows] == 0], minlength=len(data.hierarchy))
+    labels, first = np.unique(terminal.indices, return_index=True)
     missing = held[labels] == 0
     donors = iter(rng.permutation(np.flatnonzero(assigned == 0)).tolist())
 
     def of(row: int) -> IntArray:
-        found: IntArray = ends.indices[ends.indptr[row] : ends.indptr[row + 1]]
+        found: IntArray = terminal.indices[terminal.indptr[row] : terminal.indptr[row + 1]]
         return found
 
     for label, taken in zip(labels[missing].tolist(), rows[first[missing]].tolist(), strict=True):
@@ -236,8 +236,8 @@ def cut(data: Dataset, depth: int) -> Dataset:
 
 def with_other_leaves(data: Dataset) -> Dataset:
     """Let every document end in a leaf: internal nodes at which documents stop get an "other" child for them."""
-    ends = data.hierarchy.most_specific(data.labels)
-    return data.moved(data.hierarchy.with_other_leaves(np.unique(ends.indices)))
+    terminal = data.hierarchy.most_specific(data.labels)
+    return data.moved(data.hierarchy.with_other_leaves(np.unique(terminal.indices)))
 
 
 def unfold(data: Dataset) -> Dataset:

@@ -161,21 +161,23 @@ class Batch:
         return overlap(self.context.information_weights, self.closed_truth, self.closed_decisions, self.is_hit)
 
     @cached_property
-    def single_ends(self) -> tuple[IntArray, IntArray]:
+    def single_terminals(self) -> tuple[IntArray, IntArray]:
         """The most specific true and predicted node of each document (-1: the root, where nothing was given)."""
         return self._single(self.truth, "true"), self._single(self.decisions, "predicted")
 
     def _single(self, labels: LabelMatrix, what: str) -> IntArray:
-        ends = self.hierarchy.most_specific(labels)
-        sizes = row_sizes(ends)
+        terminal = self.hierarchy.most_specific(labels)
+        sizes = row_sizes(terminal)
         if (sizes > 1).any():
             row = int(np.argmax(sizes > 1))
-            names = [self.hierarchy.names[node] for node in ends.indices[ends.indptr[row] : ends.indptr[row + 1]]]
+            names = [
+                self.hierarchy.names[node] for node in terminal.indices[terminal.indptr[row] : terminal.indptr[row + 1]]
+            ]
             raise TreelabelError(
                 f"this metric compares single labels, but row {row} has {len(names)} {what} ones: {some(names)}"
             )
         single = np.full(len(self), -1, np.int32)
-        single[sizes == 1] = ends.indices
+        single[sizes == 1] = terminal.indices
         return single
 
     def scores_at(self, labels: LabelMatrix, scores: Scores | None = None) -> ScoreArray:

@@ -83,8 +83,8 @@ def softmax_win(batch: Batch, __: float = 0) -> DoubleArray:
     true = batch._single(batch.truth, "true")
     scores = batch.scores_at(truth).astype(np.float64)
     depth = h.depth[truth.indices]
-    ends = truth.indices == true[row_numbers(truth)]
-    win = sum_rows(truth, scores * 2.0**-depth * np.where(ends, 2.0, 1.0))
+    is_terminal = truth.indices == true[row_numbers(truth)]
+    win = sum_rows(truth, scores * 2.0**-depth * np.where(is_terminal, 2.0, 1.0))
     return np.where(true >= 0, win, np.nan)
 
 

@@ -10,8 +10,8 @@ from treelabel.scores import Scores
 
 def stop_nodes(hierarchy: Hierarchy, labels: LabelMatrix) -> IntArray:
     """Return the inner nodes at which the paths of some documents end."""
-    ends = np.unique(hierarchy.most_specific(labels).indices)
-    found: IntArray = ends[~hierarchy.is_leaf[ends]].astype(np.int32)
+    terminal = np.unique(hierarchy.most_specific(labels).indices)
+    found: IntArray = terminal[~hierarchy.is_leaf[terminal]].astype(np.int32)
     return found
 
 

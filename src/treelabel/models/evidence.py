@@ -196,11 +196,11 @@ def odd_documents(hierarchy: Hierarchy, labels: LabelMatrix) -> str:
     usual, strict = usual_regime(hierarchy, labels), regime_of(hierarchy, labels)
     if usual == strict or usual == "multi_path":
         return ""
-    ends = hierarchy.most_specific(labels)
-    sizes = row_sizes(ends)
+    terminal = hierarchy.most_specific(labels)
+    sizes = row_sizes(terminal)
     odd = sizes > 1
     if usual == "single_path":
-        inner = ~hierarchy.is_leaf[ends.indices]
+        inner = ~hierarchy.is_leaf[terminal.indices]
         odd |= np.bincount(np.repeat(np.arange(len(sizes)), sizes)[inner], minlength=len(sizes)) > 0
     count, what = int(odd.sum()), "single path to a leaf" if usual == "single_path" else "single path"
     verbs = ("has", "does") if count == 1 else ("have", "do")

@@ -157,8 +157,8 @@ def draw_sample(train: Training, seed: int) -> Training:
         Documents with at least one label of these families, without their other labels.
     """
     h, rng = train.hierarchy, np.random.default_rng(seed)
-    ends = h.most_specific(train.labels)
-    terminals = np.unique(ends.indices)
+    terminal = h.most_specific(train.labels)
+    terminals = np.unique(terminal.indices)
     parents = h.parent_idx[h.parent_ptr[terminals]]
     order = rng.permutation(len(terminals))
     order = order[np.argsort(parents[order], kind="stable")]
@@ -169,14 +169,14 @@ def draw_sample(train: Training, seed: int) -> Training:
         for first in range(start, stop, LARGEST_FAMILY)
     ]
     wanted = min(MOST, -(-len(train) // 2))
-    counts = np.bincount(ends.indices, minlength=len(h))
+    counts = np.bincount(terminal.indices, minlength=len(h))
     kept, documents = np.zeros(len(h), np.bool_), 0
     for family in rng.permutation(len(families)).tolist():
         if documents >= wanted:
             break
         kept[families[family]] = True
         documents += int(counts[families[family]].sum())
-    labels = _only(ends, kept)
+    labels = _only(terminal, kept)
     rows: LongArray = np.flatnonzero(np.diff(labels.indptr))
     rows = np.sort(rng.permutation(rows)[:MOST])
     return replace(train[rows], labels=labels[rows])
