@@ -307,7 +307,7 @@ def largest_below(h: Hierarchy, nodes: Any, given: Any) -> Scores:
 
 
 def rows_of(cells: Mapping[str, Cell]) -> tuple[list[str], list[list[str]]]:
-    """Give the titles and the lines of a set's table."""
+    """Return the titles and the lines of a set's table."""
     done = [cell.values for cell in cells.values() if not cell.problem]
     many = any(values["measure"] == "micro_f1" for values in done)
     measures = {"micro F1": "micro_f1", "macro F1": "macro_f1"} if many else {"leaf accuracy": "leaf_accuracy"}
@@ -427,7 +427,7 @@ def chosen(text: str, known: Mapping[str, Any]) -> list[str]:
 
 
 def main() -> int:
-    """Measure all, print the tables, and give the exit code."""
+    """Measure all, print the tables, and return the exit code."""
     parser = argparse.ArgumentParser(description="Measure the default model against its peers.")
     parser.add_argument("--sets", default=",".join(SETS), help="data sets, comma-separated")
     parser.add_argument("--systems", default=",".join(SYSTEMS), help="systems, comma-separated; ours is always there")

@@ -366,7 +366,7 @@ def bootstrap(documents: int, labels: int, resamples: int) -> list[Claim]:
 
 
 def main() -> int:
-    """Measure all, print the table, and give the exit code."""
+    """Measure all, print the table, and return the exit code."""
     parser = argparse.ArgumentParser(description="Measure the measures against their peers.")
     parser.add_argument("--quick", action="store_true", help="a tenth of the sizes; always exits with 0")
     quick = parser.parse_args().quick

@@ -179,7 +179,7 @@ def gain(comparison: Comparison, measure: str) -> str:
 
 
 def print_diagonal(judged: Judged, resamples: int) -> bool:
-    """Print what each measure's own rule gains over the usual ones; give whether no rule beats it."""
+    """Print what each measure's own rule gains over the usual ones; return whether no rule beats it."""
     print(f"\n{judged.name}: what the measure's own rule gains, with 95% intervals")
     titles = f"{'over threshold@0.5':<32}{'over best_leaf':<32}best of all rules"
     print(f"{'measure':<16}{'own rule':<24}{'value':>10}  {titles}")
@@ -227,7 +227,7 @@ def print_markdown(judged: Judged, resamples: int) -> None:
 
 
 def main() -> int:
-    """Judge all sets, print the tables, and give the exit code."""
+    """Judge all sets, print the tables, and return the exit code."""
     parser = argparse.ArgumentParser(description="Show what a decision rule that fits the measure is worth.")
     parser.add_argument("--sets", default="sample,hwv,mwpd_gpc,reuters21578", help="data sets, comma-separated")
     parser.add_argument("--markdown", metavar="SET", help="print the README's table for one set")

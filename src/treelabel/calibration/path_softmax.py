@@ -237,7 +237,18 @@ def _terminals_there(outputs: Outputs, there: BoolArray, labels: LabelMatrix) ->
 
 
 def largest_of(values: FloatArray, count: int) -> sparse.csr_array:
-    """Keep the `count` largest values of each row, as CSR in double precision."""
+    """Keep the `count` largest values of each row, as CSR in double precision.
+
+    Parameters
+    ----------
+    values : array of shape (documents, nodes)
+    count
+        How many to keep.
+
+    Returns
+    -------
+    csr_array of shape (documents, nodes)
+    """
     few = min(count, values.shape[1])
     kept = np.sort(np.argpartition(-values, few - 1, axis=1)[:, :few], axis=1)
     data = np.take_along_axis(values, kept, axis=1).astype(np.float64)

@@ -104,7 +104,7 @@ def _save(model: "Model", output: Path, force: bool) -> None:
 
 
 def is_first_process() -> bool:
-    """Whether this is the first of the processes that torchrun or accelerate started, or the only one."""
+    """Return whether this is the first of the processes that torchrun or accelerate started, or the only one."""
     return os.environ.get("RANK", "0") == "0"
 
 

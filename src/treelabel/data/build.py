@@ -212,6 +212,19 @@ def per_class(data: Dataset, count: int = 1, seed: int = 0) -> tuple[Dataset, Da
 
     The few-shot setting of "A hierarchical loss and its problems": at most one training sample per class. Documents
     with several labels count for their rarest; those without labels are among the others.
+
+    Parameters
+    ----------
+    data
+        A dataset.
+    count
+        How many documents of each class to draw.
+    seed
+        Draws the same documents again.
+
+    Returns
+    -------
+    (Dataset, Dataset)
     """
     if data.group is not None:
         raise TreelabelError(
@@ -230,7 +243,19 @@ def per_class(data: Dataset, count: int = 1, seed: int = 0) -> tuple[Dataset, Da
 
 
 def cut(data: Dataset, depth: int) -> Dataset:
-    """Keep the hierarchy's levels down to a depth; deeper labels become their ancestors there."""
+    """Keep the hierarchy's levels down to a depth; deeper labels become their ancestors there.
+
+    Parameters
+    ----------
+    data
+        A dataset.
+    depth
+        The number of levels to keep.
+
+    Returns
+    -------
+    Dataset
+    """
     return data.moved(data.hierarchy.cut(depth))
 
 
@@ -249,6 +274,17 @@ def deduplicate(data: Dataset, against: Sequence[str] = ()) -> Dataset:
     """Keep the first of documents with the same text (case and spacing aside), with the labels of all of them.
 
     Texts in `against` (the training texts, say) are dropped altogether. Empty texts are no duplicates of each other.
+
+    Parameters
+    ----------
+    data
+        A dataset.
+    against
+        Texts that are dropped wherever they occur.
+
+    Returns
+    -------
+    Dataset
     """
     first_row: dict[str, int] = {}
     other = {_plain(text) for text in against}

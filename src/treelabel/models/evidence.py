@@ -1,4 +1,4 @@
-"""What a model found out about itself on documents that it had not learned from: how good it is, and what it chose."""
+"""Evidence from documents that a model had not learned from: how good it is, and what it chose."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -54,7 +54,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was tried on held-out documents.
+    """The trials on held-out documents.
 
     Parameters
     ----------
@@ -148,7 +148,19 @@ class Stored(TypedDict):
 
 
 def shortened(rule: str, most: int = 60) -> str:
-    """Return a rule without a long list of numbers."""
+    """Return a rule without a long list of numbers.
+
+    Parameters
+    ----------
+    rule
+        The rule as text.
+    most
+        The largest length, in characters.
+
+    Returns
+    -------
+    str
+    """
     return rule if len(rule) <= most else f"{rule[: most - 3]}..."
 
 
@@ -188,6 +200,17 @@ def decide_by_evidence(
 
 def odd_documents(hierarchy: Hierarchy, labels: LabelMatrix) -> str:
     """Say how many documents are not of the usual regime, if there are any but few.
+
+    Parameters
+    ----------
+    hierarchy
+        The hierarchy.
+    labels : label matrix of shape (documents, nodes)
+
+    Returns
+    -------
+    str
+        A sentence; empty if there are none.
 
     >>> h = Hierarchy.from_paths(["A > B", "C"])
     >>> odd_documents(h, h.closure([[0, 0, 1]] * 99 + [[0, 1, 1]]))

@@ -325,7 +325,19 @@ def inner_terminals(train: Training) -> IntArray:
 
 
 def outputs_of(h: Hierarchy, stops: IntArray) -> Outputs:
-    """Return outputs of all nodes; every leaf and every stop is terminal, also those that no text has."""
+    """Return outputs of all nodes; every leaf and every stop is terminal, also those that no text has.
+
+    Parameters
+    ----------
+    h
+        The hierarchy.
+    stops
+        The inner nodes at which paths may end.
+
+    Returns
+    -------
+    Outputs
+    """
     nodes = np.arange(len(h), dtype=np.int32)
     terminals = np.union1d(h.leaves, stops).astype(np.int32)
     own = terminals.copy()

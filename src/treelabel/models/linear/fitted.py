@@ -28,7 +28,7 @@ class FittedHead:
 
     @property
     def outputs(self) -> Outputs:
-        """What the outputs stand for."""
+        """The meaning of the outputs."""
         return self.calibration.outputs
 
     def probabilities(self, features: sparse.csr_array, top: int | None = None) -> Any:

@@ -20,7 +20,7 @@ from treelabel.models.stopping import StopSignal
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """What a head is fitted to: features and labels, how they are divided, and settings of the model.
+    """The input of a fit of a head: features and labels, how they are divided, and settings of the model.
 
     `c` is scikit-learn's C: the weight of errors against that of large weights; None for the head's own.
     """
@@ -173,7 +173,19 @@ def sigmoid_groups(outputs: Outputs, train: Training) -> list[Group]:
 
 
 def outputs_of(train: Training, **settings: bool) -> Outputs:
-    """Return the outputs for training documents; `settings` are those of `Outputs.of`."""
+    """Return the outputs for training documents; `settings` are those of `Outputs.of`.
+
+    Parameters
+    ----------
+    train
+        Training documents.
+    **settings
+        Settings of `Outputs.of`.
+
+    Returns
+    -------
+    Outputs
+    """
     return Outputs.of(train.hierarchy, train.labels, multiple_paths=train.regime == "multi_path", **settings)
 
 

@@ -43,6 +43,19 @@ LEAST_GAIN = 0.02
 def shape_of(ngram_range: NgramRange, char_ngram_range: NgramRange, n_features: int) -> NgramShape:
     """Return the shape of n-grams, each kind with its weight where there are several.
 
+    Parameters
+    ----------
+    ngram_range
+        The shortest and the longest n-grams of words; None for none.
+    char_ngram_range
+        The same for characters within words.
+    n_features
+        The number of buckets of each kind.
+
+    Returns
+    -------
+    NgramShape
+
     >>> shape_of((1, 2), (4, 4), 1 << 20).weights, shape_of((1, 1), None, 1 << 20).weights
     ((1.0, 0.5, 1.0), None)
     """
@@ -124,6 +137,15 @@ def choose(
 
 def is_worth_it(before: DoubleArray, after: DoubleArray) -> bool:
     """Return whether losses are smaller by a standard error of their differences, and by 2%.
+
+    Parameters
+    ----------
+    before, after : arrays of shape (documents,)
+        The losses of the same documents.
+
+    Returns
+    -------
+    bool
 
     >>> is_worth_it(np.array([1.0, 2.0, 3.0]), np.array([0.9, 1.9, 2.8])), is_worth_it(np.ones(3), np.ones(3))
     (True, False)

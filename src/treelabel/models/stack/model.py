@@ -45,7 +45,7 @@ DEFAULT_ESTIMATORS: tuple[Spec, ...] = (
 
 
 class Values(TypedDict):
-    """What each estimator has learned."""
+    """The values that each estimator has learned."""
 
     estimators: list[dict[str, Any]]
 

@@ -34,7 +34,7 @@ def expected_weighted(
 def can_gain(
     added: float, score: float, terminal_weight: float, total: float, longest: float, value: float, squared: float
 ) -> bool:
-    """Whether adding a node may raise the expected F, by a bound on what it gains and on what the others lose."""
+    """Return whether a node may raise the expected F, by a bound on what it gains and on what the others lose."""
     if added == 0:
         return False
     gained = score * (1 + squared) / (total + added + squared * terminal_weight)
