@@ -108,7 +108,7 @@ class Calibration(ABC):
         margins : array of shape (documents, outputs)
             Margins.
         top : int or None
-            Keep the so many largest probabilities of each document; None keeps all.
+            How many of the largest probabilities of each document to keep; None keeps all.
 
         Returns
         -------
@@ -134,7 +134,7 @@ class Calibration(ABC):
         weights : Weights
             What turns them into margins.
         top : int or None
-            Keep the so many largest probabilities of each document; None keeps all.
+            How many of the largest probabilities of each document to keep; None keeps all.
 
         Returns
         -------

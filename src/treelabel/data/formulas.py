@@ -50,7 +50,7 @@ def unescape(cell: str) -> str:
 
 
 def escaped_row(cells: Sequence[str]) -> tuple[list[str], int]:
-    """Escape a row; add the number of cells that were escaped, and give it, too."""
+    """Escape a row; add the number of cells that were escaped, and return it as well."""
     escaped = [escape(cell) for cell in cells]
     count = sum(len(after) > len(before) for before, after in zip(cells, escaped, strict=True))
     return [*escaped, str(count)], count

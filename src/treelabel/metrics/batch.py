@@ -148,7 +148,7 @@ class Batch:
         Parameters
         ----------
         make
-            Makes the table with at least so many columns.
+            Makes the table with at least this many columns.
         k
             How many columns to return.
 

@@ -20,7 +20,7 @@ FEWEST_HELD_OUT = 30
 # Scores and documents that rules are tried on at most: a sample shows the same.
 MOST_TRIED_SCORES = 1 << 25
 MOST_TRIED = 2_000
-# A 95% interval has so many standard errors on either side.
+# A 95% interval has this many standard errors on either side.
 STANDARD_ERRORS = 1.96
 
 

@@ -40,7 +40,7 @@ PARENT_STRENGTHS = (1.0, 2.0, 4.0)
 LABEL_STRENGTHS = (0.5, 1.0, 2.0, 4.0)
 MOST_LEFT_OUT = 1_500
 FEWEST_LEFT_OUT = 200
-# Where documents have groups, one of so many parts is left out.
+# Where documents have groups, one of this many parts is left out.
 GROUPED_PARTS = 5
 # So many cosines are computed at once.
 BLOCK_COSINES = 1 << 24
@@ -73,7 +73,7 @@ class Prototype(Model):
     encoder : str or Encoder
         Makes embeddings of texts.
     parent_prior_strength, label_prior_strength : float or None
-        k_p and k_l: the parent's prototype and the label's text count as much as so many texts. None chooses them by
+        k_p and k_l: the parent's prototype and the label's text count as much as this many texts. None chooses them by
         leave-one-out.
     shrinkage : float or None
         s; None for three times Ledoit and Wolf's (2004), at most 0.9. 1 leaves embeddings as they are.

@@ -43,7 +43,7 @@ def fit_counts(
     refit : bool
         Whether the weights are for odds that keep the marginals as they are; see `best_label_set`.
     most_documents : int
-        Of more documents, so many are drawn.
+        If there are more documents, this many are drawn.
     seed : int
         For drawing them.
 

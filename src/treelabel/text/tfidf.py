@@ -63,7 +63,7 @@ class Tfidf:
         shape : NgramShape
             Which n-grams to count.
         min_df : int
-            Columns are the n-grams of at least so many texts.
+            Columns are the n-grams of at least this many texts.
 
         Returns
         -------

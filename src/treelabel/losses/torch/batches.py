@@ -10,7 +10,8 @@ from torch import Tensor
 from treelabel.core.compute import LongArray
 from treelabel.losses.groups import Groups
 
-# A group with one in so many outputs is a wide one, so that there are at most this many. Small ones are not worth it.
+# A group with more than one in this many outputs is a wide one, so that there are at most this many. Small groups are
+# not worth it.
 WIDE = 16
 LEAST_WIDE = 64
 

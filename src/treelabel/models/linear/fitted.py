@@ -39,7 +39,7 @@ class FittedHead:
         features : csr_array of shape (documents, features)
             Documents.
         top : int or None
-            Keep the so many largest of each document; None keeps all.
+            How many of the largest of each document to keep; None keeps all.
 
         Returns
         -------

@@ -67,13 +67,13 @@ class Neural(Model):
     weight_decay, max_grad_norm
         Those of AdamW, and of gradient clipping (0 for none).
     gradient_accumulation_steps, gradient_checkpointing
-        Compute a batch in so many parts, and layers twice: both save memory and change nothing else.
+        Compute a batch in this many parts, and layers twice: both save memory and change nothing else.
     patience
         Epochs without a better validation loss after which training stops; the best epoch is kept.
     dropout
         Dropout before outputs and in the encoder; by default 0 for "head", else 0.1 and the encoder's own.
     frozen_layers
-        Keeps the embeddings and the first so many layers as they are.
+        How many of the first layers to keep as they are, with the embeddings.
     lora_rank
         The rank of LoRA's matrices.
     precision

@@ -26,7 +26,7 @@ from treelabel.scores import Scores
 LEAST = 1e-6
 # Terminal nodes of a document that are looked at one by one when weights are learned; one more stands for all others.
 LIKELIEST = 64
-# The prior for equal weights counts as much as so many documents.
+# The prior for equal weights counts as much as this many documents.
 PRIOR_STRENGTH = 1.0
 MOST_WEIGHT = 10.0
 
@@ -129,7 +129,7 @@ class PathPool:
 
     @staticmethod
     def schema(hierarchy: Hierarchy, count: int) -> Schema:
-        """Declare what `arrays` returns, for so many models.
+        """Declare what `arrays` returns, for this many models.
 
         Parameters
         ----------
@@ -273,7 +273,7 @@ class NodePool:
 
     @staticmethod
     def schema(hierarchy: Hierarchy, count: int) -> Schema:
-        """Declare what `arrays` returns, for so many models.
+        """Declare what `arrays` returns, for this many models.
 
         Parameters
         ----------
