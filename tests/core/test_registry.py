@@ -62,12 +62,34 @@ def test_a_renamed_name_is_answered_with_its_new_one(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
-    [("up", "ancestor_weight"), ("down", "descendant_weight"), ("sharpness", "temperature")],
+    ("model", "old", "new"),
+    [
+        ("linear", "cost", "C"),
+        ("linear", "most_passes", "max_iter"),
+        ("linear", "words", "ngram_range"),
+        ("linear", "pieces", "char_ngram_range"),
+        ("linear", "bits", "n_features"),
+        ("linear", "held_out", "validation_fraction"),
+        ("neural", "rate", "learning_rate"),
+        ("neural", "rates", "learning_rates"),
+        ("neural", "batch", "batch_size"),
+        ("neural", "warm_up", "warmup_ratio"),
+        ("neural", "clip", "max_grad_norm"),
+        ("neural", "accumulate", "gradient_accumulation_steps"),
+        ("neural", "save_memory", "gradient_checkpointing"),
+        ("neural", "schedule", "lr_scheduler"),
+        ("neural", "freeze", "frozen_layers"),
+        ("stack", "folds", "cv"),
+        ("prototype", "parent_pull", "parent_prior_strength"),
+        ("prototype", "label_pull", "label_prior_strength"),
+        ("zero_shot", "up", "ancestor_weight"),
+        ("zero_shot", "down", "descendant_weight"),
+        ("zero_shot", "sharpness", "temperature"),
+    ],
 )
-def test_an_old_setting_of_a_model_is_answered_with_the_new_one(old: str, new: str) -> None:
+def test_an_old_setting_of_a_model_is_answered_with_the_new_one(model: str, old: str, new: str) -> None:
     with pytest.raises(TreelabelError, match=rf"has no setting '{old}'; did you mean {new}\?"):
-        make_model("zero_shot", **{old: 1.0})
+        make_model(model, **{old: 1.0})
 
 
 def test_every_new_name_exists() -> None:

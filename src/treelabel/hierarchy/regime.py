@@ -12,7 +12,7 @@ Regime = Literal["single_path", "partial_path", "multi_path"]
 
 REGIMES: Final[tuple[Regime, ...]] = get_args(Regime)
 
-# So many of the documents must fit a regime for it to be the usual one: a few odd rows change nothing.
+# The share of documents that must fit a regime for it to be the usual one: a few odd rows change nothing.
 USUAL_SHARE: Final = 0.95
 
 
