@@ -158,6 +158,7 @@ class Model(Settings, ABC):
         Model
             The model itself.
         """
+        self._check_settings()
         # What could not be loaded is not learned.
         self.check_settings(storable_settings(self))
         if sample_weight is not None and not self.takes_sample_weight:
@@ -321,6 +322,10 @@ class Model(Settings, ABC):
             Whether a model that is there is replaced.
         """
         save_model(self, folder, overwrite)
+
+    # Not abstract: type hints say all that most settings need.
+    def _check_settings(self) -> None:
+        """Refuse settings of which a model can say more than their type hints do; called before `_fit`."""
 
     @abstractmethod
     def _fit(self, train: Training) -> HeldOut | None:

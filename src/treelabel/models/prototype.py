@@ -26,7 +26,7 @@ from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import default_encoder, encoder_note, find_encoder, same_encoder
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 from treelabel.models.base import Model, Training, training_of
-from treelabel.models.descriptions import Descriptions, name_words, node_descriptions
+from treelabel.models.descriptions import Descriptions, check_descriptions, name_words, node_descriptions
 from treelabel.models.evidence import HeldOut
 from treelabel.models.folds import hold_out
 from treelabel.models.prototype_means import Means, Strengths, whitening
@@ -113,7 +113,6 @@ class Prototype(Model):
     # Learning
 
     def _fit(self, train: Training) -> HeldOut:
-        self._check_settings()
         self.encoder_ = CachedEncoder(default_encoder() if self.encoder is None else find_encoder(self.encoder))
         self.stops_ = inner_terminals(train)
         plain = normalize_rows(self.encoder_.transform(list(train.texts), train.progress)).astype(np.float32)
@@ -137,6 +136,7 @@ class Prototype(Model):
         return self._choose(cosines, train[left])
 
     def _check_settings(self) -> None:
+        check_descriptions(self.descriptions)
         if self.label_text not in ("name", "path"):
             raise TreelabelError(f"the setting label_text of prototype is {self.label_text!r}; expected name or path")
         for name, most in (("parent_prior_strength", np.inf), ("label_prior_strength", np.inf), ("shrinkage", 1.0)):

@@ -21,7 +21,7 @@ from treelabel.models.base import Model, Training
 from treelabel.models.neural.exported import ExportedNetwork
 from treelabel.models.neural.saved import ExportedValues, NetworkValues, saved_schema
 from treelabel.models.neural.settings import NeuralSettings
-from treelabel.models.objective import Objective
+from treelabel.models.objective import Objective, checked_params
 from treelabel.scores import Scores
 
 if TYPE_CHECKING:
@@ -161,9 +161,12 @@ class Neural(Model):
         self.callbacks = callbacks
         self.seed = seed
 
+    def _check_settings(self) -> None:
+        checked_params(self.loss_params)
+        NeuralSettings.of(self).check()
+
     def _fit(self, train: Training) -> None:
         settings = NeuralSettings.of(self)
-        settings.check()
         if settings.encoder is None:
             name = default_encoder_name(None if settings.trained_part == "head" else "transformer")
             settings = replace(settings, encoder=name)
