@@ -74,9 +74,9 @@ class Line:
     epochs: int
     values: Sequence[Values]
 
-    def mean(self, measure: str) -> float:
+    def mean(self, metric: str) -> float:
         """Average over seeds."""
-        return float(np.mean([values[measure] for values in self.values]))
+        return float(np.mean([values[metric] for values in self.values]))
 
 
 # Data
@@ -119,18 +119,18 @@ def judged(loss: str, rate: float, epochs: int, learn: Dataset, test: Dataset, s
         "bag", loss=f"win_{loss}", learning_rate=rate, epochs=epochs, vector_size=size, adaptive=False, seed=seed
     )
     scores = model.fit(learn).score(test)
-    measures = ["coarsest_accuracy"] if loss == "coarse" else [*WINS, *ACCURACIES, *AGGREGATES]
-    result: Result = evaluate(test, scores=scores, decisions=decide(scores, "top_down"), metrics=measures)
-    return {measure: result[measure] for measure in measures}
+    metrics = ["coarsest_accuracy"] if loss == "coarse" else [*WINS, *ACCURACIES, *AGGREGATES]
+    result: Result = evaluate(test, scores=scores, decisions=decide(scores, "top_down"), metrics=metrics)
+    return {metric: result[metric] for metric in metrics}
 
 
 def chosen(loss: str, task: Task, grid: Mapping[str, tuple[Sequence[float], Sequence[int]]]) -> tuple[float, int]:
     """Choose the rate and the epochs that are best on held-out training documents; what diverges is out."""
-    measure = "coarsest_accuracy" if loss == "coarse" else "onehot_win"
+    metric = "coarsest_accuracy" if loss == "coarse" else "onehot_win"
     found: dict[tuple[float, int], float] = {}
     for rate, epochs in itertools.product(*grid[loss]):
         try:
-            found[rate, epochs] = judged(loss, rate, epochs, task.learn, task.judge, 0)[measure]
+            found[rate, epochs] = judged(loss, rate, epochs, task.learn, task.judge, 0)[metric]
         except TreelabelError as error:
             if "diverged" not in str(error):
                 raise
@@ -159,11 +159,11 @@ def print_table(title: str, lines: Sequence[Line], columns: Mapping[str, str], m
     """Print one table in the paper's layout."""
     rows = [["training loss (rate, epochs)", *(f"{title} {name}".strip() for name in columns.values())]]
     for line in lines:
-        known = [measure in line.values[0] for measure in columns]
+        known = [metric in line.values[0] for metric in columns]
         if any(known):
             cells = [number(line.mean(each)) if has else "" for each, has in zip(columns, known, strict=True)]
             rows.append([f"{line.loss} ({line.rate:g}, {line.epochs})", *cells])
-    rows.append(["the ideal", *("lower" if measure in LOWER else "higher" for measure in columns)])
+    rows.append(["the ideal", *("lower" if metric in LOWER else "higher" for metric in columns)])
     if markdown:
         rows.insert(1, ["---"] * len(rows[0]))
         print("\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n")
@@ -183,11 +183,11 @@ def print_tables(lines: Sequence[Line], markdown: bool) -> None:
 
 @dataclass(frozen=True)
 class Claim:
-    """That in a setting a loss's measure is above another's (or no worse, within a margin)."""
+    """That in a setting a loss's metric is above another's (or no worse, within a margin)."""
 
     says: str
     few: bool
-    measure: str
+    metric: str
     better: str
     worse: str
     margin: float = 0.0
@@ -195,11 +195,11 @@ class Claim:
     def check(self, lines: Mapping[str, Line]) -> tuple[str, str]:
         """Compare the means, and show the differences of all seeds; mixed: not all seeds are like the mean."""
         one, two = lines[self.better], lines[self.worse]
-        sign = -1 if self.measure in LOWER else 1
+        sign = -1 if self.metric in LOWER else 1
         pairs = zip(one.values, two.values, strict=True)
-        found = [sign * (high[self.measure] - low[self.measure]) for high, low in pairs]
-        mean = sign * (one.mean(self.measure) - two.mean(self.measure))
-        numbers = f"{self.better} {number(one.mean(self.measure))}, {self.worse} {number(two.mean(self.measure))}"
+        found = [sign * (high[self.metric] - low[self.metric]) for high, low in pairs]
+        mean = sign * (one.mean(self.metric) - two.mean(self.metric))
+        numbers = f"{self.better} {number(one.mean(self.metric))}, {self.worse} {number(two.mean(self.metric))}"
         verdict = "DOES NOT HOLD" if mean <= -self.margin else "holds" if min(found) > -self.margin else "mixed"
         return verdict, f"{numbers} (better by {min(found):+.3f} to {max(found):+.3f})"
 

@@ -428,7 +428,7 @@ def wins(
     metrics: dict[str, Metric],
     done: Callable[[int], None] = lambda so_far: None,
 ) -> dict[str, DoubleArray]:
-    """Give for each metric and test the share of standards in which the best output scores higher; ties count 0.5."""
+    """Return for each metric and test the share of standards in which the best output scores higher; ties count 0.5."""
     rng = np.random.default_rng(seed)
     total = np.zeros((len(metrics), len(TESTS)))
     for at in range(standards):

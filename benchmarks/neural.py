@@ -394,7 +394,7 @@ def read_options() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Measure all, print the tables, and give the exit code."""
+    """Measure all, print the tables, and return the exit code."""
     options = read_options()
     found: Found = {}
     works = {"a": frozen_losses, "own": own_models, "b": fine_tuning}

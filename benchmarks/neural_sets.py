@@ -90,7 +90,7 @@ def parts_of(name: str, documents: int | None = None) -> tuple[Dataset, Dataset]
 
 
 def judged(test: Dataset, scores: Scores) -> dict[str, float]:
-    """Give all columns."""
+    """Return all columns."""
     found: dict[str, float] = {}
     for rule in dict.fromkeys(COLUMNS.values()):
         metrics = [metric for metric, own in COLUMNS.items() if own == rule]
@@ -111,7 +111,7 @@ class Known:
         self._rows = rows
 
     def transform(self, texts: Sequence[str]) -> FloatArray:
-        """Give one row a text."""
+        """Return one row per text."""
         return self._rows[[self._place[text] for text in texts]]
 
 

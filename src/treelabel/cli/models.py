@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from treelabel.cli import Terminated
 from treelabel.cli.decide import RuleOption
 from treelabel.cli.options import JsonOption, ReadArguments, SignatureOption, require_other_file, with_read_options
 from treelabel.cli.printing import echo
+from treelabel.cli.signals import Terminated
 
 if TYPE_CHECKING:
     from treelabel.data import Dataset
@@ -104,7 +104,7 @@ def _save(model: "Model", output: Path, force: bool) -> None:
 
 
 def is_first_process() -> bool:
-    """Whether this is the first of the processes that torchrun or accelerate started, or the only one."""
+    """Return whether this is the first of the processes that torchrun or accelerate started, or the only one."""
     return os.environ.get("RANK", "0") == "0"
 
 
@@ -236,7 +236,7 @@ def models(json: JsonOption = False) -> None:
     from dataclasses import asdict
 
     from treelabel.models import LOSSES, MODELS
-    from treelabel.models.linear.heads import HEADS
+    from treelabel.models.linear.registry import HEADS
 
     settings = {
         name: {

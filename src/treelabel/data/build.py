@@ -131,12 +131,12 @@ def _stratified(data: Dataset, shares: DoubleArray, rng: np.random.Generator) ->
 
 def rarest_label(data: Dataset) -> LongArray:
     """Return the rarest most specific label of each document (-1: none)."""
-    ends = data.hierarchy.most_specific(data.labels)
-    frequency = np.bincount(ends.indices, minlength=len(data.hierarchy))
-    order = np.lexsort((ends.indices, frequency[ends.indices], row_numbers(ends)))
+    terminal = data.hierarchy.most_specific(data.labels)
+    frequency = np.bincount(terminal.indices, minlength=len(data.hierarchy))
+    order = np.lexsort((terminal.indices, frequency[terminal.indices], row_numbers(terminal)))
     key = np.full(len(data), -1, np.int64)
-    some = row_sizes(ends) > 0
-    key[some] = ends.indices[order][ends.indptr[:-1][some]]
+    some = row_sizes(terminal) > 0
+    key[some] = terminal.indices[order][terminal.indptr[:-1][some]]
     return key
 
 
@@ -148,15 +148,15 @@ def _parent_of(data: Dataset, key: LongArray) -> LongArray:
 
 def _give_rare_to_first(data: Dataset, assigned: LongArray, rng: np.random.Generator) -> None:
     """Swap documents so that every most specific label has one in the first part; sizes do not change."""
-    ends = data.hierarchy.most_specific(data.labels)
-    rows = row_numbers(ends)
-    held = np.bincount(ends.indices[assigned[rows] == 0], minlength=len(data.hierarchy))
-    labels, first = np.unique(ends.indices, return_index=True)
+    terminal = data.hierarchy.most_specific(data.labels)
+    rows = row_numbers(terminal)
+    held = np.bincount(terminal.indices[assigned[rows] == 0], minlength=len(data.hierarchy))
+    labels, first = np.unique(terminal.indices, return_index=True)
     missing = held[labels] == 0
     donors = iter(rng.permutation(np.flatnonzero(assigned == 0)).tolist())
 
     def of(row: int) -> IntArray:
-        found: IntArray = ends.indices[ends.indptr[row] : ends.indptr[row + 1]]
+        found: IntArray = terminal.indices[terminal.indptr[row] : terminal.indptr[row + 1]]
         return found
 
     for label, taken in zip(labels[missing].tolist(), rows[first[missing]].tolist(), strict=True):
@@ -212,6 +212,19 @@ def per_class(data: Dataset, count: int = 1, seed: int = 0) -> tuple[Dataset, Da
 
     The few-shot setting of "A hierarchical loss and its problems": at most one training sample per class. Documents
     with several labels count for their rarest; those without labels are among the others.
+
+    Parameters
+    ----------
+    data
+        A dataset.
+    count
+        How many documents of each class to draw.
+    seed
+        Draws the same documents again.
+
+    Returns
+    -------
+    (Dataset, Dataset)
     """
     if data.group is not None:
         raise TreelabelError(
@@ -230,14 +243,26 @@ def per_class(data: Dataset, count: int = 1, seed: int = 0) -> tuple[Dataset, Da
 
 
 def cut(data: Dataset, depth: int) -> Dataset:
-    """Keep the hierarchy's levels down to a depth; deeper labels become their ancestors there."""
+    """Keep the hierarchy's levels down to a depth; deeper labels become their ancestors there.
+
+    Parameters
+    ----------
+    data
+        A dataset.
+    depth
+        The number of levels to keep.
+
+    Returns
+    -------
+    Dataset
+    """
     return data.moved(data.hierarchy.cut(depth))
 
 
 def with_other_leaves(data: Dataset) -> Dataset:
     """Let every document end in a leaf: internal nodes at which documents stop get an "other" child for them."""
-    ends = data.hierarchy.most_specific(data.labels)
-    return data.moved(data.hierarchy.with_other_leaves(np.unique(ends.indices)))
+    terminal = data.hierarchy.most_specific(data.labels)
+    return data.moved(data.hierarchy.with_other_leaves(np.unique(terminal.indices)))
 
 
 def unfold(data: Dataset) -> Dataset:
@@ -249,6 +274,17 @@ def deduplicate(data: Dataset, against: Sequence[str] = ()) -> Dataset:
     """Keep the first of documents with the same text (case and spacing aside), with the labels of all of them.
 
     Texts in `against` (the training texts, say) are dropped altogether. Empty texts are no duplicates of each other.
+
+    Parameters
+    ----------
+    data
+        A dataset.
+    against
+        Texts that are dropped wherever they occur.
+
+    Returns
+    -------
+    Dataset
     """
     first_row: dict[str, int] = {}
     other = {_plain(text) for text in against}
