@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ def truth(documents: int = 60, seed: int = 1) -> list[list[str]]:
     return [[name] for name in np.random.default_rng(seed).choice(LEAVES, documents).tolist()]
 
 
-def judged(right: float, seed: int = 0, documents: int = 60, metrics: Sequence[str] = METRICS) -> Result:
+@cache
+def judged(right: float, seed: int = 0, documents: int = 60, metrics: tuple[str, ...] = METRICS) -> Result:
     """Judge a system that is right about so large a share of the documents."""
     rng = np.random.default_rng([seed, int(right * 1000)])
     true = truth(documents)
@@ -77,8 +79,12 @@ def add_run(
 
 
 def _judged(rule: str, result: Result) -> Judged:
-    intervals = {name: (found.low, found.high) for name, found in result.intervals(resamples=100).items()}
-    return Judged(rule, str(result.rule), result.values, intervals, sums_of(result))
+    return Judged(rule, str(result.rule), result.values, _intervals(result), sums_of(result))
+
+
+@cache
+def _intervals(result: Result) -> dict[str, tuple[float, float]]:
+    return {name: (found.low, found.high) for name, found in result.intervals(resamples=100).items()}
 
 
 def add_values(folder: Path, data: str, system: str, values: Mapping[str, float], seed: int = 0) -> Run:

@@ -16,6 +16,7 @@ from treelabel.evaluation.statistics import bootstrap_sums
 from treelabel.experiment.claims import Verdict, judge_claims, overall
 from treelabel.experiment.estimates import Estimate, Resampled, Term, drawn_values, estimate
 from treelabel.experiment.results import Results
+from treelabel.metrics import find_metric
 
 
 def claim(left: str, right: str, more: str = "") -> str:
@@ -56,7 +57,9 @@ def test_all_systems_and_metrics_are_drawn_alike_whatever_their_parts() -> None:
     few, many = (np.array([sums[0][0] for sums in bootstrap_sums([part], 60, 3)]) for part in (wide, narrow))
     np.testing.assert_array_equal(few, many)
     one, two = judged(0.9), judged(0.9)
-    np.testing.assert_array_equal(drawn_values(one, ["hf1"], 20)["hf1"], drawn_values(two, ["hf1"], 20)["hf1"])
+    np.testing.assert_array_equal(
+        drawn_values(one, [find_metric("hf1")], 20)["hf1"], drawn_values(two, [find_metric("hf1")], 20)["hf1"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -100,7 +103,10 @@ def test_a_relative_side_divides_in_each_resample(tmp_path: Path) -> None:
     found = only(results).outcomes[0]
     good, fair = judged(0.95), judged(0.6)
     assert found.difference == pytest.approx(good["hf1"] / fair["hf1"] - 1)
-    drawn = drawn_values(good, ["hf1"], 1000)["hf1"] / drawn_values(fair, ["hf1"], 1000)["hf1"] - 1
+    drawn = (
+        drawn_values(good, [find_metric("hf1")], 1000)["hf1"] / drawn_values(fair, [find_metric("hf1")], 1000)["hf1"]
+        - 1
+    )
     low, high = np.quantile(drawn, [0.025, 0.975]) - drawn.mean() + found.difference
     assert (found.low, found.high) == pytest.approx((low, high))
 

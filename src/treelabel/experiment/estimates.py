@@ -5,7 +5,7 @@ t-interval of what each of them gives. The interval of both reaches as far as th
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
@@ -14,11 +14,12 @@ import numpy as np
 from scipy import special
 
 from treelabel.core.compute import DoubleArray
-from treelabel.core.errors import TreelabelError
 from treelabel.evaluation.result import Result
 from treelabel.evaluation.statistics import bootstrap_sums
+from treelabel.experiment.naming import spelled_name
 from treelabel.experiment.results import Judged, Results, Run
-from treelabel.experiment.spec import Spec, base_metric, spelled_metric
+from treelabel.experiment.spec import Spec, base_metric
+from treelabel.metrics import Metric
 
 RESAMPLES = 1000
 LEVEL = 0.95
@@ -130,11 +131,11 @@ class Resampled:
             return None
         if self.is_program(run):
             return np.full(self.resamples, run.value(metric, rule))
-        name, known = spelled_metric(metric), self._known.setdefault((run.key, judged.rule), {})
+        name, known = spelled_name(metric), self._known.setdefault((run.key, judged.rule), {})
         if name not in known and self.results.folder is not None:
             # What tables and claims ask for is drawn at once, as the file is read only once for them.
-            asked = {name, *self._named} if not known else {name}
-            known |= self._drawn(run, judged, [each for each in judged.values if each in asked])
+            asked = {base_metric(name), *(() if known else self._named)}
+            known |= self._drawn(run, judged, asked)
         return known.get(name)
 
     def is_program(self, run: Run) -> bool:
@@ -142,14 +143,14 @@ class Resampled:
         system = self.results.spec.systems.get(base_metric(run.system))
         return system is not None and system.command is not None and system.writes == "values"
 
-    def _drawn(self, run: Run, judged: Judged, names: Sequence[str]) -> dict[str, DoubleArray]:
+    def _drawn(self, run: Run, judged: Judged, names: set[str]) -> dict[str, DoubleArray]:
         result = self.results.result(run, judged.rule)
         if result is None:
             return {}
-        return drawn_values(result, [name for name in names if name in result.values], self.resamples)
+        return drawn_values(result, [metric for metric in result.metrics if metric.name in names], self.resamples)
 
 
-def drawn_values(result: Result, names: Iterable[str], resamples: int) -> dict[str, DoubleArray]:
+def drawn_values(result: Result, metrics: Sequence[Metric], resamples: int) -> dict[str, DoubleArray]:
     """Compute values on resampled documents.
 
     Results of as many documents in the same hierarchy have the same draws; others are drawn independently.
@@ -158,40 +159,44 @@ def drawn_values(result: Result, names: Iterable[str], resamples: int) -> dict[s
     ----------
     result : Result
         With the parts of documents.
-    names : iterable of str
-        Metrics of the result, or parts of them.
+    metrics : sequence of Metric
+        Metrics of the result.
     resamples : int
         How often documents are drawn with replacement.
 
     Returns
     -------
     dict of arrays of shape (resamples,)
-        Values by name.
+        Values by name; parts of a metric stand in brackets behind its name.
     """
     seed = crc32(f"{result.count} {result.fingerprint}".encode())
-    by_key: dict[Any, list[str]] = {}
-    functions = {name: result.value_function(name) for name in names}
-    for name, (metric, _) in functions.items():
-        by_key.setdefault(metric.key, []).append(name)
     found: dict[str, DoubleArray] = {}
-    for listed in by_key.values():
-        parts = result.drawn_parts(functions[listed[0]][0])
-        rows = [[functions[name][1](sums) for name in listed] for sums in bootstrap_sums(parts, resamples, seed)]
-        found |= dict(zip(listed, np.array(rows, np.float64).T, strict=True))
+    for key in {metric.key: None for metric in metrics}:
+        alike = [metric for metric in metrics if metric.key == key]
+        values = [
+            [each.value_of(sums, result.context) for each in alike]
+            for sums in bootstrap_sums(result.drawn_parts(alike[0]), resamples, seed)
+        ]
+        for metric, drawn in zip(alike, zip(*values, strict=True), strict=True):
+            names = [name for name in result.values if base_metric(name) == metric.name]
+            found |= {name: np.array([_value(each, name) for each in drawn], np.float64) for name in names}
     return found
+
+
+def _value(value: float | dict[str, float], name: str) -> float:
+    """Take the part of a value that a name has in brackets, or the value itself."""
+    if not isinstance(value, dict):
+        return value
+    return value.get(name.partition("[")[2].removesuffix("]") or "mean", math.nan)
 
 
 def named_metrics(spec: Spec) -> set[str]:
-    """Return the metrics, and parts of metrics, that the tables and claims of a spec name."""
+    """Return the metrics that the tables and claims of a spec name, without parts; all, if it has no tables."""
     listed = [column.metric for table in spec.tables for column in table.columns]
     listed += [side.metric for claim in spec.claims for side in (claim.left, claim.right)]
-    found = set()
-    for name in listed:
-        try:
-            found |= set() if name is None else {spelled_metric(name)}
-        except TreelabelError:
-            continue  # The name of a program's value.
-    return found
+    listed += [figure.metric for figure in spec.figures if figure.kind == "relative_parts"]
+    listed += [] if spec.tables else [metric for judge in spec.judge for metric in judge.metrics]
+    return {base_metric(spelled_name(name)) for name in listed if name is not None}
 
 
 def estimate(
@@ -234,7 +239,7 @@ def estimate(
     if not math.isfinite(point):
         return Estimate(point, problem="the value is not a finite number")
     is_exact = len(points) == 1 and all(resampled.is_program(run) for run in chosen[0])
-    below, above, spread = _document_noise(resampled, terms, chosen, function, point)
+    below, above, spread = _document_noise(resampled, terms, chosen, function)
     return Estimate(point, below, above, spread, error, len(points), is_exact)
 
 
@@ -258,7 +263,6 @@ def _document_noise(
     terms: Sequence[Term],
     chosen: Sequence[Sequence[Run]],
     function: Callable[[Sequence[Any]], Any],
-    point: float,
 ) -> tuple[float, float, float]:
     """How far the interval over documents reaches below and above, and the standard error; NaN if it is not known."""
     drawn = np.zeros(resampled.resamples)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from treelabel.core.errors import TreelabelError
-from treelabel.experiment.spec import Column, Spec, base_metric
+from treelabel.experiment.spec import Column, Spec, base_metric, spelled_metric
 from treelabel.metrics import find_metric
 
 _FIELDS = {
@@ -50,13 +50,19 @@ def data_title(name: str, spec: Spec) -> str:
     return spec.data[name].title or name if name in spec.data else name
 
 
-def column_title(column: Column) -> str:
-    """Return what a column is called.
+def column_titles(columns: Sequence[Column]) -> list[str]:
+    """Return what columns are called; those of one name have their rules behind it.
 
-    >>> column_title(Column(metric="hf1")), column_title(Column(field="model_size"))
-    ('hf1', 'size (MB)')
+    >>> column_titles([Column(metric="hf1", rule="best_leaf"), Column(field="model_size")])
+    ['hf1', 'size (MB)']
+    >>> column_titles([Column(metric="hf1", rule="best_leaf"), Column(metric="hf1", rule="optimal:hf1")])
+    ['hf1, best_leaf', 'hf1, optimal:hf1']
     """
-    return column.title or (str(column.metric) if column.field is None else _FIELDS[column.field])
+    titles = [each.title or (str(each.metric) if each.field is None else _FIELDS[each.field]) for each in columns]
+    return [
+        f"{title}, {column.rule}" if titles.count(title) > 1 and column.rule is not None else title
+        for title, column in zip(titles, columns, strict=True)
+    ]
 
 
 def is_higher_better(metric: str) -> bool:
@@ -71,3 +77,15 @@ def is_higher_better(metric: str) -> bool:
         return find_metric(base_metric(metric)).higher_is_better
     except TreelabelError:
         return True
+
+
+def spelled_name(metric: str) -> str:
+    """Spell a metric as results do; what is no metric, such as the name of a program's value, stays.
+
+    >>> spelled_name("precision@5.0"), spelled_name("ICM/error rate")
+    ('precision@5', 'ICM/error rate')
+    """
+    try:
+        return spelled_metric(metric)
+    except TreelabelError:
+        return metric
