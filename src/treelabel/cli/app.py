@@ -12,6 +12,7 @@ from treelabel.cli.encoders import encoders
 from treelabel.cli.judge import compare, evaluate, metrics
 from treelabel.cli.models import explain, export, fit, models, predict, score
 from treelabel.cli.sign import sign
+from treelabel.cli.sweep import sweep
 from treelabel.cli.tables import tables
 
 app = typer.Typer(
@@ -60,6 +61,7 @@ for command in (
     rules,
     models,
     encoders,
+    sweep,
     tables,
     demo,
 ):

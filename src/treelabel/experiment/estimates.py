@@ -191,11 +191,11 @@ def _value(value: float | dict[str, float], name: str) -> float:
 
 
 def named_metrics(spec: Spec) -> set[str]:
-    """Return the metrics that the tables and claims of a spec name, without parts; all, if it has no tables."""
+    """Return the metrics that tables and claims name, without parts; all that are judged, if there are none."""
     listed = [column.metric for table in spec.tables for column in table.columns]
     listed += [side.metric for claim in spec.claims for side in (claim.left, claim.right)]
     listed += [figure.metric for figure in spec.figures if figure.kind == "relative_parts"]
-    listed += [] if spec.tables else [metric for judge in spec.judge for metric in judge.metrics]
+    listed += [] if listed else [metric for judge in spec.judge for metric in judge.metrics]
     return {base_metric(spelled_name(name)) for name in listed if name is not None}
 
 
