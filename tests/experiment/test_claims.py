@@ -168,6 +168,15 @@ def test_a_verdict_says_its_numbers(tmp_path: Path) -> None:
     assert said.endswith("(more than +0.0500 is claimed).")
 
 
+def test_data_sets_that_disagree_leave_a_claim_open(tmp_path: Path) -> None:
+    make_study(tmp_path, claim(GOOD, FAIR))
+    for seed in range(3):
+        add_run(tmp_path, "two", "fair", seed, {RULE: judged(0.999, seed)})
+    found = only(Results.load(tmp_path))
+    assert found.status == "open"
+    assert found.describe().startswith("open (mixed): Left beats right: confirmed on one: +0.")
+
+
 def test_seeds_pair_and_a_single_run_is_constant(tmp_path: Path) -> None:
     results = make_study(tmp_path)
     add_run(tmp_path, "one", "good", 7, {RULE: judged(0.5, 7)})

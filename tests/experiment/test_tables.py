@@ -223,7 +223,8 @@ def test_the_command_prints_tables_and_verdicts(tmp_path: Path, run: Command) ->
     assert ended.code == 0, ended.err
     assert ended.out.startswith("A study\n\nMain & first\n")
     assert "\nconfirmed: Good beats poor: confirmed on one: +0." in ended.out
-    assert "confirmed" not in run("tables", tmp_path / "study", "--no-claims").out
+    assert "\nClaims: 1 confirmed, 0 contradicted, 0 open\n" in ended.out
+    assert "confirmed" not in run("tables", tmp_path / "study", "--no-claims", "--no-significance").out
     exported(results, tmp_path / "results.json")
     for style in ("markdown", "latex", "csv"):
         assert run("tables", tmp_path / "results.json", tmp_path / "study", "--style", style).code == 0

@@ -22,6 +22,7 @@ def tables(
     ] = "paper",
     table: Annotated[list[str] | None, typer.Option(help="Only the table with this name (repeat).")] = None,
     claims: Annotated[bool, typer.Option(help="Whether to say what became of the claims (csv never does).")] = True,
+    significance: Annotated[bool, typer.Option(help="Whether to test what differs from the best.")] = True,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write (default: print).")] = None,
 ) -> None:
     """Print the tables of a study, and what became of its claims.
@@ -47,7 +48,9 @@ def tables(
     require_other_file(output, *results)
     loaded = [Results.load(path) for path in results]
     bold = output is None and sys.stdout.isatty()
-    texts = [_told(study, known, table or [], claims, bold, first=not at) for at, study in enumerate(loaded)]
+    texts = [
+        _told(study, known, table or [], claims, significance, bold, first=not at) for at, study in enumerate(loaded)
+    ]
     text = ("\n" if known == "csv" else "\n\n").join(each for each in texts if each)
     if output is None:
         # Everything in it is printable already, the codes for bold aside.
@@ -58,7 +61,9 @@ def tables(
     typer.echo(f"{output}: {len(loaded)} {'study' if len(loaded) == 1 else 'studies'}")
 
 
-def _told(study: "Results", style: "Style", names: list[str], with_claims: bool, bold: bool, first: bool) -> str:
+def _told(
+    study: "Results", style: "Style", names: list[str], claims: bool, significance: bool, bold: bool, first: bool
+) -> str:
     """Write all about one study."""
     from treelabel.experiment.claims import judge_claims
     from treelabel.experiment.estimates import Resampled
@@ -66,9 +71,9 @@ def _told(study: "Results", style: "Style", names: list[str], with_claims: bool,
     from treelabel.experiment.tables import make_tables
 
     resampled = Resampled(study)
-    made = make_tables(study, names or None, resampled)
+    made = make_tables(study, names or None, resampled, significance)
     name = study.spec.name if study.folder is None else study.folder.resolve().name
     texts = [write_heading(study.spec.title, style), write_tables(made, style, name, bold, header=first)]
-    if with_claims and style != "csv":
+    if claims and style != "csv":
         texts.append(write_verdicts(judge_claims(study, resampled), style))
     return "\n\n".join(text for text in texts if text)

@@ -101,7 +101,7 @@ def folds(data: Dataset, count: int = 3, seed: int = 0) -> list[LongArray]:
 
     >>> from treelabel.data.sample import load_sample
     >>> [len(rows) for rows in folds(load_sample(), 3)]
-    [2923, 2924, 2923]
+    [2924, 2923, 2923]
     """
     if count < 2:
         raise TreelabelError(f"expected at least 2 folds, found {count}")

@@ -58,7 +58,10 @@ class Verdict:
         claimed = f" (more than {_signed(self.margin)} is claimed)" if self.margin else ""
         source = f" ({self.source})" if self.source else ""
         told = "; ".join(outcome.describe() for outcome in self.outcomes)
-        return f"{self.status}: {self.text}{source}: {told}{claimed}."
+        mixed = (
+            " (mixed)" if self.status == "open" and any(each.status == "confirmed" for each in self.outcomes) else ""
+        )
+        return f"{self.status}{mixed}: {self.text}{source}: {told}{claimed}."
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON can hold it, for `Results.export`."""

@@ -108,7 +108,7 @@ class Resampled:
         self.results = results
         self.resamples = resamples
         self._named = named_metrics(results.spec)
-        self._known: dict[tuple[str, str], dict[str, DoubleArray]] = {}
+        self._known: dict[tuple[str, str], dict[str, DoubleArray | None]] = {}
 
     def values(self, run: Run, metric: str, rule: str | None = None) -> DoubleArray | None:
         """Return the value of a metric in each resample, shape (resamples,); None where it is not known.
@@ -136,6 +136,7 @@ class Resampled:
             # What tables and claims ask for is drawn at once, as the file is read only once for them.
             asked = {base_metric(name), *(() if known else self._named)}
             known |= self._drawn(run, judged, asked)
+            known.setdefault(name, None)
         return known.get(name)
 
     def is_program(self, run: Run) -> bool:

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 from treelabel.core.errors import printable
 from treelabel.data.formulas import escape
 from treelabel.experiment.cells import MISSING, Cell
-from treelabel.experiment.claims import Verdict
+from treelabel.experiment.claims import Standing, Verdict
 from treelabel.experiment.tables import Head, Row, Table
 
 Style = Literal["paper", "markdown", "latex", "csv"]
@@ -87,9 +87,11 @@ def write_verdicts(verdicts: Sequence[Verdict], style: Style = "paper") -> str:
     -------
     str
     """
-    lines = [printable(verdict.describe()) for verdict in verdicts]
-    if style == "csv":
+    if style == "csv" or not verdicts:
         return ""
+    counts = [(status, sum(verdict.status == status for verdict in verdicts)) for status in get_args(Standing)]
+    told = ", ".join(f"{count} {status}" for status, count in counts)
+    lines = [f"Claims: {told}", *(printable(verdict.describe()) for verdict in verdicts)]
     if style == "paper":
         return "\n".join(lines)
     start = "- " if style == "markdown" else "% "

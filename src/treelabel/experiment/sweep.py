@@ -54,7 +54,8 @@ class Candidate:
 class Trial:
     """What cross-validation found of a candidate: its values on all documents, and on the documents of each fold.
 
-    `fit_seconds` is the median over folds. `p_value` is that of no difference to the best, after Holm's correction.
+    Times are those of the slowest fold, as later ones may find embeddings in the cache. `p_value` is that of no
+    difference to the best, after Holm's correction.
     """
 
     candidate: Candidate
@@ -208,7 +209,7 @@ class _Judge:
 
     def trial(self, candidate: Candidate) -> Trial:
         """Judge one candidate on all folds."""
-        results, learning, scoring, stopped, megabytes = [], [], 0.0, False, math.nan
+        results, learning, speeds, stopped, megabytes = [], [], [], False, math.nan
         for rows in self.held_out:
             train, test = self.data[np.setdiff1d(np.arange(len(self.data)), rows)], self.data[rows]
             begin = time.perf_counter()
@@ -219,16 +220,14 @@ class _Judge:
             stopped = stopped or model.stopped_ is not None
             middle = time.perf_counter()
             scores = model.score(test)
-            scoring += time.perf_counter() - middle
+            speeds.append(len(test) / max(time.perf_counter() - middle, 1e-9))
             learning.append(middle - begin)
             megabytes = _size(model) if math.isnan(megabytes) else megabytes
             used = model.default_rule if self.rule is None else self.rule
             results.append(evaluate(test, scores=scores, rule=used, metrics=self.metrics, train_frequencies=train))
         by_fold = {name: tuple(result[name] for result in results) for name in self.metrics}
         rules = tuple(dict.fromkeys(str(result.rule) for result in results))
-        speed = len(self.data) / scoring if scoring > 0 else math.nan
-        pooled = _pooled(results)
-        return Trial(candidate, pooled, by_fold, rules, float(np.median(learning)), speed, megabytes, stopped)
+        return Trial(candidate, _pooled(results), by_fold, rules, max(learning), min(speeds), megabytes, stopped)
 
 
 def _size(model: Model) -> float:
