@@ -64,7 +64,7 @@ def fit(
     from treelabel.models import make_model
     from treelabel.models.store import require_replaceable
 
-    settings = dict(_setting(text) for text in set or [])
+    settings = dict(parse_setting(text) for text in set or [])
     named = {name: value for name, value in (("encoder", encoder), ("loss", loss)) if value is not None}
     twice = [name for name in named if name in settings]
     if twice:
@@ -113,7 +113,7 @@ def size_of(folder: Path) -> float:
     return sum(file.stat().st_size for file in folder.iterdir()) / 1e6
 
 
-def _setting(text: str) -> tuple[str, Any]:
+def parse_setting(text: str) -> tuple[str, Any]:
     """Read name=value; values are Python's numbers, lists and words."""
     import ast
 

@@ -80,6 +80,43 @@ def split(
     return {name: data[np.flatnonzero(assigned == at)] for at, name in enumerate(parts)}
 
 
+def folds(data: Dataset, count: int = 3, seed: int = 0) -> list[LongArray]:
+    """Divide documents into folds for cross-validation, each with about its share of every label.
+
+    Unlike `split`, no fold is favoured with the rare labels. Documents of one group are in one fold.
+
+    Parameters
+    ----------
+    data : Dataset
+        What to divide.
+    count : int
+        The number of folds.
+    seed : int
+        Seed of the random numbers.
+
+    Returns
+    -------
+    list of arrays of int64
+        Row numbers of each fold, increasing.
+
+    >>> from treelabel.data.sample import load_sample
+    >>> [len(rows) for rows in folds(load_sample(), 3)]
+    [2924, 2923, 2923]
+    """
+    if count < 2:
+        raise TreelabelError(f"expected at least 2 folds, found {count}")
+    rng, shares = np.random.default_rng(seed), np.full(count, 1 / count)
+    if data.group is None:
+        assigned = _dealt(data, shares, rng)
+    else:
+        assigned = _whole_groups(data, data.group, "stratified", shares, rng)
+    sizes = np.bincount(assigned, minlength=count)
+    if not sizes.all():
+        what = "documents" if data.group is None else f"groups of column {data.group!r}"
+        raise TreelabelError(f"there are too few {what} for {count} folds")
+    return [np.flatnonzero(assigned == fold).astype(np.int64) for fold in range(count)]
+
+
 def _whole_groups(data: Dataset, group: str, by: SplitBy, shares: DoubleArray, rng: np.random.Generator) -> LongArray:
     if by == "time":
         raise TreelabelError(
@@ -120,12 +157,17 @@ def _by_order(order: LongArray, shares: DoubleArray) -> LongArray:
 
 
 def _stratified(data: Dataset, shares: DoubleArray, rng: np.random.Generator) -> LongArray:
+    assigned = _dealt(data, shares, rng)
+    _give_rare_to_first(data, assigned, rng)
+    return assigned
+
+
+def _dealt(data: Dataset, shares: DoubleArray, rng: np.random.Generator) -> LongArray:
     key = rarest_label(data)
     # Neighbours in this order share a label, or a parent: rare leaves are spread evenly together with their siblings.
     order = np.lexsort((rng.random(len(data)), key, _parent_of(data, key)))
     assigned = np.empty(len(data), np.int64)
     assigned[order] = _deal(len(data), shares)
-    _give_rare_to_first(data, assigned, rng)
     return assigned
 
 
