@@ -23,7 +23,7 @@ from treelabel.report.operating import Curve, operating_curve
 from treelabel.report.reliability import Reliability, reliability
 from treelabel.report.sentences import HEADLINES
 from treelabel.report.slices import Slice, by_bin, by_decile, by_depth
-from treelabel.report.systems import System, judge_systems, occurring
+from treelabel.report.systems import SCORE_METRICS, System, judge_systems, occurring
 from treelabel.rules import Tuned
 
 MOST_PAIRS = 45
@@ -67,7 +67,11 @@ class Pair:
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """Everything that a report shows; `reference` says where the frequencies of labels come from."""
+    """Everything that a report shows; `reference` says where the frequencies of labels come from.
+
+    `comparison` is of all systems, by what all of them have; `score_comparison` of those with scores, by what only
+    these have.
+    """
 
     title: str
     notes: list[str]
@@ -79,6 +83,7 @@ class Content:
     bins: list[Slice]
     details: list[Details]
     comparison: ComparisonTable | None
+    score_comparison: ComparisonTable | None
     pairs: list[Pair]
     reference: str
 
@@ -127,6 +132,7 @@ def make_content(
         bins=by_bin(judged),
         details=[_details(system, truth, texts, longest) for system in judged],
         comparison=compare_results(named, HEADLINES, resamples, seed) if several else None,
+        score_comparison=_compare_scores(judged, resamples, seed),
         pairs=_pairs(judged) if several else [],
         reference="the truth (no training data given)" if train is None else "training",
     )
@@ -144,6 +150,15 @@ def _notes(systems: list[System]) -> list[str]:
     default = {system.rule for system in systems if system.result.is_default_rule}
     notes += [f"Scores were decided by the rule {rule}, as predict decides for labels like these." for rule in default]
     return notes
+
+
+def _compare_scores(systems: list[System], resamples: int, seed: int) -> ComparisonTable | None:
+    """Compare the systems that have scores by metrics of these, where others have none; the first must be one."""
+    scored = [system for system in systems if system.scores is not None]
+    if len(scored) in (len(systems), 0, 1) or systems[0].scores is None:
+        return None
+    named = {system.name: system.result for system in scored}
+    return compare_results(named, [name for name in HEADLINES if name in SCORE_METRICS], resamples, seed)
 
 
 def _details(system: System, truth: Dataset, texts: bool, longest: int) -> Details:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from treelabel.core.errors import printable, shorten
+from treelabel.core.errors import printable
 from treelabel.report.content import Content, Pair
 from treelabel.report.reliability import Reliability
 from treelabel.report.slices import Slice
@@ -17,11 +17,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # In inches; a page shows them side by side, a phone one below the other.
-SIZE = (5.4, 3.5)
-SQUARE = (3.9, 3.9)
+SIZE = (4.6, 3.2)
+SQUARE = (3.7, 3.7)
 SMALL = (2.7, 2.7)
 LONGEST_NAME = 26
-MOST_LEGEND_ROWS = 10
+# Bins of fewer documents say nothing of calibration.
+FEWEST_DRAWN = 5
+# An improvement of more percent would flatten all others.
+MOST_LINEAR = 200
 # Documents that the smallest and the largest point of a scatter stand for differ more than their areas.
 POINT_AREA = (7.0, 90.0)
 
@@ -55,7 +58,9 @@ def drawings(content: Content) -> list[Drawing]:
             "macro-f1-by-decile",
             "slices",
             "Macro-F1 by tenth of the labels",
-            _told(f"Macro-F1 by tenth of the labels by frequency in {reference}, rarest first", content, content.deciles),
+            _told(
+                f"Macro-F1 by tenth of the labels by frequency in {reference}, rarest first", content, content.deciles
+            ),
             lambda: _points(content, content.deciles, f"tenth of the labels by frequency in {reference}", band=True),
         )
     )
@@ -104,7 +109,7 @@ def called(name: str) -> str:
     return f"\N{ZERO WIDTH SPACE}{text}" if text.startswith("_") else text
 
 
-def _legend(made: "Figure", axes: "Axes", count: int) -> None:
+def _legend(axes: "Axes", count: int) -> None:
     """Put the legend above the axes, where it covers nothing."""
     if count:
         columns = 1 if count == 1 else 2
@@ -139,46 +144,89 @@ def _curve(content: Content) -> list[Drawing]:
         points = ", ".join(f"{p.rule} has precision {p.precision:.2f} and recall {p.recall:.2f}" for p in curve.points)
         listed.append(f"{content.systems[at].name}: {points}")
     alt = f"Hierarchical precision over recall at all thresholds. {'; '.join(listed)}."
-    return [
-        Drawing(
-            "precision-recall",
-            "curve",
-            "Hierarchical precision and recall",
-            alt,
-            lambda: _draw_curve(content, with_scores),
+    title = "Hierarchical precision and recall"
+    found = [Drawing("precision-recall", "curve", title, alt, lambda: _draw_curve(content, with_scores))]
+    window = _window(content, with_scores)
+    if window is not None:
+        found.append(
+            Drawing(
+                "precision-recall-closer",
+                "curve",
+                "The same, closer",
+                f"The part of the curve in which the rules are. {'; '.join(listed)}.",
+                lambda: _draw_curve(content, with_scores, window),
+            )
         )
-    ]
+    return found
 
 
-def _draw_curve(content: Content, with_scores: Sequence[int]) -> "Figure":
-    made, axes = figure((5.4, 4.4 if len(with_scores) == 1 else 4.6))
+def _window(content: Content, with_scores: Sequence[int]) -> tuple[float, float, float, float] | None:
+    """The part of the axes around all points, None where that is most of them: recall and precision from, to."""
+    curves = [content.details[at].curve for at in with_scores]
+    points = [(point.recall, point.precision) for curve in curves if curve is not None for point in curve.points]
+    x, y = np.array(points).T
+    middle = (x.min() + x.max()) / 2, (y.min() + y.max()) / 2
+    reach = max(np.ptp(x), np.ptp(y), 0.02) * 0.75
+    if not np.isfinite(reach) or reach > 0.3:
+        return None
+    return middle[0] - reach, middle[0] + reach, middle[1] - reach, middle[1] + reach
+
+
+def _draw_curve(
+    content: Content, with_scores: Sequence[int], window: tuple[float, float, float, float] | None = None
+) -> "Figure":
+    made, axes = figure((4.6, 4.2))
     is_one = len(with_scores) == 1
     for at in with_scores:
         curve = content.details[at].curve
         assert curve is not None
-        style = _style(at) | {"marker": ""}
-        axes.plot(curve.recall, curve.precision, label=called(content.systems[at].name), zorder=2, **style)
+        axes.plot(curve.recall, curve.precision, zorder=2, **(_style(at) | {"marker": ""}))
         for place, point in enumerate(curve.points):
-            marker = MARKERS[place % len(MARKERS)]
             colour = PALETTE[(place + 1) % len(PALETTE)] if is_one else PALETTE[at % len(PALETTE)]
+            # At the edge of the whole curve marks are drawn in full; in a part of it, those outside are not.
             axes.plot(
                 point.recall,
                 point.precision,
-                marker=marker,
-                linestyle="",
-                color=colour,
-                markersize=9 if point.is_chosen else 7,
-                markeredgecolor=INK if point.is_chosen else PAPER,
-                markeredgewidth=1.4 if point.is_chosen else 0.8,
-                label=called(point.rule) if is_one or at == with_scores[0] else None,
                 zorder=4 if point.is_chosen else 3,
-                clip_on=False,
+                clip_on=window is not None,
+                **_mark(place, colour, point.is_chosen),
             )
-    axes.set_xlim(0, 1)
-    _share_axis(axes, "mean hierarchical precision (0 to 1)")
+    low_x, high_x, low_y, high_y = (0.0, 1.0, 0.0, 1.0) if window is None else window
+    axes.set_xlim(low_x, high_x)
+    axes.set_ylim(low_y, high_y)
+    axes.set_ylabel("mean hierarchical precision (0 to 1)")
     axes.set_xlabel("mean hierarchical recall (0 to 1)")
-    _legend(made, axes, 2)
+    handles, names = _curve_legend(content, with_scores)
+    axes.legend(handles, names, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2, borderaxespad=0.2)
     return made
+
+
+def _mark(place: int, colour: str, is_chosen: bool) -> dict[str, Any]:
+    """How the mark of a rule looks: its own shape, and a rim if it is the rule of the report."""
+    return {
+        "marker": MARKERS[place % len(MARKERS)],
+        "linestyle": "",
+        "color": colour,
+        "markersize": 9.5 if is_chosen else 7.5,
+        "markeredgecolor": INK if is_chosen else PAPER,
+        "markeredgewidth": 1.5 if is_chosen else 0.7,
+    }
+
+
+def _curve_legend(content: Content, with_scores: Sequence[int]) -> tuple[list[Any], list[str]]:
+    """A line for each system and a mark for each rule; marks are grey where they have the colours of systems."""
+    from matplotlib.lines import Line2D
+
+    is_one = len(with_scores) == 1
+    handles = [Line2D([], [], **(_style(at) | {"marker": ""})) for at in with_scores]
+    names = [called(content.systems[at].name) for at in with_scores]
+    curve = content.details[with_scores[0]].curve
+    assert curve is not None
+    for place, point in enumerate(curve.points):
+        colour = PALETTE[(place + 1) % len(PALETTE)] if is_one else QUIET
+        handles.append(Line2D([], [], **_mark(place, colour, point.is_chosen)))
+        names.append(called(point.rule))
+    return handles, names
 
 
 # Slices of the labels
@@ -202,7 +250,7 @@ def _points(content: Content, slices: Sequence[Slice], label: str, band: bool = 
     _share_axis(axes)
     axes.set_xlabel(label)
     axes.grid(visible=False, axis="x")
-    _legend(made, axes, count if count > 1 else 0)
+    _legend(axes, count if count > 1 else 0)
     return made
 
 
@@ -238,7 +286,7 @@ def _bars(content: Content, slices: Sequence[Slice], label: str) -> "Figure":
     _share_axis(axes)
     axes.set_xlabel(label)
     axes.grid(visible=False, axis="x")
-    _legend(made, axes, count if count > 1 else 0)
+    _legend(axes, count if count > 1 else 0)
     return made
 
 
@@ -258,7 +306,9 @@ def _improvement(content: Content) -> Drawing:
 
 
 def _percent(value: float) -> str:
-    return "n/a" if value != value else f"{value:+.1f}%"
+    if value != value:
+        return "n/a"
+    return f"{value:+,.0f}%" if abs(value) >= 100 else f"{value:+.1f}%"
 
 
 def _draw_improvement(content: Content) -> "Figure":
@@ -268,7 +318,7 @@ def _draw_improvement(content: Content) -> "Figure":
     for at, system in enumerate(others):
         values = np.array([each.improvements[at] for each in content.bins])
         x = np.arange(len(content.bins)) + (at - (len(others) - 1) / 2) * width
-        style = {"color": PALETTE[(at + 1) % len(PALETTE)], "hatch": HATCHES[(at + 1) % len(HATCHES)]}
+        style: dict[str, Any] = {"color": PALETTE[(at + 1) % len(PALETTE)], "hatch": HATCHES[(at + 1) % len(HATCHES)]}
         bars = axes.bar(
             x,
             np.nan_to_num(values),
@@ -279,15 +329,20 @@ def _draw_improvement(content: Content) -> "Figure":
             zorder=2,
             **style,
         )
-        if len(others) <= 3:
-            axes.bar_label(bars, [_percent(value).replace("-", "\N{MINUS SIGN}") for value in values], padding=2, size=8)
+        if len(others) == 1:
+            axes.bar_label(
+                bars, [_percent(value).replace("-", "\N{MINUS SIGN}") for value in values], padding=2, size=7.5
+            )
     axes.axhline(0, color=QUIET, linewidth=0.9, zorder=3)
     axes.margins(y=0.16)
+    if np.nanmax(np.abs([each.improvements for each in content.bins]), initial=0) > MOST_LINEAR:
+        axes.set_yscale("symlog", linthresh=10)
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}".replace("-", "\N{MINUS SIGN}"))
     axes.set_xticks(range(len(content.bins)), [f"{each.name}\n{each.labels:,} labels" for each in content.bins])
     axes.set_ylabel("change of macro-F1 (%)")
     axes.set_xlabel(f"documents with the label in {content.reference}")
     axes.grid(visible=False, axis="x")
-    _legend(made, axes, len(others))
+    _legend(axes, len(others))
     return made
 
 
@@ -317,12 +372,14 @@ def _draw_calibration(panels: Sequence[tuple[int, Reliability]]) -> "Figure":
     made, axes = figure(SMALL)
     axes.plot([0, 1], [0, 1], color=QUIET, linewidth=1, linestyle=":", zorder=1)
     for place, each in panels:
-        style = _style(place)
-        axes.plot(each.confidence, each.accuracy, color=style["color"], linestyle=style["linestyle"], zorder=2)
-        area = 12 + 88 * each.counts / max(each.counts.max(initial=0), 1)
+        style, some = _style(place), each.counts >= FEWEST_DRAWN
+        x, y, low, high, counts = (a[some] for a in (each.confidence, each.accuracy, each.low, each.high, each.counts))
+        axes.plot(x, y, color=style["color"], linewidth=0.9, alpha=0.55, zorder=2)
+        axes.vlines(x, low, high, color=style["color"], linewidth=0.9, alpha=0.55, zorder=2)
+        area = 16 + 84 * counts / max(counts.max(initial=0), 1)
         axes.scatter(
-            each.confidence,
-            each.accuracy,
+            x,
+            y,
             area,
             color=style["color"],
             marker=style["marker"],
@@ -378,12 +435,3 @@ def _draw_scatter(pair: Pair) -> "Figure":
     axes.set_ylabel(f"F1 of {called(pair.second)} (0 to 1)")
     axes.set_aspect("equal")
     return made
-
-
-def short_title(title: str) -> str:
-    """Shorten the title of a figure.
-
-    >>> short_title("Leaves")
-    'Leaves'
-    """
-    return shorten(title, 120)

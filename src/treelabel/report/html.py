@@ -4,10 +4,10 @@ import base64
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
-from typing import Any, Final
+from typing import Final
 
 import jinja2
 from markupsafe import Markup
@@ -15,6 +15,7 @@ from markupsafe import Markup
 import treelabel
 from treelabel.core.errors import shorten
 from treelabel.evaluation.comparison import STAR_LEVEL
+from treelabel.evaluation.statistics import Comparison
 from treelabel.report.content import Content
 from treelabel.report.figures import Drawing
 from treelabel.report.pictures import inline_svg
@@ -34,6 +35,7 @@ class Cell:
 
     value: str
     interval: str
+    ends: str = ""
     difference: str = ""
     is_better: bool | None = None
 
@@ -88,32 +90,43 @@ def render(content: Content, figures: Sequence[Drawing], most_bytes: int = MOST_
 
 def metric_rows(content: Content) -> list[MetricRow]:
     """Return the table of metrics: a row for each, a cell for each system."""
-    compared = {} if content.comparison is None else {row.name: row for row in content.comparison.metrics}
+    compared = _differences(content)
     rows = []
     for name in content.headlines:
         told = meaning(name)
         cells = []
-        for at, system in enumerate(content.systems):
+        for system in content.systems:
             found = system.intervals.get(name)
             if found is None:
                 cells.append(Cell("\N{EM DASH}", ""))
                 continue
             interval = _interval(told, found.low, found.high)
-            cell = Cell(told.written(found.value), interval)
-            if at and name in compared:
-                cell = _compared(told, cell, compared[name].differences[at - 1], compared[name].p_values[at - 1])
+            ends = f"{told.written(found.low)} to {told.written(found.high)}" if interval else ""
+            cell = Cell(told.written(found.value), interval, ends)
+            if (name, system.name) in compared:
+                cell = _compared(told, cell, *compared[name, system.name])
             cells.append(cell)
         rows.append(MetricRow(name, told, tuple(cells)))
     return rows
 
 
-def _compared(told: Meaning, cell: Cell, found: Any, p: float) -> Cell:
+def _differences(content: Content) -> dict[tuple[str, str], tuple[Comparison, float]]:
+    """The difference to the first system and its corrected p, by metric and system."""
+    found = {}
+    for table in filter(None, (content.comparison, content.score_comparison)):
+        for row in table.metrics:
+            for system, difference, p in zip(table.systems[1:], row.differences, row.p_values, strict=True):
+                found[row.name, system] = difference, p
+    return found
+
+
+def _compared(told: Meaning, cell: Cell, found: Comparison, p: float) -> Cell:
     """Add the difference to the first system; a star where it is more than chance."""
     star = "*" if p < STAR_LEVEL else ""
     ends = _interval(told, found.low, found.high, signed=True)
     difference = f"{told.written(found.difference, signed=True)}{star} {ends}".strip()
     is_better = (found.difference > 0) == told.higher_is_better if star else None
-    return Cell(cell.value, cell.interval, difference, is_better)
+    return replace(cell, difference=difference, is_better=is_better)
 
 
 def _interval(told: Meaning, low: float, high: float, signed: bool = False) -> str:

@@ -73,5 +73,12 @@ def _point(system: System, result: Result, is_chosen: bool = False) -> Operating
     judged = row_sizes(system.truth) > 0
     precision = np.where(row_sizes(decisions) == 0, 1.0, result.documents["hp"])[judged]
     recall = result.documents["hr"][judged]
-    means = (float(values.mean()) if len(values) else float("nan") for values in (precision, recall))
-    return OperatingPoint(str(result.rule), *means, result["hp"], result["hr"], result["hf1"], is_chosen)
+    return OperatingPoint(
+        rule=str(result.rule),
+        precision=float(precision.mean()) if len(precision) else float("nan"),
+        recall=float(recall.mean()) if len(recall) else float("nan"),
+        hp=result["hp"],
+        hr=result["hr"],
+        hf1=result["hf1"],
+        is_chosen=is_chosen,
+    )

@@ -20,9 +20,10 @@ FILE_KINDS: Final = ("svg", "png", "pdf")
 DOTS_PER_INCH: Final = 200
 
 _PROLOGUE = re.compile(r"^.*?(?=<svg)", re.DOTALL)
-_METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
+_METADATA = re.compile(r"<metadata>.*?</metadata>|<!--.*?-->", re.DOTALL)
 _SIZE = re.compile(r'<svg ([^>]*?)height="[^"]*"([^>]*?)width="[^"]*"', re.DOTALL)
 _OPENING = re.compile(r"<svg[^>]*>", re.DOTALL)
+_TAG = re.compile(r"<[^>]*>")
 _GROUP_ID = re.compile(r'<g id="[^"]*">')
 _LONG_NUMBER = re.compile(r"\d+\.\d{3,}")
 _FONT = re.compile(r"font: ([\d.]+)px [^;\"]*")
@@ -33,7 +34,8 @@ def _styled(**more: Any) -> Iterator[None]:
     """Draw in the style of reports; a sign that the font lacks is drawn as a box, and is nobody's mistake."""
     import matplotlib as mpl
 
-    with mpl.rc_context({**SETTINGS, **more}), warnings.catch_warnings():
+    settings: dict[Any, Any] = {**SETTINGS, **more}
+    with mpl.rc_context(settings), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*Glyph.*missing from.*")
         yield
 
@@ -52,7 +54,8 @@ def inline_svg(drawing: Drawing) -> str:
     text = _GROUP_ID.sub("<g>", text)
     for mark in ('id="', 'href="#', "url(#"):
         text = text.replace(mark, f"{mark}{drawing.name}-")
-    text = _outside_pictures(text)
+    # Only inside tags: between them stand numbers and names for people to read.
+    text = _TAG.sub(lambda found: _in_page_style(found[0]), text)
     told = f'role="img" aria-label="{escape(drawing.alt, quote=True)}"'
     opening = _OPENING.search(text)
     assert opening is not None
@@ -60,16 +63,15 @@ def inline_svg(drawing: Drawing) -> str:
     return f"{start[:-1]} {told}>{text[opening.end() :]}".strip()
 
 
-def _outside_pictures(text: str) -> str:
-    """Shorten numbers and replace colours and fonts, but not inside embedded pictures, which are base64."""
-    parts = re.split(r'("data:image/png;base64,[^"]*")', text)
-    for at in range(0, len(parts), 2):
-        part = _LONG_NUMBER.sub(lambda found: f"{float(found[0]):.2f}".rstrip("0").rstrip("."), parts[at])
-        part = _FONT.sub(r"font: \1px var(--font)", part)
-        for colour, variable in VARIABLES.items():
-            part = re.sub(re.escape(colour), variable, part, flags=re.IGNORECASE)
-        parts[at] = part
-    return "".join(parts)
+def _in_page_style(tag: str) -> str:
+    """Shorten the numbers of a tag and replace its colours and fonts; an embedded picture, which is base64, stays."""
+    if "base64," in tag:
+        return tag
+    tag = _LONG_NUMBER.sub(lambda found: f"{float(found[0]):.2f}".rstrip("0").rstrip("."), tag)
+    tag = _FONT.sub(r"font: \1px var(--font)", tag)
+    for colour, variable in VARIABLES.items():
+        tag = re.sub(re.escape(colour), variable, tag, flags=re.IGNORECASE)
+    return tag
 
 
 def write_figures(folder: Path, figures: Sequence[Drawing]) -> list[Path]:

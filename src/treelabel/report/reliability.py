@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from treelabel.core.compute import DoubleArray
+from treelabel.evaluation.statistics import binomial_interval
 from treelabel.metrics import find_metric
 from treelabel.report.systems import System
 
@@ -13,13 +14,15 @@ from treelabel.report.systems import System
 class Reliability:
     """Documents in bins by the probability of their likeliest label of a group ("leaves" or a depth).
 
-    `confidence` is the mean probability in each bin, `accuracy` how often the label was right, `counts` the documents;
-    bins without documents are left out. `error` is the expected calibration error.
+    `confidence` is the mean probability in each bin, `accuracy` how often the label was right, `low` and `high` its 95%
+    interval, `counts` the documents; bins without documents are left out. `error` is the expected calibration error.
     """
 
     group: str
     confidence: DoubleArray
     accuracy: DoubleArray
+    low: DoubleArray
+    high: DoubleArray
     counts: DoubleArray
     error: float
 
@@ -44,5 +47,9 @@ def reliability(system: System) -> list[Reliability]:
         count, sure, right = np.asarray(part, np.float64).reshape(-1, 3).T
         some = count > 0
         error = float(np.abs(sure - right).sum() / count.sum()) if some.any() else float("nan")
-        found.append(Reliability(group, sure[some] / count[some], right[some] / count[some], count[some], error))
+        pairs = zip(right[some].tolist(), count[some].tolist(), strict=True)
+        ends = [binomial_interval(int(hits), int(tries)) for hits, tries in pairs]
+        low, high = np.array([end.low for end in ends]), np.array([end.high for end in ends])
+        bins = sure[some] / count[some], right[some] / count[some], low, high, count[some]
+        found.append(Reliability(group, *bins, error))
     return found

@@ -67,8 +67,8 @@ MEANINGS: Final[dict[str, Meaning]] = {
     ),
     "hamming": Meaning(
         "Hamming loss",
-        "The share of all yes-or-no questions, one for each document and label, that were answered wrongly. It is small "
-        "wherever there are many labels. Lower is better.",
+        "The share of all yes-or-no questions, one for each document and label, that were answered wrongly. It is "
+        "small wherever there are many labels. Lower is better.",
         "percent",
         higher_is_better=False,
     ),

@@ -66,9 +66,7 @@ def tenths(frequencies: LongArray) -> list[LongArray]:
 def by_bin(systems: Sequence[System]) -> list[Slice]:
     """Return macro-F1 by bin of training frequency: 0, 1-9, 10-99, 100-999, 1000 and more."""
     context = systems[0].result.context
-    bins = {
-        name: keep for name, keep in frequency_bins(context.frequencies, context.bin_edges).items() if keep.any()
-    }
+    bins = {name: keep for name, keep in frequency_bins(context.frequencies, context.bin_edges).items() if keep.any()}
     drawn = [_bin_intervals(system, bins) for system in systems]
     return [Slice(name, int(keep.sum()), tuple(found[name] for found in drawn)) for name, keep in bins.items()]
 

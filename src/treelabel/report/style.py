@@ -1,6 +1,6 @@
 """How figures look: fonts, lines, and colours that readers with any colour vision can tell apart."""
 
-from typing import Final
+from typing import Any, Final
 
 # Okabe and Ito's colours, the most different first.
 PALETTE: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
@@ -22,7 +22,7 @@ VARIABLES: Final = {
     **{colour: f"var(--s{place})" for place, colour in enumerate(PALETTE, 1)},
 }
 
-SETTINGS: Final = {
+SETTINGS: Final[dict[Any, Any]] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 9.5,
