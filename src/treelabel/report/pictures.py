@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from treelabel.core.outputs import whole_file
 from treelabel.report.figures import Drawing
-from treelabel.report.style import SETTINGS, VARIABLES
+from treelabel.report.figures.style import SETTINGS, VARIABLES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

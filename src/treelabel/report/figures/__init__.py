@@ -1,0 +1,15 @@
+"""The figures of a report, drawn with matplotlib when they are asked for."""
+
+from treelabel.report.content import Content
+from treelabel.report.figures.base import Drawing
+from treelabel.report.figures.curve import curve_figures
+from treelabel.report.figures.panels import calibration_figures, scatter_figure
+from treelabel.report.figures.slices import slice_figures
+
+__all__ = ["Drawing", "drawings"]
+
+
+def drawings(content: Content) -> list[Drawing]:
+    """Return the figures of a report, in its order."""
+    pairs = [scatter_figure(pair) for pair in content.pairs]
+    return [*curve_figures(content), *slice_figures(content), *calibration_figures(content), *pairs]
