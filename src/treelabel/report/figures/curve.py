@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from treelabel.report.content import Content
-from treelabel.report.figures.base import Drawing, called, figure, style_of
+from treelabel.report.figures.base import Drawing, called, figure, style_of, written
 from treelabel.report.figures.style import INK, MARKERS, PALETTE, PAPER, QUIET
 
 if TYPE_CHECKING:
@@ -24,7 +24,10 @@ def curve_figures(content: Content) -> list[Drawing]:
     for at in with_scores:
         curve = content.details[at].curve
         assert curve is not None
-        points = ", ".join(f"{p.rule} has precision {p.precision:.2f} and recall {p.recall:.2f}" for p in curve.points)
+        points = ", ".join(
+            f"{each.rule} has precision {written(each.precision)} and recall {written(each.recall)}"
+            for each in curve.points
+        )
         listed.append(f"{content.systems[at].name}: {points}")
     alt = f"Hierarchical precision over recall at all thresholds. {'; '.join(listed)}."
     title = "Hierarchical precision and recall"

@@ -19,7 +19,7 @@
     setTheme(theme);
     remembered.set(theme);
   });
-  addEventListener("beforeprint", () => document.querySelectorAll("details.system").forEach((one) => { one.open = true; }));
+  addEventListener("beforeprint", () => document.querySelectorAll("details.printed").forEach((one) => { one.open = true; }));
 
   const data = JSON.parse(document.getElementById("tree-data").textContent);
   const CHUNK = 200, MOST_FOUND = 100;
@@ -172,5 +172,9 @@
   if (chosen) chosen.addEventListener("change", () => { draw(); search(); });
   document.getElementById("tree-close").addEventListener("click", draw);
   draw();
+  if (data.left_out) {
+    const told = `${count(data.left_out)} labels with the fewest documents are left out, to keep this file small.`;
+    document.getElementById("tree-left-out").textContent = told;
+  }
   document.getElementById("tree-tools").hidden = false;
 })();
