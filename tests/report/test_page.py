@@ -261,10 +261,16 @@ def test_groups_are_named(tmp_path: Path) -> None:
 def test_figures_are_written_in_three_forms(tmp_path: Path) -> None:
     truth, scores, found = random_case(TREE, 6)
     folder = tmp_path / "some" / "figures"
-    write_report(tmp_path / "report.html", truth, {"../a": scores, "b/c": found, "b": scores}, figures=folder)
+    write_report(tmp_path / "report.html", truth, {"../a": scores, "b/c": found, "b c": scores}, figures=folder)
     names = {path.stem for path in folder.iterdir()}
     assert {"precision-recall", "macro-f1-by-depth", "macro-f1-by-decile", "macro-f1-by-bin"} <= names
-    assert {"relative-improvement", "calibration-leaves", "calibration-depth-3", "scatter-a-b_c"} <= names
+    assert {
+        "relative-improvement",
+        "calibration-leaves",
+        "calibration-depth-3",
+        "scatter-a-b_c",
+        "scatter-a-b_c-2",
+    } <= names
     for name in names:
         assert (folder / f"{name}.svg").read_text(encoding="utf-8").startswith("<?xml")
         assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
