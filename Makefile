@@ -50,7 +50,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv --without-pip $(VENV)
 
 $(VENV)/.core: $(BIN)/python pyproject.toml constraints.txt
-	$(PIP) install --quiet --constraint constraints.txt --editable .
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[report]'
 	@touch $@
 
 # The encoder that tests use comes without what it asks for, of which nothing is needed.
