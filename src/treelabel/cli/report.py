@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from treelabel.cli.signals import INTERRUPTED
 from treelabel.cli.judge import JudgedRuleOption, TrainOption, read_system, system_names
 from treelabel.cli.options import ReadArguments, require_other_file, with_read_options
 from treelabel.cli.printing import echo
+from treelabel.cli.signals import INTERRUPTED
 
 if TYPE_CHECKING:
     from treelabel.data import Dataset
