@@ -22,12 +22,16 @@ FEWEST_HELD_OUT = 10
 
 @with_read_options
 def report(
-    truth: Annotated[Path, typer.Option(metavar="FILE", help="Data file with the true labels, and the texts.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="HTML file to write.")],
     read: ReadArguments,
-    files: Annotated[
-        list[Path] | None, typer.Argument(metavar="FILE", help="Scores or predictions of further systems.")
+    results: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="RESULTS", help="A folder that bench --keep-scores wrote; or files of further systems."),
     ] = None,
+    truth: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Data file with the true labels, and the texts.")
+    ] = None,
+    data: Annotated[str | None, typer.Option(help="The data set of RESULTS, where there are several.")] = None,
     scores: Annotated[
         list[Path] | None, typer.Option(metavar="FILE ...", help="Scores (.npz, .parquet) of a system.")
     ] = None,
@@ -48,25 +52,31 @@ def report(
     For one system: metrics with intervals, precision and recall of several rules, macro-F1 by depth and frequency,
     calibration, the tree of labels, confusions, and the costliest mistakes. Several systems are compared with the
     first: the first of --scores if there is one. Documents are matched by id. Texts stand in the file unless --no-texts
-    leaves them out.
+    leaves them out. Of a study, the systems of the first seed are shown, if it was run with --keep-scores.
 
     \b
     Examples:
       treelabel report --truth test.jsonl --scores scores.npz --train train.jsonl -o report.html
       treelabel report --truth test.jsonl --scores svm.npz bert.npz -o report.html --figures figures
       treelabel report --truth test.jsonl --predictions predictions.jsonl -o report.html --no-texts
+      treelabel report results/quick -o report.html
     """
     from treelabel.report import write_report
     from treelabel.report.write import require_packages
 
     require_packages()
-    chosen = _chosen_files(scores or [], files or [], predictions or [])
-    require_other_file(output, truth, train, rule, *chosen)
-    data, training = read.read_with(truth, train, need_text=False)
-    systems = _systems_from_files(chosen, data, read)
-    has_texts = not no_texts and any(data.texts)
+    training: Dataset | None
+    if truth is None:
+        shown, training, systems, named = _systems_of_study(results or [], data)
+        title = title or named
+    else:
+        chosen = _chosen_files(scores or [], results or [], predictions or [])
+        require_other_file(output, truth, train, rule, *chosen)
+        shown, training = read.read_with(truth, train, need_text=False)
+        systems = _systems_from_files(chosen, shown, read)
+    has_texts = not no_texts and any(shown.texts)
     write_report(
-        output, data, systems, train=training, rule=rule, texts=has_texts, title=title, figures=figures, seed=seed
+        output, shown, systems, train=training, rule=rule, texts=has_texts, title=title, figures=figures, seed=seed
     )
     _say_what_was_written(output, figures)
 
@@ -86,6 +96,18 @@ def _chosen_files(scores: list[Path], files: list[Path], predictions: list[Path]
     if wrong is not None:
         raise TreelabelError(f"{wrong}: is no file of scores (.npz or .parquet); predictions go to --predictions")
     return chosen
+
+
+def _systems_of_study(results: list[Path], data: str | None) -> "tuple[Dataset, Dataset, dict[str, Any], str]":
+    """Read the systems of a study that kept their scores: test documents, training documents, systems, a title."""
+    from treelabel.core.errors import TreelabelError
+    from treelabel.experiment.kept import kept_scores
+    from treelabel.experiment.results import Results
+
+    if len(results) != 1:
+        raise TreelabelError("expected the folder of a study, or --truth FILE with --scores or --predictions")
+    kept = kept_scores(Results.load(results[0]), data)
+    return kept.test, kept.train, dict(kept.systems), kept.title
 
 
 def _systems_from_files(paths: list[Path], truth: "Dataset", read: ReadArguments) -> dict[str, Any]:

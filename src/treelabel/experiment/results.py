@@ -1,6 +1,7 @@
 """Results of a study: a folder with one JSON file a run, what each document contributed, and an index.
 
     spec.toml           the spec as it was run
+    study.json          where the spec stood, and the keys of its runs: the folder may have others, of earlier versions
     runs/KEY.json       a run: its values with intervals and sums, times, memory, versions, machine
     parts/KEY.npz       what each document contributed to the sums, for paired intervals
     scores/KEY.npz      scores, if the spec keeps them
@@ -154,11 +155,18 @@ class Results:
 
     @classmethod
     def _load_folder(cls, folder: Path) -> "Results":
-        if not (folder / "spec.toml").is_file():
-            raise TreelabelError(f"{folder}: has no spec.toml; expected a folder that `treelabel bench` wrote")
-        spec = parse_spec((folder / "spec.toml").read_text(encoding="utf-8"), folder / "spec.toml")
-        runs = tuple(load_run(file) for file in sorted((folder / "runs").glob("*.json")))
-        return cls(spec, runs, folder)
+        if not (folder / "spec.toml").is_file() or not (folder / "study.json").is_file():
+            raise TreelabelError(
+                f"{folder}: has no spec.toml and study.json; expected a folder that `treelabel bench` wrote"
+            )
+        about = read_json((folder / "study.json").read_bytes(), str(folder / "study.json"), "study")
+        try:
+            origin, keys = Path(str(about["path"])), [str(key) for key in about["keys"]]
+        except (KeyError, TypeError):
+            raise TreelabelError(f"{folder / 'study.json'}: damaged; run the study again") from None
+        spec = parse_spec((folder / "spec.toml").read_text(encoding="utf-8"), origin)
+        files = [folder / "runs" / f"{key}.json" for key in keys]
+        return cls(spec, tuple(load_run(file) for file in files if file.is_file()), folder)
 
     def of(self, data: str, system: str) -> list[Run]:
         """Return the runs of a system on a data set that are done, by seed."""

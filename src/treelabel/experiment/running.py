@@ -4,6 +4,7 @@ Finished runs are files, so a study that is killed goes on where it was. A run t
 with the reason, and the others go on.
 """
 
+import json
 import math
 import os
 import signal
@@ -21,8 +22,8 @@ import psutil
 
 from treelabel.core.errors import TreelabelError, shorten
 from treelabel.core.locking import lock
-from treelabel.core.outputs import open_output
-from treelabel.experiment.plan import Cell, Plan, Progress, estimate, progress_of, started
+from treelabel.core.outputs import open_output, together
+from treelabel.experiment.plan import Cell, Plan, Progress, estimate, make_plan, progress_of, started
 from treelabel.experiment.results import Results, Run, Status, load_run
 from treelabel.experiment.units import parse_bytes, parse_seconds, show_bytes, show_seconds
 from treelabel.experiment.worker import Job, write_run
@@ -162,7 +163,7 @@ def _only_runner(results: Path) -> Iterator[None]:
 
 
 def _prepare(plan: Plan, results: Path) -> None:
-    known = {*FOLDERS, "spec.toml", "index.parquet", "claims.json"}
+    known = {*FOLDERS, "spec.toml", "study.json", "index.parquet"}
     if not (results / "spec.toml").is_file():
         foreign = [entry.name for entry in results.iterdir() if entry.name not in known and entry.name[0] != "."]
         if foreign:
@@ -171,8 +172,12 @@ def _prepare(plan: Plan, results: Path) -> None:
             )
     for name in FOLDERS:
         (results / name).mkdir(exist_ok=True)
-    with open_output(results / "spec.toml") as stream:
-        stream.write(plan.spec.text.encode())
+    keys = [cell.key for cell in make_plan(plan.spec).cells]
+    about = {"path": str(plan.spec.path.resolve()), "keys": keys}
+    with together():
+        for name, text in (("spec.toml", plan.spec.text), ("study.json", json.dumps(about, indent=1))):
+            with open_output(results / name) as stream:
+                stream.write(text.encode())
 
 
 # Rounds
