@@ -256,8 +256,11 @@ def test_mistakes_are_ranked_by_labels_off_and_then_by_confidence() -> None:
     truth = dataset(TREE, [["F"], ["F"], ["E"], ["D"], []])
     names = {name: TREE.names.index(name) for name in TREE.names}
     values = np.zeros((5, len(TREE)))
+    # How sure a document is of a top label does not count.
+    values[0, names["B"]] = 1
     for row, (end, p) in enumerate([("E", 0.6), ("E", 0.9), ("E", 0.8), ("G", 0.7), ("D", 0.5)]):
-        values[row, TREE.closure(np.eye(len(TREE), dtype=bool)[[names[end]]]).indices] = p
+        path = TREE.closure(np.eye(len(TREE), dtype=bool)[[names[end]]]).indices
+        values[row, path] = np.maximum(values[row, path], p)
     system = judged(truth, Scores(TREE, values), rule="best_leaf")
     found = costliest_mistakes(system, truth)
     assert [(each.id, each.cost) for each in found] == [("1", 5), ("0", 5), ("3", 3), ("4", 2)]

@@ -66,11 +66,12 @@ def costliest_mistakes(
 
 
 def _confidence(system: System) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """The largest probability of a wrong label of each document; 0 where none is known."""
+    """The largest probability of a most specific label that is wrong, by document; 0 where none is known."""
     sure = np.zeros(system.truth.shape[0])
     if system.scores is None:
         return sure
-    wrong = keep_entries(system.decisions, ~matches(system.truth, system.decisions))
+    ends = system.hierarchy.most_specific(system.decisions)
+    wrong = keep_entries(ends, ~matches(system.truth, ends))
     rows = row_numbers(wrong)
     values = system.scores.values[rows, wrong.indices]
     np.maximum.at(sure, rows, np.asarray(values, np.float64).ravel())
