@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from treelabel.report.figures.base import Drawing, called, style_of, written
+from treelabel.report.figures.base import SIZE, Drawing, called, style_of, written
 from treelabel.report.figures.style import HATCHES, INK, PALETTE, PAPER, QUIET
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # In inches: one panel, and a row of the legend.
 PANEL_WIDTH, PANEL_HEIGHT, LEGEND_ROW = 3.6, 2.9, 0.2
-LEGEND_COLUMNS = 4
+HANDLE_WIDTH, LETTER_WIDTH = 0.6, 0.085
 BARS = ("relative_parts", "label_distribution")
 
 
@@ -114,8 +114,10 @@ def _draw(figure: FigureLike) -> "Figure":
     titles = list(dict.fromkeys(series.title for panel in panels for series in panel.series))
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
-    height = rows * PANEL_HEIGHT + LEGEND_ROW * -(-len(titles) // LEGEND_COLUMNS)
-    made = Canvas(figsize=(max(columns * PANEL_WIDTH, 4.6), height), layout="constrained")
+    width = max(columns * PANEL_WIDTH, SIZE[0])
+    listed = _legend_columns(titles, width)
+    height = rows * PANEL_HEIGHT + LEGEND_ROW * -(-len(titles) // listed)
+    made = Canvas(figsize=(width, height), layout="constrained")
     grid = np.ravel(made.subplots(rows, columns, squeeze=False))
     for axes, panel in zip(grid, panels, strict=False):
         draw = _draw_bars if figure.kind in BARS else _draw_lines
@@ -128,10 +130,15 @@ def _draw(figure: FigureLike) -> "Figure":
         axes.set_visible(False)
     handles = {label: handle for axes in grid for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     if len(titles) > 1:
-        listed = [called(title) for title in titles if called(title) in handles]
-        columns = min(LEGEND_COLUMNS, len(listed))
-        made.legend([handles[each] for each in listed], listed, loc="outside upper left", ncols=columns)
+        names = [called(title) for title in titles if called(title) in handles]
+        made.legend([handles[each] for each in names], names, loc="outside upper left", ncols=listed)
     return made
+
+
+def _legend_columns(titles: Sequence[str], width: float) -> int:
+    """Return how many names fit beside each other in so many inches."""
+    longest = max(len(called(title)) for title in titles)
+    return max(1, min(len(titles), int(width / (HANDLE_WIDTH + LETTER_WIDTH * longest))))
 
 
 def _places(panel: PanelLike) -> list[str]:
@@ -148,7 +155,10 @@ def _draw_lines(axes: "Axes", panel: PanelLike, titles: Sequence[str]) -> None:
         axes.plot(x, series.y, label=called(series.title), zorder=3, **style)
         axes.vlines(x, series.low, series.high, color=style["color"], linewidth=1.1, zorder=2)
     _label_places(axes, places)
-    axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
+    values = [y for series in panel.series for y in series.y if y == y]
+    if values and min(values) >= 0:
+        # An interval of few seeds may leave the range of a metric; the axis does not follow it.
+        axes.set_ylim(0, 1 if 0.5 < max(values) <= 1 else max(values) * 1.15 or 1)
 
 
 def _draw_bars(axes: "Axes", panel: PanelLike, titles: Sequence[str]) -> None:
