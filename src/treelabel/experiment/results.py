@@ -160,11 +160,11 @@ class Results:
                 f"{folder}: has no spec.toml and study.json; expected a folder that `treelabel bench` wrote"
             )
         about = read_json((folder / "study.json").read_bytes(), str(folder / "study.json"), "study")
-        try:
-            origin, keys = Path(str(about["path"])), [str(key) for key in about["keys"]]
-        except (KeyError, TypeError):
-            raise TreelabelError(f"{folder / 'study.json'}: damaged; run the study again") from None
-        spec = parse_spec((folder / "spec.toml").read_text(encoding="utf-8"), origin)
+        if not isinstance(about, dict) or not {"path", "keys"} <= about.keys():
+            raise TreelabelError(f"{folder / 'study.json'}: damaged; run the study again")
+        spec = parse_spec((folder / "spec.toml").read_text(encoding="utf-8"), Path(str(about["path"])))
+        # Without keys, all runs that are there.
+        keys = about["keys"] if about["keys"] is not None else sorted(file.stem for file in folder.glob("runs/*.json"))
         files = [folder / "runs" / f"{key}.json" for key in keys]
         return cls(spec, tuple(load_run(file) for file in files if file.is_file()), folder)
 
