@@ -373,7 +373,7 @@ def test_without_tfidf_and_encoder_the_best_encoder_that_is_installed_is_taken(
 
 
 def test_what_is_no_encoder_is_refused(letters: Letters) -> None:
-    with pytest.raises(TreelabelError, match="expected an encoder with name, fingerprint and transform"):
+    with pytest.raises(TreelabelError, match=r"the setting encoder is <object .*, expected text or Encoder or null"):
         fitted(lambda: make_model(encoder=object()), CASES["leaf"])
 
     class Short(Letters):
