@@ -12,6 +12,8 @@ from treelabel.core.compute import BoolArray, DoubleArray, FloatArray, kernel, o
 
 # Optimization ends when a further step would gain less than this share of the loss.
 OPTIONS = {"ftol": 1e-6}
+# How much a beta calibration is drawn to changing nothing: as a normal prior with this precision / 2.
+PRIOR = 5.0
 # What seems impossible is at least this likely, and has a logarithm.
 TINY = 1e-30
 
@@ -202,6 +204,41 @@ def fit_sigmoid(margins: FloatArray, true: BoolArray) -> tuple[float, float]:
     high, low = (true.sum() + 1) / (true.sum() + 2), 1 / ((~true).sum() + 2)
     slope, intercept = fit_logistic(margins[:, None], np.where(true, high, low), slopes=(0.05, 20.0))
     return float(slope), float(intercept)
+
+
+def fit_beta(p: DoubleArray, true: BoolArray) -> tuple[float, float, float]:
+    """Fit sigmoid(a ln p - b ln(1 - p) + c) by the least log loss (beta calibration, Kull et al. 2017).
+
+    Unlike one temperature, it bends both ends on their own. Few documents change little: a, b and c have a prior.
+
+    Parameters
+    ----------
+    p : array of shape (n,)
+        Probabilities above 0 and below 1.
+    true : array of shape (n,)
+        Whether each came true.
+
+    Returns
+    -------
+    (a, b, c)
+        a, b >= 0; (1, 1, 0) changes nothing.
+
+    >>> fit_beta(np.full(2, 0.5), np.array([True, False]))
+    (1.0, 1.0, 0.0)
+    """
+    from scipy.optimize import minimize
+    from scipy.special import expit
+
+    given, nothing = np.column_stack([np.log(p), -np.log1p(-p), np.ones(len(p))]), np.array([1.0, 1.0, 0.0])
+
+    def loss(numbers: DoubleArray) -> tuple[float, DoubleArray]:
+        z, away = given @ numbers, numbers - nothing
+        value = (np.logaddexp(0, z) - true * z).sum() + PRIOR * (away**2).sum()
+        return float(value), (expit(z) - true) @ given + 2 * PRIOR * away
+
+    bounds = [(0.0, 10.0), (0.0, 10.0), (-10.0, 10.0)]
+    a, b, c = minimize(loss, nothing, jac=True, method="L-BFGS-B", bounds=bounds, options=OPTIONS).x.tolist()
+    return a, b, c
 
 
 def fit_mixture_weight(one: DoubleArray, other: DoubleArray) -> float:
