@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 import treelabel
+from treelabel.cli.bench import bench
 from treelabel.cli.data import convert, inspect, sample, split
 from treelabel.cli.decide import decide, rules, tune
 from treelabel.cli.demo import demo
@@ -59,6 +60,7 @@ for command in (
     rules,
     models,
     encoders,
+    bench,
     demo,
 ):
     app.command()(command)

@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Iterable, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
@@ -96,7 +96,36 @@ def parse_spec(text: str, path: Path) -> Spec:
     spec = _made(Spec, given, "")
     check_limits(spec.time_limit, spec.memory_limit)
     _check_references(spec)
-    return spec
+    return _expanded(spec)
+
+
+def _expanded(spec: Spec) -> Spec:
+    """Make a system of every combination of a grid that nothing chooses from, and of names that stand for them."""
+    systems: dict[str, SystemSpec] = {}
+    names: dict[str, tuple[str, ...]] = {}
+    for system in spec.systems.values():
+        made = [system]
+        if system.grid and system.select is None:
+            title = system.title or system.name
+            made = [
+                replace(
+                    system,
+                    name=f"{system.name}[{text}]",
+                    title=f"{title}, {text}",
+                    params={**system.params, **params},
+                    grid={},
+                )
+                for text, params in system.combinations.items()
+            ]
+        systems |= {each.name: each for each in made}
+        names[system.name] = tuple(each.name for each in made)
+
+    def listed(given: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        return None if given is None else tuple(each for name in given for each in names.get(name, (name,)))
+
+    tables = tuple(replace(table, systems=listed(table.systems)) for table in spec.tables)
+    figures = tuple(replace(figure, systems=listed(figure.systems)) for figure in spec.figures)
+    return replace(spec, systems=systems, tables=tables, figures=figures)
 
 
 # Making dataclasses of mappings

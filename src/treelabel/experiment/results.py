@@ -54,7 +54,11 @@ class Judged:
 
 @dataclass(frozen=True)
 class Run:
-    """One system on one data set with one seed; `reason` tells why there are no values, if there are none."""
+    """One system on one data set with one seed; `reason` tells why there are no values, if there are none.
+
+    `asked` lists the rules and metrics that were to judge it. Training was `stopped` where it reached `max_seconds`,
+    its share of a budget. `code` are the modules that it used, by a hash of each.
+    """
 
     key: str
     data: str
@@ -63,6 +67,8 @@ class Run:
     status: Status = "done"
     reason: str = ""
     title: str = ""
+    data_hash: str = ""
+    asked: tuple[str, ...] = ()
     model: str | None = None
     command: tuple[str, ...] | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
@@ -77,6 +83,8 @@ class Run:
     seconds: float = math.nan
     peak_memory: float = math.nan
     model_bytes: float = math.nan
+    max_seconds: float = math.nan
+    stopped: bool = False
     threads: int = 1
     notes: tuple[str, ...] = ()
     code: Mapping[str, str] = field(default_factory=dict)
@@ -263,9 +271,9 @@ def run_from_json(stored: Any, where: str) -> Run:
     values = {name: value for name, value in stored.items() if name in _RUN_FIELDS}
     try:
         values["judged"] = tuple(_judged(each) for each in values.get("judged", ()))
-        for name in ("fit_seconds", "score_seconds", "seconds", "peak_memory", "model_bytes"):
+        for name in ("fit_seconds", "score_seconds", "seconds", "peak_memory", "model_bytes", "max_seconds"):
             values[name] = float(values.get(name, math.nan))
-        values |= {name: tuple(values.get(name) or ()) for name in ("notes",)}
+        values |= {name: tuple(values.get(name) or ()) for name in ("notes", "asked")}
         values["command"] = None if values.get("command") is None else tuple(values["command"])
         run = Run(**values)
         check_kind([run.key, run.data, run.system, run.reason], list[str], "")

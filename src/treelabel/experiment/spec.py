@@ -1,4 +1,4 @@
-"""The spec of a study: data sets, systems, rules, metrics and seeds; and what is made of them: tables, figures, claims."""
+"""The spec of a study: data sets, systems, rules, metrics and seeds; tables, figures and claims made of them."""
 
 import itertools
 from collections.abc import Iterable, Mapping

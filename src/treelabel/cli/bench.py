@@ -1,0 +1,209 @@
+"""The command that runs studies: bench."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from treelabel.cli.options import JsonOption
+from treelabel.cli.printing import echo
+
+if TYPE_CHECKING:
+    from treelabel.experiment.plan import Plan, Progress
+    from treelabel.experiment.results import Results, Run
+    from treelabel.experiment.running import Study
+
+# How often the table is drawn anew.
+FRAMES = 4
+
+
+def bench(
+    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="The study: a TOML file.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Folder of results (default: results/NAME of the spec).")
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="Time for all runs, such as 60m: every row gets the same, then further seeds.")
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes at a time (default: what memory allows).")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="So many seeds instead of the spec's.")] = None,
+    data: Annotated[str | None, typer.Option(help="Only these data sets, comma-separated.")] = None,
+    systems: Annotated[str | None, typer.Option(help="Only these systems, comma-separated.")] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Check the spec and show the plan, and run nothing.")] = False,
+    keep_scores: Annotated[bool, typer.Option("--keep-scores", help="Keep the scores of each run.")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Repeat runs that failed.")] = False,
+    export: Annotated[Path | None, typer.Option(help="Write all values and verdicts into one JSON file.")] = None,
+    style: Annotated[str, typer.Option(help="Tables as paper, markdown, latex or csv.")] = "paper",
+    json: JsonOption = False,
+) -> None:
+    """Run a study: data sets x systems x rules x metrics x seeds, from one small file to finished tables.
+
+    The spec is checked first, then the plan is shown, then it runs. Every run is kept in the folder of results, by what
+    it depends on (data, model, parameters, code), and is not repeated; a study that was killed goes on where it was. A
+    run that fails or exceeds its limits is skipped with the reason. The tables and the verdicts on the spec's claims
+    are printed at the end, and again by `treelabel tables RESULTS`.
+
+    \b
+    Examples:
+      treelabel bench specs/quick.toml
+      treelabel bench specs/peers.toml --budget 60m --export peers.json
+      treelabel bench study.toml --plan
+    """
+    from treelabel.experiment.plan import make_plan, progress_of
+    from treelabel.experiment.reading import read_spec
+    from treelabel.experiment.running import Options, run_study
+    from treelabel.experiment.units import parse_seconds
+
+    study = read_spec(spec)
+    if seeds is not None:
+        study = study.with_seeds(tuple(range(seeds)))
+    seconds = None if budget is None else parse_seconds(budget, "--budget")
+    folder = Path("results", study.name) if output is None else output
+    planned = make_plan(study, _listed(data), _listed(systems))
+    before = progress_of(planned, folder, retry)
+    _print_plan(planned, before, seconds)
+    if plan:
+        return
+    if not planned.cells:
+        from treelabel.core.errors import TreelabelError
+
+        raise TreelabelError(f"{spec}: nothing to run: {'; '.join(planned.missing.values()) or 'no system has data'}")
+    with _shown() as watch:
+        results = run_study(planned, folder, Options(jobs, seconds, keep_scores, retry), watch)
+    _print_results(results, folder, style, json, export)
+
+
+def _listed(names: str | None) -> list[str] | None:
+    return None if names is None else [name.strip() for name in names.split(",") if name.strip()]
+
+
+# The plan
+
+
+def _say(line: str) -> None:
+    """Tell how it goes, on standard error."""
+    from treelabel.core.errors import printable
+
+    typer.echo(printable(line), err=True)
+
+
+def _print_plan(plan: "Plan", progress: "Progress", budget: float | None) -> None:
+    from treelabel.experiment.plan import estimate
+    from treelabel.experiment.units import show_seconds
+
+    spec = plan.spec
+    sets = dict.fromkeys(cell.data for cell in plan.cells)
+    systems = dict.fromkeys(cell.system for cell in plan.cells)
+    _say(f"{spec.title}: {len(sets)} data sets, {len(systems)} systems, {len(plan.cells)} runs")
+    for name, reason in plan.missing.items():
+        _say(f"  {name} is left out: {reason}")
+    waiting = progress.cells("todo", "judge")
+    done, failed = len(progress.cells("done")), progress.cells("failed")
+    if done:
+        _say(f"  {done} runs are there already")
+    for cell in failed:
+        run = progress.runs[cell.key]
+        _say(
+            f"  {cell.system} on {cell.data}, seed {cell.seed}: {run.status} before: {run.reason} (--retry repeats it)"
+        )
+    if not waiting:
+        return
+    known, unknown = estimate(waiting, progress.runs.values())
+    parts = [f"about {show_seconds(known)} of work for {len(waiting) - unknown} of them"] if known else []
+    if unknown:
+        limit = f", at most {spec.time_limit} each" if spec.time_limit is not None else ""
+        parts.append(f"nothing is known yet of how long {unknown} take{limit}")
+    _say(f"  {len(waiting)} runs to do: {'; '.join(parts)}")
+    if budget is not None:
+        _say(f"  the budget is {show_seconds(budget)}")
+
+
+# While it runs
+
+
+@contextmanager
+def _shown() -> "Iterator[Callable[[Study], None]]":
+    """Show a live table on a terminal, and a line for each run that ends elsewhere."""
+    if not sys.stderr.isatty():
+        seen: set[str] = set()
+        yield lambda study: _tell_ended(study, seen)
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    with Live(console=Console(stderr=True), refresh_per_second=FRAMES, transient=True) as live:
+        yield lambda study: live.update(_live_table(study))
+
+
+def _tell_ended(study: "Study", seen: set[str]) -> None:
+    from treelabel.experiment.units import show_seconds
+
+    if not seen:
+        # What was there before is not told again.
+        seen.update({"", *(cell.key for cell in study.progress.cells("done", "failed"))})
+    for cell in study.progress.cells("done", "failed"):
+        if cell.key not in seen:
+            seen.add(cell.key)
+            run = study.progress.runs[cell.key]
+            told = first_value(run) if run.is_done else f"{run.status}: {run.reason}"
+            _say(f"  {cell.data}: {cell.system}, seed {cell.seed}: {told}, {show_seconds(run.seconds)}")
+
+
+def first_value(run: "Run") -> str:
+    """Return the first value of a run, as progress shows it."""
+    values = [(name, value) for judged in run.judged for name, value in judged.values.items()]
+    return f"{values[0][0]} {values[0][1]:.4f}" if values else "no value"
+
+
+def _live_table(study: "Study") -> Any:
+    """Draw systems in rows and data sets in columns: the mean so far, what runs, what waits, what failed."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from treelabel.experiment.units import show_seconds
+
+    plan = study.plan
+    sets = list(dict.fromkeys(cell.data for cell in plan.cells))
+    left = len(study.progress.cells("todo", "judge"))
+    under_way = ", ".join(f"embedding {task.job.data}" for task in study.tasks if task.cell is None)
+    caption = f"{show_seconds(study.elapsed)}, {left} runs left{'; ' + under_way if under_way else ''}"
+    table = Table(title=escape(plan.spec.title), caption=escape(caption), title_justify="left", caption_justify="left")
+    table.add_column("")
+    for name in sets:
+        table.add_column(escape(name), justify="right")
+    for system in dict.fromkeys(cell.system for cell in plan.cells):
+        table.add_row(escape(system), *(escape(_live_cell(study, name, system)) for name in sets))
+    return table
+
+
+def _live_cell(study: "Study", data: str, system: str) -> str:
+    from treelabel.experiment.units import show_seconds
+
+    cells = [cell for cell in study.plan.cells if (cell.data, cell.system) == (data, system)]
+    if not cells:
+        return ""
+    runs = [study.progress.runs[cell.key] for cell in cells if study.progress.states[cell] in ("done", "failed")]
+    done = [run for run in runs if run.is_done]
+    parts = []
+    if done:
+        values = [value for run in done for value in list(run.judged[0].values.values())[:1]]
+        parts.append(f"{sum(values) / len(values):.4f} ({len(done)}/{len(cells)})" if values else "done")
+    elif runs:
+        parts.append(runs[0].status)
+    now = study.begun + study.elapsed
+    parts += [f"running {show_seconds(now - task.begun)}" for task in study.tasks if task.cell in cells]
+    return " ".join(parts) or "waiting"
+
+
+# The end
+
+
+def _print_results(results: "Results", folder: Path, style: str, as_json: bool, export: Path | None) -> None:
+    failed = [run for run in results.runs if not run.is_done]
+    for run in failed:
+        _say(f"{run.system} on {run.data}, seed {run.seed}: {run.status}: {run.reason}")
+    _say(f"{folder}: {len(results.runs) - len(failed)} runs; show them again with: treelabel tables {folder}")
+    echo("")

@@ -1,0 +1,81 @@
+"""The version of the code that a run used: the modules it loaded, each by a hash of what it means.
+
+A run is repeated when one of them changes. Comments, docstrings and layout do not count.
+"""
+
+import ast
+import hashlib
+import sys
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+
+# Rooms that cannot change what a run gives: they run it, or show it.
+SHOWING = ("treelabel.cli", "treelabel.report", "treelabel.experiment")
+# Of these, modules that do.
+MEANING = ("treelabel.experiment.sets", "treelabel.experiment.judging")
+# Rooms that judge scores and have no part in making them.
+JUDGING = ("treelabel.metrics", "treelabel.evaluation", "treelabel.experiment.judging")
+
+
+def loaded_code() -> dict[str, str]:
+    """Return the hash of every module of treelabel that this process has loaded and that can change a result."""
+    names = [name for name in sorted(sys.modules) if name == "treelabel" or name.startswith("treelabel.")]
+    return {name: code_hash(name) for name in names if name in MEANING or not _is_within(name, SHOWING)}
+
+
+def is_current(code: Mapping[str, str], judging: bool = True) -> bool:
+    """Return whether modules are still as they were.
+
+    Parameters
+    ----------
+    code : mapping of str to str
+        What `loaded_code` returned once.
+    judging : bool
+        Whether those count that only judge.
+
+    Returns
+    -------
+    bool
+    """
+    return all(code_hash(name) == known for name, known in code.items() if judging or not _is_within(name, JUDGING))
+
+
+def _is_within(name: str, rooms: tuple[str, ...]) -> bool:
+    return any(name == room or name.startswith(f"{room}.") for room in rooms)
+
+
+@lru_cache(maxsize=1024)
+def code_hash(module: str) -> str:
+    """Return a hash of what a module's source means; "" for one that is not there any more."""
+    try:
+        found = find_spec(module)
+    except (ImportError, ValueError):
+        return ""
+    if found is None or found.origin is None or not found.origin.endswith(".py"):
+        return ""
+    return source_hash(Path(found.origin).read_text(encoding="utf-8"))
+
+
+def source_hash(source: str) -> str:
+    """Hash what a source means.
+
+    >>> source_hash("x = 1  # one") == source_hash("x  =  1"), source_hash("x = 1") == source_hash("x = 2")
+    (True, False)
+    """
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and _has_docstring(
+            body
+        ):
+            node.body = node.body[1:]
+    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:16]
+
+
+def _has_docstring(body: object) -> bool:
+    if not isinstance(body, list) or not body or not isinstance(body[0], ast.Expr):
+        return False
+    value = body[0].value
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)

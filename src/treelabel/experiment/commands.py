@@ -1,0 +1,263 @@
+"""Systems that are commands: an environment of their own, files to learn from, and a file that they write.
+
+A command sees the test documents without their labels. What it writes is read as scores, predictions or values, and
+judged like everything else.
+"""
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import venv
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from treelabel.core.errors import TreelabelError, quoted, shorten
+from treelabel.core.json_text import read_json
+from treelabel.core.registry import suggestion
+from treelabel.data import Dataset, read, write, write_taxonomy
+from treelabel.encoders.folders import cache_folder
+from treelabel.experiment.sets import Parts
+from treelabel.experiment.spec import SystemSpec
+from treelabel.hierarchy import label_matrix
+from treelabel.hierarchy.labels import find_label
+from treelabel.rules import Decisions
+from treelabel.scores import Scores, is_score_file
+
+PLACEHOLDERS = ("python", "folder", "train", "test", "valid", "taxonomy", "output", "seed", "threads", "data")
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a command left: scores, decisions or values, and what it told of times and sizes."""
+
+    scores: Scores | None = None
+    decisions: Decisions | None = None
+    values: Mapping[str, float] | None = None
+    told: Mapping[str, float] | None = None
+
+
+# Environments
+
+
+def environment(requirements: tuple[str, ...]) -> Path:
+    """Return the Python of an environment with some packages, which is made where there is none yet.
+
+    Environments are kept beside the cache of embeddings, one for each list of requirements.
+    """
+    if not requirements:
+        return Path(sys.executable)
+    key = hashlib.sha256("\n".join([sys.version, *requirements]).encode()).hexdigest()[:16]
+    folder = cache_folder() / "environments" / key
+    python = folder / "bin" / "python"
+    if not (folder / "ready").is_file():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        venv.create(folder, clear=True, with_pip=False)
+        _install(python, requirements)
+        (folder / "ready").write_text("\n".join(requirements))
+    return python
+
+
+def _install(python: Path, requirements: tuple[str, ...]) -> None:
+    """Install packages from outside: the environment needs no pip of its own."""
+    pip = [sys.executable, "-m", "pip"]
+    if subprocess.run([*pip, "--version"], capture_output=True).returncode:
+        pip = [getattr(sys, "_base_executable", sys.executable), "-m", "pip"]
+    command = [*pip, "--disable-pip-version-check", "--python", str(python), "install", "--quiet", *requirements]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["pip failed"]
+        raise TreelabelError(f"{', '.join(requirements)}: cannot be installed: {shorten(lines[-1], 300)}")
+
+
+def files_hash(system: SystemSpec, folder: Path) -> str:
+    """Hash the programs that a command runs, and what stands beside them."""
+    assert system.command is not None
+    named = [Path(part.replace("{folder}", str(folder))) for part in system.command]
+    programs = [file for file in named if file.suffix == ".py" and file.is_file()]
+    beside = sorted({other for file in programs for other in file.parent.glob("*.py")})
+    content = b"".join(file.read_bytes() for file in beside)
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+# Running
+
+
+def run_command(system: SystemSpec, parts: Parts, spec_folder: Path, working: Path, seed: int, threads: int) -> Told:
+    """Run a command and read what it wrote.
+
+    Parameters
+    ----------
+    system : SystemSpec
+        The command, and what it writes.
+    parts : Parts
+        What it learns from and is tested on.
+    spec_folder : Path
+        The folder of the spec.
+    working : Path
+        An empty folder for its files.
+    seed, threads : int
+        What stands for {seed} and {threads}.
+
+    Returns
+    -------
+    Told
+    """
+    assert system.command is not None
+    python = environment(system.requirements)
+    names = _write_files(parts, working)
+    names |= {"python": python, "folder": spec_folder, "output": working / "output", "seed": seed, "threads": threads}
+    command = [_filled(part, names, system.name) for part in system.command]
+    limits = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TREELABEL_THREADS"), str(threads))
+    with (working / "log").open("wb") as log:
+        done = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, **limits}, cwd=working)
+    if done.returncode:
+        lines = (working / "log").read_text(errors="replace").strip().splitlines()
+        ended = (
+            f"ended by {signal.Signals(-done.returncode).name}" if done.returncode < 0 else f"exit {done.returncode}"
+        )
+        raise TreelabelError(f"the command failed ({ended}): {shorten(lines[-1], 300) if lines else 'it said nothing'}")
+    if not (working / "output").exists():
+        raise TreelabelError("the command ended well but wrote nothing to {output}")
+    return _read_output(system, parts.test, working)
+
+
+def _write_files(parts: Parts, working: Path) -> dict[str, Any]:
+    """Write what a command reads; test documents have no labels."""
+    h = parts.train.hierarchy
+    hidden = replace(
+        parts.test,
+        labels=label_matrix(np.zeros(len(parts.test) + 1, np.int32), np.zeros(0, np.int32), len(h)),
+        extra={},
+        group=None,
+    )
+    given = {"train": parts.train, "test": hidden, "valid": parts.valid}
+    names: dict[str, Any] = {"data": working.name}
+    for name, part in given.items():
+        if part is not None:
+            names[name] = working / f"{name}.jsonl"
+            write(part, names[name], labels="paths" if h.is_tree else "auto", taxonomy=False)
+    names["taxonomy"] = working / "taxonomy.tsv"
+    write_taxonomy(h, names["taxonomy"])
+    return names
+
+
+def _filled(part: str, names: Mapping[str, Any], system: str) -> str:
+    try:
+        return part.format_map({name: str(value) for name, value in names.items()})
+    except KeyError as error:
+        wrong = str(error.args[0])
+        raise TreelabelError(f"the command of {system} has {{{wrong}}}; {suggestion(wrong, PLACEHOLDERS)}") from None
+    except (ValueError, IndexError):
+        raise TreelabelError(f"cannot read {quoted(part)} in the command of {system}") from None
+
+
+# Reading what it wrote
+
+
+def _read_output(system: SystemSpec, test: Dataset, working: Path) -> Told:
+    output, beside = working / "output", working / "output.json"
+    told = read_json(beside.read_bytes(), str(beside), "times") if beside.is_file() else {}
+    times = {name: float(value) for name, value in told.items() if isinstance(value, int | float)}
+    if system.writes == "values":
+        stored = read_json(output.read_bytes(), str(output), "values")
+        if not isinstance(stored, dict) or not isinstance(stored.get("values"), dict):
+            raise TreelabelError('the command wrote no values; expected {"values": {"name": number}}')
+        return Told(values={str(name): float(value) for name, value in stored["values"].items()}, told=times)
+    named = output.rename(working / ("output.npz" if output.read_bytes()[:2] == b"PK" else "output.jsonl"))
+    if system.writes == "predictions":
+        found = read(named, taxonomy=test.hierarchy, need_text=False, progress=False)
+        rows = _rows(found.ids, test)
+        return Told(decisions=Decisions(test.hierarchy, found.labels[rows], tuple(test.ids)), told=times)
+    if is_score_file(named):
+        scores = Scores.load(named, test.hierarchy)
+        scores = scores if scores.ids is None else scores[_rows(scores.ids, test)]
+    else:
+        scores = read_label_scores(named, test)
+    return Told(scores=combined(scores, system.combine), told=times)
+
+
+def _rows(ids: Any, test: Dataset) -> Any:
+    """Return where the documents of the test stand among those of a file."""
+    place = {name: row for row, name in enumerate(ids)}
+    missing = [name for name in test.ids if name not in place]
+    if missing:
+        raise TreelabelError(
+            f"the command wrote nothing for {len(missing):,} test documents, such as {quoted(missing[0])}"
+        )
+    return np.array([place[name] for name in test.ids], np.int64)
+
+
+def read_label_scores(file: Path, test: Dataset) -> Scores:
+    """Read scores of labels from JSON Lines: {"id": ..., "labels": [{"label": name or path, "p": 0.9}, ...]}.
+
+    Parameters
+    ----------
+    file : Path
+        What a command wrote.
+    test : Dataset
+        The documents; each must be in the file.
+
+    Returns
+    -------
+    Scores
+        Sparse; labels that are not mentioned have 0.
+    """
+    h = test.hierarchy
+    nodes: dict[str, int] = {}
+    found: dict[str, tuple[list[int], list[float]]] = {}
+    with file.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            row = read_json(line, f"{file}:{number}", "scores")
+            columns, values = found.setdefault(str(row["id"]), ([], []))
+            for entry in row["labels"]:
+                label = str(entry.get("label", entry.get("path")))
+                if label not in nodes:
+                    nodes[label] = find_label(h, label)
+                columns.append(nodes[label])
+                values.append(float(entry["p"]))
+    rows = _rows(list(found), test)
+    listed = list(found.values())
+    ptr = np.cumsum([0, *(len(listed[row][0]) for row in rows)])
+    columns = [column for row in rows for column in listed[row][0]]
+    numbers = np.array([value for row in rows for value in listed[row][1]], np.float32)
+    matrix = sparse.csr_array((numbers, np.array(columns, np.int32), ptr), (len(test), len(h)))
+    matrix.sum_duplicates()
+    return Scores(h, matrix, tuple(test.ids))
+
+
+def combined(scores: Scores, how: str) -> Scores:
+    """Give inner nodes the sum or the largest of the scores below them.
+
+    Parameters
+    ----------
+    scores : Scores
+        Of the most specific labels; inner nodes keep what they have where that is larger.
+    how : "none", "sum" or "max"
+        "sum" where labels exclude each other, "max" where they do not.
+
+    Returns
+    -------
+    Scores
+
+    >>> from treelabel.hierarchy import Hierarchy
+    >>> s = Scores(Hierarchy.from_paths(["A > B", "A > C"]), [[0.0, 0.25, 0.5]])
+    >>> combined(s, "sum").dense().tolist(), combined(s, "max").dense().tolist()
+    ([[0.75, 0.25, 0.5]], [[0.5, 0.25, 0.5]])
+    """
+    if how == "none":
+        return scores
+    if how == "max":
+        return scores.coherent("max")
+    h = scores.hierarchy
+    ancestors = h.closure(sparse.eye_array(len(h), format="csr", dtype=np.bool_)).astype(np.float32)
+    summed = sparse.csr_array(scores.csr() @ ancestors)
+    summed.data = np.minimum(summed.data, np.float32(1))
+    summed.sort_indices()
+    return Scores(h, summed, scores.ids)

@@ -1,0 +1,369 @@
+"""Running a study: processes for its cells, within limits of time and memory, as long as a budget lasts.
+
+Finished runs are files, so a study that is killed goes on where it was. A run that fails, or takes too much, is marked
+with the reason, and the others go on.
+"""
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from treelabel.core.errors import TreelabelError, shorten
+from treelabel.core.locking import lock
+from treelabel.core.outputs import open_output
+from treelabel.experiment.plan import Cell, Plan, Progress, estimate, progress_of, started
+from treelabel.experiment.results import Results, Run, Status, load_run
+from treelabel.experiment.units import parse_bytes, parse_seconds, show_bytes, show_seconds
+from treelabel.experiment.worker import Job, write_run
+
+FOLDERS = ("runs", "parts", "scores", "contexts", "choices")
+# What a worker is told of its run.
+IDENTITY = ("key", "data", "system", "seed", "title", "data_hash", "model", "params")
+# How often processes are looked at.
+TICK = 0.1
+# The share of a run's time that training may take, so that scoring and judging are within it too.
+LEARNING_SHARE = 0.7
+# Memory that is left to others before another process starts.
+SPARE_MEMORY = 1e9
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a study is run: processes at a time, seconds for all of it, what is kept and repeated."""
+
+    jobs: int | None = None
+    budget: float | None = None
+    keep_scores: bool = False
+    retry: bool = False
+
+
+@dataclass
+class Task:
+    """A job under way."""
+
+    job: Job
+    process: "subprocess.Popen[bytes]"
+    cell: Cell | None
+    begun: float
+    time_limit: float
+    memory_limit: float
+    log: Path
+    peak: float = 0.0
+
+
+Watcher = Callable[["Study"], None]
+
+
+@dataclass
+class Study:
+    """A study that is being run: what is done, what is under way, what waits."""
+
+    plan: Plan
+    results: Path
+    options: Options
+    progress: Progress
+    begun: float = field(default_factory=time.monotonic)
+    tasks: list[Task] = field(default_factory=list)
+    embedded: set[tuple[str, str]] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+    largest: float = 0.0
+
+    @property
+    def jobs(self) -> int:
+        """How many processes run at a time: as many as there are cores, if the memory limit allows."""
+        cores = os.cpu_count() or 1
+        if self.options.jobs is not None:
+            return self.options.jobs
+        limit = self.plan.spec.memory_limit
+        fitting = cores if limit is None else int(psutil.virtual_memory().total // parse_bytes(limit))
+        return max(1, min(cores, fitting))
+
+    @property
+    def threads(self) -> int:
+        """How many threads each process has."""
+        return max(1, (os.cpu_count() or 1) // self.jobs)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the beginning."""
+        return time.monotonic() - self.begun
+
+
+def run_study(plan: Plan, results: Path, options: Options, watch: Watcher = lambda study: None) -> Results:
+    """Run what is not done yet of a study.
+
+    Parameters
+    ----------
+    plan : Plan
+        The cells.
+    results : Path
+        The folder of results; made if need be.
+    options : Options
+        How to run it.
+    watch : callable
+        Called with the study at every tick, to show how it goes.
+
+    Returns
+    -------
+    Results
+    """
+    with _only_runner(results):
+        _prepare(plan, results)
+        study = Study(plan, results, options, progress_of(plan, results, options.retry, _share(plan, options)))
+        try:
+            _run_rounds(study, watch)
+        finally:
+            for task in study.tasks:
+                _kill(task)
+        found = collect(plan, results)
+        found.write_index()
+        return found
+
+
+def collect(plan: Plan, results: Path) -> Results:
+    """Return the runs of a plan that a folder has; runs of other plans in it are left out."""
+    runs = []
+    for cell in plan.cells:
+        with suppress(FileNotFoundError, TreelabelError):
+            runs.append(replace(load_run(results / "runs" / f"{cell.key}.json"), data=cell.data, system=cell.system))
+    return Results(plan.spec, tuple(runs), results)
+
+
+def _share(plan: Plan, options: Options) -> float | None:
+    """Return how long each run of the first round may take within the budget: all rows have the same."""
+    if options.budget is None or not plan.rounds:
+        return None
+    jobs = options.jobs or os.cpu_count() or 1
+    return options.budget * jobs / len(plan.rounds[0])
+
+
+@contextmanager
+def _only_runner(results: Path) -> Iterator[None]:
+    """Let one process at a time write a folder of results."""
+    results.mkdir(parents=True, exist_ok=True)
+    handle = os.open(results, os.O_RDONLY)
+    try:
+        if not lock(handle):
+            raise TreelabelError(f"{results}: another process is running a study there; wait, or give another -o")
+        yield
+    finally:
+        os.close(handle)
+
+
+def _prepare(plan: Plan, results: Path) -> None:
+    known = {*FOLDERS, "spec.toml", "index.parquet", "claims.json"}
+    if not (results / "spec.toml").is_file():
+        foreign = [entry.name for entry in results.iterdir() if entry.name not in known and entry.name[0] != "."]
+        if foreign:
+            raise TreelabelError(
+                f"{results}: is not empty and no folder of results (it has {foreign[0]}); give another -o"
+            )
+    for name in FOLDERS:
+        (results / name).mkdir(exist_ok=True)
+    with open_output(results / "spec.toml") as stream:
+        stream.write(plan.spec.text.encode())
+
+
+# Rounds
+
+
+def _run_rounds(study: Study, watch: Watcher) -> None:
+    """Run all cells of the first seed, then those of the second, and so on while the budget lasts."""
+    budget = study.options.budget
+    for number, cells in enumerate(study.plan.rounds):
+        waiting = [cell for cell in cells if study.progress.states[cell] in ("todo", "judge")]
+        if number and waiting and budget is not None:
+            seconds, _ = estimate(waiting, study.progress.runs.values())
+            if study.elapsed + seconds / study.jobs > budget:
+                study.notes.append(
+                    f"the budget of {show_seconds(budget)} was enough for {number} of {len(study.plan.rounds)} seeds"
+                )
+                return
+        _run_cells(study, waiting, watch)
+
+
+def _run_cells(study: Study, cells: Sequence[Cell], watch: Watcher) -> None:
+    waiting = list(cells)
+    while waiting or study.tasks:
+        for task in list(study.tasks):
+            _look_at(study, task)
+        while waiting and len(study.tasks) < study.jobs and _has_memory(study):
+            at = _next(study, waiting)
+            if at is None:
+                break
+            if isinstance(at, Job):
+                _start(study, at, None)
+            else:
+                _start(study, _job_of(study, waiting[at]), waiting.pop(at))
+        watch(study)
+        time.sleep(TICK)
+
+
+def _next(study: Study, waiting: Sequence[Cell]) -> int | Job | None:
+    """Return the place of the next cell, or the embedding that it needs first; None while others have to end."""
+    under_way = {(task.job.data, task.job.encoder) for task in study.tasks if task.job.work == "embed"}
+    for at, cell in enumerate(waiting):
+        encoder = encoder_of(study.plan, cell)
+        needed = (cell.data, encoder) if encoder is not None else None
+        if study.progress.states[cell] == "judge" or needed is None or needed in study.embedded:
+            return at
+        if needed not in under_way:
+            spec = study.plan.spec
+            return Job("embed", str(spec.path), str(study.results), {}, *needed, threads=study.threads)
+    return None
+
+
+def encoder_of(plan: Plan, cell: Cell) -> str | None:
+    """Return the encoder whose frozen embeddings a cell uses ("": the best that is installed), or None."""
+    system = plan.spec.systems[cell.system]
+    params = system.params_on(cell.data)
+    if system.model is None or params.get("train") in ("all", "lora"):
+        return None
+    given = params.get("encoder")
+    if isinstance(given, str):
+        return None if given == "scratch" else given
+    return "" if system.model in ("prototype", "stack", "neural") else None
+
+
+def _has_memory(study: Study) -> bool:
+    """Whether another process may start: the first always, others where the largest so far would still fit."""
+    return not study.tasks or psutil.virtual_memory().available > study.largest + SPARE_MEMORY
+
+
+# Tasks
+
+
+def _job_of(study: Study, cell: Cell) -> Job:
+    plan, share = study.plan, _share(study.plan, study.options)
+    system = plan.spec.systems[cell.system]
+    return Job(
+        "judge" if study.progress.states[cell] == "judge" else "run",
+        str(plan.spec.path),
+        str(study.results),
+        {name: getattr(started(plan, cell), name) for name in IDENTITY},
+        threads=study.threads,
+        max_seconds=None if share is None or system.command is not None else LEARNING_SHARE * share,
+        keep_scores=study.options.keep_scores or plan.spec.keep_scores,
+    )
+
+
+def _start(study: Study, job: Job, cell: Cell | None) -> None:
+    """Start a worker; closing its standard input ends it."""
+    folder = Path(tempfile.mkdtemp(prefix="treelabel-study-"))
+    (folder / "job.json").write_text(job.to_json(), encoding="utf-8")
+    limits = ("TREELABEL_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    environment = {**os.environ, **dict.fromkeys(limits, str(job.threads))}
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "treelabel.experiment.worker", str(folder / "job.json")],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            env=environment,
+            start_new_session=True,
+        )
+    seconds, memory = _limits(study, cell)
+    study.tasks.append(Task(job, process, cell, time.monotonic(), seconds, memory, folder / "log"))
+
+
+def _limits(study: Study, cell: Cell | None) -> tuple[float, float]:
+    """Return how long a task may take, and how much memory; embeddings have no limit of time."""
+    spec = study.plan.spec
+    system = None if cell is None else spec.systems[cell.system]
+    memory = spec.memory_limit if system is None or system.memory_limit is None else system.memory_limit
+    seconds = math.inf
+    if system is not None:
+        given = spec.time_limit if system.time_limit is None else system.time_limit
+        share = _share(study.plan, study.options)
+        seconds = min(math.inf if given is None else parse_seconds(given), math.inf if share is None else share)
+    return seconds, math.inf if memory is None else parse_bytes(memory)
+
+
+def _look_at(study: Study, task: Task) -> None:
+    """Take in a task that has ended, and end one that takes too much."""
+    if task.process.poll() is not None:
+        _take_in(study, task)
+        return
+    task.peak = max(task.peak, _memory(task.process.pid))
+    study.largest = max(study.largest, task.peak)
+    if time.monotonic() - task.begun > task.time_limit:
+        _stop(study, task, "timeout", f"over {show_seconds(task.time_limit)}")
+    elif task.peak > task.memory_limit:
+        _stop(study, task, "memory", f"over {show_bytes(task.memory_limit)}")
+
+
+def _memory(pid: int) -> float:
+    """Return the memory of a process and all that it started; 0 once they have ended."""
+    total = 0.0
+    with suppress(psutil.Error):
+        parent = psutil.Process(pid)
+        for process in (parent, *parent.children(recursive=True)):
+            with suppress(psutil.Error):
+                total += process.memory_info().rss
+    return total
+
+
+def _stop(study: Study, task: Task, status: Status, reason: str) -> None:
+    _kill(task)
+    _write_problem(study, task, status, reason)
+    _end(study, task)
+
+
+def _take_in(study: Study, task: Task) -> None:
+    """Read what a worker wrote; one that ended without a result says why, if it can."""
+    if task.job.work == "embed":
+        # Where embeddings cannot be had, every run that needs them says so itself.
+        study.embedded.add((task.job.data, task.job.encoder))
+    elif task.process.returncode:
+        lines = task.log.read_text(errors="replace").strip().splitlines()
+        code = task.process.returncode
+        ended = f"ended by {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
+        status: Status = "memory" if code == -signal.SIGKILL else "failed"
+        _write_problem(study, task, status, f"{ended}: {shorten(lines[-1], 300)}" if lines else ended)
+    _end(study, task)
+
+
+def _write_problem(study: Study, task: Task, status: Status, reason: str) -> None:
+    if task.cell is not None:
+        took = time.monotonic() - task.begun
+        run = replace(started(study.plan, task.cell), status=status, reason=reason, seconds=took)
+        write_run(study.results, replace(run, peak_memory=task.peak))
+
+
+def _end(study: Study, task: Task) -> None:
+    study.tasks.remove(task)
+    _close(task)
+    if task.cell is None:
+        return
+    run = load_run(study.results / "runs" / f"{task.cell.key}.json")
+    runs: dict[str, Run] = {**study.progress.runs, task.cell.key: run}
+    states: dict[Cell, Any] = {**study.progress.states, task.cell: "done" if run.is_done else "failed"}
+    study.progress = Progress(runs, states)
+
+
+def _kill(task: Task) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(task.process.pid, signal.SIGKILL)
+    task.process.wait()
+    _close(task)
+
+
+def _close(task: Task) -> None:
+    assert task.process.stdin is not None
+    with suppress(OSError):
+        task.process.stdin.close()
+    for file in (task.log, task.log.with_name("job.json")):
+        file.unlink(missing_ok=True)
+    with suppress(OSError):
+        task.log.parent.rmdir()

@@ -1,0 +1,154 @@
+"""The data sets of a study: where their files are, what identifies their content, and how they are read."""
+
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from treelabel.core.errors import TreelabelError
+from treelabel.data import Dataset, load_sample, per_class, read, read_together, split, unfold
+from treelabel.data.taxonomy import taxonomy_beside
+from treelabel.experiment.spec import DataSpec
+
+SAMPLE = "sample"
+# What chooses among the combinations of a grid: a share of the training documents, and no more than so many of them.
+HELD_OUT = 0.2
+MOST_LEARNED, MOST_HELD_OUT = 3_000, 1_000
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """The documents of one run; `spare` are training documents that it does not learn from, if there are any."""
+
+    train: Dataset
+    test: Dataset
+    valid: Dataset | None = None
+    spare: Dataset | None = None
+
+    def for_choosing(self) -> "tuple[Dataset, Dataset]":
+        """Return documents to learn from and to judge on, none of them a test document, for choosing parameters."""
+        held = self.valid if self.valid is not None else self.spare
+        if held is not None:
+            return some_of(self.train, MOST_LEARNED), some_of(held, MOST_HELD_OUT)
+        learn, held = split(self.train, {"learn": 1 - HELD_OUT, "held": HELD_OUT}, seed=0).values()
+        return some_of(learn, MOST_LEARNED), some_of(held, MOST_HELD_OUT)
+
+
+def find_file(name: str, folder: Path) -> Path:
+    """Find a file of a data set: beside the spec, in TREELABEL_DATA, or in ../shared/data.
+
+    Parameters
+    ----------
+    name : str
+        The file as the spec names it.
+    folder : Path
+        The folder of the spec.
+
+    Returns
+    -------
+    Path
+    """
+    given = os.environ.get("TREELABEL_DATA")
+    places = [
+        folder,
+        *([Path(given)] if given else [Path("..", "shared", "data"), folder.parents[1] / "shared" / "data"]),
+    ]
+    for place in places:
+        if (place / name).is_file():
+            return place / name
+    looked = ", ".join(str(place) for place in places)
+    raise TreelabelError(f"{name}: not found in {looked}; set TREELABEL_DATA to the folder of the data sets")
+
+
+def files_of(data: DataSpec, folder: Path) -> dict[str, Path]:
+    """Find the files of a data set, and the taxonomies that belong to them; none for the embedded sample."""
+    named = {part: getattr(data, part) for part in ("all", "train", "test", "valid")}
+    found = {part: find_file(name, folder) for part, name in named.items() if name is not None and name != SAMPLE}
+    taxonomy = data.read.get("taxonomy")
+    if taxonomy is not None:
+        return found | {"taxonomy": find_file(str(taxonomy), folder)}
+    beside = {f"taxonomy of {part}": taxonomy_beside(file) for part, file in found.items()}
+    return found | {part: file for part, file in beside.items() if file is not None}
+
+
+def content_hash(data: DataSpec, folder: Path) -> str:
+    """Return what identifies the content of a data set: its files, and what is made of them."""
+    options = {name: value for name, value in asdict(data).items() if name not in ("name", "title", "note", "same_as")}
+    files = {
+        part: _file_hash(file, file.stat().st_size, file.stat().st_mtime_ns)
+        for part, file in files_of(data, folder).items()
+    }
+    text = json.dumps([options, files], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+@lru_cache(maxsize=256)
+def _file_hash(file: Path, size: int, changed: int) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def load_parts(data: DataSpec, folder: Path, seed: int) -> Parts:
+    """Read a data set.
+
+    Parameters
+    ----------
+    data : DataSpec
+        Where its files are, and what is made of them.
+    folder : Path
+        The folder of the spec.
+    seed : int
+        The seed of the run, by which few documents a class are drawn.
+
+    Returns
+    -------
+    Parts
+    """
+    parts = _read(data, folder)
+    if data.unfold and not parts["train"].hierarchy.is_tree:
+        parts = {name: unfold(part) for name, part in parts.items()}
+    parts = {name: some_of(part, data.limit.get(name)) for name, part in parts.items()}
+    train, spare = parts["train"], None
+    if data.per_class is not None:
+        train, spare = per_class(train, data.per_class, seed=seed)
+    return Parts(train, parts["test"], parts.get("valid"), spare)
+
+
+def _read(data: DataSpec, folder: Path) -> dict[str, Dataset]:
+    options = dict(data.read)
+    if "taxonomy" in options:
+        options["taxonomy"] = find_file(str(options["taxonomy"]), folder)
+    if data.all is None:
+        names = [name for name in ("train", "test", "valid") if getattr(data, name) is not None]
+        files = [find_file(getattr(data, name), folder) for name in names]
+        return dict(zip(names, read_together(files, progress=False, **options), strict=True))
+    whole = load_sample() if data.all == SAMPLE else read(find_file(data.all, folder), progress=False, **options)
+    return split(whole, data.split, seed=data.split_seed)
+
+
+def some_of(data: Dataset, count: int | None, seed: int = 0) -> Dataset:
+    """Draw at most so many documents at random, in their order.
+
+    Parameters
+    ----------
+    data : Dataset
+        What to draw from.
+    count : int or None
+        How many; None takes all.
+    seed : int
+        Seed of the random numbers.
+
+    Returns
+    -------
+    Dataset
+
+    >>> len(some_of(load_sample(), 10)), len(some_of(load_sample()[:5], None))
+    (10, 5)
+    """
+    if count is None or len(data) <= count:
+        return data
+    return data[np.sort(np.random.default_rng(seed).permutation(len(data))[:count])]

@@ -1,0 +1,305 @@
+"""One run in a process of its own: read the data, learn, score, judge, and write the result.
+
+`python -m treelabel.experiment.worker JOB`: JOB is the JSON text of a `Job`. The process ends with the one that started
+it: it watches its standard input, which closes when that process is gone, however it ended.
+"""
+
+import json
+import os
+import platform
+import resource
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Literal
+
+from treelabel.core.errors import TreelabelError
+from treelabel.core.json_text import read_json
+from treelabel.core.outputs import open_output
+from treelabel.evaluation.evaluator import make_context
+from treelabel.experiment.code import loaded_code
+from treelabel.experiment.commands import run_command
+from treelabel.experiment.judging import Output, judge_output, measured
+from treelabel.experiment.parts import context_to_json, save_parts
+from treelabel.experiment.reading import parse_spec
+from treelabel.experiment.results import Judged, Run, load_run
+from treelabel.experiment.sets import Parts, load_parts
+from treelabel.experiment.spec import Judge, Spec, SystemSpec
+from treelabel.models import make_model
+from treelabel.models.base import Model
+from treelabel.models.store import save_model
+from treelabel.rules import Decisions
+from treelabel.scores import Scores
+
+PACKAGES = ("treelabel", "numpy", "scipy", "scikit-learn", "numba", "torch", "transformers")
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker is to do.
+
+    `work` is "run", "judge" (scores of an earlier run are there) or "embed" (compute and keep the embeddings of all
+    texts of a data set by `encoder`). `run` is the result so far: names, seed, parameters.
+    """
+
+    work: Literal["run", "judge", "embed"]
+    spec_path: str
+    results: str
+    run: Mapping[str, Any] = field(default_factory=dict)
+    data: str = ""
+    encoder: str = ""
+    threads: int = 1
+    max_seconds: float | None = None
+    keep_scores: bool = False
+
+    def to_json(self) -> str:
+        """Return the job as JSON text."""
+        return json.dumps(asdict(self))
+
+
+def main() -> None:
+    """Do the job that the command line names."""
+    _end_with_parent()
+    job = Job(**read_json(Path(sys.argv[1]).read_bytes(), sys.argv[1], "job"))
+    # A model takes Ctrl-C for "that is enough"; whoever runs the study decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    spec = parse_spec(Path(job.results, "spec.toml").read_text(encoding="utf-8"), Path(job.spec_path))
+    if job.work == "embed":
+        embed(spec, job)
+        return
+    run = Run(**{**job.run, "threads": job.threads})
+    begun = time.monotonic()
+    try:
+        run = judge_again(spec, job, run) if job.work == "judge" else do_run(spec, job, run)
+    except MemoryError:
+        run = replace(run, status="memory", reason="out of memory")
+    except Exception as error:
+        told = str(error) if isinstance(error, TreelabelError) else f"{type(error).__name__}: {error}"
+        run = replace(run, status="failed", reason=" ".join(told.split()))
+    write_run(Path(job.results), replace(run, seconds=time.monotonic() - begun, **surroundings()))
+
+
+def _end_with_parent() -> None:
+    """End the whole group of processes when standard input closes."""
+
+    def watch() -> None:
+        while os.read(0, 1):
+            pass
+        os.killpg(0, signal.SIGKILL)
+
+    if os.getpgid(0) == os.getpid():
+        threading.Thread(target=watch, daemon=True).start()
+
+
+def write_run(results: Path, run: Run) -> None:
+    """Write the JSON file of a run."""
+    with open_output(results / "runs" / f"{run.key}.json") as stream:
+        stream.write(run.to_json().encode())
+
+
+def surroundings() -> dict[str, Any]:
+    """Return what a result depends on beside the spec: code, versions, machine; and the most memory used."""
+    used = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    machine = {"system": platform.system(), "processor": platform.machine(), "cores": os.cpu_count()}
+    return {
+        "code": loaded_code(),
+        "versions": versions,
+        "machine": machine,
+        # Linux counts in units of 1,024 bytes, macOS in bytes.
+        "peak_memory": float(used * (1 if sys.platform == "darwin" else 1024)),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+# The three kinds of work
+
+
+def embed(spec: Spec, job: Job) -> None:
+    """Compute the embeddings of a data set, which are kept on disk for all runs."""
+    from treelabel.encoders.cached import CachedEncoder
+    from treelabel.encoders.registry import default_encoder, find_encoder
+
+    parts = load_parts(spec.data[job.data], spec.folder, 0)
+    encoder = CachedEncoder(find_encoder(job.encoder) if job.encoder else default_encoder())
+    for part in (parts.train, parts.test, parts.valid, parts.spare):
+        if part is not None:
+            encoder.transform(part.texts, progress=False)
+
+
+def do_run(spec: Spec, job: Job, run: Run) -> Run:
+    """Learn, score and judge."""
+    system = spec.systems[run.system]
+    parts = load_parts(spec.data[run.data], spec.folder, run.seed)
+    h = parts.train.hierarchy
+    documents = {"train": len(parts.train), "test": len(parts.test)}
+    run = replace(run, documents=documents, nodes=len(h), leaves=len(h.leaves))
+    if system.command is None:
+        run, output = _learned(spec, system, parts, run, job)
+    else:
+        run, told = _commanded(spec, system, parts, run)
+        if told is None:
+            return run
+        output = told
+    return _judged(spec, job, run, parts, output)
+
+
+def judge_again(spec: Spec, job: Job, run: Run) -> Run:
+    """Judge the scores of an earlier run, which are kept."""
+    earlier = load_run(Path(job.results, "runs", f"{run.key}.json"))
+    parts = load_parts(spec.data[run.data], spec.folder, run.seed)
+    scores = Scores.load(Path(job.results, "scores", f"{run.key}.npz"), parts.test.hierarchy)
+    rule = next((each.used_rule for each in earlier.judged if each.rule == "default"), None)
+    return _judged(spec, job, replace(earlier, title=run.title), parts, Output(scores, None, rule))
+
+
+def _judged(spec: Spec, job: Job, run: Run, parts: Parts, output: Output) -> Run:
+    data, results = spec.data[run.data], Path(job.results)
+    judges = spec.judges_of(run.data)
+    judged, found, notes = judge_output(output, judges, data, parts.train, parts.test)
+    if output.scores is not None and job.keep_scores:
+        output.scores.save(results / "scores" / f"{run.key}.npz")
+    context = context_to_json(
+        replace(found[0].context, propensity=data.propensity, bin_edges=data.bin_edges)
+        if found
+        else make_context(parts.train.hierarchy, parts.train, None)
+    ).encode()
+    key = sha256(context).hexdigest()[:20]
+    with open_output(results / "contexts" / f"{key}.json") as stream:
+        stream.write(context)
+    save_parts(results / "parts" / f"{run.key}.npz", found)
+    asked = tuple(f"{judge.rule} {metric}" for judge in judges for metric in judge.metrics)
+    notes = [*dict.fromkeys([*run.notes, *notes])]
+    return replace(run, judged=tuple(judged), asked=asked, context=key, notes=tuple(notes), status="done", reason="")
+
+
+# Systems
+
+
+def _learned(spec: Spec, system: SystemSpec, parts: Parts, run: Run, job: Job) -> tuple[Run, Output]:
+    """Fit a model and score the test documents."""
+    assert system.model is not None
+    params = system.params_on(run.data)
+    chosen, notes = None, list(run.notes)
+    if system.select is not None:
+        chosen, tried = _chosen(system, spec, parts, run, Path(job.results))
+        params, notes = {**params, **chosen}, [*notes, *tried]
+    begun = time.perf_counter()
+    model = _made(system.model, params, run.seed)
+    model.fit(parts.train, valid=parts.valid, progress=False, max_seconds=job.max_seconds)
+    fitted = time.perf_counter()
+    scores = model.score(parts.test)
+    scored = time.perf_counter()
+    if model.stopped_ is not None:
+        notes.append(f"training was stopped by the budget after {fitted - begun:.0f} s")
+    limit = float("nan") if job.max_seconds is None else job.max_seconds
+    run = replace(
+        run,
+        params=params,
+        chosen=chosen,
+        notes=tuple(notes),
+        fit_seconds=fitted - begun,
+        score_seconds=scored - fitted,
+        model_bytes=_size(model),
+        max_seconds=limit,
+        stopped=model.stopped_ is not None,
+    )
+    return run, Output(scores, None, model.default_rule)
+
+
+def _made(name: str, params: Mapping[str, Any], seed: int) -> Model:
+    """Make a model; settings within a model ("linear__C") are set after it is made."""
+    outer = {name: value for name, value in params.items() if "__" not in name}
+    model = make_model(name, seed=seed, **outer)
+    return model.set_params(**{name: value for name, value in params.items() if "__" in name})
+
+
+def _chosen(
+    system: SystemSpec, spec: Spec, parts: Parts, run: Run, results: Path
+) -> tuple[Mapping[str, Any], list[str]]:
+    """Choose the combination of a grid that is best on held-out training documents; the choice is kept."""
+    assert system.model is not None
+    assert system.select is not None
+    file = results / "choices" / f"{_choice_key(system, run)}.json"
+    if file.is_file():
+        stored = read_json(file.read_bytes(), str(file), "choice")
+        return stored["chosen"], stored["notes"]
+    learn, held = parts.for_choosing()
+    judge = Judge((system.select.metric,), system.select.rule)
+    found: dict[str, float] = {}
+    notes: list[str] = []
+    for name, combination in system.combinations.items():
+        try:
+            model = _made(system.model, {**system.params_on(run.data), **combination}, 0)
+            scores = model.fit(learn, progress=False).score(held)
+            output = Output(scores, None, model.default_rule)
+            _, results_of, _ = judge_output(output, [judge], spec.data[run.data], learn, held)
+            value, higher = measured(results_of[0], system.select.metric)
+            found[name] = value if higher else -value
+        except TreelabelError as error:
+            notes.append(f"{name} failed: {error}")
+    if not found:
+        raise TreelabelError(f"no combination of the grid could learn: {'; '.join(notes)}")
+    best = max(found, key=lambda name: found[name])
+    notes.append(f"{best}: the best of {len(found)} by {system.select.metric} on {len(held):,} held-out documents")
+    chosen = system.combinations[best]
+    with open_output(file) as stream:
+        stream.write(json.dumps({"chosen": chosen, "notes": notes}).encode())
+    return chosen, notes
+
+
+def _choice_key(system: SystemSpec, run: Run) -> str:
+    """Identify a choice: all seeds of a system on a data set share it."""
+    given = [run.data, system.model, dict(system.grid), system.params_on(run.data), asdict(system)["select"]]
+    text = json.dumps([*given, run.data_hash, loaded_code()], sort_keys=True, default=str)
+    return sha256(text.encode()).hexdigest()[:20]
+
+
+def _size(model: Model) -> float:
+    """Return the bytes of the model's folder; NaN where it cannot be saved."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            save_model(model, Path(folder, "model"))
+        except TreelabelError:
+            return float("nan")
+        return float(sum(file.stat().st_size for file in Path(folder, "model").iterdir()))
+
+
+def _commanded(spec: Spec, system: SystemSpec, parts: Parts, run: Run) -> tuple[Run, Output | None]:
+    """Run a command; one that writes values has no output to judge."""
+    with tempfile.TemporaryDirectory(prefix="treelabel-command-") as folder:
+        begun = time.perf_counter()
+        told = run_command(system, parts, spec.folder, Path(folder), run.seed, run.threads)
+        took = time.perf_counter() - begun
+    times = dict(told.told or {})
+    run = replace(
+        run,
+        command=system.command,
+        fit_seconds=times.get("fit_seconds", took),
+        score_seconds=times.get("score_seconds", float("nan")),
+        model_bytes=times.get("model_bytes", float("nan")),
+    )
+    if told.values is not None:
+        judged = Judged("values", "values", told.values)
+        return replace(run, judged=(judged,), status="done", reason=""), None
+    decisions = told.decisions
+    if decisions is not None:
+        decisions = Decisions(decisions.hierarchy, decisions.hierarchy.closure(decisions.csr), decisions.ids)
+    return run, Output(told.scores, decisions)
+
+
+if __name__ == "__main__":
+    main()
