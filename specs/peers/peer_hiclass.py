@@ -39,7 +39,7 @@ def learn(task: Task) -> Any:
 
 
 def score(task: Task, model: Any) -> Any:
-    """Multiply the local probabilities along each path (its own predict_proba gives only those of the deepest level)."""
+    """Multiply the local probabilities along each path: its own predict_proba gives those of the deepest level only."""
     vectorizer, local = model
     matrix, tree = vectorizer.transform(task.test_texts), local.hierarchy_
     place = {way[-1]: at for at, way in enumerate(ways_of(task))}

@@ -4,7 +4,7 @@ from typing import Any
 
 import libmultilabel.linear as linear
 import numpy as np
-from common import KEPT, Task, best_classes, run, sigmoid, softmax, tfidf
+from common import Task, best_classes, run, sigmoid, softmax, tfidf
 from scipy import sparse
 
 VARIANTS = ("1vsrest", "tree")

@@ -20,9 +20,7 @@ def learn(task: Task) -> Any:
     """Cluster the classes and learn, as its manual does; then load the model for prediction, its fast way."""
     vectorizer = tfidf()
     features, labels = matrix_of(vectorizer.fit_transform(task.texts)), task.indicator(np.float32)
-    clusters = Indexer.gen(
-        LabelEmbeddingFactory.create(labels, features), seed=task.seed, threads=task.threads
-    )
+    clusters = Indexer.gen(LabelEmbeddingFactory.create(labels, features), seed=task.seed, threads=task.threads)
     folder = tempfile.mkdtemp()
     XLinearModel.train(features, labels, C=clusters, threads=task.threads).save(folder)
     return vectorizer, XLinearModel.load(folder, is_predict_only=True), Path(folder)
