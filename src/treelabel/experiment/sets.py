@@ -111,6 +111,8 @@ def load_parts(data: DataSpec, folder: Path, seed: int) -> Parts:
     parts = _read(data, folder)
     if data.unfold and not parts["train"].hierarchy.is_tree:
         parts = {name: unfold(part) for name, part in parts.items()}
+    if data.depth is not None:
+        parts = {name: part.moved(part.hierarchy.cut(data.depth)) for name, part in parts.items()}
     parts = {name: some_of(part, data.limit.get(name)) for name, part in parts.items()}
     train, spare = parts["train"], None
     if data.per_class is not None:
