@@ -119,7 +119,7 @@ def verdicts(claims: Sequence[Claim]) -> list[str]:
 
 
 def main() -> int:
-    """Measure all, print the table, and give the exit code."""
+    """Measure all, print the table, and return the exit code."""
     parser = argparse.ArgumentParser(description="Measure embeddings against sentence-transformers.")
     parser.add_argument("--data", type=Path, default=DATA, help="folder of the data sets")
     parser.add_argument("--sets", default=",".join(SETS), help="data sets, comma-separated")

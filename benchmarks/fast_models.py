@@ -163,7 +163,7 @@ class FailedError(Exception):
 
 @dataclass
 class Cell:
-    """One system on one set: seconds, megabytes and measures, or why there are none."""
+    """One system on one set: seconds, megabytes and metrics, or why there are none."""
 
     values: dict[str, Any] = field(default_factory=dict)
     problem: str = ""
@@ -283,7 +283,7 @@ def judge(train: Dataset, test: Dataset, file: Path, rule: str | None) -> dict[s
     result = evaluate(test.labels, decisions, scores, h, metrics=[*own, "hf1", "hf1_auc"], keep_documents=False)
     quality = "micro_f1" if many else "leaf_accuracy"
     found = {name: result[name] for name in (*own, "hf1", "hf1_auc")}
-    return {**found, "quality": found[quality], "measure": quality}
+    return {**found, "quality": found[quality], "metric": quality}
 
 
 def sums_below(h: Hierarchy, nodes: Any, given: Any) -> Scores:
@@ -307,19 +307,19 @@ def largest_below(h: Hierarchy, nodes: Any, given: Any) -> Scores:
 
 
 def rows_of(cells: Mapping[str, Cell]) -> tuple[list[str], list[list[str]]]:
-    """Give the titles and the lines of a set's table."""
+    """Return the titles and the lines of a set's table."""
     done = [cell.values for cell in cells.values() if not cell.problem]
-    many = any(values["measure"] == "micro_f1" for values in done)
-    measures = {"micro F1": "micro_f1", "macro F1": "macro_f1"} if many else {"leaf accuracy": "leaf_accuracy"}
-    measures |= {"hF1": "hf1", "hF1-AUC": "hf1_auc"}
-    titles = ["system", *measures, "training s", "documents/s", "memory MB", "peak MB", "model MB"]
+    many = any(values["metric"] == "micro_f1" for values in done)
+    metrics = {"micro F1": "micro_f1", "macro F1": "macro_f1"} if many else {"leaf accuracy": "leaf_accuracy"}
+    metrics |= {"hF1": "hf1", "hF1-AUC": "hf1_auc"}
+    titles = ["system", *metrics, "training s", "documents/s", "memory MB", "peak MB", "model MB"]
     lines = []
     for system, cell in cells.items():
         values, title = cell.values, SYSTEMS[system].title
         if cell.problem:
             lines.append([title, cell.problem, *[""] * (len(titles) - 2)])
             continue
-        numbers = [f"{100 * values[name]:.2f}" for name in measures.values()]
+        numbers = [f"{100 * values[name]:.2f}" for name in metrics.values()]
         speed = f"{values['documents'] / values['predict']:,.0f}"
         sizes = [f"{values[name]:,.0f}" for name in ("growth", "peak")]
         lines.append([title, *numbers, f"{values['train']:,.2f}", speed, *sizes, f"{values['size']:,.1f}"])
@@ -373,7 +373,7 @@ def quality(name: str, ours: dict[str, Any], peers: Mapping[str, dict[str, Any]]
     """Compare labels and scores with the best peer's."""
     claims = []
     required = f">= peer - {100 * SLACK:g}"
-    for what, key, slack in ((ours["measure"], "quality", SLACK), ("hf1_auc", "hf1_auc", 0.0)):
+    for what, key, slack in ((ours["metric"], "quality", SLACK), ("hf1_auc", "hf1_auc", 0.0)):
         best = max(peers, key=lambda system: peers[system][key])
         value, other = ours[key], peers[best][key]
         kept = value >= other - slack if slack else value > other
@@ -427,7 +427,7 @@ def chosen(text: str, known: Mapping[str, Any]) -> list[str]:
 
 
 def main() -> int:
-    """Measure all, print the tables, and give the exit code."""
+    """Measure all, print the tables, and return the exit code."""
     parser = argparse.ArgumentParser(description="Measure the default model against its peers.")
     parser.add_argument("--sets", default=",".join(SETS), help="data sets, comma-separated")
     parser.add_argument("--systems", default=",".join(SYSTEMS), help="systems, comma-separated; ours is always there")

@@ -59,11 +59,11 @@ class Task:
         return cls(texts, rows, nodes, [ways[node] for node in nodes], many, source)
 
     def single(self) -> list[int]:
-        """Give the one class of each document."""
+        """Return the one class of each document."""
         return [row[0] for row in self.rows]
 
     def indicator(self, kind: type = np.int64) -> Any:
-        """Give the classes as a sparse matrix, documents x classes."""
+        """Return the classes as a sparse matrix, documents x classes."""
         ptr = np.cumsum([0, *map(len, self.rows)])
         classes = np.array([each for row in self.rows for each in row], np.int32)
         sparse = import_module("scipy.sparse")
@@ -170,11 +170,11 @@ class OnMatrix(System):
         return self.as_csr(self.vectorizer.fit_transform(self.task.texts))
 
     def matrix(self, texts: list[str]) -> Any:
-        """Give the features of texts."""
+        """Return the features of texts."""
         return self.as_csr(self.vectorizer.transform(texts))
 
     def dumped(self, *parts: Any) -> int:
-        """Give the bytes of Python objects as joblib stores them."""
+        """Return the bytes of Python objects as joblib stores them."""
         stream = io.BytesIO()
         self.joblib.dump((self.vectorizer, *parts), stream)
         return stream.tell()
@@ -306,7 +306,7 @@ class FastText(System):
         return [[int(label.removeprefix("__label__")) for label in labels] for labels in predicted[0]]
 
     def scores(self, texts: list[str]) -> Any:
-        """Give its probabilities of all classes."""
+        """Return its probabilities of all classes."""
         found = np.zeros((len(texts), len(self.task.nodes)))
         answers = self.model.predict([in_line(text) for text in texts], k=-1)
         for row, (labels, shares) in enumerate(zip(self.classes(answers), answers[1], strict=True)):
@@ -351,7 +351,7 @@ class Napkinxc(OnMatrix):
         return [[int(each) for each in row] for row in predicted]
 
     def scores(self, texts: list[str]) -> Any:
-        """Give its probabilities of all classes."""
+        """Return its probabilities of all classes."""
         return filled(self.model.predict_proba(self.matrix(texts), top_k=len(self.task.nodes)), len(self.task.nodes))
 
     def size(self) -> int:
@@ -402,7 +402,7 @@ class Omikuji(OnMatrix):
         return [[each for each, score in row if score >= least] for row in predicted]
 
     def scores(self, texts: list[str]) -> Any:
-        """Give its scores of the classes that its search reaches."""
+        """Return its scores of the classes that its search reaches."""
         return filled(self.answers(texts, len(self.task.nodes)), len(self.task.nodes))
 
     def size(self) -> int:
@@ -432,7 +432,7 @@ class Pecos(OnMatrix):
         self.model = self.maker.load(str(self.folder / "pecos"), is_predict_only=True)
 
     def answers(self, texts: list[str], top_k: int) -> Any:
-        """Give the scores of the best classes as a sparse matrix."""
+        """Return the scores of the best classes as a sparse matrix."""
         return self.model.predict(self.matrix(texts).astype(np.float32), only_topk=top_k)
 
     def predict(self, texts: list[str]) -> Any:
@@ -446,7 +446,7 @@ class Pecos(OnMatrix):
         return [row.indices[row.data >= least].tolist() for row in rows]
 
     def scores(self, texts: list[str]) -> Any:
-        """Give its scores of the classes that its search reaches."""
+        """Return its scores of the classes that its search reaches."""
         return self.answers(texts, len(self.task.nodes)).toarray()
 
     def size(self) -> int:
@@ -533,7 +533,7 @@ def measured(system: System, task: Task, texts: list[str]) -> tuple[dict[str, fl
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, float, Any]:
-    """Give the seconds of a call, those of the processor in all threads of this process, and its result."""
+    """Return the seconds of a call, those of the processor in all threads of this process, and its result."""
     started, used = time.perf_counter(), time.process_time()
     result = work()
     return time.perf_counter() - started, time.process_time() - used, result

@@ -158,7 +158,7 @@ def growth(sizes: list[int], count: int) -> Table:
 
 
 def main() -> int:
-    """Measure all, print the tables, and give the exit code."""
+    """Measure all, print the tables, and return the exit code."""
     parser = argparse.ArgumentParser(description="Measure the hierarchy against networkx and scipy.")
     parser.add_argument("--quick", action="store_true", help="a tenth of the sizes; always exits with 0")
     quick = parser.parse_args().quick

@@ -92,7 +92,7 @@ def seconds(value: float) -> str:
 
 
 def report(title: str, claims: list[Claim]) -> bool:
-    """Print claims as a table; give whether all required ones are kept."""
+    """Print claims as a table; return whether all required ones are kept."""
     table = Table(title=title, title_justify="left")
     for column in ("what", "ours", "peer", "ratio", "required", ""):
         table.add_column(column, justify="left" if column == "what" else "right")

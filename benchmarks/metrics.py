@@ -1,4 +1,4 @@
-"""The measures against scikit-learn, PyEvALL and napkinXC: speed, memory, and that the values agree.
+"""The metrics against scikit-learn, PyEvALL and napkinXC: speed, memory, and that the values agree.
 
     python benchmarks/metrics.py           # about two minutes, 3 GB of memory; exits with 1 if a requirement is missed
     python benchmarks/metrics.py --quick   # a tenth of the sizes, always exits with 0
@@ -101,10 +101,10 @@ def curves(documents: int, nodes: int, few: int) -> list[Claim]:
     ]
 
 
-# Set measures against scikit-learn
+# Set metrics against scikit-learn
 
 
-def set_measures(documents: int, labels: int) -> list[Claim]:
+def set_metrics(documents: int, labels: int) -> list[Claim]:
     """Measure hP, hR, hF1, ICM and F1s all together against one samples F1 of scikit-learn on the closed sets."""
     h = random_tree(labels, depth=4)
     truth, predicted = random_sets(documents, labels)
@@ -128,7 +128,7 @@ def set_measures(documents: int, labels: int) -> list[Claim]:
     ]
 
 
-def flat_measures(documents: int, labels: int) -> list[Claim]:
+def flat_metrics(documents: int, labels: int) -> list[Claim]:
     """Measure micro, macro and samples F1 on flat labels, where both sides see the very same CSR."""
     h = Hierarchy.flat(f"label {label}" for label in range(labels))
     truth, predicted = random_sets(documents, labels)
@@ -250,9 +250,9 @@ def extreme_case(documents: int, labels: int) -> tuple[Scores, LabelMatrix]:
     return Scores(h, sparse.csr_array((values.ravel(), nodes.ravel(), ptr), (documents, labels))), truth
 
 
-def at_k(scores: Scores, truth: LabelMatrix, measures: tuple[str, ...]) -> Result:
+def at_k(scores: Scores, truth: LabelMatrix, wanted: tuple[str, ...]) -> Result:
     """Judge the best labels at all places."""
-    names = [f"{measure}@{k}" for measure in measures for k in PLACES]
+    names = [f"{metric}@{k}" for metric in wanted for k in PLACES]
     return evaluate(truth, scores=scores, metrics=names, keep_documents=False)
 
 
@@ -366,22 +366,22 @@ def bootstrap(documents: int, labels: int, resamples: int) -> list[Claim]:
 
 
 def main() -> int:
-    """Measure all, print the table, and give the exit code."""
-    parser = argparse.ArgumentParser(description="Measure the measures against their peers.")
+    """Measure all, print the table, and return the exit code."""
+    parser = argparse.ArgumentParser(description="Measure the metrics against their peers.")
     parser.add_argument("--quick", action="store_true", help="a tenth of the sizes; always exits with 0")
     quick = parser.parse_args().quick
     part = 10 if quick else 1
     started = time.perf_counter()
     claims = [
         *curves(2003 // part, 1186, 2 if quick else 10),
-        *set_measures(100_000 // part, 10_000 // part),
-        *flat_measures(100_000 // part, 10_000 // part),
+        *set_metrics(100_000 // part, 10_000 // part),
+        *flat_metrics(100_000 // part, 10_000 // part),
         *contrast(100 // part, 10_000 // part),
         *k_best(100_000 // part, 1_000_000 // part),
         *first_call(),
         *bootstrap(100_000 // part, 1_000, 1_000 // part),
     ]
-    kept = report("The measures against their peers", claims)
+    kept = report("The metrics against their peers", claims)
     print(f"{time.perf_counter() - started:.0f} s in all")
     return 0 if kept or quick else 1
 

@@ -97,7 +97,7 @@ def processor_seconds(step: Step) -> float:
 
 
 def timed(step: Step, bce: Step, repeats: int) -> tuple[float, float]:
-    """Give the seconds of a step, and how many times bce's this is: in turn, the best of each, after a first."""
+    """Return the seconds of a step, and how many times bce's this is: in turn, the best of each, after a first."""
     step(), bce()
     turns = [(processor_seconds(step), processor_seconds(bce)) for _ in range(repeats)]
     ours, plain = (min(column) for column in zip(*turns, strict=True))
@@ -105,7 +105,7 @@ def timed(step: Step, bce: Step, repeats: int) -> tuple[float, float]:
 
 
 def print_ratios(title: str, h: Hierarchy, names: Sequence[str], repeats: int) -> bool:
-    """Print what losses cost on a tree; give whether all conditional ones keep to the limit."""
+    """Print what losses cost on a tree; return whether all conditional ones keep to the limit."""
     table = Table("loss", title=title, title_justify="left")
     for size in BATCHES:
         for column in (f"alone, {size}", "x bce", f"linear +, {size}", "x bce", "labels"):

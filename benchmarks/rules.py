@@ -221,7 +221,7 @@ def all_rules(documents: int, nodes: int) -> list[Claim]:
 
 
 def main() -> int:
-    """Measure all, print the tables, and give the exit code."""
+    """Measure all, print the tables, and return the exit code."""
     parser = argparse.ArgumentParser(description="Measure the decision rules against their peers.")
     parser.add_argument("--quick", action="store_true", help="a tenth of the sizes; always exits with 0")
     quick = parser.parse_args().quick

@@ -1,11 +1,11 @@
-"""Why the decision rule must fit the measure: one set of scores, all rules, all measures.
+"""Why the decision rule must fit the metric: one set of scores, all rules, all metrics.
 
-    python benchmarks/rules_matter.py                          # all sets; exits with 1 if a measure's own rule loses
+    python benchmarks/rules_matter.py                          # all sets; exits with 1 if a metric's own rule loses
     python benchmarks/rules_matter.py --sets sample            # needs nothing but the embedded sample
     python benchmarks/rules_matter.py --markdown hwv           # the table of the README
 
 Scores are those of the default linear model, whose probabilities are calibrated on documents held out of its training
-data; nothing here is tuned on test data. For each measure the rule that is optimal for it is compared with thresholding
+data; nothing here is tuned on test data. For each metric the rule that is optimal for it is compared with thresholding
 at 0.5, with the best leaf, and with the best of all rules by paired bootstrap over the test documents. The own rule
 wins or ties if it is the best, or if the interval of its difference to the best contains 0. As a rule trusts the
 scores, a loss is followed by the same comparison with truth drawn from the scores themselves: a rule that wins there is
@@ -35,7 +35,7 @@ from treelabel.rules import Tuned, decide
 DATA = Path(os.environ.get("TREELABEL_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 FILES = {"hwv": ("val", "test"), "mwpd_gpc": ("train", "test"), "reuters21578": ("train", "test")}
 
-# Each measure and the rule that is its own, for documents with one true path ...
+# Each metric and the rule that is its own, for documents with one true path ...
 ONE_PATH = {
     "hamming": "optimal:hamming",
     "shortest_path": "optimal:shortest_path",
@@ -68,7 +68,7 @@ README = ("hamming", "icm", "hf1", "hf_beta@2", "leaf_accuracy", "onehot_win", "
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """One data set: its scores, every rule and its result, and each measure's own rule."""
+    """One data set: its scores, every rule and its result, and each metric's own rule."""
 
     name: str
     train: Dataset
@@ -98,40 +98,40 @@ def judge(name: str, seed: int) -> Judged:
     own = MANY if model.regime_ == "multi_path" else ONE_PATH
     names = dict.fromkeys((*OTHERS, *own.values(), "optimal:samples_f1"))
     rules: dict[str, str | Tuned] = {rule: rule for rule in names}
-    rules |= {f"tuned for {measure}": tune(valid, validation, measure) for measure in ("micro_f1", "macro_f1")}
+    rules |= {f"tuned for {metric}": tune(valid, validation, metric) for metric in ("micro_f1", "macro_f1")}
     results = {label: by_rule(test, scores, rule, list(own), train) for label, rule in rules.items()}
     calibration = evaluate(test, scores=scores, metrics=["ece"])["ece"]
     print(f"{name}: {len(train):,} training and {len(test):,} test documents, calibration error {calibration:.3f}")
     return Judged(name, train, scores, rules, results, own)
 
 
-def by_rule(test: Dataset, scores: Scores, rule: str | Tuned, measures: list[str], train: Dataset) -> Result:
-    """Decide by a rule and judge by all measures that can judge what it gives."""
+def by_rule(test: Dataset, scores: Scores, rule: str | Tuned, metrics: list[str], train: Dataset) -> Result:
+    """Decide by a rule and judge by all metrics that can judge what it gives."""
     decisions = decide(scores, rule, train)
     while True:
         try:
-            return evaluate(test, decisions=decisions, metrics=measures, train_frequencies=train)
+            return evaluate(test, decisions=decisions, metrics=metrics, train_frequencies=train)
         except TreelabelError as error:
-            # Measures of single labels refuse rules that give several, and say which measure it was.
-            measures = [measure for measure in measures if measure != str(error).split(":")[0]]
+            # Metrics of single labels refuse rules that give several, and say which metric it was.
+            metrics = [metric for metric in metrics if metric != str(error).split(":")[0]]
 
 
-def difference(judged: Judged, measure: str, rule: str, resamples: int) -> Comparison:
-    """Compare the measure's own rule with another: own - other, with its interval."""
-    own, other = judged.results[judged.own[measure]], judged.results[rule]
-    metric, value = own.value_function(measure)
-    return paired_bootstrap(other.parts[metric.key], own.parts[metric.key], value, resamples)
+def difference(judged: Judged, metric: str, rule: str, resamples: int) -> Comparison:
+    """Compare the metric's own rule with another: own - other, with its interval."""
+    own, other = judged.results[judged.own[metric]], judged.results[rule]
+    found, value = own.value_function(metric)
+    return paired_bootstrap(other.parts[found.key], own.parts[found.key], value, resamples)
 
 
-def best_rule(judged: Judged, measure: str) -> str:
+def best_rule(judged: Judged, metric: str) -> str:
     """Find the rule with the best value; equal ones: the own rule."""
-    sign = 1 if find_metric(measure).higher_is_better else -1
-    able = {rule: sign * result[measure] for rule, result in judged.results.items() if measure in result.values}
-    own = judged.own[measure]
+    sign = 1 if find_metric(metric).higher_is_better else -1
+    able = {rule: sign * result[metric] for rule, result in judged.results.items() if metric in result.values}
+    own = judged.own[metric]
     return own if able[own] >= max(able.values()) else max(able, key=lambda rule: able[rule])
 
 
-def with_drawn_truth(judged: Judged, measure: str, rule: str, resamples: int) -> Comparison:
+def with_drawn_truth(judged: Judged, metric: str, rule: str, resamples: int) -> Comparison:
     """Compare the own rule with another where the truth is drawn from the scores: one leaf a document, 20 times."""
     h, rng = judged.scores.hierarchy, np.random.default_rng(0)
     leaves = judged.scores.dense()[:, h.leaves].astype(np.float64).cumsum(axis=1)
@@ -139,96 +139,94 @@ def with_drawn_truth(judged: Judged, measure: str, rule: str, resamples: int) ->
     drawn = [(leaves < leaves[:, -1:] * rng.random((len(leaves), 1))).sum(axis=1) for _ in range(times)]
     truth = label_matrix(np.arange(times * len(leaves) + 1), h.leaves[np.concatenate(drawn)], len(h))
     results = []
-    for each in (rule, judged.own[measure]):
+    for each in (rule, judged.own[metric]):
         chosen = decide(judged.scores, judged.rules[each], judged.train).csr[np.tile(np.arange(len(leaves)), times)]
-        results.append(evaluate(truth, chosen, hierarchy=h, metrics=[measure], train_frequencies=judged.train))
-    metric, value = results[0].value_function(measure)
-    return paired_bootstrap(results[0].parts[metric.key], results[1].parts[metric.key], value, resamples)
+        results.append(evaluate(truth, chosen, hierarchy=h, metrics=[metric], train_frequencies=judged.train))
+    found, value = results[0].value_function(metric)
+    return paired_bootstrap(results[0].parts[found.key], results[1].parts[found.key], value, resamples)
 
 
 # What is printed
 
 
 def print_all(judged: Judged) -> None:
-    """Print every rule by every measure: * the best of a column, [] the measure's own rule."""
-    measures = list(judged.own)
-    best = {measure: best_rule(judged, measure) for measure in measures}
-    print("\n" + f"{judged.name:<24}" + "".join(f"{measure:>16}" for measure in measures))
+    """Print every rule by every metric: * the best of a column, [] the metric's own rule."""
+    metrics = list(judged.own)
+    best = {metric: best_rule(judged, metric) for metric in metrics}
+    print("\n" + f"{judged.name:<24}" + "".join(f"{metric:>16}" for metric in metrics))
     for rule, result in judged.results.items():
         cells = []
-        for measure in measures:
-            text = f"{shown(result, measure)}" + ("*" if best[measure] == rule else "")
-            cells.append(f"[{text}]" if judged.own[measure] == rule else text)
+        for metric in metrics:
+            text = f"{shown(result, metric)}" + ("*" if best[metric] == rule else "")
+            cells.append(f"[{text}]" if judged.own[metric] == rule else text)
         print(f"{rule:<24}" + "".join(f"{cell:>16}" for cell in cells))
 
 
-def shown(result: Result, measure: str) -> str:
+def shown(result: Result, metric: str) -> str:
     """Write a value, Hamming loss in percent."""
-    if measure not in result.values:
+    if metric not in result.values:
         return "-"
-    return f"{100 * result[measure]:.3f}%" if measure == "hamming" else f"{result[measure]:.4f}"
+    return f"{100 * result[metric]:.3f}%" if metric == "hamming" else f"{result[metric]:.4f}"
 
 
-def gain(comparison: Comparison, measure: str) -> str:
+def gain(comparison: Comparison, metric: str) -> str:
     """Write a difference in the direction that is better, with its interval."""
-    sign = 1 if find_metric(measure).higher_is_better else -1
-    size = 100 if measure == "hamming" else 1
+    sign = 1 if find_metric(metric).higher_is_better else -1
+    size = 100 if metric == "hamming" else 1
     ends = sorted((sign * size * comparison.low + 0, sign * size * comparison.high + 0))
     # Adding 0 makes 0 of -0.
     return f"{sign * size * comparison.difference + 0:+.4f} [{ends[0] + 0:+.4f}, {ends[1] + 0:+.4f}]"
 
 
 def print_diagonal(judged: Judged, resamples: int) -> bool:
-    """Print what each measure's own rule gains over the usual ones; give whether no rule beats it."""
-    print(f"\n{judged.name}: what the measure's own rule gains, with 95% intervals")
+    """Print what each metric's own rule gains over the usual ones; return whether no rule beats it."""
+    print(f"\n{judged.name}: what the metric's own rule gains, with 95% intervals")
     titles = f"{'over threshold@0.5':<32}{'over best_leaf':<32}best of all rules"
-    print(f"{'measure':<16}{'own rule':<24}{'value':>10}  {titles}")
+    print(f"{'metric':<16}{'own rule':<24}{'value':>10}  {titles}")
     kept = True
-    for measure, own in judged.own.items():
-        cells = [cell(judged, measure, rule, resamples) for rule in BASELINES]
-        best = best_rule(judged, measure)
-        verdict = "wins" if best == own else against(judged, measure, best, resamples)
+    for metric, own in judged.own.items():
+        cells = [cell(judged, metric, rule, resamples) for rule in BASELINES]
+        best = best_rule(judged, metric)
+        verdict = "wins" if best == own else against(judged, metric, best, resamples)
         kept &= not verdict.startswith("LOSES")
-        value = shown(judged.results[own], measure)
-        print(f"{measure:<16}{own:<24}{value:>10}  {cells[0]:<32}{cells[1]:<32}{verdict}")
+        value = shown(judged.results[own], metric)
+        print(f"{metric:<16}{own:<24}{value:>10}  {cells[0]:<32}{cells[1]:<32}{verdict}")
     return kept
 
 
-def cell(judged: Judged, measure: str, rule: str, resamples: int) -> str:
-    """Write what is gained over a rule, if the measure can judge it."""
-    if measure not in judged.results[rule].values:
+def cell(judged: Judged, metric: str, rule: str, resamples: int) -> str:
+    """Write what is gained over a rule, if the metric can judge it."""
+    if metric not in judged.results[rule].values:
         return "-"
-    return gain(difference(judged, measure, rule, resamples), measure)
+    return gain(difference(judged, metric, rule, resamples), metric)
 
 
-def against(judged: Judged, measure: str, best: str, resamples: int) -> str:
+def against(judged: Judged, metric: str, best: str, resamples: int) -> str:
     """Say whether the own rule ties with the best one, and if not, whether it would if the scores were right."""
-    found = difference(judged, measure, best, resamples)
+    found = difference(judged, metric, best, resamples)
     if found.low <= 0 <= found.high:
         return f"ties with {best}"
-    lost = f"LOSES to {best}: {gain(found, measure)}"
+    lost = f"LOSES to {best}: {gain(found, metric)}"
     if judged.own is MANY:
         return lost
-    return (
-        f"{lost}; with truth drawn from the scores {gain(with_drawn_truth(judged, measure, best, resamples), measure)}"
-    )
+    return f"{lost}; with truth drawn from the scores {gain(with_drawn_truth(judged, metric, best, resamples), metric)}"
 
 
 def print_markdown(judged: Judged, resamples: int) -> None:
     """Print the README's table."""
-    print("| measure | threshold 0.5 | best leaf | its own rule | gain over 0.5 | over best leaf |")
+    print("| metric | threshold 0.5 | best leaf | its own rule | gain over 0.5 | over best leaf |")
     print("|---|---|---|---|---|---|")
-    for measure in (measure for measure in README if measure in judged.own):
-        own = judged.own[measure]
-        values = [shown(judged.results[rule], measure) for rule in (*BASELINES, own)]
-        cells = [cell(judged, measure, rule, resamples).split(" [") for rule in BASELINES]
+    for metric in (metric for metric in README if metric in judged.own):
+        own = judged.own[metric]
+        values = [shown(judged.results[rule], metric) for rule in (*BASELINES, own)]
+        cells = [cell(judged, metric, rule, resamples).split(" [") for rule in BASELINES]
         gains = [f"{parts[0]} [{parts[1]}" if len(parts) > 1 else parts[0] for parts in cells]
-        print(f"| {measure} | {' | '.join(values)} | {' | '.join(gains)} |")
+        print(f"| {metric} | {' | '.join(values)} | {' | '.join(gains)} |")
 
 
 def main() -> int:
-    """Judge all sets, print the tables, and give the exit code."""
-    parser = argparse.ArgumentParser(description="Show what a decision rule that fits the measure is worth.")
+    """Judge all sets, print the tables, and return the exit code."""
+    parser = argparse.ArgumentParser(description="Show what a decision rule that fits the metric is worth.")
     parser.add_argument("--sets", default="sample,hwv,mwpd_gpc,reuters21578", help="data sets, comma-separated")
     parser.add_argument("--markdown", metavar="SET", help="print the README's table for one set")
     parser.add_argument("--seed", type=int, default=0)

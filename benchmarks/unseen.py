@@ -344,7 +344,7 @@ def print_table(name: str, found: Mapping[str, Judged], markdown: bool) -> None:
 def measure_set(
     name: str, given: Parts, options: argparse.Namespace, systems: Sequence[str]
 ) -> tuple[dict[str, Any], list[Claim]]:
-    """Measure and print all divisions of a set; give its numbers and claims."""
+    """Measure and print all divisions of a set; return its numbers and claims."""
     numbers, claims = {}, []
     for at, parts in enumerate(divisions(given, options.splits)):
         title = f"{name}, division {at}" if options.splits > 1 else name
@@ -363,7 +363,7 @@ def measure_set(
 
 
 def main() -> int:
-    """Measure all, print the tables, and give the exit code."""
+    """Measure all, print the tables, and return the exit code."""
     parser = argparse.ArgumentParser(description="Measure the default model and what it chooses against linear peers.")
     parser.add_argument("--sets", default=",".join(SETS), help=f"comma-separated; also {','.join(LARGE)}")
     parser.add_argument("--systems", default=",".join(SYSTEMS), help="systems, comma-separated; ours is always there")

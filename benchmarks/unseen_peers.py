@@ -92,7 +92,7 @@ class Svc(LinearSvc):
         return above(predicted, 0.0) if self.task.many else super().classes(predicted)
 
     def scores(self, texts: list[str]) -> Any:
-        """Give nothing: margins are no probabilities."""
+        """Return nothing: margins are no probabilities."""
 
 
 class SvcPairs(Svc):
@@ -136,7 +136,7 @@ class Logistic(SvcPairs):
             self.model = self.one_vs_rest(self.one()).fit(self.learn_matrix(), labels)
 
     def predict(self, texts: list[str]) -> Any:
-        """Give the probabilities of all classes."""
+        """Return the probabilities of all classes."""
         return self.model.predict_proba(self.matrix(texts))
 
     def classes(self, predicted: Any) -> Rows:
@@ -144,7 +144,7 @@ class Logistic(SvcPairs):
         return above(predicted, 0.5 if self.task.many else np.inf)
 
     def scores(self, texts: list[str]) -> Any:
-        """Give the probabilities of all classes."""
+        """Return the probabilities of all classes."""
         return self.predict(texts)
 
 
@@ -158,11 +158,11 @@ class XrLinear(Pecos):
         return [row.indices[(row.data >= least) | (row.data == row.data.max(initial=0))].tolist() for row in rows]
 
     def scores(self, texts: list[str]) -> Any:
-        """Give nothing: products of hinge losses are no probabilities."""
+        """Return nothing: products of hinge losses are no probabilities."""
 
 
 def above(values: Any, least: float) -> Rows:
-    """Give the classes of each row that have at least so much, and the best one.
+    """Return the classes of each row that have at least so much, and the best one.
 
     >>> above(np.array([[0.2, 0.6, 0.7], [0.2, 0.1, 0.0]]), 0.5)
     [[1, 2], [0]]

@@ -1,4 +1,4 @@
-"""What several test files do alike: call the command line, put a file into a folder and read it."""
+"""Helpers of several test files: call the command line, put a file into a folder and read it."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""What the papers print: worked examples, propositions, and values of independent implementations."""
+"""The numbers that the papers print: worked examples, propositions, and values of independent implementations."""
 
 import json
 import math

@@ -1,4 +1,5 @@
 import dataclasses
+from importlib import import_module
 from inspect import signature
 
 import pytest
@@ -10,8 +11,9 @@ from treelabel.core.renamed import RENAMED
 from treelabel.encoders.registry import ENCODERS
 from treelabel.encoders.sources import Source
 from treelabel.models.base import Model
+from treelabel.models.linear.registry import HEADS
 
-REGISTRIES = [ENCODERS, FORMATS, LOSSES, METRICS, MODELS, RULES]
+REGISTRIES = [ENCODERS, FORMATS, HEADS, LOSSES, METRICS, MODELS, RULES]
 
 
 @pytest.mark.parametrize("registry", REGISTRIES, ids=lambda registry: registry.what)
@@ -23,6 +25,13 @@ def test_every_public_registry_lists_itself(registry: Registry) -> None:  # type
     lines = registry.listing()
     assert [line.split()[0] for line in lines] == list(registry)
     assert repr(registry).splitlines()[1:] == [f"  {line}" for line in lines]
+
+
+def test_every_registry_stands_in_the_registry_of_its_package() -> None:
+    packages = ("encoders", "data.formats", "models.linear", "losses", "metrics", "models", "rules")
+    modules = [import_module(f"treelabel.{package}.registry") for package in packages]
+    found = [value for module in modules for value in vars(module).values() if isinstance(value, Registry)]
+    assert all(any(registry is each for each in found) for registry in REGISTRIES)
 
 
 def test_an_unknown_name_is_answered_with_the_nearest_or_with_all() -> None:
@@ -53,12 +62,34 @@ def test_a_renamed_name_is_answered_with_its_new_one(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
-    [("up", "ancestor_weight"), ("down", "descendant_weight"), ("sharpness", "temperature")],
+    ("model", "old", "new"),
+    [
+        ("linear", "cost", "C"),
+        ("linear", "most_passes", "max_iter"),
+        ("linear", "words", "ngram_range"),
+        ("linear", "pieces", "char_ngram_range"),
+        ("linear", "bits", "n_features"),
+        ("linear", "held_out", "validation_fraction"),
+        ("neural", "rate", "learning_rate"),
+        ("neural", "rates", "learning_rates"),
+        ("neural", "batch", "batch_size"),
+        ("neural", "warm_up", "warmup_ratio"),
+        ("neural", "clip", "max_grad_norm"),
+        ("neural", "accumulate", "gradient_accumulation_steps"),
+        ("neural", "save_memory", "gradient_checkpointing"),
+        ("neural", "schedule", "lr_scheduler"),
+        ("neural", "freeze", "frozen_layers"),
+        ("stack", "folds", "cv"),
+        ("prototype", "parent_pull", "parent_prior_strength"),
+        ("prototype", "label_pull", "label_prior_strength"),
+        ("zero_shot", "up", "ancestor_weight"),
+        ("zero_shot", "down", "descendant_weight"),
+        ("zero_shot", "sharpness", "temperature"),
+    ],
 )
-def test_an_old_setting_of_a_model_is_answered_with_the_new_one(old: str, new: str) -> None:
+def test_an_old_setting_of_a_model_is_answered_with_the_new_one(model: str, old: str, new: str) -> None:
     with pytest.raises(TreelabelError, match=rf"has no setting '{old}'; did you mean {new}\?"):
-        make_model("zero_shot", **{old: 1.0})
+        make_model(model, **{old: 1.0})
 
 
 def test_every_new_name_exists() -> None:

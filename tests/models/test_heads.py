@@ -25,7 +25,9 @@ from treelabel.models.linear import selection
 from treelabel.models.linear.blocks import BLOCK, add_multiples, add_products
 from treelabel.models.linear.conditional import train_groups
 from treelabel.models.linear.descent import Rows, train_hinge
-from treelabel.models.linear.heads import HEADS, fit_head, sigmoid_groups, softmax_groups
+from treelabel.models.linear.fitted import fit_head
+from treelabel.models.linear.heads import sigmoid_groups, softmax_groups
+from treelabel.models.linear.registry import HEADS
 from treelabel.models.linear.weights import WeightCollector
 from treelabel.models.stopping import StopSignal
 from treelabel.text import NgramShape, Tfidf
@@ -373,7 +375,7 @@ def test_without_tfidf_and_encoder_the_best_encoder_that_is_installed_is_taken(
 
 
 def test_what_is_no_encoder_is_refused(letters: Letters) -> None:
-    with pytest.raises(TreelabelError, match="expected an encoder with name, fingerprint and transform"):
+    with pytest.raises(TreelabelError, match=r"the setting encoder is .*, expected text or Encoder or null"):
         fitted(lambda: make_model(encoder=object()), CASES["leaf"])
 
     class Short(Letters):

@@ -544,7 +544,7 @@ def test_length_and_pooling_reach_the_encoder_in_every_mode(folder: Path) -> Non
             "the setting loss_params is 1; expected parameters of the loss by name",
         ),
         ({"encoder": "words", "loss": "bse"}, "unknown loss 'bse'; did you mean bce"),
-        ({"encoder": "words", "learning_rate": 1e30}, "learning diverged"),
+        ({"encoder": "words", "learning_rate": 1e15, "hidden_size": 8}, "learning diverged"),
     ],
     ids=str,
 )

@@ -1,12 +1,18 @@
 """What users of scikit-learn expect: predict_proba, classes_, nested settings, tags, and the HTML of notebooks."""
 
+from typing import assert_type
+
 import numpy as np
 import pytest
 from sklearn.base import clone, is_classifier
+from sklearn.ensemble import VotingClassifier
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
+from sklearn.pipeline import make_pipeline
 
 from tests.models.test_models import SETS
-from treelabel import Dataset, Hierarchy, TreelabelError, load_model, make_model
+from treelabel import Dataset, Hierarchy, Scores, TreelabelError, load_model, make_model
 from treelabel.models.check import TREE
 
 
@@ -136,3 +142,33 @@ def test_a_grid_searches_over_settings_of_models_within_a_stack() -> None:
     assert fitted.estimators_[0].get_params()["min_df"] == grid.best_params_["linear__min_df"]
     with pytest.raises(TreelabelError, match="did you mean min_df"):
         stack.set_params(linear__mindf=1)
+
+
+def test_models_vote_with_others_by_their_probabilities() -> None:
+    texts, labels = in_sorted_leaves(36, seed=2)
+    ours = [(name, make_model(name, hierarchy=SORTED)) for name in ("linear", "most_frequent")]
+    peer = make_pipeline(TfidfVectorizer(), LogisticRegression())
+    voting = VotingClassifier([*ours, ("peer", peer)], voting="soft").fit(texts, labels)
+    mean = np.mean([each.predict_proba(texts) for each in voting.estimators_], axis=0)
+    assert np.allclose(voting.predict_proba(texts), mean)
+    assert list(voting.predict(texts)) == labels
+
+
+def test_score_is_typed_by_what_it_is_given() -> None:
+    texts, labels = in_sorted_leaves(12, seed=3)
+    model = make_model("linear", hierarchy=SORTED).fit(texts, labels)
+    assert_type(model.score(texts), Scores)
+    assert_type(model.score(texts, top=2), Scores)
+    assert_type(model.score(texts, labels), float)
+    assert isinstance(model.score(texts), Scores)
+    assert model.score(texts, labels) == np.mean(
+        [[label] == found for label, found in zip(labels, model.predict(texts), strict=True)]
+    )
+
+
+def test_tags_say_what_scikit_learn_may_expect() -> None:
+    tags = make_model("linear").__sklearn_tags__()
+    assert tags.estimator_type == "classifier"
+    assert tags.target_tags.required
+    assert tags.classifier_tags.multi_label
+    assert tags.input_tags.string

@@ -1,4 +1,4 @@
-"""What every calibration does: fit on held-out documents, turn margins into probabilities, save and load."""
+"""The contract of calibrations: fit on held-out documents, turn margins into probabilities, save and load."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -69,12 +69,32 @@ class Calibration(ABC):
     @staticmethod
     @abstractmethod
     def check(outputs: Outputs, arrays: Arrays) -> None:
-        """Refuse arrays, each of which fits `schema`, that do not fit each other or the outputs."""
+        """Refuse arrays, each of which fits `schema`, that do not fit each other or the outputs.
+
+        Parameters
+        ----------
+        outputs
+            What the margins stand for.
+        arrays
+            Arrays from a file.
+        """
 
     @classmethod
     @abstractmethod
     def of(cls, outputs: Outputs, arrays: Arrays) -> Self:
-        """Make a calibration of what `arrays` returned."""
+        """Make a calibration of what `arrays` returned.
+
+        Parameters
+        ----------
+        outputs
+            What the margins stand for.
+        arrays
+            Arrays that fit `schema` and have passed `check`.
+
+        Returns
+        -------
+        Calibration
+        """
 
     @abstractmethod
     def _node_probabilities(self, margins: FloatArray) -> FloatArray:
@@ -88,7 +108,7 @@ class Calibration(ABC):
         margins : array of shape (documents, outputs)
             Margins.
         top : int or None
-            Keep the so many largest probabilities of each document; None keeps all.
+            How many of the largest probabilities of each document to keep; None keeps all.
 
         Returns
         -------
@@ -114,7 +134,7 @@ class Calibration(ABC):
         weights : Weights
             What turns them into margins.
         top : int or None
-            Keep the so many largest probabilities of each document; None keeps all.
+            How many of the largest probabilities of each document to keep; None keeps all.
 
         Returns
         -------

@@ -21,11 +21,11 @@ from treelabel.core.schema import Array, Arrays
 from treelabel.hierarchy import LabelMatrix
 from treelabel.scores import Scores
 
-# The range of evidence is divided into so many steps: no probability changes visibly.
+# The range of evidence is divided into this many steps: no probability changes visibly.
 STEPS = 400
 # Log odds beyond this make no difference.
 MOST_EVIDENCE = 15.0
-# Negative outputs of a level that its slopes are fitted to: so many of the hardest, and of the others.
+# Negative outputs of a level that its slopes are fitted to: this many of the hardest, and of the others.
 HARDEST = 30_000
 OTHERS = 30_000
 

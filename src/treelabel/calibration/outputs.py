@@ -1,4 +1,4 @@
-"""What the outputs of a model stand for: nodes seen in training, and stops at inner nodes."""
+"""The meaning of the outputs of a model: nodes seen in training, and stops at inner nodes."""
 
 from dataclasses import dataclass
 from functools import cached_property

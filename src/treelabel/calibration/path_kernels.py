@@ -20,14 +20,14 @@ POWERS = tuple(np.float32(math.log(2) ** n / math.factorial(n)) for n in range(7
 
 
 @fast_kernel
-def powers(values: FloatArray, slope: float, found: FloatArray) -> np.float32:
-    """found = exp(slope x value) for values not above 0; return the sum.
+def powers(values: FloatArray, inverse_temperature: float, found: FloatArray) -> np.float32:
+    """found = exp(inverse_temperature x value) for values not above 0; return the sum.
 
     Unlike the library's exp, this compiles to vector instructions: e^x = 2^k 2^f with k whole and |f| <= 1/2; below
     e^-86 it is 0.
     """
     total = np.float32(0)
-    scale = np.float32(slope) * LOG2_E
+    scale = np.float32(inverse_temperature) * LOG2_E
     for at in range(len(values)):
         x = max(values[at] * scale, np.float32(-125))
         k = np.floor(x + np.float32(0.5))
@@ -61,9 +61,9 @@ def level_parts(
     found = np.zeros((*terminals.shape, count), np.float32)
     for row in range(len(terminals)):
         for place in range(terminals.shape[1]):
-            end = terminals[row, place]
-            found[row, place, 0] = margins[row, own[end]]
-            for at in range(ptr[end], ptr[end + 1]):
+            terminal = terminals[row, place]
+            found[row, place, 0] = margins[row, own[terminal]]
+            for at in range(ptr[terminal], ptr[terminal + 1]):
                 found[row, place, levels[at]] += margins[row, above[at]]
     return found
 
@@ -87,16 +87,16 @@ def tree_logits(
     sums[0] = 0
     for at in range(len(parent)):
         sums[at + 1] = sums[parent[at]] + weights[at] * given[outputs[at]]
-    for end in range(len(own)):
-        out[end] = own_weight * given[own[end]] + sums[last[end]]
+    for terminal in range(len(own)):
+        out[terminal] = own_weight * given[own[terminal]] + sums[last[terminal]]
 
 
 @fast_kernel
 def add_above(given: FloatArray, ptr: LongArray, above: IndexArray, weights: FloatArray, out: FloatArray) -> None:
     """Add the weighted margins above each terminal, where they are listed."""
-    for end in range(len(out)):
-        for at in range(ptr[end], ptr[end + 1]):
-            out[end] += weights[at] * given[above[at]]
+    for terminal in range(len(out)):
+        for at in range(ptr[terminal], ptr[terminal + 1]):
+            out[terminal] += weights[at] * given[above[at]]
 
 
 class Softmax(NamedTuple):
@@ -141,15 +141,15 @@ def softmax_row(given: FloatArray, fitted: Softmax, sums: FloatArray, scratch: F
     if len(fitted.above[1]) > 0:
         add_above(given, fitted.above[0], fitted.above[1], fitted.above[2], logits)
     largest = np.float32(-3e38)
-    for end in range(len(logits)):
-        largest = logits[end] if logits[end] > largest else largest
-    for end in range(len(logits)):
-        logits[end] -= largest
+    for terminal in range(len(logits)):
+        largest = logits[terminal] if logits[terminal] > largest else largest
+    for terminal in range(len(logits)):
+        logits[terminal] -= largest
     # Vectors are only used where what is read and what is written are different arrays.
     two = np.float32(fitted.flat_weight / powers(logits, fitted.flat, other))
     one = np.float32((1 - fitted.flat_weight) / powers(logits, fitted.sharp, out))
-    for end in range(len(out)):
-        out[end] = one * out[end] + two * other[end]
+    for terminal in range(len(out)):
+        out[terminal] = one * out[terminal] + two * other[terminal]
 
 
 @fast_kernel
@@ -157,14 +157,14 @@ def sum_row(given: FloatArray, how: Sums, out: FloatArray) -> None:
     """Sum the terminals at or below every node; in a tree, siblings stand together and after their parent."""
     out[:] = 0
     if len(how.parent) == 0:
-        for end in range(len(given)):
-            for at in range(how.path_ptr[end], how.path_ptr[end + 1]):
-                out[how.path_idx[at]] += given[end]
+        for terminal in range(len(given)):
+            for at in range(how.path_ptr[terminal], how.path_ptr[terminal + 1]):
+                out[how.path_idx[at]] += given[terminal]
         for node in range(len(out)):
             out[node] = min(out[node], np.float32(1))
         return
-    for end in range(len(given)):
-        out[how.terminals[end]] = given[end]
+    for terminal in range(len(given)):
+        out[how.terminals[terminal]] = given[terminal]
     total = np.float32(0)
     for node in range(len(out) - 1, -1, -1):
         out[node] = min(out[node], np.float32(1))

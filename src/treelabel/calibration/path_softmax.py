@@ -228,16 +228,27 @@ def _terminals_there(outputs: Outputs, there: BoolArray, labels: LabelMatrix) ->
     rows = np.flatnonzero(lowest >= 0)
     below = sparse.csr_array(sparse.csc_array(paths)[:, lowest[rows]].T).toarray().astype(np.bool_)
     true = h.most_specific(labels)
-    ends = true.indices[true.indptr[rows]]
-    place = np.minimum(np.searchsorted(outputs.terminals, ends), len(outputs.terminals) - 1)
-    known = np.flatnonzero((outputs.terminals[place] == ends) & there[place])
+    true_terminals = true.indices[true.indptr[rows]]
+    place = np.minimum(np.searchsorted(outputs.terminals, true_terminals), len(outputs.terminals) - 1)
+    known = np.flatnonzero((outputs.terminals[place] == true_terminals) & there[place])
     below[known] = False
     below[known, place[known]] = True
     return rows, below & there
 
 
 def largest_of(values: FloatArray, count: int) -> sparse.csr_array:
-    """Keep the `count` largest values of each row, as CSR in double precision."""
+    """Keep the `count` largest values of each row, as CSR in double precision.
+
+    Parameters
+    ----------
+    values : array of shape (documents, nodes)
+    count
+        How many to keep.
+
+    Returns
+    -------
+    csr_array of shape (documents, nodes)
+    """
     few = min(count, values.shape[1])
     kept = np.sort(np.argpartition(-values, few - 1, axis=1)[:, :few], axis=1)
     data = np.take_along_axis(values, kept, axis=1).astype(np.float64)

@@ -8,13 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-# What typer, too, makes of Ctrl-C; and what shells make of SIGTERM.
-INTERRUPTED = 130
-TERMINATED = 143
-
-
-class Terminated(BaseException):
-    """SIGTERM: unlike Ctrl-C, which some commands take as a wish to end early, it always means to abort."""
+from treelabel.cli.signals import INTERRUPTED, TERMINATED, Terminated
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -13,6 +13,8 @@ from treelabel.cli.encoders import encoders
 from treelabel.cli.judge import compare, evaluate, metrics
 from treelabel.cli.models import explain, export, fit, models, predict, score
 from treelabel.cli.sign import sign
+from treelabel.cli.sweep import sweep
+from treelabel.cli.tables import tables
 
 app = typer.Typer(
     name="treelabel",
@@ -61,6 +63,8 @@ for command in (
     models,
     encoders,
     bench,
+    sweep,
+    tables,
     demo,
 ):
     app.command()(command)

@@ -1,21 +1,20 @@
 """The command that runs studies: bench."""
 
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-
-from treelabel.cli.options import JsonOption
-from treelabel.cli.printing import echo
 
 if TYPE_CHECKING:
     from treelabel.experiment.plan import Plan, Progress
     from treelabel.experiment.results import Results, Run
     from treelabel.experiment.running import Study
 
+Style = Literal["paper", "markdown", "latex", "csv"]
 # How often the table is drawn anew.
 FRAMES = 4
 
@@ -36,8 +35,7 @@ def bench(
     keep_scores: Annotated[bool, typer.Option("--keep-scores", help="Keep the scores of each run.")] = False,
     retry: Annotated[bool, typer.Option("--retry", help="Repeat runs that failed.")] = False,
     export: Annotated[Path | None, typer.Option(help="Write all values and verdicts into one JSON file.")] = None,
-    style: Annotated[str, typer.Option(help="Tables as paper, markdown, latex or csv.")] = "paper",
-    json: JsonOption = False,
+    style: Annotated[Style, typer.Option(help="How tables are written.")] = "paper",
 ) -> None:
     """Run a study: data sets x systems x rules x metrics x seeds, from one small file to finished tables.
 
@@ -73,7 +71,7 @@ def bench(
         raise TreelabelError(f"{spec}: nothing to run: {'; '.join(planned.missing.values()) or 'no system has data'}")
     with _shown() as watch:
         results = run_study(planned, folder, Options(jobs, seconds, keep_scores, retry), watch)
-    _print_results(results, folder, style, json, export)
+    _print_results(results, folder, style, export)
 
 
 def _listed(names: str | None) -> list[str] | None:
@@ -201,9 +199,21 @@ def _live_cell(study: "Study", data: str, system: str) -> str:
 # The end
 
 
-def _print_results(results: "Results", folder: Path, style: str, as_json: bool, export: Path | None) -> None:
+def _print_results(results: "Results", folder: Path, style: Style, export: Path | None) -> None:
+    """Print the tables and the verdicts on claims; write them into one file if asked for."""
+    from treelabel.experiment.summary import summarize
+
     failed = [run for run in results.runs if not run.is_done]
     for run in failed:
         _say(f"{run.system} on {run.data}, seed {run.seed}: {run.status}: {run.reason}")
+    text, verdicts = summarize(results, style, bold=sys.stdout.isatty())
+    typer.echo(text)
+    if export is not None:
+        results.export(export, _command_line(), [verdict.to_json() for verdict in verdicts])
+        _say(f"{export}: all values and verdicts")
     _say(f"{folder}: {len(results.runs) - len(failed)} runs; show them again with: treelabel tables {folder}")
-    echo("")
+
+
+def _command_line() -> str:
+    """Return the command that was given, as one would type it."""
+    return shlex.join(["treelabel", *sys.argv[1:]])

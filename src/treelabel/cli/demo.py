@@ -66,7 +66,7 @@ def _learn(parts: "dict[str, Dataset]") -> None:
 
 
 def same(one: "Dataset", two: "Dataset") -> bool:
-    """Whether two datasets have the same hierarchy, ids, texts and labels."""
+    """Return whether two datasets have the same hierarchy, ids, texts and labels."""
     return (
         one.hierarchy == two.hierarchy
         and one.ids == two.ids

@@ -30,7 +30,8 @@ JudgedRuleOption = Annotated[
 TrainOption = Annotated[Path | None, typer.Option(help="Training file, for the frequencies of labels.")]
 
 
-def _names(metrics: str | None) -> list[str] | str | None:
+def metric_names(metrics: str | None) -> list[str] | str | None:
+    """Split the names of metrics at commas; "all" and None stay."""
     if metrics is None or metrics == "all":
         return metrics
     # Settings in brackets have commas of their own.
@@ -108,7 +109,7 @@ def evaluate(
         data,
         **given,
         rule=rule,
-        metrics=_names(metrics),
+        metrics=metric_names(metrics),
         train_frequencies=training,
     )
     if not json:
@@ -152,7 +153,7 @@ def compare(
         data,
         {name: _system(path, data, read) for name, path in zip(_system_names(systems), systems, strict=True)},
         rule=rule,
-        metrics=_names(metrics),
+        metrics=metric_names(metrics),
         train_frequencies=training,
         resamples=resamples,
         seed=seed,

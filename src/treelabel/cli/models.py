@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from treelabel.cli import Terminated
 from treelabel.cli.decide import RuleOption
 from treelabel.cli.options import JsonOption, ReadArguments, SignatureOption, require_other_file, with_read_options
 from treelabel.cli.printing import echo
+from treelabel.cli.signals import Terminated
 
 if TYPE_CHECKING:
     from treelabel.data import Dataset
@@ -64,7 +64,7 @@ def fit(
     from treelabel.models import make_model
     from treelabel.models.store import require_replaceable
 
-    settings = dict(_setting(text) for text in set or [])
+    settings = dict(parse_setting(text) for text in set or [])
     named = {name: value for name, value in (("encoder", encoder), ("loss", loss)) if value is not None}
     twice = [name for name in named if name in settings]
     if twice:
@@ -104,7 +104,7 @@ def _save(model: "Model", output: Path, force: bool) -> None:
 
 
 def is_first_process() -> bool:
-    """Whether this is the first of the processes that torchrun or accelerate started, or the only one."""
+    """Return whether this is the first of the processes that torchrun or accelerate started, or the only one."""
     return os.environ.get("RANK", "0") == "0"
 
 
@@ -113,7 +113,7 @@ def size_of(folder: Path) -> float:
     return sum(file.stat().st_size for file in folder.iterdir()) / 1e6
 
 
-def _setting(text: str) -> tuple[str, Any]:
+def parse_setting(text: str) -> tuple[str, Any]:
     """Read name=value; values are Python's numbers, lists and words."""
     import ast
 
@@ -236,7 +236,7 @@ def models(json: JsonOption = False) -> None:
     from dataclasses import asdict
 
     from treelabel.models import LOSSES, MODELS
-    from treelabel.models.linear.heads import HEADS
+    from treelabel.models.linear.registry import HEADS
 
     settings = {
         name: {

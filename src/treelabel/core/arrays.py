@@ -53,7 +53,17 @@ def checked_csr(
 def require_compressed(
     data: npt.NDArray[Any], indices: npt.NDArray[Any], indptr: npt.NDArray[Any], shape: tuple[int, int], what: str
 ) -> None:
-    """Check the arrays of a CSR matrix of this shape (or of a CSC matrix, with the shape turned round)."""
+    """Check the arrays of a CSR matrix of this shape (or of a CSC matrix, with the shape turned round).
+
+    Parameters
+    ----------
+    data, indices, indptr
+        The arrays of the matrix.
+    shape
+        Its rows and columns.
+    what
+        How messages call it.
+    """
     rows, columns = shape
     for name, array in (("indices", indices), ("indptr", indptr)):
         # An empty list becomes an array of floats.
@@ -85,6 +95,13 @@ def require_sound(matrix: Any, what: str) -> None:
     """Check a scipy matrix of any format before scipy converts it, which trusts its index arrays.
 
     Formats that have none (DIA, LIL, DOK) are checked by whoever uses what they are converted to.
+
+    Parameters
+    ----------
+    matrix
+        A scipy matrix or array.
+    what
+        How messages call it.
     """
     rows, columns = matrix.shape
     if matrix.format == "csr":
@@ -104,6 +121,19 @@ def require_sound(matrix: Any, what: str) -> None:
 
 def sound_csr(matrix: Any, what: str, dtype: Any = None) -> sparse.csr_array:
     """Bring a scipy matrix of any format to CSR; one whose index arrays are broken is refused.
+
+    Parameters
+    ----------
+    matrix
+        A scipy matrix or array.
+    what
+        How messages call it.
+    dtype
+        The type that the values get; None keeps theirs.
+
+    Returns
+    -------
+    csr_array
 
     >>> sound_csr(sparse.csc_array([[0.0, 2.0]]), "scores").indices.tolist()
     [1]

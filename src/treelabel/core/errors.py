@@ -29,6 +29,17 @@ class TreelabelError(ValueError):
 def shorten(text: str, limit: int = 80) -> str:
     """Cut the middle out of a text that is too long for a message, and tell how long it was.
 
+    Parameters
+    ----------
+    text
+        The text.
+    limit
+        Its largest length, in characters.
+
+    Returns
+    -------
+    str
+
     >>> shorten("short"), shorten("0123456789" * 10, limit=40)
     ('short', '0123456 ... (100 characters) ... 3456789')
     """
@@ -42,6 +53,17 @@ def shorten(text: str, limit: int = 80) -> str:
 def quoted(text: object, limit: int = 80) -> str:
     r"""Quote a value for a message: shortened, and with what would disturb a terminal escaped.
 
+    Parameters
+    ----------
+    text
+        The value.
+    limit
+        The largest length, in characters.
+
+    Returns
+    -------
+    str
+
     >>> quoted("say \x1b[31m"), quoted(["a", 1])
     ("'say \\x1b[31m'", "['a', 1]")
     """
@@ -51,6 +73,17 @@ def quoted(text: object, limit: int = 80) -> str:
 def printable(text: str, keep: str = "") -> str:
     r"""Escape what would disturb a terminal, as JSON does it; `keep` lists characters that may stay.
 
+    Parameters
+    ----------
+    text
+        The text.
+    keep
+        Characters that are not escaped, such as line breaks.
+
+    Returns
+    -------
+    str
+
     >>> printable("A\x1b[2J\tB", keep="\t")
     'A\\u001b[2J\tB'
     """
@@ -59,6 +92,17 @@ def printable(text: str, keep: str = "") -> str:
 
 def some(values: Sequence[str], limit: int = 5) -> str:
     """Quote the first few of many values for a message.
+
+    Parameters
+    ----------
+    values
+        The values.
+    limit
+        How many to quote.
+
+    Returns
+    -------
+    str
 
     >>> some(["a", "b", "c"], limit=2)
     "'a', 'b' and 1 more"

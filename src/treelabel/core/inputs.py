@@ -142,7 +142,20 @@ def _check_ratio(path: Path, unpacked: int, packed: int, limits: Limits) -> None
 
 
 def first_mark(stream: IO[bytes], path: Path) -> bytes:
-    """Look at the first byte behind byte order mark and white space, and leave it to be read."""
+    """Look at the first byte behind byte order mark and white space, and leave it to be read.
+
+    Parameters
+    ----------
+    stream
+        From `open_input`.
+    path
+        The file, to be named in messages.
+
+    Returns
+    -------
+    bytes
+        The byte; empty at the end of the file.
+    """
     with _decompressing(path):
         return cast("BufferedReader", stream).peek(1).removeprefix(codecs.BOM_UTF8).lstrip()[:1]
 
@@ -218,6 +231,11 @@ def text_lines(
     encoding : as Python calls it.
     limits : how long a line may be.
     universal : whether a lone carriage return ends a line, too. Lines keep their ends as they are.
+
+    Returns
+    -------
+    iterator of str
+        The lines with their line breaks.
     """
     try:
         codecs.lookup(encoding)

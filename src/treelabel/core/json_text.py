@@ -107,7 +107,21 @@ def read_json(source: str | bytes | Path, where: str, what: str = "JSON", allow_
 
 
 def read_ordinary(file: Path, where: str, most: int = MOST_BYTES) -> bytes:
-    """Read an ordinary file as a whole; folders, pipes and devices are refused, and so is what is too large."""
+    """Read an ordinary file as a whole; folders, pipes and devices are refused, and so is what is too large.
+
+    Parameters
+    ----------
+    file
+        The file.
+    where
+        How messages call it.
+    most
+        The largest size, in bytes.
+
+    Returns
+    -------
+    bytes
+    """
     try:
         status = file.stat()
         if not stat.S_ISREG(status.st_mode):
@@ -128,7 +142,7 @@ def _refuse_constant(word: str) -> NoReturn:
 
 
 def _is_deeper(value: Any, levels: int) -> bool:
-    """Whether lists and objects are nested deeper than that; level by level, as a level may hold a million names."""
+    """Return whether lists and objects are nested deeper; level by level, as a level may hold a million names."""
     level = [value] if isinstance(value, list | dict) else []
     for _ in range(levels):
         below = (each.values() if isinstance(each, dict) else each for each in level)

@@ -33,6 +33,15 @@ def check_kind(value: Any, kind: Any, where: str) -> None:
 
     Plain `float` takes whole numbers too, and is finite and at most 1e15 either way; plain `int` has 64 bits.
 
+    Parameters
+    ----------
+    value
+        The value.
+    kind
+        A type hint.
+    where
+        The beginning of the message.
+
     >>> check_kind({"words": 0}, Mapping[str, Annotated[int, Between(1, 9)]], "model.json: learned")
     Traceback (most recent call last):
     treelabel.core.errors.TreelabelError: model.json: learned['words'] is 0, expected a whole number from 1 to 9
@@ -43,7 +52,18 @@ def check_kind(value: Any, kind: Any, where: str) -> None:
 
 
 def fits(value: Any, kind: Any) -> bool:
-    """Whether a value is what a type hint says.
+    """Return whether a value is what a type hint says.
+
+    Parameters
+    ----------
+    value
+        The value.
+    kind
+        A type hint.
+
+    Returns
+    -------
+    bool
 
     >>> fits(1, float), fits(True, int), fits([1, "a"], tuple[int, str])
     (True, False, True)
@@ -87,7 +107,7 @@ def _same(value: Any, given: tuple[Any, ...]) -> bool:
 
 
 def _is_single(value: Any, kind: Any, origin: Any) -> bool:
-    """Whether a value that holds no others is of a kind."""
+    """Return whether a value that holds no others is of a kind."""
     if kind is Any:
         return True
     if origin is Literal:

@@ -45,7 +45,20 @@ class Limits:
                 raise TreelabelError(f"the limit {entry.name} is {value!r}, expected a number above 0 or None")
 
     def exceeded(self, name: str, amount: float) -> bool:
-        """Whether an amount is beyond a limit."""
+        """Return whether an amount is beyond a limit.
+
+        Parameters
+        ----------
+        name
+            The name of the limit.
+        amount
+            What is compared with it.
+
+        Returns
+        -------
+        bool
+            False where the limit is None.
+        """
         most: float | None = getattr(self, name)
         return most is not None and amount > most
 

@@ -28,6 +28,17 @@ def lock(handle: int, wait: bool = False) -> bool:
     """Lock an open file or folder against other processes until it is closed; return False if it is taken.
 
     The system releases the lock when the process ends, however it ends. File systems that cannot lock grant everything.
+
+    Parameters
+    ----------
+    handle
+        The descriptor of an open file or folder.
+    wait
+        Whether to wait until it is free.
+
+    Returns
+    -------
+    bool
     """
     if fcntl is None:
         return True
@@ -41,7 +52,19 @@ def lock(handle: int, wait: bool = False) -> bool:
 
 
 def is_same_file(handle: int, path: Path) -> bool:
-    """Return whether a path still leads to the file or folder that was opened."""
+    """Return whether a path still leads to the file or folder that was opened.
+
+    Parameters
+    ----------
+    handle
+        The descriptor of what was opened.
+    path
+        The path.
+
+    Returns
+    -------
+    bool
+    """
     try:
         return os.path.samestat(os.stat(path), os.fstat(handle))
     except FileNotFoundError:

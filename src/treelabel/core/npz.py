@@ -95,6 +95,17 @@ def open_npz(file: Path, what: str) -> Iterator[Npz]:
 
     Errors of the libraries inside the block are turned into one sentence too: there is no end to what they raise on
     foreign bytes.
+
+    Parameters
+    ----------
+    file
+        The file.
+    what
+        What it should be, for messages.
+
+    Yields
+    ------
+    Npz
     """
     with _one_sentence(file, what):
         if not stat.S_ISREG(file.stat().st_mode):
@@ -117,7 +128,22 @@ def _one_sentence(file: Path, what: str) -> Iterator[None]:
 
 
 def read_arrays(file: Path, what: str, check: Callable[[Headers], None]) -> dict[str, npt.NDArray[Any]]:
-    """Read all arrays of a file after `check` has seen their headers."""
+    """Read all arrays of a file after `check` has seen their headers.
+
+    Parameters
+    ----------
+    file
+        The file.
+    what
+        What it should be, for messages.
+    check
+        Called with the names, types and shapes of all arrays before any is read; raises TreelabelError.
+
+    Returns
+    -------
+    dict of arrays
+        By name.
+    """
     with open_npz(file, what) as stored:
         check(stored.headers)
         return {name: stored[name] for name in stored.headers}

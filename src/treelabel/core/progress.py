@@ -19,6 +19,20 @@ def progress_bar(title: str, total: int, show: bool | None = None) -> Iterator[D
 
     `show=None` shows the bar only where standard error is a terminal.
 
+    Parameters
+    ----------
+    title
+        What is being done.
+    total
+        The amount to do.
+    show
+        Whether to show the bar; None asks whether standard error is a terminal.
+
+    Yields
+    ------
+    callable
+        Takes the amount done so far, and a note.
+
     >>> with progress_bar("reading", 100, show=False) as done:
     ...     done(50)
     ...     done(80, "loss 0.25")

@@ -36,7 +36,23 @@ class Array:
 
 
 def indices(size: str, below: str, low: int = 0, rising: bool = False) -> Array:
-    """Declare numbers from `low` to one below a size, as compiled loops look things up by."""
+    """Declare numbers from `low` to one below a size, as compiled loops look things up by.
+
+    Parameters
+    ----------
+    size
+        The name of the array's length.
+    below
+        The name of the size that they are below.
+    low
+        The least number.
+    rising
+        Whether each is above the one before.
+
+    Returns
+    -------
+    Array
+    """
     return Array("int32", (size,), low, f"{below} + -1", rising)
 
 
@@ -126,7 +142,15 @@ class Schema:
                 )
 
     def check_values(self, arrays: Arrays, sizes: Sizes) -> None:
-        """Refuse arrays whose numbers are out of range, or do not fit each other."""
+        """Refuse arrays whose numbers are out of range, or do not fit each other.
+
+        Parameters
+        ----------
+        arrays
+            Arrays by name, of the declared types and shapes.
+        sizes
+            The sizes that the shapes refer to.
+        """
         for name, array in self.arrays.items():
             _check_range(name, array, arrays[name], sizes)
         for each in self.csr:
@@ -150,6 +174,17 @@ def headers_of(arrays: Arrays) -> dict[str, Header]:
 def with_prefix(arrays: Arrays, prefix: str) -> Arrays:
     """Select arrays whose names begin with a prefix, and call them by the rest.
 
+    Parameters
+    ----------
+    arrays
+        Arrays by name.
+    prefix
+        The prefix.
+
+    Returns
+    -------
+    dict of arrays
+
     >>> with_prefix({"0.a": np.zeros(1), "1.a": np.ones(1)}, "1.")
     {'a': array([1.])}
     """
@@ -158,6 +193,17 @@ def with_prefix(arrays: Arrays, prefix: str) -> Arrays:
 
 def size_of(expression: str, sizes: Mapping[str, int]) -> int:
     """Add up names and numbers.
+
+    Parameters
+    ----------
+    expression
+        Names of sizes and numbers, joined by "+".
+    sizes
+        The sizes by name.
+
+    Returns
+    -------
+    int
 
     >>> size_of("width + 1", {"width": 4})
     5

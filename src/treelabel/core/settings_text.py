@@ -42,6 +42,17 @@ def split_settings(text: str) -> tuple[str, str | None]:
 def with_settings(name: str, settings: Mapping[str, Any]) -> str:
     """Write a name with settings so that they can be read back.
 
+    Parameters
+    ----------
+    name
+        What has the settings, such as an encoder.
+    settings
+        Values by name.
+
+    Returns
+    -------
+    str
+
     >>> with_settings("minilm", {"max_length": 128, "pooling": "cls"}), with_settings("minilm", {})
     ('minilm(max_length=128, pooling=cls)', 'minilm')
     """

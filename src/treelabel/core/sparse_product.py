@@ -9,7 +9,7 @@ from scipy import sparse
 
 from treelabel.core.compute import FloatArray, IntArray, fast_kernel, kernel
 
-# Rows with at least this share of weights are added whole, as long as they fit into so many numbers.
+# Rows with at least this share of weights are added whole, as long as they fit into this many numbers.
 DENSE_SHARE = 0.12
 MOST_DENSE = 1 << 22
 

@@ -80,6 +80,43 @@ def split(
     return {name: data[np.flatnonzero(assigned == at)] for at, name in enumerate(parts)}
 
 
+def folds(data: Dataset, count: int = 3, seed: int = 0) -> list[LongArray]:
+    """Divide documents into folds for cross-validation, each with about its share of every label.
+
+    Unlike `split`, no fold is favoured with the rare labels. Documents of one group are in one fold.
+
+    Parameters
+    ----------
+    data : Dataset
+        What to divide.
+    count : int
+        The number of folds.
+    seed : int
+        Seed of the random numbers.
+
+    Returns
+    -------
+    list of arrays of int64
+        Row numbers of each fold, increasing.
+
+    >>> from treelabel.data.sample import load_sample
+    >>> [len(rows) for rows in folds(load_sample(), 3)]
+    [2924, 2923, 2923]
+    """
+    if count < 2:
+        raise TreelabelError(f"expected at least 2 folds, found {count}")
+    rng, shares = np.random.default_rng(seed), np.full(count, 1 / count)
+    if data.group is None:
+        assigned = _dealt(data, shares, rng)
+    else:
+        assigned = _whole_groups(data, data.group, "stratified", shares, rng)
+    sizes = np.bincount(assigned, minlength=count)
+    if not sizes.all():
+        what = "documents" if data.group is None else f"groups of column {data.group!r}"
+        raise TreelabelError(f"there are too few {what} for {count} folds")
+    return [np.flatnonzero(assigned == fold).astype(np.int64) for fold in range(count)]
+
+
 def _whole_groups(data: Dataset, group: str, by: SplitBy, shares: DoubleArray, rng: np.random.Generator) -> LongArray:
     if by == "time":
         raise TreelabelError(
@@ -120,23 +157,28 @@ def _by_order(order: LongArray, shares: DoubleArray) -> LongArray:
 
 
 def _stratified(data: Dataset, shares: DoubleArray, rng: np.random.Generator) -> LongArray:
+    assigned = _dealt(data, shares, rng)
+    _give_rare_to_first(data, assigned, rng)
+    return assigned
+
+
+def _dealt(data: Dataset, shares: DoubleArray, rng: np.random.Generator) -> LongArray:
     key = rarest_label(data)
     # Neighbours in this order share a label, or a parent: rare leaves are spread evenly together with their siblings.
     order = np.lexsort((rng.random(len(data)), key, _parent_of(data, key)))
     assigned = np.empty(len(data), np.int64)
     assigned[order] = _deal(len(data), shares)
-    _give_rare_to_first(data, assigned, rng)
     return assigned
 
 
 def rarest_label(data: Dataset) -> LongArray:
     """Return the rarest most specific label of each document (-1: none)."""
-    ends = data.hierarchy.most_specific(data.labels)
-    frequency = np.bincount(ends.indices, minlength=len(data.hierarchy))
-    order = np.lexsort((ends.indices, frequency[ends.indices], row_numbers(ends)))
+    terminal = data.hierarchy.most_specific(data.labels)
+    frequency = np.bincount(terminal.indices, minlength=len(data.hierarchy))
+    order = np.lexsort((terminal.indices, frequency[terminal.indices], row_numbers(terminal)))
     key = np.full(len(data), -1, np.int64)
-    some = row_sizes(ends) > 0
-    key[some] = ends.indices[order][ends.indptr[:-1][some]]
+    some = row_sizes(terminal) > 0
+    key[some] = terminal.indices[order][terminal.indptr[:-1][some]]
     return key
 
 
@@ -148,15 +190,15 @@ def _parent_of(data: Dataset, key: LongArray) -> LongArray:
 
 def _give_rare_to_first(data: Dataset, assigned: LongArray, rng: np.random.Generator) -> None:
     """Swap documents so that every most specific label has one in the first part; sizes do not change."""
-    ends = data.hierarchy.most_specific(data.labels)
-    rows = row_numbers(ends)
-    held = np.bincount(ends.indices[assigned[rows] == 0], minlength=len(data.hierarchy))
-    labels, first = np.unique(ends.indices, return_index=True)
+    terminal = data.hierarchy.most_specific(data.labels)
+    rows = row_numbers(terminal)
+    held = np.bincount(terminal.indices[assigned[rows] == 0], minlength=len(data.hierarchy))
+    labels, first = np.unique(terminal.indices, return_index=True)
     missing = held[labels] == 0
     donors = iter(rng.permutation(np.flatnonzero(assigned == 0)).tolist())
 
     def of(row: int) -> IntArray:
-        found: IntArray = ends.indices[ends.indptr[row] : ends.indptr[row + 1]]
+        found: IntArray = terminal.indices[terminal.indptr[row] : terminal.indptr[row + 1]]
         return found
 
     for label, taken in zip(labels[missing].tolist(), rows[first[missing]].tolist(), strict=True):
@@ -212,6 +254,19 @@ def per_class(data: Dataset, count: int = 1, seed: int = 0) -> tuple[Dataset, Da
 
     The few-shot setting of "A hierarchical loss and its problems": at most one training sample per class. Documents
     with several labels count for their rarest; those without labels are among the others.
+
+    Parameters
+    ----------
+    data
+        A dataset.
+    count
+        How many documents of each class to draw.
+    seed
+        Draws the same documents again.
+
+    Returns
+    -------
+    (Dataset, Dataset)
     """
     if data.group is not None:
         raise TreelabelError(
@@ -230,14 +285,26 @@ def per_class(data: Dataset, count: int = 1, seed: int = 0) -> tuple[Dataset, Da
 
 
 def cut(data: Dataset, depth: int) -> Dataset:
-    """Keep the hierarchy's levels down to a depth; deeper labels become their ancestors there."""
+    """Keep the hierarchy's levels down to a depth; deeper labels become their ancestors there.
+
+    Parameters
+    ----------
+    data
+        A dataset.
+    depth
+        The number of levels to keep.
+
+    Returns
+    -------
+    Dataset
+    """
     return data.moved(data.hierarchy.cut(depth))
 
 
 def with_other_leaves(data: Dataset) -> Dataset:
     """Let every document end in a leaf: internal nodes at which documents stop get an "other" child for them."""
-    ends = data.hierarchy.most_specific(data.labels)
-    return data.moved(data.hierarchy.with_other_leaves(np.unique(ends.indices)))
+    terminal = data.hierarchy.most_specific(data.labels)
+    return data.moved(data.hierarchy.with_other_leaves(np.unique(terminal.indices)))
 
 
 def unfold(data: Dataset) -> Dataset:
@@ -249,6 +316,17 @@ def deduplicate(data: Dataset, against: Sequence[str] = ()) -> Dataset:
     """Keep the first of documents with the same text (case and spacing aside), with the labels of all of them.
 
     Texts in `against` (the training texts, say) are dropped altogether. Empty texts are no duplicates of each other.
+
+    Parameters
+    ----------
+    data
+        A dataset.
+    against
+        Texts that are dropped wherever they occur.
+
+    Returns
+    -------
+    Dataset
     """
     first_row: dict[str, int] = {}
     other = {_plain(text) for text in against}

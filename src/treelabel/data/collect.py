@@ -93,6 +93,20 @@ class Collector:
         """Put everything together, given the node of every distinct label.
 
         Documents with a label that has no node (-1) are left out; their number comes second.
+
+        Parameters
+        ----------
+        hierarchy
+            The hierarchy.
+        nodes
+            The node of every distinct label, -1 for none.
+        features
+            The number of columns of features; None where there are none.
+
+        Returns
+        -------
+        (Dataset, int)
+            The dataset, and how many documents were left out.
         """
         codes, ends = np.frombuffer(self.codes, np.int32), np.frombuffer(self.ends, np.int64)
         given = nodes[codes]

@@ -182,7 +182,19 @@ class FieldChoice:
     group: str | None = None
 
     def among(self, columns: Sequence[str], where: str) -> Fields:
-        """Choose the columns that were asked for, and guess the others by their names."""
+        """Choose the columns that were asked for, and guess the others by their names.
+
+        Parameters
+        ----------
+        columns
+            The names of the columns that there are.
+        where
+            How messages call the file.
+
+        Returns
+        -------
+        Fields
+        """
         text = _asked(self.text, columns, where, "text")
         if text is None:
             text = _guess(TEXT_NAMES, columns)

@@ -50,7 +50,7 @@ def unescape(cell: str) -> str:
 
 
 def escaped_row(cells: Sequence[str]) -> tuple[list[str], int]:
-    """Escape a row; add the number of cells that were escaped, and give it, too."""
+    """Escape a row; add the number of cells that were escaped, and return it as well."""
     escaped = [escape(cell) for cell in cells]
     count = sum(len(after) > len(before) for before, after in zip(cells, escaped, strict=True))
     return [*escaped, str(count)], count
@@ -63,7 +63,7 @@ def restored_row(values: dict[str, str]) -> dict[str, str]:
 
 
 def may_hold_formulas(data: Dataset) -> bool:
-    """Whether any cell or column of a dataset might be taken for a formula; labels count whether used or not."""
+    """Return whether any cell or column of a dataset might be taken for a formula; labels count whether used or not."""
     columns: Iterable[pa.ChunkedArray] = [data.ids.arrow, data.texts.arrow, *data.extra.values()]
     names = pa.array([*data.hierarchy.names, *data.extra], pa.large_string())
     return any(_has_formula(column) for column in [*columns, names])

@@ -97,7 +97,7 @@ def assign(
     shares: DoubleArray,
     order: LongArray,
 ) -> LongArray:
-    """Give each group to the part in which it adds least to the squared distances from what is expected."""
+    """Assign each group to the part in which it adds least to the squared distances from what is expected."""
     held = np.zeros((len(shares), len(total)))
     filled = np.zeros(len(shares))
     documents = sizes.sum()

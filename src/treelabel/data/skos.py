@@ -22,6 +22,21 @@ def read_skos(file: Path, language: str = "en", tree: bool = False, limits: Limi
 
     A concept is named by its preferred label in `language`, else in any language, else by its notation or the end of
     its address. Where two share a name, the notation (or the end of the address) follows in brackets.
+
+    Parameters
+    ----------
+    file
+        RDF/XML, Turtle, N-Triples or JSON-LD, by its ending.
+    language
+        The language of the names.
+    tree
+        Whether a concept with several broader ones is refused.
+    limits
+        How large the file may be.
+
+    Returns
+    -------
+    Hierarchy
     """
     with require_extra("skos", "reading SKOS"):
         from rdflib import RDF, SKOS, Graph

@@ -1,4 +1,4 @@
-"""What a vocabulary may not do: grow by entities that refer to entities, or fetch anything from elsewhere."""
+"""Checks of vocabularies: they must not grow by entities that refer to entities, or fetch anything."""
 
 import json
 from collections.abc import Iterator
@@ -20,7 +20,15 @@ class _RootReached(Exception):  # noqa: N818  no error, but how to stop the pars
 
 
 def check_entities(file: Path, limits: Limits) -> None:
-    """Refuse XML with entities that are long, refer to others, or stand for what is elsewhere."""
+    """Refuse XML with entities that are long, refer to others, or stand for what is elsewhere.
+
+    Parameters
+    ----------
+    file
+        An XML file.
+    limits
+        How large it may be.
+    """
 
     def declared(name: str, is_parameter: bool, value: str | None, *_: Any) -> None:
         if is_parameter or value is None or "&" in value or "%" in value or len(value) > LONGEST_ENTITY:
@@ -45,7 +53,15 @@ def check_entities(file: Path, limits: Limits) -> None:
 
 
 def check_contexts(file: Path, limits: Limits) -> None:
-    """Refuse JSON-LD whose context is elsewhere: reading a file fetches nothing."""
+    """Refuse JSON-LD whose context is elsewhere: reading a file fetches nothing.
+
+    Parameters
+    ----------
+    file
+        A JSON-LD file.
+    limits
+        How large it may be.
+    """
     with open_input(file, limits=limits) as stream:
         text = "".join(whole_lines(stream, file, "utf-8", limits))
     try:

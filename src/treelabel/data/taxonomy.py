@@ -315,7 +315,7 @@ def _path_lines(hierarchy: Hierarchy) -> list[str]:
 
 
 def writable_as_edges(hierarchy: Hierarchy) -> bool:
-    """Whether every name stands for one node and fits on a line between tabs, as `read_taxonomy` takes it."""
+    """Return whether every name stands for one node and fits on a line between tabs, as `read_taxonomy` takes it."""
     fits = all(name == name.strip() for name in hierarchy.names) and unprintable(hierarchy.names) is None
     return fits and hierarchy.has_unique_names
 
@@ -326,7 +326,19 @@ def _root_name(hierarchy: Hierarchy) -> str:
 
 
 def taxonomy_name(data_file: Path, hierarchy: Hierarchy) -> Path:
-    """Return the file beside a data file that holds its hierarchy: train.csv -> train.taxonomy.tsv."""
+    """Return the file beside a data file that holds its hierarchy: train.csv -> train.taxonomy.tsv.
+
+    Parameters
+    ----------
+    data_file
+        The data file.
+    hierarchy
+        Its hierarchy, which decides the format.
+
+    Returns
+    -------
+    Path
+    """
     ending = ".tsv" if writable_as_edges(hierarchy) else ".json"
     return data_file.with_name(f"{_stem(data_file)}.taxonomy{ending}")
 

@@ -21,6 +21,20 @@ def read_together(paths: Sequence[str | Path], taxonomy: Any = None, **options: 
 
     `options` are those of `read`. Without any taxonomy a test file rarely has the labels of its training file; here
     both get the tree (or the flat list) of the labels of both, so that they can be described and judged together.
+
+    Parameters
+    ----------
+    paths
+        The files.
+    taxonomy
+        A Hierarchy, or a file that holds one.
+    **options
+        Options of `read`.
+
+    Returns
+    -------
+    list of Dataset
+        One per file.
     """
     files = [existing_file(path) for path in paths]
     if taxonomy is None:

@@ -106,7 +106,22 @@ def _separator(data: Dataset, sep: str | None) -> str:
 
 
 def losses(data: Dataset, path: str | Path, format: str | None = None) -> list[str]:  # noqa: A002  what users call it
-    """List what a format cannot hold of a dataset."""
+    """List what a format cannot hold of a dataset.
+
+    Parameters
+    ----------
+    data
+        A dataset.
+    path
+        The file to write.
+    format
+        A row of FORMATS; None takes that of the file's ending.
+
+    Returns
+    -------
+    list of str
+        What would be lost, in words.
+    """
     holds = format_of(Path(path), format).holds
     lost = []
     if "ids" not in holds:

@@ -25,7 +25,21 @@ def common_hierarchy(*things: Any) -> Hierarchy:
 
 
 def label_sets(labels: Any, hierarchy: Hierarchy, what: str) -> LabelMatrix:
-    """Convert label sets from any of their forms to a label matrix."""
+    """Convert label sets from any of their forms to a label matrix.
+
+    Parameters
+    ----------
+    labels
+        A label matrix, Decisions, a Dataset, or one list of labels per document.
+    hierarchy
+        The hierarchy of the labels.
+    what
+        How messages call them.
+
+    Returns
+    -------
+    label matrix of shape (documents, nodes)
+    """
     if isinstance(labels, Decisions):
         return labels.csr
     if hasattr(labels, "labels") and hasattr(labels, "hierarchy"):
@@ -40,6 +54,19 @@ def rows_by_id(truth: Any, ids: Sequence[str] | None, where: str) -> list[int] |
 
     They are if one side has no ids, if both have the same ids in the same order, and if the ids do not fit but those of
     one side are nothing but row numbers.
+
+    Parameters
+    ----------
+    truth
+        What may have `ids`, such as a Dataset.
+    ids
+        The ids of the other documents.
+    where
+        How messages call these.
+
+    Returns
+    -------
+    list of int or None
     """
     names = getattr(truth, "ids", None)
     if names is None or ids is None:
@@ -64,13 +91,39 @@ def rows_by_id(truth: Any, ids: Sequence[str] | None, where: str) -> list[int] |
 
 
 def in_order(truth: Any, found: Any, what: str) -> Any:
-    """Bring documents that have ids into the order of the truth."""
+    """Bring documents that have ids into the order of the truth.
+
+    Parameters
+    ----------
+    truth
+        What may have `ids`, such as a Dataset.
+    found
+        Scores or Decisions.
+    what
+        How messages call them.
+
+    Returns
+    -------
+    Scores or Decisions
+    """
     rows = rows_by_id(truth, getattr(found, "ids", None), what)
     return found if rows is None else found[rows]
 
 
 def validation(truth: Any, scores: Scores) -> tuple[Scores, LabelMatrix]:
-    """Return the scores of validation documents in the order of the truth, and the closed truth."""
+    """Return the scores of validation documents in the order of the truth, and the closed truth.
+
+    Parameters
+    ----------
+    truth
+        A Dataset, or one list of labels per document.
+    scores
+        The scores of the same documents.
+
+    Returns
+    -------
+    (Scores, label matrix)
+    """
     if not isinstance(scores, Scores):
         raise TreelabelError(f"expected Scores(hierarchy, matrix) to tune on, found {type(scores).__name__}")
     h = common_hierarchy(scores, truth)

@@ -1,4 +1,4 @@
-"""What a required precision costs: how many documents still get a label, how deep it is, how often it is right."""
+"""The cost of a required precision: how many documents still get a label, how deep it is, how often it is right."""
 
 import math
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ FOLDS: Final = 5
 
 @dataclass(frozen=True)
 class BackOffRow:
-    """What `back_off` does for a required precision, measured on documents that its thresholds were not found on.
+    """The effect of `back_off` for a required precision, measured on documents that its thresholds were not found on.
 
     `coverage` is the share of documents with a label, `leaf_coverage` of those with a leaf, `mean_depth` that of the
     labels, `precision` the share of them that are true, with its Clopper-Pearson interval.
@@ -96,7 +96,21 @@ def back_off_table(
 
 
 def back_off_row(ways: Ways, required: float, confidence: float) -> BackOffRow:
-    """Measure one required precision by cross-fitting; a fold without thresholds predicts nothing."""
+    """Measure one required precision by cross-fitting; a fold without thresholds predicts nothing.
+
+    Parameters
+    ----------
+    ways
+        The ways up from the best leaves, and what is true of them.
+    required
+        The required precision.
+    confidence
+        The confidence with which thresholds must reach it.
+
+    Returns
+    -------
+    BackOffRow
+    """
     # Documents often come sorted by their labels, so that folds are drawn.
     fold = np.random.default_rng(0).permutation(ways.documents) % FOLDS
     found: list[tuple[Any, ...]] = []

@@ -75,7 +75,7 @@ class ComparisonTable:
 
     @property
     def notes(self) -> list[str]:
-        """What a reader of the table must know: that systems were decided by different rules."""
+        """Notes on the table: whether systems were decided by different rules."""
         if len(set(self.rules)) < 2:
             return []
         told = ", ".join(dict.fromkeys(rule or GIVEN for rule in self.rules))

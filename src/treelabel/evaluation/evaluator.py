@@ -106,6 +106,23 @@ def make_context(
     """Count how often labels occur: in training if that is known, else in the truth itself.
 
     `closed` is the truth with its ancestors, if the caller has it already.
+
+    Parameters
+    ----------
+    hierarchy
+        The hierarchy.
+    train_frequencies
+        The training Dataset, or the number of training documents of each node; None if not known.
+    train_documents
+        The number of training documents, if frequencies are given as numbers.
+    truth
+        The true labels of what is judged.
+    closed
+        The same with their ancestors.
+
+    Returns
+    -------
+    Context
     """
     if truth is not None and closed is None:
         closed = closed_sets(hierarchy, truth)
@@ -295,13 +312,25 @@ def _listed(names: Sequence[str] | str | None) -> list[str]:
 
 
 def _needs_decisions(names: Sequence[str] | str | None) -> bool:
-    """Whether any of the metrics looks at decisions; "all" and the usual few do."""
+    """Return whether any of the metrics looks at decisions; "all" and the usual few do."""
     listed = _listed(names)
     return not listed or any("decisions" in find_metric(name).needs for name in listed)
 
 
 def chosen_metrics(names: Sequence[str] | str | None, batch: Batch) -> list[Metric]:
-    """Find metrics by name; "all" takes every row whose needs are met, None a usual few."""
+    """Find metrics by name; "all" takes every row whose needs are met, None a usual few.
+
+    Parameters
+    ----------
+    names
+        Names, "all" or None.
+    batch
+        Documents that show what is there: decisions, scores, training frequencies.
+
+    Returns
+    -------
+    list of Metric
+    """
     listed = _listed(names)
     if names == "all":
         listed = _applicable(batch)

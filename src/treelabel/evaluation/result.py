@@ -105,6 +105,19 @@ class Result:
         """Compute the intervals of all values, by name; metrics that share their parts share the resampling.
 
         Parameters are those of `interval`.
+
+        Parameters
+        ----------
+        level
+            The probability that an interval covers the value.
+        resamples
+            How many resamples to draw.
+        seed
+            Draws the same resamples again.
+
+        Returns
+        -------
+        dict of Interval
         """
         self._require_documents()
         found: dict[str, Interval] = {}
@@ -229,7 +242,7 @@ class Result:
 
     @cached_property
     def notes(self) -> list[str]:
-        """What a reader of the values must know: which rule decided, if none was named, and who got no label."""
+        """Notes on the values: which rule decided, if none was named, and who got no label."""
         notes = [] if self.coverage is None else self.coverage.notes()
         if self.is_default_rule:
             notes.append(f"Scores were decided by {self.rule}, as predict decides for labels like these.")

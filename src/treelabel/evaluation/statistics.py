@@ -37,7 +37,7 @@ class Comparison:
     high: float = float("nan")
 
     def is_significant(self, level: float = 0.05) -> bool:
-        """Whether the p-value is below the level."""
+        """Return whether the p-value is below the level."""
         return self.p_value < level
 
 
@@ -243,6 +243,19 @@ def seed_interval(values: Sequence[float], level: float = 0.95) -> Interval:
 
 def binomial_interval(hits: int, tries: int, level: float = 0.95) -> Interval:
     """Compute a share and its Clopper-Pearson interval; all NaN of no tries.
+
+    Parameters
+    ----------
+    hits
+        How many of the tries succeeded.
+    tries
+        How many there were.
+    level
+        The probability that the interval covers the true share.
+
+    Returns
+    -------
+    Interval
 
     >>> str(binomial_interval(95, 100))
     '0.9500 [0.8872, 0.9836]'

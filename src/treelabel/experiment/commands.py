@@ -6,6 +6,7 @@ judged like everything else.
 
 import hashlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -149,13 +150,14 @@ def _write_files(parts: Parts, working: Path) -> dict[str, Any]:
 
 
 def _filled(part: str, names: Mapping[str, Any], system: str) -> str:
-    try:
-        return part.format_map({name: str(value) for name, value in names.items()})
-    except KeyError as error:
-        wrong = str(error.args[0])
-        raise TreelabelError(f"the command of {system} has {{{wrong}}}; {suggestion(wrong, PLACEHOLDERS)}") from None
-    except (ValueError, IndexError):
-        raise TreelabelError(f"cannot read {quoted(part)} in the command of {system}") from None
+    """Put values in the place of {names}; other braces, as in a program given on the command line, stay."""
+
+    def value(found: re.Match[str]) -> str:
+        if found[1] not in names:
+            raise TreelabelError(f"the command of {system} has {found[0]}; {suggestion(found[1], PLACEHOLDERS)}")
+        return str(names[found[1]])
+
+    return re.sub(r"\{([a-z_]+)\}", value, part)
 
 
 # Reading what it wrote

@@ -269,8 +269,12 @@ class Spec:
         return tuple(range(given)) if isinstance(given, int) else tuple(given)
 
     def judges_of(self, data: str) -> tuple[Judge, ...]:
-        """Return what judges on a data set."""
-        return tuple(judge for judge in self.judge if judge.data is None or data in judge.data)
+        """Return what judges on a data set, one for each rule."""
+        found: dict[str, dict[str, None]] = {}
+        for judge in self.judge:
+            if judge.data is None or data in judge.data:
+                found.setdefault(judge.rule, {}).update(dict.fromkeys(judge.metrics))
+        return tuple(Judge(tuple(metrics), rule) for rule, metrics in found.items())
 
     def with_seeds(self, seeds: tuple[int, ...]) -> "Spec":
         """Return the same study with other seeds, for systems that do not have their own."""

@@ -47,7 +47,19 @@ class Numbered:
 
 
 def number(edges: Edges, tree: bool = False) -> Numbered:
-    """Check edges and number the nodes level by level (see `numbering.number_nodes`)."""
+    """Check edges and number the nodes level by level (see `numbering.number_nodes`).
+
+    Parameters
+    ----------
+    edges
+        Edges between coded names.
+    tree
+        Whether a node with several parents is refused.
+
+    Returns
+    -------
+    Numbered
+    """
     nodes = len(edges.names)
     _check_names(edges)
     _check_loops(edges)
@@ -133,7 +145,21 @@ def _refuse_cycle(edges: Edges, rank: IntArray) -> None:
 
 
 def text_array(values: Iterable[object], what: str, place: Callable[[int], str] | None = None) -> pa.Array:
-    """Turn names into an Arrow string array, refusing anything that is not text; `place` tells where value i stood."""
+    """Turn names into an Arrow string array, refusing anything that is not text; `place` tells where value i stood.
+
+    Parameters
+    ----------
+    values
+        The names.
+    what
+        How messages call one of them.
+    place
+        Tells where value i stood, for messages.
+
+    Returns
+    -------
+    pyarrow.Array
+    """
     values = values if isinstance(values, list) else list(values)
     try:
         array = pa.array(values, pa.large_string())
@@ -149,14 +175,28 @@ def text_array(values: Iterable[object], what: str, place: Callable[[int], str] 
 
 
 def _is_text(value: object) -> bool:
-    """Whether a value is text without halves of surrogate pairs, which no file can hold."""
+    """Return whether a value is text without halves of surrogate pairs, which no file can hold."""
     return isinstance(value, str) and value.encode("utf-8", "replace").decode() == value
 
 
 def edges_of_pairs(
     pairs: Iterable[tuple[str, str]], nodes: Iterable[str] = (), place: Callable[[int], str] | None = None
 ) -> Edges:
-    """Code (parent, child) pairs of names; `nodes` may name labels that stand in no pair."""
+    """Code (parent, child) pairs of names; `nodes` may name labels that stand in no pair.
+
+    Parameters
+    ----------
+    pairs
+        (parent, child) names.
+    nodes
+        Names of further nodes.
+    place
+        Tells where pair i stood, for messages.
+
+    Returns
+    -------
+    Edges
+    """
     pairs = pairs if isinstance(pairs, (list, tuple)) else list(pairs)
     place = place or _edge_place
     _check_pairs(pairs, place)
@@ -180,6 +220,17 @@ def without_root(edges: Edges, root: str | None) -> Edges:
     """Remove the node that stands for the root from the edges.
 
     `root` names it; None looks for a single top node that is called "Root" or alike; "" says there is none.
+
+    Parameters
+    ----------
+    edges
+        The edges.
+    root
+        The name of the root.
+
+    Returns
+    -------
+    Edges
     """
     code = _root_code(edges, root)
     if code is None:
@@ -219,7 +270,19 @@ def _first_names(edges: Edges) -> str:
 
 
 def edges_of_parents(parents: Mapping[str, Any] | Sequence[int] | IntArray, names: Sequence[str] | None) -> Edges:
-    """Code a mapping child -> parent(s), or an array of parent numbers (-1: none) with the names of the nodes."""
+    """Code a mapping child -> parent(s), or an array of parent numbers (-1: none) with the names of the nodes.
+
+    Parameters
+    ----------
+    parents
+        The parents of each node.
+    names
+        The names of the nodes, where parents are numbers.
+
+    Returns
+    -------
+    Edges
+    """
     if isinstance(parents, Mapping):
         return _edges_of_parent_names(parents)
     array = np.asarray(parents)

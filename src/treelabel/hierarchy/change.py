@@ -169,14 +169,38 @@ def _renumber(kind: type[Kind], edges: build.Edges) -> tuple[Kind, IntArray]:
 
 
 def cut(old: Kind, depth: int) -> ChangeOf[Kind]:
-    """Keep the levels down to a depth."""
+    """Keep the levels down to a depth.
+
+    Parameters
+    ----------
+    old
+        The hierarchy.
+    depth
+        The number of levels to keep.
+
+    Returns
+    -------
+    ChangeOf
+    """
     if depth < 1:
         raise TreelabelError(f"cannot cut at depth {depth}: at least one level must stay")
     return _keep(old, old.depth <= depth)
 
 
 def prune(old: Kind, keep: IntArray) -> ChangeOf[Kind]:
-    """Keep nodes and all their ancestors."""
+    """Keep nodes and all their ancestors.
+
+    Parameters
+    ----------
+    old
+        The hierarchy.
+    keep
+        The nodes to keep.
+
+    Returns
+    -------
+    ChangeOf
+    """
     if len(keep) == 0:
         raise TreelabelError("nothing to keep: prune() needs at least one node")
     kept = np.zeros(len(old), np.bool_)
@@ -230,7 +254,19 @@ def _origin(new_id: IntArray, size: int) -> IntArray:
 
 
 def with_other_leaves(old: Kind, nodes: IntArray) -> ChangeOf[Kind]:
-    """Add a child "other [name]" to each internal node among `nodes`."""
+    """Add a child "other [name]" to each internal node among `nodes`.
+
+    Parameters
+    ----------
+    old
+        The hierarchy.
+    nodes
+        Node ids; leaves among them are left as they are.
+
+    Returns
+    -------
+    ChangeOf
+    """
     above = np.unique(nodes)
     above = above[~old.is_leaf[above]]
     names = [f"other [{old.names[node]}]" for node in above.tolist()]
@@ -252,7 +288,19 @@ def with_other_leaves(old: Kind, nodes: IntArray) -> ChangeOf[Kind]:
 
 
 def unfold(old: Kind, limit: int) -> ChangeOf[Kind]:
-    """Copy each node of a DAG once for every way from the root to it."""
+    """Copy each node of a DAG once for every way from the root to it.
+
+    Parameters
+    ----------
+    old
+        The hierarchy.
+    limit
+        The largest number of nodes of the tree; a larger one is refused.
+
+    Returns
+    -------
+    ChangeOf
+    """
     # Counted in floats: a ladder of diamonds has more ways than integers can hold, or than anyone wants to print.
     ways: list[float] = []
     for node in range(len(old)):

@@ -44,7 +44,21 @@ class Hierarchy(NamedStructure):
 
     @classmethod
     def from_coded(cls, edges: build.Edges, root: str | None = "", tree: bool = False) -> "Hierarchy":
-        """Make a hierarchy of edges that are already coded as integers (for readers of formats)."""
+        """Make a hierarchy of edges that are already coded as integers (for readers of formats).
+
+        Parameters
+        ----------
+        edges
+            The edges.
+        root
+            As for `from_edges`.
+        tree
+            Whether a node with several parents is refused.
+
+        Returns
+        -------
+        Hierarchy
+        """
         return cls._of(build.number(build.without_root(edges, root), tree))
 
     @classmethod
@@ -89,6 +103,19 @@ class Hierarchy(NamedStructure):
     ) -> "Hierarchy":
         """Make a hierarchy of a mapping label -> parent(s), or of parent numbers (-1: none) and names.
 
+        Parameters
+        ----------
+        parents
+            The parents of each node.
+        names
+            The names of the nodes, where parents are numbers.
+        tree
+            Whether a node with several parents is refused.
+
+        Returns
+        -------
+        Hierarchy
+
         >>> Hierarchy.from_parents({"A": None, "B": "A", "C": "A"}).parent.tolist()
         [-1, 0, 0]
         >>> Hierarchy.from_parents([-1, 0, 0], names=["A", "B", "C"]).names
@@ -102,6 +129,17 @@ class Hierarchy(NamedStructure):
 
         Paths tell nodes apart: "Other" under A and "Other" under B are two nodes with one name.
 
+        Parameters
+        ----------
+        paths
+            The paths; every beginning of one is a node.
+        sep
+            What separates names in a string.
+
+        Returns
+        -------
+        Hierarchy
+
         >>> Hierarchy.from_paths(["A > Other", "B > Other"]).paths()
         ['A', 'B', 'A > Other', 'B > Other']
         """
@@ -112,6 +150,17 @@ class Hierarchy(NamedStructure):
     def from_nested(cls, tree: Any, root: str | None = None) -> "Hierarchy":
         """Make a tree of nested dicts and lists, or of {"name": ..., "children": [...]} objects.
 
+        Parameters
+        ----------
+        tree
+            The tree.
+        root
+            As for `from_edges`.
+
+        Returns
+        -------
+        Hierarchy
+
         >>> Hierarchy.from_nested({"A": {"B": {}, "C": ["D"]}}).paths()
         ['A', 'A > B', 'A > C', 'A > C > D']
         """
@@ -119,7 +168,21 @@ class Hierarchy(NamedStructure):
 
     @classmethod
     def from_networkx(cls, graph: Any, root: str | None = None, tree: bool = False) -> "Hierarchy":
-        """Make a hierarchy of a networkx DiGraph whose edges go from parent to child; nodes are named by `str`."""
+        """Make a hierarchy of a networkx DiGraph whose edges go from parent to child; nodes are named by `str`.
+
+        Parameters
+        ----------
+        graph
+            The graph.
+        root
+            As for `from_edges`.
+        tree
+            Whether a node with several parents is refused.
+
+        Returns
+        -------
+        Hierarchy
+        """
         if not graph.is_directed():
             raise TreelabelError("the graph has no directions; expected a DiGraph with edges from parent to child")
         names = {node: str(node) for node in graph.nodes}
@@ -166,6 +229,17 @@ Change: TypeAlias = change.ChangeOf[Hierarchy]
 
 def split_path(path: str, sep: str) -> list[str]:
     """Split a label path and strip its parts.
+
+    Parameters
+    ----------
+    path
+        The path.
+    sep
+        What separates its parts.
+
+    Returns
+    -------
+    list of str
 
     >>> split_path("A >B > C", ">")
     ['A', 'B', 'C']

@@ -9,6 +9,17 @@ from treelabel.hierarchy import Hierarchy
 def information_content(frequencies: LongArray, documents: int) -> DoubleArray:
     """Compute ic(n) = -log2 P(n), P(n) the share of reference documents whose closure holds n, at least 1/N.
 
+    Parameters
+    ----------
+    frequencies : array of shape (nodes,)
+        The documents of each node, ancestors included.
+    documents
+        The number N of documents.
+
+    Returns
+    -------
+    array of shape (nodes,)
+
     >>> information_content(np.array([4, 2, 0]), 4).tolist()
     [0.0, 1.0, 2.0]
     """
@@ -23,6 +34,17 @@ def information_weights(hierarchy: Hierarchy, information: DoubleArray) -> Doubl
 
     On trees this closed form equals the recursion of the ICM paper (section 5.1). On DAGs it is
     w(n) = max(0, ic(n) - max over parents of ic), because the recursion would depend on the order of labels.
+
+    Parameters
+    ----------
+    hierarchy
+        The hierarchy.
+    information : array of shape (nodes,)
+        The information content of each node.
+
+    Returns
+    -------
+    array of shape (nodes,)
 
     >>> h = Hierarchy.from_paths(["A > B"])
     >>> information_weights(h, np.array([1.0, 3.0])).tolist()
@@ -39,6 +61,19 @@ def inverse_propensities(frequencies: LongArray, documents: int, a: float = 0.55
 
     A = 0.55, B = 1.5 by default; 0.6, 2.6 are usual for Amazon data and 0.5, 0.4 for Wikipedia. With one or two
     documents C would be below 0 and a propensity no probability, so it is 0.
+
+    Parameters
+    ----------
+    frequencies : array of shape (nodes,)
+        The training documents N_c of each label.
+    documents
+        The number N of training documents.
+    a, b
+        Parameters of the data set.
+
+    Returns
+    -------
+    array of shape (nodes,)
     """
     c = max(0.0, (np.log(documents) - 1) * (b + 1) ** a) if documents > 0 else 0.0
     inverse: DoubleArray = 1 + c * np.exp(-a * np.log(frequencies + b))

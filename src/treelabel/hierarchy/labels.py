@@ -34,6 +34,20 @@ def find_label(hierarchy: Hierarchy, label: str | Sequence[str], sep: str | None
     A text is first taken as a name, then as a path with separator `sep` (None: any of `SEPARATORS`). A sequence is a
     path. A path may leave out top names where the rest is unique; a full path, even of a single name, goes first.
 
+    Parameters
+    ----------
+    hierarchy
+        The hierarchy.
+    label
+        A name, a path as text, or a sequence of names.
+    sep
+        What separates the names of a path.
+
+    Returns
+    -------
+    int
+        The node id; unknown and ambiguous labels raise TreelabelError.
+
     >>> h = Hierarchy.from_paths(["A > Other", "B > Other"])
     >>> find_label(h, "A"), find_label(h, "B/Other"), find_label(h, ["A", "Other"])
     (0, 3, 2)
@@ -104,6 +118,19 @@ def encode(hierarchy: Hierarchy, rows: Iterable[Any], sep: str | None = None) ->
 
     A row is None, a label, or a list of labels; a label is as in `find_label`.
 
+    Parameters
+    ----------
+    hierarchy
+        The hierarchy.
+    rows
+        The labels of each document.
+    sep
+        As for `find_label`.
+
+    Returns
+    -------
+    label matrix of shape (documents, nodes)
+
     >>> h = Hierarchy.from_paths(["A > B", "C"])
     >>> encode(h, [["B", "C"], "A > B", None, [["A", "B"]]]).toarray().astype(int).tolist()
     [[0, 1, 1], [0, 0, 1], [0, 0, 0], [0, 0, 1]]
@@ -149,13 +176,41 @@ def _no_label(row: Any, at: int) -> UnknownLabelError:
 
 
 def from_ids(ptr: Any, ids: Any, columns: int) -> LabelMatrix:
-    """Make a label matrix of ragged rows of node ids in any order, perhaps with duplicates."""
+    """Make a label matrix of ragged rows of node ids in any order, perhaps with duplicates.
+
+    Parameters
+    ----------
+    ptr : array of shape (documents + 1,)
+        Where rows begin.
+    ids
+        The node ids of all rows.
+    columns
+        The number of nodes.
+
+    Returns
+    -------
+    label matrix of shape (documents, columns)
+    """
     data = np.ones(len(ids), np.bool_)
     return as_labels(sparse.csr_array((data, np.asarray(ids, np.int32), ptr), (len(ptr) - 1, columns)), columns)
 
 
 def decode(hierarchy: Hierarchy, labels: LabelMatrix, paths: bool = False, sep: str = SEPARATOR) -> list[list[str]]:
     """Turn a label matrix into one list of names, or of full paths, per document.
+
+    Parameters
+    ----------
+    hierarchy
+        The hierarchy.
+    labels : label matrix of shape (documents, nodes)
+    paths
+        Whether to return full paths.
+    sep
+        What separates the names of a path.
+
+    Returns
+    -------
+    list of lists of str
 
     >>> h = Hierarchy.from_paths(["A > B", "C"])
     >>> decode(h, h.closure([[0, 0, 1]])), decode(h, h.closure([[0, 0, 1]]), paths=True)

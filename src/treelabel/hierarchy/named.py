@@ -72,7 +72,15 @@ class NamedStructure(Structure):
         return repr(self.names[node])
 
     def require_same(self, fingerprint: str, what: str) -> None:
-        """Refuse something that was made for another hierarchy."""
+        """Refuse something that was made for another hierarchy.
+
+        Parameters
+        ----------
+        fingerprint
+            The fingerprint of the hierarchy that it was made for.
+        what
+            How messages call it.
+        """
         if fingerprint != self.fingerprint:
             raise TreelabelError(
                 f"{what} belongs to another hierarchy (fingerprint {fingerprint[:8]}, here {self.fingerprint[:8]}); "

@@ -12,7 +12,7 @@ Regime = Literal["single_path", "partial_path", "multi_path"]
 
 REGIMES: Final[tuple[Regime, ...]] = get_args(Regime)
 
-# So many of the documents must fit a regime for it to be the usual one: a few odd rows change nothing.
+# The share of documents that must fit a regime for it to be the usual one: a few odd rows change nothing.
 USUAL_SHARE: Final = 0.95
 
 
@@ -36,10 +36,10 @@ def regime_of(hierarchy: Structure, labels: LabelMatrix) -> Regime:
     >>> regime_of(h, h.closure([[0, 0, 1], [0, 1, 0]])), regime_of(h, h.closure([[1, 0, 0]]))
     ('single_path', 'partial_path')
     """
-    ends = hierarchy.most_specific(labels)
-    if (row_sizes(ends) > 1).any():
+    terminal = hierarchy.most_specific(labels)
+    if (row_sizes(terminal) > 1).any():
         return "multi_path"
-    return "single_path" if len(ends.indices) and hierarchy.is_leaf[ends.indices].all() else "partial_path"
+    return "single_path" if len(terminal.indices) and hierarchy.is_leaf[terminal.indices].all() else "partial_path"
 
 
 def usual_regime(hierarchy: Structure, labels: LabelMatrix, share: float = USUAL_SHARE) -> Regime:
@@ -67,10 +67,10 @@ def usual_regime(hierarchy: Structure, labels: LabelMatrix, share: float = USUAL
     >>> usual_regime(h, rows), usual_regime(h, rows, share=0.98)
     ('single_path', 'multi_path')
     """
-    ends = hierarchy.most_specific(labels)
-    sizes = row_sizes(ends)
+    terminal = hierarchy.most_specific(labels)
+    sizes = row_sizes(terminal)
     single = np.flatnonzero(sizes == 1)
-    in_leaf = int(hierarchy.is_leaf[ends.indices[ends.indptr[single]]].sum())
+    in_leaf = int(hierarchy.is_leaf[terminal.indices[terminal.indptr[single]]].sum())
     least = share * int((sizes > 0).sum())
     if least and in_leaf >= least:
         return "single_path"
@@ -101,9 +101,9 @@ def document_regimes(hierarchy: Structure, labels: LabelMatrix, closed: LabelMat
     [0, 1, 2, -1]
     """
     found = np.where(row_sizes(labels) > 0, 2, -1).astype(np.int32)
-    ends = hierarchy.most_specific(labels)
-    rows = np.flatnonzero(row_sizes(ends) == 1)
-    end = ends.indices[ends.indptr[rows]]
-    is_path = row_sizes(closed)[rows] == hierarchy.depth[end]
-    found[rows[is_path]] = np.where(hierarchy.is_leaf[end[is_path]], 0, 1)
+    terminal = hierarchy.most_specific(labels)
+    rows = np.flatnonzero(row_sizes(terminal) == 1)
+    node = terminal.indices[terminal.indptr[rows]]
+    is_path = row_sizes(closed)[rows] == hierarchy.depth[node]
+    found[rows[is_path]] = np.where(hierarchy.is_leaf[node[is_path]], 0, 1)
     return found

@@ -17,6 +17,19 @@ LabelMatrix: TypeAlias = sparse.csr_array
 def label_matrix(ptr: npt.ArrayLike, nodes: npt.ArrayLike, columns: int) -> LabelMatrix:
     """Wrap row pointers and node ids (sorted, no duplicates) as a label matrix.
 
+    Parameters
+    ----------
+    ptr : array of shape (documents + 1,)
+        Where rows begin.
+    nodes
+        The node ids of all rows.
+    columns
+        The number of nodes.
+
+    Returns
+    -------
+    label matrix of shape (documents, columns)
+
     >>> label_matrix([0, 2, 2], [0, 3], 4).toarray().astype(int)
     array([[1, 0, 0, 1],
            [0, 0, 0, 0]])
@@ -28,7 +41,21 @@ def label_matrix(ptr: npt.ArrayLike, nodes: npt.ArrayLike, columns: int) -> Labe
 
 
 def from_sizes(nodes: IntArray, sizes: LongArray, columns: int) -> LabelMatrix:
-    """Wrap concatenated rows and their lengths as a label matrix."""
+    """Wrap concatenated rows and their lengths as a label matrix.
+
+    Parameters
+    ----------
+    nodes
+        The node ids of all rows.
+    sizes : array of shape (documents,)
+        The length of each row.
+    columns
+        The number of nodes.
+
+    Returns
+    -------
+    label matrix of shape (documents, columns)
+    """
     return label_matrix(np.concatenate([[0], np.cumsum(sizes)]), nodes, columns)
 
 
@@ -36,6 +63,19 @@ def as_labels(labels: Any, columns: int, what: str = "label matrix") -> LabelMat
     """Check a label matrix at the edge and bring it to the one form: sorted, no duplicates, no stored zeros.
 
     Takes any scipy sparse matrix or a dense 0/1 array with one column per node; never densifies.
+
+    Parameters
+    ----------
+    labels
+        The matrix.
+    columns
+        The number of nodes.
+    what
+        How messages call it.
+
+    Returns
+    -------
+    label matrix of shape (documents, columns)
     """
     if not sparse.issparse(labels):
         labels = np.asarray(labels)
@@ -71,6 +111,15 @@ def row_numbers(matrix: sparse.csr_array) -> LongArray:
 def matches(truth: LabelMatrix, found: sparse.csr_array) -> BoolArray:
     """Mark the stored entries of a matrix that are true, one mark per entry.
 
+    Parameters
+    ----------
+    truth : label matrix of shape (documents, nodes)
+    found : csr_array of the same shape
+
+    Returns
+    -------
+    array of shape (stored entries of found,)
+
     >>> matches(label_matrix([0, 1], [2], 3), label_matrix([0, 2], [0, 2], 3)).tolist()
     [False, True]
     """
@@ -84,13 +133,36 @@ def matches(truth: LabelMatrix, found: sparse.csr_array) -> BoolArray:
 
 
 def keep_entries(matrix: LabelMatrix, keep: BoolArray) -> LabelMatrix:
-    """Keep the stored entries that are marked, one mark per entry."""
+    """Keep the stored entries that are marked, one mark per entry.
+
+    Parameters
+    ----------
+    matrix : label matrix of shape (documents, nodes)
+    keep : array of shape (stored entries,)
+
+    Returns
+    -------
+    label matrix of the same shape
+    """
     ptr = np.concatenate([[0], np.cumsum(keep)])[matrix.indptr]
     return label_matrix(ptr, matrix.indices[keep], matrix.shape[1])
 
 
 def renamed(matrix: sparse.csr_array, names: IntArray, columns: int) -> LabelMatrix:
-    """Renumber every column i as names[i]; columns with the same number are united."""
+    """Renumber every column i as names[i]; columns with the same number are united.
+
+    Parameters
+    ----------
+    matrix : csr_array of shape (documents, old columns)
+    names : array of shape (old columns,)
+        The new number of each column.
+    columns
+        The number of new columns.
+
+    Returns
+    -------
+    label matrix of shape (documents, columns)
+    """
     moved = sparse.csr_array((matrix.data, names[matrix.indices], matrix.indptr), (matrix.shape[0], columns))
     # scipy cannot see that the new column numbers may be out of order.
     moved.has_sorted_indices = False

@@ -34,6 +34,17 @@ def hierarchy_to_json(hierarchy: Hierarchy) -> str:
 def hierarchy_from_json(text: str | bytes, where: str) -> Hierarchy:
     """Read a stored hierarchy; `where` names the file in messages.
 
+    Parameters
+    ----------
+    text
+        The content of the file.
+    where
+        How messages call the file.
+
+    Returns
+    -------
+    Hierarchy
+
     >>> hierarchy_from_json(hierarchy_to_json(Hierarchy.from_paths(["A > B"])), "a file").names
     ('A', 'B')
     """

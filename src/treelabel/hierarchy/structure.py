@@ -183,6 +183,15 @@ class Structure:
     def is_ancestor(self, upper: npt.ArrayLike, lower: npt.ArrayLike) -> BoolArray:
         """Mark the pairs in which `upper` is a proper ancestor of `lower`; in a tree, constant time per pair.
 
+        Parameters
+        ----------
+        upper, lower : node ids
+            Numbers or arrays of the same shape.
+
+        Returns
+        -------
+        array of bool
+
         >>> from treelabel.hierarchy import Hierarchy
         >>> h = Hierarchy.from_paths(["A > B > C", "D"])
         >>> h.is_ancestor([0, 1, 2], [3, 2, 2]).tolist()
@@ -207,6 +216,15 @@ class Structure:
         In a tree a pair costs the logarithm of the nodes, whatever the depth; in a DAG the ancestors of the pair (of
         equally deep ones, the largest id).
 
+        Parameters
+        ----------
+        left, right : node ids
+            Numbers or arrays of the same shape.
+
+        Returns
+        -------
+        array of node ids
+
         >>> from treelabel.hierarchy import Hierarchy
         >>> h = Hierarchy.from_paths(["A > B > C", "A > D", "E"])
         >>> h.lowest_common_ancestor([4, 4, 4], [3, 2, 1]).tolist()
@@ -221,6 +239,15 @@ class Structure:
 
     def distance(self, left: npt.ArrayLike, right: npt.ArrayLike) -> IntArray:
         """Count the edges of the shortest way up and down again between the nodes of each pair.
+
+        Parameters
+        ----------
+        left, right : node ids
+            Numbers or arrays of the same shape; -1 is the root.
+
+        Returns
+        -------
+        array of int
 
         >>> from treelabel.hierarchy import Hierarchy
         >>> h = Hierarchy.from_paths(["A > B > C", "A > D", "E"])

@@ -75,7 +75,7 @@ class Context:
         return self.documents
 
     def is_same(self, other: "Context") -> bool:
-        """Whether the other knows the same of the reference documents."""
+        """Return whether the other knows the same of the reference documents."""
         mine, theirs = (self.closed, self.given), (other.closed, other.given)
         same = all(np.array_equal(one, two) for one, two in zip(mine, theirs, strict=True))  # type: ignore[arg-type]
         settings = (self.documents, self.propensity, self.bin_edges)
@@ -143,7 +143,19 @@ class Batch:
         return self.scores.coherent("max")
 
     def first_columns(self, make: Callable[["Batch", int], Table], k: float) -> Table:
-        """Return the first k columns (at most one per label) of a cached table whose columns do not depend on k."""
+        """Return the first k columns (at most one per label) of a cached table whose columns do not depend on k.
+
+        Parameters
+        ----------
+        make
+            Makes the table with at least this many columns.
+        k
+            How many columns to return.
+
+        Returns
+        -------
+        array of shape (documents, at most k)
+        """
         count = min(int(k), len(self.hierarchy))
         if make not in self._tables or self._tables[make].shape[1] < count:
             self._tables[make] = make(self, count)
@@ -161,25 +173,38 @@ class Batch:
         return overlap(self.context.information_weights, self.closed_truth, self.closed_decisions, self.is_hit)
 
     @cached_property
-    def single_ends(self) -> tuple[IntArray, IntArray]:
+    def single_terminals(self) -> tuple[IntArray, IntArray]:
         """The most specific true and predicted node of each document (-1: the root, where nothing was given)."""
         return self._single(self.truth, "true"), self._single(self.decisions, "predicted")
 
     def _single(self, labels: LabelMatrix, what: str) -> IntArray:
-        ends = self.hierarchy.most_specific(labels)
-        sizes = row_sizes(ends)
+        terminal = self.hierarchy.most_specific(labels)
+        sizes = row_sizes(terminal)
         if (sizes > 1).any():
             row = int(np.argmax(sizes > 1))
-            names = [self.hierarchy.names[node] for node in ends.indices[ends.indptr[row] : ends.indptr[row + 1]]]
+            names = [
+                self.hierarchy.names[node] for node in terminal.indices[terminal.indptr[row] : terminal.indptr[row + 1]]
+            ]
             raise TreelabelError(
                 f"this metric compares single labels, but row {row} has {len(names)} {what} ones: {some(names)}"
             )
         single = np.full(len(self), -1, np.int32)
-        single[sizes == 1] = ends.indices
+        single[sizes == 1] = terminal.indices
         return single
 
     def scores_at(self, labels: LabelMatrix, scores: Scores | None = None) -> ScoreArray:
-        """Look up the score of every stored label, in these scores or the batch's own."""
+        """Look up the score of every stored label, in these scores or the batch's own.
+
+        Parameters
+        ----------
+        labels : label matrix of shape (documents, nodes)
+        scores
+            The scores; None for those of the batch.
+
+        Returns
+        -------
+        array of shape (stored labels,)
+        """
         scores = self.scores if scores is None else scores
         values = scores.values
         if not scores.is_sparse:
@@ -197,12 +222,36 @@ class Batch:
 
 
 def closed_sets(hierarchy: Hierarchy, labels: LabelMatrix) -> LabelMatrix:
-    """Add all ancestors; flat labels have none."""
+    """Add all ancestors; flat labels have none.
+
+    Parameters
+    ----------
+    hierarchy
+        The hierarchy.
+    labels : label matrix of shape (documents, nodes)
+
+    Returns
+    -------
+    label matrix of the same shape
+    """
     return hierarchy.closure(labels) if hierarchy.max_depth > 1 else labels
 
 
 def overlap(weights: DoubleArray, truth: LabelMatrix, decisions: LabelMatrix, is_hit: BoolArray) -> DoubleArray:
-    """Weigh prediction, truth and both: one row (a, b, c) per document (each column contiguous in memory)."""
+    """Weigh prediction, truth and both: one row (a, b, c) per document (each column contiguous in memory).
+
+    Parameters
+    ----------
+    weights : array of shape (nodes,)
+        The weight of each node.
+    truth, decisions : label matrices of shape (documents, nodes)
+    is_hit : array of shape (stored decisions,)
+        Marks the decisions that are true.
+
+    Returns
+    -------
+    array of shape (documents, 3)
+    """
     true_ptr, pred_ptr = truth.indptr.astype(np.int64), decisions.indptr.astype(np.int64)
     parts = over_rows(
         lambda start, stop: kernels.overlap(
@@ -220,7 +269,17 @@ def label_totals(labels: LabelMatrix) -> LongArray:
 
 
 def sum_rows(labels: LabelMatrix, values: Any) -> DoubleArray:
-    """Sum one value for each stored label by document."""
+    """Sum one value for each stored label by document.
+
+    Parameters
+    ----------
+    labels : label matrix of shape (documents, nodes)
+    values : array of shape (stored labels,)
+
+    Returns
+    -------
+    array of shape (documents,)
+    """
     ptr, doubles = labels.indptr.astype(np.int64), np.asarray(values, np.float64)
     return np.concatenate(
         over_rows(lambda start, stop: kernels.row_sums(ptr, doubles, start, stop), labels.shape[0], least=65536)

@@ -37,5 +37,17 @@ def example() -> Batch:
 
 
 def example_sums(parts: Callable[[Batch, float], Parts], parameter: float = 0) -> Sums:
-    """The sums of additive parts over the three documents."""
+    """The sums of additive parts over the three documents.
+
+    Parameters
+    ----------
+    parts
+        Returns the additive parts of a batch.
+    parameter
+        The number behind "@" in the metric's name.
+
+    Returns
+    -------
+    tuple of sums
+    """
     return tuple(np.asarray(part.sum(axis=0)).ravel() for part in parts(example(), parameter))

@@ -16,6 +16,15 @@ def counted(truth: LabelMatrix, decisions: LabelMatrix, is_hit: BoolArray | None
     """Return predictions, truths and their intersection as label matrices, and a column of ones to count documents.
 
     `is_hit` marks the decisions that are true, if that is known already.
+
+    Parameters
+    ----------
+    truth, decisions : label matrices of shape (documents, nodes)
+    is_hit : array of shape (stored decisions,)
+
+    Returns
+    -------
+    tuple of four matrices
     """
     marks = matches(truth, decisions) if is_hit is None else is_hit
     both = sparse.csr_array((marks, decisions.indices, decisions.indptr), decisions.shape)
@@ -145,6 +154,17 @@ def label_accuracy(sums: Sums, context: Context, _: float) -> float:
 
     Takes the sums of counts by label, each of shape (nodes,), and the number of documents.
 
+    Parameters
+    ----------
+    sums
+        Predictions, truths and hits by label, and the number of documents.
+    context
+        What is known of hierarchy and training.
+
+    Returns
+    -------
+    float
+
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> round(label_accuracy(example_sums(label_counts), example_context(), 0), 3)
     0.667
@@ -160,6 +180,18 @@ def hamming_levels(sums: Sums, context: Context, _: float) -> Value:
     """Hamming loss of each level, and their mean.
 
     Takes the sums of counts by label, each of shape (nodes,), and the number of documents.
+
+    Parameters
+    ----------
+    sums
+        Predictions, truths and hits by label, and the number of documents.
+    context
+        What is known of hierarchy and training.
+
+    Returns
+    -------
+    Value
+        The mean, and the value of each level.
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> found = hamming_levels(example_sums(label_counts), example_context(), 0)
@@ -179,6 +211,18 @@ def macro_f1_by_depth(sums: Sums, context: Context, _: float) -> Value:
 
     Takes the sums of counts by label, each of shape (nodes,), and the number of documents.
 
+    Parameters
+    ----------
+    sums
+        Predictions, truths and hits by label, and the number of documents.
+    context
+        What is known of hierarchy and training.
+
+    Returns
+    -------
+    Value
+        The mean, and the value of each depth.
+
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> found = macro_f1_by_depth(example_sums(label_counts), example_context(), 0)
     >>> {name: round(value, 3) for name, value in found.items()}
@@ -192,6 +236,18 @@ def macro_f1_by_decile(sums: Sums, context: Context, _: float) -> Value:
     """Macro-F1 of the labels in each tenth by training frequency, rarest first.
 
     Takes the sums of counts by label, each of shape (nodes,), and the number of documents.
+
+    Parameters
+    ----------
+    sums
+        Predictions, truths and hits by label, and the number of documents.
+    context
+        What is known of hierarchy and training.
+
+    Returns
+    -------
+    Value
+        The mean, and the value of each tenth.
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> found = macro_f1_by_decile(example_sums(label_counts), example_context(), 0)

@@ -81,7 +81,19 @@ class Metric:
         return (np.array([np.where(known, values, 0.0), known]).T,)
 
     def value_of(self, sums: Sums, context: Context) -> Value:
-        """Turn sums over documents into the metric's value; NaN where there are no documents."""
+        """Turn sums over documents into the metric's value; NaN where there are no documents.
+
+        Parameters
+        ----------
+        sums
+            The sums of the metric's parts.
+        context
+            What is known of hierarchy and training.
+
+        Returns
+        -------
+        Value
+        """
         if self.documents is not None:
             total, count = sums[0]
             return float(total / count) if count else float("nan")

@@ -19,6 +19,18 @@ from treelabel.metrics.metric import Parts, Sums
 def ratio(part: DoubleArray, whole: DoubleArray, both_empty: BoolArray, if_empty: float) -> DoubleArray:
     """part / whole; `if_empty` where both sets are empty, and 0 for any other 0/0.
 
+    Parameters
+    ----------
+    part, whole : arrays of the same shape
+    both_empty : array of the same shape
+        Marks where both sets are empty.
+    if_empty
+        The value there.
+
+    Returns
+    -------
+    array of the same shape
+
     >>> ratio(np.array([1.0, 0.0, 0.0]), np.array([2.0, 0.0, 0.0]), np.array([False, True, False]), 1.0).tolist()
     [0.5, 1.0, 0.0]
     """
@@ -27,6 +39,16 @@ def ratio(part: DoubleArray, whole: DoubleArray, both_empty: BoolArray, if_empty
 
 def precision(abc: DoubleArray, if_empty: float = 1.0) -> DoubleArray:
     """c / a for rows (a, b, c).
+
+    Parameters
+    ----------
+    abc : array of shape (documents, 3)
+    if_empty
+        The value where both sets are empty.
+
+    Returns
+    -------
+    array of shape (documents,)
 
     >>> precision(np.array([[2.0, 4.0, 1.0]])).tolist()
     [0.5]
@@ -38,6 +60,16 @@ def precision(abc: DoubleArray, if_empty: float = 1.0) -> DoubleArray:
 def recall(abc: DoubleArray, if_empty: float = 1.0) -> DoubleArray:
     """c / b for rows (a, b, c).
 
+    Parameters
+    ----------
+    abc : array of shape (documents, 3)
+    if_empty
+        The value where both sets are empty.
+
+    Returns
+    -------
+    array of shape (documents,)
+
     >>> recall(np.array([[2.0, 4.0, 1.0]])).tolist()
     [0.25]
     """
@@ -47,6 +79,18 @@ def recall(abc: DoubleArray, if_empty: float = 1.0) -> DoubleArray:
 
 def f_beta(abc: DoubleArray, beta: float = 1.0, if_empty: float = 1.0) -> DoubleArray:
     """(1 + beta^2) c / (a + beta^2 b) for rows (a, b, c); of one row of sums it is the micro average.
+
+    Parameters
+    ----------
+    abc : array of shape (documents, 3)
+    beta
+        How many times as much recall counts as precision.
+    if_empty
+        The value where both sets are empty.
+
+    Returns
+    -------
+    array of shape (documents,)
 
     >>> f_beta(np.array([[2.0, 4.0, 1.0], [0.0, 0.0, 0.0]])).round(3).tolist()
     [0.333, 1.0]
@@ -67,6 +111,17 @@ def with_root(abc: DoubleArray) -> DoubleArray:
 
 def icm_rows(abc: DoubleArray, alpha_1: float = 2.0, alpha_2: float = 2.0, beta: float = 3.0) -> DoubleArray:
     """ICM(S, Y) = alpha_1 IC(S) + alpha_2 IC(Y) - beta IC(S or Y), with IC(S or Y) = a + b - c.
+
+    Parameters
+    ----------
+    abc : array of shape (documents, 3)
+        Sums of information weights.
+    alpha_1, alpha_2, beta
+        The weights of the three terms.
+
+    Returns
+    -------
+    array of shape (documents,)
 
     >>> icm_rows(np.array([[2.0, 2.0, 2.0], [2.0, 2.0, 0.0]])).tolist()
     [2.0, -4.0]
@@ -143,6 +198,17 @@ def hf(batch: Batch, beta: float = 1) -> DoubleArray:
     """Hierarchical F of each document.
 
     One value per document: shape (documents,).
+
+    Parameters
+    ----------
+    batch
+        Documents with truth and decisions.
+    beta
+        How many times as much recall counts as precision.
+
+    Returns
+    -------
+    array of shape (documents,)
 
     >>> from treelabel.metrics.example import example
     >>> hf(example(), 1).round(3).tolist()

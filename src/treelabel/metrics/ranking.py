@@ -30,7 +30,19 @@ def _ranked(row_ptr: IntArray, nodes: IntArray, values: ScoreArray, count: int) 
 
 
 def ranking(batch: Batch, k: float) -> IntArray:
-    """Return the k best labels of each document, best first; -1 where fewer have a score."""
+    """Return the k best labels of each document, best first; -1 where fewer have a score.
+
+    Parameters
+    ----------
+    batch
+        Documents with scores.
+    k
+        How many labels to rank.
+
+    Returns
+    -------
+    array of shape (documents, at most k)
+    """
     return batch.first_columns(_ranking, k)
 
 
@@ -43,7 +55,19 @@ def _hits(batch: Batch, count: int) -> BoolArray:
 
 
 def hits(batch: Batch, k: float) -> BoolArray:
-    """Mark, place by place, the ranked labels that are true."""
+    """Mark, place by place, the ranked labels that are true.
+
+    Parameters
+    ----------
+    batch
+        Documents with truth and scores.
+    k
+        How many labels to rank.
+
+    Returns
+    -------
+    array of shape (documents, at most k)
+    """
     return batch.first_columns(_hits, k)
 
 
@@ -51,6 +75,17 @@ def precision_at_k(batch: Batch, k: float) -> DoubleArray:
     """Hits among the k best / k; 0 for documents without true labels.
 
     One value per document: shape (documents,).
+
+    Parameters
+    ----------
+    batch
+        Documents with truth and scores.
+    k
+        How many labels to rank.
+
+    Returns
+    -------
+    array of shape (documents,)
 
     >>> from treelabel.metrics.example import example
     >>> precision_at_k(example(), 5).round(3).tolist()
@@ -64,6 +99,17 @@ def recall_at_k(batch: Batch, k: float) -> DoubleArray:
     """Hits among the k best / true labels; documents without any do not count.
 
     One value per document: shape (documents,).
+
+    Parameters
+    ----------
+    batch
+        Documents with truth and scores.
+    k
+        How many labels to rank.
+
+    Returns
+    -------
+    array of shape (documents,)
 
     >>> from treelabel.metrics.example import example
     >>> recall_at_k(example(), 5).round(3).tolist()
@@ -81,6 +127,17 @@ def ndcg_at_k(batch: Batch, k: float) -> DoubleArray:
     Documents without true labels do not count.
 
     One value per document: shape (documents,).
+
+    Parameters
+    ----------
+    batch
+        Documents with truth and scores.
+    k
+        How many labels to rank.
+
+    Returns
+    -------
+    array of shape (documents,)
 
     >>> from treelabel.metrics.example import example
     >>> ndcg_at_k(example(), 5).round(3).tolist()
@@ -104,7 +161,19 @@ def _largest_gains(batch: Batch, count: int) -> DoubleArray:
 
 
 def psp_sums(batch: Batch, k: float) -> Parts:
-    """Inverse propensities of the hits, and of the best k true labels."""
+    """Inverse propensities of the hits, and of the best k true labels.
+
+    Parameters
+    ----------
+    batch
+        Documents with truth and scores.
+    k
+        How many labels to rank.
+
+    Returns
+    -------
+    tuple of one array of shape (documents, 2)
+    """
     return (np.array([batch.first_columns(gains, k).sum(axis=1) for gains in (_gains, _largest_gains)]).T,)
 
 
@@ -122,7 +191,20 @@ def psp_at_k(sums: Sums, _: Context, __: float) -> float:
 
 
 def top_k_counts(batch: Batch, k: float) -> Parts:
-    """Count by label what the k best of each document predict."""
+    """Count by label what the k best of each document predict.
+
+    Parameters
+    ----------
+    batch
+        Documents with truth and scores.
+    k
+        How many labels to rank.
+
+    Returns
+    -------
+    tuple of four matrices
+        As `counted` returns them.
+    """
     ranks = ranking(batch, k)
     kept = ranks >= 0
     ptr = np.append(0, np.count_nonzero(kept, axis=1).cumsum())
@@ -138,6 +220,18 @@ def binned_macro_f1_at_k(sums: Sums, context: Context, _: float) -> Value:
 
     Takes the sums of counts by label, each of shape (nodes,), and the number of documents.
 
+    Parameters
+    ----------
+    sums
+        Predictions, truths and hits by label, and the number of documents.
+    context
+        What is known of hierarchy and training.
+
+    Returns
+    -------
+    Value
+        The mean, and the value of each bin.
+
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> found = binned_macro_f1_at_k(example_sums(top_k_counts, 5), example_context(), 5)
     >>> {name: round(value, 3) for name, value in found.items()}
@@ -152,6 +246,18 @@ def binned_macro_f1_at_k(sums: Sums, context: Context, _: float) -> Value:
 
 def frequency_bins(frequencies: LongArray, edges: tuple[int, ...]) -> dict[str, BoolArray]:
     """Mark the labels of each bin of training frequency, rarest first.
+
+    Parameters
+    ----------
+    frequencies : array of shape (nodes,)
+        The training documents of each label.
+    edges
+        The least frequency of each bin; rarer labels are in the bin "0".
+
+    Returns
+    -------
+    dict of arrays of shape (nodes,)
+        By the name of the bin.
 
     >>> {name: keep.tolist() for name, keep in frequency_bins(np.array([0, 5, 10]), (1, 10)).items()}
     {'0': [True, False, False], '1-9': [False, True, False], '10+': [False, False, True]}

@@ -83,8 +83,8 @@ def softmax_win(batch: Batch, __: float = 0) -> DoubleArray:
     true = batch._single(batch.truth, "true")
     scores = batch.scores_at(truth).astype(np.float64)
     depth = h.depth[truth.indices]
-    ends = truth.indices == true[row_numbers(truth)]
-    win = sum_rows(truth, scores * 2.0**-depth * np.where(ends, 2.0, 1.0))
+    is_terminal = truth.indices == true[row_numbers(truth)]
+    win = sum_rows(truth, scores * 2.0**-depth * np.where(is_terminal, 2.0, 1.0))
     return np.where(true >= 0, win, np.nan)
 
 
@@ -191,6 +191,18 @@ def ece(sums: Sums, context: Context, _: float) -> Value:
 
     Takes the column sums of what `calibration_bins` returns.
 
+    Parameters
+    ----------
+    sums
+        The sums of what `calibration_bins` returns.
+    context
+        What is known of hierarchy and training.
+
+    Returns
+    -------
+    Value
+        The error of the best leaf, and that of the best node of each level.
+
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> found = ece(example_sums(calibration_bins), example_context(), 0)
     >>> {name: round(value, 3) for name, value in found.items()}
@@ -244,6 +256,18 @@ def group_means(sums: Sums, context: Context, _: float) -> Value:
     """Mean over documents for the leaves (the value itself) and for each level.
 
     Takes the column sums of what `brier_sums` returns.
+
+    Parameters
+    ----------
+    sums
+        The sums of what `brier_sums` returns.
+    context
+        What is known of hierarchy and training.
+
+    Returns
+    -------
+    Value
+        The value of leaves, and that of each level.
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> found = group_means(example_sums(brier_sums), example_context(), 0)

@@ -49,7 +49,7 @@ def leaf_accuracy(batch: Batch, _: float = 0) -> DoubleArray:
     >>> leaf_accuracy(example()).round(3).tolist()
     [1.0, 0.0, 0.0]
     """
-    true, predicted = batch.single_ends
+    true, predicted = batch.single_terminals
     return np.equal(true, predicted).astype(np.float64)
 
 
@@ -62,7 +62,7 @@ def coarsest_accuracy(batch: Batch, __: float = 0) -> DoubleArray:
     >>> coarsest_accuracy(example()).round(3).tolist()
     [1.0, 0.0, 1.0]
     """
-    _ = batch.hierarchy.parent, batch.single_ends
+    _ = batch.hierarchy.parent, batch.single_terminals
     true, predicted = (_first(labels) for labels in (batch.closed_truth, batch.closed_decisions))
     return np.equal(true, predicted).astype(np.float64)
 
@@ -85,7 +85,7 @@ def parent_accuracy(batch: Batch, _: float = 0) -> DoubleArray:
     [1.0, 1.0, 1.0]
     """
     parent = batch.hierarchy.parent
-    true, predicted = (np.where(ends >= 0, parent[ends], -2) for ends in batch.single_ends)
+    true, predicted = (np.where(nodes >= 0, parent[nodes], -2) for nodes in batch.single_terminals)
     return np.equal(true, predicted).astype(np.float64)
 
 
@@ -100,7 +100,7 @@ def onehot_win(batch: Batch, __: float = 0) -> DoubleArray:
     >>> onehot_win(example()).round(3).tolist()
     [1.0, 0.0, 0.5]
     """
-    true, predicted = batch.single_ends
+    true, predicted = batch.single_terminals
     return np.where(true < 0, np.nan, similarity.win(batch.hierarchy, predicted, true))
 
 
@@ -113,7 +113,7 @@ def wu_palmer(batch: Batch, _: float = 0) -> DoubleArray:
     >>> wu_palmer(example()).round(3).tolist()
     [1.0, 0.5, 0.667]
     """
-    return similarity.wu_palmer(batch.hierarchy, *batch.single_ends)
+    return similarity.wu_palmer(batch.hierarchy, *batch.single_terminals)
 
 
 def leacock_chodorow(batch: Batch, _: float = 0) -> DoubleArray:
@@ -125,7 +125,7 @@ def leacock_chodorow(batch: Batch, _: float = 0) -> DoubleArray:
     >>> leacock_chodorow(example()).round(3).tolist()
     [1.792, 0.693, 0.693]
     """
-    return similarity.leacock_chodorow(batch.hierarchy, *batch.single_ends)
+    return similarity.leacock_chodorow(batch.hierarchy, *batch.single_terminals)
 
 
 def resnik(batch: Batch, _: float = 0) -> DoubleArray:
@@ -137,7 +137,7 @@ def resnik(batch: Batch, _: float = 0) -> DoubleArray:
     >>> resnik(example()).round(3).tolist()
     [2.0, 0.0, 1.0]
     """
-    return similarity.resnik(batch.hierarchy, *batch.single_ends, batch.context.information)
+    return similarity.resnik(batch.hierarchy, *batch.single_terminals, batch.context.information)
 
 
 def lin(batch: Batch, _: float = 0) -> DoubleArray:
@@ -149,7 +149,7 @@ def lin(batch: Batch, _: float = 0) -> DoubleArray:
     >>> lin(example()).round(3).tolist()
     [1.0, 0.0, 0.5]
     """
-    return similarity.lin(batch.hierarchy, *batch.single_ends, batch.context.information)
+    return similarity.lin(batch.hierarchy, *batch.single_terminals, batch.context.information)
 
 
 def jiang_conrath(batch: Batch, _: float = 0) -> DoubleArray:
@@ -161,4 +161,4 @@ def jiang_conrath(batch: Batch, _: float = 0) -> DoubleArray:
     >>> jiang_conrath(example()).round(3).tolist()
     [0.0, 2.0, 2.0]
     """
-    return similarity.jiang_conrath(batch.hierarchy, *batch.single_ends, batch.context.information)
+    return similarity.jiang_conrath(batch.hierarchy, *batch.single_terminals, batch.context.information)

@@ -32,7 +32,7 @@ class Switch:
 
 @dataclass(frozen=True)
 class ZeroWithoutTruth:
-    """Give documents without true labels a value of 0."""
+    """Set the value of documents without true labels to 0."""
 
     of: Function
 
@@ -86,9 +86,20 @@ def _with_scores(batch: Batch, scores: Scores) -> Batch:
 
 
 def with_zeros(scores: Scores, k: int) -> Scores:
-    """Give labels with a score of 0 the smallest normal number, as many as a ranking of k labels can need.
+    """Raise labels with a score of 0 to the smallest normal number, as many as a ranking of k labels can need.
 
     Whatever labels have scores, the first k labels and these are at least k, and no label with a higher id comes in.
+
+    Parameters
+    ----------
+    scores
+        The scores.
+    k
+        How many labels will be ranked.
+
+    Returns
+    -------
+    Scores
 
     >>> from treelabel.hierarchy import Hierarchy
     >>> s = Scores(Hierarchy.flat("abc"), [[0.0, 0.5, 0.0]])

@@ -1,4 +1,4 @@
-"""What every model does: fit, score, predict, save, load; and scikit-learn's get_params, set_params and clone."""
+"""The contract of models: fit, score, predict, save, load; and scikit-learn's get_params, set_params and clone."""
 
 import time
 from abc import ABC, abstractmethod
@@ -36,7 +36,7 @@ class NoValues(TypedDict):
 
 @dataclass(frozen=True, eq=False)
 class Training(LabelledTexts):
-    """What a model learns from: labelled texts, their regime (see `regime_of`), and when to stop.
+    """Training data: labelled texts, their regime (see `regime_of`), and when to stop.
 
     `weights` are those of documents, if they differ; documents with the same number in `groups` belong together, and
     are held out together.
@@ -128,14 +128,37 @@ class Model(Settings, ABC):
         sample_weight: Any = None,
         groups: Any = None,
     ) -> Self:
-        """Learn from a Dataset, or from texts and one label list a text (then the hierarchy must be known).
+        """Fit to a Dataset, or to texts with one list of labels each (then the hierarchy must be known).
 
-        `valid` is a Dataset to stop early on, for models that learn step by step. After `max_seconds`, or at Ctrl-C,
-        the best so far is kept, and `stopped_` says so: "deadline" or "interrupt", None after learning to the end.
-        `sample_weight` is one number per document, for models that take it: a loss counts so many times as much.
-        `groups` is one value per document (a customer, a source; by default those of a Dataset): documents of a group
-        are held out together. What was found on held-out documents is in `evidence_`.
+        After `max_seconds`, or at Ctrl-C, the best so far is kept, and `stopped_` says so: "deadline" or "interrupt",
+        None after learning to the end. Documents of a group (a customer, a source) are held out together. Findings on
+        held-out documents are in `evidence_`.
+
+        Parameters
+        ----------
+        data
+            A Dataset, or a list of texts.
+        labels
+            One list of labels per text, where `data` is a list.
+        hierarchy
+            The hierarchy, where neither `data` nor the model's settings have one.
+        valid
+            A Dataset to stop early on, for models that learn step by step.
+        progress
+            Whether to show a progress bar; None asks whether standard error is a terminal.
+        max_seconds
+            The time after which the best so far is kept.
+        sample_weight : array of shape (documents,)
+            How much the loss of each document counts, for models that take it.
+        groups : array of shape (documents,)
+            A value per document; by default those of the Dataset.
+
+        Returns
+        -------
+        Model
+            The model itself.
         """
+        self._check_settings()
         # What could not be loaded is not learned.
         self.check_settings(storable_settings(self))
         if sample_weight is not None and not self.takes_sample_weight:
@@ -200,6 +223,20 @@ class Model(Settings, ABC):
         """Predict by a decision rule: the most specific label names (or full paths) of each text.
 
         Without a rule, by `default_rule`.
+
+        Parameters
+        ----------
+        texts
+            A list of texts, or a Dataset.
+        rule
+            A row of RULES with settings, or a tuned rule; None takes `default_rule`.
+        paths
+            Whether to return full paths.
+
+        Returns
+        -------
+        list of lists of str
+            One per text.
         """
         column, names = texts_of(texts)
         decisions = self._decided(self._score_checked(column, names), rule)
@@ -258,12 +295,37 @@ class Model(Settings, ABC):
         return f"{super().__repr__()} [{found}]" if found else super().__repr__()
 
     def explain(self, text: str, node: int | None = None) -> Any:
-        """Say what speaks for and against the predicted labels of a text (or a node's), for models that can."""
+        """Say what speaks for and against the predicted labels of a text (or a node's), for models that can.
+
+        Parameters
+        ----------
+        text
+            The text.
+        node
+            The node to explain; None takes the predicted ones.
+
+        Returns
+        -------
+        object
+            As the model describes it.
+        """
         raise TreelabelError(f"the model {self.name} cannot explain its predictions; linear can")
 
     def save(self, folder: Any, overwrite: bool = False) -> None:
-        """Write to a folder of JSON and .npz; see `save_model`."""
+        """Write to a folder of JSON and .npz; see `save_model`.
+
+        Parameters
+        ----------
+        folder
+            The folder to write.
+        overwrite
+            Whether a model that is there is replaced.
+        """
         save_model(self, folder, overwrite)
+
+    # Not abstract: type hints say all that most settings need.
+    def _check_settings(self) -> None:
+        """Refuse settings of which a model can say more than their type hints do; called before `_fit`."""
 
     @abstractmethod
     def _fit(self, train: Training) -> HeldOut | None:
@@ -289,7 +351,7 @@ class Model(Settings, ABC):
 
     @abstractmethod
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        """What was learned: values for JSON, and arrays."""
+        """Return what was learned: values for JSON, and arrays."""
 
     def schema(self, values: dict[str, Any]) -> Schema:
         """Check values that `_state` gave once, and tell the arrays that belong to them."""
@@ -323,7 +385,27 @@ def training_of(
     progress: bool | None = None,
     stop: StopSignal | None = None,
 ) -> Training:
-    """Take training data in any of their forms."""
+    """Take training data in any of their forms.
+
+    Parameters
+    ----------
+    data
+        A Dataset, or a list of texts.
+    labels
+        One list of labels per text, where `data` is a list.
+    hierarchy
+        The hierarchy, where `data` has none.
+    valid
+        Documents to stop early on.
+    progress
+        Whether to show a progress bar.
+    stop
+        Tells when to hurry.
+
+    Returns
+    -------
+    Training
+    """
     stop = StopSignal() if stop is None else stop
     if hasattr(data, "texts") and hasattr(data, "labels"):
         if labels is not None:
@@ -346,7 +428,19 @@ def training_of(
 
 
 def labels_of(hierarchy: Hierarchy, labels: Any) -> LabelMatrix:
-    """Take labels by name, or as class codes, which scikit-learn makes of them in `cross_val_predict`."""
+    """Take labels by name, or as class codes, which scikit-learn makes of them in `cross_val_predict`.
+
+    Parameters
+    ----------
+    hierarchy
+        The hierarchy.
+    labels
+        One list of labels per text, or one class code.
+
+    Returns
+    -------
+    label matrix of shape (documents, nodes)
+    """
     if isinstance(labels, np.ndarray) and labels.dtype.kind in "iu" and labels.ndim == 1:
         return class_codes(hierarchy, labels)
     return encode(hierarchy, labels)

@@ -1,4 +1,4 @@
-"""What every model must stand: one battery, for the rows of MODELS and for anybody's own."""
+"""The battery of checks that every model must pass, for the rows of MODELS and for anybody's own."""
 
 import json
 import tempfile
@@ -39,7 +39,21 @@ class Case:
 
 
 def made_up(hierarchy: Hierarchy, labels: list[list[str]], seed: int = 0) -> Case:
-    """Make texts of the words of their labels, with some noise."""
+    """Make texts of the words of their labels, with some noise.
+
+    Parameters
+    ----------
+    hierarchy
+        The hierarchy.
+    labels
+        The labels of each document.
+    seed
+        Draws the same noise again.
+
+    Returns
+    -------
+    Case
+    """
     rng = np.random.default_rng(seed)
     noise = [f"word{number}" for number in range(30)]
     texts = []
@@ -63,7 +77,19 @@ Maker = Callable[[], Model]
 
 
 def fitted(make: Maker, case: Case) -> Model:
-    """Make a model and let it learn a case."""
+    """Make a model and let it learn a case.
+
+    Parameters
+    ----------
+    make
+        Makes a model that has not learned yet.
+    case
+        Texts and labels.
+
+    Returns
+    -------
+    Model
+    """
     return make().fit(case.texts, case.labels, hierarchy=case.hierarchy)
 
 
@@ -73,7 +99,13 @@ def _require(right: bool, what: str) -> None:
 
 
 def scores_are_sound(make: Maker, case: Case) -> None:
-    """Scores belong to the hierarchy, are probabilities, and are coherent as the model promises."""
+    """Check that scores belong to the hierarchy, are probabilities, and are coherent as the model promises.
+
+    Parameters
+    ----------
+    make, case
+        As in `fitted`.
+    """
     model = fitted(make, case)
     scores = model.score(case.texts)
     _require(isinstance(scores, Scores), f"score gives Scores, found {type(scores).__name__}")
@@ -87,13 +119,25 @@ def scores_are_sound(make: Maker, case: Case) -> None:
 
 
 def the_same_seed_gives_the_same(make: Maker, case: Case) -> None:
-    """Learning twice gives the same bits."""
+    """Check that learning twice gives the same bits.
+
+    Parameters
+    ----------
+    make, case
+        As in `fitted`.
+    """
     one, two = (fitted(make, case).score(case.texts).dense() for _ in range(2))
     _require(np.array_equal(one, two), "learning twice with one seed gave different scores")
 
 
 def a_saved_model_is_the_same(make: Maker, case: Case) -> None:
-    """What is loaded scores as what was saved, to the last bit, and holds JSON, npz and safetensors only."""
+    """Check that a loaded model scores like the saved one, to the last bit, and that folders hold no code.
+
+    Parameters
+    ----------
+    make, case
+        As in `fitted`.
+    """
     model, texts = fitted(make, case), [*case.texts[:5], *HARD_TEXTS]
     with tempfile.TemporaryDirectory() as folder:
         model.save(Path(folder) / "model")
@@ -107,7 +151,13 @@ def a_saved_model_is_the_same(make: Maker, case: Case) -> None:
 
 
 def what_is_saved_is_declared(make: Maker, case: Case) -> None:
-    """The schema fits what is saved, and arrays that are missing, foreign, longer or of another type are refused."""
+    """Check that the schema fits what is saved; arrays that are missing, foreign or of another shape are refused.
+
+    Parameters
+    ----------
+    make, case
+        As in `fitted`.
+    """
     model = fitted(make, case)
     values, arrays = model._state()
     schema = model.schema(json.loads(json.dumps(values)))
@@ -129,7 +179,13 @@ def what_is_saved_is_declared(make: Maker, case: Case) -> None:
 
 
 def no_text_is_too_strange(make: Maker, case: Case) -> None:
-    """Empty, very long and unknown texts have scores, whatever stands beside them, and no texts have none."""
+    """Check that empty, very long and unknown texts have scores, whatever stands beside them, and no texts have none.
+
+    Parameters
+    ----------
+    make, case
+        As in `fitted`.
+    """
     model = fitted(make, case)
     together = model.score(list(HARD_TEXTS)).dense()
     _require(bool(np.isfinite(together).all()), "a strange text has scores that are no numbers")
@@ -139,7 +195,13 @@ def no_text_is_too_strange(make: Maker, case: Case) -> None:
 
 
 def settings_are_settings(make: Maker, case: Case) -> None:
-    """What the maker took is in get_params, and clone makes one like it that has learned nothing."""
+    """Check that get_params returns the settings, and that clone makes an unfitted model with the same ones.
+
+    Parameters
+    ----------
+    make, case
+        As in `fitted`.
+    """
     from sklearn.base import clone
 
     model = fitted(make, case)
@@ -149,7 +211,13 @@ def settings_are_settings(make: Maker, case: Case) -> None:
 
 
 def what_is_wrong_is_said(make: Maker, case: Case) -> None:
-    """A model that has not learned, and data without documents or labels, are refused."""
+    """Check that a model that has not learned, and data without documents or labels, are refused.
+
+    Parameters
+    ----------
+    make, case
+        As in `fitted`.
+    """
     refused: list[Callable[[], object]] = [
         lambda: make().score(["a"]),
         lambda: make().fit([], [], hierarchy=case.hierarchy),
@@ -165,7 +233,13 @@ def what_is_wrong_is_said(make: Maker, case: Case) -> None:
 
 
 def it_learns(make: Maker, case: Case) -> None:
-    """Words that decide are learned: for models that learn from texts."""
+    """Check that words that decide are learned, for models that learn from texts.
+
+    Parameters
+    ----------
+    make, case
+        As in `fitted`.
+    """
     model = fitted(make, case)
     true = case.hierarchy.closure(encode(case.hierarchy, case.labels))
     found = decide(model.score(case.texts), model.default_rule).csr
@@ -197,6 +271,18 @@ def check_model(make: Maker, learns: bool = True) -> tuple[str, ...]:
     `make` makes a model that has not learned yet; `learns=False` is for those that do not look at training texts. A
     model may refuse kinds of labels that it cannot learn, but not all of them; those that it refuses are given.
 
+    Parameters
+    ----------
+    make
+        Makes a model that has not learned yet.
+    learns
+        Whether the model looks at training texts.
+
+    Returns
+    -------
+    tuple of str
+        The kinds of labels that it refuses.
+
     >>> from treelabel.models import make_model
     >>> check_model(lambda: make_model("most_frequent"), learns=False)
     ()
@@ -214,7 +300,17 @@ def check_model(make: Maker, learns: bool = True) -> tuple[str, ...]:
 
 
 def refusal(make: Maker, case: Case) -> str:
-    """What a model says of labels that it cannot learn; nothing, if it can."""
+    """Return the message with which a model refuses labels; empty if it learns them.
+
+    Parameters
+    ----------
+    make, case
+        As in `fitted`.
+
+    Returns
+    -------
+    str
+    """
     try:
         fitted(make, case)
     except TreelabelError as error:

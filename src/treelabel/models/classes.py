@@ -9,9 +9,20 @@ from treelabel.scores import Scores
 
 
 def stop_nodes(hierarchy: Hierarchy, labels: LabelMatrix) -> IntArray:
-    """Return the inner nodes at which the paths of some documents end."""
-    ends = np.unique(hierarchy.most_specific(labels).indices)
-    found: IntArray = ends[~hierarchy.is_leaf[ends]].astype(np.int32)
+    """Return the inner nodes at which the paths of some documents end.
+
+    Parameters
+    ----------
+    hierarchy
+        The hierarchy.
+    labels : label matrix of shape (documents, nodes)
+
+    Returns
+    -------
+    array of node ids
+    """
+    terminal = np.unique(hierarchy.most_specific(labels).indices)
+    found: IntArray = terminal[~hierarchy.is_leaf[terminal]].astype(np.int32)
     return found
 
 

@@ -17,7 +17,7 @@ from treelabel.core.schema import Arrays, Csr, Schema, indices
 from treelabel.core.strings import Strings
 from treelabel.hierarchy import Hierarchy, row_numbers, row_sizes
 from treelabel.models.base import Model, Training
-from treelabel.models.descriptions import WORDS, Descriptions, StopWords, described_words, presence
+from treelabel.models.descriptions import WORDS, Descriptions, StopWords, check_descriptions, described_words, presence
 from treelabel.scores import Scores
 from treelabel.text.ngrams import count_ngrams
 
@@ -80,9 +80,12 @@ class DescriptionMatch(Model):
         """A threshold of 0.5, which reproduces the decisions of the paper."""
         return "threshold"
 
-    def _fit(self, train: Training) -> None:
+    def _check_settings(self) -> None:
+        check_descriptions(self.descriptions)
         if not 0 < self.share <= 1:
             raise TreelabelError(f"expected a share above 0 and at most 1, found {self.share}")
+
+    def _fit(self, train: Training) -> None:
         self.known_, words = described_words(train.hierarchy, self.descriptions, self.stop_words)
         self._index(words)
 

@@ -24,6 +24,19 @@ StopWords = Sequence[str] | str | None
 WORDS = NgramShape(n_features=1 << 30)
 
 
+def check_descriptions(descriptions: Any) -> None:
+    """Refuse what is neither None, nor the name of a file, nor a mapping of labels to texts."""
+    if descriptions is None or isinstance(descriptions, str):
+        return
+    if not isinstance(descriptions, Mapping):
+        raise TreelabelError(
+            f"expected descriptions as a mapping of labels to texts or the name of a file, found {descriptions!r}"
+        )
+    for label, text in descriptions.items():
+        if not isinstance(label, str) or not isinstance(text, str):
+            raise TreelabelError(f"descriptions: expected a text for each label, found {label!r}: {text!r}")
+
+
 def read_descriptions(path: str | Path, hierarchy: Hierarchy) -> dict[int, str]:
     """Read a file of label descriptions.
 
@@ -75,14 +88,9 @@ def node_descriptions(hierarchy: Hierarchy, descriptions: Descriptions) -> dict[
     """
     if isinstance(descriptions, str):
         return read_descriptions(descriptions, hierarchy)
-    if descriptions is not None and not isinstance(descriptions, Mapping):
-        raise TreelabelError(
-            f"expected descriptions as a mapping of labels to texts or the name of a file, found {descriptions!r}"
-        )
+    check_descriptions(descriptions)
     found: dict[int, str] = {}
     for label, text in (descriptions or {}).items():
-        if not isinstance(label, str) or not isinstance(text, str):
-            raise TreelabelError(f"descriptions: expected a text for each label, found {label!r}: {text!r}")
         _describe(found, hierarchy, label, text, "descriptions")
     return found
 

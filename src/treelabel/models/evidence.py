@@ -1,4 +1,4 @@
-"""What a model found out about itself on documents that it had not learned from: how good it is, and what it chose."""
+"""Evidence from documents that a model had not learned from: how good it is, and what it chose."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -20,7 +20,7 @@ FEWEST_HELD_OUT = 30
 # Scores and documents that rules are tried on at most: a sample shows the same.
 MOST_TRIED_SCORES = 1 << 25
 MOST_TRIED = 2_000
-# A 95% interval has so many standard errors on either side.
+# A 95% interval has this many standard errors on either side.
 STANDARD_ERRORS = 1.96
 
 
@@ -54,7 +54,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was tried on held-out documents.
+    """The trials on held-out documents.
 
     Parameters
     ----------
@@ -148,7 +148,19 @@ class Stored(TypedDict):
 
 
 def shortened(rule: str, most: int = 60) -> str:
-    """Return a rule without a long list of numbers."""
+    """Return a rule without a long list of numbers.
+
+    Parameters
+    ----------
+    rule
+        The rule as text.
+    most
+        The largest length, in characters.
+
+    Returns
+    -------
+    str
+    """
     return rule if len(rule) <= most else f"{rule[: most - 3]}..."
 
 
@@ -189,6 +201,17 @@ def decide_by_evidence(
 def odd_documents(hierarchy: Hierarchy, labels: LabelMatrix) -> str:
     """Say how many documents are not of the usual regime, if there are any but few.
 
+    Parameters
+    ----------
+    hierarchy
+        The hierarchy.
+    labels : label matrix of shape (documents, nodes)
+
+    Returns
+    -------
+    str
+        A sentence; empty if there are none.
+
     >>> h = Hierarchy.from_paths(["A > B", "C"])
     >>> odd_documents(h, h.closure([[0, 0, 1]] * 99 + [[0, 1, 1]]))
     '1 of 100 documents has no single path to a leaf, and does not change the rule'
@@ -196,11 +219,11 @@ def odd_documents(hierarchy: Hierarchy, labels: LabelMatrix) -> str:
     usual, strict = usual_regime(hierarchy, labels), regime_of(hierarchy, labels)
     if usual == strict or usual == "multi_path":
         return ""
-    ends = hierarchy.most_specific(labels)
-    sizes = row_sizes(ends)
+    terminal = hierarchy.most_specific(labels)
+    sizes = row_sizes(terminal)
     odd = sizes > 1
     if usual == "single_path":
-        inner = ~hierarchy.is_leaf[ends.indices]
+        inner = ~hierarchy.is_leaf[terminal.indices]
         odd |= np.bincount(np.repeat(np.arange(len(sizes)), sizes)[inner], minlength=len(sizes)) > 0
     count, what = int(odd.sum()), "single path to a leaf" if usual == "single_path" else "single path"
     verbs = ("has", "does") if count == 1 else ("have", "do")

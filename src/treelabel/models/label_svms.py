@@ -27,6 +27,7 @@ from treelabel.models.descriptions import (
     WORDS,
     Descriptions,
     StopWords,
+    check_descriptions,
     described_words,
     presence,
 )
@@ -172,6 +173,9 @@ class SvmDescriptions(LabelSvms):
         self.stop_words = stop_words
         self.C = C
         self.seed = seed
+
+    def _check_settings(self) -> None:
+        check_descriptions(self.descriptions)
 
     def _vocabulary(self, train: Training) -> npt.NDArray[Any]:
         vocabulary, _ = described_words(train.hierarchy, self.descriptions, self.stop_words)

@@ -29,7 +29,7 @@ HIERARCHY, ARRAYS = "hierarchy.json", "arrays.npz"
 
 
 class Description(TypedDict):
-    """What model.json says."""
+    """The content of model.json."""
 
     kind: str
     version: int

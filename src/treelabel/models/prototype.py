@@ -26,7 +26,7 @@ from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import default_encoder, encoder_note, find_encoder, same_encoder
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 from treelabel.models.base import Model, Training, training_of
-from treelabel.models.descriptions import Descriptions, name_words, node_descriptions
+from treelabel.models.descriptions import Descriptions, check_descriptions, name_words, node_descriptions
 from treelabel.models.evidence import HeldOut
 from treelabel.models.folds import hold_out
 from treelabel.models.prototype_means import Means, Strengths, whitening
@@ -40,7 +40,7 @@ PARENT_STRENGTHS = (1.0, 2.0, 4.0)
 LABEL_STRENGTHS = (0.5, 1.0, 2.0, 4.0)
 MOST_LEFT_OUT = 1_500
 FEWEST_LEFT_OUT = 200
-# Where documents have groups, one of so many parts is left out.
+# Where documents have groups, one of this many parts is left out.
 GROUPED_PARTS = 5
 # So many cosines are computed at once.
 BLOCK_COSINES = 1 << 24
@@ -73,7 +73,7 @@ class Prototype(Model):
     encoder : str or Encoder
         Makes embeddings of texts.
     parent_prior_strength, label_prior_strength : float or None
-        k_p and k_l: the parent's prototype and the label's text count as much as so many texts. None chooses them by
+        k_p and k_l: the parent's prototype and the label's text count as much as this many texts. None chooses them by
         leave-one-out.
     shrinkage : float or None
         s; None for three times Ledoit and Wolf's (2004), at most 0.9. 1 leaves embeddings as they are.
@@ -113,7 +113,6 @@ class Prototype(Model):
     # Learning
 
     def _fit(self, train: Training) -> HeldOut:
-        self._check_settings()
         self.encoder_ = CachedEncoder(default_encoder() if self.encoder is None else find_encoder(self.encoder))
         self.stops_ = inner_terminals(train)
         plain = normalize_rows(self.encoder_.transform(list(train.texts), train.progress)).astype(np.float32)
@@ -137,6 +136,7 @@ class Prototype(Model):
         return self._choose(cosines, train[left])
 
     def _check_settings(self) -> None:
+        check_descriptions(self.descriptions)
         if self.label_text not in ("name", "path"):
             raise TreelabelError(f"the setting label_text of prototype is {self.label_text!r}; expected name or path")
         for name, most in (("parent_prior_strength", np.inf), ("label_prior_strength", np.inf), ("shrinkage", 1.0)):
@@ -325,7 +325,19 @@ def inner_terminals(train: Training) -> IntArray:
 
 
 def outputs_of(h: Hierarchy, stops: IntArray) -> Outputs:
-    """Return outputs of all nodes; every leaf and every stop is terminal, also those that no text has."""
+    """Return outputs of all nodes; every leaf and every stop is terminal, also those that no text has.
+
+    Parameters
+    ----------
+    h
+        The hierarchy.
+    stops
+        The inner nodes at which paths may end.
+
+    Returns
+    -------
+    Outputs
+    """
     nodes = np.arange(len(h), dtype=np.int32)
     terminals = np.union1d(h.leaves, stops).astype(np.int32)
     own = terminals.copy()

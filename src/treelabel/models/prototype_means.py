@@ -13,7 +13,7 @@ from treelabel.models.base import Training
 
 # No direction is whitened further than this.
 LEAST_VARIANCE = 1e-4
-# Shrinkage is so many times Ledoit and Wolf's, which is the best for the covariance itself: on training data of four
+# Shrinkage is this many times Ledoit and Wolf's, which is the best for the covariance itself: on training data of four
 # sets and two encoders, prototypes need more of it where texts are few, and it does no harm where they are many.
 LEDOIT_WOLF_FACTOR, MOST_SHRINKAGE = 3.0, 0.9
 

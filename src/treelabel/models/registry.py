@@ -35,6 +35,18 @@ MODELS: Registry[Lazy[Model]] = Registry("model", _ROWS)
 def make_model(name: str = "linear", **settings: Any) -> Model:
     """Make a model of MODELS with settings of its own.
 
+    Parameters
+    ----------
+    name
+        A row of MODELS.
+    **settings
+        Settings of the model, by name.
+
+    Returns
+    -------
+    Model
+        A model that has not learned yet.
+
     >>> make_model("linear", seed=1).seed
     1
     """
@@ -43,7 +55,15 @@ def make_model(name: str = "linear", **settings: Any) -> Model:
 
 
 def check_setting_names(model: str, settings: Iterable[str]) -> None:
-    """Refuse names that are not settings of a model."""
+    """Refuse names that are not settings of a model.
+
+    Parameters
+    ----------
+    model
+        A row of MODELS.
+    settings
+        The names.
+    """
     known = MODELS.find(model).maker.setting_names()
     wrong = [name for name in settings if name not in known]
     if wrong:

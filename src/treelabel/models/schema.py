@@ -1,4 +1,4 @@
-"""What models declare beside the arrays of `core.schema`: encoders, n-grams, and the widths of features."""
+"""Declarations of models beside the arrays of `core.schema`: encoders, n-grams, and the widths of features."""
 
 from typing import Annotated, Any, TypedDict
 
@@ -17,7 +17,7 @@ Length = Annotated[int, Between(1, LARGEST_N)]
 
 
 class EncoderNote(TypedDict):
-    """What a folder says of an encoder: see `encoder_note`."""
+    """The record of an encoder in a folder: see `encoder_note`."""
 
     name: str
     fingerprint: str
@@ -55,7 +55,15 @@ def require_width(vectors: Any, width: int, what: object) -> None:
 
 
 def require_inner(hierarchy: Hierarchy, stops: npt.NDArray[Any]) -> None:
-    """Refuse stops, inner nodes at which paths end, that are leaves."""
+    """Refuse stops, inner nodes at which paths end, that are leaves.
+
+    Parameters
+    ----------
+    hierarchy
+        The hierarchy.
+    stops
+        Node ids.
+    """
     leaves = stops[hierarchy.is_leaf[stops]]
     if len(leaves):
         raise TreelabelError(f"stops holds {leaves[0]}, which is a leaf; expected inner nodes")

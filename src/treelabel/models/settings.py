@@ -10,7 +10,7 @@ from treelabel.core.registry import suggestion
 
 
 class Settings:
-    """What a maker's parameters are called is what they are stored as; nothing else is a setting.
+    """Settings are the maker's parameters, stored under their own names; nothing else is a setting.
 
     With these methods scikit-learn's clone, Pipeline, cross_val_score and GridSearchCV take a model for their own.
     """
@@ -25,6 +25,13 @@ class Settings:
         """Refuse settings from a file that are not what the maker's type hints say, or are never saved.
 
         Unknown names are left to whoever makes the model.
+
+        Parameters
+        ----------
+        settings
+            Values by name.
+        where
+            The beginning of messages.
         """
         hints = get_type_hints(cls.__init__, include_extras=True)
         for name, value in settings.items():

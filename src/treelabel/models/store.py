@@ -24,7 +24,7 @@ VERSION = 1
 
 
 class Storable(Protocol):
-    """What a model needs in order to be saved: `base.Model` has it."""
+    """The attributes that a model needs in order to be saved: `base.Model` has it."""
 
     name: ClassVar[str]
     unsaved: ClassVar[tuple[str, ...]]

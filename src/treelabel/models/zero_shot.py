@@ -16,7 +16,14 @@ from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import encoder_note, find_encoder, same_encoder
 from treelabel.hierarchy import Hierarchy, label_matrix
 from treelabel.models.base import Model, Training
-from treelabel.models.descriptions import Descriptions, StopWords, name_words, node_descriptions, stop_buckets
+from treelabel.models.descriptions import (
+    Descriptions,
+    StopWords,
+    check_descriptions,
+    name_words,
+    node_descriptions,
+    stop_buckets,
+)
 from treelabel.models.schema import MOST_DIMENSION, EncoderNote, require_width, tfidf_arrays
 from treelabel.scores import Scores
 from treelabel.text import NgramShape, Tfidf
@@ -81,6 +88,9 @@ class ZeroShot(Model):
     def _terminals(self) -> IntArray:
         h = self.hierarchy_
         return h.leaves if self.regime_ == "single_path" else np.arange(len(h), dtype=np.int32)
+
+    def _check_settings(self) -> None:
+        check_descriptions(self.descriptions)
 
     def _fit(self, train: Training) -> None:
         h = train.hierarchy

@@ -27,6 +27,21 @@ def back_off(
     precision are found on validation data by `tune(truth, scores, "back_off(precision=0.95)")`, which is also what
     `precision` and `confidence` are for. In a DAG the way up is that of the largest scores. Linear in the scores.
 
+    Parameters
+    ----------
+    scores
+        The scores.
+    t
+        The thresholds.
+    precision
+        The required precision; only for `tune`.
+    confidence
+        The confidence with which it must be reached; only for `tune`.
+
+    Returns
+    -------
+    label matrix of shape (documents, nodes)
+
     >>> from treelabel.hierarchy import Hierarchy
     >>> h = Hierarchy.from_paths(["A > B", "A > C", "D"])
     >>> s = Scores(h, [[0.6, 0.3, 0.4, 0.2], [0.9, 0.1, 0.9, 0.0]])
@@ -53,6 +68,17 @@ def back_off(
 def by_level(t: float | Sequence[float] | ScoreArray, levels: int) -> DoubleArray:
     """Return the threshold of every depth, 0 included, refusing what is no threshold.
 
+    Parameters
+    ----------
+    t
+        One threshold, or one per level.
+    levels
+        The number of levels.
+
+    Returns
+    -------
+    array of shape (levels + 1,)
+
     >>> by_level(0.5, 2).tolist(), by_level([0.5, 0.25], 2).tolist()
     ([0.5, 0.5, 0.5], [2.0, 0.5, 0.25])
     """
@@ -72,7 +98,21 @@ def by_level(t: float | Sequence[float] | ScoreArray, levels: int) -> DoubleArra
 
 
 def first_entries(rows: LongArray, reached: BoolArray, documents: int) -> LongArray:
-    """Find the first entry of each document that reached its threshold, -1 where none did."""
+    """Find the first entry of each document that reached its threshold, -1 where none did.
+
+    Parameters
+    ----------
+    rows
+        The document of each entry.
+    reached
+        Marks the entries that reached their threshold.
+    documents
+        The number of documents.
+
+    Returns
+    -------
+    array of shape (documents,)
+    """
     first = np.full(documents, -1, np.int64)
     # Of entries that are written to one place the last one stays.
     entries = np.flatnonzero(reached)[::-1]

@@ -25,7 +25,7 @@ MOST_OF_HALF = 500
 
 @dataclass(frozen=True)
 class Tried:
-    """What one rule reached: the mean F1 of closed sets, its standard error, and the share of sets that are right."""
+    """The result of one rule: the mean F1 of closed sets, its standard error, and the share of sets that are right."""
 
     rule: str
     f1: float
@@ -143,6 +143,16 @@ def _judged(chosen: LabelMatrix, truth: LabelMatrix) -> tuple[DoubleArray, Doubl
 
 def standard_error(values: DoubleArray, group: LongArray) -> float:
     """Compute the standard error of a mean, documents of a group counting together; infinite for a single group.
+
+    Parameters
+    ----------
+    values : array of shape (documents,)
+    group : array of shape (documents,)
+        The number of each document's group.
+
+    Returns
+    -------
+    float
 
     >>> standard_error(np.array([0.0, 1.0, 0.0, 1.0]), np.arange(4)).__round__(4)
     0.2887

@@ -35,6 +35,21 @@ def cost(
     Documents without a leaf above 0 get nothing. Costs documents x nodes x leaves (CSR: stored leaves), so for the
     similarities that have a rule of their own that rule is faster.
 
+    Parameters
+    ----------
+    scores
+        The scores.
+    matrix : array of shape (nodes or leaves, leaves)
+        The costs, or the name of a file with them.
+    similarity
+        A similarity to make the costs of, instead.
+    information : array of shape (nodes,)
+        The information content of each node, for similarities that need it.
+
+    Returns
+    -------
+    label matrix of shape (documents, nodes)
+
     >>> h = Hierarchy.from_paths(["A > B", "A > C", "D"])
     >>> s = Scores.from_leaves(h, ["B", "C", "D"], [[0.35, 0.25, 0.4]])
     >>> h.names[cost(s, similarity="shortest_path").indices[0]]
@@ -87,6 +102,19 @@ def _loaded(path: Path) -> DoubleArray:
 
 def cost_matrix(hierarchy: Hierarchy, similarity: str, information: DoubleArray | None = None) -> DoubleArray:
     """Make costs of a similarity, nodes x leaves: the distance itself, or minus the similarity.
+
+    Parameters
+    ----------
+    hierarchy
+        The hierarchy.
+    similarity
+        A function of `hierarchy.similarity`, by name.
+    information : array of shape (nodes,)
+        The information content of each node, for similarities that need it.
+
+    Returns
+    -------
+    array of shape (nodes, leaves)
 
     >>> h = Hierarchy.from_paths(["A > B", "A > C"])
     >>> cost_matrix(h, "shortest_path").tolist()

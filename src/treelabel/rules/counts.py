@@ -43,7 +43,7 @@ def fit_counts(
     refit : bool
         Whether the weights are for odds that keep the marginals as they are; see `best_label_set`.
     most_documents : int
-        Of more documents, so many are drawn.
+        If there are more documents, this many are drawn.
     seed : int
         For drawing them.
 
@@ -65,11 +65,11 @@ def fit_counts(
     if len(scores) > most_documents:
         rows = np.sort(np.random.default_rng(seed).choice(len(scores), most_documents, replace=False))
         scores, closed = scores[rows], closed[rows]
-    ends = h.most_specific(closed)
-    numbers = row_sizes(ends)
+    terminal = h.most_specific(closed)
+    numbers = row_sizes(terminal)
     size = min(MOST, int(numbers.max(initial=0)) + 1) + 1
     true = np.bincount(np.minimum(numbers, size - 1), minlength=size).astype(np.float64)
-    found = _scaled(scores.coherent(), true, float((~h.is_leaf[ends.indices]).sum()), refit)
+    found = _scaled(scores.coherent(), true, float((~h.is_leaf[terminal.indices]).sum()), refit)
     weights = np.exp(found[1:] - found[1:].max())
     return {
         "counts": [float(f"{weight:.4g}") for weight in weights],

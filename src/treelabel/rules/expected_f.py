@@ -31,6 +31,21 @@ def hf1(
     Where that is likelier than any set is good, nothing is predicted; with empty=0, as for data in which every document
     has a label, something always is.
 
+    Parameters
+    ----------
+    scores
+        The scores.
+    count_root
+        Whether the root is in both sets.
+    empty
+        What predicting nothing is worth where nothing is true.
+    counts, inner, refit
+        As in `samples_f1`.
+
+    Returns
+    -------
+    label matrix of shape (documents, nodes)
+
     >>> from treelabel.hierarchy import Hierarchy
     >>> h = Hierarchy.from_paths(["A > B", "A > C"])
     >>> hf1(Scores(h, [[0.9, 0.7, 0.2], [0.2, 0.1, 0.1]])).toarray().astype(int).tolist()
@@ -68,6 +83,23 @@ def samples_f1(
     label by label (Ye et al. 2012). No set of k or more has more than E[(1 + beta^2) |Y| / (k + beta^2 |Y|)], which
     ends the search. `empty` is what predicting nothing is worth if nothing is true. Costs sorting the stored scores,
     and those times the number of labels that may be true; the sizes tried cost their square times that number.
+
+    Parameters
+    ----------
+    scores
+        The scores.
+    beta
+        How many times as much recall counts as precision.
+    empty
+        What predicting nothing is worth where nothing is true.
+    counts
+        The weights of the numbers of true paths.
+    inner, refit
+        As in `best_label_set`.
+
+    Returns
+    -------
+    label matrix of shape (documents, nodes)
 
     >>> from treelabel.hierarchy import Hierarchy
     >>> s = Scores(Hierarchy.flat(["A", "B", "C"]), [[0.9, 0.45, 0.1]])

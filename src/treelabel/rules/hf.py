@@ -29,6 +29,21 @@ def hf_beta(scores: Scores, beta: float = 1.0, count_root: bool = False, empty: 
     whatever their scores lack of 1. Each size tried is linear in the stored scores of the document (times its ancestors
     in a DAG).
 
+    Parameters
+    ----------
+    scores
+        The scores.
+    beta
+        How many times as much recall counts as precision.
+    count_root
+        Whether the root is in both sets.
+    empty
+        What predicting nothing is worth where nothing is true.
+
+    Returns
+    -------
+    label matrix of shape (documents, nodes)
+
     >>> from treelabel.hierarchy import Hierarchy
     >>> h = Hierarchy.from_paths(["1 > 3", "1 > 4", "1 > 5", "2"])
     >>> s = Scores.from_leaves(h, ["3", "4", "5", "2"], [[0.2, 0.2, 0.35, 0.25]])
@@ -59,6 +74,19 @@ def info_hf1(scores: Scores, information: DoubleArray, beta: float = 1.0) -> Lab
     Not exact: which nodes a set of a given weight should have is a knapsack problem. Where the truth has no information
     (all documents have its labels, or it is empty), sets without any are worth 1 and others 0. Needs a tree. Each size
     tried, and each node tried in improving the best one, is linear in the stored scores of the document.
+
+    Parameters
+    ----------
+    scores
+        The scores.
+    information : array of shape (nodes,)
+        The information content of each node.
+    beta
+        How many times as much recall counts as precision.
+
+    Returns
+    -------
+    label matrix of shape (documents, nodes)
     """
     if not 0 < beta < np.inf:
         raise TreelabelError(f"expected a beta above 0, found {beta:g}")

@@ -49,7 +49,7 @@ def best_label_set(
     nodes out of a set of k loses less than k times 0.001 times 2 / (k + 1). What ends below them keeps its length and
     its ancestors, but of those that have both in common, in groups of at most 0.05, only one can be true, so that
     expected values are wrong by up to the probability that two of a group are. Ends less likely than a millionth, and
-    more ends than expected by six standard deviations and six, are left out. In a DAG a node hangs below the
+    more terminal nodes than expected by six standard deviations and six, are left out. In a DAG a node hangs below the
     least likely of its parents, others being on their own. Each pass costs the likely nodes of a document times the
     number of paths that it may have.
 

@@ -31,6 +31,17 @@ def top_down(scores: Scores, stop: float = 0.0) -> LabelMatrix:
     This chooses the single best class of the paper on a hierarchical loss. Scores are compared as they are: they are
     probabilities of nodes, not given the parent. Linear in the scores.
 
+    Parameters
+    ----------
+    scores
+        The scores.
+    stop
+        The least score of a child that is followed.
+
+    Returns
+    -------
+    label matrix of shape (documents, nodes)
+
     >>> from treelabel.hierarchy import Hierarchy
     >>> h = Hierarchy.from_paths(["A > B", "A > C", "D"])
     >>> s = Scores(h, [[0.6, 0.4, 0.3, 0.3]])
@@ -49,6 +60,17 @@ def beam(scores: Scores, width: int = 5) -> LabelMatrix:
 
     In a tree width 1 is `top_down`; with coherent scores a width of all nodes is `best_leaf`, if a leaf has a
     score. Linear in the scores but for sorting each level.
+
+    Parameters
+    ----------
+    scores
+        The scores.
+    width
+        How many nodes of a level are kept.
+
+    Returns
+    -------
+    label matrix of shape (documents, nodes)
     """
     h, kept = scores.hierarchy, whole_number(width, "width")
     return nodes_of(scores, lambda *rows: kernels.beam(h.parent_ptr, h.parent_idx, h.depth, h.is_leaf, kept, *rows))

@@ -86,6 +86,21 @@ def macro_f1_at_k(scores: Scores, k: int = 5, at_most: bool = False, seed: int =
     expectation. With `at_most`, labels that would lower it are left out, so that a document may get fewer. Only
     stored scores are candidates; each pass is linear in them, on one core, and some ten passes do.
 
+    Parameters
+    ----------
+    scores
+        The scores of the whole test set.
+    k
+        How many labels each document gets.
+    at_most
+        Whether a document may get fewer.
+    seed
+        Takes the documents in the same order again.
+
+    Returns
+    -------
+    label matrix of shape (documents, nodes)
+
     >>> from treelabel.hierarchy import Hierarchy
     >>> s = Scores(Hierarchy.flat(["head", "tail"]), [[0.9, 0.5], [0.8, 0.1], [0.9, 0.01]])
     >>> macro_f1_at_k(s, 1).indices.tolist()
@@ -106,6 +121,19 @@ def binned_macro_f1_at_k(
 
     As `macro_f1_at_k`, labels weighing 1 / labels of their bin; those never seen in training weigh nothing, as in the
     metric: one is chosen only where every other label would lower the value.
+
+    Parameters
+    ----------
+    scores, k, at_most, seed
+        As in `macro_f1_at_k`.
+    frequencies : array of shape (nodes,)
+        The training documents of each label.
+    bin_edges
+        The least frequency of each bin.
+
+    Returns
+    -------
+    label matrix of shape (documents, nodes)
     """
     bins = np.searchsorted(np.asarray(bin_edges), np.asarray(frequencies), side="right")
     sizes = np.bincount(bins, minlength=len(bin_edges) + 1)
@@ -114,7 +142,19 @@ def binned_macro_f1_at_k(
 
 
 def ascend(scores: Scores, weights: DoubleArray, k: int, at_most: bool = False, seed: int = 0) -> LabelMatrix:
-    """Choose k labels per document by block coordinate ascent on the sum of weights x expected F1 over labels."""
+    """Choose k labels per document by block coordinate ascent on the sum of weights x expected F1 over labels.
+
+    Parameters
+    ----------
+    scores, k, at_most, seed
+        As in `macro_f1_at_k`.
+    weights : array of shape (nodes,)
+        The weight of each label's F1.
+
+    Returns
+    -------
+    label matrix of shape (documents, nodes)
+    """
     count = whole_number(k, "k")
     matrix = scores.csr()
     ptr = matrix.indptr.astype(np.int64)

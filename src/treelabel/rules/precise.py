@@ -37,7 +37,18 @@ class Ways:
 
     @classmethod
     def of(cls, scores: Scores, truth: LabelMatrix) -> "Ways":
-        """Make the ways of scores, judged by closed truth."""
+        """Make the ways of scores, judged by closed truth.
+
+        Parameters
+        ----------
+        scores
+            The scores.
+        truth : label matrix of shape (documents, nodes)
+
+        Returns
+        -------
+        Ways
+        """
         h = scores.hierarchy
         nodes, values, sizes = ways_up(scores.coherent())
         ways = from_sizes(nodes, sizes, truth.shape[1])
@@ -144,6 +155,19 @@ def _by_level(ways: Ways, levels: list[LongArray], precision: float, is_shrunk: 
 
 def lower_bound(hits: int, tries: int, confidence: float) -> float:
     """Compute the lower end of the one-sided Clopper-Pearson interval of a share; of confidence 0 it is the share.
+
+    Parameters
+    ----------
+    hits
+        How many of the tries succeeded.
+    tries
+        How many there were.
+    confidence
+        The probability that the true share is not below the bound.
+
+    Returns
+    -------
+    float
 
     >>> round(lower_bound(95, 100, 0.9), 4), lower_bound(95, 100, 0), lower_bound(0, 0, 0.9)
     (0.9092, 0.95, 0.0)

@@ -24,7 +24,21 @@ BLOCK = 1 << 19
 
 
 def over_scores(scores: Scores, work: Work[Part], least: int = 256) -> list[Part]:
-    """Call `work` on consecutive parts of the documents, in threads; results come back in order."""
+    """Call `work` on consecutive parts of the documents, in threads; results come back in order.
+
+    Parameters
+    ----------
+    scores
+        The scores.
+    work
+        Called with row pointers, nodes and values of scores above 0, and the first and last row.
+    least
+        The least number of documents that are worth a thread.
+
+    Returns
+    -------
+    list
+    """
     if scores.is_sparse:
         ptr = scores.values.indptr.astype(np.int64)
         return over_rows(
@@ -44,18 +58,53 @@ def over_scores(scores: Scores, work: Work[Part], least: int = 256) -> list[Part
 
 
 def sets_of(scores: Scores, work: Work[tuple[IntArray, LongArray]]) -> LabelMatrix:
-    """Join the sets that `work` chooses: concatenated node ids, sorted within a document, and the sizes of the sets."""
+    """Join the sets that `work` chooses: concatenated node ids, sorted within a document, and the sizes of the sets.
+
+    Parameters
+    ----------
+    scores
+        The scores.
+    work
+        As in `over_scores`.
+
+    Returns
+    -------
+    label matrix of shape (documents, nodes)
+    """
     parts = over_scores(scores, work)
     nodes, sizes = (np.concatenate([part[which] for part in parts]) for which in (0, 1))
     return from_sizes(nodes, sizes, len(scores.hierarchy))
 
 
 def nodes_of(scores: Scores, work: Work[IntArray]) -> LabelMatrix:
-    """Join the single nodes that `work` chooses, -1 being none."""
+    """Join the single nodes that `work` chooses, -1 being none.
+
+    Parameters
+    ----------
+    scores
+        The scores.
+    work
+        As in `over_scores`.
+
+    Returns
+    -------
+    label matrix of shape (documents, nodes)
+    """
     return single_labels(scores.hierarchy, np.concatenate(over_scores(scores, work)))
 
 
 def single_labels(hierarchy: Hierarchy, nodes: IntArray) -> LabelMatrix:
-    """Make label sets of one node per document, -1 being none."""
+    """Make label sets of one node per document, -1 being none.
+
+    Parameters
+    ----------
+    hierarchy
+        The hierarchy.
+    nodes : array of shape (documents,)
+
+    Returns
+    -------
+    label matrix of shape (documents, nodes)
+    """
     some = nodes >= 0
     return label_matrix(np.concatenate([[0], np.cumsum(some)]), nodes[some], len(hierarchy))

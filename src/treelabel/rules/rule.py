@@ -75,7 +75,7 @@ class Asked:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a setting is a number; true and false are not."""
+    """Return whether a setting is a number; true and false are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

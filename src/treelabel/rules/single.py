@@ -36,6 +36,17 @@ def icm(scores: Scores, alpha: float = 2.0, beta: float = 3.0) -> LabelMatrix:
     ICM = alpha a + alpha_2 b - beta (a + b - c) is a sum over predicted nodes of w(n) (alpha - beta + beta p(n)) in
     expectation, whatever their information w(n).
 
+    Parameters
+    ----------
+    scores
+        The scores.
+    alpha, beta
+        The parameters alpha_1 and beta of ICM.
+
+    Returns
+    -------
+    label matrix of shape (documents, nodes)
+
     >>> from treelabel.hierarchy import Hierarchy
     >>> icm(Scores(Hierarchy.flat(["A", "B", "C"]), [[0.4, 0.34, 0.33]])).indices.tolist()
     [0, 1]
@@ -107,6 +118,17 @@ def lin(scores: Scores, information: DoubleArray) -> LabelMatrix:
     """Predict the node with the largest expected Lin similarity. Exact, if no node is more frequent than its parent.
 
     Needs a tree. Linear in the scores times the depth, and again for each node that a bound does not rule out.
+
+    Parameters
+    ----------
+    scores
+        The scores.
+    information : array of shape (nodes,)
+        The information content of each node.
+
+    Returns
+    -------
+    label matrix of shape (documents, nodes)
     """
     parent, bits = scores.hierarchy.parent, np.asarray(information, np.float64)
     return nodes_of(scores.coherent(), lambda *rows: kernels.best_lin(parent, bits, *rows))

@@ -16,6 +16,17 @@ def threshold(scores: Scores, t: float | Sequence[float] | ScoreArray = 0.5) -> 
 
     It must be above 0, as what is not stored has score 0.
 
+    Parameters
+    ----------
+    scores
+        The scores.
+    t
+        One threshold, one per level, or one per node.
+
+    Returns
+    -------
+    label matrix of shape (documents, nodes)
+
     >>> from treelabel.hierarchy import Hierarchy
     >>> h = Hierarchy.from_paths(["A > B", "A > C"])
     >>> s = Scores(h, [[0.5, 0.4, 0.1]])
@@ -29,7 +40,19 @@ def threshold(scores: Scores, t: float | Sequence[float] | ScoreArray = 0.5) -> 
 
 
 def by_node(scores: Scores, t: float | Sequence[float] | ScoreArray) -> ScoreArray:
-    """Return the threshold of every node in the precision of the scores, refusing those that would predict all."""
+    """Return the threshold of every node in the precision of the scores, refusing those that would predict all.
+
+    Parameters
+    ----------
+    scores
+        The scores.
+    t
+        As in `threshold`.
+
+    Returns
+    -------
+    array of shape (nodes,)
+    """
     hierarchy = scores.hierarchy
     given = np.asarray(t, scores.dtype)
     levels = hierarchy.max_depth
@@ -48,7 +71,19 @@ def by_node(scores: Scores, t: float | Sequence[float] | ScoreArray) -> ScoreArr
 
 
 def above(scores: Scores, t: float | DoubleArray) -> LabelMatrix:
-    """Predict {n : p(n) > t}, t at least 0: one number, or one per node."""
+    """Predict {n : p(n) > t}, t at least 0: one number, or one per node.
+
+    Parameters
+    ----------
+    scores
+        The scores.
+    t
+        The threshold, or one per node.
+
+    Returns
+    -------
+    label matrix of shape (documents, nodes)
+    """
     # One number is compared in the precision of the scores: 1/3 is not above 1/3.
     least = np.asarray(t, np.float64 if np.ndim(t) else scores.dtype)
     if not scores.is_sparse:
@@ -61,6 +96,19 @@ def top_k(scores: Scores, k: int = 5, leaves: bool = False) -> LabelMatrix:
     """Predict the k nodes with the largest scores above 0, of all nodes or of the leaves; equal ones: lower ids.
 
     Linear in the scores.
+
+    Parameters
+    ----------
+    scores
+        The scores.
+    k
+        How many nodes to predict at most.
+    leaves
+        Whether only leaves are predicted.
+
+    Returns
+    -------
+    label matrix of shape (documents, nodes)
 
     >>> from treelabel.hierarchy import Hierarchy
     >>> h = Hierarchy.from_paths(["A > B", "A > C"])
@@ -83,7 +131,19 @@ def top_k(scores: Scores, k: int = 5, leaves: bool = False) -> LabelMatrix:
 
 
 def whole_number(value: float, what: str) -> int:
-    """Return a setting as an integer, refusing what is not a whole number of at least 1."""
+    """Return a setting as an integer, refusing what is not a whole number of at least 1.
+
+    Parameters
+    ----------
+    value
+        The setting.
+    what
+        How messages call it.
+
+    Returns
+    -------
+    int
+    """
     if not 1 <= value < np.inf or value != int(value):
         raise TreelabelError(f"{what} = {value:g}, expected a whole number of at least 1")
     return int(value)

@@ -17,7 +17,7 @@ VERSION = 1
 
 
 class _Values(TypedDict):
-    """What the file holds beside its kind and version: the fields of `Tuned`."""
+    """The content of the file beside its kind and version: the fields of `Tuned`."""
 
     rule: str
     settings: Mapping[str, Any]

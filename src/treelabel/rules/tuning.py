@@ -14,6 +14,16 @@ def best_threshold(scores: Scores, truth: LabelMatrix) -> tuple[float, float]:
 
     It lies halfway between two scores. Costs sorting the scores.
 
+    Parameters
+    ----------
+    scores
+        The scores of validation documents.
+    truth : label matrix of shape (documents, nodes)
+
+    Returns
+    -------
+    (float, float)
+
     >>> from treelabel.hierarchy import Hierarchy
     >>> from treelabel.hierarchy.labels import encode
     >>> h = Hierarchy.flat(["A", "B"])
@@ -35,6 +45,16 @@ def best_threshold_per_label(scores: Scores, truth: LabelMatrix) -> tuple[ScoreA
     The macro F1 is that of what they predict, ancestors added.
     Labels that validation data tell nothing about, with no true document that has a score, take the one threshold that
     is best for micro F1. Costs sorting the scores label by label; labels run on all cores.
+
+    Parameters
+    ----------
+    scores
+        The scores of validation documents.
+    truth : label matrix of shape (documents, nodes)
+
+    Returns
+    -------
+    (array of shape (nodes,), float)
     """
     matrix = scores.csr()
     hits = matches(truth, matrix)

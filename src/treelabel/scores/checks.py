@@ -94,7 +94,19 @@ def _in_range(data: ScoreArray, matrix: Any, hierarchy: Hierarchy) -> ScoreArray
 
 
 def leaf_ids(hierarchy: Hierarchy, leaves: Sequence[str | int] | npt.NDArray[np.integer[Any]]) -> LongArray:
-    """Find the leaves that columns stand for, refusing inner nodes and duplicates."""
+    """Find the leaves that columns stand for, refusing inner nodes and duplicates.
+
+    Parameters
+    ----------
+    hierarchy
+        The hierarchy.
+    leaves
+        The names or ids of the leaves, column by column.
+
+    Returns
+    -------
+    array of node ids
+    """
     found = [leaf if isinstance(leaf, int | np.integer) else find_label(hierarchy, leaf) for leaf in leaves]
     nodes = np.array(found, np.int64)
     outside = nodes[(nodes < 0) | (nodes >= len(hierarchy))]

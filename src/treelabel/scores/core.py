@@ -98,6 +98,18 @@ class Scores:
     def from_conditional(cls, hierarchy: Hierarchy, values: Any, ids: Sequence[str] | None = None) -> "Scores":
         """Multiply conditional probabilities P(n | parent) along the path to the root; needs a tree.
 
+        Parameters
+        ----------
+        hierarchy
+            A tree.
+        values : array or sparse matrix of shape (documents, nodes)
+        ids
+            Names of the documents.
+
+        Returns
+        -------
+        Scores
+
         >>> h = Hierarchy.from_paths(["A > B", "A > C"])
         >>> Scores.from_conditional(h, [[0.5, 0.5, 0.25]]).dense().tolist()
         [[0.5, 0.25, 0.125]]
@@ -213,7 +225,7 @@ class Scores:
         return self._worst_edge()[0]
 
     def is_coherent(self, tolerance: float = 1e-6) -> bool:
-        """Whether p(child) <= p(parent) on every edge, up to rounding."""
+        """Return whether p(child) <= p(parent) on every edge, up to rounding."""
         return self.coherence_gap() <= tolerance
 
     def require_coherent(self, tolerance: float = 1e-6) -> "Scores":
@@ -261,7 +273,7 @@ class Scores:
         return max(_exhaustiveness_gap(part, to_parent, inner) for part in parts)
 
     def is_exhaustive(self, tolerance: float = ROUNDING) -> bool:
-        """Whether the children of every internal node sum to it, up to rounding."""
+        """Return whether the children of every internal node sum to it, up to rounding."""
         return self.exhaustiveness_gap() <= tolerance
 
     def coherent(self, how: Literal["max", "min"] = "max") -> "Scores":

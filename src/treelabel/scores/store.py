@@ -80,7 +80,7 @@ def _ending(path: Path) -> str:
 
 
 def is_score_file(path: Path) -> bool:
-    """Whether a file holds scores rather than a dataset: any .npz, and Parquet that is marked so."""
+    """Return whether a file holds scores rather than a dataset: any .npz, and Parquet that is marked so."""
     if suffixes(path)[0] != ".parquet":
         return suffixes(path)[0] == ".npz"
     try:

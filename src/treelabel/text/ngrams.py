@@ -165,7 +165,23 @@ def count_ngrams(texts: Sequence[str], shape: NgramShape) -> Counts:
 
 
 def count_range(data: ByteArray, ptr: LongArray, shape: NgramShape, start: int, stop: int) -> Counts:
-    """Count the n-grams of texts start..stop, given as bytes."""
+    """Count the n-grams of texts start..stop, given as bytes.
+
+    Parameters
+    ----------
+    data
+        The bytes of all texts.
+    ptr
+        Where texts begin in them.
+    shape
+        The n-grams to count.
+    start, stop
+        The first text, and the one after the last.
+
+    Returns
+    -------
+    Counts
+    """
     apart = shape.weights is not None
     return Counts(*count_part(data, ptr, character_table(), shape.lengths, shape.n_features, apart, start, stop))
 

@@ -33,7 +33,21 @@ class Tfidf:
 
     @classmethod
     def fit(cls, texts: Sequence[str], shape: NgramShape, min_df: int = 1) -> "Tfidf":
-        """Learn the columns and their weights from texts; see `fit_transform`."""
+        """Learn the columns and their weights from texts; see `fit_transform`.
+
+        Parameters
+        ----------
+        texts
+            The texts.
+        shape
+            The n-grams to count.
+        min_df
+            The number of texts that an n-gram must be in.
+
+        Returns
+        -------
+        Tfidf
+        """
         return cls.fit_transform(texts, shape, min_df)[0]
 
     @classmethod
@@ -49,7 +63,7 @@ class Tfidf:
         shape : NgramShape
             Which n-grams to count.
         min_df : int
-            Columns are the n-grams of at least so many texts.
+            Columns are the n-grams of at least this many texts.
 
         Returns
         -------
@@ -124,6 +138,17 @@ class Tfidf:
 
 def document_frequencies(buckets: IntArray, shape: NgramShape) -> tuple[LongArray, LongArray]:
     """Return the buckets that occur, in order, and how many texts have each; every text lists a bucket once.
+
+    Parameters
+    ----------
+    buckets
+        The buckets of the n-grams of all texts.
+    shape
+        The n-grams.
+
+    Returns
+    -------
+    (array, array)
 
     >>> [found.tolist() for found in document_frequencies(np.array([5, 3, 5]), NgramShape())]
     [[3, 5], [1, 2]]

@@ -28,7 +28,19 @@ DELIMITERS = (",", ";", "\t", "|")
 
 
 def read_delimited(path: Path, options: ReadOptions) -> RowSource:
-    """Read a file whose first line names the columns (or, without a header, columns "1", "2", ...)."""
+    """Read a file whose first line names the columns (or, without a header, columns "1", "2", ...).
+
+    Parameters
+    ----------
+    path
+        The file.
+    options
+        How to read it.
+
+    Returns
+    -------
+    RowSource
+    """
     return RowSource(_rows(path, options))
 
 

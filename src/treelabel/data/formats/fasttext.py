@@ -1,4 +1,4 @@
-"""fastText's training format: one document a line, its labels in front, each with a prefix."""
+"""fastText's training format: one document per line, its labels in front, each with a prefix."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,19 @@ LINE_BREAK = re.compile(r"\r\n|\r|\n")
 
 
 def read_fasttext(path: Path, options: ReadOptions) -> RowSource:
-    """Read `__label__A __label__B some text`; %20 and the like in a label stand for the characters they encode."""
+    """Read `__label__A __label__B some text`; %20 and the like in a label stand for the characters they encode.
+
+    Parameters
+    ----------
+    path
+        The file.
+    options
+        How to read it.
+
+    Returns
+    -------
+    RowSource
+    """
     return RowSource(_rows(path, options))
 
 

@@ -14,7 +14,19 @@ from treelabel.data.formats.rows import Output, Problem, ReadOptions, Row, RowSo
 
 
 def read_json_lines(path: Path, options: ReadOptions) -> RowSource:
-    """Read one JSON object per line; a file that starts with "[" is read whole as an array."""
+    """Read one JSON object per line; a file that starts with "[" is read whole as an array.
+
+    Parameters
+    ----------
+    path
+        The file.
+    options
+        How to read it.
+
+    Returns
+    -------
+    RowSource
+    """
     return RowSource(_rows(path, options))
 
 

@@ -18,7 +18,19 @@ DAMAGE = (pa.ArrowException, OSError, ValueError, OverflowError, KeyError, Memor
 
 
 def read_parquet(path: Path, options: ReadOptions) -> RowSource:
-    """Read row groups in batches; lines are row numbers."""
+    """Read row groups in batches; lines are row numbers.
+
+    Parameters
+    ----------
+    path
+        The file.
+    options
+        How to read it.
+
+    Returns
+    -------
+    RowSource
+    """
     try:
         # A large hierarchy in the metadata goes beyond the limit that guards readers by default.
         file = pq.ParquetFile(path, thrift_string_size_limit=2**31 - 1)

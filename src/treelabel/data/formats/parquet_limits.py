@@ -23,7 +23,17 @@ SHARED_BEGINNINGS = "DELTA_BYTE_ARRAY"
 
 
 def check_size(path: Path, size: int, limits: Limits) -> None:
-    """Refuse a file whose values take, or will take, many times more than the file itself."""
+    """Refuse a file whose values take, or will take, many times more than the file itself.
+
+    Parameters
+    ----------
+    path
+        The file.
+    size
+        The bytes that its values take.
+    limits
+        How many times the size of the file this may be.
+    """
     packed = path.stat().st_size
     if limits.exceeded("floor", size) and limits.exceeded("ratio", size / max(1, packed)):
         raise TreelabelError(

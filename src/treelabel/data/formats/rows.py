@@ -89,7 +89,7 @@ class Document:
 
 @dataclass(frozen=True)
 class Output:
-    """What to write: the target, the data, how labels become text, and the names of the columns."""
+    """A file to write: the target, the data, how labels become text, and the names of the columns."""
 
     path: Path
     data: Dataset

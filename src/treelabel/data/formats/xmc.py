@@ -23,7 +23,19 @@ LARGEST = 2**31 - 1
 
 
 def read_xmc(path: Path, options: ReadOptions) -> RowSource:
-    """Read numbered labels into a flat hierarchy named "0", "1", ..., and features into a sparse matrix."""
+    """Read numbered labels into a flat hierarchy named "0", "1", ..., and features into a sparse matrix.
+
+    Parameters
+    ----------
+    path
+        The file.
+    options
+        How to read it.
+
+    Returns
+    -------
+    RowSource
+    """
     with open_input(path, limits=options.limits) as stream:
         header = next(text_lines(stream, path, options.encoding, options.limits), "")
     count, features, labels = _sizes(header, path, options.limits)
@@ -69,6 +81,20 @@ def _rows(path: Path, options: ReadOptions, count: int, features: int, labels: i
 
 def parse_line(line: str, features: int, labels: int) -> tuple[list[str], tuple[IntArray, FloatArray]]:
     """Read the labels and the features of one document.
+
+    Parameters
+    ----------
+    line
+        The line of the document.
+    features
+        The number of features; larger numbers are refused.
+    labels
+        The number of labels; larger numbers are refused.
+
+    Returns
+    -------
+    (list of str, (array, array))
+        The labels, and the numbers and values of the features.
 
     >>> parse_line("0,3 1:0.5 7:2", 10, 4)
     (['0', '3'], (array([1, 7], dtype=int32), array([0.5, 2. ], dtype=float32)))

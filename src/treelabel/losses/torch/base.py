@@ -32,7 +32,20 @@ class Prepared(Protocol):
         """The number of documents."""
 
     def batch(self, rows: LongArray, device: torch.device | str | None = None) -> Any:
-        """Return the truth about some documents, as the loss that prepared it takes it."""
+        """Return the truth about some documents, as the loss that prepared it takes it.
+
+        Parameters
+        ----------
+        rows
+            The numbers of the documents.
+        device
+            Where tensors are put.
+
+        Returns
+        -------
+        object
+            What the loss takes as truth.
+        """
 
 
 class TorchLoss(nn.Module, ABC):

@@ -10,7 +10,8 @@ from torch import Tensor
 from treelabel.core.compute import LongArray
 from treelabel.losses.groups import Groups
 
-# A group with one in so many outputs is a wide one, so that there are at most this many. Small ones are not worth it.
+# A group with more than one in this many outputs is a wide one, so that there are at most this many. Small groups are
+# not worth it.
 WIDE = 16
 LEAST_WIDE = 64
 
@@ -42,7 +43,19 @@ class Ragged:
 
     @classmethod
     def of(cls, ptr: Any, idx: Any) -> "Ragged":
-        """Take arrays of any integers."""
+        """Take arrays of any integers.
+
+        Parameters
+        ----------
+        ptr
+            Where rows begin.
+        idx
+            The entries of all rows.
+
+        Returns
+        -------
+        Ragged
+        """
         return cls(np.asarray(ptr, np.int64), np.asarray(idx, np.int64))
 
     def take(self, rows: LongArray) -> tuple[LongArray, LongArray]:
@@ -72,14 +85,38 @@ class IndexedLabels:
 
     @classmethod
     def of(cls, outputs: int, true: Ragged) -> "IndexedLabels":
-        """Take true outputs alone, for losses that judge all outputs at once."""
+        """Take true outputs alone, for losses that judge all outputs at once.
+
+        Parameters
+        ----------
+        outputs
+            The number of outputs.
+        true
+            The true outputs of each document.
+
+        Returns
+        -------
+        IndexedLabels
+        """
         return cls(outputs, true, Ragged.of(np.zeros(len(true.ptr)), []), Ragged.of([0], []), ())
 
     def __len__(self) -> int:
         return len(self.true.ptr) - 1
 
     def batch(self, rows: LongArray, device: torch.device | str | None = None) -> Batch:
-        """Return the truth about some documents; takes their true labels, and siblings of these in groups not wide."""
+        """Return the truth about some documents; takes their true labels, and siblings of these in groups not wide.
+
+        Parameters
+        ----------
+        rows
+            The numbers of the documents.
+        device
+            Where tensors are put.
+
+        Returns
+        -------
+        Batch
+        """
         row, true = self.true.take(rows)
         owner, group = self.groups.take(rows)
         narrow, below, wide = np.ones(len(group), np.bool_), np.ones(len(true), np.bool_), []

@@ -73,5 +73,18 @@ def single_sigmoids(logits: Tensor, true: Tensor) -> LossAndGradient:
 
 
 def negated(values: Tensor, places: Tensor) -> Tensor:
-    """Change the signs of values at some places, in the tensor itself."""
+    """Change the signs of values at some places, in the tensor itself.
+
+    Parameters
+    ----------
+    values
+        The tensor to change.
+    places
+        Places along its first dimension.
+
+    Returns
+    -------
+    Tensor
+        The same tensor.
+    """
     return values.scatter_(0, places, values.index_select(0, places).neg_())

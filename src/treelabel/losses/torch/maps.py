@@ -164,7 +164,19 @@ def group_tables(ptr: LongArray) -> tuple[list[Tensor], Tensor]:
 
 
 def ancestor_jumps(parent: LongArray, depth: int) -> Tensor:
-    """Find the ancestors 1, 2, 4 .. steps above every node of a tree, and above the root, which comes last."""
+    """Find the ancestors 1, 2, 4 .. steps above every node of a tree, and above the root, which comes last.
+
+    Parameters
+    ----------
+    parent : array of shape (nodes,)
+        The parent of every node, -1 for the root.
+    depth
+        The depth of the tree.
+
+    Returns
+    -------
+    Tensor of shape (jumps, nodes + 1)
+    """
     nodes = len(parent)
     above = np.append(np.where(parent < 0, nodes, parent), nodes).astype(np.int64)
     jumps = np.empty((max(0, depth - 1).bit_length(), nodes + 1), np.int64)

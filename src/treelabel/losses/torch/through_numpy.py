@@ -21,7 +21,19 @@ class CheckedLabels:
         return len(self.truth)
 
     def batch(self, rows: LongArray, device: torch.device | str | None = None) -> Truth:
-        """Return the labels of some documents; they stay on the CPU."""
+        """Return the labels of some documents; they stay on the CPU.
+
+        Parameters
+        ----------
+        rows
+            The numbers of the documents.
+        device
+            Not looked at.
+
+        Returns
+        -------
+        Truth
+        """
         return self.truth[rows]
 
 

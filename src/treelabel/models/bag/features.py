@@ -20,6 +20,17 @@ MIN_PAIR_DF = 2
 def ngram_shape(ngram_range: tuple[int, int], n_features: int) -> NgramShape:
     """Return the n-grams of words up to ngram_range[1] in a row, hashed to `n_features` buckets, a power of two.
 
+    Parameters
+    ----------
+    ngram_range
+        The shortest and the longest n-grams, in words.
+    n_features
+        The number of buckets.
+
+    Returns
+    -------
+    NgramShape
+
     >>> ngram_shape((1, 2), 2**22).n_features
     4194304
     """

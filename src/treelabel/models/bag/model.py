@@ -17,7 +17,7 @@ from treelabel.models.bag.training import Learner, TrainingConfig, Validation
 from treelabel.models.bag.warm_start import WarmStart
 from treelabel.models.bag.word_vectors import read_vectors
 from treelabel.models.base import Model, Training
-from treelabel.models.objective import Objective, objective_arrays
+from treelabel.models.objective import Objective, checked_params, objective_arrays
 from treelabel.models.schema import MOST_DIMENSION, require_inner, tfidf_arrays
 from treelabel.scores import Scores
 from treelabel.text import Tfidf
@@ -100,7 +100,6 @@ class Bag(Model):
     # Learning
 
     def _fit(self, train: Training) -> None:
-        self._check_settings()
         earlier = self._warm_start() if self.warm_start and hasattr(self, "inputs_") else None
         shape = ngram_shape(self.ngram_range, self.n_features)
         stop_nodes = None if earlier is None else earlier.objective.stop_nodes
@@ -135,6 +134,7 @@ class Bag(Model):
         return seen
 
     def _check_settings(self) -> None:
+        checked_params(self.loss_params)
         for name in ("vector_size", "epochs", "patience", "threads", "learning_rate"):
             if not getattr(self, name) > 0:
                 raise TreelabelError(

@@ -40,7 +40,18 @@ class Steps(ABC):
 
     @abstractmethod
     def examples(self, rows: Rows, truth: Any) -> Examples:
-        """Prepare documents with their labels; refuse labels that the loss cannot learn from."""
+        """Prepare documents with their labels; refuse labels that the loss cannot learn from.
+
+        Parameters
+        ----------
+        rows
+            The n-grams of the documents.
+        truth : label matrix of shape (documents, nodes)
+
+        Returns
+        -------
+        Examples
+        """
 
     @abstractmethod
     def descend(self, examples: Examples, order: LongArray, learning_rates: tuple[float, float]) -> float:

@@ -19,7 +19,15 @@ class WarmStart:
     outputs: FloatArray
 
     def require_same(self, objective: Objective, shape: NgramShape) -> None:
-        """Refuse to go on with another hierarchy, loss or shape of n-grams."""
+        """Refuse to go on with another hierarchy, loss or shape of n-grams.
+
+        Parameters
+        ----------
+        objective
+            The objective of the fit that is to go on.
+        shape
+            Its n-grams.
+        """
         known = self.objective
         objective.hierarchy.require_same(known.hierarchy.fingerprint, "what the model has learned before")
         before, now = ((one.name, *described(of)) for one, of in ((known, self.tfidf.shape), (objective, shape)))

@@ -43,7 +43,7 @@ class Group:
 
 
 @kernel
-def softmax_step(logits: FloatArray, duals: FloatArray, cost: float, change: FloatArray) -> None:
+def softmax_step(logits: FloatArray, duals: FloatArray, c: float, change: FloatArray) -> None:
     """Compute how far the dual variables of a document go to the softmax of its logits: change = s (p - a).
 
     With D = p - a, s = min(1, (KL(a || p) + |D|_1^2 / 2) / (|D|_1^2 + C |x|^2 |D|_2^2)) raises the dual by most of what
@@ -62,14 +62,14 @@ def softmax_step(logits: FloatArray, duals: FloatArray, cost: float, change: Flo
         change[k] = p - a
         one += abs(change[k])
         two += change[k] * change[k]
-    below = one * one + np.float32(cost * SQUARES) * two
+    below = one * one + np.float32(c * SQUARES) * two
     step = min(np.float32(1), (gap + one * one / np.float32(2)) / below) if below > 0 else np.float32(0)
     for k in range(len(logits)):
         change[k] *= step
 
 
 @kernel
-def sigmoid_step(logits: FloatArray, duals: FloatArray, cost: float, change: FloatArray) -> None:
+def sigmoid_step(logits: FloatArray, duals: FloatArray, c: float, change: FloatArray) -> None:
     """Compute the same for independent sigmoids: s = min(1, (KL(a || p) + 2 D^2) / (4 D^2 + C |x|^2 D^2))."""
     for k in range(len(logits)):
         p = np.float32(1) / (np.float32(1) + np.exp(-logits[k]))
@@ -81,7 +81,7 @@ def sigmoid_step(logits: FloatArray, duals: FloatArray, cost: float, change: Flo
         if a < 1:
             gap += (1 - a) * np.log((1 - a) / (1 - p))
         square = (p - a) * (p - a)
-        below = square * np.float32(4 + cost * SQUARES)
+        below = square * np.float32(4 + c * SQUARES)
         step = min(np.float32(1), (gap + 2 * square) / below) if below > 0 else np.float32(0)
         change[k] = step * (p - a)
 
@@ -98,7 +98,7 @@ def group_pass(
     duals: FloatArray,
     offsets: FloatArray,
     skips: IntArray,
-    costs: DoubleArray,
+    document_c: DoubleArray,
     order: LongArray,
 ) -> int:
     """Visit the documents of a group once, `order` being places among its rows; return how many changed anything.
@@ -113,7 +113,7 @@ def group_pass(
         if skips[place, 0] > 0:
             skips[place, 0] -= 1
             continue
-        cost = costs[rows[place]]
+        c = document_c[rows[place]]
         first, last = np.int64(ptr[rows[place]]), np.int64(ptr[rows[place] + 1])
         for block in range(blocks):
             part = logits[block * BLOCK : (block + 1) * BLOCK]
@@ -121,17 +121,17 @@ def group_pass(
             add_products(idx, val, first, last, weights[block], part)
         logits[:size] += offsets
         if softmax:
-            softmax_step(logits[:size], duals[place], cost, change[:size])
+            softmax_step(logits[:size], duals[place], c, change[:size])
         else:
-            sigmoid_step(logits[:size], duals[place], cost, change[:size])
-        if np.abs(change[:size]).max() * cost < SMALL:
+            sigmoid_step(logits[:size], duals[place], c, change[:size])
+        if np.abs(change[:size]).max() * c < SMALL:
             skips[place, 1] = min(LONGEST_SKIP, 2 * skips[place, 1] + 1)
             skips[place, 0] = skips[place, 1]
             continue
         changed += 1
         skips[place, 1] = 0
         duals[place] += change[:size]
-        change[:size] *= np.float32(-cost)
+        change[:size] *= np.float32(-c)
         for block in range(blocks):
             part = change[block * BLOCK : (block + 1) * BLOCK]
             bias[block] += part
@@ -164,7 +164,7 @@ def train_groups(
     c, take, stop, done
         As in `train_hinge`.
     """
-    features, costs = rows.features, rows.costs(c)
+    features, document_c = rows.features, rows.document_c(c)
     ptr, idx, val = features.indptr, features.indices, features.data
 
     def learn(group: Group) -> None:
@@ -178,7 +178,7 @@ def train_groups(
             weights[:], bias[:], duals = 0, 0, group.true.copy()
             skips, state = np.zeros((len(group.rows), 2), np.int32), (ptr, idx, val, group.rows, weights, bias, duals)
             for order in orders:
-                if not group_pass(softmax, *state, group.offsets, skips, costs, place[order]) or stop:
+                if not group_pass(softmax, *state, group.offsets, skips, document_c, place[order]) or stop:
                     break
 
         margins = [[np.empty((0, BLOCK), np.float32)] for _ in range(blocks)]

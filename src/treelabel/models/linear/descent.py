@@ -70,7 +70,7 @@ class Rows:
         """The documents of all folds, in the order of their margins."""
         return np.concatenate([np.zeros(0, np.int64), *self.folds])
 
-    def costs(self, c: float) -> DoubleArray:
+    def document_c(self, c: float) -> DoubleArray:
         """Return C times the weight of each document."""
         return np.full(self.features.shape[0], c) if self.weights is None else c * self.weights
 
@@ -219,7 +219,7 @@ def train_hinge(
     count = features.shape[0]
     ptr, idx, val = features.indptr, features.indices, features.data
     totals = [np.asarray(features[np.sort(order[0])].sum(axis=0), np.float32).ravel() for order in orders]
-    ridges = (0.5 / rows.costs(c)).astype(np.float32)
+    ridges = (0.5 / rows.document_c(c)).astype(np.float32)
 
     def block(first: int) -> None:
         outputs = np.arange(first, min(first + BLOCK, positives.shape[1]), dtype=np.int32)

@@ -1,36 +1,26 @@
-"""Linear heads: features -> margins -> calibrated probabilities of nodes. One row of HEADS each."""
+"""Linear heads: which outputs they have, and how these are trained. The rows of HEADS are made of this."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from treelabel.calibration.base import Calibration
 from treelabel.calibration.outputs import Outputs
-from treelabel.calibration.registry import CALIBRATIONS, calibration_for
 from treelabel.calibration.siblings import SiblingGroups, documents_below
 from treelabel.core.compute import LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.progress import progress_bar
-from treelabel.core.registry import Registry
-from treelabel.core.schema import Array, Arrays, Csr, Schema, indices
-from treelabel.core.sparse_product import Weights
-from treelabel.hierarchy import Hierarchy
 from treelabel.models.base import Training
 from treelabel.models.linear.conditional import Group, train_groups
 from treelabel.models.linear.descent import Rows, train_hinge
 from treelabel.models.linear.weights import WeightCollector
-from treelabel.models.schema import tfidf_arrays
 from treelabel.models.stopping import StopSignal
-
-_OUTPUT_ARRAYS = ("nodes", "node_outputs", "terminals", "terminal_outputs")
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """What a head is fitted to: features and labels, how they are divided, and settings of the model.
+    """The input of a fit of a head: features and labels, how they are divided, and settings of the model.
 
     `c` is scikit-learn's C: the weight of errors against that of large weights; None for the head's own.
     """
@@ -76,155 +66,45 @@ class Head:
     refuse: Callable[[Training], None] = lambda train: None
 
 
-@dataclass(frozen=True, eq=False)
-class FittedHead:
-    """A head that has been fitted: its weights and its calibration."""
-
-    head: str
-    weights: Weights
-    calibration: Calibration
-
-    @property
-    def outputs(self) -> Outputs:
-        """What the outputs stand for."""
-        return self.calibration.outputs
-
-    def probabilities(self, features: sparse.csr_array, top: int | None = None) -> Any:
-        """Compute the probabilities of nodes.
-
-        Parameters
-        ----------
-        features : csr_array of shape (documents, features)
-            Documents.
-        top : int or None
-            Keep the so many largest of each document; None keeps all.
-
-        Returns
-        -------
-        array or csr_array of shape (documents, nodes)
-            Probabilities.
-        """
-        return self.calibration.probabilities_of(features, self.weights, top)
-
-    def arrays(self) -> Arrays:
-        """Return what was learned, to save."""
-        return {
-            "weights_data": self.weights.sparse.data,
-            "weights_indices": self.weights.sparse.indices,
-            "weights_indptr": self.weights.sparse.indptr,
-            "bias": self.weights.bias,
-            **{name: getattr(self.outputs, name) for name in _OUTPUT_ARRAYS},
-            **self.calibration.arrays(),
-        }
-
-    @staticmethod
-    def schema(head: str, regime: str, hierarchy: Hierarchy, buckets: int | None, encoder_width: int) -> Schema:
-        """Declare what `arrays` returns, and the arrays of tf-idf.
-
-        Parameters
-        ----------
-        head : str
-            The name of the head.
-        regime : str
-            The kind of labels.
-        hierarchy : Hierarchy
-            The hierarchy.
-        buckets : int or None
-            The buckets of n-grams of all kinds; None without tf-idf.
-        encoder_width : int
-            The columns of embeddings, 0 without an encoder.
-
-        Returns
-        -------
-        Schema
-            The schema.
-        """
-        nodes, kind = len(hierarchy), HEADS[head].calibration(regime)
-        ours = {
-            "bias": Array("float32", ("outputs",)),
-            "nodes": indices("seen", "nodes", rising=True),
-            "node_outputs": indices("seen", "outputs", low=-1),
-            "terminals": indices("terminals", "nodes", rising=True),
-            "terminal_outputs": indices("terminals", "outputs"),
-        }
-
-        def check(arrays: Arrays) -> None:
-            outputs = Outputs(hierarchy, *(arrays[name] for name in _OUTPUT_ARRAYS))
-            outputs.check(len(arrays["bias"]))
-            kind.check(outputs, arrays)
-
-        known = {"nodes": nodes, "encoder_width": encoder_width}
-        return Schema(
-            {**({} if buckets is None else tfidf_arrays()), **ours, **kind.schema()},
-            (Csr("width + encoder_width", "outputs", "weights_indices", "weights_indptr", "weights_data"),),
-            known | ({"width": 0} if buckets is None else {"buckets": buckets}),
-            {"width": buckets or 1, "outputs": 2 * nodes, "seen": nodes, "terminals": nodes},
-            (check,),
-        )
-
-    @classmethod
-    def of(cls, head: str, regime: str, hierarchy: Hierarchy, width: int, arrays: Arrays) -> "FittedHead":
-        """Make a head of what `arrays` returned.
-
-        Parameters
-        ----------
-        head, regime, hierarchy
-            As in `schema`.
-        width : int
-            The columns of features.
-        arrays : mapping
-            Arrays that fit the schema.
-
-        Returns
-        -------
-        FittedHead
-            The head.
-        """
-        outputs = Outputs(hierarchy, *(arrays[name] for name in _OUTPUT_ARRAYS))
-        parts = arrays["weights_data"], arrays["weights_indices"], arrays["weights_indptr"]
-        weights = sparse.csr_array(parts, (width, outputs.count))
-        return cls(head, Weights(weights, arrays["bias"]), HEADS[head].calibration(regime).of(outputs, arrays))
-
-
-def fit_head(name: str, job: Job) -> tuple[FittedHead, Any]:
-    """Train a head, and calibrate it on the margins that each fold of documents has without having been learned.
+def train_nodes(job: Job, c: float, outputs: Outputs, collector: WeightCollector) -> None:
+    """Train the outputs, each against all other documents, with the squared hinge loss.
 
     Parameters
     ----------
-    name : str
-        A row of HEADS.
     job : Job
-        What to fit it to.
-
-    Returns
-    -------
-    (FittedHead, array or csr_array of shape (documents of the folds, nodes))
-        The head, and the probabilities of the folds' documents by what was learned without them, in the order of
-        `job.rows.held`.
+        What to fit them to.
+    c : float
+        The weight of errors against that of large weights.
+    outputs : Outputs
+        The outputs.
+    collector : WeightCollector
+        Takes the weights.
     """
-    head, train, rows = HEADS[name], job.train, job.rows
-    outputs = head.outputs(train)
-    collector = WeightCollector(len(rows.held), rows.features.shape[1], outputs.count, job.prune)
-    head.train(job, head.c if job.c is None else job.c, outputs, collector)
-    fitted = head.calibration(train.regime).fit(outputs, collector.margins, train.labels[rows.held])
-    p = fitted.probabilities(collector.margins)
-    if rows.learn_all:
-        fitted = fitted.for_more_documents(1 - len(rows.held) / len(rows.folds) / len(train))
-    return FittedHead(name, Weights(collector.weights(), collector.bias), fitted), p
-
-
-def _train_hinge(job: Job, c: float, outputs: Outputs, collector: WeightCollector) -> None:
     with progress_bar("learning", -(-outputs.count // 16), job.train.progress) as done:
         train_hinge(job.rows, outputs.targets(job.train.labels), c, collector.take, job.stop, done)
 
 
-def _train_softmax(job: Job, c: float, outputs: Outputs, collector: WeightCollector) -> None:
+def train_siblings(job: Job, c: float, outputs: Outputs, collector: WeightCollector) -> None:
+    """Train a softmax over the children of each node.
+
+    Parameters
+    ----------
+    job, c, outputs, collector
+        As in `train_nodes`.
+    """
     groups = softmax_groups(outputs, job.train, job.tau)
     with progress_bar("learning", len(groups), job.train.progress) as done:
         train_groups(job.rows, groups, True, c, collector.take, job.stop, done)
 
 
-def _train_sigmoid(job: Job, c: float, outputs: Outputs, collector: WeightCollector) -> None:
+def train_children(job: Job, c: float, outputs: Outputs, collector: WeightCollector) -> None:
+    """Train a sigmoid for each node on the documents of its parents.
+
+    Parameters
+    ----------
+    job, c, outputs, collector
+        As in `train_nodes`.
+    """
     groups = sigmoid_groups(outputs, job.train)
     with progress_bar("learning", len(groups), job.train.progress) as done:
         train_groups(job.rows, groups, False, c, collector.take, job.stop, done)
@@ -292,11 +172,25 @@ def sigmoid_groups(outputs: Outputs, train: Training) -> list[Group]:
     return made
 
 
-def _outputs_of(train: Training, **settings: bool) -> Outputs:
+def outputs_of(train: Training, **settings: bool) -> Outputs:
+    """Return the outputs for training documents; `settings` are those of `Outputs.of`.
+
+    Parameters
+    ----------
+    train
+        Training documents.
+    **settings
+        Settings of `Outputs.of`.
+
+    Returns
+    -------
+    Outputs
+    """
     return Outputs.of(train.hierarchy, train.labels, multiple_paths=train.regime == "multi_path", **settings)
 
 
-def _require_tree_with_one_path(train: Training) -> None:
+def require_tree_with_one_path(train: Training) -> None:
+    """Refuse documents with several paths, and DAGs."""
     if train.regime == "multi_path":
         raise TreelabelError(
             "conditional_softmax needs documents with one path, but some have several; "
@@ -307,42 +201,3 @@ def _require_tree_with_one_path(train: Training) -> None:
             "conditional_softmax needs a tree, but the hierarchy is a DAG; use head=conditional_sigmoid or head=nodes, "
             "or make it a tree with unfold()"
         )
-
-
-_ROWS = (
-    Head(
-        "nodes",
-        "squared hinge, each node against all other documents",
-        _outputs_of,
-        _train_hinge,
-        lambda regime: calibration_for(regime == "multi_path"),
-        3.0,
-    ),
-    Head(
-        "leaves",
-        "squared hinge, each label where paths end against all other documents",
-        lambda train: _outputs_of(train, terminals_only=True),
-        _train_hinge,
-        lambda regime: calibration_for(regime == "multi_path"),
-        3.0,
-    ),
-    Head(
-        "conditional_softmax",
-        "logistic regression among siblings; tau=1 adjusts logits for rare ones",
-        lambda train: _outputs_of(train, shared=False),
-        _train_softmax,
-        lambda regime: CALIBRATIONS["sibling_softmax"].maker,
-        100.0,
-        _require_tree_with_one_path,
-    ),
-    Head(
-        "conditional_sigmoid",
-        "logistic regression of each node among the documents of its parents",
-        lambda train: _outputs_of(train, shared=False),
-        _train_sigmoid,
-        lambda regime: CALIBRATIONS["sibling_sigmoid"].maker,
-        100.0,
-    ),
-)
-
-HEADS: Registry[Head] = Registry("head of linear", _ROWS)

@@ -21,7 +21,9 @@ from treelabel.models.base import Model, Training
 from treelabel.models.evidence import HeldOut, Trial
 from treelabel.models.folds import draw_folds, hold_out
 from treelabel.models.linear.descent import Rows
-from treelabel.models.linear.heads import HEADS, FittedHead, Head, Job, fit_head
+from treelabel.models.linear.fitted import FittedHead, fit_head
+from treelabel.models.linear.heads import Head, Job
+from treelabel.models.linear.registry import HEADS
 from treelabel.models.linear.selection import AUTO, choose, shape_of
 from treelabel.models.schema import MOST_DIMENSION, EncoderNote, Length, Ngrams, require_width
 from treelabel.rules import decide
@@ -29,14 +31,14 @@ from treelabel.scores import Scores
 from treelabel.text import NgramShape, Tfidf
 from treelabel.text.names import named_ngrams
 
-# With at most so many documents each of them is held out once, in one of `cv` folds.
+# With at most this many documents, each of them is held out once, in one of `cv` folds.
 FEW_DOCUMENTS = 3_000
 # With more, this share of them is held out ...
 VALIDATION_FRACTION = 0.2
 # ... but fewer where there are very many labels, as the margins of all labels are kept until calibration.
 MOST_HELD_MARGINS = 1 << 26
 FEWEST_HELD_OUT = 200
-# From so many documents on, conditional heads are tried.
+# From this many documents on, conditional heads are tried.
 WORTH_A_HEAD = 5_000
 
 
@@ -91,7 +93,7 @@ class Linear(Model):
     char_ngram_range : (int, int), "auto" or None
         The same of characters within words, such as (3, 5); "auto" goes with that of words.
     min_df : int
-        N-grams are features if at least so many documents have them.
+        N-grams are features if at least this many documents have them.
     n_features : int
         The number of buckets that n-grams are hashed to.
     tfidf : bool

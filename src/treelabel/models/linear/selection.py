@@ -18,7 +18,8 @@ from treelabel.hierarchy.sets import row_numbers
 from treelabel.models.base import Training
 from treelabel.models.evidence import Trial
 from treelabel.models.folds import hold_out
-from treelabel.models.linear.heads import Job, fit_head
+from treelabel.models.linear.fitted import fit_head
+from treelabel.models.linear.heads import Job
 from treelabel.models.validation import log_losses
 from treelabel.text import NgramShape
 
@@ -41,6 +42,19 @@ LEAST_GAIN = 0.02
 
 def shape_of(ngram_range: NgramRange, char_ngram_range: NgramRange, n_features: int) -> NgramShape:
     """Return the shape of n-grams, each kind with its weight where there are several.
+
+    Parameters
+    ----------
+    ngram_range
+        The shortest and the longest n-grams of words; None for none.
+    char_ngram_range
+        The same for characters within words.
+    n_features
+        The number of buckets of each kind.
+
+    Returns
+    -------
+    NgramShape
 
     >>> shape_of((1, 2), (4, 4), 1 << 20).weights, shape_of((1, 1), None, 1 << 20).weights
     ((1.0, 0.5, 1.0), None)
@@ -124,6 +138,15 @@ def choose(
 def is_worth_it(before: DoubleArray, after: DoubleArray) -> bool:
     """Return whether losses are smaller by a standard error of their differences, and by 2%.
 
+    Parameters
+    ----------
+    before, after : arrays of shape (documents,)
+        The losses of the same documents.
+
+    Returns
+    -------
+    bool
+
     >>> is_worth_it(np.array([1.0, 2.0, 3.0]), np.array([0.9, 1.9, 2.8])), is_worth_it(np.ones(3), np.ones(3))
     (True, False)
     """
@@ -156,8 +179,8 @@ def draw_sample(train: Training, seed: int) -> Training:
         Documents with at least one label of these families, without their other labels.
     """
     h, rng = train.hierarchy, np.random.default_rng(seed)
-    ends = h.most_specific(train.labels)
-    terminals = np.unique(ends.indices)
+    terminal = h.most_specific(train.labels)
+    terminals = np.unique(terminal.indices)
     parents = h.parent_idx[h.parent_ptr[terminals]]
     order = rng.permutation(len(terminals))
     order = order[np.argsort(parents[order], kind="stable")]
@@ -168,14 +191,14 @@ def draw_sample(train: Training, seed: int) -> Training:
         for first in range(start, stop, LARGEST_FAMILY)
     ]
     wanted = min(MOST, -(-len(train) // 2))
-    counts = np.bincount(ends.indices, minlength=len(h))
+    counts = np.bincount(terminal.indices, minlength=len(h))
     kept, documents = np.zeros(len(h), np.bool_), 0
     for family in rng.permutation(len(families)).tolist():
         if documents >= wanted:
             break
         kept[families[family]] = True
         documents += int(counts[families[family]].sum())
-    labels = _only(ends, kept)
+    labels = _only(terminal, kept)
     rows: LongArray = np.flatnonzero(np.diff(labels.indptr))
     rows = np.sort(rng.permutation(rows)[:MOST])
     return replace(train[rows], labels=labels[rows])

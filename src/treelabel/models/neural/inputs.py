@@ -9,7 +9,7 @@ from torch import Tensor
 
 from treelabel.core.compute import LongArray
 
-# Batches of similar length are formed among so many batches' worth of documents that stand together by chance.
+# Batches of similar length are formed among this many batches' worth of documents that stand together by chance.
 POOL = 50
 
 

@@ -21,7 +21,7 @@ from treelabel.models.base import Model, Training
 from treelabel.models.neural.exported import ExportedNetwork
 from treelabel.models.neural.saved import ExportedValues, NetworkValues, saved_schema
 from treelabel.models.neural.settings import NeuralSettings
-from treelabel.models.objective import Objective
+from treelabel.models.objective import Objective, checked_params
 from treelabel.scores import Scores
 
 if TYPE_CHECKING:
@@ -67,13 +67,13 @@ class Neural(Model):
     weight_decay, max_grad_norm
         Those of AdamW, and of gradient clipping (0 for none).
     gradient_accumulation_steps, gradient_checkpointing
-        Compute a batch in so many parts, and layers twice: both save memory and change nothing else.
+        Compute a batch in this many parts, and layers twice: both save memory and change nothing else.
     patience
         Epochs without a better validation loss after which training stops; the best epoch is kept.
     dropout
         Dropout before outputs and in the encoder; by default 0 for "head", else 0.1 and the encoder's own.
     frozen_layers
-        Keeps the embeddings and the first so many layers as they are.
+        How many of the first layers to keep as they are, with the embeddings.
     lora_rank
         The rank of LoRA's matrices.
     precision
@@ -161,9 +161,12 @@ class Neural(Model):
         self.callbacks = callbacks
         self.seed = seed
 
+    def _check_settings(self) -> None:
+        checked_params(self.loss_params)
+        NeuralSettings.of(self).check()
+
     def _fit(self, train: Training) -> None:
         settings = NeuralSettings.of(self)
-        settings.check()
         if settings.encoder is None:
             name = default_encoder_name(None if settings.trained_part == "head" else "transformer")
             settings = replace(settings, encoder=name)

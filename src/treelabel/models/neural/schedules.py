@@ -12,6 +12,20 @@ RATIO = 32
 def linear(step: int, steps: int, warmup_ratio: float) -> float:
     """Rise from 0 over a share `warmup_ratio` of the steps, then fall to 0: the recipe of BERT.
 
+    Parameters
+    ----------
+    step
+        The number of the step.
+    steps
+        The number of all steps.
+    warmup_ratio
+        The share of steps in which the rate rises.
+
+    Returns
+    -------
+    float
+        The share of the peak rate.
+
     >>> [linear(step, 10, 0.2) for step in (0, 1, 2, 6, 10)]
     [0.0, 0.5, 1.0, 0.5, 0.0]
     """
@@ -24,6 +38,16 @@ def linear(step: int, steps: int, warmup_ratio: float) -> float:
 def slanted(step: int, steps: int, warmup_ratio: float) -> float:
     """Slanted triangular rates (Howard and Ruder 2018): (1 + p (32 - 1)) / 32, where p rises to 1 and falls slowly.
 
+    Parameters
+    ----------
+    step, steps, warmup_ratio
+        As in `linear`.
+
+    Returns
+    -------
+    float
+        The share of the peak rate.
+
     >>> [slanted(step, 10, 0.2) for step in (0, 2, 10)]
     [0.03125, 1.0, 0.03125]
     """
@@ -34,6 +58,16 @@ def slanted(step: int, steps: int, warmup_ratio: float) -> float:
 
 def constant(step: int, steps: int, warmup_ratio: float) -> float:
     """Rise from 0 over a share `warmup_ratio` of the steps, then stay.
+
+    Parameters
+    ----------
+    step, steps, warmup_ratio
+        As in `linear`.
+
+    Returns
+    -------
+    float
+        The share of the peak rate.
 
     >>> [constant(step, 10, 0.2) for step in (0, 1, 2, 10)]
     [0.0, 0.5, 1.0, 1.0]

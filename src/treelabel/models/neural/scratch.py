@@ -35,8 +35,8 @@ def learned_tokenizer(texts: Strings) -> Tokenizer:
     vocabulary = {piece: number for number, piece in enumerate([*MARKS, *pieces_of(words)])}
     tokenizer = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]"))
     tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
-    ends = [(mark, vocabulary[mark]) for mark in ("[CLS]", "[SEP]")]
-    tokenizer.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
+    marks = [(mark, vocabulary[mark]) for mark in ("[CLS]", "[SEP]")]
+    tokenizer.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=marks)
     return tokenizer
 
 

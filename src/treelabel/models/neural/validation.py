@@ -13,7 +13,7 @@ from treelabel.models.neural.network import Network, compute_logits
 from treelabel.models.objective import Objective
 from treelabel.models.validation import log_loss
 
-# At most so many documents × nodes, but at least so many documents.
+# At most this many documents × nodes, but at least this many documents.
 MAX_VALUES = 300_000
 MIN_DOCUMENTS = 200
 # Bounds of the logarithm of the inverse temperature, in which the search is made.

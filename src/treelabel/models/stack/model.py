@@ -27,10 +27,10 @@ from treelabel.models.stack.pool import Pool, pool_of
 from treelabel.rules import decide
 from treelabel.scores import Scores
 
-# From so many documents on, one fold is left out instead of each in turn: weights are few.
+# From this many documents on, one fold is left out instead of each in turn: weights are few.
 MANY_DOCUMENTS = 20_000
 LEFT_OUT_OF_MANY = 4_000
-# So many probabilities of models are kept at most to learn weights from, but at least those of so many documents.
+# How many probabilities of models are kept at most to learn weights from, and of how many documents at least.
 MOST_KEPT = 1 << 25
 FEWEST_KEPT = 500
 
@@ -45,7 +45,7 @@ DEFAULT_ESTIMATORS: tuple[Spec, ...] = (
 
 
 class Values(TypedDict):
-    """What each estimator has learned."""
+    """The values that each estimator has learned."""
 
     estimators: list[dict[str, Any]]
 

@@ -26,7 +26,7 @@ from treelabel.scores import Scores
 LEAST = 1e-6
 # Terminal nodes of a document that are looked at one by one when weights are learned; one more stands for all others.
 LIKELIEST = 64
-# The prior for equal weights counts as much as so many documents.
+# The prior for equal weights counts as much as this many documents.
 PRIOR_STRENGTH = 1.0
 MOST_WEIGHT = 10.0
 
@@ -59,7 +59,21 @@ class PathPool:
 
     @classmethod
     def equal(cls, train: Training, count: int) -> "PathPool":
-        """Give all models the same weight. All leaves are terminal, and inner nodes at which paths of training end."""
+        """Make a pool in which all models have the same weight.
+
+        All leaves are terminal, and inner nodes at which paths of training end.
+
+        Parameters
+        ----------
+        train
+            Training documents.
+        count
+            The number of models.
+
+        Returns
+        -------
+        PathPool
+        """
         h = train.hierarchy
         terminals = np.union1d(h.leaves, h.most_specific(train.labels).indices).astype(np.int32)
         return cls(h, terminals, np.full(count, 1 / count), np.array([1.0, 1.0, 0.0]))
@@ -115,7 +129,19 @@ class PathPool:
 
     @staticmethod
     def schema(hierarchy: Hierarchy, count: int) -> Schema:
-        """Declare what `arrays` returns, for so many models."""
+        """Declare what `arrays` returns, for this many models.
+
+        Parameters
+        ----------
+        hierarchy
+            The hierarchy.
+        count
+            The number of models.
+
+        Returns
+        -------
+        Schema
+        """
         arrays = {
             "terminals": indices("terminals", "nodes", rising=True),
             "weights": Array("float64", ("models",), 0, LARGEST_PARAMETER),
@@ -126,7 +152,19 @@ class PathPool:
 
     @classmethod
     def of(cls, hierarchy: Hierarchy, arrays: Arrays) -> "PathPool":
-        """Make a pool of what `arrays` returned."""
+        """Make a pool of what `arrays` returned.
+
+        Parameters
+        ----------
+        hierarchy
+            The hierarchy.
+        arrays
+            Arrays that fit `schema`.
+
+        Returns
+        -------
+        PathPool
+        """
         return cls(hierarchy, arrays["terminals"], arrays["weights"], arrays["mixture"])
 
     def _mixed(self, logits: DoubleArray, missing: int) -> DoubleArray:
@@ -176,7 +214,17 @@ class NodePool:
 
     @classmethod
     def equal(cls, train: Training, count: int) -> "NodePool":
-        """Give all models the same weight."""
+        """Make a pool in which all models have the same weight.
+
+        Parameters
+        ----------
+        train, count
+            As in `PathPool.equal`.
+
+        Returns
+        -------
+        NodePool
+        """
         return cls(train.hierarchy, np.tile(_equal(count), (LEVELS + 1, 1)))
 
     @property
@@ -185,7 +233,17 @@ class NodePool:
         return self.coefficients[:, 1:]
 
     def fit(self, given: Sequence[Any], held: Training) -> "NodePool":
-        """Learn the coefficients; see `PathPool.fit`."""
+        """Learn the coefficients; see `PathPool.fit`.
+
+        Parameters
+        ----------
+        given, held
+            As in `PathPool.fit`.
+
+        Returns
+        -------
+        NodePool
+        """
         parts, row, node = self._possible(given)
         closed = held.closed
         where = row_numbers(closed) * len(self.hierarchy) + closed.indices
@@ -215,14 +273,34 @@ class NodePool:
 
     @staticmethod
     def schema(hierarchy: Hierarchy, count: int) -> Schema:
-        """Declare what `arrays` returns, for so many models."""
+        """Declare what `arrays` returns, for this many models.
+
+        Parameters
+        ----------
+        hierarchy, count
+            As in `PathPool.schema`.
+
+        Returns
+        -------
+        Schema
+        """
         size = (str(LEVELS + 1), "models + 1")
         coefficients = Array("float64", size, -LARGEST_PARAMETER, LARGEST_PARAMETER)
         return Schema({"coefficients": coefficients}, sizes={"models": count})
 
     @classmethod
     def of(cls, hierarchy: Hierarchy, arrays: Arrays) -> "NodePool":
-        """Make a pool of what `arrays` returned."""
+        """Make a pool of what `arrays` returned.
+
+        Parameters
+        ----------
+        hierarchy, arrays
+            As in `PathPool.of`.
+
+        Returns
+        -------
+        NodePool
+        """
         return cls(hierarchy, arrays["coefficients"])
 
     def _possible(self, given: Sequence[Any]) -> tuple[DoubleArray, LongArray, LongArray]:
@@ -255,6 +333,16 @@ def pool_of(regime: str) -> type[Pool]:
 
 def softmax_beside(logits: DoubleArray, missing: int) -> DoubleArray:
     """Compute the softmax of each row, beside which there are `missing` logits of 0.
+
+    Parameters
+    ----------
+    logits : array of shape (rows, columns)
+    missing
+        How many further logits are 0.
+
+    Returns
+    -------
+    array of shape (rows, columns)
 
     >>> softmax_beside(np.zeros((1, 2)), 2).tolist()
     [[0.25, 0.25]]
@@ -297,7 +385,18 @@ def candidates(evidence: Sequence[Any], true: LongArray) -> tuple[FloatArray, Do
 
 
 def dense_row(values: Any, row: int) -> FloatArray:
-    """Return one row of a matrix."""
+    """Return one row of a matrix.
+
+    Parameters
+    ----------
+    values : array or csr_array of shape (documents, nodes)
+    row
+        The number of the document.
+
+    Returns
+    -------
+    array of shape (nodes,)
+    """
     found: FloatArray = values[[row]].toarray()[0] if sparse.issparse(values) else values[row]
     return found
 

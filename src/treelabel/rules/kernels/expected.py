@@ -3,7 +3,7 @@
 import numpy as np
 
 from treelabel.core.compute import DoubleArray, IntArray, LongArray, ScoreArray, kernel
-from treelabel.rules.kernels.rows import longest_row, own_mass, room_for
+from treelabel.rules.kernels.rows import longest_row, own_mass, workspace_for
 
 
 @kernel
@@ -22,12 +22,12 @@ def best_path(
     Both worths are by node and not below 0, so that it is the end of a longest path of the row.
     """
     most = longest_row(ptr, start, stop)
-    room, total = room_for(len(parent), most), np.empty(most)
-    above, mass = room.above, room.mass
+    workspace, total = workspace_for(len(parent), most), np.empty(most)
+    above, mass = workspace.above, workspace.mass
     found = np.full(stop - start, -1, np.int32)
     for row in range(start, stop):
         low, high = ptr[row], ptr[row + 1]
-        own_mass(parent, nodes[low:high], values[low:high], room)
+        own_mass(parent, nodes[low:high], values[low:high], workspace)
         best = -1.0
         for at in range(high - low):
             node = nodes[low + at]
@@ -58,15 +58,15 @@ def best_wu_palmer(
     up and one down for each depth: linear in the row times its levels.
     """
     most = longest_row(ptr, start, stop)
-    room, path = room_for(len(parent), most), np.empty(most)
-    above = room.above
+    workspace, path = workspace_for(len(parent), most), np.empty(most)
+    above = workspace.above
     found = np.full(stop - start, -1, np.int32)
     for row in range(start, stop):
         low, high = ptr[row], ptr[row + 1]
-        own_mass(parent, nodes[low:high], values[low:high], room)
-        best, none = -1.0, none_true(room.above, room.whole, high - low)
+        own_mass(parent, nodes[low:high], values[low:high], workspace)
+        best, none = -1.0, none_true(workspace.above, workspace.whole, high - low)
         for level in range(depth[nodes[high - 1]] + 1 if high > low else 0):
-            root = similarity_below(depth, nodes[low:high], above, room.mass, level, path)
+            root = similarity_below(depth, nodes[low:high], above, workspace.mass, level, path)
             # Where nothing is true, the true end is the root.
             root += none * 2 / (level + 2)
             if level == 0:
@@ -95,7 +95,10 @@ def none_true(above: IntArray, whole: DoubleArray, count: int) -> float:
 def similarity_below(
     depth: IntArray, nodes: IntArray, above: IntArray, mass: DoubleArray, level: int, below: DoubleArray
 ) -> float:
-    """Sum 2 m(e) / (level + d(e)) over the ends below each node of a row, depths from 1; return the sum of the root."""
+    """Sum 2 m(e) / (level + d(e)) over the terminal nodes e below each node of a row; return the sum of the root.
+
+    Depths count from 1.
+    """
     for at in range(len(nodes)):
         below[at] = mass[at] * 2 / (level + depth[nodes[at]] + 2)
     root = 0.0
@@ -109,7 +112,7 @@ def similarity_below(
 
 @kernel
 def lin_bound(information: DoubleArray, above: IntArray, nodes: IntArray, whole: DoubleArray, at: int) -> float:
-    """Bound the expected Lin similarity of a node by that of ends that are as close to its path as they can be."""
+    """Bound the expected Lin similarity of a node: terminal nodes are as close to its path as they can be."""
     own = information[nodes[at]]
     bound = whole[at]
     passed = bound
@@ -139,14 +142,14 @@ def expected_lin(
         step = above[step]
     own = information[nodes[at]]
     expected = 0.0
-    for end in range(len(nodes)):
-        if shared[end] < 0:
-            shared[end] = shared[above[end]] if above[end] >= 0 else 0.0
-        both = own + information[nodes[end]]
-        if end == at:
-            expected += mass[end]
+    for terminal in range(len(nodes)):
+        if shared[terminal] < 0:
+            shared[terminal] = shared[above[terminal]] if above[terminal] >= 0 else 0.0
+        both = own + information[nodes[terminal]]
+        if terminal == at:
+            expected += mass[terminal]
         elif both > 0:
-            expected += mass[end] * 2 * shared[end] / both
+            expected += mass[terminal] * 2 * shared[terminal] / both
     return expected
 
 
@@ -165,24 +168,24 @@ def best_lin(
     One expectation is linear in the row; a bound that costs a node's depth leaves only few nodes to compute it for.
     """
     most = longest_row(ptr, start, stop)
-    room, bound, shared = room_for(len(parent), most), np.empty(most), np.empty(most)
+    workspace, bound, shared = workspace_for(len(parent), most), np.empty(most), np.empty(most)
     found = np.full(stop - start, -1, np.int32)
     for row in range(start, stop):
         low, high = ptr[row], ptr[row + 1]
-        own_mass(parent, nodes[low:high], values[low:high], room)
+        own_mass(parent, nodes[low:high], values[low:high], workspace)
         promising = 0
         for at in range(high - low):
-            bound[at] = lin_bound(information, room.above, nodes[low:high], room.whole, at)
+            bound[at] = lin_bound(information, workspace.above, nodes[low:high], workspace.whole, at)
             if bound[at] > bound[promising]:
                 promising = at
         # Where nothing is true, only predicting nothing is like it.
-        best, best_at = none_true(room.above, room.whole, high - low), -1
+        best, best_at = none_true(workspace.above, workspace.whole, high - low), -1
         for turn in range(-1, high - low):
             # The most promising node goes first, so that most others need not be looked at.
             at = promising if turn < 0 else turn
             if high == low or (turn == promising) or bound[at] * (1 + 1e-12) < best:
                 continue
-            expected = expected_lin(information, room.above, room.mass, nodes[low:high], at, shared)
+            expected = expected_lin(information, workspace.above, workspace.mass, nodes[low:high], at, shared)
             if expected > best or (expected == best and 0 <= at < best_at):
                 best, best_at = expected, at
         if best_at >= 0:

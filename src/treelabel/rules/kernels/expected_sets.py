@@ -12,10 +12,10 @@ from treelabel.rules.kernels.label_sets import (
     count_up,
     likely_tree,
     links_up,
-    most_ends,
-    room_for_counts,
+    most_terminals,
     total_weight,
     weights_of,
+    workspace_for_counts,
 )
 from treelabel.rules.kernels.odds import fit_log_odds, log_odds
 from treelabel.rules.kernels.rows import longest_row
@@ -36,7 +36,7 @@ def size_functions(
         count_up(tree, odds, 1.0, weights.inner, counts)
     for at in range(len(points)):
         if is_flat:
-            # Every node is an end, so that the number of ends is the size.
+            # Every node is terminal, so that the number of terminal nodes is the size.
             powers = Weights(weights.g * points[at] ** numbers, weights.inner)
             count_down(tree, odds, 1.0, powers, counts, found[at])
         else:
@@ -65,7 +65,7 @@ def gains(tree: LikelyTree, functions: DoubleArray, worth: DoubleArray, gain: Do
 
 @kernel
 def longest_sets(tree: LikelyTree, most: int) -> int:
-    """Return a size that no set with `most` ends exceeds."""
+    """Return a size that no set with `most` terminal nodes exceeds."""
     depth, deepest, nodes = np.zeros(len(tree.p), np.int64), 0, 0
     for here in range(1, len(tree.p)):
         depth[here] = depth[tree.above[here]] + tree.length[here]
@@ -144,12 +144,12 @@ def best_label_sets(
         here, given = nodes[low:high], values[low:high].astype(np.float64)
         links_up(parent_ptr, parent_idx, place, here, given, up)
         tree = likely_tree(up[: high - low], here, given)
-        ends = most_ends(tree)
-        weights, room = weights_of(counts, inner, ends), room_for_counts(len(tree.p), ends)
+        terminals = most_terminals(tree)
+        weights, workspace = weights_of(counts, inner, terminals), workspace_for_counts(len(tree.p), terminals)
         logits, p = log_odds(tree), np.zeros(len(tree.p))
         if refit:
-            fit_log_odds(tree, weights, logits, room, p, TOLERANCE, STEPS)
-        picked = tree.node[best_places(tree, np.exp(logits), weights, empty, rules, room, heap)]
+            fit_log_odds(tree, weights, logits, workspace, p, TOLERANCE, STEPS)
+        picked = tree.node[best_places(tree, np.exp(logits), weights, empty, rules, workspace, heap)]
         found[used : used + len(picked)] = np.sort(picked)
         used += len(picked)
         sizes[row - start] = len(picked)

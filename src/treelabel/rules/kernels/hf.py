@@ -42,7 +42,7 @@ def own_masses(
 
 @kernel
 def gains(link_ptr: LongArray, links: IntArray, is_tree: bool, weighed: DoubleArray, gain: DoubleArray) -> None:
-    """Sum over the ends at or below each place of a row what they weigh: Delta_k(n). Links are places, too."""
+    """Sum what the terminal nodes at or below each place of a row weigh: Delta_k(n). Links are places, too."""
     count = len(weighed)
     gain[:count] = weighed
     for at in range(count - 1, -1, -1):
@@ -129,39 +129,39 @@ def keep_likely(
 
 
 @kernel
-def gather_ends(
+def gather_terminals(
     path_sizes: IntArray,
     nodes: IntArray,
     mass: DoubleArray,
     nearest: IntArray,
     table: DoubleArray,
-    end_place: IntArray,
-    end_size: IntArray,
-    end_mass: DoubleArray,
+    terminal_place: IntArray,
+    terminal_size: IntArray,
+    terminal_mass: DoubleArray,
 ) -> int:
-    """List the ends of a row: the kept place they are at or below, the size of their path, and their mass.
+    """List the terminal nodes of a row: the kept place they are at or below, the size of their path, and their mass.
 
-    Ends with the same place and size are joined where `table` has room for all of them; it is all 0 before and after.
+    Those with the same place and size are joined where `table` has room for all of them; it is all 0 before and after.
     """
     used = 0
     for at in range(len(nodes)):
         size = path_sizes[nodes[at]]
         if mass[at] > 0 and nearest[at] >= 0:
             if len(table) == 0 or table[nearest[at], size] == 0:
-                end_place[used], end_size[used], end_mass[used] = nearest[at], size, mass[at]
+                terminal_place[used], terminal_size[used], terminal_mass[used] = nearest[at], size, mass[at]
                 used += 1
             if len(table) > 0:
                 table[nearest[at], size] += mass[at]
     if len(table) > 0:
-        for end in range(used):
-            end_mass[end] = table[end_place[end], end_size[end]]
-            table[end_place[end], end_size[end]] = 0.0
+        for which in range(used):
+            terminal_mass[which] = table[terminal_place[which], terminal_size[which]]
+            table[terminal_place[which], terminal_size[which]] = 0.0
     return used
 
 
 @kernel
 def masses_by_size(path_sizes: IntArray, nodes: IntArray, mass: DoubleArray, of_size: DoubleArray) -> int:
-    """Sum the mass of the ends of a row by the size of their path; return the largest size."""
+    """Sum the mass of the terminal nodes of a row by the size of their path; return the largest size."""
     longest = 0
     for at in range(len(nodes)):
         longest = max(longest, path_sizes[nodes[at]])
@@ -188,12 +188,16 @@ def weigh_sizes(of_size: DoubleArray, squared: float, size: int, root: int, wort
 
 @kernel
 def weigh(
-    worth: DoubleArray, end_place: IntArray, end_size: IntArray, end_mass: DoubleArray, weighed: DoubleArray
+    worth: DoubleArray,
+    terminal_place: IntArray,
+    terminal_size: IntArray,
+    terminal_mass: DoubleArray,
+    weighed: DoubleArray,
 ) -> None:
-    """Sum what one shared node is worth over the ends at, or folded into, each place."""
+    """Sum what one shared node is worth over the terminal nodes at, or folded into, each place."""
     weighed[:] = 0.0
-    for end in range(len(end_place)):
-        weighed[end_place[end]] += end_mass[end] * worth[end_size[end]]
+    for which in range(len(terminal_place)):
+        weighed[terminal_place[which]] += terminal_mass[which] * worth[terminal_size[which]]
 
 
 @kernel
@@ -207,11 +211,11 @@ def open_sizes(
 
 
 @kernel
-def least_mass(whole: DoubleArray, room: int, spread: float, heap: IntArray) -> float:
-    """Return the mass below which no node is in a best set of up to `room` nodes; all have at least 0."""
-    if room >= len(whole):
+def least_mass(whole: DoubleArray, largest_size: int, spread: float, heap: IntArray) -> float:
+    """Return the mass below which no node is in a best set of up to `largest_size` nodes; all have at least 0."""
+    if largest_size >= len(whole):
         return 0.0
-    largest(whole, len(whole), room, heap)
+    largest(whole, len(whole), largest_size, heap)
     least: float = whole[heap[0]] * spread
     return least
 
@@ -246,10 +250,10 @@ def best_sets(
 ) -> tuple[IntArray, LongArray]:
     """For each size k find the k nodes with the largest Delta_k, and of these sets the one of the largest expected F.
 
-    Delta_k(n) = sum over ends e below n of m(e) (1 + beta^2) / (k + beta^2 |A(e)|). No set of k nodes or more has more
-    than the sum over all ends of m(e) (1 + beta^2) |A(e)| / (k + beta^2 |A(e)|), which ends the search. `root` is 1 if
-    the root counts in both sets. What the ends lack of 1 is the probability that nothing is true: there predicting
-    nothing is worth `nothing` if the root does not count, and any node 0.
+    Delta_k(n) = sum over terminal nodes e below n of m(e) (1 + beta^2) / (k + beta^2 |A(e)|). No set of k nodes or
+    more has more than the sum over all e of m(e) (1 + beta^2) |A(e)| / (k + beta^2 |A(e)|), which ends the search.
+    `root` is 1 if the root counts in both sets. What the masses lack of 1 is the probability that nothing is true:
+    there predicting nothing is worth `nothing` if the root does not count, and any node 0.
 
     Of a node only its mass p matters where it is too small to be chosen: Delta_k lies between (1 + beta^2) p times
     1 / (k + beta^2 longest path) and 1 / (k + beta^2), so no best set of k to K nodes has one whose mass is below the
@@ -262,7 +266,7 @@ def best_sets(
     place, heap = np.empty(len(path_sizes), np.int32), np.empty(most + 1, np.int32)
     kept, nearest = np.empty(most, np.int32), np.empty(most, np.int32)
     local_ptr, local_links = np.zeros(most + 1, np.int64), np.empty(ways, np.int32)
-    end_place, end_size, end_mass = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most)
+    terminal_place, terminal_size, terminal_mass = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most)
     table = np.zeros((most if can_fold else 0, highest + 1))
     mass, whole, weighed, gain = np.empty(most), np.empty(most), np.empty(most), np.empty(most)
     of_size, worth = np.zeros(highest + 1), np.zeros(highest + 1)
@@ -277,24 +281,28 @@ def best_sets(
         own_masses(link_ptr, link_idx, is_tree, place, here, values[low : low + count], mass, whole)
         longest = masses_by_size(path_sizes, here, mass, of_size)
         of_size[0] = max(0.0, 1.0 - of_size[1 : longest + 1].sum())
-        best, best_size, room, total, ends = -1.0 if root else nothing * of_size[0], 0, -1, 0, 0
+        best, best_size, largest_size, total, terminals = -1.0 if root else nothing * of_size[0], 0, -1, 0, 0
         lengths = of_size[: longest + 1]
         for size in range(0 if root else 1, count + 1):
             bound, shared = weigh_sizes(lengths, squared, size, root, worth)
             if bound <= best:
                 break
-            if size > room:
+            if size > largest_size:
                 # At first there is next to nothing to compare with.
                 first = min(count, 16) if can_fold else count
-                room = open_sizes(lengths, squared, size, count, root, best, worth) if room >= 0 else first
+                largest_size = (
+                    open_sizes(lengths, squared, size, count, root, best, worth) if largest_size >= 0 else first
+                )
                 weigh_sizes(lengths, squared, size, root, worth)
                 spread = worth[longest] / worth[1]
-                least = least_mass(below, room, spread, heap)
+                least = least_mass(below, largest_size, spread, heap)
                 total = keep_likely(
                     link_ptr, link_idx, place, here, below, least, kept, nearest, local_ptr, local_links
                 )
-                ends = gather_ends(path_sizes, here, mass, nearest, table, end_place, end_size, end_mass)
-            weigh(worth, end_place[:ends], end_size[:ends], end_mass, weighed[:total])
+                terminals = gather_terminals(
+                    path_sizes, here, mass, nearest, table, terminal_place, terminal_size, terminal_mass
+                )
+            weigh(worth, terminal_place[:terminals], terminal_size[:terminals], terminal_mass, weighed[:total])
             gains(local_ptr, local_links, is_tree, weighed[:total], gain)
             value = shared + largest(gain, total, size, heap)
             if value > best:

@@ -20,7 +20,7 @@ NEGLIGIBLE = 1e-6
 
 
 class LikelyTree(NamedTuple):
-    """The likely nodes of one document below a root at place 0, parents first, and groups of folded ends.
+    """The likely nodes of one document below a root at place 0, parents first, and groups of folded terminal nodes.
 
     `above` is the place of the parent, `length` the number of nodes that a place stands for, `p` its probability, and
     `node` its id, -1 for the root and for groups.
@@ -33,7 +33,7 @@ class LikelyTree(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """g(0), g(1), ... for the number of ends of paths, and h for each end that has likely nodes below it."""
+    """g(0), g(1), ... for the number of terminal nodes, and h for each one that has likely nodes below it."""
 
     g: DoubleArray
     inner: float
@@ -127,8 +127,8 @@ def fold(
 
 
 @kernel
-def most_ends(tree: LikelyTree) -> int:
-    """Return how many ends are counted at most: six standard deviations and six more than are expected."""
+def most_terminals(tree: LikelyTree) -> int:
+    """Return how many terminal nodes are counted at most: six standard deviations and six more than are expected."""
     expected = np.zeros(len(tree.p))
     for here in range(len(tree.p) - 1, 0, -1):
         expected[tree.above[here]] += max(tree.p[here], expected[here])
@@ -146,8 +146,8 @@ def weights_of(counts: DoubleArray, inner: float, most: int) -> Weights:
 
 
 @kernel
-def room_for_counts(places: int, most: int) -> Counts:
-    """Make room for polynomials of degree `most`."""
+def workspace_for_counts(places: int, most: int) -> Counts:
+    """Make a workspace for polynomials of degree `most`."""
     shape = (places, most + 1)
     return Counts(
         np.zeros(shape),
@@ -161,7 +161,7 @@ def room_for_counts(places: int, most: int) -> Counts:
 
 @kernel
 def count_up(tree: LikelyTree, odds: DoubleArray, y: float, inner: float, counts: Counts) -> None:
-    """From the leaves up, find the distribution of the number of ends at or below each place.
+    """From the leaves up, find the distribution of the number of terminal nodes at or below each place.
 
     A place has none with probability 1 - q; otherwise those of its children, or one if they have none.
     """
@@ -193,7 +193,7 @@ def count_up(tree: LikelyTree, odds: DoubleArray, y: float, inner: float, counts
 
 @kernel
 def count_down(tree: LikelyTree, odds: DoubleArray, y: float, weights: Weights, counts: Counts, p: DoubleArray) -> None:
-    """From the root down, find the weight of all sets that have each place: `outer` is what its ends are worth.
+    """From the root down, find the weight of all sets that have each place: `outer` is for its terminal nodes.
 
     It is the derivative of the sum over all sets by the coefficients of a place, found by the chain rule.
     """

@@ -65,7 +65,7 @@ def follow_best_child(
 
 @kernel
 def has_kept_parent(parent_ptr: IntArray, parent_idx: IntArray, kept_in: LongArray, row: int, node: int) -> bool:
-    """Whether a node hangs under the root or under a node that this row kept."""
+    """Return whether a node hangs under the root or under a node that this row kept."""
     for edge in range(parent_ptr[node], parent_ptr[node + 1]):
         if parent_idx[edge] < 0 or kept_in[parent_idx[edge]] == row:
             return True

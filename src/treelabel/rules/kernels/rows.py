@@ -12,7 +12,7 @@ import numpy as np
 from treelabel.core.compute import DoubleArray, IntArray, LongArray, ScoreArray, kernel
 
 
-class Room(NamedTuple):
+class Workspace(NamedTuple):
     """Scratch for one row over a tree: see `own_mass`."""
 
     place: IntArray
@@ -49,20 +49,20 @@ def longest_row(ptr: LongArray, start: int, stop: int) -> int:
 
 
 @kernel
-def room_for(nodes: int, most: int) -> Room:
-    """Make room for rows of at most `most` nodes, of a tree with this many nodes."""
-    return Room(np.empty(nodes, np.int32), np.empty(most, np.int32), np.empty(most), np.empty(most))
+def workspace_for(nodes: int, most: int) -> Workspace:
+    """Make a workspace for rows of at most `most` nodes, of a tree with this many nodes."""
+    return Workspace(np.empty(nodes, np.int32), np.empty(most, np.int32), np.empty(most), np.empty(most))
 
 
 @kernel
-def own_mass(parent: IntArray, nodes: IntArray, values: ScoreArray, room: Room) -> None:
+def own_mass(parent: IntArray, nodes: IntArray, values: ScoreArray, workspace: Workspace) -> None:
     """For one row over a tree, find where the parent of each node stands, and the mass that is the node's own.
 
     `above` becomes the place of the parent in the row, -1 for the root. A node's own mass is its score less those of
     its children: the probability that the true path ends there. `whole` becomes the mass at or below it: its score,
     unless its children sum to more. `place` becomes the place of each node; other entries of it are stale.
     """
-    place, above, mass, whole = room
+    place, above, mass, whole = workspace
     for at in range(len(nodes)):
         place[nodes[at]] = at
         above[at] = place[parent[nodes[at]]] if parent[nodes[at]] >= 0 else -1

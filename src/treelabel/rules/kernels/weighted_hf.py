@@ -4,7 +4,7 @@ import numpy as np
 
 from treelabel.core.compute import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray, kernel
 from treelabel.rules.kernels.hf import largest
-from treelabel.rules.kernels.rows import longest_row, own_mass, room_for
+from treelabel.rules.kernels.rows import longest_row, own_mass, workspace_for
 
 
 @kernel
@@ -32,12 +32,12 @@ def expected_weighted(
 
 @kernel
 def can_gain(
-    added: float, score: float, ends: float, total: float, longest: float, value: float, squared: float
+    added: float, score: float, terminal_weight: float, total: float, longest: float, value: float, squared: float
 ) -> bool:
-    """Whether adding a node may raise the expected F, by a bound on what it gains and on what the others lose."""
+    """Return whether a node may raise the expected F, by a bound on what it gains and on what the others lose."""
     if added == 0:
         return False
-    gained = score * (1 + squared) / (total + added + squared * ends)
+    gained = score * (1 + squared) / (total + added + squared * terminal_weight)
     return gained > value / (total + added + squared * longest)
 
 
@@ -114,13 +114,14 @@ def best_weighted_sets(
     """Search the set of the largest expected F with weighted nodes, over a tree.
 
     Which nodes a set of weight W should have is a knapsack; taking those that gain most for their weight,
-    r_W(n) = sum over ends e below n of m(e) (1 + beta^2) / (W + beta^2 w(A(e))), is its relaxation. So for each size
-    that many nodes are taken, W being the weight of the set before; the best set is then improved node by node. Where
-    the truth is likelier to have no information than that is worth, the likely nodes without any are predicted.
+    r_W(n) = sum over terminal nodes e below n of m(e) (1 + beta^2) / (W + beta^2 w(A(e))), is its relaxation. So for
+    each size that many nodes are taken, W being the weight of the set before; the best set is then improved node by
+    node. Where the truth is likelier to have no information than that is worth, the likely nodes without any are
+    predicted.
     """
     most = longest_row(ptr, start, stop)
-    room, heap = room_for(len(parent), most), np.empty(most + 1, np.int32)
-    above, mass, whole = room.above, room.mass, room.whole
+    workspace, heap = workspace_for(len(parent), most), np.empty(most + 1, np.int32)
+    above, mass, whole = workspace.above, workspace.mass, workspace.whole
     chosen, best_set = np.empty(most, np.bool_), np.empty(most, np.bool_)
     weighed, gain, shared = np.empty(most), np.empty(most), np.empty(most)
     weight, path_weight = np.empty(most), np.empty(most)
@@ -132,7 +133,7 @@ def best_weighted_sets(
         count, here = high - low, nodes[low:high]
         if count == 0:
             continue
-        own_mass(parent, here, values[low:high], room)
+        own_mass(parent, here, values[low:high], workspace)
         for at in range(count):
             weight[at] = node_weight[here[at]]
             path_weight[at] = weight[at] + (path_weight[above[at]] if above[at] >= 0 else 0.0)
@@ -163,7 +164,7 @@ def best_weighted_sets(
 
 @kernel
 def gain_up(above: IntArray, weighed: DoubleArray, gain: DoubleArray) -> None:
-    """Sum over the ends at or below each place of a row over a tree what they weigh."""
+    """Sum over the terminal nodes at or below each place of a row over a tree what they weigh."""
     count = len(above)
     gain[:count] = weighed[:count]
     for at in range(count - 1, -1, -1):

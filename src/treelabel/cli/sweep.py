@@ -1,0 +1,251 @@
+"""The command that compares models and settings on one file, by cross-validation."""
+
+import json as jsonlib
+import math
+import shlex
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from treelabel.cli.judge import metric_names
+from treelabel.cli.models import parse_setting
+from treelabel.cli.options import JsonOption, ReadArguments, with_read_options
+from treelabel.cli.printing import echo
+
+if TYPE_CHECKING:
+    from treelabel.experiment.sweep import Candidate, Sweep, Trial
+
+DEFAULT_MODELS = "linear,prototype"
+
+
+@with_read_options
+def sweep(
+    train: Annotated[Path, typer.Argument(metavar="TRAIN", help="Data file with texts and labels.")],
+    read: ReadArguments,
+    models: Annotated[str, typer.Option(help="Models, comma-separated; treelabel models lists them.")] = DEFAULT_MODELS,
+    set: Annotated[  # noqa: A002
+        list[str] | None,
+        typer.Option(help="Values of a setting, as linear.C=0.1,1,10, or C=1,10 of all models that have it (repeat)."),
+    ] = None,
+    rule: Annotated[str | None, typer.Option(help="Decision rule (default: each model's own).")] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="Metrics, comma-separated, of which the first sorts (default: by the labels).")
+    ] = None,
+    cv: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 3,
+    max_seconds: Annotated[
+        float | None, typer.Option(help="Stop learning a fold after this time, keeping the best.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+    json: JsonOption = False,
+) -> None:
+    """Compare models and settings by cross-validation, and say how to fit the winner.
+
+    Every document is judged once, by a model that has not learned it; documents of a group (--group) are held out
+    together. Behind ± is half of the 95% interval over folds. Ctrl-C prints what is done so far.
+
+    \b
+    Examples:
+      treelabel sweep train.csv
+      treelabel sweep train.csv --models linear,bag,most_frequent --set linear.C=0.1,1,10 --metric macro_f1
+      treelabel sweep train.csv --models linear --set "ngram_range=(1,1),(1,2)" --cv 5 --json
+    """
+    from treelabel.core.errors import TreelabelError
+    from treelabel.experiment.sweep import sweep as compare
+
+    names = metric_names(metric)
+    if isinstance(names, str):
+        raise TreelabelError("--metric all cannot be sorted by; name the metrics")
+    candidates = _candidates([name.strip() for name in models.split(",") if name.strip()], set or [])
+    _check_names(names, rule)
+    found = compare(read.read(train), candidates, names or None, rule, cv, seed, max_seconds)
+    if not found.trials:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in found.skipped.items())
+        if found.left:
+            raise KeyboardInterrupt
+        raise TreelabelError(f"no model could be judged: {reasons}")
+    command = _fit_command(train, read, found.trials[0].candidate, seed)
+    echo(jsonlib.dumps(_stored(found, command), indent=2) if json else "\n".join(_told(found, command, rule)))
+
+
+def _check_names(metrics: list[str] | None, rule: str | None) -> None:
+    """Refuse unknown names before anything is read."""
+    from treelabel.metrics import find_metric
+    from treelabel.rules.parsing import find_rule
+
+    for name in metrics or ():
+        find_metric(name)
+    if rule is not None:
+        find_rule(rule)
+
+
+# Settings
+
+
+def _candidates(models: list[str], given: list[str]) -> "list[Candidate]":
+    """Make the candidates, with their settings as they were written."""
+    from treelabel.core.errors import TreelabelError, quoted
+    from treelabel.core.registry import suggestion
+    from treelabel.experiment.sweep import grid
+    from treelabel.models import MODELS
+
+    if not models:
+        raise TreelabelError("--models names no model")
+    known = {name: MODELS.find(name).maker.setting_names() for name in models}
+    values: dict[str, dict[str, list[Any]]] = {name: {} for name in models}
+    for text in given:
+        place, equals, listed = text.partition("=")
+        model, dot, name = place.strip().rpartition(".")
+        if not equals or not listed.strip() or (dot and not model):
+            raise TreelabelError(f"--set {text}: expected name=value,value, such as linear.C=0.1,1")
+        if dot and model not in models:
+            raise TreelabelError(f"--set {text}: {quoted(model)} is not among --models; {suggestion(model, models)}")
+        owners = [model] if dot else [each for each in models if name in known[each]]
+        if not owners:
+            every = sorted({setting for own in known.values() for setting in own})
+            raise TreelabelError(f"--set {text}: no model has the setting {quoted(name)}; {suggestion(name, every)}")
+        for owner in owners:
+            values[owner][name] = _split(listed)
+    made = grid(models, values)
+    return [replace(each, settings=_parsed(each.settings), written=each.settings) for each in made]
+
+
+def _parsed(written: Any) -> dict[str, Any]:
+    return dict(parse_setting(f"{name}={text}") for name, text in written.items())
+
+
+def _split(text: str) -> list[str]:
+    """Split values at commas that stand in no brackets and no quotes.
+
+    >>> _split("(1, 2), auto,'a,b'")
+    ['(1, 2)', 'auto', "'a,b'"]
+    """
+    found, depth, quote = [""], 0, ""
+    for letter in text:
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "'\"":
+            quote = letter
+        depth += 0 if quote else (letter in "([{") - (letter in ")]}")
+        if letter == "," and not depth and not quote:
+            found.append("")
+        else:
+            found[-1] += letter
+    return [each.strip() for each in found if each.strip()]
+
+
+# Printing
+
+
+def _fit_command(train: Path, read: ReadArguments, best: "Candidate", seed: int) -> str:
+    """Write the command that fits the winner to the same data."""
+    words = ["treelabel", "fit", str(train), "-o", "model", "--model", best.model]
+    for name, text in best.written.items():
+        words += ["--set", f"{name}={text}"]
+    words += [] if seed == 0 else ["--seed", str(seed)]
+    for entry in fields(ReadArguments):
+        value = getattr(read, entry.name)
+        option = f"--{entry.name.replace('_', '-')}"
+        if isinstance(value, bool):
+            words += [] if value == entry.default else [option if value else f"--no-{option[2:]}"]
+        elif value not in (entry.default, None):
+            for each in value if isinstance(value, list) else [value]:
+                words += [option, str(each)]
+    return shlex.join(words)
+
+
+def _told(found: "Sweep", command: str, rule: str | None) -> list[str]:
+    """Write the table, whether the best is best beyond noise, what was skipped, and the command."""
+    heads = ["model", *found.metrics, "fit (s)", "documents/s", "MB", "rule"]
+    lines = [heads, *(_row(found, trial) for trial in found.trials)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    table = ["  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    table.insert(1, "-" * len(table[0]))
+    notes = [
+        f"{found.documents:,} documents, {found.folds} folds; ± half of the 95% interval over folds; "
+        "= not told apart from the best"
+    ]
+    notes += _difference(found)
+    notes += [f"skipped {name}: {reason}" for name, reason in found.skipped.items()]
+    if found.left:
+        notes.append(f"interrupted: {found.left} of {found.left + len(found.trials) + len(found.skipped)} not judged")
+    used = "" if rule is None else f"\n  treelabel predict model NEW --rule {shlex.quote(rule)}"
+    return [*table, "", *notes, "", "Fit the best to all documents:", f"  {command}{used}"]
+
+
+def _row(found: "Sweep", trial: "Trial") -> list[str]:
+    from treelabel.experiment.sweep import LEVEL
+
+    values = [f"{trial.result[name]:.4f} ± {trial.half_width(name):.4f}" for name in found.metrics]
+    values[0] += " =" if trial.p_value >= LEVEL else ""
+    seconds = f"{trial.fit_seconds:.2f}" + (" (stopped)" if trial.stopped else "")
+    rules = ", ".join(trial.rules)
+    return [
+        str(trial.candidate),
+        *values,
+        seconds,
+        f"{trial.documents_per_second:,.0f}",
+        f"{trial.megabytes:.1f}",
+        rules,
+    ]
+
+
+def _difference(found: "Sweep") -> list[str]:
+    """Say whether the best differs from the next beyond noise."""
+    from treelabel.experiment.sweep import LEVEL
+
+    if found.difference is None:
+        return []
+    best, following, test = *found.trials[:2], found.difference
+    numbers = f"{test.difference:+.4f} [{test.low:+.4f}, {test.high:+.4f}], p = {following.p_value:.3g}"
+    if following.p_value < LEVEL:
+        said = f"{best.candidate} is better than {following.candidate} beyond noise"
+    else:
+        said = f"{best.candidate} and {following.candidate} cannot be told apart"
+    return [f"{said}: {found.metrics[0]} {numbers} (paired bootstrap over documents)"]
+
+
+def _stored(found: "Sweep", command: str) -> dict[str, Any]:
+    """Return everything for a program to read."""
+    rows = [_stored_trial(found, trial) for trial in found.trials]
+    test = found.difference
+    difference = None if test is None else {
+        "value": _number(test.difference), "low": _number(test.low), "high": _number(test.high), "p": rows[1]["p"]
+    }  # fmt: skip
+    return {
+        "documents": found.documents,
+        "folds": found.folds,
+        "metrics": list(found.metrics),
+        "trials": rows,
+        "difference": difference,
+        "skipped": dict(found.skipped),
+        "not_judged": found.left,
+        "command": command,
+    }
+
+
+def _stored_trial(found: "Sweep", trial: "Trial") -> dict[str, Any]:
+    values = {
+        name: {
+            "value": _number(trial.result[name]),
+            "half_width": _number(trial.half_width(name)),
+            "folds": [_number(each) for each in trial.by_fold[name]],
+        }
+        for name in found.metrics
+    }
+    return {
+        "model": trial.candidate.model,
+        "settings": dict(trial.candidate.settings),
+        "values": values,
+        "p": _number(trial.p_value),
+        "rules": list(trial.rules),
+        "fit_seconds": trial.fit_seconds,
+        "documents_per_second": _number(trial.documents_per_second),
+        "megabytes": trial.megabytes,
+        "stopped": trial.stopped,
+    }
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,58 @@
+"""The command that prints what a study found: tables, and what became of its claims."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from treelabel.cli.options import require_other_file
+
+
+def tables(
+    results: Annotated[
+        list[Path], typer.Argument(metavar="RESULTS...", help="Folders that bench wrote, or files that it exported.")
+    ],
+    style: Annotated[
+        str, typer.Option(help="paper (aligned text), markdown, latex or csv (one row a cell).")
+    ] = "paper",
+    table: Annotated[list[str] | None, typer.Option(help="Only the table with this name (repeat).")] = None,
+    claims: Annotated[bool, typer.Option(help="Whether to say what became of the claims (csv never does).")] = True,
+    significance: Annotated[bool, typer.Option(help="Whether to test what differs from the best.")] = True,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write (default: print).")] = None,
+) -> None:
+    """Print the tables of a study, and what became of its claims.
+
+    Values are means over seeds, with half of the 95% interval over seeds behind ±, or over documents where there is one
+    seed. The best of a column is marked, and with * what differs from it (p < 0.01 after Holm's correction, by the
+    noise of documents and seeds). Published numbers stand under ours, with † at data that are not those of the paper.
+
+    \b
+    Examples:
+      treelabel tables results/quick
+      treelabel tables results/quick --style latex --table losses -o losses.tex
+    """
+    from treelabel.core.errors import TreelabelError, quoted
+    from treelabel.core.outputs import open_output
+    from treelabel.core.registry import suggestion
+    from treelabel.experiment.results import Results
+    from treelabel.experiment.styles import STYLES
+    from treelabel.experiment.summary import summarize
+
+    known = next((each for each in STYLES if each == style), None)
+    if known is None:
+        raise TreelabelError(f"--style is {quoted(style)}; {suggestion(style, STYLES)}")
+    require_other_file(output, *results)
+    loaded = [Results.load(path) for path in results]
+    bold = output is None and sys.stdout.isatty()
+    texts = [
+        summarize(study, known, table, claims, significance, bold, header=not at)[0] for at, study in enumerate(loaded)
+    ]
+    text = ("\n" if known == "csv" else "\n\n").join(each for each in texts if each)
+    if output is None:
+        # Everything in it is printable already, the codes for bold aside.
+        typer.echo(text)
+        return
+    with open_output(output) as stream:
+        stream.write(f"{text}\n".encode())
+    typer.echo(f"{output}: {len(loaded)} {'study' if len(loaded) == 1 else 'studies'}")

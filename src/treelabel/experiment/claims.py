@@ -1,0 +1,238 @@
+"""Claims of a study: confirmed, contradicted or open, by the interval of a difference."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from treelabel.core.errors import TreelabelError
+from treelabel.experiment.estimates import Estimate, Resampled, Term, estimate
+from treelabel.experiment.naming import expanded, is_higher_better
+from treelabel.experiment.results import Results
+from treelabel.experiment.spec import Claim, Side, Spec
+
+Standing = Literal["confirmed", "contradicted", "open"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a claim on one data set: left - right with its 95% interval, and why it is open if it is."""
+
+    data: str
+    status: Standing
+    difference: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    left: str = ""
+    right: str = ""
+    left_value: float = math.nan
+    right_value: float = math.nan
+    seeds: int = 1
+    reason: str = ""
+
+    def describe(self) -> str:
+        """Say it in a few words, with numbers."""
+        if math.isnan(self.difference):
+            return f"{self.status} on {self.data} ({self.reason})"
+        sides = f"{self.left} {self.left_value:.4g}, {self.right} {self.right_value:.4g}"
+        interval = "" if math.isnan(self.low) else f" [{_signed(self.low)}, {_signed(self.high)}]"
+        why = f"; {self.reason}" if self.reason else ""
+        return f"{self.status} on {self.data}: {_signed(self.difference)}{interval} ({sides}{why})"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a claim: confirmed on all data sets, contradicted on some and confirmed on none, or open."""
+
+    name: str
+    text: str
+    status: Standing
+    outcomes: tuple[Outcome, ...]
+    source: str = ""
+    margin: float = 0.0
+
+    def describe(self) -> str:
+        """Say it in one sentence, with the difference on each data set and its 95% interval."""
+        claimed = f" (more than {_signed(self.margin)} is claimed)" if self.margin else ""
+        source = f" ({self.source})" if self.source else ""
+        told = "; ".join(outcome.describe() for outcome in self.outcomes)
+        mixed = (
+            " (mixed)" if self.status == "open" and any(each.status == "confirmed" for each in self.outcomes) else ""
+        )
+        return f"{self.status}{mixed}: {self.text}{source}: {told}{claimed}."
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as JSON can hold it, for `Results.export`."""
+        return asdict(self) | {"outcomes": [asdict(outcome) for outcome in self.outcomes]}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "Verdict":
+        """Make a verdict of what `to_json` returned; numbers that are not finite may be strings."""
+        try:
+            outcomes = tuple(_outcome(each) for each in stored["outcomes"])
+            values = {name: stored[name] for name in ("name", "text", "status", "source")}
+            _require_standing(values["status"])
+            return cls(**values, margin=float(stored["margin"]), outcomes=outcomes)
+        except (KeyError, TypeError, ValueError) as error:
+            raise TreelabelError(f"a verdict is damaged ({error}); run the study again") from None
+
+
+_NUMBERS = ("difference", "low", "high", "left_value", "right_value")
+
+
+def _outcome(stored: Mapping[str, Any]) -> Outcome:
+    found = Outcome(**{**stored, **{name: float(stored[name]) for name in _NUMBERS}})
+    _require_standing(found.status)
+    return found
+
+
+def _require_standing(status: object) -> None:
+    if status not in get_args(Standing):
+        raise ValueError(f"status {status!r}")
+
+
+def _signed(value: float) -> str:
+    """Write a difference with its sign, and with as many digits as tell something."""
+    return f"{value:+.4f}" if abs(value) < 10 else f"{value:+.1f}"
+
+
+# Judging
+
+
+def judge_claims(results: Results, resampled: Resampled | None = None) -> list[Verdict]:
+    """Judge all claims of a study.
+
+    Parameters
+    ----------
+    results : Results
+        From a folder; those of an exported file bring their verdicts with them.
+    resampled : Resampled, optional
+        Values on resampled documents, if others need them too.
+
+    Returns
+    -------
+    list of Verdict
+        In the order of the spec.
+    """
+    if results.folder is None and results.verdicts:
+        return [Verdict.from_json(each) for each in results.verdicts]
+    shared = Resampled(results) if resampled is None else resampled
+    return [judge_claim(claim, shared) for claim in results.spec.claims]
+
+
+def judge_claim(claim: Claim, resampled: Resampled) -> Verdict:
+    """Judge one claim on each of its data sets.
+
+    Parameters
+    ----------
+    claim : Claim
+        That left - right > margin.
+    resampled : Resampled
+        The results.
+
+    Returns
+    -------
+    Verdict
+    """
+    names = _data_sets(claim, resampled.results.spec)
+    outcomes = tuple(_judged_on(name, claim, resampled) for name in names)
+    return Verdict(
+        claim.name, claim.text, overall([each.status for each in outcomes]), outcomes, claim.source, claim.margin
+    )
+
+
+def overall(found: Sequence[Standing]) -> Standing:
+    """Return what holds on several data sets together.
+
+    >>> overall(["confirmed", "confirmed"]), overall(["open", "contradicted"]), overall(["confirmed", "contradicted"])
+    ('confirmed', 'contradicted', 'open')
+    """
+    if found and all(each == "confirmed" for each in found):
+        return "confirmed"
+    return "contradicted" if "contradicted" in found and "confirmed" not in found else "open"
+
+
+def _data_sets(claim: Claim, spec: Spec) -> tuple[str, ...]:
+    """The data sets of a claim: those that it names, or all on which its systems are to run."""
+    sides = [side for side in (claim.left, claim.right) if side.value is None]
+    if claim.data is not None:
+        return claim.data
+    if sides and all(side.data is not None for side in sides):
+        return (str(sides[0].data),)
+    systems = [spec.systems[name] for side in sides if side.data is None for name in _all_systems(side)]
+    return tuple(name for name in spec.data if all(each.data is None or name in each.data for each in systems))
+
+
+def _all_systems(side: Side) -> tuple[str, ...]:
+    return (*side.systems, *(() if side.relative_to is None else (side.relative_to,)))
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A side on a data set: the values that it takes, how they become one, and what to call it."""
+
+    title: str
+    terms: tuple[Term, ...]
+    function: Callable[[Sequence[Any]], Any]
+
+
+def _judged_on(data: str, claim: Claim, resampled: Resampled) -> Outcome:
+    left, right = (_read(side, data, resampled) for side in (claim.left, claim.right))
+    for side in (left, right):
+        if isinstance(side, str):
+            return Outcome(data, "open", reason=side)
+    assert isinstance(left, _Read)
+    assert isinstance(right, _Read)
+    cut = len(left.terms)
+
+    def difference(values: Sequence[Any]) -> Any:
+        return left.function(values[:cut]) - right.function(values[cut:])
+
+    found = estimate(resampled, [*left.terms, *right.terms], difference)
+    if found.problem:
+        return Outcome(data, "open", reason=found.problem)
+    # Over the same seeds as the difference: that of a system with more of them would not fit it.
+    padded = [*left.terms, *right.terms]
+    first = estimate(resampled, padded, lambda values: left.function(values[:cut])).value
+    second = estimate(resampled, padded, lambda values: right.function(values[cut:])).value
+    low, high = found.interval
+    status, reason = _standing(found, claim.margin)
+    return Outcome(data, status, found.value, low, high, left.title, right.title, first, second, found.seeds, reason)
+
+
+def _standing(found: Estimate, margin: float) -> tuple[Standing, str]:
+    low, high = found.interval
+    if math.isnan(low):
+        return "open", "one seed, and what each document contributed is not known"
+    if low > margin:
+        return "confirmed", ""
+    return ("contradicted", "") if high < margin else ("open", "")
+
+
+def _read(side: Side, data: str, resampled: Resampled) -> "_Read | str":
+    """Find out what a side compares on a data set; a text tells why that is not possible."""
+    if side.value is not None:
+        constant = side.value
+        return _Read("the value", (), lambda values: np.float64(constant))
+    place, metric = side.data or data, str(side.metric)
+    terms = [Term(place, name, metric, side.rule) for name in expanded(side.systems, resampled.results.spec)]
+    title = ""
+    if side.best_of or side.worst_of:
+        found = [estimate(resampled, [term]) for term in terms]
+        problem = next((each.problem for each in found if each.problem), "")
+        if problem:
+            return problem
+        wants_largest = is_higher_better(metric) == bool(side.best_of)
+        order = np.argsort([each.value for each in found], kind="stable")
+        terms = [terms[order[-1] if wants_largest else order[0]]]
+    elif side.mean_of:
+        title = f"mean of {', '.join(term.system for term in terms)}"
+    title = title or terms[0].system
+    many = len(terms)
+    if side.relative_to is None:
+        return _Read(title, tuple(terms), lambda values: sum(values) / many)
+    terms.append(Term(place, side.relative_to, metric, side.rule))
+    title += f" relative to {side.relative_to}"
+    return _Read(title, tuple(terms), lambda values: sum(values[:many]) / many / values[many] - 1)

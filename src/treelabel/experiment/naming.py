@@ -1,0 +1,91 @@
+"""What systems and columns of a study are called, and which way a column is better."""
+
+from collections.abc import Sequence
+
+from treelabel.core.errors import TreelabelError
+from treelabel.experiment.spec import Column, Spec, base_metric, spelled_metric
+from treelabel.metrics import find_metric
+
+_FIELDS = {
+    "fit_seconds": "training (s)",
+    "score_seconds": "scoring (s)",
+    "documents_per_second": "documents/s",
+    "peak_memory": "memory (GB)",
+    "model_size": "size (MB)",
+}
+
+
+def expanded(names: Sequence[str], spec: Spec) -> list[str]:
+    """Name the systems that run: a system with a grid and no selection is one for each combination.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Systems of the spec.
+    spec : Spec
+        The study.
+
+    Returns
+    -------
+    list of str
+        A combination stands in brackets behind the system's name.
+    """
+    found: list[str] = []
+    for name in names:
+        system = spec.systems[name]
+        is_many = bool(system.grid) and system.select is None
+        found += [f"{name}[{combination}]" for combination in system.combinations] if is_many else [name]
+    return found
+
+
+def system_title(name: str, spec: Spec) -> str:
+    """Return what a system is called in tables; names that the spec does not have stay."""
+    base, bracket, combination = name.partition("[")
+    system = spec.systems.get(base)
+    return (system.title if system is not None and system.title else base) + bracket + combination
+
+
+def data_title(name: str, spec: Spec) -> str:
+    """Return what a data set is called in tables; names that the spec does not have stay."""
+    return spec.data[name].title or name if name in spec.data else name
+
+
+def column_titles(columns: Sequence[Column]) -> list[str]:
+    """Return what columns are called; those of one name have their rules behind it.
+
+    >>> column_titles([Column(metric="hf1", rule="best_leaf"), Column(field="model_size")])
+    ['hf1', 'size (MB)']
+    >>> column_titles([Column(metric="hf1", rule="best_leaf"), Column(metric="hf1", rule="optimal:hf1")])
+    ['hf1, best_leaf', 'hf1, optimal:hf1']
+    """
+    titles = [each.title or (str(each.metric) if each.field is None else _FIELDS[each.field]) for each in columns]
+    return [
+        f"{title}, {column.rule}" if titles.count(title) > 1 and column.rule is not None else title
+        for title, column in zip(titles, columns, strict=True)
+    ]
+
+
+def is_higher_better(metric: str) -> bool:
+    """Whether more of a metric or field is better; what is neither counts as something of which it is.
+
+    >>> [is_higher_better(name) for name in ("hamming", "macro_f1_by_depth[1]", "fit_seconds", "a program's value")]
+    [False, True, False, True]
+    """
+    if metric in _FIELDS:
+        return metric == "documents_per_second"
+    try:
+        return find_metric(base_metric(metric)).higher_is_better
+    except TreelabelError:
+        return True
+
+
+def spelled_name(metric: str) -> str:
+    """Spell a metric as results do; what is no metric, such as the name of a program's value, stays.
+
+    >>> spelled_name("precision@5.0"), spelled_name("ICM/error rate")
+    ('precision@5', 'ICM/error rate')
+    """
+    try:
+        return spelled_metric(metric)
+    except TreelabelError:
+        return metric

@@ -1,0 +1,123 @@
+"""Notes under tables: the rules that decided, what intervals and marks mean, and what is missing and why."""
+
+from collections.abc import Iterable, Sequence
+
+from treelabel.core.errors import TreelabelError
+from treelabel.experiment.cells import STAR_LEVEL, Cell
+from treelabel.experiment.naming import column_titles, data_title, system_title
+from treelabel.experiment.results import Results
+from treelabel.experiment.spec import TableSpec, base_metric
+from treelabel.metrics import find_metric
+
+
+def table_notes(
+    spec: TableSpec, results: Results, data: Sequence[str], systems: Sequence[str], cells: Sequence[Cell]
+) -> list[str]:
+    """Say what a reader of a table must know.
+
+    Parameters
+    ----------
+    spec : TableSpec
+        The table.
+    results : Results
+        The study.
+    data, systems : sequence of str
+        Data sets that were run, and systems.
+    cells : sequence of Cell
+        All cells.
+
+    Returns
+    -------
+    list of str
+        Sentences.
+    """
+    notes = [*_rules(spec, results, cells), *_intervals(results, cells), *_marks(cells)]
+    notes += _data(spec, results, data)
+    notes += _failures(results, data, systems)
+    return [*notes, *([spec.note] if spec.note else [])]
+
+
+def _rules(spec: TableSpec, results: Results, cells: Sequence[Cell]) -> list[str]:
+    """Name the rule of each column; of each system where these differ."""
+    told: dict[str, list[str]] = {}
+    for column, title in zip(spec.columns, column_titles(spec.columns), strict=True):
+        if column.metric is None:
+            continue
+        if not _needs_decisions(column.metric):
+            told.setdefault("no rule, as the scores are judged", []).append(title)
+            continue
+        used: dict[str, list[str]] = {}
+        for cell in cells:
+            if cell.column == title and cell.rule and not cell.is_published:
+                used.setdefault(cell.rule, []).append(system_title(cell.system, results.spec))
+        rules = [rule if len(used) == 1 else f"{rule} ({_listed(who)})" for rule, who in used.items()]
+        if rules:
+            told.setdefault(", ".join(rules), []).append(title)
+    if not told:
+        return []
+    if len(told) == 1:
+        return [f"Decided by {next(iter(told))}."]
+    return ["Decided by " + "; ".join(f"{rule}: {_listed(titles)}" for rule, titles in told.items()) + "."]
+
+
+def _needs_decisions(metric: str) -> bool:
+    try:
+        return "decisions" in find_metric(base_metric(metric)).needs
+    except TreelabelError:
+        return False
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(names))
+
+
+def _intervals(results: Results, cells: Sequence[Cell]) -> list[str]:
+    """Say what is behind ±."""
+    found: dict[str, dict[int, list[str]]] = {"seeds": {}, "documents": {}}
+    for cell in cells:
+        if cell.found.source != "none":
+            title = system_title(cell.system, results.spec)
+            found[cell.found.source].setdefault(cell.found.count, []).append(title)
+    told = []
+    for count, who in sorted(found["seeds"].items()):
+        told.append(f"over {count} seeds" + (f" ({_listed(who)})" if len(found["seeds"]) > 1 else ""))
+    single = found["documents"].get(1, [])
+    if single:
+        told.append("over documents, of one seed" + (f" ({_listed(single)})" if told else ""))
+    return [f"± half of the 95% interval {'; '.join(told)}."] if told else []
+
+
+def _marks(cells: Sequence[Cell]) -> list[str]:
+    if not any(cell.is_best for cell in cells):
+        return []
+    star = f"; * differs from it, p < {STAR_LEVEL}" if any(cell.differs for cell in cells) else ""
+    return [f"The best is marked{star}."]
+
+
+def _data(spec: TableSpec, results: Results, data: Sequence[str]) -> list[str]:
+    """Say on which sets published numbers are those of other documents, and what the spec notes about a set."""
+    notes = []
+    for name in data:
+        known, title = results.spec.data[name], data_title(name, results.spec)
+        if spec.layout != "values" and name in spec.published and not known.same_as:
+            about = f": {known.note}" if known.note else ""
+            notes.append(f"† {title}: published numbers are those of other documents{about}.")
+        elif known.note:
+            notes.append(f"{title}: {known.note}.")
+    return notes
+
+
+def _failures(results: Results, data: Sequence[str], systems: Sequence[str]) -> list[str]:
+    """Say which runs have no values, and why."""
+    notes = []
+    for name in data:
+        for system in systems:
+            runs = [run for run in results.runs if run.data == name and run.system == system]
+            reasons = dict.fromkeys(f"{run.status}: {run.reason}" for run in runs if not run.is_done)
+            if not reasons:
+                continue
+            failed = sum(not run.is_done for run in runs)
+            count = "" if failed == len(runs) else f" ({failed} of {len(runs)} seeds)"
+            title = f"{system_title(system, results.spec)} on {data_title(name, results.spec)}"
+            notes.append(f"{title}{count}: {'; '.join(reasons)}")
+    return notes

@@ -1,0 +1,74 @@
+"""The map in the README is true, leads to what a newcomer looks for in two steps, and imports go one way."""
+
+import re
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+from tools.find_imports import find_imports, read_package
+
+from tools import import_graph
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "treelabel"
+MAP = (ROOT / "README.md").read_text(encoding="utf-8").split("## Map")[1].split("\n## ")[0]
+
+
+def rooms() -> dict[str, str]:
+    """Return what the map says of each folder of the package."""
+    found: dict[str, str] = {}
+    for line in MAP.split("src/treelabel/")[1].split("    tests/")[0].splitlines():
+        entry = re.match(r" {6}(\w+)/ +(.*)", line)
+        if entry:
+            found[entry[1]] = entry[2]
+        elif found:
+            found[list(found)[-1]] += f" {line.strip()}"
+    return found
+
+
+def test_the_map_names_every_folder_and_only_files_that_are_there() -> None:
+    folders = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").exists()}
+    assert set(rooms()) == folders
+    for room, told in rooms().items():
+        for name in re.findall(r"\w+\.py\b", told):
+            assert list((SOURCE / room).rglob(name)), f"{room}/{name} is not there"
+
+
+@pytest.mark.parametrize(
+    ("room", "words", "file", "name"),
+    [
+        ("metrics", "overlap.py has ICM", "overlap.py", "def icm_rows"),
+        ("rules", "hf.py: the exact rule for hF", "hf.py", "def hf_beta"),
+        ("losses", "conditional_softmax.py has logit adjustment", "conditional_softmax.py", "tau ln v(n | parent)"),
+        ("calibration", "isotonic.py", "isotonic.py", "class Isotonic"),
+        ("data", "skos.py reads SKOS", "skos.py", "def read_skos"),
+        ("models", "load.py: folders, and how they are verified", "load.py", "def load_model"),
+        ("text", "ngrams.py hashes n-grams", "ngrams.py", "def bucket_of"),
+        ("core", "compute.py: compiled loops, and where threads are made", "compute.py", "ThreadPoolExecutor("),
+        ("core", "progress.py: the progress bar", "progress.py", "def progress_bar"),
+        ("losses", "registry.py holds LOSSES", "registry.py", "LOSSES: Registry"),
+        ("hierarchy", "change.py: cut, prune, unfold a DAG", "change.py", "def unfold"),
+        ("metrics", "registry.py holds METRICS", "registry.py", "METRICS: Registry"),
+    ],
+)
+def test_a_newcomer_finds_it_in_two_steps(room: str, words: str, file: str, name: str) -> None:
+    assert words in rooms()[room]
+    assert name in (SOURCE / room / file).read_text(encoding="utf-8")
+
+
+def test_threads_are_made_in_one_place() -> None:
+    makers = [path for path in SOURCE.rglob("*.py") if re.search(r"Executor\(|Thread\(|Pool\(", path.read_text())]
+    assert makers == [SOURCE / "core" / "compute.py"]
+
+
+def test_no_room_imports_one_above_it() -> None:
+    assert import_graph.main(["--check"]) == 0
+
+
+def test_no_modules_import_each_other() -> None:
+    graph: dict[str, set[str]] = {}
+    for each in find_imports(read_package(SOURCE)):
+        # A registry names its rows as strings, and a model may be made of others.
+        if each.kind != "string":
+            graph.setdefault(each.source, set()).add(each.target)
+    TopologicalSorter(graph).prepare()  # raises CycleError
