@@ -14,7 +14,7 @@ from treelabel.core.registry import suggestion
 from treelabel.experiment.code import is_current
 from treelabel.experiment.commands import files_hash
 from treelabel.experiment.results import Run, load_run
-from treelabel.experiment.sets import content_hash
+from treelabel.experiment.sets import content_hash, params_hash
 from treelabel.experiment.spec import Spec, SystemSpec
 
 State = Literal["done", "judge", "todo", "failed"]
@@ -105,6 +105,8 @@ def _key(spec: Spec, system: SystemSpec, data: str, data_hash: str, seed: int) -
         "select": None if system.select is None else [system.select.metric, system.select.rule],
         "seed": seed,
     }
+    if files := params_hash(system.params_on(data), spec.folder):
+        given["files"] = files
     if system.command is not None:
         given["command"] = [*system.command, *system.requirements, system.writes, system.combine]
         given["program"] = files_hash(system, spec.folder)

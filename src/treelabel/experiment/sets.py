@@ -3,9 +3,11 @@
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -64,6 +66,47 @@ def find_file(name: str, folder: Path) -> Path:
     raise TreelabelError(f"{name}: not found in {looked}; set TREELABEL_DATA to the folder of the data sets")
 
 
+# Settings of models that may name a file.
+FILE_SETTINGS = ("descriptions",)
+
+
+def with_files(params: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Find the files that parameters name, as those of data sets are found.
+
+    Parameters
+    ----------
+    params : mapping
+        The parameters of a model.
+    folder : Path
+        The folder of the spec.
+
+    Returns
+    -------
+    dict
+        The same, with paths that can be opened.
+
+    >>> with_files({"C": 1.0, "descriptions": {"A": "the first letter"}}, Path())
+    {'C': 1.0, 'descriptions': {'A': 'the first letter'}}
+    """
+    return {
+        name: str(find_file(value, folder)) if name in FILE_SETTINGS and isinstance(value, str) else value
+        for name, value in params.items()
+    }
+
+
+def params_hash(params: Mapping[str, Any], folder: Path) -> list[str]:
+    """Return what identifies the content of the files that parameters name; what is not there is told by its name."""
+    found = []
+    for name in FILE_SETTINGS:
+        if isinstance(params.get(name), str):
+            try:
+                file = find_file(params[name], folder)
+            except TreelabelError:
+                continue
+            found.append(_file_hash(file, file.stat().st_size, file.stat().st_mtime_ns))
+    return found
+
+
 def files_of(data: DataSpec, folder: Path) -> dict[str, Path]:
     """Find the files of a data set, and the taxonomies that belong to them; none for the embedded sample."""
     named = {part: getattr(data, part) for part in ("all", "train", "test", "valid")}
@@ -111,6 +154,8 @@ def load_parts(data: DataSpec, folder: Path, seed: int) -> Parts:
     parts = _read(data, folder)
     if data.unfold and not parts["train"].hierarchy.is_tree:
         parts = {name: unfold(part) for name, part in parts.items()}
+    if data.depth is not None:
+        parts = {name: part.moved(part.hierarchy.cut(data.depth)) for name, part in parts.items()}
     parts = {name: some_of(part, data.limit.get(name)) for name, part in parts.items()}
     train, spare = parts["train"], None
     if data.per_class is not None:

@@ -36,6 +36,7 @@ class DataSpec:
     split_seed: int = 0
     read: Mapping[str, Any] = field(default_factory=dict)
     unfold: bool = False
+    depth: Count | None = None
     per_class: Count | None = None
     limit: Mapping[str, Count] = field(default_factory=dict)
     bin_edges: tuple[int, ...] = (1, 10, 100, 1000)

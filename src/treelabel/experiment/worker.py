@@ -31,7 +31,7 @@ from treelabel.experiment.judging import Output, judge_output, measured
 from treelabel.experiment.parts import context_to_json, save_parts
 from treelabel.experiment.reading import parse_spec
 from treelabel.experiment.results import Judged, Run, load_run
-from treelabel.experiment.sets import Parts, load_parts
+from treelabel.experiment.sets import Parts, load_parts, with_files
 from treelabel.experiment.spec import Judge, Spec, SystemSpec
 from treelabel.models import make_model
 from treelabel.models.base import Model
@@ -198,7 +198,7 @@ def _learned(spec: Spec, system: SystemSpec, parts: Parts, run: Run, job: Job) -
         chosen, tried = _chosen(system, spec, parts, run, Path(job.results))
         params, notes = {**params, **chosen}, [*notes, *tried]
     begun = time.perf_counter()
-    model = _made(system.model, params, run.seed)
+    model = _made(system.model, with_files(params, spec.folder), run.seed)
     model.fit(parts.train, valid=parts.valid, progress=False, max_seconds=job.max_seconds)
     fitted = time.perf_counter()
     scores = model.score(parts.test)
@@ -243,7 +243,8 @@ def _chosen(
     notes: list[str] = []
     for name, combination in system.combinations.items():
         try:
-            model = _made(system.model, {**system.params_on(run.data), **combination}, 0)
+            given = with_files({**system.params_on(run.data), **combination}, spec.folder)
+            model = _made(system.model, given, 0)
             scores = model.fit(learn, progress=False).score(held)
             output = Output(scores, None, model.default_rule)
             _, results_of, _ = judge_output(output, [judge], spec.data[run.data], learn, held)
