@@ -6,10 +6,11 @@ from tests.experiment.small import SPEC, write_study
 from treelabel import TreelabelError
 from treelabel.experiment.plan import make_plan
 from treelabel.experiment.reading import parse_spec, read_spec
+from treelabel.experiment.spec import Spec
 from treelabel.experiment.units import parse_bytes, parse_seconds
 
 
-def parsed(text: str) -> object:
+def parsed(text: str) -> Spec:
     return parse_spec(text, Path("spec.toml"))
 
 
@@ -79,6 +80,12 @@ def test_a_grid_that_nothing_chooses_from_is_a_row_each(tmp_path: Path) -> None:
     spec = read_spec(write_study(tmp_path, text))
     assert list(spec.systems) == ["linear[C=0.5]", "linear[C=2.0]", "frequent"]
     assert spec.systems["linear[C=2.0]"].params["C"] == 2.0
+    claim = '[[claims]]\nname = "c"\ntext = "."\nright = {{value = 0.5}}\nleft = {{{side}, metric = "hf1"}}\n'
+    sides = parsed(text + claim.format(side='best_of = ["linear", "frequent"]')).claims[0].left
+    assert sides.best_of == ("linear[C=0.5]", "linear[C=2.0]", "frequent")
+    assert parsed(text + claim.format(side='system = "linear[C=0.5]"')).claims[0].left.system == "linear[C=0.5]"
+    with pytest.raises(TreelabelError, match=r"is a grid; name one of linear\[C=0.5\]"):
+        parsed(text + claim.format(side='system = "linear"'))
     assert spec.tables[0].systems == ("linear[C=0.5]", "linear[C=2.0]")
     assert {cell.system for cell in make_plan(spec, systems=["linear"]).cells} == {"linear[C=0.5]", "linear[C=2.0]"}
 

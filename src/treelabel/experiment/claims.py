@@ -9,7 +9,7 @@ import numpy as np
 
 from treelabel.core.errors import TreelabelError
 from treelabel.experiment.estimates import Estimate, Resampled, Term, estimate
-from treelabel.experiment.naming import expanded, is_higher_better
+from treelabel.experiment.naming import is_higher_better
 from treelabel.experiment.results import Results
 from treelabel.experiment.spec import Claim, Side, Spec
 
@@ -217,7 +217,7 @@ def _read(side: Side, data: str, resampled: Resampled) -> "_Read | str":
         constant = side.value
         return _Read("the value", (), lambda values: np.float64(constant))
     place, metric = side.data or data, str(side.metric)
-    terms = [Term(place, name, metric, side.rule) for name in expanded(side.systems, resampled.results.spec)]
+    terms = [Term(place, name, metric, side.rule) for name in side.systems]
     title = ""
     if side.best_of or side.worst_of:
         found = [estimate(resampled, [term]) for term in terms]

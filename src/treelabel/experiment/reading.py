@@ -1,7 +1,7 @@
 """Reading the spec of a study: everything is checked before anything runs, and unknown names get the nearest one."""
 
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
@@ -125,7 +125,22 @@ def _expanded(spec: Spec) -> Spec:
 
     tables = tuple(replace(table, systems=listed(table.systems)) for table in spec.tables)
     figures = tuple(replace(figure, systems=listed(figure.systems)) for figure in spec.figures)
-    return replace(spec, systems=systems, tables=tables, figures=figures)
+    claims = tuple(
+        replace(claim, left=_side(claim.left, names), right=_side(claim.right, names)) for claim in spec.claims
+    )
+    return replace(spec, systems=systems, tables=tables, figures=figures, claims=claims)
+
+
+def _side(side: Side, names: Mapping[str, tuple[str, ...]]) -> Side:
+    """Let the lists of a side name combinations of grids; where one system is meant, a grid is refused."""
+    for one in (side.system, side.relative_to):
+        if one is not None and names.get(one, (one,)) != (one,):
+            raise TreelabelError(f"a claim names {quoted(one)}, which is a grid; name one of {', '.join(names[one])}")
+    lists: dict[str, Any] = {
+        name: tuple(each for given in getattr(side, name) for each in names.get(given, (given,)))
+        for name in ("best_of", "worst_of", "mean_of")
+    }
+    return replace(side, **lists)
 
 
 # Making dataclasses of mappings
@@ -201,14 +216,16 @@ def _check_references(spec: Spec) -> None:
     for table in spec.tables:
         where = f"the table {table.name}"
         _check_known(table.data or (), spec.data, "data set", where)
-        _check_known([*(table.systems or ()), *([table.system] if table.system else [])], spec.systems, "system", where)
+        _check_known(
+            [*(table.systems or ()), *([table.system] if table.system else [])], _systems(spec), "system", where
+        )
         for column in table.columns:
             _check_judged(spec, column.metric, column.rule, where)
     for figure in spec.figures:
         where = f"the figure {figure.name}"
         _check_known(figure.data or (), spec.data, "data set", where)
         _check_known(
-            [*(figure.systems or ()), *([figure.baseline] if figure.baseline else [])], spec.systems, "system", where
+            [*(figure.systems or ()), *([figure.baseline] if figure.baseline else [])], _systems(spec), "system", where
         )
         for metric in (figure.metric, *figure.metrics):
             _check_judged(spec, metric, figure.rule, where)
@@ -224,11 +241,16 @@ def _check_claims(spec: Spec) -> None:
         seen.add(claim.name)
         _check_known(claim.data or (), spec.data, "data set", where)
         for side in (claim.left, claim.right):
-            _check_known(side.systems, spec.systems, "system", where)
-            _check_known([side.relative_to] if side.relative_to else [], spec.systems, "system", where)
+            _check_known(side.systems, _systems(spec), "system", where)
+            _check_known([side.relative_to] if side.relative_to else [], _systems(spec), "system", where)
             _check_known([side.data] if side.data else [], spec.data, "data set", where)
-            if not any(spec.systems[name].writes == "values" and spec.systems[name].command for name in side.systems):
-                _check_judged(spec, side.metric, side.rule, where)
+            _check_judged(spec, side.metric, side.rule, where)
+
+
+def _systems(spec: Spec) -> list[str]:
+    """Return the names of systems, and of the combinations of their grids."""
+    grids = [system for system in spec.systems.values() if system.grid and system.select is None]
+    return [*spec.systems, *(f"{system.name}[{each}]" for system in grids for each in system.combinations)]
 
 
 def _check_known(names: Iterable[str], known: Iterable[str], what: str, where: str) -> None:

@@ -8,7 +8,7 @@ from treelabel.core.errors import TreelabelError, quoted
 from treelabel.core.registry import suggestion
 from treelabel.experiment.cells import Cell, make_cell, mark
 from treelabel.experiment.estimates import Resampled
-from treelabel.experiment.naming import column_titles, data_title, expanded, system_title
+from treelabel.experiment.naming import column_titles, data_title, system_title
 from treelabel.experiment.notes import table_notes
 from treelabel.experiment.results import Results
 from treelabel.experiment.spec import Column, Spec, TableSpec
@@ -132,7 +132,7 @@ class _Grid:
     def of(cls, spec: TableSpec, results: Results, resampled: Resampled | None) -> "_Grid":
         study = results.spec
         data = spec.data or tuple(study.data)
-        systems = expanded(spec.systems or tuple(study.systems), study)
+        systems = list(spec.systems or study.systems)
         titles = column_titles(spec.columns)
         columns: dict[str, list[list[Cell]]] = {}
         for name in data:
