@@ -167,7 +167,8 @@ def _live_table(study: "Study") -> Any:
     sets = list(dict.fromkeys(cell.data for cell in plan.cells))
     left = len(study.progress.cells("todo", "judge"))
     under_way = ", ".join(f"embedding {task.job.data}" for task in study.tasks if task.cell is None)
-    caption = f"{show_seconds(study.elapsed)}, {left} runs left{'; ' + under_way if under_way else ''}"
+    metric = next((judge.metrics[0] for judge in plan.spec.judge), "value")
+    caption = f"{metric}; {show_seconds(study.elapsed)}, {left} runs left{'; ' + under_way if under_way else ''}"
     table = Table(title=escape(plan.spec.title), caption=escape(caption), title_justify="left", caption_justify="left")
     table.add_column("")
     for name in sets:
