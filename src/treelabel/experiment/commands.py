@@ -21,6 +21,7 @@ from scipy import sparse
 
 from treelabel.core.errors import TreelabelError, quoted, shorten
 from treelabel.core.json_text import read_json
+from treelabel.core.locking import lock
 from treelabel.core.registry import suggestion
 from treelabel.data import Dataset, read, write, write_taxonomy
 from treelabel.encoders.folders import cache_folder
@@ -59,9 +60,13 @@ def environment(requirements: tuple[str, ...]) -> Path:
     python = folder / "bin" / "python"
     if not (folder / "ready").is_file():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        venv.create(folder, clear=True, with_pip=False)
-        _install(python, requirements)
-        (folder / "ready").write_text("\n".join(requirements))
+        # Two runs may want the same environment at the same time: the second waits for the first.
+        with folder.with_suffix(".lock").open("wb") as taken:
+            lock(taken.fileno(), wait=True)
+            if not (folder / "ready").is_file():
+                venv.create(folder, clear=True, with_pip=False)
+                _install(python, requirements)
+                (folder / "ready").write_text("\n".join(requirements))
     return python
 
 
