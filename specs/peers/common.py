@@ -14,6 +14,7 @@ import pickle
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ class Task:
     threads: int
     variant: str
 
-    @property
+    @cached_property
     def many(self) -> bool:
         """Whether some training document has several classes, or none."""
         return any(len(row) != 1 for row in self.rows)
