@@ -28,7 +28,7 @@ def bench(
         str | None, typer.Option(help="Time for all runs, such as 60m: every row gets the same, then further seeds.")
     ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes at a time (default: what memory allows).")] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="So many seeds instead of the spec's.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, max=1000, help="So many seeds instead of the spec's.")] = None,
     data: Annotated[str | None, typer.Option(help="Only these data sets, comma-separated.")] = None,
     systems: Annotated[str | None, typer.Option(help="Only these systems, comma-separated.")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Check the spec and show the plan, and run nothing.")] = False,

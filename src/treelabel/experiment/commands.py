@@ -21,17 +21,14 @@ from scipy import sparse
 
 from treelabel.core.errors import TreelabelError, quoted, shorten
 from treelabel.core.json_text import read_json
-from treelabel.core.registry import suggestion
 from treelabel.data import Dataset, read, write, write_taxonomy
 from treelabel.encoders.folders import cache_folder
 from treelabel.experiment.sets import Parts
-from treelabel.experiment.spec import SystemSpec
+from treelabel.experiment.spec import PLACEHOLDER, SystemSpec
 from treelabel.hierarchy import label_matrix
 from treelabel.hierarchy.labels import find_label
 from treelabel.rules import Decisions
 from treelabel.scores import Scores, is_score_file
-
-PLACEHOLDERS = ("python", "folder", "train", "test", "valid", "taxonomy", "output", "seed", "threads", "data")
 
 
 @dataclass(frozen=True)
@@ -154,10 +151,10 @@ def _filled(part: str, names: Mapping[str, Any], system: str) -> str:
 
     def value(found: re.Match[str]) -> str:
         if found[1] not in names:
-            raise TreelabelError(f"the command of {system} has {found[0]}; {suggestion(found[1], PLACEHOLDERS)}")
+            raise TreelabelError(f"the command of {system} has {found[0]}, but the data set has none")
         return str(names[found[1]])
 
-    return re.sub(r"\{([a-z_]+)\}", value, part)
+    return PLACEHOLDER.sub(value, part)
 
 
 # Reading what it wrote
