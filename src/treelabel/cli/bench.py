@@ -28,7 +28,7 @@ def bench(
         str | None, typer.Option(help="Time for all runs, such as 60m: every row gets the same, then further seeds.")
     ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes at a time (default: what memory allows).")] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="So many seeds instead of the spec's.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, max=1000, help="So many seeds instead of the spec's.")] = None,
     data: Annotated[str | None, typer.Option(help="Only these data sets, comma-separated.")] = None,
     systems: Annotated[str | None, typer.Option(help="Only these systems, comma-separated.")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Check the spec and show the plan, and run nothing.")] = False,
@@ -50,9 +50,9 @@ def bench(
       treelabel bench specs/peers.toml --budget 60m --export peers.json
       treelabel bench study.toml --plan
     """
-    from treelabel.experiment.plan import make_plan, progress_of
+    from treelabel.experiment.plan import make_plan
     from treelabel.experiment.reading import read_spec
-    from treelabel.experiment.running import Options, run_study
+    from treelabel.experiment.running import Options, find_progress, run_study
     from treelabel.experiment.units import parse_seconds
 
     study = read_spec(spec)
@@ -61,8 +61,8 @@ def bench(
     seconds = None if budget is None else parse_seconds(budget, "--budget")
     folder = Path("results", study.name) if output is None else output
     planned = make_plan(study, _listed(data), _listed(systems))
-    before = progress_of(planned, folder, retry)
-    _print_plan(planned, before, seconds)
+    options = Options(jobs, seconds, keep_scores, retry)
+    _print_plan(planned, find_progress(planned, folder, options), seconds)
     if plan:
         return
     if not planned.cells:
@@ -70,7 +70,7 @@ def bench(
 
         raise TreelabelError(f"{spec}: nothing to run: {'; '.join(planned.missing.values()) or 'no system has data'}")
     with _shown() as watch:
-        results = run_study(planned, folder, Options(jobs, seconds, keep_scores, retry), watch)
+        results = run_study(planned, folder, options, watch)
     _print_results(results, folder, style, export)
 
 

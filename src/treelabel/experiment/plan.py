@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.errors import TreelabelError, quoted, shorten
 from treelabel.core.registry import suggestion
 from treelabel.experiment.code import is_current
 from treelabel.experiment.commands import files_hash
@@ -69,8 +69,8 @@ def make_plan(spec: Spec, data: Iterable[str] | None = None, systems: Iterable[s
     for name in sets:
         try:
             hashes[name] = content_hash(spec.data[name], spec.folder)
-        except TreelabelError as error:
-            missing[name] = str(error)
+        except (TreelabelError, OSError) as error:
+            missing[name] = shorten(str(error), 500)
     cells = [
         Cell(name, system, seed, _key(spec, spec.systems[system], name, hashes[name], seed), hashes[name])
         for number in range(max(len(spec.seeds_of(each)) for each in spec.systems.values()))

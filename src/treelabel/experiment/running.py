@@ -7,6 +7,7 @@ with the reason, and the others go on.
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -121,7 +122,7 @@ def run_study(plan: Plan, results: Path, options: Options, watch: Watcher = lamb
     """
     with _only_runner(results):
         _prepare(plan, results)
-        study = Study(plan, results, options, progress_of(plan, results, options.retry, _share(plan, options)))
+        study = Study(plan, results, options, find_progress(plan, results, options))
         try:
             _run_rounds(study, watch)
         finally:
@@ -139,6 +140,26 @@ def collect(plan: Plan, results: Path) -> Results:
         with suppress(FileNotFoundError, TreelabelError):
             runs.append(replace(load_run(results / "runs" / f"{cell.key}.json"), data=cell.data, system=cell.system))
     return Results(plan.spec, tuple(runs), results)
+
+
+def find_progress(plan: Plan, results: Path, options: Options) -> Progress:
+    """Find what a folder of results has of a plan, given how it is to be run.
+
+    Parameters
+    ----------
+    plan : Plan
+        The cells.
+    results : Path
+        The folder; it need not be there.
+    options : Options
+        Whether failures are repeated, and the budget, which may leave more time for training than before.
+
+    Returns
+    -------
+    Progress
+    """
+    share = _share(plan, options)
+    return progress_of(plan, results, options.retry, None if share is None else LEARNING_SHARE * share)
 
 
 def _share(plan: Plan, options: Options) -> float | None:
@@ -268,7 +289,8 @@ def _start(study: Study, job: Job, cell: Cell | None) -> None:
     folder = Path(tempfile.mkdtemp(prefix="treelabel-study-"))
     (folder / "job.json").write_text(job.to_json(), encoding="utf-8")
     limits = ("TREELABEL_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    environment = {**os.environ, **dict.fromkeys(limits, str(job.threads))}
+    # What it keeps for a while is removed with the folder, however it ends.
+    environment = {**os.environ, **dict.fromkeys(limits, str(job.threads)), "TMPDIR": str(folder)}
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "treelabel.experiment.worker", str(folder / "job.json")],
@@ -297,7 +319,7 @@ def _limits(study: Study, cell: Cell | None) -> tuple[float, float]:
 
 def _look_at(study: Study, task: Task) -> None:
     """Take in a task that has ended, and end one that takes too much."""
-    if task.process.poll() is not None:
+    if _has_ended(task.process):
         _take_in(study, task)
         return
     task.peak = max(task.peak, _memory(task.process.pid))
@@ -311,12 +333,18 @@ def _look_at(study: Study, task: Task) -> None:
 def _memory(pid: int) -> float:
     """Return the memory of a process and all that it started; 0 once they have ended."""
     total = 0.0
+    for process in _family(pid):
+        with suppress(psutil.Error):
+            total += process.memory_info().rss
+    return total
+
+
+def _family(pid: int) -> list[psutil.Process]:
+    """Return a process and all that it started and are still below it."""
     with suppress(psutil.Error):
         parent = psutil.Process(pid)
-        for process in (parent, *parent.children(recursive=True)):
-            with suppress(psutil.Error):
-                total += process.memory_info().rss
-    return total
+        return [parent, *parent.children(recursive=True)]
+    return []
 
 
 def _stop(study: Study, task: Task, status: Status, reason: str) -> None:
@@ -358,17 +386,34 @@ def _end(study: Study, task: Task) -> None:
 
 
 def _kill(task: Task) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(task.process.pid, signal.SIGKILL)
+    # A command may have begun a session of its own, which is no part of the worker's group.
+    family = _family(task.process.pid)
+    _kill_group(task.process.pid)
+    for process in family:
+        with suppress(psutil.Error):
+            process.kill()
     task.process.wait()
     _close(task)
+
+
+def _kill_group(leader: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def _has_ended(process: "subprocess.Popen[bytes]") -> bool:
+    """Whether a worker has ended; what its command left running ends with it.
+
+    The group is ended before the worker's exit is taken in: until then nobody else can get its number.
+    """
+    if process.returncode is None and os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+        _kill_group(process.pid)
+        process.wait()
+    return process.returncode is not None
 
 
 def _close(task: Task) -> None:
     assert task.process.stdin is not None
     with suppress(OSError):
         task.process.stdin.close()
-    for file in (task.log, task.log.with_name("job.json")):
-        file.unlink(missing_ok=True)
-    with suppress(OSError):
-        task.log.parent.rmdir()
+    shutil.rmtree(task.log.parent, ignore_errors=True)

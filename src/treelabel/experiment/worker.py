@@ -282,14 +282,12 @@ def _size(model: Model) -> float:
 def _commanded(spec: Spec, system: SystemSpec, parts: Parts, run: Run) -> tuple[Run, Output | None]:
     """Run a command; one that writes values has no output to judge."""
     with tempfile.TemporaryDirectory(prefix="treelabel-command-") as folder:
-        begun = time.perf_counter()
         told = run_command(system, parts, spec.folder, Path(folder), run.seed, run.threads)
-        took = time.perf_counter() - begun
     times = dict(told.told or {})
     run = replace(
         run,
         command=system.command,
-        fit_seconds=times.get("fit_seconds", took),
+        fit_seconds=times.get("fit_seconds", told.seconds),
         score_seconds=times.get("score_seconds", float("nan")),
         model_bytes=times.get("model_bytes", float("nan")),
     )
