@@ -18,7 +18,7 @@ Standing = Literal["confirmed", "contradicted", "open"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a claim on one data set: left - right with its 95% interval, and why it is open if it is."""
+    """The outcome of a claim on one data set: left - right with its 95% interval, and why it is open if it is."""
 
     data: str
     status: Standing
@@ -44,7 +44,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a claim: confirmed on all data sets, contradicted on some and confirmed on none, or open."""
+    """The outcome of a claim: confirmed on all data sets, contradicted on some and confirmed on none, or open."""
 
     name: str
     text: str

@@ -41,7 +41,7 @@ TIMES = ("fit_seconds", "score_seconds", "model_bytes")
 
 @dataclass(frozen=True)
 class Told:
-    """What a command left: scores, decisions or values, how long it ran, and what it told of times and sizes."""
+    """The output of a command: scores, decisions or values, how long it ran, and what it told of times and sizes."""
 
     scores: Scores | None = None
     decisions: Decisions | None = None
@@ -97,7 +97,19 @@ def _install(python: Path, requirements: tuple[str, ...]) -> None:
 
 
 def files_hash(system: SystemSpec, folder: Path) -> str:
-    """Hash the files that a command names, and the Python programs that stand beside one."""
+    """Hash the files that a command names, and the Python programs that stand beside one.
+
+    Parameters
+    ----------
+    system : SystemSpec
+        A system that is a command.
+    folder : Path
+        The folder of the spec.
+
+    Returns
+    -------
+    str
+    """
     assert system.command is not None
     named = [Path(part.replace("{folder}", str(folder))) for part in system.command]
     programs = [file for file in named if file.suffix == ".py" and file.is_file()]
@@ -303,7 +315,7 @@ def _scored(row: Any, where: str) -> tuple[str, list[tuple[str, float]]]:
 
 
 def combined(scores: Scores, how: str) -> Scores:
-    """Give inner nodes the sum or the largest of the scores below them.
+    """Let inner nodes have the sum or the largest of the scores below them.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What systems and columns of a study are called, and which way a column is better."""
+"""Names of systems and columns of a study for people to read, and which way a column is better."""
 
 from collections.abc import Sequence
 
@@ -16,12 +16,36 @@ _FIELDS = {
 
 
 def system_title(name: str, spec: Spec) -> str:
-    """Return what a system is called in tables; names that the spec does not have stay."""
+    """Return what a system is called in tables; names that the spec does not have stay.
+
+    Parameters
+    ----------
+    name : str
+        A system.
+    spec : Spec
+        The study.
+
+    Returns
+    -------
+    str
+    """
     return spec.systems[name].title or name if name in spec.systems else name
 
 
 def data_title(name: str, spec: Spec) -> str:
-    """Return what a data set is called in tables; names that the spec does not have stay."""
+    """Return what a data set is called in tables; names that the spec does not have stay.
+
+    Parameters
+    ----------
+    name : str
+        A data set.
+    spec : Spec
+        The study.
+
+    Returns
+    -------
+    str
+    """
     return spec.data[name].title or name if name in spec.data else name
 
 

@@ -118,7 +118,7 @@ def _key(spec: Spec, system: SystemSpec, data: str, data_hash: str, seed: int) -
 
 @dataclass(frozen=True)
 class Progress:
-    """What a folder of results has of a plan: the runs that count, and the state of every cell."""
+    """The part of a plan that is done: the runs that count, and the state of every cell."""
 
     runs: Mapping[str, Run]
     states: Mapping[Cell, State]
@@ -212,7 +212,19 @@ def estimate(cells: Iterable[Cell], runs: Iterable[Run]) -> tuple[float, int]:
 
 
 def started(plan: Plan, cell: Cell) -> Run:
-    """Return the run of a cell, before anything of it is known."""
+    """Return the run of a cell, before anything of it is known.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan.
+    cell : Cell
+        One of its cells.
+
+    Returns
+    -------
+    Run
+    """
     system = plan.spec.systems[cell.system]
     title = system.title or system.name
     run = Run(cell.key, cell.data, cell.system, cell.seed, title=title, data_hash=cell.data_hash)

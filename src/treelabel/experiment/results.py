@@ -40,7 +40,7 @@ Status = Literal["done", "failed", "timeout", "memory"]
 
 @dataclass(frozen=True)
 class Judged:
-    """What one rule's decisions, and the scores, are worth.
+    """Values of the metrics under one rule.
 
     `rule` is the one that the spec asks for, `used_rule` the one that decided. `sums` are the additive parts of metrics
     over documents, from which values come and by which results of other documents can be merged.
@@ -99,13 +99,37 @@ class Run:
         return self.status == "done"
 
     def judged_by(self, metric: str, rule: str | None = None) -> Judged | None:
-        """Return the first that has a metric, under a rule if one is named."""
+        """Return the first that has a metric, under a rule if one is named.
+
+        Parameters
+        ----------
+        metric : str
+            A metric, or a part of one.
+        rule : str, optional
+            The rule as the spec has it, or the one that decided.
+
+        Returns
+        -------
+        Judged or None
+        """
         name = _spelled(metric)
         fitting = (each for each in self.judged if rule is None or rule in (each.rule, each.used_rule))
         return next((each for each in fitting if name in each.values), None)
 
     def value(self, metric: str, rule: str | None = None) -> float:
-        """Return the value of a metric, or of a part of one ("macro_f1_by_depth[1]"); NaN if there is none."""
+        """Return the value of a metric, or of a part of one ("macro_f1_by_depth[1]"); NaN if there is none.
+
+        Parameters
+        ----------
+        metric : str
+            A metric, or a part of one.
+        rule : str, optional
+            The rule; by default the first under which the metric was judged.
+
+        Returns
+        -------
+        float
+        """
         found = self.judged_by(metric, rule)
         return math.nan if found is None else found.values[_spelled(metric)]
 
@@ -169,19 +193,55 @@ class Results:
         return cls(spec, tuple(load_run(file) for file in files if file.is_file()), folder)
 
     def of(self, data: str, system: str) -> list[Run]:
-        """Return the runs of a system on a data set that are done, by seed."""
+        """Return the runs of a system on a data set that are done, by seed.
+
+        Parameters
+        ----------
+        data : str
+            A data set.
+        system : str
+            A system.
+
+        Returns
+        -------
+        list of Run
+        """
         found = [run for run in self.runs if run.data == data and run.system == system and run.is_done]
         return sorted(found, key=lambda run: run.seed)
 
     def problem(self, data: str, system: str) -> str:
-        """Return why a system has no result on a data set: "failed: the reason", or "" if it has, or never ran."""
+        """Return why a system has no result on a data set: "failed: the reason", or "" if it has, or never ran.
+
+        Parameters
+        ----------
+        data : str
+            A data set.
+        system : str
+            A system.
+
+        Returns
+        -------
+        str
+        """
         runs = [run for run in self.runs if run.data == data and run.system == system]
         if any(run.is_done for run in runs):
             return ""
         return next((f"{run.status}: {run.reason}" for run in runs), "")
 
     def result(self, run: Run, rule: str) -> Result | None:
-        """Return the Result of a run under a rule, with the parts of documents; None where these were not kept."""
+        """Return the Result of a run under a rule, with the parts of documents; None where these were not kept.
+
+        Parameters
+        ----------
+        run : Run
+            A run that is done.
+        rule : str
+            A rule as the spec has it.
+
+        Returns
+        -------
+        Result or None
+        """
         if self.folder is None or not (self.folder / "parts" / f"{run.key}.npz").is_file():
             return None
         at = next(at for at, each in enumerate(run.judged) if each.rule == rule)
@@ -273,7 +333,19 @@ def load_run(file: Path) -> Run:
 
 
 def run_from_json(stored: Any, where: str) -> Run:
-    """Make a run of what its JSON text holds; `where` begins the message of an error."""
+    """Make a run of what its JSON text holds; `where` begins the message of an error.
+
+    Parameters
+    ----------
+    stored : Any
+        Parsed JSON.
+    where : str
+        The beginning of the message of an error.
+
+    Returns
+    -------
+    Run
+    """
     if not isinstance(stored, dict) or stored.get("format") != FORMAT or stored.get("version") != VERSION:
         raise TreelabelError(f"{where}: is no run of this version of treelabel; remove it, and it is done again")
     values = {name: value for name, value in stored.items() if name in _RUN_FIELDS}

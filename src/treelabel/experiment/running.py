@@ -134,7 +134,19 @@ def run_study(plan: Plan, results: Path, options: Options, watch: Watcher = lamb
 
 
 def collect(plan: Plan, results: Path) -> Results:
-    """Return the runs of a plan that a folder has; runs of other plans in it are left out."""
+    """Return the runs of a plan that a folder has; runs of other plans in it are left out.
+
+    Parameters
+    ----------
+    plan : Plan
+        The cells.
+    results : Path
+        The folder.
+
+    Returns
+    -------
+    Results
+    """
     runs = []
     for cell in plan.cells:
         with suppress(FileNotFoundError, TreelabelError):
@@ -251,7 +263,19 @@ def _next(study: Study, waiting: Sequence[Cell]) -> int | Job | None:
 
 
 def encoder_of(plan: Plan, cell: Cell) -> str | None:
-    """Return the encoder whose frozen embeddings a cell uses ("": the best that is installed), or None."""
+    """Return the encoder whose frozen embeddings a cell uses ("": the best that is installed), or None.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan.
+    cell : Cell
+        One of its cells.
+
+    Returns
+    -------
+    str or None
+    """
     system = plan.spec.systems[cell.system]
     params = system.params_on(cell.data)
     if system.model is None or params.get("train") in ("all", "lora"):

@@ -30,7 +30,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Panel:
-    """What is shown of one data set; `notes` tell what is missing and why."""
+    """The part of a figure about one data set; `notes` tell what is missing and why."""
 
     data: str
     title: str

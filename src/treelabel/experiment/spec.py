@@ -351,7 +351,15 @@ class Spec:
 
 
 def check_names(given: Iterable[str], known: Iterable[str], where: str) -> None:
-    """Refuse names that are not known, and suggest the nearest."""
+    """Refuse names that are not known, and suggest the nearest.
+
+    Parameters
+    ----------
+    given, known : iterable of str
+        The names that were found, and those that mean something.
+    where : str
+        The place in the spec, for the message.
+    """
     names = list(known)
     for name in given:
         if name not in names:
@@ -362,7 +370,15 @@ def check_names(given: Iterable[str], known: Iterable[str], where: str) -> None:
 
 
 def check_name(name: str, where: str) -> None:
-    """Refuse the name of a data set or system that no command line and no table could show."""
+    """Refuse the name of a data set or system that no command line and no table could show.
+
+    Parameters
+    ----------
+    name : str
+        The name.
+    where : str
+        The place in the spec, for the message.
+    """
     if not name.strip() or UNPRINTABLE.search(name) or any(sign in name for sign in NOT_IN_NAMES):
         raise TreelabelError(
             f"{where} has the name {quoted(name)}; expected letters, digits and signs, but no brackets and commas"
@@ -370,7 +386,15 @@ def check_name(name: str, where: str) -> None:
 
 
 def check_plain(value: Any, where: str) -> None:
-    """Refuse values that TOML has and JSON has not: dates and times, and numbers that are not finite."""
+    """Refuse values that TOML has and JSON has not: dates and times, and numbers that are not finite.
+
+    Parameters
+    ----------
+    value : Any
+        A value of the spec.
+    where : str
+        The place in the spec, for the message.
+    """
     if isinstance(value, Mapping):
         for name, each in value.items():
             check_plain(each, f"{where}.{name}")
@@ -382,7 +406,17 @@ def check_plain(value: Any, where: str) -> None:
 
 
 def check_published(numbers: Any, count: int, where: str) -> None:
-    """Refuse published numbers that are no list, or more than there are columns."""
+    """Refuse published numbers that are no list, or more than there are columns.
+
+    Parameters
+    ----------
+    numbers : Any
+        What the spec has.
+    count : int
+        The number of columns.
+    where : str
+        The place in the spec, for the message.
+    """
     if not isinstance(numbers, list | tuple) or len(numbers) > count:
         raise TreelabelError(f"{where} is {quoted(numbers)}, expected at most {count} numbers, one for each column")
 
@@ -394,7 +428,15 @@ def check_seeds(seeds: int | tuple[int, ...] | None) -> None:
 
 
 def check_limits(time_limit: str | float | None, memory_limit: str | float | None) -> None:
-    """Refuse limits that are no amounts."""
+    """Refuse limits that are no amounts.
+
+    Parameters
+    ----------
+    time_limit : str, float or None
+        A time, such as "10m".
+    memory_limit : str, float or None
+        An amount of memory, such as "8GB".
+    """
     if time_limit is not None:
         parse_seconds(time_limit, "time_limit")
     if memory_limit is not None:

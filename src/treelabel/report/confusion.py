@@ -110,7 +110,21 @@ def _joined(left: LongArray, right: LongArray) -> tuple[LongArray, LongArray]:
 
 
 def sibling_confusions(system: System, counts: sparse.csr_array, most: int = 25) -> list[Confusion]:
-    """List the siblings that are confused in most documents; `counts` are those of `sibling_counts`."""
+    """List the siblings that are confused in most documents; `counts` are those of `sibling_counts`.
+
+    Parameters
+    ----------
+    system : Judged
+        A system.
+    counts : array
+        The counts that `sibling_counts` returned.
+    most : int
+        How many to list at most.
+
+    Returns
+    -------
+    list of Confusion
+    """
     pairs = counts.tocoo()
     return _largest(system, pairs.row, pairs.col, pairs.data, pairs.data, most)
 
@@ -162,6 +176,17 @@ def far_confusions(system: System, most: int = 25) -> list[Confusion]:
 
     A most specific predicted label that is not true, nor an ancestor of a true one, is confused with the true label
     of the document that is nearest to it. Documents without a true label do not count.
+
+    Parameters
+    ----------
+    system : Judged
+        A system.
+    most : int
+        How many to list at most.
+
+    Returns
+    -------
+    list of Confusion
     """
     h, size = system.hierarchy, len(system.hierarchy)
     total: dict[int, int] = {}

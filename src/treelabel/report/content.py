@@ -1,4 +1,4 @@
-"""What a report shows: every number of it, before anything is drawn or written."""
+"""Every number of a report, before anything is drawn or written."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ MOST_TEXT = 800_000
 
 @dataclass(frozen=True, eq=False)
 class Details:
-    """What is shown of one system alone."""
+    """The part of a report about one system alone."""
 
     curve: Curve | None
     reliability: list[Reliability]
@@ -139,7 +139,7 @@ def make_content(
 
 
 def _notes(systems: list[System]) -> list[str]:
-    """What a reader of the numbers must know first: who got no label, and which rule nobody asked for."""
+    """Notes that a reader must know first: who got no label, and which rule nobody asked for."""
     notes = []
     for system in systems:
         coverage = system.result.coverage

@@ -18,7 +18,7 @@ RULES = ("threshold@0.5", "best_leaf", "top_down(stop=0.5)", "optimal:hf1", "opt
 
 @dataclass(frozen=True)
 class OperatingPoint:
-    """What a rule makes of the scores.
+    """The precision and recall of a rule on the scores.
 
     `precision` and `recall` are those of the curve (a document without a prediction has precision 1); `hp`, `hr` and
     `hf1` the reported ones (it has 0).

@@ -1,4 +1,4 @@
-"""What each metric means, in one sentence for somebody who has never heard of it."""
+"""The meaning of each metric in one sentence, for somebody who has never heard of it."""
 
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -19,6 +19,17 @@ class Meaning:
 
     def written(self, value: float, signed: bool = False) -> str:
         """Write a value, or a difference with its sign; "n/a" where there is none.
+
+        Parameters
+        ----------
+        value : float
+            The value.
+        signed : bool
+            Whether it is a difference.
+
+        Returns
+        -------
+        str
 
         >>> Meaning("", "").written(0.51234), Meaning("", "", "percent").written(0.0123, signed=True)
         ('0.512', '+1.230%')

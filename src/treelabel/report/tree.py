@@ -48,6 +48,17 @@ def tree_values(systems: Sequence[System], most: int) -> dict[str, Any]:
 
     Parents are places in the same lists (-1: the root), a list where there are several. F1 is in thousandths, -1 where
     a label is neither true nor predicted.
+
+    Parameters
+    ----------
+    systems : sequence
+        The systems of the report.
+    most : int
+        How many labels at most.
+
+    Returns
+    -------
+    dict
     """
     h, context = systems[0].hierarchy, systems[0].result.context
     kept = _most_used(systems, most)

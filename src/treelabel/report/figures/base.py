@@ -1,4 +1,4 @@
-"""What all figures share: their name and words, their size, axes and legend, and how systems are told apart."""
+"""Parts that all figures share: name and words, size, axes and legend, and how systems are told apart."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -45,14 +45,30 @@ def called(name: str) -> str:
 
 
 def put_legend(axes: "Axes", count: int) -> None:
-    """Put the legend above the axes, where it covers nothing."""
+    """Put the legend above the axes, where it covers nothing.
+
+    Parameters
+    ----------
+    axes : Axes
+        Where to put it.
+    count : int
+        The number of names in it; none for 0.
+    """
     if count:
         columns = 1 if count == 1 else 2
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=columns, borderaxespad=0.2, columnspacing=1.2)
 
 
 def share_axis(axes: "Axes", label: str = "macro-F1 (0 to 1)") -> None:
-    """Let the upright axis go from 0 to 1."""
+    """Let the upright axis go from 0 to 1.
+
+    Parameters
+    ----------
+    axes : Axes
+        The axes.
+    label : str
+        What stands at the axis.
+    """
     axes.set_ylim(0, 1)
     axes.set_yticks(np.linspace(0, 1, 6))
     axes.set_ylabel(label)

@@ -44,7 +44,7 @@ class SeriesLike(Protocol):
 
 
 class PanelLike(Protocol):
-    """What is shown of one data set."""
+    """The part of a figure about one data set."""
 
     @property
     def title(self) -> str:
@@ -64,7 +64,7 @@ class FigureLike(Protocol):
 
     @property
     def title(self) -> str:
-        """What it shows."""
+        """The title."""
 
     @property
     def kind(self) -> str:
