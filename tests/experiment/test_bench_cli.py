@@ -6,6 +6,7 @@ import pytest
 from tests.experiment.small import SPEC, write_study
 from tests.helpers import Run
 from treelabel import TreelabelError
+from treelabel.cli import bench
 from treelabel.experiment.kept import kept_scores
 from treelabel.experiment.results import Results
 
@@ -57,6 +58,12 @@ def test_a_study_from_the_file_to_tables_figures_and_a_report(folder: Path, run:
     page = run("report", results, "-o", folder / "report.html")
     assert page.code == 0, page.err
     assert "Pets and plants: small" in (folder / "report.html").read_text()
+
+
+def test_an_exported_command_names_no_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = ["x", "bench", "a b.toml", "-o", "/tmp/r", "--budget", "5m", "--export=/tmp/e.json", "--export", "f"]
+    monkeypatch.setattr("sys.argv", given)
+    assert bench._command_line() == "treelabel bench 'a b.toml' --budget 5m"
 
 
 def test_runs_of_an_earlier_version_of_the_spec_are_not_shown(folder: Path, tmp_path: Path, run: Run) -> None:

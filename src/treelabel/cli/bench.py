@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from treelabel.experiment.running import Study
 
 Style = Literal["paper", "markdown", "latex", "csv"]
+OUTPUTS = ("-o", "--output", "--export")
 # How often the table is drawn anew.
 FRAMES = 4
 
@@ -216,5 +217,11 @@ def _print_results(results: "Results", folder: Path, style: Style, export: Path 
 
 
 def _command_line() -> str:
-    """Return the command that was given, as one would type it."""
-    return shlex.join(["treelabel", *sys.argv[1:]])
+    """Return the command that was given, without the names of its outputs, which are of this machine."""
+    words, left = iter(sys.argv[1:]), []
+    for word in words:
+        if word in OUTPUTS:
+            next(words, None)
+        elif not word.startswith(tuple(f"{name}=" for name in OUTPUTS)):
+            left.append(word)
+    return shlex.join(["treelabel", *left])
