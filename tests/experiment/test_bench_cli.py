@@ -71,8 +71,10 @@ def test_runs_of_an_earlier_version_of_the_spec_are_not_shown(folder: Path, tmp_
     assert run("bench", spec, "-o", tmp_path / "r").code == 0
     spec.write_text(spec.read_text().replace("seeds = 2", "seeds = 1").replace("[3, 3]", "[3, 4]"))
     assert run("bench", spec, "-o", tmp_path / "r", "--systems", "linear").code == 0
+    spec.write_text(spec.read_text().replace("systems.frequent", "systems.common").replace('"frequent"', '"common"'))
+    assert run("bench", spec, "-o", tmp_path / "r").code == 0
     runs = Results.load(tmp_path / "r").runs
-    assert sorted((each.system, each.seed) for each in runs) == [("frequent", 0), ("linear", 0)]
+    assert sorted((each.system, each.seed) for each in runs) == [("common", 0), ("linear", 0)]
     assert len(list((tmp_path / "r" / "runs").iterdir())) == 4
 
 
@@ -96,6 +98,9 @@ def test_scores_that_were_not_kept_or_are_of_other_data_are_told(folder: Path, t
         (["bench", "{f}/small.toml", "--data", "smal"], "did you mean small?"),
         (["bench", "{f}/small.toml", "--budget", "soon"], "such as 90, 90s, 10m or 2h"),
         (["bench", "{f}/small.toml", "--style", "word"], "word"),
+        (["bench", "{f}/small.toml", "--export", "{f}"], "is a folder, expected the name of a file"),
+        (["bench", "{f}/small.toml", "--export", "{f}/no/x.json"], "does not exist; make it first"),
+        (["bench", "{f}/small.toml", "--export", "{f}/small.toml"], "would be replaced"),
         (["report", "{f}/nothing", "-o", "{f}/x.html"], "does not exist"),
         (["report", "-o", "{f}/x.html"], "expected the folder of a study, or --truth FILE"),
     ],

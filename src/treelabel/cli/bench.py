@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from treelabel.cli.options import require_file_name, require_other_file
+
 if TYPE_CHECKING:
     from treelabel.experiment.plan import Plan, Progress
     from treelabel.experiment.results import Results, Run
@@ -56,6 +58,9 @@ def bench(
     from treelabel.experiment.running import Options, find_progress, run_study
     from treelabel.experiment.units import parse_seconds
 
+    if export is not None:
+        require_file_name(export)
+        require_other_file(export, spec)
     study = read_spec(spec)
     if seeds is not None:
         study = study.with_seeds(tuple(range(seeds)))

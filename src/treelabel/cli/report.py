@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from treelabel.cli.judge import JudgedRuleOption, TrainOption, read_system, system_names
-from treelabel.cli.options import ReadArguments, require_other_file, with_read_options
+from treelabel.cli.options import ReadArguments, require_file_name, require_other_file, with_read_options
 from treelabel.cli.printing import echo
 from treelabel.cli.signals import INTERRUPTED
 
@@ -125,15 +125,11 @@ def _say_what_was_written(output: Path, figures: Path | None = None) -> None:
 
 def require_report(output: Path, *inputs: Path | str | None) -> None:
     """Refuse a report that could not be written, before hours of learning."""
-    from treelabel.core.errors import TreelabelError
     from treelabel.report.write import require_packages
 
     require_packages()
     require_other_file(output, *inputs)
-    if output.is_dir():
-        raise TreelabelError(f"{output}: is a folder, expected the name of a file to write")
-    if not output.parent.is_dir():
-        raise TreelabelError(f"{output}: the folder {output.parent} does not exist; make it first")
+    require_file_name(output)
 
 
 def held_out_report(

@@ -14,7 +14,7 @@ Values that are not finite are strings in JSON ("nan", "inf").
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -188,9 +188,14 @@ class Results:
             raise TreelabelError(f"{folder / 'study.json'}: damaged; run the study again")
         spec = parse_spec((folder / "spec.toml").read_text(encoding="utf-8"), Path(str(about["path"])))
         # Without keys, all runs that are there.
-        keys = about["keys"] if about["keys"] is not None else sorted(file.stem for file in folder.glob("runs/*.json"))
-        files = [folder / "runs" / f"{key}.json" for key in keys]
-        return cls(spec, tuple(load_run(file) for file in files if file.is_file()), folder)
+        keys = about["keys"] if isinstance(about["keys"], dict) else dict.fromkeys(_stems(folder / "runs"))
+        runs = []
+        for key, names in keys.items():
+            file = folder / "runs" / f"{key}.json"
+            if file.is_file():
+                run = load_run(file)
+                runs.append(run if names is None else replace(run, data=str(names[0]), system=str(names[1])))
+        return cls(spec, tuple(runs), folder)
 
     def of(self, data: str, system: str) -> list[Run]:
         """Return the runs of a system on a data set that are done, by seed.
@@ -375,6 +380,10 @@ def _judged(stored: Mapping[str, Any]) -> Judged:
 
 def _load_context(file: Path) -> Context:
     return context_from_json(file.read_bytes(), str(file))
+
+
+def _stems(folder: Path) -> list[str]:
+    return sorted(file.stem for file in folder.glob("*.json"))
 
 
 def _spelled(metric: str) -> str:

@@ -197,7 +197,8 @@ def _only_runner(results: Path) -> Iterator[None]:
 
 def _prepare(plan: Plan, results: Path) -> None:
     known = {*FOLDERS, "spec.toml", "study.json", "index.parquet"}
-    if not (results / "spec.toml").is_file():
+    if not (results / "study.json").is_file():
+        known -= {"spec.toml"}
         foreign = [entry.name for entry in results.iterdir() if entry.name not in known and entry.name[0] != "."]
         if foreign:
             raise TreelabelError(
@@ -205,7 +206,8 @@ def _prepare(plan: Plan, results: Path) -> None:
             )
     for name in FOLDERS:
         (results / name).mkdir(exist_ok=True)
-    keys = [cell.key for cell in make_plan(plan.spec).cells]
+    # A system may be called otherwise than when it was run.
+    keys = {cell.key: [cell.data, cell.system] for cell in make_plan(plan.spec).cells}
     about = {"path": str(plan.spec.path.resolve()), "keys": keys}
     with together():
         for name, text in (("spec.toml", plan.spec.text), ("study.json", json.dumps(about, indent=1))):

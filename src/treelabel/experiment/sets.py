@@ -57,7 +57,7 @@ def find_file(name: str, folder: Path) -> Path:
     given = os.environ.get("TREELABEL_DATA")
     places = [
         folder,
-        *([Path(given)] if given else [Path("..", "shared", "data"), folder.parents[1] / "shared" / "data"]),
+        *([Path(given)] if given else [Path("..", "shared", "data"), folder.parent.parent / "shared" / "data"]),
     ]
     for place in places:
         if (place / name).is_file():
