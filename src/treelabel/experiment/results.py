@@ -304,10 +304,13 @@ class Results:
             "path": self.spec.path.name,
             "spec": self.spec.text,
             "verdicts": _finite(list(verdicts)),
-            "runs": [_without_code(json.loads(run.to_json(sums=False))) for run in self.runs],
         }
+        head = json.dumps(stored, indent=1, ensure_ascii=False).removesuffix("\n}")
+        runs = [_without_code(json.loads(run.to_json(sums=False))) for run in self.runs]
+        # A line for each run, so that a changed one is a changed line.
+        lines = ",\n".join(json.dumps(run, ensure_ascii=False) for run in runs)
         with open_output(path) as stream:
-            stream.write(json.dumps(stored, indent=1, ensure_ascii=False).encode() + b"\n")
+            stream.write(f'{head},\n "runs": [\n{lines}\n ]\n}}\n'.encode())
 
 
 _INDEX = pa.schema(
