@@ -9,13 +9,10 @@ Every system runs on every set in a fresh process, peers in environments of thei
 systems take turns, and the best time of all turns counts, after imports and a warm-up on 40 documents. Nothing is
 tuned: ours is `make_model()`, peers have the settings of their manuals (see fast_models_peers.py), those that take
 matrices behind scikit-learn's TfidfVectorizer(sublinear_tf=True). Training and prediction start from lists of texts.
+How good they are is measured by specs/peers.toml.
 
-Peers learn the most specific labels. On single paths their scores are a distribution over these (of margins, the
-softmax), a node has the sum of those below it, and what their usual prediction gives is judged. With many paths a node
-has the largest score below it, and labels of at least 0.5 (a margin of at least 0) are predicted. Memory is the growth
-over what the process had after imports; processes that a peer starts are not counted. A peer that cannot be installed,
-or needs longer than the limit, says so in its line. How good systems are is a study, specs/peers.toml; here one metric
-tells whether a faster one is as good.
+Peers learn the most specific labels. Memory is the growth over what the process had after imports; processes that a
+peer starts are not counted. A peer that cannot be installed, or needs longer than the limit, says so in its line.
 """
 
 import argparse
@@ -43,16 +40,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.measure import Claim, report, seconds
 from benchmarks.peers import MissingPeerError, peer_python
 
-from treelabel import Dataset, Hierarchy, Scores, decide, evaluate, load_sample, read, read_together, split, unfold
+from treelabel import Dataset, load_sample, read, read_together, split, unfold
 from treelabel.core.strings import Strings
-from treelabel.hierarchy import LabelMatrix, hierarchy_to_json, label_matrix, row_sizes
+from treelabel.hierarchy import hierarchy_to_json
 
 DATA = Path(os.environ.get("TREELABEL_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 PROGRAM = Path(__file__).with_name("fast_models_peers.py")
 OURS = "treelabel"
-
-# Points of accuracy or micro-F1 that count as no worse.
-SLACK = 0.003
 
 
 @dataclass(frozen=True)
@@ -196,7 +190,7 @@ def ran(command: Sequence[str], limit: float) -> str:
 
 
 def run(system: str, folder: Path, limit: float, place: Place | None = None, program: Path = PROGRAM) -> dict[str, Any]:
-    """Measure a system in a fresh process; its scores are left beside the data."""
+    """Measure a system in a fresh process; what it writes is left beside the data."""
     result = folder / f"{system}.npz"
     shutil.rmtree(result.with_suffix(""), ignore_errors=True)
     try:
@@ -213,7 +207,7 @@ def run(system: str, folder: Path, limit: float, place: Place | None = None, pro
 
 
 def measure_set(name: str, systems: Sequence[str], repeats: int, limit: float) -> dict[str, Cell]:
-    """Measure all systems on a set, in turns, and judge what they predict."""
+    """Measure all systems on a set, in turns."""
     train, test = SETS[name]()
     print(f"{name}: {len(train):,} training and {len(test):,} test documents, {train.hierarchy}", flush=True)
     cells = {system: Cell() for system in systems}
@@ -223,14 +217,12 @@ def measure_set(name: str, systems: Sequence[str], repeats: int, limit: float) -
         # Loops that the warm-up does not reach are compiled before anything is measured.
         with suppress(FailedError):
             run(OURS, folder, limit)
-        for turn in range(repeats):
+        for _ in range(repeats):
             for system, cell in cells.items():
                 if cell.problem:
                     continue
                 try:
                     cell.add(run(system, folder, limit))
-                    if not turn:
-                        cell.add(judge(train, test, folder / f"{system}.npz", cell.values.get("rule")))
                 except FailedError as error:
                     cell.problem = str(error)
                 print(f"  {SYSTEMS[system].title}: {cell.problem or seconds(cell.values['train'])}", flush=True)
@@ -264,62 +256,21 @@ def first_prediction(folder: Path, repeats: int) -> dict[str, float]:
     return {"load": load, "load with imports": whole}
 
 
-# Judging
-
-
-def judge(train: Dataset, test: Dataset, file: Path, rule: str | None) -> dict[str, Any]:
-    """Judge the scores and the usual predictions of a system; `rule` is what makes those of ours."""
-    h = train.hierarchy
-    many = bool((row_sizes(h.most_specific(train.labels)) > 1).any())
-    with np.load(file) as stored:
-        given, nodes, ptr, classes = (stored[name] for name in ("scores", "nodes", "ptr", "classes"))
-    decisions: LabelMatrix
-    if rule is not None:
-        scores = Scores(h, given)
-        decisions = decide(scores, rule).csr
-    else:
-        scores = largest_below(h, nodes, given) if many else sums_below(h, nodes, given)
-        decisions = h.closure(label_matrix(ptr, nodes[classes].astype(np.int32), len(h)))
-    metric = "micro_f1" if many else "leaf_accuracy"
-    result = evaluate(test.labels, decisions, scores, h, metrics=[metric], keep_documents=False)
-    return {"quality": result[metric], "metric": metric}
-
-
-def sums_below(h: Hierarchy, nodes: Any, given: Any) -> Scores:
-    """Give every node the sum over the classes at and below it; a row that sums to more than 1 is scaled to 1."""
-    given = given.astype(np.float64)
-    given /= np.maximum(given.sum(axis=1, keepdims=True), 1)
-    paths = h.closure(label_matrix(np.arange(len(nodes) + 1), nodes.astype(np.int32), len(h))).astype(np.float64)
-    return Scores(h, np.minimum((paths.T @ given.T).T, 1))
-
-
-def largest_below(h: Hierarchy, nodes: Any, given: Any) -> Scores:
-    """Give every node the largest score of the classes at and below it."""
-    paths = h.closure(label_matrix(np.arange(len(nodes) + 1), nodes.astype(np.int32), len(h)))
-    found = np.zeros((len(given), len(h)), np.float32)
-    for at, way in enumerate(np.split(paths.indices, paths.indptr[1:-1])):
-        found[:, way] = np.maximum(found[:, way], given[:, at : at + 1])
-    return Scores(h, np.clip(found, 0, 1))
-
-
 # What is printed
 
 
 def rows_of(cells: Mapping[str, Cell]) -> tuple[list[str], list[list[str]]]:
     """Return the titles and the lines of a set's table."""
-    done = [cell.values for cell in cells.values() if not cell.problem]
-    metric = next((values["metric"] for values in done), "quality")
-    titles = ["system", metric.replace("_", " "), "training s", "documents/s", "memory MB", "peak MB", "model MB"]
+    titles = ["system", "training s", "documents/s", "memory MB", "peak MB", "model MB"]
     lines = []
     for system, cell in cells.items():
         values, title = cell.values, SYSTEMS[system].title
         if cell.problem:
             lines.append([title, cell.problem, *[""] * (len(titles) - 2)])
             continue
-        numbers = [f"{100 * values['quality']:.2f}"]
         speed = f"{values['documents'] / values['predict']:,.0f}"
         sizes = [f"{values[name]:,.0f}" for name in ("growth", "peak")]
-        lines.append([title, *numbers, f"{values['train']:,.2f}", speed, *sizes, f"{values['size']:,.1f}"])
+        lines.append([title, f"{values['train']:,.2f}", speed, *sizes, f"{values['size']:,.1f}"])
     return titles, lines
 
 
@@ -367,11 +318,7 @@ def speed(name: str, ours: dict[str, Any], peers: Mapping[str, dict[str, Any]]) 
         if system not in peers:
             continue
         peer = peers[system]
-        claim = Claim.faster(f"{name}: training", ours["train"], SYSTEMS[system].title, peer["train"], least)
-        if least == 1:
-            as_good = ours["quality"] >= peer["quality"] - SLACK
-            claim = replace(claim, required=">= 1x, as good", kept=claim.kept and as_good)
-        claims.append(claim)
+        claims.append(Claim.faster(f"{name}: training", ours["train"], SYSTEMS[system].title, peer["train"], least))
     fastest = min(peers, key=lambda system: peers[system]["predict"])
     title, took = SYSTEMS[fastest].title, peers[fastest]["predict"]
     return [*claims, Claim.faster(f"{name}: prediction", ours["predict"], title, took, 3)]

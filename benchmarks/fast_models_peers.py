@@ -1,11 +1,12 @@
 """One system on one set in a process of its own, started by `fast_models.py` with the Python of its environment.
 
-    python benchmarks/fast_models_peers.py SYSTEM FOLDER RESULT.npz
+    python benchmarks/fast_models_peers.py SYSTEM FOLDER RESULT
 
 FOLDER holds train.jsonl and test.jsonl (text; labels as node numbers), nodes.json (the way to each node) and, for ours,
 hierarchy.json. After imports and a warm-up on 40 documents, training and prediction from raw text are timed, with the
-peak of memory that they reach. What was predicted, and the scores of the classes, go to RESULT.npz; the last line of
-output is JSON. A class is a most specific label of training. Nothing here needs treelabel except its own line.
+peak of memory that they reach; the last line of output is JSON. A system may leave files in the folder RESULT. A class
+is a most specific label of training. Nothing here needs treelabel except its own line. How good peers are is measured
+by specs/peers.toml, with programs of its own.
 """
 
 import ctypes
@@ -206,14 +207,6 @@ class LinearSvc(OnMatrix):
             return [[int(each)] for each in predicted]
         return [row.tolist() for row in np.split(predicted.indices, predicted.indptr[1:-1])]
 
-    def scores(self, texts: list[str]) -> Any:
-        """Give a softmax of the margins, or in the many case a sigmoid."""
-        margins = self.model.decision_function(self.matrix(texts))
-        if self.task.many:
-            return 1 / (1 + np.exp(-margins))
-        odds = np.exp(margins - margins.max(axis=1, keepdims=True))
-        return odds / odds.sum(axis=1, keepdims=True)
-
     def size(self) -> int:
         """Dump both."""
         return self.dumped(self.model)
@@ -248,31 +241,6 @@ class Hiclass(OnMatrix):
         """Walk down from the root, always to the best child."""
         return self.model.predict(self.matrix(texts))
 
-    def classes(self, predicted: Any) -> Rows:
-        """Find the last node of each way."""
-        place = {way[-1]: at for at, way in enumerate(self.ways)}
-        return [[place[[name for name in row if name][-1]]] for row in predicted]
-
-    def scores(self, texts: list[str]) -> Any:
-        """Multiply the local probabilities along each way (hiclass' own gives only those of the deepest level)."""
-        features, tree, model = self.matrix(texts), self.model.hierarchy_, self.model
-        reached = {model.root_: np.ones(len(texts))}
-        place = {way[-1]: at for at, way in enumerate(self.ways)}
-        found = np.zeros((len(texts), len(place)))
-        todo = [model.root_]
-        while todo:
-            node = todo.pop()
-            name = node.split(model.separator_)[-1]
-            if name in place:
-                found[:, place[name]] = reached[node]
-            if not list(tree.successors(node)):
-                continue
-            local = tree.nodes[node]["classifier"]
-            shares = np.asarray(local.predict_proba(features), float)
-            reached |= {child: reached[node] * shares[:, at] for at, child in enumerate(local.classes_)}
-            todo += list(local.classes_)
-        return found
-
     def size(self) -> int:
         """Dump both."""
         return self.dumped(self.model)
@@ -300,18 +268,6 @@ class FastText(System):
         """Predict the best class, or in the many case all of at least 0.5."""
         lines = [in_line(text) for text in texts]
         return self.model.predict(lines, k=-1, threshold=0.5) if self.task.many else self.model.predict(lines)
-
-    def classes(self, predicted: Any) -> Rows:
-        """Read the numbers in its labels."""
-        return [[int(label.removeprefix("__label__")) for label in labels] for labels in predicted[0]]
-
-    def scores(self, texts: list[str]) -> Any:
-        """Return its probabilities of all classes."""
-        found = np.zeros((len(texts), len(self.task.nodes)))
-        answers = self.model.predict([in_line(text) for text in texts], k=-1)
-        for row, (labels, shares) in enumerate(zip(self.classes(answers), answers[1], strict=True)):
-            found[row, labels] = np.clip(shares, 0, 1)
-        return found
 
     def size(self) -> int:
         """Save to a file and count it."""
@@ -345,14 +301,6 @@ class Napkinxc(OnMatrix):
         """Predict the best class, or in the many case all of at least 0.5."""
         features = self.matrix(texts)
         return self.model.predict(features, **({"threshold": 0.5} if self.task.many else {"top_k": 1}))
-
-    def classes(self, predicted: Any) -> Rows:
-        """Take what it gives."""
-        return [[int(each) for each in row] for row in predicted]
-
-    def scores(self, texts: list[str]) -> Any:
-        """Return its probabilities of all classes."""
-        return filled(self.model.predict_proba(self.matrix(texts), top_k=len(self.task.nodes)), len(self.task.nodes))
 
     def size(self) -> int:
         """Count its folder and the features."""
@@ -396,15 +344,6 @@ class Omikuji(OnMatrix):
         """Predict the best class, or in the many case its usual ten."""
         return self.answers(texts, 10 if self.task.many else 1)
 
-    def classes(self, predicted: Any) -> Rows:
-        """Take the best class, or all with a margin of at least 0."""
-        least = MARGIN_0 if self.task.many else 0
-        return [[each for each, score in row if score >= least] for row in predicted]
-
-    def scores(self, texts: list[str]) -> Any:
-        """Return its scores of the classes that its search reaches."""
-        return filled(self.answers(texts, len(self.task.nodes)), len(self.task.nodes))
-
     def size(self) -> int:
         """Save to a folder and count it."""
         folder = self.folder / "omikuji"
@@ -439,16 +378,6 @@ class Pecos(OnMatrix):
         """Predict the best class, or in the many case its usual twenty."""
         return self.answers(texts, 20 if self.task.many else 1)
 
-    def classes(self, predicted: Any) -> Rows:
-        """Take the best class, or all with a margin of at least 0."""
-        least = MARGIN_0 if self.task.many else 0
-        rows = [predicted[at] for at in range(predicted.shape[0])]
-        return [row.indices[row.data >= least].tolist() for row in rows]
-
-    def scores(self, texts: list[str]) -> Any:
-        """Return its scores of the classes that its search reaches."""
-        return self.answers(texts, len(self.task.nodes)).toarray()
-
     def size(self) -> int:
         """Count its folder and the features."""
         return bytes_in(self.folder / "pecos") + self.dumped()
@@ -469,15 +398,6 @@ SYSTEMS: dict[str, type[System]] = {
 def in_line(text: str) -> str:
     """Write a text as fastText's tutorial does."""
     return " ".join(re.sub(r"([.!?,'/()])", r" \1 ", text.lower()).split())
-
-
-def filled(rows: list[list[tuple[int, float]]], classes: int) -> Any:
-    """Turn lists of classes and scores into an array."""
-    found = np.zeros((len(rows), classes))
-    for at, row in enumerate(rows):
-        for each, score in row:
-            found[at, each] = score
-    return found
 
 
 def bytes_in(folder: Path) -> int:
@@ -550,15 +470,11 @@ def main() -> None:
     try:
         measured(SYSTEMS[name](folder / "warm"), small, small.texts)
         system = SYSTEMS[name](folder / "real")
-        found, predicted = measured(system, task, test)
+        found, _ = measured(system, task, test)
     except UnableError as error:
         print(json.dumps({"unable": str(error)}))
         return
-    rows = system.classes(predicted)
-    ptr, flat = np.cumsum([0, *map(len, rows)]), np.array([each for row in rows for each in row], np.int64)
-    scores = np.asarray(system.scores(test), np.float32)
-    np.savez(result, nodes=np.array(task.nodes), ptr=ptr, classes=flat, scores=scores)
-    print(json.dumps({**found, "size": system.size() / 1e6, **system.notes()}))
+    print(json.dumps({**found, "size": system.size() / 1e6}))
 
 
 if __name__ == "__main__":

@@ -47,16 +47,14 @@ from benchmarks.fast_models import (
     Place,
     chosen,
     divided,
-    largest_below,
     run,
-    sums_below,
     write_set,
 )
 from benchmarks.fast_models import SETS as FAST_SETS
 from benchmarks.fast_models import SYSTEMS as FAST_SYSTEMS
 from benchmarks.measure import Claim, report, seconds
 
-from treelabel import Dataset, Result, Scores, TreelabelError, decide, evaluate, read, read_together, split
+from treelabel import Dataset, Hierarchy, Result, Scores, TreelabelError, decide, evaluate, read, read_together, split
 from treelabel.core.compute import DoubleArray
 from treelabel.core.strings import Strings
 from treelabel.evaluation.statistics import Comparison, paired_bootstrap
@@ -160,6 +158,23 @@ def read_result(train: Dataset, file: Path, rule: str | None) -> tuple[LabelMatr
     decisions = h.closure(label_matrix(ptr, nodes[classes].astype(np.int32), len(h)))
     below = largest_below if has_many(train) else sums_below
     return decisions, None if given is None else below(h, nodes, given)
+
+
+def sums_below(h: Hierarchy, nodes: Any, given: Any) -> Scores:
+    """Give every node the sum over the classes at and below it; a row that sums to more than 1 is scaled to 1."""
+    given = given.astype(np.float64)
+    given /= np.maximum(given.sum(axis=1, keepdims=True), 1)
+    paths = h.closure(label_matrix(np.arange(len(nodes) + 1), nodes.astype(np.int32), len(h))).astype(np.float64)
+    return Scores(h, np.minimum((paths.T @ given.T).T, 1))
+
+
+def largest_below(h: Hierarchy, nodes: Any, given: Any) -> Scores:
+    """Give every node the largest score of the classes at and below it."""
+    paths = h.closure(label_matrix(np.arange(len(nodes) + 1), nodes.astype(np.int32), len(h)))
+    found = np.zeros((len(given), len(h)), np.float32)
+    for at, way in enumerate(np.split(paths.indices, paths.indptr[1:-1])):
+        found[:, way] = np.maximum(found[:, way], given[:, at : at + 1])
+    return Scores(h, np.clip(found, 0, 1))
 
 
 def judge(train: Dataset, test: Dataset, file: Path, values: dict[str, Any]) -> Judged:
