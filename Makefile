@@ -28,7 +28,7 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Speed and memory against peers. How good systems are, and the papers' tables, is in specs: treelabel bench SPEC.
+# Speed and memory; what systems are worth is in studies: treelabel bench specs/....toml
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/hierarchy.py
 	$(BIN)/python benchmarks/reading.py
@@ -48,7 +48,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv --without-pip $(VENV)
 
 $(VENV)/.core: $(BIN)/python pyproject.toml constraints.txt
-	$(PIP) install --quiet --constraint constraints.txt --editable .
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[report]'
 	@touch $@
 
 # The encoder that tests use comes without what it asks for, of which nothing is needed.

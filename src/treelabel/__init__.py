@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from treelabel.metrics import METRICS
     from treelabel.models import LOSSES, MODELS, load_model, make_model, save_model
     from treelabel.models.check import check_model
+    from treelabel.report import write_report
     from treelabel.rules import RULES, Decisions, Tuned, decide
     from treelabel.scores import Scores
 
@@ -76,6 +77,7 @@ _PLACES = {
     "with_other_leaves": "data",
     "write": "data",
     "write_predictions": "evaluation.predictions",
+    "write_report": "report",
     "write_taxonomy": "data",
 }
 
@@ -115,6 +117,7 @@ __all__ = [
     "with_other_leaves",
     "write",
     "write_predictions",
+    "write_report",
     "write_taxonomy",
 ]
 

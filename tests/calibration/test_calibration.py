@@ -1,5 +1,6 @@
 """Calibrations: what they have in common, temperatures, and that the largest probabilities are those of the whole."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -7,17 +8,21 @@ import pytest
 from scipy import sparse
 from scipy.special import log_softmax
 
-from treelabel import Scores
+from treelabel import Hierarchy, Scores
 from treelabel.calibration import base
+from treelabel.calibration import path_kernels as kernels
 from treelabel.calibration.base import Calibration
-from treelabel.calibration.outputs import ABSENT, Outputs
-from treelabel.calibration.path_softmax import GROWTH
+from treelabel.calibration.fitting import fit_beta
+from treelabel.calibration.isotonic import GROWTH as ISOTONIC_GROWTH
+from treelabel.calibration.isotonic import Isotonic
+from treelabel.calibration.outputs import ABSENT, LEVELS, Outputs
+from treelabel.calibration.path_softmax import GROWTH, PathSoftmax
 from treelabel.calibration.registry import CALIBRATIONS, calibration_for
 from treelabel.calibration.temperature import fit_softmax_temperature, fit_temperature
 from treelabel.core.compute import FloatArray
 from treelabel.core.schema import Schema
-from treelabel.core.sparse_product import Weights
-from treelabel.hierarchy import LabelMatrix
+from treelabel.core.sparse_product import Weights, known_margins
+from treelabel.hierarchy import LabelMatrix, label_matrix
 from treelabel.models.base import Training, training_of
 from treelabel.models.check import CASES
 
@@ -163,3 +168,91 @@ def test_a_temperature_keeps_to_its_bounds() -> None:
     assert found.loss == pytest.approx(found.inverse)
     assert min(asked) >= np.exp(-1.0)
     assert max(asked) <= np.exp(1.5)
+
+
+def test_beta_calibration_finds_the_bend_and_little_data_change_little() -> None:
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0.01, 0.99, 20_000)
+    odds = 0.5 * np.log(p) - 0.8 * np.log1p(-p) - 0.3
+    true = rng.random(len(p)) < 1 / (1 + np.exp(-odds))
+    assert fit_beta(p, true) == pytest.approx((0.5, 0.8, -0.3), abs=0.06)
+    assert fit_beta(p[:3], true[:3]) == pytest.approx((1, 1, 0), abs=0.3)
+    assert fit_beta(p[:0], true[:0]) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("kind", KINDS["path_softmax"])
+@pytest.mark.parametrize("beta", [(0.3, 0.2, -1.0), (2.0, 3.0, 1.0), (0.0, 0.0, -4.0)])
+def test_the_likeliest_terminal_is_calibrated_and_stays_the_likeliest(kind: str, beta: tuple[float, ...]) -> None:
+    calibration, margins = fitted("path_softmax", kind)
+    assert isinstance(calibration, PathSoftmax)
+    h, terminals = calibration.outputs.hierarchy, calibration.outputs.terminals
+    # Without the uniform distribution, terminals are all that there is.
+    plain = replace(calibration, uniform_weights=np.zeros(LEVELS + 1), beta=np.array([1.0, 1.0, 0.0]))
+    plain = replace(plain, level_weights=np.eye(LEVELS + 1)[0], mixture=np.array([1.0, 0.2, 0.3]))
+    bent = replace(plain, beta=np.array(beta))
+    paths = calibration.outputs.paths.toarray().astype(np.float64)
+    before, after = (_of_terminals(each, margins) for each in (plain, bent))
+    rows, best = np.arange(len(before)), before.argmax(axis=1)
+    own, others = before[rows, best], np.sort(before, axis=1)[:, -2]
+    expected = 1 / (1 + np.exp(-(beta[0] * np.log(own) - beta[1] * np.log1p(-own) + beta[2])))
+    expected = np.maximum(expected, others / (1 - own + others))
+    assert after.sum(axis=1) == pytest.approx(1, abs=1e-5)
+    assert after[rows, best] == pytest.approx(expected, rel=1e-3)
+    assert np.array_equal(after.argmax(axis=1), best)
+    after[rows, best] = before[rows, best] = 0
+    assert after == pytest.approx(before * ((1 - expected) / (1 - own))[:, None], abs=1e-4)
+    p = bent.probabilities(margins)
+    assert Scores(h, p).is_coherent()
+    after[rows, best] = expected
+    assert p == pytest.approx(np.minimum(after @ paths, 1), abs=1e-4)
+    assert len(terminals) == after.shape[1]
+
+
+def _of_terminals(calibration: PathSoftmax, margins: FloatArray) -> Any:
+    """Score terminals alone, as is done where there are very many nodes."""
+    found = np.empty((len(margins), len(calibration.outputs.terminals)), np.float32)
+    how = calibration._sums._replace(terminals=np.zeros(0, np.int32))
+    kernels.score_paths(*known_margins(margins), calibration._softmax, how, 0, len(margins), found)
+    return found.astype(np.float64)
+
+
+def test_the_best_leaf_is_as_sure_as_it_is_right_where_likelihood_asks_for_something_else() -> None:
+    rng = np.random.default_rng(0)
+    h = Hierarchy.from_paths([f"{top} > {top}{low}" for top in "ABC" for low in range(4)])
+    ends = np.flatnonzero(h.is_leaf).astype(np.int32)
+    labels = label_matrix(np.arange(4001), ends[rng.integers(0, len(ends), 4000)], len(h))
+    outputs = Outputs.of(h, labels)
+    true = outputs.targets(labels).toarray()
+    # Most documents are easy, and some are of a label that their margins speak against.
+    wrong = rng.random(4000) < 0.07
+    said = np.where(wrong[:, None], rng.permutation(true), true)
+    margins = (2.0 * said - 1 + 0.3 * rng.normal(size=said.shape)).astype(np.float32)
+    p = PathSoftmax.fit(outputs, margins, labels).probabilities(margins)[:, ends]
+    right = labels.toarray()[:, ends][np.arange(4000), p.argmax(axis=1)]
+    sure = p.max(axis=1)
+    assert sure.mean() == pytest.approx(right.mean(), abs=0.01)
+    for some in np.array_split(np.argsort(sure), 4):
+        assert sure[some].mean() == pytest.approx(right[some].mean(), abs=0.03)
+
+
+def test_log_odds_of_several_paths_are_smaller_for_more_documents() -> None:
+    calibration, margins = fitted("isotonic", "many")
+    assert isinstance(calibration, Isotonic)
+    fewer = calibration.for_more_documents(0.5)
+    assert fewer.coefficients[:, 2] == pytest.approx(calibration.coefficients[:, 2] + ISOTONIC_GROWTH * np.log(0.5))
+    assert fewer.probabilities(margins).sum() < calibration.probabilities(margins).sum()
+
+
+def test_what_is_certain_stays_certain() -> None:
+    h = Hierarchy.flat(["only", "other"])
+    outputs = Outputs.of(h, label_matrix([0, 1], [0], 2))
+    labels = label_matrix(np.arange(101), np.zeros(100, np.int32), 2)
+    margins = np.ones((100, 1), np.float32)
+    assert (PathSoftmax.fit(outputs, margins, labels).probabilities(margins)[:, 0] > 0.99).all()
+    outputs = Outputs.of(h, label_matrix([0, 1, 2], [0, 1], 2))
+    plain = PathSoftmax(outputs, np.eye(LEVELS + 1)[0], np.array([1.0, 1.0, 0.0]), np.zeros(LEVELS + 1))
+    margins = np.array([[100.0, 0], [16, 0], [12, 0], [8, 0], [1, 0]], np.float32)
+    p = replace(plain, beta=np.array([0.5, 0.1, 0.0])).probabilities(margins)
+    assert p.sum(axis=1) == pytest.approx(1, abs=1e-4)
+    assert p[0, 0] == 1
+    assert (np.diff(p[:, 0]) < 0).all()

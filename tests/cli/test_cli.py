@@ -414,7 +414,10 @@ def test_demo_does_the_main_job(run: Run, tmp_path: Path, monkeypatch: pytest.Mo
     assert "DIFFERENT" not in out
     for name in ("train", "valid", "test"):
         assert f"\n  {name} " in out
-    assert list(tmp_path.iterdir()) == []
+    report = tmp_path / "demo-output" / "report.html"
+    assert str(report.resolve()) in out
+    assert report.stat().st_size < 5_000_000
+    assert list(tmp_path.iterdir()) == [report.parent]
 
 
 # Mistakes
@@ -674,7 +677,7 @@ def test_importing_treelabel_loads_next_to_nothing() -> None:
 
 def test_nothing_loads_what_only_some_need() -> None:
     code = "import treelabel\nfor name in treelabel.__all__: getattr(treelabel, name)"
-    assert imported(code, ("torch", "matplotlib", "ray", "networkx", "rdflib", "sklearn")) == []
+    assert imported(code, ("torch", "matplotlib", "jinja2", "ray", "networkx", "rdflib", "sklearn")) == []
     # What a model is checked on is made at once, and Arrow then loads pandas where there is one.
     without = code.replace(": getattr", ":\n  if name != 'check_model': getattr")
     assert imported(without, ("pandas",)) == []

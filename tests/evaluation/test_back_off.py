@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.evaluation.test_tuning import Validation, both_forms, validation
 from tests.reference import matrix_of
 from tests.reference_rules import back_off
-from treelabel import Hierarchy, Scores, TreelabelError, back_off_table, decide, tune
+from treelabel import Dataset, Hierarchy, Scores, TreelabelError, back_off_table, decide, tune
 from treelabel.evaluation.statistics import binomial_interval
 from treelabel.hierarchy.labels import encode
 from treelabel.rules.back_off import NEVER
@@ -185,3 +185,25 @@ def test_what_tune_measured_is_the_row_of_the_table() -> None:
     tuned = tune(truth, scores, "back_off(precision=0.9, confidence=0.8)")
     (row,) = back_off_table(truth, scores, [0.9], confidence=0.8).rows
     assert tuned.measured == {**row.to_json(), "confidence": 0.8, "documents": 500}
+
+
+def test_thresholds_of_the_table_are_found_on_other_groups() -> None:
+    h = Hierarchy.flat(["A", "B"])
+    rng = np.random.default_rng(0)
+    # Copies of a document have one score, and are right together or not at all.
+    score = np.repeat(rng.uniform(0.5, 1.0, 60), 10)
+    right = np.repeat(rng.random(60) < 0.8, 10)
+    scores = Scores(h, np.column_stack([score, 1 - score]))
+    labels = [["A"] if each else ["B"] for each in right]
+    groups = [str(number // 10) for number in range(600)]
+    truth = Dataset.of(["text"] * 600, labels, h, groups=groups)
+    scores = Scores(h, scores.dense(), tuple(truth.ids))
+    table = back_off_table(truth, scores, [0.8], confidence=0)
+    shuffled = back_off_table(labels, Scores(h, scores.dense()), [0.8], confidence=0)
+    assert str(table) != str(shuffled)
+    assert tune(truth, scores, "back_off(precision=0.8, confidence=0)").measured["precision"] == pytest.approx(
+        table.rows[0].precision.value
+    )
+    # Any two documents of a group are treated alike: by thresholds that neither took part in.
+    assert round(table.rows[0].coverage * 600) % 10 == 0
+    assert round(table.rows[0].coverage * 600 * table.rows[0].precision.value) % 10 == 0

@@ -151,6 +151,8 @@ def test_the_interval_over_seeds_is_scipys_t_interval(values: list[float], level
 def test_one_seed_has_a_value_and_none_has_nothing() -> None:
     assert seed_interval([0.5]).value == 0.5
     assert math.isnan(seed_interval([0.5]).low)
+    assert seed_interval([0.5, math.inf]).value == math.inf
+    assert math.isnan(seed_interval([0.5, math.inf]).high)
     assert math.isnan(seed_interval([]).value)
 
 

@@ -119,6 +119,7 @@ def make_study(folder: Path, more: str = "", header: str = HEADER, seeds: int = 
     """Write a study of three systems on two data sets."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "spec.toml").write_text(header + more)
+    (folder / "study.json").write_text(json.dumps({"path": str(folder / "study.toml"), "keys": None}))
     for data in ("one", "two"):
         for seed in range(seeds):
             add_run(folder, data, "good", seed, {RULE: judged(0.95, seed)})

@@ -232,10 +232,10 @@ def test_a_damaged_run_is_done_again(done: Results, tmp_path: Path) -> None:
     assert progress_of(plan, tmp_path).states[cell] == "done"
 
 
-def test_an_unknown_placeholder_is_answered_with_the_nearest(tmp_path: Path) -> None:
-    text = COMMAND.format(name="typo", program="", writes="scores", more="seeds = 1").replace("{train}", "{trian}")
+def test_a_placeholder_for_a_part_that_is_not_there_is_told(tmp_path: Path) -> None:
+    text = COMMAND.format(name="typo", program="", writes="scores", more="seeds = 1").replace("{train}", "{valid}")
     results = study(tmp_path, SPEC.partition("[systems")[0] + text + SPEC[SPEC.index("[[judge]]") :])
-    assert only(results, "typo").reason == "the command of typo has {trian}; did you mean train?"
+    assert only(results, "typo").reason == "the command of typo has {valid}, but the data set has none"
 
 
 def _values(folder: Path) -> list[tuple[Any, ...]]:

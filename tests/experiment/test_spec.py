@@ -6,10 +6,11 @@ from tests.experiment.small import SPEC, write_study
 from treelabel import TreelabelError
 from treelabel.experiment.plan import make_plan
 from treelabel.experiment.reading import parse_spec, read_spec
+from treelabel.experiment.spec import Spec
 from treelabel.experiment.units import parse_bytes, parse_seconds
 
 
-def parsed(text: str) -> object:
+def parsed(text: str) -> Spec:
     return parse_spec(text, Path("spec.toml"))
 
 
@@ -30,6 +31,31 @@ def parsed(text: str) -> object:
         ('model = "linear"', 'model = "linear"\ncommand = ["x"]', "expected model = or command ="),
         ('model = "linear"', 'model = "linear"\nselect = {metric = "hf1"}', "there is no grid"),
         ("[data.small]", "[data.small", "is not valid TOML"),
+        ("seeds = 2", "seeds = []", "at least one, and none twice"),
+        ("seeds = 2", "seeds = [3, 3]", "at least one, and none twice"),
+        ("seeds = 2", "seeds = [-1]", "expected a whole number from 1 to 1000 or a list"),
+        ('time_limit = "100s"', f'memory_limit = "{"9" * 400}GB"', "such as 500MB or 8GB"),
+        ("ngram_range = [1, 1]", "C = 2020-01-01", "C is 2020-01-01, expected text, a finite number"),
+        ("ngram_range = [1, 1]", "C = nan", "C is nan, expected text, a finite number"),
+        ('model = "linear"', 'model = "linear"\ngrid = {C = []}', "grid.C has no values"),
+        ('model = "linear"', 'model = "linear"\ngrid = {C = [1, 2]}\nparams_for.small = {C = 3}', "stands in the grid"),
+        (
+            'model = "linear"',
+            f'model = "linear"\ngrid = {{C = {list(range(1, 99))}, cv = {list(range(2, 99))}}}',
+            "the limit is 1,000",
+        ),
+        ('model = "linear"', 'model = "linear"\ngrid = {C = [1]}\nselect = [{metric = "hf1"}]', "expected a table of"),
+        ('model = "most_frequent"', "command = []", "the command is empty"),
+        ('model = "most_frequent"', 'command = ["{python}", "{trian}"]', "has {trian}; did you mean train?"),
+        ('train = "train.csv"', 'train = "sample"', "expected all ="),
+        ('train = "train.csv"', 'train = "train.csv"\nread = {lable = "x"}', "did you mean labels?"),
+        ('train = "train.csv"', 'train = "train.csv"\nbin_edges = [10, 1]', "expected numbers of documents that grow"),
+        ("[systems.linear]", '[systems."lin[x]"]', "but no brackets and commas"),
+        ("[systems.linear]", '[systems."a\\u001b[2J"]', "has the name 'a\\x1b[2J'"),
+        ("[systems.linear]", '[systems.linear]\nname = "x"', "title = is what tables show"),
+        ('title = "Pets and plants"', 'text = "x"', "which means nothing here"),
+        ('"hf1", "macro_f1"', '"hf1", "macro_f1_by_depth[1]"', "is a part"),
+        ('metrics = ["hf1", "macro_f1"]', "metrics = []", "expected metrics ="),
     ],
 )
 def test_mistakes_are_answered_with_what_was_meant(old: str, new: str, told: str) -> None:
@@ -46,6 +72,15 @@ def test_mistakes_are_answered_with_what_was_meant(old: str, new: str, told: str
         ('[[tables]]\nname = "t"\ncolumns = [{metric = "icm"}]', "no [[judge]] has the metric 'icm'"),
         ('[[tables]]\nname = "t"\nsystems = ["linaer"]\ncolumns = [{metric = "hf1"}]', "did you mean linear?"),
         ('[[tables]]\nname = "t"', "needs columns ="),
+        ('[[tables]]\nname = "t"\ncolumns = {metric = "hf1"}', "expected a list of columns"),
+        ('[[tables]]\nname = "t"\ncolumns = [{metric = "hf1"}]\npublished.small = 3', "expected systems"),
+        ('[[tables]]\nname = "t"\ncolumns = [{metric = "hf1"}]\npublished.a.b = ["1", "2"]', "at most 1 numbers"),
+        ('[[tables]]\nname = "t"\ncolumns = [{metric = "hf1"}]\n' * 2, "the table t stands there twice"),
+        ('[[figures]]\nname = "f"\nkind = "label_distribution"\n' * 2, "the figure f stands there twice"),
+        (
+            '[[claims]]\nname = "c"\ntext = "."\nleft = [{system = "linear", metric = "hf1"}]\nright = {value = 0.5}',
+            "expected a table of settings",
+        ),
         ('[[figures]]\nname = "f"\nkind = "parts"', "needs metric ="),
         ('[[figures]]\nname = "f"\nkind = "pats"', "expected 'parts'"),
         (
@@ -79,6 +114,12 @@ def test_a_grid_that_nothing_chooses_from_is_a_row_each(tmp_path: Path) -> None:
     spec = read_spec(write_study(tmp_path, text))
     assert list(spec.systems) == ["linear[C=0.5]", "linear[C=2.0]", "frequent"]
     assert spec.systems["linear[C=2.0]"].params["C"] == 2.0
+    claim = '[[claims]]\nname = "c"\ntext = "."\nright = {{value = 0.5}}\nleft = {{{side}, metric = "hf1"}}\n'
+    sides = parsed(text + claim.format(side='best_of = ["linear", "frequent"]')).claims[0].left
+    assert sides.best_of == ("linear[C=0.5]", "linear[C=2.0]", "frequent")
+    assert parsed(text + claim.format(side='system = "linear[C=0.5]"')).claims[0].left.system == "linear[C=0.5]"
+    with pytest.raises(TreelabelError, match=r"is a grid; name one of linear\[C=0.5\]"):
+        parsed(text + claim.format(side='system = "linear"'))
     assert spec.tables[0].systems == ("linear[C=0.5]", "linear[C=2.0]")
     assert {cell.system for cell in make_plan(spec, systems=["linear"]).cells} == {"linear[C=0.5]", "linear[C=2.0]"}
 

@@ -59,6 +59,15 @@ def test_groups_are_never_divided(groups: list[int], count: int, seed: int) -> N
         assert not set(numbers[fold].tolist()) & set(numbers[others].tolist())
 
 
+def test_a_large_group_is_not_held_out_where_a_few_documents_are_wanted() -> None:
+    groups = np.array([0] * 900 + list(range(1, 101)))
+    for seed in range(20):
+        held = hold_out(1000, 80, seed, groups)
+        assert len(held) == 80
+        assert 0 not in groups[held]
+    assert len(hold_out(30, 5, 0, np.repeat([0, 1, 2], 10))) == 10
+
+
 def test_folds_without_groups_are_of_one_size_and_held_out_is_what_was_asked() -> None:
     assert sorted(len(fold) for fold in draw_folds(11, 3, 0)) == [3, 4, 4]
     assert [len(fold) for fold in draw_folds(1, 3, 0)] == [0]

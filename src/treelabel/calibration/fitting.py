@@ -6,14 +6,48 @@ others. So a softmax is a mixture of a sharp and a flat one, with a weight that 
 scipy.optimize is imported where something is fitted: it takes as long to load as many predictions.
 """
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
+from treelabel.core.blas import one_blas_thread
 from treelabel.core.compute import BoolArray, DoubleArray, FloatArray, kernel, over_rows
 
 # Optimization ends when a further step would gain less than this share of the loss.
 OPTIONS = {"ftol": 1e-6}
+# How much a beta calibration is drawn to changing nothing: as a normal prior with this precision / 2.
+PRIOR = 5.0
 # What seems impossible is at least this likely, and has a logarithm.
 TINY = 1e-30
+
+
+def least(
+    loss: Callable[[DoubleArray], tuple[float, DoubleArray]], start: DoubleArray, bounds: Sequence[tuple[float, float]]
+) -> DoubleArray:
+    """Find where a smooth function of a few numbers within bounds is least.
+
+    Parameters
+    ----------
+    loss : callable
+        Returns the value and the gradient.
+    start : array of shape (n,)
+        Where to begin.
+    bounds : sequence of (low, high)
+        The limits of each number.
+
+    Returns
+    -------
+    array of shape (n,)
+        The numbers.
+
+    >>> least(lambda x: (float(((x - 3) ** 2).sum()), 2 * (x - 3)), np.zeros(2), [(0, 1), (0, 9)]).round(3).tolist()
+    [1.0, 3.0]
+    """
+    from scipy.optimize import minimize
+
+    with one_blas_thread():
+        found: DoubleArray = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=OPTIONS).x
+    return found
 
 
 def fit_softmax(parts: FloatArray, true: BoolArray, offsets: DoubleArray | None = None) -> DoubleArray:
@@ -33,8 +67,6 @@ def fit_softmax(parts: FloatArray, true: BoolArray, offsets: DoubleArray | None 
     array of shape (parts,)
         The weights.
     """
-    from scipy.optimize import minimize
-
     added = np.zeros(parts.shape[1]) if offsets is None else offsets
 
     def loss(v: DoubleArray) -> tuple[float, DoubleArray]:
@@ -45,7 +77,7 @@ def fit_softmax(parts: FloatArray, true: BoolArray, offsets: DoubleArray | None 
     more = parts.shape[2] - 1
     start = np.array([5.0] + [1.0] * more)
     bounds = [(0.05, 60.0)] + [(0.0, 60.0)] * more
-    v: DoubleArray = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=OPTIONS).x
+    v: DoubleArray = least(loss, start, bounds)
     return v
 
 
@@ -97,7 +129,6 @@ def fit_softmax_mixture(
     (s, f, e)
         The inverse temperatures of the sharp and of the flat softmax, and the weight of the flat one.
     """
-    from scipy.optimize import minimize
     from scipy.special import expit
 
     added = np.zeros(logits.shape[1]) if offsets is None else offsets
@@ -116,7 +147,7 @@ def fit_softmax_mixture(
 
     bounds = [(-1.5, 1.5), (-4.0, 0.0), (-6.0, 1.0)]
     start = np.array([0.2, -1.0, -1.5])
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=OPTIONS).x
+    found = least(loss, start, bounds)
     return float(np.exp(found[0])), float(np.exp(found[1])), float(expit(found[2]))
 
 
@@ -166,7 +197,6 @@ def fit_logistic(
     array of shape (features + 1,)
         The slopes, and t.
     """
-    from scipy.optimize import minimize
     from scipy.special import expit
 
     given = np.column_stack([features.astype(np.float64), np.ones(len(features))])
@@ -179,7 +209,7 @@ def fit_logistic(
     count = features.shape[1]
     start = np.array([1 / count] * count + [0.0])
     bounds = [slopes] * count + [(-20.0, 20.0)]
-    found: DoubleArray = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=OPTIONS).x
+    found: DoubleArray = least(loss, start, bounds)
     return found
 
 
@@ -202,6 +232,40 @@ def fit_sigmoid(margins: FloatArray, true: BoolArray) -> tuple[float, float]:
     high, low = (true.sum() + 1) / (true.sum() + 2), 1 / ((~true).sum() + 2)
     slope, intercept = fit_logistic(margins[:, None], np.where(true, high, low), slopes=(0.05, 20.0))
     return float(slope), float(intercept)
+
+
+def fit_beta(p: DoubleArray, true: BoolArray) -> tuple[float, float, float]:
+    """Fit sigmoid(a ln p - b ln(1 - p) + c) by the least log loss (beta calibration, Kull et al. 2017).
+
+    Unlike one temperature, it bends both ends on their own. Few documents change little: a, b and c have a prior.
+
+    Parameters
+    ----------
+    p : array of shape (n,)
+        Probabilities above 0 and below 1.
+    true : array of shape (n,)
+        Whether each came true.
+
+    Returns
+    -------
+    (a, b, c)
+        a, b >= 0; (1, 1, 0) changes nothing.
+
+    >>> fit_beta(np.full(2, 0.5), np.array([True, False]))
+    (1.0, 1.0, 0.0)
+    """
+    from scipy.special import expit
+
+    given, nothing = np.column_stack([np.log(p), -np.log1p(-p), np.ones(len(p))]), np.array([1.0, 1.0, 0.0])
+
+    def loss(numbers: DoubleArray) -> tuple[float, DoubleArray]:
+        z, away = given @ numbers, numbers - nothing
+        value = (np.logaddexp(0, z) - true * z).sum() + PRIOR * (away**2).sum()
+        return float(value), (expit(z) - true) @ given + 2 * PRIOR * away
+
+    bounds = [(0.0, 10.0), (0.0, 10.0), (-10.0, 10.0)]
+    a, b, c = least(loss, nothing, bounds).tolist()
+    return a, b, c
 
 
 def fit_mixture_weight(one: DoubleArray, other: DoubleArray) -> float:

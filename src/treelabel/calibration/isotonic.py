@@ -4,7 +4,7 @@ What speaks for a node is its own margin, and how it does against all other node
 softmax over paths. By the margin alone, labels that exclude each other are all promised where each looks likely.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -28,6 +28,9 @@ MOST_EVIDENCE = 15.0
 # Negative outputs of a level that its slopes are fitted to: this many of the hardest, and of the others.
 HARDEST = 30_000
 OTHERS = 30_000
+# Log odds of a model of all documents count this times ln(documents after / before) less than those of folds: on random
+# parts of the training documents of three sets, sums of probabilities are then 1 to 2% above the truth, not 2 to 4%.
+GROWTH = 0.3
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +77,13 @@ class Isotonic(Calibration):
             evidence = _evidence(parts[0], 0 if odds is None else parts[1], found)
             plain.maps[level] = fit_isotonic(evidence, hits[known])
         return plain
+
+    def for_more_documents(self, ratio: float) -> "Isotonic":
+        """Return the same with smaller log odds; see `Calibration.for_more_documents`."""
+        if not competes(self.outputs):
+            # Evidence is a margin then, which has another unit.
+            return self
+        return replace(self, coefficients=self.coefficients + np.array([0.0, 0.0, GROWTH * np.log(ratio)]))
 
     def arrays(self) -> Arrays:
         """Return the fitted parameters, to save."""

@@ -15,6 +15,10 @@ from treelabel.core.sparse_product import Documents, Dot, multiply_row
 IndexArray = npt.NDArray[np.uint32]
 
 LOG2_E = np.float32(1.4426950408889634)
+# Nothing is surer than this leaves over.
+LEAST_LEFT = 1e-6
+# Beta calibration multiplies what the likeliest terminal leaves over by this at most.
+MOST_FACTOR = np.float32(1e3)
 # 2 ** f for f in [-0.5, 0.5], to 2e-7.
 POWERS = tuple(np.float32(math.log(2) ** n / math.factorial(n)) for n in range(7))
 
@@ -104,7 +108,8 @@ class Softmax(NamedTuple):
 
     In a tree, `chain` is (place of the parent, output, weight) of inner nodes and `last` the place above each terminal;
     in a DAG these are empty, and `above` lists (pointers, outputs, weights) of the ancestors of each terminal. `sharp`
-    and `flat` are inverse temperatures, and `flat_weight` is the weight of the flat softmax.
+    and `flat` are inverse temperatures, `flat_weight` is the weight of the flat softmax, and `beta` calibrates the
+    likeliest terminal.
     """
 
     own: IndexArray
@@ -115,6 +120,7 @@ class Softmax(NamedTuple):
     sharp: float
     flat: float
     flat_weight: float
+    beta: tuple[float, float, float]
 
 
 class Sums(NamedTuple):
@@ -198,26 +204,160 @@ def mix_uniform_row(out: FloatArray, how: Sums, scratch: FloatArray) -> None:
 
 
 @fast_kernel
+def likeliest_of(terminals: FloatArray) -> int:
+    """Return the place of the largest probability, the first of equal ones."""
+    largest = np.float32(0)
+    for end in range(len(terminals)):
+        largest = max(largest, terminals[end])
+    for end in range(len(terminals)):
+        if terminals[end] == largest:
+            return end
+    return 0
+
+
+@fast_kernel
+def second_of(best: int, terminals: FloatArray, how: Sums, out: FloatArray) -> np.float32:
+    """Return the largest probability of another terminal, or of a leaf that was never seen."""
+    in_tree, second = len(how.terminals) > 0 and len(how.parent) > 0, np.float32(0)
+    for end in range(len(terminals)):
+        # In a tree, leaves are looked at below, and this is about stops.
+        if end != best and not (in_tree and how.uniform[how.terminals[end] + 1] == 0):
+            second = max(second, terminals[end])
+    if in_tree:
+        for node in range(len(out)):
+            if how.uniform[node + 1] == 0 and node != how.terminals[best]:
+                second = max(second, out[node])
+    return second
+
+
+@fast_kernel
+def own_probability(end: int, terminals: FloatArray, how: Sums, out: FloatArray) -> np.float32:
+    """Return what a terminal has in the probabilities of nodes: a stop has what its node's children leave over."""
+    if len(how.terminals) == 0 or len(how.parent) == 0:
+        return np.float32(terminals[end])
+    node = how.terminals[end]
+    own = float(out[node])
+    if how.uniform[node + 1] > 0:
+        for child in range(node + 1, len(out)):
+            if how.parent[child] == node:
+                own -= out[child]
+    return np.float32(max(own, 0.0))
+
+
+@kernel
+def beta_calibrated(p: float, beta: tuple[float, float, float]) -> float:
+    """Compute sigmoid(a ln p - b ln(1 - p) + c)."""
+    odds = beta[0] * np.log(max(p, LEAST_LEFT)) - beta[1] * np.log(max(1 - p, LEAST_LEFT)) + beta[2]
+    return float(1 / (1 + np.exp(-odds)))
+
+
+@fast_kernel
+def calibrate_row(terminals: FloatArray, how: Sums, beta: tuple[float, float, float], out: FloatArray) -> None:
+    """Calibrate the likeliest terminal, and scale all others to what it leaves over; `out` has nodes or terminals.
+
+    Where the uniform distribution has made another leaf likelier, nothing changes.
+    """
+    end = likeliest_of(terminals)
+    own = own_probability(end, terminals, how, out)
+    now, left = beta_calibrated(float(own), beta), np.float32(1) - own
+    if now < 0.5 or own < 0.5:
+        second = second_of(end, terminals, how, out)
+        if own <= second:
+            return
+        # It stays the likeliest, by a hair if need be.
+        now = max(now, float(1.0001 * second / (left + second)))
+    # What rounding leaves over cannot be made much of: all is still to sum to 1.
+    factor = min(np.float32((1 - now) / max(left, np.float32(1e-30))), MOST_FACTOR)
+    more = np.float32(1) - factor * left - factor * own
+    for at in range(len(out)):
+        out[at] *= factor
+    if len(how.terminals) == 0:
+        add_within(out, end, more)
+    elif len(how.parent) == 0:
+        for at in range(how.path_ptr[end], how.path_ptr[end + 1]):
+            add_within(out, how.path_idx[at], more)
+    else:
+        node = how.terminals[end]
+        while node >= 0:
+            add_within(out, node, more)
+            node = how.parent[node]
+
+
+@fast_kernel
+def add_within(p: FloatArray, at: int, more: np.float32) -> None:
+    """Add to a probability, which stays one though numbers are rounded."""
+    p[at] = min(max(p[at] + more, np.float32(0)), np.float32(1))
+
+
+class Scratch(NamedTuple):
+    """Vectors that the scoring of a document writes to, the probabilities of terminals among them."""
+
+    given: FloatArray
+    sums: FloatArray
+    logits: FloatArray
+    mixing: FloatArray
+    terminals: FloatArray
+
+
+@fast_kernel
+def scratch_for(dot: Dot, fitted: Softmax, width: int) -> Scratch:
+    """Make vectors for probabilities of so many nodes."""
+    outputs, inner, terminals = len(dot.bias), 1 + len(fitted.chain[0]), len(fitted.own)
+    return Scratch(
+        np.empty(outputs, np.float32),
+        np.empty(inner, np.float32),
+        np.empty((2, terminals), np.float32),
+        np.empty((3, 1 + width), np.float32),
+        np.empty(terminals, np.float32),
+    )
+
+
+@fast_kernel
+def score_row(
+    documents: Documents, dot: Dot, fitted: Softmax, how: Sums, row: int, scratch: Scratch, out: FloatArray
+) -> None:
+    """Write the probabilities of a document's terminals, and of its nodes, before the likeliest one is calibrated."""
+    given, terminals = scratch.given, scratch.terminals
+    if len(documents.margins) > 0:
+        given[:] = documents.margins[row]
+    else:
+        multiply_row(documents, dot, row, given)
+    softmax_row(given, fitted, scratch.sums, scratch.logits, terminals)
+    if len(how.terminals) == 0:
+        out[:] = terminals
+        return
+    sum_row(terminals, how, out)
+    if len(how.parent) > 0 and how.uniform_weights.max() > 0:
+        mix_uniform_row(out, how, scratch.mixing)
+
+
+@fast_kernel
 def score_paths(
     documents: Documents, dot: Dot, fitted: Softmax, how: Sums, start: int, stop: int, found: FloatArray
 ) -> None:
     """Write the probabilities of the nodes of documents start..stop; without terminals in `how`, those of terminals."""
-    given, terminals = np.empty(len(dot.bias), np.float32), np.empty(len(fitted.own), np.float32)
-    sums, scratch = np.empty(1 + len(fitted.chain[0]), np.float32), np.empty((3, 1 + found.shape[1]), np.float32)
-    logits = np.empty((2, len(fitted.own)), np.float32)
-    mixed = len(how.parent) > 0 and how.uniform_weights.max() > 0
+    scratch = scratch_for(dot, fitted, found.shape[1])
     for row in range(start, stop):
-        if len(documents.margins) > 0:
-            given[:] = documents.margins[row]
-        else:
-            multiply_row(documents, dot, row, given)
-        softmax_row(given, fitted, sums, logits, terminals)
-        if len(how.terminals) == 0:
-            found[row] = terminals
-            continue
-        sum_row(terminals, how, found[row])
-        if mixed:
-            mix_uniform_row(found[row], how, scratch)
+        score_row(documents, dot, fitted, how, row, scratch, found[row])
+        if fitted.beta != (1.0, 1.0, 0.0):
+            calibrate_row(scratch.terminals, how, fitted.beta, found[row])
+
+
+@fast_kernel
+def likeliest_paths(
+    documents: Documents, dot: Dot, fitted: Softmax, how: Sums, start: int, stop: int, width: int
+) -> tuple[LongArray, FloatArray]:
+    """Find the likeliest terminals of documents start..stop, and their probabilities before they are calibrated.
+
+    `width` is the number of nodes, or of terminals where `how` has none.
+    """
+    best, p = np.empty(stop - start, np.int64), np.empty(stop - start, np.float32)
+    scratch, out = scratch_for(dot, fitted, width), np.empty(width, np.float32)
+    for row in range(start, stop):
+        score_row(documents, dot, fitted, how, row, scratch, out)
+        best[row - start] = likeliest_of(scratch.terminals)
+        p[row - start] = own_probability(best[row - start], scratch.terminals, how, out)
+    return best, p
 
 
 @fast_kernel

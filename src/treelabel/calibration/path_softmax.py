@@ -1,6 +1,6 @@
 """Documents with one path: a softmax over terminal nodes, summed up to all nodes."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -9,7 +9,7 @@ from scipy import sparse
 
 from treelabel.calibration import path_kernels as kernels
 from treelabel.calibration.base import LARGEST_PARAMETER, Calibration, in_blocks
-from treelabel.calibration.fitting import fit_softmax, fit_softmax_mixture
+from treelabel.calibration.fitting import fit_beta, fit_softmax, fit_softmax_mixture
 from treelabel.calibration.outputs import ABSENT, LEVELS, Outputs
 from treelabel.calibration.uniform import fit_uniform_weights, sums_of
 from treelabel.core.compute import BoolArray, DoubleArray, FloatArray, LongArray, over_rows
@@ -33,8 +33,9 @@ OTHERS = 16
 class PathSoftmax(Calibration):
     """P(terminal) = softmax of v_0 x its own margin + the sum over its ancestors of v_level x theirs.
 
-    The softmax is a mixture of a sharp and a flat one. A node has the sum of the terminal nodes at and below it, and in
-    a tree, siblings are mixed with the uniform distribution. Of more than 20,000 nodes only those on the way to the
+    The softmax is a mixture of a sharp and a flat one, in which the likeliest terminal is calibrated on its own: by
+    likelihood alone, all others count as much. A node has the sum of the terminal nodes at and below it, and in a tree,
+    siblings are mixed with the uniform distribution. Of more than 20,000 nodes only those on the way to the
     100 likeliest terminal nodes are kept, as CSR, and nothing is mixed with the uniform distribution.
 
     Parameters
@@ -47,12 +48,15 @@ class PathSoftmax(Calibration):
         The inverse temperatures of the sharp and of the flat softmax, and the weight of the flat one.
     uniform_weights : array of shape (LEVELS + 1,)
         The weight of the uniform distribution over siblings, by level.
+    beta : array of shape (3,)
+        The beta calibration of the likeliest terminal; see `fit_beta`. By default it changes nothing.
     """
 
     outputs: Outputs
     level_weights: DoubleArray
     mixture: DoubleArray
     uniform_weights: DoubleArray
+    beta: DoubleArray = field(default_factory=lambda: np.array([1.0, 1.0, 0.0]))
 
     @classmethod
     def fit(cls, outputs: Outputs, margins: FloatArray, labels: LabelMatrix) -> "PathSoftmax":
@@ -64,9 +68,10 @@ class PathSoftmax(Calibration):
         if len(rows):
             weights, mixture = fit_terminals(outputs, margins[rows], true)
         plain = cls(outputs, weights, mixture, np.zeros(LEVELS + 1))
-        if not h.is_tree or len(h) > MANY_NODES:
-            return plain
-        return replace(plain, uniform_weights=fit_uniform_weights(h, plain.probabilities(margins), h.closure(labels)))
+        if h.is_tree and len(h) <= MANY_NODES:
+            found = fit_uniform_weights(h, plain.probabilities(margins), h.closure(labels))
+            plain = replace(plain, uniform_weights=found)
+        return replace(plain, beta=plain._fit_beta(margins, labels))
 
     def for_more_documents(self, ratio: float) -> "PathSoftmax":
         """Return the same with smaller weights; see `Calibration.for_more_documents`."""
@@ -74,7 +79,7 @@ class PathSoftmax(Calibration):
 
     def arrays(self) -> Arrays:
         """Return the fitted parameters, to save."""
-        names = ("level_weights", "mixture", "uniform_weights")
+        names = ("level_weights", "mixture", "uniform_weights", "beta")
         return {name: getattr(self, name) for name in names}
 
     @staticmethod
@@ -85,6 +90,7 @@ class PathSoftmax(Calibration):
             "level_weights": Array("float64", size, -LARGEST_PARAMETER, LARGEST_PARAMETER),
             "mixture": Array("float64", ("3",), 0, LARGEST_PARAMETER),
             "uniform_weights": Array("float64", size, 0, 1),
+            "beta": Array("float64", ("3",), -LARGEST_PARAMETER, LARGEST_PARAMETER),
         }
 
     @staticmethod
@@ -98,7 +104,26 @@ class PathSoftmax(Calibration):
     @classmethod
     def of(cls, outputs: Outputs, arrays: Arrays) -> "PathSoftmax":
         """Make a calibration of what `arrays` returned."""
-        return cls(outputs, arrays["level_weights"], arrays["mixture"], arrays["uniform_weights"])
+        return cls(outputs, arrays["level_weights"], arrays["mixture"], arrays["uniform_weights"], arrays["beta"])
+
+    def _fit_beta(self, margins: FloatArray, labels: LabelMatrix) -> DoubleArray:
+        """Fit the beta calibration of the likeliest terminal to the documents that have a label."""
+        h, terminals, (documents, dot) = self.outputs.hierarchy, self.outputs.terminals, known_margins(margins)
+        ends = h.most_specific(labels)
+        rows = np.flatnonzero(np.diff(ends.indptr))
+        if not len(rows):
+            return self.beta
+        how, width = self._sums, len(h)
+        if len(h) > MANY_NODES:
+            how, width = how._replace(terminals=np.zeros(0, np.int32)), len(terminals)
+        found = over_rows(
+            lambda start, stop: kernels.likeliest_paths(documents, dot, self._softmax, how, start, stop, width),
+            len(margins),
+            least=64,
+        )
+        best, p = (np.concatenate(part)[rows] for part in zip(*found, strict=True))
+        right = terminals[best] == ends.indices[ends.indptr[rows]]
+        return np.array(fit_beta(np.clip(p.astype(np.float64), kernels.LEAST_LEFT, 1 - kernels.LEAST_LEFT), right))
 
     def _node_probabilities(self, margins: FloatArray) -> Any:
         return self._scored(*known_margins(margins), len(margins), None)
@@ -154,7 +179,10 @@ class PathSoftmax(Calibration):
         chain, last, above = self._ancestors
         sharp, flat, flat_weight = self.mixture.tolist()
         own = self.outputs.terminal_outputs.astype(np.uint32)
-        return kernels.Softmax(own, float(self.level_weights[0]), chain, last, above, sharp, flat, flat_weight)
+        a, b, c = self.beta.tolist()
+        return kernels.Softmax(
+            own, float(self.level_weights[0]), chain, last, above, sharp, flat, flat_weight, (a, b, c)
+        )
 
     @cached_property
     def _sums(self) -> kernels.Sums:

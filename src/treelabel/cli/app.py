@@ -12,6 +12,7 @@ from treelabel.cli.demo import demo
 from treelabel.cli.encoders import encoders
 from treelabel.cli.judge import compare, evaluate, metrics
 from treelabel.cli.models import explain, export, fit, models, predict, score
+from treelabel.cli.report import report
 from treelabel.cli.sign import sign
 from treelabel.cli.sweep import sweep
 from treelabel.cli.tables import tables
@@ -58,6 +59,7 @@ for command in (
     tune,
     evaluate,
     compare,
+    report,
     metrics,
     rules,
     models,

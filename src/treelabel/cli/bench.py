@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from treelabel.cli.options import require_file_name, require_other_file
+
 if TYPE_CHECKING:
     from treelabel.experiment.plan import Plan, Progress
     from treelabel.experiment.results import Results, Run
     from treelabel.experiment.running import Study
 
 Style = Literal["paper", "markdown", "latex", "csv"]
+OUTPUTS = ("-o", "--output", "--export")
 # How often the table is drawn anew.
 FRAMES = 4
 
@@ -28,7 +31,7 @@ def bench(
         str | None, typer.Option(help="Time for all runs, such as 60m: every row gets the same, then further seeds.")
     ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes at a time (default: what memory allows).")] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="So many seeds instead of the spec's.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, max=1000, help="So many seeds instead of the spec's.")] = None,
     data: Annotated[str | None, typer.Option(help="Only these data sets, comma-separated.")] = None,
     systems: Annotated[str | None, typer.Option(help="Only these systems, comma-separated.")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Check the spec and show the plan, and run nothing.")] = False,
@@ -50,19 +53,22 @@ def bench(
       treelabel bench specs/peers.toml --budget 60m --export peers.json
       treelabel bench study.toml --plan
     """
-    from treelabel.experiment.plan import make_plan, progress_of
+    from treelabel.experiment.plan import make_plan
     from treelabel.experiment.reading import read_spec
-    from treelabel.experiment.running import Options, run_study
+    from treelabel.experiment.running import Options, find_progress, run_study
     from treelabel.experiment.units import parse_seconds
 
+    if export is not None:
+        require_file_name(export)
+        require_other_file(export, spec)
     study = read_spec(spec)
     if seeds is not None:
         study = study.with_seeds(tuple(range(seeds)))
     seconds = None if budget is None else parse_seconds(budget, "--budget")
     folder = Path("results", study.name) if output is None else output
     planned = make_plan(study, _listed(data), _listed(systems))
-    before = progress_of(planned, folder, retry)
-    _print_plan(planned, before, seconds)
+    options = Options(jobs, seconds, keep_scores, retry)
+    _print_plan(planned, find_progress(planned, folder, options), seconds)
     if plan:
         return
     if not planned.cells:
@@ -70,7 +76,7 @@ def bench(
 
         raise TreelabelError(f"{spec}: nothing to run: {'; '.join(planned.missing.values()) or 'no system has data'}")
     with _shown() as watch:
-        results = run_study(planned, folder, Options(jobs, seconds, keep_scores, retry), watch)
+        results = run_study(planned, folder, options, watch)
     _print_results(results, folder, style, export)
 
 
@@ -167,7 +173,8 @@ def _live_table(study: "Study") -> Any:
     sets = list(dict.fromkeys(cell.data for cell in plan.cells))
     left = len(study.progress.cells("todo", "judge"))
     under_way = ", ".join(f"embedding {task.job.data}" for task in study.tasks if task.cell is None)
-    caption = f"{show_seconds(study.elapsed)}, {left} runs left{'; ' + under_way if under_way else ''}"
+    metric = next((judge.metrics[0] for judge in plan.spec.judge), "value")
+    caption = f"{metric}; {show_seconds(study.elapsed)}, {left} runs left{'; ' + under_way if under_way else ''}"
     table = Table(title=escape(plan.spec.title), caption=escape(caption), title_justify="left", caption_justify="left")
     table.add_column("")
     for name in sets:
@@ -215,5 +222,11 @@ def _print_results(results: "Results", folder: Path, style: Style, export: Path 
 
 
 def _command_line() -> str:
-    """Return the command that was given, as one would type it."""
-    return shlex.join(["treelabel", *sys.argv[1:]])
+    """Return the command that was given, without the names of its outputs, which are of this machine."""
+    words, left = iter(sys.argv[1:]), []
+    for word in words:
+        if word in OUTPUTS:
+            next(words, None)
+        elif not word.startswith(tuple(f"{name}=" for name in OUTPUTS)):
+            left.append(word)
+    return shlex.join(["treelabel", *left])

@@ -8,14 +8,17 @@ import typer
 
 if TYPE_CHECKING:
     from treelabel.data import Dataset
+    from treelabel.scores import Scores
 
+OUTPUT = Path("demo-output")
 FORMATS = ("nouns.csv", "nouns.jsonl.zst", "nouns.parquet")
 
 
 def demo() -> None:
     """Run the main job on the embedded sample.
 
-    Load it, describe it, split it, write it in three formats and read it back; learn a model, and judge it.
+    Load it, describe it, split it, write it in three formats and read it back; learn a model, judge it, and write a
+    report to demo-output.
 
     \b
     Example:
@@ -34,7 +37,7 @@ def demo() -> None:
     for name, part in parts.items():
         unseen = part.describe(parts["train"]).documents_with_unseen_labels
         typer.echo(f"  {name:<6} {len(part):>6,} documents, {unseen} with a label that training never saw")
-    _learn(parts)
+    _report(parts, _learn(parts))
     typer.echo("\nWritten and read back")
     with tempfile.TemporaryDirectory() as folder:
         for name in FORMATS:
@@ -46,8 +49,8 @@ def demo() -> None:
                 raise typer.Exit(1)
 
 
-def _learn(parts: "dict[str, Dataset]") -> None:
-    """Learn from the training part, and judge what three decision rules make of the test part's scores."""
+def _learn(parts: "dict[str, Dataset]") -> "Scores":
+    """Learn from the training part, and judge what decision rules make of the test part's scores."""
     from treelabel.evaluation import evaluate
     from treelabel.models import make_model
 
@@ -63,6 +66,22 @@ def _learn(parts: "dict[str, Dataset]") -> None:
         typer.echo(f"  {rule:<18}" + "".join(cells))
     sure = evaluate(parts["test"], scores=scores, metrics=["hf1_auc", "ece"])
     typer.echo(f"  area under all thresholds {sure['hf1_auc']:.4f}, calibration error {sure['ece']:.4f}")
+    return scores
+
+
+def _report(parts: "dict[str, Dataset]", scores: "Scores") -> None:
+    """Write a report of the test part; where its packages are missing, say how to get them."""
+    from treelabel.core.errors import TreelabelError
+    from treelabel.report import write_report
+
+    path = OUTPUT / "report.html"
+    OUTPUT.mkdir(exist_ok=True)
+    try:
+        write_report(path, parts["test"], {"linear": scores}, train=parts["train"], title="Nouns: a linear model")
+    except TreelabelError as error:
+        typer.echo(f"\nNo report: {error}")
+        return
+    typer.echo(f"\nA report of the test part, to open in a browser\n  {path.resolve()}")
 
 
 def same(one: "Dataset", two: "Dataset") -> bool:

@@ -38,7 +38,7 @@ def metric_names(metrics: str | None) -> list[str] | str | None:
     return [name.strip() for name in re.split(r",(?![^(]*\))", metrics) if name.strip()]
 
 
-def _system(path: Path, truth: "Dataset", read: ReadArguments) -> Any:
+def read_system(path: Path, truth: "Dataset", read: ReadArguments) -> Any:
     """Read predictions or scores, in the order of the truth."""
     from treelabel.data import read as read_data
     from treelabel.evaluation.alignment import rows_by_id
@@ -65,7 +65,7 @@ def _system(path: Path, truth: "Dataset", read: ReadArguments) -> Any:
     return found if isinstance(found, Scores) else found.labels
 
 
-def _system_names(paths: list[Path]) -> list[str]:
+def system_names(paths: list[Path]) -> list[str]:
     """Call systems by their files, with folders where files are called the same."""
     from treelabel.core.errors import TreelabelError
 
@@ -103,7 +103,7 @@ def evaluate(
     from treelabel.scores import Scores
 
     data, training = read.read_with(truth, train, need_text=False)
-    system = _system(predictions, data, read)
+    system = read_system(predictions, data, read)
     given = {"scores": system} if isinstance(system, Scores) else {"decisions": system}
     result = judge(
         data,
@@ -151,7 +151,7 @@ def compare(
     data, training = read.read_with(truth, train, need_text=False)
     table = judge(
         data,
-        {name: _system(path, data, read) for name, path in zip(_system_names(systems), systems, strict=True)},
+        {name: read_system(path, data, read) for name, path in zip(system_names(systems), systems, strict=True)},
         rule=rule,
         metrics=metric_names(metrics),
         train_frequencies=training,

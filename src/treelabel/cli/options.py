@@ -33,6 +33,16 @@ def require_other_file(output: Path | None, *inputs: Path | str | None) -> None:
             raise TreelabelError(f"{output}: is what is to be read, and would be replaced; choose another output")
 
 
+def require_file_name(output: Path) -> None:
+    """Refuse a name that no file can have, before hours of work for it."""
+    from treelabel.core.errors import TreelabelError
+
+    if output.is_dir():
+        raise TreelabelError(f"{output}: is a folder, expected the name of a file to write")
+    if not output.parent.is_dir():
+        raise TreelabelError(f"{output}: the folder {output.parent} does not exist; make it first")
+
+
 @dataclass(frozen=True)
 class ReadArguments:
     """Options of reading a data file."""

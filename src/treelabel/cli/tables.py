@@ -2,11 +2,14 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from treelabel.cli.options import require_other_file
+
+if TYPE_CHECKING:
+    from treelabel.experiment.results import Results
 
 
 def tables(
@@ -19,6 +22,9 @@ def tables(
     table: Annotated[list[str] | None, typer.Option(help="Only the table with this name (repeat).")] = None,
     claims: Annotated[bool, typer.Option(help="Whether to say what became of the claims (csv never does).")] = True,
     significance: Annotated[bool, typer.Option(help="Whether to test what differs from the best.")] = True,
+    figures: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Draw the figures of the studies as SVG, PNG and PDF.")
+    ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write (default: print).")] = None,
 ) -> None:
     """Print the tables of a study, and what became of its claims.
@@ -31,6 +37,7 @@ def tables(
     Examples:
       treelabel tables results/quick
       treelabel tables results/quick --style latex --table losses -o losses.tex
+      treelabel tables results/quick --figures figures
     """
     from treelabel.core.errors import TreelabelError, quoted
     from treelabel.core.outputs import open_output
@@ -48,6 +55,8 @@ def tables(
     texts = [
         summarize(study, known, table, claims, significance, bold, header=not at)[0] for at, study in enumerate(loaded)
     ]
+    if figures is not None:
+        _draw(loaded, figures)
     text = ("\n" if known == "csv" else "\n\n").join(each for each in texts if each)
     if output is None:
         # Everything in it is printable already, the codes for bold aside.
@@ -56,3 +65,19 @@ def tables(
     with open_output(output) as stream:
         stream.write(f"{text}\n".encode())
     typer.echo(f"{output}: {len(loaded)} {'study' if len(loaded) == 1 else 'studies'}")
+
+
+def _draw(studies: "list[Results]", folder: Path) -> None:
+    """Draw the figures of studies into a folder, and say where they are."""
+    from treelabel.core.errors import TreelabelError
+    from treelabel.experiment.series import make_figures
+    from treelabel.report.figures.study import study_figures
+    from treelabel.report.pictures import write_figures
+    from treelabel.report.write import require_packages
+
+    require_packages()
+    drawings = study_figures([figure for study in studies for figure in make_figures(study)])
+    if not drawings:
+        raise TreelabelError("these studies have no [[figures]], or no results for them")
+    written = write_figures(folder, drawings)
+    typer.echo(f"{folder}: {len(written)} files of {len(drawings)} figures", err=True)

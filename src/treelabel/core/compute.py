@@ -185,6 +185,11 @@ def background(items: Iterable[Part]) -> Iterator[Part]:
             yield item
 
 
+def run_beside(work: Callable[[], None]) -> None:
+    """Run a function in a thread of its own, which ends with the process."""
+    threading.Thread(target=work, name="treelabel", daemon=True).start()
+
+
 # Threads are made once: making them takes longer than many a loop. A loop within a loop runs in the thread it is in.
 _here = threading.local()
 _pools: dict[int, ThreadPoolExecutor] = {}

@@ -71,7 +71,7 @@ def back_off_table(
     Parameters
     ----------
     truth : Dataset, lists of names or label matrix
-        The labels of validation documents; those with ids are matched by them.
+        The labels of validation documents; those with ids are matched by them. Documents of a group are in one fold.
     scores : Scores
         Their scores.
     precisions : sequence of float
@@ -91,11 +91,11 @@ def back_off_table(
     (0.5, '1.0000 [0.8843, 1.0000]')
     """
     kept, true = validation(truth, scores)
-    ways = Ways.of(kept, true)
-    return BackOffTable(len(kept), tuple(back_off_row(ways, each, confidence) for each in precisions))
+    ways, groups = Ways.of(kept, true), getattr(truth, "groups", None)
+    return BackOffTable(len(kept), tuple(back_off_row(ways, each, confidence, groups) for each in precisions))
 
 
-def back_off_row(ways: Ways, required: float, confidence: float) -> BackOffRow:
+def back_off_row(ways: Ways, required: float, confidence: float, groups: Sequence[str] | None = None) -> BackOffRow:
     """Measure one required precision by cross-fitting; a fold without thresholds predicts nothing.
 
     Parameters
@@ -106,13 +106,18 @@ def back_off_row(ways: Ways, required: float, confidence: float) -> BackOffRow:
         The required precision.
     confidence
         The confidence with which thresholds must reach it.
+    groups
+        The group of each document; documents of one group are in one fold.
 
     Returns
     -------
     BackOffRow
     """
+    unit = np.arange(ways.documents)
+    if groups is not None:
+        unit = np.unique(np.asarray(groups, dtype=object), return_inverse=True)[1]
     # Documents often come sorted by their labels, so that folds are drawn.
-    fold = np.random.default_rng(0).permutation(ways.documents) % FOLDS
+    fold = np.random.default_rng(0).permutation(int(unit.max()) + 1)[unit] % FOLDS
     found: list[tuple[Any, ...]] = []
     for at in range(FOLDS):
         try:

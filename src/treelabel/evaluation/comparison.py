@@ -31,11 +31,16 @@ GIVEN = "labels as given"
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a comparison: a metric or a bin, and for each system its value, interval and p against the first."""
+    """One line of a comparison: a metric or a bin, and for each system its value, interval and p against the first.
+
+    `differences` of a metric are those of the other systems to the first, each with its interval and its p before any
+    correction.
+    """
 
     name: str
     values: list[Interval]
     p_values: list[float]
+    differences: list[Comparison] = field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,11 +196,34 @@ def compare(
                 train_documents=train_documents,
             )
         )
+    return compare_results(dict(zip(systems, results, strict=True)), resamples=resamples, seed=seed)
+
+
+def compare_results(
+    systems: Mapping[str, Result], metrics: Sequence[str] | None = None, resamples: int = 1000, seed: int = 0
+) -> ComparisonTable:
+    """Test each of several results on the same documents against the first.
+
+    Parameters
+    ----------
+    systems : mapping of str to Result
+        At least two, with documents kept, and with a metric that counts labels, such as micro_f1.
+    metrics : sequence of str, optional
+        The rows of the table; by default everything that all results have.
+    resamples, seed
+        As for `compare`.
+
+    Returns
+    -------
+    ComparisonTable
+    """
+    results = list(systems.values())
     shared = [name for name in results[0].values if all(name in result.values for result in results)]
-    rows = [_metric_row(name, results, resamples, seed) for name in shared]
+    kept = shared if metrics is None else [name for name in metrics if name in shared]
+    rows = [_metric_row(name, results, resamples, seed) for name in kept]
     bins, sizes = _bin_rows(results)
     signs = holm([_sign_test(results[0], result).p_value for result in results[1:]]).tolist()
-    reference = "the truth (no training data given)" if train_frequencies is None else "training"
+    reference = "the truth (no training data given)" if results[0].context.is_from_truth else "training"
     rules = [result.rule for result in results]
     return ComparisonTable(list(systems), results[0].count, rows, bins, sizes, signs, reference, rules)
 
@@ -203,7 +231,7 @@ def compare(
 def _metric_row(name: str, results: list[Result], resamples: int, seed: int) -> Row:
     tests = [_paired(name, results[0], result, resamples, seed) for result in results[1:]]
     intervals = [result.interval(name, resamples=resamples, seed=seed) for result in results]
-    return Row(name, intervals, holm([test.p_value for test in tests]).tolist())
+    return Row(name, intervals, holm([test.p_value for test in tests]).tolist(), tests)
 
 
 def _paired(name: str, first: Result, second: Result, resamples: int, seed: int) -> Comparison:

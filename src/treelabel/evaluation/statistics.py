@@ -228,14 +228,14 @@ def seed_interval(values: Sequence[float], level: float = 0.95) -> Interval:
     Returns
     -------
     Interval
-        With fewer than two values, its ends are NaN.
+        With fewer than two values, or an infinite one, its ends are NaN.
 
     >>> str(seed_interval([0.5, 0.6, 0.7]))
     '0.6000 [0.3516, 0.8484]'
     """
     data = np.asarray(values, np.float64)
     mean = float(data.mean()) if len(data) else float("nan")
-    if len(data) < 2:
+    if len(data) < 2 or not np.isfinite(data).all():
         return Interval(mean, float("nan"), float("nan"), level)
     reach = float(special.stdtrit(len(data) - 1, (1 + level) / 2) * data.std(ddof=1) / np.sqrt(len(data)))
     return Interval(mean, mean - reach, mean + reach, level)

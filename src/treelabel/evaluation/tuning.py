@@ -1,5 +1,6 @@
 """Tune a rule on validation data: what `treelabel tune` does."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from treelabel.core.errors import TreelabelError
@@ -55,11 +56,13 @@ def tune(truth: Any, scores: Scores, rule: str = "macro_f1") -> Tuned:
             t, value = best_threshold(kept, true)
             name, settings, measured = "threshold", {"t": t}, {"micro_f1": value}
         case _:
-            name, settings, measured = _precise(kept, true, rule)
+            name, settings, measured = _precise(kept, true, rule, getattr(truth, "groups", None))
     return Tuned(name, settings, kept.hierarchy.fingerprint, {**measured, "documents": len(kept)})
 
 
-def _precise(scores: Scores, truth: LabelMatrix, rule: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
+def _precise(
+    scores: Scores, truth: LabelMatrix, rule: str, groups: Sequence[str] | None
+) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """Tune back_off; what is measured comes from thresholds of other documents."""
     asked = find_rule(rule) if rule.startswith("back_off") else None
     if asked is None or asked.rule.name != "back_off":
@@ -70,5 +73,5 @@ def _precise(scores: Scores, truth: LabelMatrix, rule: str) -> tuple[str, dict[s
     ways = Ways.of(scores, truth)
     t = precise_thresholds(ways, required, confidence)
     others = {name: value for name, value in asked.settings.items() if name not in ("precision", "confidence")}
-    measured = back_off_row(ways, required, confidence).to_json() | {"confidence": confidence}
+    measured = back_off_row(ways, required, confidence, groups).to_json() | {"confidence": confidence}
     return "back_off", {"t": t.tolist(), **others}, measured

@@ -9,7 +9,7 @@ import numpy as np
 
 from treelabel.core.errors import TreelabelError
 from treelabel.experiment.estimates import Estimate, Resampled, Term, estimate
-from treelabel.experiment.naming import expanded, is_higher_better
+from treelabel.experiment.naming import is_higher_better
 from treelabel.experiment.results import Results
 from treelabel.experiment.spec import Claim, Side, Spec
 
@@ -18,7 +18,7 @@ Standing = Literal["confirmed", "contradicted", "open"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a claim on one data set: left - right with its 95% interval, and why it is open if it is."""
+    """The outcome of a claim on one data set: left - right with its 95% interval, and why it is open if it is."""
 
     data: str
     status: Standing
@@ -44,7 +44,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a claim: confirmed on all data sets, contradicted on some and confirmed on none, or open."""
+    """The outcome of a claim: confirmed on all data sets, contradicted on some and confirmed on none, or open."""
 
     name: str
     text: str
@@ -217,7 +217,7 @@ def _read(side: Side, data: str, resampled: Resampled) -> "_Read | str":
         constant = side.value
         return _Read("the value", (), lambda values: np.float64(constant))
     place, metric = side.data or data, str(side.metric)
-    terms = [Term(place, name, metric, side.rule) for name in expanded(side.systems, resampled.results.spec)]
+    terms = [Term(place, name, metric, side.rule) for name in side.systems]
     title = ""
     if side.best_of or side.worst_of:
         found = [estimate(resampled, [term]) for term in terms]

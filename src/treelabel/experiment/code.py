@@ -12,17 +12,17 @@ from importlib.util import find_spec
 from pathlib import Path
 
 # Rooms that cannot change what a run gives: they run it, or show it.
-SHOWING = ("treelabel.cli", "treelabel.report", "treelabel.experiment")
+SHOWING = ("cli", "report", "experiment")
 # Of these, modules that do.
-MEANING = ("treelabel.experiment.sets", "treelabel.experiment.judging")
+MEANING = ("experiment.sets", "experiment.judging")
 # Rooms that judge scores and have no part in making them.
-JUDGING = ("treelabel.metrics", "treelabel.evaluation", "treelabel.experiment.judging")
+JUDGING = ("metrics", "evaluation", "experiment.judging")
 
 
 def loaded_code() -> dict[str, str]:
     """Return the hash of every module of treelabel that this process has loaded and that can change a result."""
     names = [name for name in sorted(sys.modules) if name == "treelabel" or name.startswith("treelabel.")]
-    return {name: code_hash(name) for name in names if name in MEANING or not _is_within(name, SHOWING)}
+    return {name: code_hash(name) for name in names if _is_within(name, MEANING) or not _is_within(name, SHOWING)}
 
 
 def is_current(code: Mapping[str, str], judging: bool = True) -> bool:
@@ -43,7 +43,9 @@ def is_current(code: Mapping[str, str], judging: bool = True) -> bool:
 
 
 def _is_within(name: str, rooms: tuple[str, ...]) -> bool:
-    return any(name == room or name.startswith(f"{room}.") for room in rooms)
+    """Return whether a module is one of some rooms, or stands in one."""
+    short = name.removeprefix("treelabel.")
+    return any(short == room or short.startswith(f"{room}.") for room in rooms)
 
 
 @lru_cache(maxsize=1024)

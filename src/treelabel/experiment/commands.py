@@ -5,44 +5,49 @@ judged like everything else.
 """
 
 import hashlib
+import math
 import os
 import re
 import signal
 import subprocess
 import sys
+import time
 import venv
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.errors import TreelabelError, quoted, shorten
+from treelabel.core.errors import TreelabelError, located, quoted, shorten
 from treelabel.core.json_text import read_json
+from treelabel.core.kinds import LARGEST, AnyFloat, Between, check_kind
 from treelabel.core.locking import lock
-from treelabel.core.registry import suggestion
 from treelabel.data import Dataset, read, write, write_taxonomy
 from treelabel.encoders.folders import cache_folder
 from treelabel.experiment.sets import Parts
-from treelabel.experiment.spec import SystemSpec
+from treelabel.experiment.spec import PLACEHOLDER, SystemSpec
 from treelabel.hierarchy import label_matrix
 from treelabel.hierarchy.labels import find_label
 from treelabel.rules import Decisions
 from treelabel.scores import Scores, is_score_file
 
-PLACEHOLDERS = ("python", "folder", "train", "test", "valid", "taxonomy", "output", "seed", "threads", "data")
+# What a command may tell in {output}.json.
+TIMES = ("fit_seconds", "score_seconds", "model_bytes")
 
 
 @dataclass(frozen=True)
 class Told:
-    """What a command left: scores, decisions or values, and what it told of times and sizes."""
+    """The output of a command: scores, decisions or values, how long it ran, and what it told of times and sizes."""
 
     scores: Scores | None = None
     decisions: Decisions | None = None
     values: Mapping[str, float] | None = None
     told: Mapping[str, float] | None = None
+    seconds: float = math.nan
 
 
 # Environments
@@ -60,14 +65,23 @@ def environment(requirements: tuple[str, ...]) -> Path:
     python = folder / "bin" / "python"
     if not (folder / "ready").is_file():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        # Two runs may want the same environment at the same time: the second waits for the first.
-        with folder.with_suffix(".lock").open("wb") as taken:
-            lock(taken.fileno(), wait=True)
+        with _alone(folder.with_suffix(".lock")):
             if not (folder / "ready").is_file():
                 venv.create(folder, clear=True, with_pip=False)
                 _install(python, requirements)
                 (folder / "ready").write_text("\n".join(requirements))
     return python
+
+
+@contextmanager
+def _alone(file: Path) -> Iterator[None]:
+    """Wait until no other process makes the same environment: runs that need it start together."""
+    handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        lock(handle, wait=True)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _install(python: Path, requirements: tuple[str, ...]) -> None:
@@ -83,12 +97,25 @@ def _install(python: Path, requirements: tuple[str, ...]) -> None:
 
 
 def files_hash(system: SystemSpec, folder: Path) -> str:
-    """Hash the programs that a command runs, and what stands beside them."""
+    """Hash the files that a command names, and the Python programs that stand beside one.
+
+    Parameters
+    ----------
+    system : SystemSpec
+        A system that is a command.
+    folder : Path
+        The folder of the spec.
+
+    Returns
+    -------
+    str
+    """
     assert system.command is not None
     named = [Path(part.replace("{folder}", str(folder))) for part in system.command]
     programs = [file for file in named if file.suffix == ".py" and file.is_file()]
     beside = sorted({other for file in programs for other in file.parent.glob("*.py")})
-    content = b"".join(file.read_bytes() for file in beside)
+    others = [file for file in named if file not in programs and file.is_file()]
+    content = b"".join(file.read_bytes() for file in [*beside, *others])
     return hashlib.sha256(content).hexdigest()[:16]
 
 
@@ -121,17 +148,33 @@ def run_command(system: SystemSpec, parts: Parts, spec_folder: Path, working: Pa
     names |= {"python": python, "folder": spec_folder, "output": working / "output", "seed": seed, "threads": threads}
     command = [_filled(part, names, system.name) for part in system.command]
     limits = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TREELABEL_THREADS"), str(threads))
+    begun = time.perf_counter()
     with (working / "log").open("wb") as log:
-        done = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, **limits}, cwd=working)
+        try:
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **limits},
+                cwd=working,
+            )
+        except OSError as error:
+            raise TreelabelError(f"the command cannot be run: {command[0]}: {error.strerror}") from None
+    took = time.perf_counter() - begun
     if done.returncode:
         lines = (working / "log").read_text(errors="replace").strip().splitlines()
         ended = (
             f"ended by {signal.Signals(-done.returncode).name}" if done.returncode < 0 else f"exit {done.returncode}"
         )
         raise TreelabelError(f"the command failed ({ended}): {shorten(lines[-1], 300) if lines else 'it said nothing'}")
-    if not (working / "output").exists():
-        raise TreelabelError("the command ended well but wrote nothing to {output}")
-    return _read_output(system, parts.test, working)
+    if not (working / "output").is_file():
+        raise TreelabelError("the command ended well but wrote no file to {output}")
+    try:
+        return replace(_read_output(system, parts.test, working), seconds=took)
+    except TreelabelError as error:
+        # The folder has another name at every run.
+        raise TreelabelError(f"what the command wrote: {str(error).replace(f'{working}{os.sep}', '')}") from None
 
 
 def _write_files(parts: Parts, working: Path) -> dict[str, Any]:
@@ -159,10 +202,10 @@ def _filled(part: str, names: Mapping[str, Any], system: str) -> str:
 
     def value(found: re.Match[str]) -> str:
         if found[1] not in names:
-            raise TreelabelError(f"the command of {system} has {found[0]}; {suggestion(found[1], PLACEHOLDERS)}")
+            raise TreelabelError(f"the command of {system} has {found[0]}, but the data set has none")
         return str(names[found[1]])
 
-    return re.sub(r"\{([a-z_]+)\}", value, part)
+    return PLACEHOLDER.sub(value, part)
 
 
 # Reading what it wrote
@@ -170,14 +213,19 @@ def _filled(part: str, names: Mapping[str, Any], system: str) -> str:
 
 def _read_output(system: SystemSpec, test: Dataset, working: Path) -> Told:
     output, beside = working / "output", working / "output.json"
-    told = read_json(beside.read_bytes(), str(beside), "times") if beside.is_file() else {}
-    times = {name: float(value) for name, value in told.items() if isinstance(value, int | float)}
+    told = read_json(beside, str(beside), "times") if beside.is_file() else {}
+    if not isinstance(told, dict):
+        raise TreelabelError('output.json has no times; expected {"fit_seconds": 1.5}')
+    times = {name: _amount(told[name], name) for name in TIMES if told.get(name) is not None}
     if system.writes == "values":
-        stored = read_json(output.read_bytes(), str(output), "values")
+        stored = read_json(output, str(output), "values")
         if not isinstance(stored, dict) or not isinstance(stored.get("values"), dict):
-            raise TreelabelError('the command wrote no values; expected {"values": {"name": number}}')
-        return Told(values={str(name): float(value) for name, value in stored["values"].items()}, told=times)
-    named = output.rename(working / ("output.npz" if output.read_bytes()[:2] == b"PK" else "output.jsonl"))
+            raise TreelabelError('it has no values; expected {"values": {"name": number}}')
+        check_kind(stored["values"], Mapping[str, AnyFloat], "values")
+        return Told(values={name: float(value) for name, value in stored["values"].items()}, told=times)
+    with output.open("rb") as stream:
+        is_packed = stream.read(2) == b"PK"
+    named = output.rename(working / ("output.npz" if is_packed else "output.jsonl"))
     if system.writes == "predictions":
         found = read(named, taxonomy=test.hierarchy, need_text=False, progress=False)
         rows = _rows(found.ids, test)
@@ -190,13 +238,21 @@ def _read_output(system: SystemSpec, test: Dataset, working: Path) -> Told:
     return Told(scores=combined(scores, system.combine), told=times)
 
 
+def _amount(value: Any, name: str) -> float:
+    check_kind(value, Annotated[float, Between(0, LARGEST)], name)
+    return float(value)
+
+
 def _rows(ids: Any, test: Dataset) -> Any:
     """Return where the documents of the test stand among those of a file."""
-    place = {name: row for row, name in enumerate(ids)}
+    place: dict[str, int] = {}
+    for row, name in enumerate(ids):
+        if place.setdefault(name, row) != row:
+            raise TreelabelError(f"the document {quoted(name)} stands there twice")
     missing = [name for name in test.ids if name not in place]
     if missing:
         raise TreelabelError(
-            f"the command wrote nothing for {len(missing):,} test documents, such as {quoted(missing[0])}"
+            f"nothing for {len(missing):,} of {len(test):,} test documents, such as {quoted(missing[0])}"
         )
     return np.array([place[name] for name in test.ids], np.int64)
 
@@ -218,29 +274,48 @@ def read_label_scores(file: Path, test: Dataset) -> Scores:
     """
     h = test.hierarchy
     nodes: dict[str, int] = {}
-    found: dict[str, tuple[list[int], list[float]]] = {}
+    found: dict[str, dict[int, float]] = {}
     with file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
-            row = read_json(line, f"{file}:{number}", "scores")
-            columns, values = found.setdefault(str(row["id"]), ([], []))
-            for entry in row["labels"]:
-                label = str(entry.get("label", entry.get("path")))
+            if not line.strip():
+                continue
+            where = f"{file}:{number}"
+            row = read_json(line, where, "scores")
+            name, entries = _scored(row, where)
+            if name in found:
+                raise TreelabelError(f"{where}: the document {quoted(name)} stands there twice")
+            scored = found[name] = {}
+            for label, p in entries:
                 if label not in nodes:
-                    nodes[label] = find_label(h, label)
-                columns.append(nodes[label])
-                values.append(float(entry["p"]))
+                    with located(where):
+                        nodes[label] = find_label(h, label)
+                if nodes[label] in scored:
+                    raise TreelabelError(f"{where}: the label {quoted(label)} stands there twice")
+                scored[nodes[label]] = p
     rows = _rows(list(found), test)
     listed = list(found.values())
-    ptr = np.cumsum([0, *(len(listed[row][0]) for row in rows)])
-    columns = [column for row in rows for column in listed[row][0]]
-    numbers = np.array([value for row in rows for value in listed[row][1]], np.float32)
+    ptr = np.cumsum([0, *(len(listed[row]) for row in rows)])
+    columns = [column for row in rows for column in listed[row]]
+    numbers = np.array([value for row in rows for value in listed[row].values()], np.float32)
     matrix = sparse.csr_array((numbers, np.array(columns, np.int32), ptr), (len(test), len(h)))
-    matrix.sum_duplicates()
+    matrix.sort_indices()
     return Scores(h, matrix, tuple(test.ids))
 
 
+def _scored(row: Any, where: str) -> tuple[str, list[tuple[str, float]]]:
+    """Take the id and the scored labels out of a line."""
+    try:
+        name, entries = row["id"], [(each.get("label", each.get("path")), each["p"]) for each in row["labels"]]
+        check_kind(name, str | int, "id")
+        check_kind(entries, list[tuple[str, float]], "labels")
+    except (AttributeError, KeyError, TypeError, TreelabelError):
+        expected = '{"id": "7", "labels": [{"label": "A > B", "p": 0.93}]}'
+        raise TreelabelError(f"{where}: expected {expected}, found {quoted(row)}") from None
+    return str(name), [(label, float(p)) for label, p in entries]
+
+
 def combined(scores: Scores, how: str) -> Scores:
-    """Give inner nodes the sum or the largest of the scores below them.
+    """Let inner nodes have the sum or the largest of the scores below them.
 
     Parameters
     ----------

@@ -235,7 +235,8 @@ def estimate(
             )
             for each in chosen
         ]
-    error = float(np.std(points, ddof=1) / math.sqrt(len(points))) if len(points) > 1 else math.nan
+    is_known = len(points) > 1 and bool(np.isfinite(points).all())
+    error = float(np.std(points, ddof=1) / math.sqrt(len(points))) if is_known else math.nan
     point = float(np.mean(points))
     if not math.isfinite(point):
         return Estimate(point, problem="the value is not a finite number")

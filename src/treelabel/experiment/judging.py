@@ -23,7 +23,7 @@ MOST_DRAWN = 4e10
 
 @dataclass(frozen=True, eq=False)
 class Output:
-    """What a system gave for the test documents: scores, or decisions; and the rule that it would predict by."""
+    """The output of a system for the test documents: scores or decisions, and the rule that it would predict by."""
 
     scores: Scores | None = None
     decisions: Decisions | None = None
@@ -110,5 +110,17 @@ def _judged(judge: Judge, result: Result) -> Judged:
 
 
 def measured(result: Result, metric: str) -> tuple[float, bool]:
-    """Return a metric's value, and whether a higher one is better."""
+    """Return a metric's value, and whether a higher one is better.
+
+    Parameters
+    ----------
+    result : Result
+        What was judged.
+    metric : str
+        Its metric.
+
+    Returns
+    -------
+    (float, bool)
+    """
     return result[metric], find_metric(metric).higher_is_better

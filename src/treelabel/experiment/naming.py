@@ -1,4 +1,4 @@
-"""What systems and columns of a study are called, and which way a column is better."""
+"""Names of systems and columns of a study for people to read, and which way a column is better."""
 
 from collections.abc import Sequence
 
@@ -15,38 +15,37 @@ _FIELDS = {
 }
 
 
-def expanded(names: Sequence[str], spec: Spec) -> list[str]:
-    """Name the systems that run: a system with a grid and no selection is one for each combination.
+def system_title(name: str, spec: Spec) -> str:
+    """Return what a system is called in tables; names that the spec does not have stay.
 
     Parameters
     ----------
-    names : sequence of str
-        Systems of the spec.
+    name : str
+        A system.
     spec : Spec
         The study.
 
     Returns
     -------
-    list of str
-        A combination stands in brackets behind the system's name.
+    str
     """
-    found: list[str] = []
-    for name in names:
-        system = spec.systems[name]
-        is_many = bool(system.grid) and system.select is None
-        found += [f"{name}[{combination}]" for combination in system.combinations] if is_many else [name]
-    return found
-
-
-def system_title(name: str, spec: Spec) -> str:
-    """Return what a system is called in tables; names that the spec does not have stay."""
-    base, bracket, combination = name.partition("[")
-    system = spec.systems.get(base)
-    return (system.title if system is not None and system.title else base) + bracket + combination
+    return spec.systems[name].title or name if name in spec.systems else name
 
 
 def data_title(name: str, spec: Spec) -> str:
-    """Return what a data set is called in tables; names that the spec does not have stay."""
+    """Return what a data set is called in tables; names that the spec does not have stay.
+
+    Parameters
+    ----------
+    name : str
+        A data set.
+    spec : Spec
+        The study.
+
+    Returns
+    -------
+    str
+    """
     return spec.data[name].title or name if name in spec.data else name
 
 

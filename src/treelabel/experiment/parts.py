@@ -1,4 +1,4 @@
-"""What each document contributed to the sums of metrics, on disk: with it, systems are compared document by document.
+"""Contributions of each document to the sums of metrics, on disk: with them, systems are compared by document.
 
 Files are compressed: label counts of all documents are mostly zeros.
 """
@@ -27,7 +27,15 @@ WHAT = "a file of what documents contributed"
 
 
 def save_parts(file: Path, results: Sequence[Result]) -> None:
-    """Save the parts of documents of several results, under the number of the result and the metric's name."""
+    """Save the parts of documents of several results, under the number of the result and the metric's name.
+
+    Parameters
+    ----------
+    file : Path
+        The `.npz` file to write.
+    results : sequence of Result
+        What was judged, with the parts of documents.
+    """
     arrays: dict[str, npt.NDArray[Any]] = {}
     for at, result in enumerate(results):
         for metric in {metric.key: metric for metric in reversed(result.metrics)}.values():
@@ -106,7 +114,19 @@ def context_to_json(context: Context) -> str:
 
 @lru_cache(maxsize=16)
 def context_from_json(text: bytes | str, where: str) -> Context:
-    """Read what `context_to_json` stored; `where` names the file in messages."""
+    """Read what `context_to_json` stored; `where` names the file in messages.
+
+    Parameters
+    ----------
+    text : bytes or str
+        JSON text.
+    where : str
+        The file, for messages.
+
+    Returns
+    -------
+    Context
+    """
     stored = read_json(text, where, "context")
     try:
         hierarchy = hierarchy_from_json(json.dumps(stored["hierarchy"]), where)

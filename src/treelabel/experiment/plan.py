@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.errors import TreelabelError, quoted, shorten
 from treelabel.core.registry import suggestion
 from treelabel.experiment.code import is_current
 from treelabel.experiment.commands import files_hash
@@ -69,8 +69,8 @@ def make_plan(spec: Spec, data: Iterable[str] | None = None, systems: Iterable[s
     for name in sets:
         try:
             hashes[name] = content_hash(spec.data[name], spec.folder)
-        except TreelabelError as error:
-            missing[name] = str(error)
+        except (TreelabelError, OSError) as error:
+            missing[name] = shorten(str(error), 500)
     cells = [
         Cell(name, system, seed, _key(spec, spec.systems[system], name, hashes[name], seed), hashes[name])
         for number in range(max(len(spec.seeds_of(each)) for each in spec.systems.values()))
@@ -118,7 +118,7 @@ def _key(spec: Spec, system: SystemSpec, data: str, data_hash: str, seed: int) -
 
 @dataclass(frozen=True)
 class Progress:
-    """What a folder of results has of a plan: the runs that count, and the state of every cell."""
+    """The part of a plan that is done: the runs that count, and the state of every cell."""
 
     runs: Mapping[str, Run]
     states: Mapping[Cell, State]
@@ -212,7 +212,19 @@ def estimate(cells: Iterable[Cell], runs: Iterable[Run]) -> tuple[float, int]:
 
 
 def started(plan: Plan, cell: Cell) -> Run:
-    """Return the run of a cell, before anything of it is known."""
+    """Return the run of a cell, before anything of it is known.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan.
+    cell : Cell
+        One of its cells.
+
+    Returns
+    -------
+    Run
+    """
     system = plan.spec.systems[cell.system]
     title = system.title or system.name
     run = Run(cell.key, cell.data, cell.system, cell.seed, title=title, data_hash=cell.data_hash)

@@ -1,7 +1,7 @@
 """Reading the spec of a study: everything is checked before anything runs, and unknown names get the nearest one."""
 
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
@@ -24,7 +24,9 @@ from treelabel.experiment.spec import (
     TableSpec,
     base_metric,
     check_limits,
+    check_name,
     check_names,
+    check_seeds,
     spelled_metric,
 )
 
@@ -78,11 +80,14 @@ def parse_spec(text: str, path: Path) -> Spec:
         given = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise TreelabelError(f"is not valid TOML: {error}") from None
+    check_names(given, [entry.name for entry in fields(Spec) if entry.name not in ("path", "text")], "")
     given = {**given, "path": path, "text": text}
     kinds: tuple[tuple[str, type], ...] = (("data", DataSpec), ("systems", SystemSpec))
     for name, kind in kinds:
         if not isinstance(given.get(name), dict) or not given[name]:
             raise TreelabelError(f"has no [{name}.NAME]; a spec names at least one of {name}")
+        for key in given[name]:
+            check_name(key, name)
         given[name] = {
             key: _made(kind, _named(each, key, f"{name}.{key}"), f"{name}.{key}") for key, each in given[name].items()
         }
@@ -95,6 +100,7 @@ def parse_spec(text: str, path: Path) -> Spec:
     given.setdefault("title", path.stem)
     spec = _made(Spec, given, "")
     check_limits(spec.time_limit, spec.memory_limit)
+    check_seeds(spec.seeds)
     _check_references(spec)
     return _expanded(spec)
 
@@ -125,7 +131,22 @@ def _expanded(spec: Spec) -> Spec:
 
     tables = tuple(replace(table, systems=listed(table.systems)) for table in spec.tables)
     figures = tuple(replace(figure, systems=listed(figure.systems)) for figure in spec.figures)
-    return replace(spec, systems=systems, tables=tables, figures=figures)
+    claims = tuple(
+        replace(claim, left=_side(claim.left, names), right=_side(claim.right, names)) for claim in spec.claims
+    )
+    return replace(spec, systems=systems, tables=tables, figures=figures, claims=claims)
+
+
+def _side(side: Side, names: Mapping[str, tuple[str, ...]]) -> Side:
+    """Let the lists of a side name combinations of grids; where one system is meant, a grid is refused."""
+    for one in (side.system, side.relative_to):
+        if one is not None and names.get(one, (one,)) != (one,):
+            raise TreelabelError(f"a claim names {quoted(one)}, which is a grid; name one of {', '.join(names[one])}")
+    lists: dict[str, Any] = {
+        name: tuple(each for given in getattr(side, name) for each in names.get(given, (given,)))
+        for name in ("best_of", "worst_of", "mean_of")
+    }
+    return replace(side, **lists)
 
 
 # Making dataclasses of mappings
@@ -137,6 +158,8 @@ _INNER: dict[str, type] = {"columns": Column, "select": Selection, "left": Side,
 def _named(given: Any, name: str, where: str) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise TreelabelError(f"{where} is {quoted(given)}, expected a table of settings")
+    if "name" in given:
+        raise TreelabelError(f"{where} has 'name', which stands in brackets: [{where}]; title = is what tables show")
     return {**given, "name": name}
 
 
@@ -166,7 +189,9 @@ def _value(name: str, value: Any, hint: Any, place: str) -> Any:
     """Check one value, and make tuples of lists; values that are dataclasses already are left as they are."""
     if name in _INNER:
         inner = _INNER[name]
-        if isinstance(value, list):
+        if name == "columns":
+            if not isinstance(value, list):
+                raise TreelabelError(f"{place} is {quoted(value)}, expected a list of columns")
             return tuple(_made(inner, each, f"{place}[{at}]") for at, each in enumerate(value))
         return _made(inner, value, place)
     if name in ("path", "text") or (isinstance(value, dict | tuple) and _is_made(value)):
@@ -195,20 +220,33 @@ def _check_references(spec: Spec) -> None:
         where = f"judge[{at}]"
         _check_known(judge.data or (), spec.data, "data set", where)
         _check_metrics(judge.metrics, where)
+        part = next((metric for metric in judge.metrics if metric != base_metric(metric)), None)
+        if part is not None:
+            raise TreelabelError(f"{where}: {quoted(part)} is a part; name the metric, and all its parts are judged")
         _check_rule(judge.rule, where)
     if not spec.judge and any(system.writes != "values" for system in spec.systems.values()):
         raise TreelabelError("has no [[judge]]: expected a rule and metrics")
+    _check_once([table.name for table in spec.tables], "table")
+    _check_once([figure.name for figure in spec.figures], "figure")
+    _check_once([claim.name for claim in spec.claims], "claim")
+    _check_shown(spec)
+
+
+def _check_shown(spec: Spec) -> None:
+    """Refuse tables, figures and claims that name what is not there."""
     for table in spec.tables:
         where = f"the table {table.name}"
         _check_known(table.data or (), spec.data, "data set", where)
-        _check_known([*(table.systems or ()), *([table.system] if table.system else [])], spec.systems, "system", where)
+        _check_known(
+            [*(table.systems or ()), *([table.system] if table.system else [])], _systems(spec), "system", where
+        )
         for column in table.columns:
             _check_judged(spec, column.metric, column.rule, where)
     for figure in spec.figures:
         where = f"the figure {figure.name}"
         _check_known(figure.data or (), spec.data, "data set", where)
         _check_known(
-            [*(figure.systems or ()), *([figure.baseline] if figure.baseline else [])], spec.systems, "system", where
+            [*(figure.systems or ()), *([figure.baseline] if figure.baseline else [])], _systems(spec), "system", where
         )
         for metric in (figure.metric, *figure.metrics):
             _check_judged(spec, metric, figure.rule, where)
@@ -216,19 +254,26 @@ def _check_references(spec: Spec) -> None:
 
 
 def _check_claims(spec: Spec) -> None:
-    seen: set[str] = set()
     for claim in spec.claims:
         where = f"the claim {claim.name}"
-        if claim.name in seen:
-            raise TreelabelError(f"{where} stands there twice")
-        seen.add(claim.name)
         _check_known(claim.data or (), spec.data, "data set", where)
         for side in (claim.left, claim.right):
-            _check_known(side.systems, spec.systems, "system", where)
-            _check_known([side.relative_to] if side.relative_to else [], spec.systems, "system", where)
+            _check_known(side.systems, _systems(spec), "system", where)
+            _check_known([side.relative_to] if side.relative_to else [], _systems(spec), "system", where)
             _check_known([side.data] if side.data else [], spec.data, "data set", where)
-            if not any(spec.systems[name].writes == "values" and spec.systems[name].command for name in side.systems):
-                _check_judged(spec, side.metric, side.rule, where)
+            _check_judged(spec, side.metric, side.rule, where)
+
+
+def _check_once(names: Sequence[str], what: str) -> None:
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise TreelabelError(f"the {what} {twice} stands there twice")
+
+
+def _systems(spec: Spec) -> list[str]:
+    """Return the names of systems, and of the combinations of their grids."""
+    grids = [system for system in spec.systems.values() if system.grid and system.select is None]
+    return [*spec.systems, *(f"{system.name}[{each}]" for system in grids for each in system.combinations)]
 
 
 def _check_known(names: Iterable[str], known: Iterable[str], what: str, where: str) -> None:

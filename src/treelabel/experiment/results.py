@@ -1,6 +1,7 @@
 """Results of a study: a folder with one JSON file a run, what each document contributed, and an index.
 
     spec.toml           the spec as it was run
+    study.json          where the spec stood, and the keys of its runs: the folder may have others, of earlier versions
     runs/KEY.json       a run: its values with intervals and sums, times, memory, versions, machine
     parts/KEY.npz       what each document contributed to the sums, for paired intervals
     scores/KEY.npz      scores, if the spec keeps them
@@ -13,7 +14,7 @@ Values that are not finite are strings in JSON ("nan", "inf").
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -39,7 +40,7 @@ Status = Literal["done", "failed", "timeout", "memory"]
 
 @dataclass(frozen=True)
 class Judged:
-    """What one rule's decisions, and the scores, are worth.
+    """Values of the metrics under one rule.
 
     `rule` is the one that the spec asks for, `used_rule` the one that decided. `sums` are the additive parts of metrics
     over documents, from which values come and by which results of other documents can be merged.
@@ -98,13 +99,37 @@ class Run:
         return self.status == "done"
 
     def judged_by(self, metric: str, rule: str | None = None) -> Judged | None:
-        """Return the first that has a metric, under a rule if one is named."""
+        """Return the first that has a metric, under a rule if one is named.
+
+        Parameters
+        ----------
+        metric : str
+            A metric, or a part of one.
+        rule : str, optional
+            The rule as the spec has it, or the one that decided.
+
+        Returns
+        -------
+        Judged or None
+        """
         name = _spelled(metric)
         fitting = (each for each in self.judged if rule is None or rule in (each.rule, each.used_rule))
         return next((each for each in fitting if name in each.values), None)
 
     def value(self, metric: str, rule: str | None = None) -> float:
-        """Return the value of a metric, or of a part of one ("macro_f1_by_depth[1]"); NaN if there is none."""
+        """Return the value of a metric, or of a part of one ("macro_f1_by_depth[1]"); NaN if there is none.
+
+        Parameters
+        ----------
+        metric : str
+            A metric, or a part of one.
+        rule : str, optional
+            The rule; by default the first under which the metric was judged.
+
+        Returns
+        -------
+        float
+        """
         found = self.judged_by(metric, rule)
         return math.nan if found is None else found.values[_spelled(metric)]
 
@@ -154,26 +179,74 @@ class Results:
 
     @classmethod
     def _load_folder(cls, folder: Path) -> "Results":
-        if not (folder / "spec.toml").is_file():
-            raise TreelabelError(f"{folder}: has no spec.toml; expected a folder that `treelabel bench` wrote")
-        spec = parse_spec((folder / "spec.toml").read_text(encoding="utf-8"), folder / "spec.toml")
-        runs = tuple(load_run(file) for file in sorted((folder / "runs").glob("*.json")))
-        return cls(spec, runs, folder)
+        if not (folder / "spec.toml").is_file() or not (folder / "study.json").is_file():
+            raise TreelabelError(
+                f"{folder}: has no spec.toml and study.json; expected a folder that `treelabel bench` wrote"
+            )
+        about = read_json((folder / "study.json").read_bytes(), str(folder / "study.json"), "study")
+        if not isinstance(about, dict) or not {"path", "keys"} <= about.keys():
+            raise TreelabelError(f"{folder / 'study.json'}: damaged; run the study again")
+        spec = parse_spec((folder / "spec.toml").read_text(encoding="utf-8"), Path(str(about["path"])))
+        # Without keys, all runs that are there.
+        keys = about["keys"] if isinstance(about["keys"], dict) else dict.fromkeys(_stems(folder / "runs"))
+        runs = []
+        for key, names in keys.items():
+            file = folder / "runs" / f"{key}.json"
+            if file.is_file():
+                run = load_run(file)
+                runs.append(run if names is None else replace(run, data=str(names[0]), system=str(names[1])))
+        return cls(spec, tuple(runs), folder)
 
     def of(self, data: str, system: str) -> list[Run]:
-        """Return the runs of a system on a data set that are done, by seed."""
+        """Return the runs of a system on a data set that are done, by seed.
+
+        Parameters
+        ----------
+        data : str
+            A data set.
+        system : str
+            A system.
+
+        Returns
+        -------
+        list of Run
+        """
         found = [run for run in self.runs if run.data == data and run.system == system and run.is_done]
         return sorted(found, key=lambda run: run.seed)
 
     def problem(self, data: str, system: str) -> str:
-        """Return why a system has no result on a data set: "failed: the reason", or "" if it has, or never ran."""
+        """Return why a system has no result on a data set: "failed: the reason", or "" if it has, or never ran.
+
+        Parameters
+        ----------
+        data : str
+            A data set.
+        system : str
+            A system.
+
+        Returns
+        -------
+        str
+        """
         runs = [run for run in self.runs if run.data == data and run.system == system]
         if any(run.is_done for run in runs):
             return ""
         return next((f"{run.status}: {run.reason}" for run in runs), "")
 
     def result(self, run: Run, rule: str) -> Result | None:
-        """Return the Result of a run under a rule, with the parts of documents; None where these were not kept."""
+        """Return the Result of a run under a rule, with the parts of documents; None where these were not kept.
+
+        Parameters
+        ----------
+        run : Run
+            A run that is done.
+        rule : str
+            A rule as the spec has it.
+
+        Returns
+        -------
+        Result or None
+        """
         if self.folder is None or not (self.folder / "parts" / f"{run.key}.npz").is_file():
             return None
         at = next(at for at, each in enumerate(run.judged) if each.rule == rule)
@@ -231,10 +304,13 @@ class Results:
             "path": self.spec.path.name,
             "spec": self.spec.text,
             "verdicts": _finite(list(verdicts)),
-            "runs": [_without_code(json.loads(run.to_json(sums=False))) for run in self.runs],
         }
+        head = json.dumps(stored, indent=1, ensure_ascii=False).removesuffix("\n}")
+        runs = [_without_code(json.loads(run.to_json(sums=False))) for run in self.runs]
+        # A line for each run, so that a changed one is a changed line.
+        lines = ",\n".join(json.dumps(run, ensure_ascii=False) for run in runs)
         with open_output(path) as stream:
-            stream.write(json.dumps(stored, indent=1, ensure_ascii=False).encode() + b"\n")
+            stream.write(f'{head},\n "runs": [\n{lines}\n ]\n}}\n'.encode())
 
 
 _INDEX = pa.schema(
@@ -265,7 +341,19 @@ def load_run(file: Path) -> Run:
 
 
 def run_from_json(stored: Any, where: str) -> Run:
-    """Make a run of what its JSON text holds; `where` begins the message of an error."""
+    """Make a run of what its JSON text holds; `where` begins the message of an error.
+
+    Parameters
+    ----------
+    stored : Any
+        Parsed JSON.
+    where : str
+        The beginning of the message of an error.
+
+    Returns
+    -------
+    Run
+    """
     if not isinstance(stored, dict) or stored.get("format") != FORMAT or stored.get("version") != VERSION:
         raise TreelabelError(f"{where}: is no run of this version of treelabel; remove it, and it is done again")
     values = {name: value for name, value in stored.items() if name in _RUN_FIELDS}
@@ -295,6 +383,10 @@ def _judged(stored: Mapping[str, Any]) -> Judged:
 
 def _load_context(file: Path) -> Context:
     return context_from_json(file.read_bytes(), str(file))
+
+
+def _stems(folder: Path) -> list[str]:
+    return sorted(file.stem for file in folder.glob("*.json"))
 
 
 def _spelled(metric: str) -> str:

@@ -4,8 +4,10 @@ Finished runs are files, so a study that is killed goes on where it was. A run t
 with the reason, and the others go on.
 """
 
+import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,8 +23,8 @@ import psutil
 
 from treelabel.core.errors import TreelabelError, shorten
 from treelabel.core.locking import lock
-from treelabel.core.outputs import open_output
-from treelabel.experiment.plan import Cell, Plan, Progress, estimate, progress_of, started
+from treelabel.core.outputs import open_output, together
+from treelabel.experiment.plan import Cell, Plan, Progress, estimate, make_plan, progress_of, started
 from treelabel.experiment.results import Results, Run, Status, load_run
 from treelabel.experiment.units import parse_bytes, parse_seconds, show_bytes, show_seconds
 from treelabel.experiment.worker import Job, write_run
@@ -120,7 +122,7 @@ def run_study(plan: Plan, results: Path, options: Options, watch: Watcher = lamb
     """
     with _only_runner(results):
         _prepare(plan, results)
-        study = Study(plan, results, options, progress_of(plan, results, options.retry, _share(plan, options)))
+        study = Study(plan, results, options, find_progress(plan, results, options))
         try:
             _run_rounds(study, watch)
         finally:
@@ -132,12 +134,44 @@ def run_study(plan: Plan, results: Path, options: Options, watch: Watcher = lamb
 
 
 def collect(plan: Plan, results: Path) -> Results:
-    """Return the runs of a plan that a folder has; runs of other plans in it are left out."""
+    """Return the runs of a plan that a folder has; runs of other plans in it are left out.
+
+    Parameters
+    ----------
+    plan : Plan
+        The cells.
+    results : Path
+        The folder.
+
+    Returns
+    -------
+    Results
+    """
     runs = []
     for cell in plan.cells:
         with suppress(FileNotFoundError, TreelabelError):
             runs.append(replace(load_run(results / "runs" / f"{cell.key}.json"), data=cell.data, system=cell.system))
     return Results(plan.spec, tuple(runs), results)
+
+
+def find_progress(plan: Plan, results: Path, options: Options) -> Progress:
+    """Find what a folder of results has of a plan, given how it is to be run.
+
+    Parameters
+    ----------
+    plan : Plan
+        The cells.
+    results : Path
+        The folder; it need not be there.
+    options : Options
+        Whether failures are repeated, and the budget, which may leave more time for training than before.
+
+    Returns
+    -------
+    Progress
+    """
+    share = _share(plan, options)
+    return progress_of(plan, results, options.retry, None if share is None else LEARNING_SHARE * share)
 
 
 def _share(plan: Plan, options: Options) -> float | None:
@@ -162,8 +196,9 @@ def _only_runner(results: Path) -> Iterator[None]:
 
 
 def _prepare(plan: Plan, results: Path) -> None:
-    known = {*FOLDERS, "spec.toml", "index.parquet", "claims.json"}
-    if not (results / "spec.toml").is_file():
+    known = {*FOLDERS, "spec.toml", "study.json", "index.parquet"}
+    if not (results / "study.json").is_file():
+        known -= {"spec.toml"}
         foreign = [entry.name for entry in results.iterdir() if entry.name not in known and entry.name[0] != "."]
         if foreign:
             raise TreelabelError(
@@ -171,8 +206,13 @@ def _prepare(plan: Plan, results: Path) -> None:
             )
     for name in FOLDERS:
         (results / name).mkdir(exist_ok=True)
-    with open_output(results / "spec.toml") as stream:
-        stream.write(plan.spec.text.encode())
+    # A system may be called otherwise than when it was run.
+    keys = {cell.key: [cell.data, cell.system] for cell in make_plan(plan.spec).cells}
+    about = {"path": str(plan.spec.path.resolve()), "keys": keys}
+    with together():
+        for name, text in (("spec.toml", plan.spec.text), ("study.json", json.dumps(about, indent=1))):
+            with open_output(results / name) as stream:
+                stream.write(text.encode())
 
 
 # Rounds
@@ -225,7 +265,19 @@ def _next(study: Study, waiting: Sequence[Cell]) -> int | Job | None:
 
 
 def encoder_of(plan: Plan, cell: Cell) -> str | None:
-    """Return the encoder whose frozen embeddings a cell uses ("": the best that is installed), or None."""
+    """Return the encoder whose frozen embeddings a cell uses ("": the best that is installed), or None.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan.
+    cell : Cell
+        One of its cells.
+
+    Returns
+    -------
+    str or None
+    """
     system = plan.spec.systems[cell.system]
     params = system.params_on(cell.data)
     if system.model is None or params.get("train") in ("all", "lora"):
@@ -263,7 +315,8 @@ def _start(study: Study, job: Job, cell: Cell | None) -> None:
     folder = Path(tempfile.mkdtemp(prefix="treelabel-study-"))
     (folder / "job.json").write_text(job.to_json(), encoding="utf-8")
     limits = ("TREELABEL_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    environment = {**os.environ, **dict.fromkeys(limits, str(job.threads))}
+    # What it keeps for a while is removed with the folder, however it ends.
+    environment = {**os.environ, **dict.fromkeys(limits, str(job.threads)), "TMPDIR": str(folder)}
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "treelabel.experiment.worker", str(folder / "job.json")],
@@ -292,7 +345,7 @@ def _limits(study: Study, cell: Cell | None) -> tuple[float, float]:
 
 def _look_at(study: Study, task: Task) -> None:
     """Take in a task that has ended, and end one that takes too much."""
-    if task.process.poll() is not None:
+    if _has_ended(task.process):
         _take_in(study, task)
         return
     task.peak = max(task.peak, _memory(task.process.pid))
@@ -306,12 +359,18 @@ def _look_at(study: Study, task: Task) -> None:
 def _memory(pid: int) -> float:
     """Return the memory of a process and all that it started; 0 once they have ended."""
     total = 0.0
+    for process in _family(pid):
+        with suppress(psutil.Error):
+            total += process.memory_info().rss
+    return total
+
+
+def _family(pid: int) -> list[psutil.Process]:
+    """Return a process and all that it started and are still below it."""
     with suppress(psutil.Error):
         parent = psutil.Process(pid)
-        for process in (parent, *parent.children(recursive=True)):
-            with suppress(psutil.Error):
-                total += process.memory_info().rss
-    return total
+        return [parent, *parent.children(recursive=True)]
+    return []
 
 
 def _stop(study: Study, task: Task, status: Status, reason: str) -> None:
@@ -353,17 +412,34 @@ def _end(study: Study, task: Task) -> None:
 
 
 def _kill(task: Task) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(task.process.pid, signal.SIGKILL)
+    # A command may have begun a session of its own, which is no part of the worker's group.
+    family = _family(task.process.pid)
+    _kill_group(task.process.pid)
+    for process in family:
+        with suppress(psutil.Error):
+            process.kill()
     task.process.wait()
     _close(task)
+
+
+def _kill_group(leader: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def _has_ended(process: "subprocess.Popen[bytes]") -> bool:
+    """Whether a worker has ended; what its command left running ends with it.
+
+    The group is ended before the worker's exit is taken in: until then nobody else can get its number.
+    """
+    if process.returncode is None and os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+        _kill_group(process.pid)
+        process.wait()
+    return process.returncode is not None
 
 
 def _close(task: Task) -> None:
     assert task.process.stdin is not None
     with suppress(OSError):
         task.process.stdin.close()
-    for file in (task.log, task.log.with_name("job.json")):
-        file.unlink(missing_ok=True)
-    with suppress(OSError):
-        task.log.parent.rmdir()
+    shutil.rmtree(task.log.parent, ignore_errors=True)

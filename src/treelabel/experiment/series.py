@@ -8,7 +8,7 @@ import numpy as np
 
 from treelabel.experiment.cells import summarise
 from treelabel.experiment.estimates import Resampled, Term, estimate
-from treelabel.experiment.naming import data_title, expanded, spelled_name, system_title
+from treelabel.experiment.naming import data_title, spelled_name, system_title
 from treelabel.experiment.results import Results
 from treelabel.experiment.spec import Column, FigureSpec
 from treelabel.metrics.ranking import frequency_bins
@@ -30,7 +30,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Panel:
-    """What is shown of one data set; `notes` tell what is missing and why."""
+    """The part of a figure about one data set; `notes` tell what is missing and why."""
 
     data: str
     title: str
@@ -117,7 +117,7 @@ def _panel(spec: FigureSpec, resampled: Resampled, data: str) -> Panel:
     if spec.kind == "label_distribution":
         series, notes = _label_distribution(results, data)
         return Panel(data, title, series, notes)
-    systems = expanded(spec.systems or tuple(results.spec.systems), results.spec)
+    systems = list(spec.systems or results.spec.systems)
     if spec.kind == "relative_parts":
         systems = [name for name in systems if name != spec.baseline]
     made, missing = [], []

@@ -57,7 +57,7 @@ def find_file(name: str, folder: Path) -> Path:
     given = os.environ.get("TREELABEL_DATA")
     places = [
         folder,
-        *([Path(given)] if given else [Path("..", "shared", "data"), folder.parents[1] / "shared" / "data"]),
+        *([Path(given)] if given else [Path("..", "shared", "data"), folder.parent.parent / "shared" / "data"]),
     ]
     for place in places:
         if (place / name).is_file():
@@ -95,7 +95,19 @@ def with_files(params: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def params_hash(params: Mapping[str, Any], folder: Path) -> list[str]:
-    """Return what identifies the content of the files that parameters name; what is not there is told by its name."""
+    """Return what identifies the content of the files that parameters name; what is not there is told by its name.
+
+    Parameters
+    ----------
+    params : mapping
+        Parameters of a model.
+    folder : Path
+        The folder of the spec.
+
+    Returns
+    -------
+    list of str
+    """
     found = []
     for name in FILE_SETTINGS:
         if isinstance(params.get(name), str):
@@ -108,7 +120,19 @@ def params_hash(params: Mapping[str, Any], folder: Path) -> list[str]:
 
 
 def files_of(data: DataSpec, folder: Path) -> dict[str, Path]:
-    """Find the files of a data set, and the taxonomies that belong to them; none for the embedded sample."""
+    """Find the files of a data set, and the taxonomies that belong to them; none for the embedded sample.
+
+    Parameters
+    ----------
+    data : DataSpec
+        The data set.
+    folder : Path
+        The folder of the spec.
+
+    Returns
+    -------
+    dict of str to Path
+    """
     named = {part: getattr(data, part) for part in ("all", "train", "test", "valid")}
     found = {part: find_file(name, folder) for part, name in named.items() if name is not None and name != SAMPLE}
     taxonomy = data.read.get("taxonomy")
@@ -119,7 +143,19 @@ def files_of(data: DataSpec, folder: Path) -> dict[str, Path]:
 
 
 def content_hash(data: DataSpec, folder: Path) -> str:
-    """Return what identifies the content of a data set: its files, and what is made of them."""
+    """Return what identifies the content of a data set: its files, and what is made of them.
+
+    Parameters
+    ----------
+    data : DataSpec
+        The data set.
+    folder : Path
+        The folder of the spec.
+
+    Returns
+    -------
+    str
+    """
     options = {name: value for name, value in asdict(data).items() if name not in ("name", "title", "note", "same_as")}
     files = {
         part: _file_hash(file, file.stat().st_size, file.stat().st_mtime_ns)

@@ -1,13 +1,16 @@
 """The spec of a study: data sets, systems, rules, metrics and seeds; tables, figures and claims made of them."""
 
+import inspect
 import itertools
+import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.errors import UNPRINTABLE, TreelabelError, quoted
 from treelabel.core.kinds import Between
 from treelabel.core.registry import suggestion
 from treelabel.experiment.units import parse_bytes, parse_seconds
@@ -20,6 +23,16 @@ Writes = Literal["scores", "predictions", "values"]
 FigureKind = Literal["parts", "relative_parts", "metrics", "label_distribution"]
 Share = Annotated[float, Between(0, 1)]
 Count = Annotated[int, Between(1, 10**9)]
+# What every library takes as a seed.
+Seed = Annotated[int, Between(0, 2**32 - 1)]
+# What may stand in braces in a command.
+PLACEHOLDERS = ("python", "folder", "train", "test", "valid", "taxonomy", "output", "seed", "threads", "data")
+PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+# The combinations of a grid are listed, and each of them is run.
+MOST_COMBINATIONS = 1000
+# Signs that have a meaning beside names: grid[C=1], --systems a,b.
+NOT_IN_NAMES = "[],"
+SAMPLE = "sample"
 
 
 @dataclass(frozen=True)
@@ -33,7 +46,7 @@ class DataSpec:
     valid: str | None = None
     all: str | None = None
     split: Mapping[str, Share] = field(default_factory=lambda: {"train": 0.8, "test": 0.2})
-    split_seed: int = 0
+    split_seed: Seed = 0
     read: Mapping[str, Any] = field(default_factory=dict)
     unfold: bool = False
     depth: Count | None = None
@@ -52,7 +65,24 @@ class DataSpec:
             raise TreelabelError(
                 f"split names {', '.join(self.split)}; expected shares of train, test and perhaps valid"
             )
+        if self.all is not None and self.valid is not None:
+            raise TreelabelError("valid = goes with train = and test =; of all =, split = makes a valid part")
+        if SAMPLE in (self.train, self.test, self.valid):
+            raise TreelabelError('the embedded sample is one file: expected all = "sample"')
+        if not all(self.split.values()):
+            raise TreelabelError("split has a part without documents; expected shares above 0")
+        if not self.bin_edges or list(self.bin_edges) != sorted({max(0, each) for each in self.bin_edges}):
+            raise TreelabelError(f"bin_edges is {list(self.bin_edges)}, expected numbers of documents that grow")
         check_names(self.limit, ("train", "test", "valid"), "limit")
+        self._check_read()
+
+    def _check_read(self) -> None:
+        from treelabel.data import read
+
+        own = ("path", "limits", "progress")
+        check_names(self.read, [name for name in inspect.signature(read).parameters if name not in own], "read")
+        for name, value in self.read.items():
+            check_plain(value, f"read.{name}")
 
 
 @dataclass(frozen=True)
@@ -75,7 +105,7 @@ class SystemSpec:
     grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     select: Selection | None = None
     data: tuple[str, ...] | None = None
-    seeds: Annotated[int, Between(1, 1000)] | tuple[int, ...] | None = None
+    seeds: Annotated[int, Between(1, 1000)] | tuple[Seed, ...] | None = None
     command: tuple[str, ...] | None = None
     requirements: tuple[str, ...] = ()
     writes: Writes = "scores"
@@ -91,17 +121,43 @@ class SystemSpec:
             raise TreelabelError("a command takes no params and no grid; write them into the command")
         if self.select is not None and not self.grid:
             raise TreelabelError("select chooses among the combinations of a grid, but there is no grid")
+        check_seeds(self.seeds)
         check_limits(self.time_limit, self.memory_limit)
+        if self.command is not None:
+            self._check_command(self.command)
+        self._check_grid()
         if self.model is None:
             return
         from treelabel.models import MODELS
 
         maker = MODELS.find(self.model).maker
         for given in (self.params, self.grid, *self.params_for.values()):
-            for name in given:
+            for name, value in given.items():
+                check_plain(value, name)
                 known = [each for each in maker.setting_names() if each not in ("hierarchy", "seed")]
                 if name not in known and "__" not in name:
                     raise TreelabelError(f"{self.model} has no setting {quoted(name)}; {suggestion(name, known)}")
+
+    def _check_command(self, command: tuple[str, ...]) -> None:
+        if not command or not command[0]:
+            raise TreelabelError("the command is empty; expected a program and its arguments")
+        for part in command:
+            if "\0" in part:
+                raise TreelabelError(f"the command has {quoted(part)}, which no program can be given")
+            for name in PLACEHOLDER.findall(part):
+                if name not in PLACEHOLDERS:
+                    raise TreelabelError(f"the command has {{{name}}}; {suggestion(name, PLACEHOLDERS)}")
+
+    def _check_grid(self) -> None:
+        for name, values in self.grid.items():
+            if not values:
+                raise TreelabelError(f"grid.{name} has no values")
+            for data, given in self.params_for.items():
+                if name in given:
+                    raise TreelabelError(f"{name} stands in the grid and in params_for.{data}; expected one of them")
+        count = math.prod(len(values) for values in self.grid.values())
+        if count > MOST_COMBINATIONS:
+            raise TreelabelError(f"the grid has {count:,} combinations, the limit is {MOST_COMBINATIONS:,}")
 
     def params_on(self, data: str) -> dict[str, Any]:
         """Return the parameters on a data set."""
@@ -122,6 +178,11 @@ class Judge:
     metrics: tuple[str, ...]
     rule: str = DEFAULT_RULE
     data: tuple[str, ...] | None = None
+
+    def check(self) -> None:
+        """Refuse a judge that judges nothing."""
+        if not self.metrics:
+            raise TreelabelError("expected metrics =, at least one")
 
 
 @dataclass(frozen=True)
@@ -162,8 +223,16 @@ class TableSpec:
         if self.layout == "values":
             if self.system is None or not self.rows or not self.heads:
                 raise TreelabelError("a table of values needs system =, rows = and heads =")
-        elif not self.columns:
+            for row, numbers in self.published.items():
+                check_published(numbers, len(self.heads), f"published.{row}")
+            return
+        if not self.columns:
             raise TreelabelError("a table needs columns =")
+        for data, systems in self.published.items():
+            if not isinstance(systems, Mapping):
+                raise TreelabelError(f"published.{data} is {quoted(systems)}, expected systems")
+            for system, numbers in systems.items():
+                check_published(numbers, len(self.columns), f"published.{data}.{system}")
 
 
 @dataclass(frozen=True)
@@ -245,7 +314,7 @@ class Spec:
     judge: tuple[Judge, ...] = ()
     about: str = ""
     paper: str = ""
-    seeds: Annotated[int, Between(1, 1000)] | tuple[int, ...] = 1
+    seeds: Annotated[int, Between(1, 1000)] | tuple[Seed, ...] = 1
     time_limit: str | float | None = None
     memory_limit: str | float | None = None
     keep_scores: bool = False
@@ -282,7 +351,15 @@ class Spec:
 
 
 def check_names(given: Iterable[str], known: Iterable[str], where: str) -> None:
-    """Refuse names that are not known, and suggest the nearest."""
+    """Refuse names that are not known, and suggest the nearest.
+
+    Parameters
+    ----------
+    given, known : iterable of str
+        The names that were found, and those that mean something.
+    where : str
+        The place in the spec, for the message.
+    """
     names = list(known)
     for name in given:
         if name not in names:
@@ -292,8 +369,74 @@ def check_names(given: Iterable[str], known: Iterable[str], where: str) -> None:
             )
 
 
+def check_name(name: str, where: str) -> None:
+    """Refuse the name of a data set or system that no command line and no table could show.
+
+    Parameters
+    ----------
+    name : str
+        The name.
+    where : str
+        The place in the spec, for the message.
+    """
+    if not name.strip() or UNPRINTABLE.search(name) or any(sign in name for sign in NOT_IN_NAMES):
+        raise TreelabelError(
+            f"{where} has the name {quoted(name)}; expected letters, digits and signs, but no brackets and commas"
+        )
+
+
+def check_plain(value: Any, where: str) -> None:
+    """Refuse values that TOML has and JSON has not: dates and times, and numbers that are not finite.
+
+    Parameters
+    ----------
+    value : Any
+        A value of the spec.
+    where : str
+        The place in the spec, for the message.
+    """
+    if isinstance(value, Mapping):
+        for name, each in value.items():
+            check_plain(each, f"{where}.{name}")
+    elif isinstance(value, list | tuple):
+        for at, each in enumerate(value):
+            check_plain(each, f"{where}[{at}]")
+    elif not isinstance(value, str | int | float) or (isinstance(value, float) and not math.isfinite(value)):
+        raise TreelabelError(f"{where} is {value}, expected text, a finite number, true or false")
+
+
+def check_published(numbers: Any, count: int, where: str) -> None:
+    """Refuse published numbers that are no list, or more than there are columns.
+
+    Parameters
+    ----------
+    numbers : Any
+        What the spec has.
+    count : int
+        The number of columns.
+    where : str
+        The place in the spec, for the message.
+    """
+    if not isinstance(numbers, list | tuple) or len(numbers) > count:
+        raise TreelabelError(f"{where} is {quoted(numbers)}, expected at most {count} numbers, one for each column")
+
+
+def check_seeds(seeds: int | tuple[int, ...] | None) -> None:
+    """Refuse a list of seeds that is empty, or has one twice."""
+    if isinstance(seeds, tuple) and (not seeds or len(set(seeds)) < len(seeds)):
+        raise TreelabelError(f"seeds is {list(seeds)}, expected at least one, and none twice")
+
+
 def check_limits(time_limit: str | float | None, memory_limit: str | float | None) -> None:
-    """Refuse limits that are no amounts."""
+    """Refuse limits that are no amounts.
+
+    Parameters
+    ----------
+    time_limit : str, float or None
+        A time, such as "10m".
+    memory_limit : str, float or None
+        An amount of memory, such as "8GB".
+    """
     if time_limit is not None:
         parse_seconds(time_limit, "time_limit")
     if memory_limit is not None:

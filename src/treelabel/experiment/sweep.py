@@ -52,7 +52,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Trial:
-    """What cross-validation found of a candidate: its values on all documents, and on the documents of each fold.
+    """The result of cross-validating a candidate: its values on all documents, and on the documents of each fold.
 
     Times are those of the slowest fold, as later ones may find embeddings in the cache. `p_value` is that of no
     difference to the best, after Holm's correction.

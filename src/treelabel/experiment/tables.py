@@ -8,7 +8,7 @@ from treelabel.core.errors import TreelabelError, quoted
 from treelabel.core.registry import suggestion
 from treelabel.experiment.cells import Cell, make_cell, mark
 from treelabel.experiment.estimates import Resampled
-from treelabel.experiment.naming import column_titles, data_title, expanded, system_title
+from treelabel.experiment.naming import column_titles, data_title, system_title
 from treelabel.experiment.notes import table_notes
 from treelabel.experiment.results import Results
 from treelabel.experiment.spec import Column, Spec, TableSpec
@@ -132,7 +132,7 @@ class _Grid:
     def of(cls, spec: TableSpec, results: Results, resampled: Resampled | None) -> "_Grid":
         study = results.spec
         data = spec.data or tuple(study.data)
-        systems = expanded(spec.systems or tuple(study.systems), study)
+        systems = list(spec.systems or study.systems)
         titles = column_titles(spec.columns)
         columns: dict[str, list[list[Cell]]] = {}
         for name in data:
@@ -203,20 +203,13 @@ def _published(spec: TableSpec) -> dict[tuple[str, str], tuple[Cell, ...]]:
     """Read the published numbers of a table, by data set and system."""
     found = {}
     for data, systems in spec.published.items():
-        if not isinstance(systems, Mapping):
-            raise TreelabelError(f"the table {spec.name}: published.{data} is {quoted(systems)}, expected systems")
         for system, numbers in systems.items():
             titles = column_titles(spec.columns)
-            where = f"the table {spec.name}: published.{data}.{system}"
-            found[data, system] = _published_cells(numbers, titles, data, system, where)
+            found[data, system] = _published_cells(numbers, titles, data, system)
     return found
 
 
-def _published_cells(numbers: Any, titles: Sequence[str], data: str, system: str, where: str) -> tuple[Cell, ...]:
-    if not isinstance(numbers, list | tuple) or len(numbers) > len(titles):
-        raise TreelabelError(
-            f"{where} is {quoted(numbers)}, expected at most {len(titles)} numbers, one for each column"
-        )
+def _published_cells(numbers: Sequence[Any], titles: Sequence[str], data: str, system: str) -> tuple[Cell, ...]:
     padded = [*map(str, numbers), *[""] * (len(titles) - len(numbers))]
     return tuple(
         Cell(data, system, title, text=text, is_published=True) for title, text in zip(titles, padded, strict=True)
@@ -237,8 +230,7 @@ def _table_of_values(spec: TableSpec, results: Results) -> Table:
         cells = [_value_cell(results, name, system, f"{row}/{head}", look) for name in data for head in spec.heads]
         rows.append(Row(row, tuple(cells)))
         if row in spec.published:
-            where = f"the table {spec.name}: published.{row}"
-            numbers = _published_cells(spec.published[row], spec.heads, "", system, where)
+            numbers = _published_cells(spec.published[row], spec.heads, "", system)
             rows.append(Row(f"{row}, {PUBLISHED}", numbers * len(data), is_published=True))
     cells = [cell for row in rows for cell in row.cells]
     notes = table_notes(spec, results, data, (system,), cells)

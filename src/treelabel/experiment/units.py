@@ -1,5 +1,6 @@
 """Amounts of time and memory as people write them: "90s", "10m", "8GB"."""
 
+import math
 import re
 
 from treelabel.core.errors import TreelabelError, quoted
@@ -54,7 +55,7 @@ def parse_bytes(text: str | float, where: str = "the memory") -> int:
 def _parse(text: str | float, units: dict[str, float] | dict[str, int], where: str, expected: str) -> float:
     found = _AMOUNT.fullmatch(str(text)) if not isinstance(text, bool) else None
     unit = "" if found is None else found[2].lower()
-    if found is None or unit not in units or float(found[1]) <= 0:
+    if found is None or unit not in units or not 0 < float(found[1]) * units[unit] < math.inf:
         raise TreelabelError(f"{where} is {quoted(text)}, expected {expected}")
     return float(found[1]) * units[unit]
 

@@ -11,7 +11,6 @@ import resource
 import signal
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -21,6 +20,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
+from treelabel.core.compute import run_beside
 from treelabel.core.errors import TreelabelError
 from treelabel.core.json_text import read_json
 from treelabel.core.outputs import open_output
@@ -44,7 +44,7 @@ PACKAGES = ("treelabel", "numpy", "scipy", "scikit-learn", "numba", "torch", "tr
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker is to do.
+    """The work of one process.
 
     `work` is "run", "judge" (scores of an earlier run are there) or "embed" (compute and keep the embeddings of all
     texts of a data set by `encoder`). `run` is the result so far: names, seed, parameters.
@@ -96,11 +96,19 @@ def _end_with_parent() -> None:
         os.killpg(0, signal.SIGKILL)
 
     if os.getpgid(0) == os.getpid():
-        threading.Thread(target=watch, daemon=True).start()
+        run_beside(watch)
 
 
 def write_run(results: Path, run: Run) -> None:
-    """Write the JSON file of a run."""
+    """Write the JSON file of a run.
+
+    Parameters
+    ----------
+    results : Path
+        The folder of results.
+    run : Run
+        The run.
+    """
     with open_output(results / "runs" / f"{run.key}.json") as stream:
         stream.write(run.to_json().encode())
 
@@ -129,7 +137,15 @@ def surroundings() -> dict[str, Any]:
 
 
 def embed(spec: Spec, job: Job) -> None:
-    """Compute the embeddings of a data set, which are kept on disk for all runs."""
+    """Compute the embeddings of a data set, which are kept on disk for all runs.
+
+    Parameters
+    ----------
+    spec : Spec
+        The study.
+    job : Job
+        The data set and the encoder.
+    """
     from treelabel.encoders.cached import CachedEncoder
     from treelabel.encoders.registry import default_encoder, find_encoder
 
@@ -141,7 +157,21 @@ def embed(spec: Spec, job: Job) -> None:
 
 
 def do_run(spec: Spec, job: Job, run: Run) -> Run:
-    """Learn, score and judge."""
+    """Learn, score and judge.
+
+    Parameters
+    ----------
+    spec : Spec
+        The study.
+    job : Job
+        Where results go, and the time for training.
+    run : Run
+        The identity of the run.
+
+    Returns
+    -------
+    Run
+    """
     system = spec.systems[run.system]
     parts = load_parts(spec.data[run.data], spec.folder, run.seed)
     h = parts.train.hierarchy
@@ -158,7 +188,21 @@ def do_run(spec: Spec, job: Job, run: Run) -> Run:
 
 
 def judge_again(spec: Spec, job: Job, run: Run) -> Run:
-    """Judge the scores of an earlier run, which are kept."""
+    """Judge the scores of an earlier run, which are kept.
+
+    Parameters
+    ----------
+    spec : Spec
+        The study.
+    job : Job
+        Where results are.
+    run : Run
+        The identity of the run.
+
+    Returns
+    -------
+    Run
+    """
     earlier = load_run(Path(job.results, "runs", f"{run.key}.json"))
     parts = load_parts(spec.data[run.data], spec.folder, run.seed)
     scores = Scores.load(Path(job.results, "scores", f"{run.key}.npz"), parts.test.hierarchy)
@@ -282,14 +326,12 @@ def _size(model: Model) -> float:
 def _commanded(spec: Spec, system: SystemSpec, parts: Parts, run: Run) -> tuple[Run, Output | None]:
     """Run a command; one that writes values has no output to judge."""
     with tempfile.TemporaryDirectory(prefix="treelabel-command-") as folder:
-        begun = time.perf_counter()
         told = run_command(system, parts, spec.folder, Path(folder), run.seed, run.threads)
-        took = time.perf_counter() - begun
     times = dict(told.told or {})
     run = replace(
         run,
         command=system.command,
-        fit_seconds=times.get("fit_seconds", took),
+        fit_seconds=times.get("fit_seconds", told.seconds),
         score_seconds=times.get("score_seconds", float("nan")),
         model_bytes=times.get("model_bytes", float("nan")),
     )

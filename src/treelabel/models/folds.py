@@ -47,7 +47,7 @@ def draw_folds(documents: int, count: int, seed: int, groups: LongArray | None =
 
 
 def hold_out(documents: int, wanted: int, seed: int, groups: LongArray | None = None) -> LongArray:
-    """Draw documents to hold out: as many as are wanted, or whole groups until there are; one is always left.
+    """Draw documents to hold out: as many as are wanted, or whole groups of about as many; one is always left.
 
     Parameters
     ----------
@@ -58,7 +58,8 @@ def hold_out(documents: int, wanted: int, seed: int, groups: LongArray | None = 
     seed : int
         Seed of the order.
     groups : array of shape (documents,) or None
-        Documents with the same number are held out together.
+        Documents with the same number are held out together. Groups that would exceed what is wanted by more than a
+        quarter are passed over; where there are no others, the smallest one is held out.
 
     Returns
     -------
@@ -74,9 +75,15 @@ def hold_out(documents: int, wanted: int, seed: int, groups: LongArray | None = 
         return drawn
     sizes = np.bincount(groups)
     order = rng.permutation(len(sizes))
-    order = order[sizes[order] > 0]
-    before = np.concatenate([[0], np.cumsum(sizes[order])[:-1]])
     # The last group stays, whatever is wanted.
-    taken = order[:-1][before[:-1] < wanted]
+    order = order[sizes[order] > 0][:-1]
+    taken, count = [], 0
+    for group in order.tolist():
+        # A large group may be most of the documents; there are others.
+        if count < wanted and count + sizes[group] <= wanted + max(1, wanted // 4):
+            taken.append(group)
+            count += int(sizes[group])
+    if not taken and wanted > 0 and len(order):
+        taken = [int(order[np.argmin(sizes[order])])]
     found: LongArray = np.flatnonzero(np.isin(groups, taken)).astype(np.int64)
     return found

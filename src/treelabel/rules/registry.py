@@ -7,6 +7,8 @@ from treelabel.rules import back_off, cost, expected_f, hf, paths, population, s
 from treelabel.rules.rule import Rule
 
 _PATH = "one true path"
+# What top labels lack of 1 is the probability that nothing is true.
+_PATH_OR_NONE = "one true path, or none: what top labels lack of 1"
 _ANY = "any truth"
 _COINS = "independent labels"
 _COUNTS = "many documents"
@@ -35,12 +37,17 @@ _ROWS = (
     _best("leaf_accuracy", single.leaf_accuracy, "the leaf with the largest score", "one true leaf"),
     _best("level_accuracy", single.level_accuracy, "the path with the largest sum of scores, by level", _COUNTS, False),
     _best("onehot_win", single.onehot_win, "the leaf with the largest expected win", _PATH),
-    _best("hf1", expected_f.hf1, "the set with the largest expected hierarchical F1; counts: see samples_f1", _PATH),
-    _best("hf1_root", hf.hf1_root, "the same with the root counted", _PATH),
-    _best("hf_beta", hf.hf_beta, "the same for any beta", _PATH, main="beta"),
-    _best("info_hf1", hf.info_hf1, "the same in bits, by search", _PATH, is_exact=False),
-    _best("wu_palmer", single.wu_palmer, "the node with the largest expected similarity", _PATH),
-    _best("lin", single.lin, "the node with the largest expected similarity, in bits", _PATH),
+    _best(
+        "hf1",
+        expected_f.hf1,
+        "the set with the largest expected hierarchical F1; counts: see samples_f1",
+        _PATH_OR_NONE,
+    ),
+    _best("hf1_root", hf.hf1_root, "the same with the root counted", _PATH_OR_NONE),
+    _best("hf_beta", hf.hf_beta, "the same for any beta", _PATH_OR_NONE, main="beta"),
+    _best("info_hf1", hf.info_hf1, "the same in bits, by search", _PATH_OR_NONE, is_exact=False),
+    _best("wu_palmer", single.wu_palmer, "the node with the largest expected similarity", _PATH_OR_NONE),
+    _best("lin", single.lin, "the node with the largest expected similarity, in bits", _PATH_OR_NONE),
     _best("cost", cost.cost, "the node with the least expected cost, by matrix or similarity", "one true leaf"),
     _best(
         "samples_f1",

@@ -11,7 +11,7 @@ import numpy as np
 
 from treelabel.calibration.outputs import ABSENT
 from treelabel.core.compute import DoubleArray, FloatArray, IntArray, LongArray, in_threads, kernel
-from treelabel.models.linear.blocks import BLOCK, add_multiples, add_products
+from treelabel.models.linear.blocks import BLOCK, add_multiples, add_products, empty_lines
 from treelabel.models.linear.descent import LONGEST_SKIP, SMALL, Rows, Take, block_products
 from treelabel.models.stopping import StopSignal
 
@@ -169,7 +169,7 @@ def train_groups(
 
     def learn(group: Group) -> None:
         blocks = -(-len(group.outputs) // BLOCK)
-        weights = np.zeros((blocks, features.shape[1], BLOCK), np.float32)
+        weights = empty_lines(blocks, features.shape[1])
         bias = np.zeros((blocks, BLOCK), np.float32)
         place = np.full(features.shape[0], -1, np.int64)
         place[group.rows] = np.arange(len(group.rows))

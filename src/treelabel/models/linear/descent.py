@@ -22,13 +22,15 @@ from treelabel.core.compute import (
     in_threads,
     kernel,
 )
-from treelabel.models.linear.blocks import BLOCK, add_multiples, add_products
+from treelabel.models.linear.blocks import BLOCK, add_multiples, add_products, empty_lines, prefetch, prefetch_weights
 from treelabel.models.stopping import StopSignal
 
 # Shrinking: a document whose dual variables would all change by less than this is skipped, at first for one pass, then
 # for longer.
 SMALL = np.float32(0.02)
 LONGEST_SKIP = 4
+# Documents before its turn that a document's features, and the weights of these, are brought into the cache.
+ROWS_AHEAD, WEIGHTS_AHEAD = 4, 2
 
 # Takes what a block has learned: its outputs, their margins of held-out documents, weights and bias.
 Take = Callable[[IntArray, FloatArray, FloatArray, FloatArray], None]
@@ -150,7 +152,25 @@ def hinge_pass(
     """
     margin, change, after = np.zeros(BLOCK, np.float32), np.zeros(BLOCK, np.float32), np.zeros(BLOCK, np.float32)
     changed = 0
-    for row in order:
+    for place in range(len(order)):
+        # A function of its own would take as long to call as it saves.
+        if place + 2 * ROWS_AHEAD < len(order):
+            row = order[place + 2 * ROWS_AHEAD]
+            prefetch(skips, np.int64(2 * row), np.int64(2 * row + 1))
+            prefetch(ptr, np.int64(row), np.int64(row + 1))
+        if place + ROWS_AHEAD < len(order):
+            row = order[place + ROWS_AHEAD]
+            if skips[row, 0] <= 0:
+                first, last = np.int64(ptr[row]), np.int64(ptr[row + 1])
+                prefetch(idx, first, last)
+                prefetch(val, first, last)
+                prefetch(duals, np.int64(BLOCK * row), np.int64(BLOCK * row + 1))
+                prefetch(positive, np.int64(BLOCK * row), np.int64(BLOCK * row + 1))
+        if place + WEIGHTS_AHEAD < len(order):
+            row = order[place + WEIGHTS_AHEAD]
+            if skips[row, 0] <= 0:
+                prefetch_weights(idx, np.int64(ptr[row]), np.int64(ptr[row + 1]), weights)
+        row = order[place]
         if skips[row, 0] > 0:
             skips[row, 0] -= 1
             continue
@@ -226,7 +246,7 @@ def train_hinge(
         positive = np.zeros((count, BLOCK), np.bool_)
         for b, column in enumerate(outputs):
             positive[positives.indices[positives.indptr[column] : positives.indptr[column + 1]], b] = True
-        weights, bias = np.empty((features.shape[1], BLOCK), np.float32), np.zeros(BLOCK, np.float32)
+        weights, bias = empty_lines(features.shape[1]), np.zeros(BLOCK, np.float32)
 
         def learn(orders: Sequence[LongArray], total: FloatArray) -> None:
             known, duals = np.sort(orders[0]), np.zeros((count, BLOCK), np.float32)

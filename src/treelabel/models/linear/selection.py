@@ -111,12 +111,14 @@ def choose(
         return Choice(shapes[0], heads[0])
     rows = replace(job.rows, folds=[held], learn_all=False, weights=sample.weights)
     tried: dict[tuple[NgramShape, str], DoubleArray] = {}
+    made: dict[NgramShape, sparse.csr_array] = {}
 
     def losses(shape: NgramShape, head: str) -> DoubleArray:
         if (shape, head) not in tried:
-            features = features_of(sample.texts, shape)
+            if shape not in made:
+                made[shape] = merge_singles(features_of(sample.texts, shape))
             # No weight is kept: only the margins of held-out documents are looked at.
-            trial = replace(job, train=sample, rows=replace(rows, features=features), prune=np.inf)
+            trial = replace(job, train=sample, rows=replace(rows, features=made[shape]), prune=np.inf)
             tried[shape, head] = log_losses(fit_head(head, trial)[1], sample[held])
         return tried[shape, head]
 
@@ -133,6 +135,42 @@ def choose(
     except KeyboardInterrupt:
         job.stop.interrupt()
     return Choice(*best, tuple(_trial(*which, found, which == best) for which, found in tried.items()))
+
+
+def merge_singles(features: sparse.csr_array) -> sparse.csr_array:
+    """Make one column of all those that only one and the same document has.
+
+    Products of documents with each other and with themselves stay what they are, and with them all that a linear model
+    learns from some of the documents and says of others. Of long texts, most n-grams are in no other one.
+
+    Parameters
+    ----------
+    features : csr_array of shape (documents, columns)
+        Documents.
+
+    Returns
+    -------
+    csr_array of shape (documents, fewer columns)
+        Columns that several documents have, in their order, then one for each document that has others.
+
+    >>> merge_singles(sparse.csr_array(np.array([[1.0, 3.0, 0.0, 4.0], [1.0, 0.0, 2.0, 0.0]]))).toarray().tolist()
+    [[1.0, 5.0, 0.0], [1.0, 0.0, 2.0]]
+    """
+    documents, columns = features.shape
+    shared = np.bincount(features.indices, minlength=columns) > 1
+    kept = shared[features.indices]
+    # The entries of each row up to here, so that rows without any need no special case.
+    before = np.concatenate([[0], np.cumsum(kept)])[features.indptr]
+    row = np.repeat(np.arange(documents), np.diff(features.indptr))[~kept]
+    lengths = np.sqrt(np.bincount(row, weights=features.data[~kept].astype(np.float64) ** 2, minlength=documents))
+    has = lengths > 0
+    place, width = np.cumsum(shared) - 1, int(shared.sum())
+    ends = before[1:][has]
+    indices = np.insert(place[features.indices[kept]], ends, width + np.arange(len(ends)))
+    values = np.insert(features.data[kept], ends, lengths[has])
+    ptr = before + np.concatenate([[0], np.cumsum(has)])
+    found = values, indices.astype(features.indices.dtype), ptr.astype(features.indptr.dtype)
+    return sparse.csr_array(found, (documents, width + len(ends)))
 
 
 def is_worth_it(before: DoubleArray, after: DoubleArray) -> bool:

@@ -17,7 +17,7 @@ class WeightCollector:
     features, outputs : int
         The shape of the weights.
     least : float
-        Smaller weights are dropped.
+        Smaller weights are dropped; if it is infinite, all are, without a look.
     """
 
     def __init__(self, documents: int, features: int, outputs: int, least: float) -> None:
@@ -42,7 +42,7 @@ class WeightCollector:
         """
         self.margins[:, outputs] = margins[:, : len(outputs)]
         self.bias[outputs] = bias[: len(outputs)]
-        if len(outputs):
+        if len(outputs) and self._least < np.inf:
             self._parts[int(outputs[0])] = large_weights(weights, outputs, self._least)
 
     def weights(self) -> sparse.csr_array:

@@ -1,0 +1,88 @@
+"""The documents that a system got most wrong, for people to read."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from treelabel.core.errors import shorten
+from treelabel.data import Dataset
+from treelabel.hierarchy import LabelMatrix, keep_entries, matches, row_numbers
+from treelabel.report.systems import System
+
+MOST_MISTAKES = 50
+MOST_LABELS = 6
+LONGEST_TEXT = 600
+LONGEST_NAME = 300
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A document, its true and predicted labels as paths, and how many labels it has too many or too few.
+
+    Predicted labels come with their probability, None where there are no scores. `text` is None where texts are left
+    out. Long texts lose their middle.
+    """
+
+    id: str
+    text: str | None
+    true: tuple[str, ...]
+    predicted: tuple[tuple[str, float | None], ...]
+    cost: int
+
+
+def costliest_mistakes(
+    system: System, truth: Dataset, texts: bool = True, most: int = MOST_MISTAKES, longest: int = LONGEST_TEXT
+) -> list[Mistake]:
+    """List the documents with most labels too many or too few, ancestors included; the surest mistakes first.
+
+    Parameters
+    ----------
+    system : System
+        What was judged.
+    truth : Dataset
+        The documents.
+    texts : bool
+        Whether to show their texts.
+    most, longest : int
+        Documents at most, and characters of a text.
+
+    Returns
+    -------
+    list of Mistake
+    """
+    cost = system.result.documents["shortest_path"]
+    order = np.lexsort((np.arange(len(cost)), -_confidence(system), -cost))
+    rows = [row for row in order[:most].tolist() if cost[row] > 0]
+    true, predicted = (system.hierarchy.most_specific(sets[rows]) for sets in (system.truth, system.decisions))
+    found = []
+    for at, row in enumerate(rows):
+        text = shorten(truth.texts[row], longest) if texts else None
+        ends = _nodes(predicted, at)
+        sure = [None if system.scores is None else float(system.scores.values[row, node]) for node in ends]
+        labels = tuple(zip(_paths(system, ends), sure, strict=True))
+        name = shorten(truth.ids[row], LONGEST_NAME)
+        found.append(Mistake(name, text, _paths(system, _nodes(true, at)), labels, int(cost[row])))
+    return found
+
+
+def _confidence(system: System) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """The largest probability of a most specific label that is wrong, by document; 0 where none is known."""
+    sure = np.zeros(system.truth.shape[0])
+    if system.scores is None:
+        return sure
+    ends = system.hierarchy.most_specific(system.decisions)
+    wrong = keep_entries(ends, ~matches(system.truth, ends))
+    rows = row_numbers(wrong)
+    values = system.scores.values[rows, wrong.indices]
+    np.maximum.at(sure, rows, np.asarray(values, np.float64).ravel())
+    return sure
+
+
+def _nodes(labels: LabelMatrix, row: int) -> list[int]:
+    """The first few labels of a document."""
+    found: list[int] = labels.indices[labels.indptr[row] : labels.indptr[row + 1]][:MOST_LABELS].tolist()
+    return found
+
+
+def _paths(system: System, nodes: list[int]) -> tuple[str, ...]:
+    return tuple(shorten(path, LONGEST_NAME) for path in system.hierarchy.paths(nodes)) if nodes else ()

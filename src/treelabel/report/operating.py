@@ -1,0 +1,84 @@
+"""The hierarchical precision-recall curve of scores, and where several rules stand on it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from treelabel.core.compute import DoubleArray
+from treelabel.core.errors import TreelabelError
+from treelabel.evaluation import evaluate
+from treelabel.evaluation.result import Result
+from treelabel.hierarchy import row_sizes
+from treelabel.report.systems import System
+
+# What is shown beside the rule of the report: the usual ways to decide.
+RULES = ("threshold@0.5", "best_leaf", "top_down(stop=0.5)", "optimal:hf1", "optimal:samples_f1")
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """The precision and recall of a rule on the scores.
+
+    `precision` and `recall` are those of the curve (a document without a prediction has precision 1); `hp`, `hr` and
+    `hf1` the reported ones (it has 0).
+    """
+
+    rule: str
+    precision: float
+    recall: float
+    hp: float
+    hr: float
+    hf1: float
+    is_chosen: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Mean hierarchical precision and recall at one threshold for all documents, from the highest down; and points."""
+
+    precision: DoubleArray
+    recall: DoubleArray
+    points: tuple[OperatingPoint, ...]
+
+
+def operating_curve(system: System) -> Curve | None:
+    """Return the curve of a system that has scores, or None."""
+    if system.scores is None:
+        return None
+    points = system.result.curves["hierarchical"]
+    precision, recall = np.append(1.0, points["precision"][::-1]), np.append(0.0, points["recall"][::-1])
+    found = {system.rule: _point(system, system.result, is_chosen=True)}
+    for rule in RULES:
+        if rule not in found:
+            try:
+                result = _decided(system, rule)
+            except TreelabelError:
+                # Not every rule suits every hierarchy; the others show enough.
+                continue
+            found[rule] = _point(system, result)
+    return Curve(precision, recall, tuple(found.values()))
+
+
+def _decided(system: System, rule: str) -> Result:
+    context = system.result.context
+    known: dict[str, Any] = {}
+    if not context.is_from_truth:
+        known = {"train_frequencies": context.closed, "train_documents": context.documents}
+    return evaluate(system.truth, scores=system.scores, rule=rule, metrics=["hp", "hr", "hf1", "micro_f1"], **known)
+
+
+def _point(system: System, result: Result, is_chosen: bool = False) -> OperatingPoint:
+    decisions = System("", result).decisions
+    judged = row_sizes(system.truth) > 0
+    precision = np.where(row_sizes(decisions) == 0, 1.0, result.documents["hp"])[judged]
+    recall = result.documents["hr"][judged]
+    return OperatingPoint(
+        rule=str(result.rule),
+        precision=float(precision.mean()) if len(precision) else float("nan"),
+        recall=float(recall.mean()) if len(recall) else float("nan"),
+        hp=result["hp"],
+        hr=result["hr"],
+        hf1=result["hf1"],
+        is_chosen=is_chosen,
+    )

@@ -1,0 +1,55 @@
+"""How often the likeliest label is right, by the probability that it was given: of the leaves and of each level."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from treelabel.core.compute import DoubleArray
+from treelabel.evaluation.statistics import binomial_interval
+from treelabel.metrics import find_metric
+from treelabel.report.systems import System
+
+
+@dataclass(frozen=True, eq=False)
+class Reliability:
+    """Documents in bins by the probability of their likeliest label of a group ("leaves" or a depth).
+
+    `confidence` is the mean probability in each bin, `accuracy` how often the label was right, `low` and `high` its 95%
+    interval, `counts` the documents; bins without documents are left out. `error` is the expected calibration error.
+    """
+
+    group: str
+    confidence: DoubleArray
+    accuracy: DoubleArray
+    low: DoubleArray
+    high: DoubleArray
+    counts: DoubleArray
+    error: float
+
+    @property
+    def title(self) -> str:
+        """The group for people."""
+        return "Leaves" if self.group == "leaves" else f"Depth {self.group}"
+
+
+def reliability(system: System) -> list[Reliability]:
+    """Return the bins of the leaves and of each level, none for a system without scores.
+
+    In a flat hierarchy the leaves are the only level, which is not repeated.
+    """
+    if system.scores is None:
+        return []
+    depths = [] if system.hierarchy.max_depth == 1 else list(map(str, range(1, system.hierarchy.max_depth + 1)))
+    sums = system.result.sums[find_metric("ece").key]
+    found = []
+    # There may be one group more in the sums than is shown.
+    for group, part in zip(["leaves", *depths], sums, strict=False):
+        count, sure, right = np.asarray(part, np.float64).reshape(-1, 3).T
+        some = count > 0
+        error = float(np.abs(sure - right).sum() / count.sum()) if some.any() else float("nan")
+        pairs = zip(right[some].tolist(), count[some].tolist(), strict=True)
+        ends = [binomial_interval(int(hits), int(tries)) for hits, tries in pairs]
+        low, high = np.array([end.low for end in ends]), np.array([end.high for end in ends])
+        bins = sure[some] / count[some], right[some] / count[some], low, high, count[some]
+        found.append(Reliability(group, *bins, error))
+    return found

@@ -1,0 +1,133 @@
+"""Judge the systems of a report, each by the same metrics on the same documents."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from treelabel.core.compute import DoubleArray
+from treelabel.core.errors import TreelabelError
+from treelabel.data import Dataset
+from treelabel.evaluation import Result, evaluate
+from treelabel.evaluation.alignment import in_order
+from treelabel.evaluation.comparison import GIVEN
+from treelabel.evaluation.statistics import Interval
+from treelabel.hierarchy import Hierarchy, LabelMatrix
+from treelabel.metrics.labels import by_label, label_counts, label_f1
+from treelabel.rules import Tuned
+from treelabel.scores import Scores
+
+DECISION_METRICS = (
+    "hf1",
+    "hp",
+    "hr",
+    "subset_accuracy",
+    "micro_f1",
+    "macro_f1",
+    "shortest_path",
+    "hamming",
+    "macro_f1_by_depth",
+    "macro_f1_by_decile",
+)
+SCORE_METRICS = ("hf1_auc", "ece", "best_hf1")
+MOST_SYSTEMS = 20
+
+
+@dataclass(frozen=True, eq=False)
+class System:
+    """A system that was judged: its result with the documents kept, and its scores if it has any."""
+
+    name: str
+    result: Result
+    scores: Scores | None = None
+    resamples: int = 1000
+    seed: int = 0
+
+    @property
+    def rule(self) -> str:
+        """The rule that made its labels."""
+        return self.result.rule or GIVEN
+
+    @property
+    def hierarchy(self) -> Hierarchy:
+        """The hierarchy of its labels."""
+        return self.result.context.hierarchy
+
+    @cached_property
+    def _count_key(self) -> Any:
+        return next(metric.key for metric in self.result.metrics if metric.parts is label_counts)
+
+    @property
+    def truth(self) -> LabelMatrix:
+        """The true labels with their ancestors."""
+        found: LabelMatrix = self.result.parts[self._count_key][1]
+        return found
+
+    @property
+    def decisions(self) -> LabelMatrix:
+        """The predicted labels with their ancestors."""
+        found: LabelMatrix = self.result.parts[self._count_key][0]
+        return found
+
+    @cached_property
+    def label_counts(self) -> DoubleArray:
+        """Count documents by label: columns predicted, true and both, shape (nodes, 3)."""
+        return by_label(self.result.sums[self._count_key])
+
+    @cached_property
+    def label_f1(self) -> DoubleArray:
+        """The F1 of every label; 0 where it is neither true nor predicted."""
+        return label_f1(self.result.sums[self._count_key])
+
+    @cached_property
+    def intervals(self) -> dict[str, Interval]:
+        """The value of every metric and part of one, with its 95% interval."""
+        return self.result.intervals(resamples=self.resamples, seed=self.seed)
+
+
+def judge_systems(
+    truth: Dataset,
+    systems: Mapping[str, Any],
+    train: Dataset | None = None,
+    rule: str | Tuned | None = None,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> list[System]:
+    """Judge systems on the documents of the truth.
+
+    Parameters
+    ----------
+    truth : Dataset
+        Documents with their true labels.
+    systems : mapping of str to Scores or decisions
+        By name, in the forms that `evaluate` takes.
+    train : Dataset, optional
+        Where the frequencies of labels come from; by default the truth.
+    rule : str, Tuned or None
+        What decides for scores; see `evaluate`.
+    resamples, seed
+        Of the bootstrap.
+
+    Returns
+    -------
+    list of System
+    """
+    if not 1 <= len(systems) <= MOST_SYSTEMS:
+        raise TreelabelError(f"a report shows from 1 to {MOST_SYSTEMS} systems, found {len(systems)}")
+    if not len(truth):
+        raise TreelabelError("there are no documents to report on: the truth is empty")
+    found = []
+    for name, given in systems.items():
+        scores = in_order(truth, given, name) if isinstance(given, Scores) else None
+        judged: dict[str, Any] = {"decisions": given} if scores is None else {"scores": scores}
+        metrics = [*DECISION_METRICS, *(() if scores is None else SCORE_METRICS)]
+        result = evaluate(truth, **judged, rule=rule, metrics=metrics, train_frequencies=train)
+        found.append(System(str(name), result, scores, resamples, seed))
+    return found
+
+
+def occurring(systems: list[System]) -> Any:
+    """Mark the labels that are true, or that any of the systems predicts, shape (nodes,)."""
+    return np.any([system.label_counts[:, :2].sum(axis=1) > 0 for system in systems], axis=0)
