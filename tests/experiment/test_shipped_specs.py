@@ -1,0 +1,79 @@
+"""The specs that come with the project: each can be read, its models made, and its published rows fit its columns."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from treelabel import Dataset, make_model
+from treelabel.data import load_sample, split, write
+from treelabel.experiment.commands import combined, read_label_scores
+from treelabel.experiment.reading import read_spec
+
+SPECS = Path(__file__).resolve().parents[2] / "specs"
+NAMES = ("revisiting-htc", "hierarchical-loss", "tail-labels", "extreme-evaluation", "peers", "quick")
+# A peer that needs nothing: every document has the classes of training, by their shares.
+PROGRAM = """
+import numpy as np
+from common import run
+
+def learn(task):
+    return np.asarray(task.indicator().mean(axis=0)).ravel()
+
+run(learn, lambda task, shares: np.tile(shares, (len(task.test_ids), 1)))
+"""
+
+
+def test_all_specs_are_listed() -> None:
+    assert sorted(NAMES) == sorted(file.stem for file in SPECS.glob("*.toml"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_spec_can_be_read_and_its_systems_made(name: str) -> None:
+    spec = read_spec(SPECS / f"{name}.toml")
+    assert spec.about
+    for system in spec.systems.values():
+        if system.model is not None:
+            make_model(system.model, **{name: value for name, value in system.params.items() if "__" not in name})
+        for part in system.command or ():
+            if part.endswith(".py"):
+                assert Path(part.replace("{folder}", str(spec.folder))).is_file()
+    for table in spec.tables:
+        if table.layout == "values":
+            assert set(table.published) <= set(table.rows)
+            assert all(len(row) == len(table.heads) for row in table.published.values())
+        else:
+            rows = [row for systems in table.published.values() for row in systems.values()]
+            assert all(len(row) <= len(table.columns) for row in rows)
+
+
+def test_claims_of_the_papers_name_their_source() -> None:
+    found = [claim for name in NAMES[:4] for claim in read_spec(SPECS / f"{name}.toml").claims]
+    assert len(found) >= 14
+    assert all(claim.source[:1] in "RWTI" and "," in claim.source for claim in found)
+
+
+def scored(tmp_path: Path, train: Dataset, test: Dataset) -> Path:
+    write(train, tmp_path / "train.jsonl", labels="paths", taxonomy=False)
+    write(test, tmp_path / "test.jsonl", labels="paths", taxonomy=False)
+    program = tmp_path / "peer_shares.py"
+    program.write_text(PROGRAM)
+    (tmp_path / "common.py").write_text((SPECS / "peers" / "common.py").read_text())
+    files = [str(tmp_path / name) for name in ("train.jsonl", "test.jsonl", "output")]
+    subprocess.run([sys.executable, str(program), *files, "--seed", "1", "--threads", "1"], check=True)
+    return tmp_path / "output"
+
+
+def test_a_peer_writes_scores_of_all_nodes_where_documents_have_one_path(tmp_path: Path) -> None:
+    train, test = split(load_sample()[::10], {"train": 0.8, "test": 0.2}, seed=0).values()
+    output = scored(tmp_path, train, test)
+    scores = combined(read_label_scores(output, test), "max")
+    assert len(scores) == len(test)
+    h = test.hierarchy
+    dense, tops = scores.dense(), h.level(1)
+    assert dense[:, tops].sum(axis=1) == pytest.approx(1, abs=0.35)
+    assert (dense[:, h.parent[h.parent >= 0]] >= dense[:, h.parent >= 0] - 1e-5).all()
+    told = json.loads(Path(f"{output}.json").read_text())
+    assert set(told) == {"fit_seconds", "score_seconds", "model_bytes"}
