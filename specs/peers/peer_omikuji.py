@@ -21,11 +21,13 @@ def learn(task: Task) -> Any:
     os.environ["RAYON_NUM_THREADS"] = str(task.threads)
     vectorizer = tfidf()
     matrix = vectorizer.fit_transform(task.texts)
+    # It cannot read a document without a feature.
+    documents = [(row, pairs) for row, pairs in zip(task.rows, pairs_of(matrix), strict=True) if pairs]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "train.svm")
         with file.open("w") as lines:
-            lines.write(f"{matrix.shape[0]} {matrix.shape[1]} {len(task.classes)}\n")
-            for row, pairs in zip(task.rows, pairs_of(matrix), strict=True):
+            lines.write(f"{len(documents)} {matrix.shape[1]} {len(task.classes)}\n")
+            for row, pairs in documents:
                 values = " ".join(f"{at}:{value:.6g}" for at, value in pairs)
                 lines.write(",".join(map(str, row)) + f" {values}\n")
         return vectorizer, omikuji.Model.train_on_data(str(file))
