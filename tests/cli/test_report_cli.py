@@ -84,7 +84,7 @@ def test_a_truth_without_texts_will_do(folder: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--scores", "one.npz"], "Missing option '--truth' (see 'treelabel report --help')"),
+        (["--scores", "one.npz"], "expected the folder of a study, or --truth FILE with --scores or --predictions"),
         (["--truth", "truth.jsonl"], "nothing to report on: name the systems by --scores FILE or --predictions FILE"),
         (["--truth", "trut.jsonl", "--scores", "one.npz"], "trut.jsonl: no such file"),
         (["--truth", "truth.jsonl", "--scores", "onne.npz"], "onne.npz: no such file"),

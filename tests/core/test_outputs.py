@@ -33,6 +33,8 @@ def killed(code: str, *arguments: str | Path) -> int:
 
 
 DIE = "os.kill(os.getpid(), signal.SIGKILL)"
+# A shell without job control starts what is in the background deaf to Ctrl-C.
+PRELUDE = "import os, signal, sys\nsignal.signal(signal.SIGINT, signal.default_int_handler)"
 
 
 # One file
@@ -409,7 +411,7 @@ def test_a_stopped_fit_never_replaces_a_model(tmp_path: Path, model: str, module
 
     def fit(target: str, *more: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-c", f"import os, signal, sys\n{code}", *map(str, given), str(tmp_path / target), *more],
+            [sys.executable, "-c", f"{PRELUDE}\n{code}", *map(str, given), str(tmp_path / target), *more],
             check=False,
             capture_output=True,
             text=True,

@@ -277,6 +277,14 @@ def _workers(folder: Path) -> list[int]:
     return found
 
 
+HEARING = """
+import signal
+from treelabel.cli import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+main()
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_all_workers_and_keeps_what_is_done(tmp_path: Path, number: signal.Signals) -> None:
@@ -285,12 +293,17 @@ def test_a_signal_ends_all_workers_and_keeps_what_is_done(tmp_path: Path, number
     )
     file = write_study(tmp_path, SPEC + sleepy)
     command = [sys.executable, "-m", "treelabel", "bench", str(file), "-o", str(tmp_path / "r")]
-    started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while len(list((tmp_path / "r" / "runs").glob("*.json"))) < 2 and time.monotonic() < deadline:
-        time.sleep(0.1)
-    os.kill(started.pid, number)
-    _, told = started.communicate(timeout=30)
+    # A shell without job control starts what is in the background deaf to Ctrl-C.
+    command = [sys.executable, "-c", HEARING, *command[3:]]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as started:
+        try:
+            deadline = time.monotonic() + 60
+            while len(list((tmp_path / "r" / "runs").glob("*.json"))) < 2 and time.monotonic() < deadline:
+                time.sleep(0.1)
+            os.kill(started.pid, number)
+            _, told = started.communicate(timeout=30)
+        finally:
+            started.kill()
     assert started.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}[number], told
     assert "Traceback" not in told
     assert len(list((tmp_path / "r" / "runs").glob("*.json"))) >= 2

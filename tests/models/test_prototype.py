@@ -138,7 +138,7 @@ def test_a_label_is_known_by_its_name_or_by_its_path() -> None:
         assert model.means_.labels[TREE.names.index("terrier")] == pytest.approx(
             given / np.linalg.norm(given), abs=1e-5
         )
-    with pytest.raises(TreelabelError, match="the setting label_text is 'id', expected 'name' or 'path'"):
+    with pytest.raises(TreelabelError, match="the setting label_text of prototype is 'id'; expected name or path"):
         make_model("prototype", encoder=encoder, label_text="id").fit(case.texts, case.labels, hierarchy=TREE)
 
 

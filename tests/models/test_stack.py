@@ -267,7 +267,7 @@ def test_what_cannot_be_a_part_is_said() -> None:
         stack("linear", cv=1).fit(data)
     with pytest.raises(TreelabelError, match="unknown model 'liner'"):
         stack("liner").fit(data)
-    with pytest.raises(TreelabelError, match="mapping that has it as 'model', found 3"):
+    with pytest.raises(TreelabelError, match=r"the setting estimators\[0\] is 3, expected text or a mapping or Model"):
         stack(3).fit(data)
 
 

@@ -112,11 +112,20 @@ def files_hash(system: SystemSpec, folder: Path) -> str:
     """
     assert system.command is not None
     named = [Path(part.replace("{folder}", str(folder))) for part in system.command]
-    programs = [file for file in named if file.suffix == ".py" and file.is_file()]
+    files = [file for file in named if _is_file(file)]
+    programs = [file for file in files if file.suffix == ".py"]
     beside = sorted({other for file in programs for other in file.parent.glob("*.py")})
-    others = [file for file in named if file not in programs and file.is_file()]
+    others = [file for file in files if file not in programs]
     content = b"".join(file.read_bytes() for file in [*beside, *others])
     return hashlib.sha256(content).hexdigest()[:16]
+
+
+def _is_file(path: Path) -> bool:
+    """Return whether there is such a file; a word that no file can be called by is none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
 
 
 # Running
