@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -150,6 +151,14 @@ def test_a_spec_without_tables_has_one_for_each_data_set(tmp_path: Path) -> None
     ]  # fmt: skip
     with pytest.raises(TreelabelError, match="unknown table 'tow'; did you mean two"):
         make_tables(Results.load(tmp_path), ["tow"])
+
+
+def test_training_that_a_budget_ended_is_told(tmp_path: Path) -> None:
+    results = make_study(tmp_path, MAIN)
+    assert not any("cut short" in note for note in make_tables(results)[0].notes)
+    runs = tuple(replace(run, stopped=run.system == "fair", fit_seconds=7.0) for run in results.runs)
+    (table,) = make_tables(replace(results, runs=runs))
+    assert any(note.startswith("Training was cut short by the budget: Fair on One (7 s)") for note in table.notes)
 
 
 def test_every_combination_of_a_grid_is_a_row(tmp_path: Path) -> None:

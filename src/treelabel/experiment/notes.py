@@ -33,7 +33,7 @@ def table_notes(
     """
     notes = [*_rules(spec, results, cells), *_intervals(results, cells), *_marks(cells)]
     notes += _data(spec, results, data)
-    notes += _failures(results, data, systems)
+    notes += [*_failures(results, data, systems), *_cut_short(results, data, systems)]
     return [*notes, *([spec.note] if spec.note else [])]
 
 
@@ -121,3 +121,13 @@ def _failures(results: Results, data: Sequence[str], systems: Sequence[str]) -> 
             title = f"{system_title(system, results.spec)} on {data_title(name, results.spec)}"
             notes.append(f"{title}{count}: {'; '.join(reasons)}")
     return notes
+
+
+def _cut_short(results: Results, data: Sequence[str], systems: Sequence[str]) -> list[str]:
+    """Say which values are of training that a budget ended."""
+    cut = dict.fromkeys(
+        f"{system_title(run.system, results.spec)} on {data_title(run.data, results.spec)} ({run.fit_seconds:.0f} s)"
+        for run in results.runs
+        if run.stopped and run.data in data and run.system in systems
+    )
+    return [f"Training was cut short by the budget: {_listed(cut)}."] if cut else []
