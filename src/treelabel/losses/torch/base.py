@@ -90,8 +90,10 @@ class TorchLoss(nn.Module, ABC):
             Shape (documents,).
         """
         precise = logits if logits.dtype == torch.float64 else logits.float()
-        # The formulas number the outputs of all documents in the order of memory.
-        return with_gradient(precise.contiguous(), partial(self._loss_and_gradient, batch=batch))
+        # Also in a network that is computed in half precision.
+        with torch.autocast(logits.device.type, enabled=False):
+            # The formulas number the outputs of all documents in the order of memory.
+            return with_gradient(precise.contiguous(), partial(self._loss_and_gradient, batch=batch))
 
     @abstractmethod
     def probabilities(self, logits: Tensor) -> Tensor:

@@ -42,8 +42,14 @@ class TrainState:
 
 
 def trained_weights(network: nn.Module) -> Weights:
-    """Return the weights that training changes, by name."""
-    return {name: p for name, p in network.named_parameters() if p.requires_grad}
+    """Return what training changes, by name: weights, and running statistics such as those of batch normalisation."""
+    weights = {name: p for name, p in network.named_parameters() if p.requires_grad}
+    return weights | {name: value for name, value in _statistics(network).items() if not name.startswith("backbone.")}
+
+
+def _statistics(network: nn.Module) -> Weights:
+    saved = network.state_dict().keys()
+    return {name: value for name, value in network.named_buffers() if name in saved}
 
 
 def copied(weights: Mapping[str, Tensor]) -> Weights:
@@ -61,7 +67,7 @@ def set_weights(network: nn.Module, weights: Mapping[str, Tensor]) -> None:
     weights
         Weights by name, of some or all parameters.
     """
-    own = dict(network.named_parameters())
+    own = {**dict(network.named_parameters()), **_statistics(network)}
     with torch.no_grad():
         for name, value in weights.items():
             own[name].copy_(value)

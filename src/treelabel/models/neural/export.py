@@ -13,7 +13,13 @@ from treelabel.encoders.backbone import load_backbone, load_tokenizer
 from treelabel.encoders.onnx import export_checked, quantise
 from treelabel.encoders.transformer import TransformerEncoder
 from treelabel.losses.torch import TorchLoss
-from treelabel.models.neural.featurizers import VECTOR_LENGTH, Featurizer, FrozenFeaturizer, TokenFeaturizer
+from treelabel.models.neural.featurizers import (
+    VECTOR_LENGTH,
+    Featurizer,
+    FrozenFeaturizer,
+    StatesFeaturizer,
+    TokenFeaturizer,
+)
 from treelabel.models.neural.network import Network
 
 
@@ -57,16 +63,20 @@ def network_from_tokens(network: Network, featurizer: Featurizer) -> tuple[Netwo
     tuple
         The network with its backbone, the scale of the backbone's vectors, the tokenizer, and the longest text.
     """
+    if type(network) is not Network:
+        raise TreelabelError("a model that decides level by level is no graph from tokens to probabilities")
     if isinstance(featurizer, TokenFeaturizer):
         return network, 1.0, featurizer.tokenizer, featurizer.max_length
-    assert isinstance(featurizer, FrozenFeaturizer)
+    assert isinstance(featurizer, FrozenFeaturizer | StatesFeaturizer)
     encoder: Any = featurizer.encoder.encoder
-    if featurizer.lsa is not None or not isinstance(encoder, TransformerEncoder):
-        what = "tf-idf" if featurizer.lsa is not None else f"the encoder {encoder.name}"
+    has_tfidf = isinstance(featurizer, FrozenFeaturizer) and featurizer.lsa is not None
+    if has_tfidf or not isinstance(encoder, TransformerEncoder):
+        what = "tf-idf" if has_tfidf else f"the encoder {encoder.name}"
         raise TreelabelError(f"a model with {what} is no graph of one transformer; export one without")
-    source = encoder.source
-    whole = Network(load_backbone(source.place), source.pooling, network.outputs, normalize=True)
-    return whole, VECTOR_LENGTH, load_tokenizer(source.place), source.max_length
+    source, takes_vectors = encoder.source, isinstance(featurizer, FrozenFeaturizer)
+    whole = Network(load_backbone(source.place), source.pooling, network.outputs, normalize=takes_vectors)
+    scale = VECTOR_LENGTH if takes_vectors else 1.0
+    return whole, scale, load_tokenizer(source.place), source.max_length
 
 
 def export_graph(

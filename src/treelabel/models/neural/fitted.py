@@ -1,18 +1,33 @@
 """A trained network with everything that scoring needs."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
+from torch import Tensor
+
 from treelabel.core.schema import Arrays
 from treelabel.core.strings import Strings
+from treelabel.encoders.token_states import TokenStates
 from treelabel.losses.torch import require_exportable, torch_loss
+from treelabel.models.neural.architecture import Architecture
 from treelabel.models.neural.export import export_graph
 from treelabel.models.neural.exported import ExportedNetwork
-from treelabel.models.neural.featurizers import Featurizer, FrozenFeaturizer, TokenFeaturizer
+from treelabel.models.neural.featurizers import Featurizer, FrozenFeaturizer, StatesFeaturizer, TokenFeaturizer
 from treelabel.models.neural.inputs import KnownVectors
 from treelabel.models.neural.network import Network, compute_logits
+from treelabel.models.neural.parts import Parts
 from treelabel.models.neural.settings import NeuralSettings
+from treelabel.models.neural.weights import (
+    load_weights,
+    read_config,
+    read_weights,
+    untrained_backbone,
+    verify_tokenizer,
+    write_weights,
+)
 from treelabel.models.objective import Objective
 from treelabel.models.schema import require_width
 from treelabel.scores import Scores
@@ -27,6 +42,9 @@ class FittedNetwork:
     network: Network
     temperature: float
     epoch_losses: tuple[float, ...]
+    # The width of what the network sees, and whether its weights over a frozen encoder are in a file.
+    width: int
+    has_file: bool
     stopped: bool = False
 
     def score(self, texts: Strings) -> Scores:
@@ -34,8 +52,8 @@ class FittedNetwork:
         parts, outputs = [], len(self.objective.loss.outputs)
         for rows in self.objective.portions(len(texts)):
             inputs = self.featurizer.inputs(texts.take(rows))
-            if isinstance(inputs, KnownVectors):
-                require_width(inputs.values, self.network.outputs.width, "neural")
+            if isinstance(inputs, KnownVectors | TokenStates):
+                require_width(inputs.values, self.width, "neural")
             logits = compute_logits(self.network, self.featurizer.batches(inputs), inputs, outputs)
             parts.append(self.objective.scores(logits / self.temperature).values)
         return Scores.concat(self.objective.hierarchy, parts)
@@ -49,7 +67,11 @@ class FittedNetwork:
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Return what is saved: values for JSON, and arrays."""
-        values, arrays = self.featurizer.state(self.network)
+        values, arrays = self.featurizer.state()
+        if self.has_file and not isinstance(self.featurizer, TokenFeaturizer):
+            values = {**values, "width": self.width}
+        if not self._in_file:
+            arrays = {**arrays, **{name: value.numpy() for name, value in self.network.state_dict().items()}}
         own = {"loss": self.objective.name, "temperature": self.temperature, "epoch_losses": list(self.epoch_losses)}
         of_objective: dict[str, Any] = {
             "stop_nodes": self.objective.stop_nodes,
@@ -59,21 +81,34 @@ class FittedNetwork:
 
     def write_files(self, folder: Path) -> None:
         """Write what is too large for JSON and arrays."""
+        if self._in_file:
+            write_weights(self.network, folder)
         self.featurizer.write_files(self.network, folder)
+
+    @property
+    def _in_file(self) -> bool:
+        return self.has_file or isinstance(self.featurizer, TokenFeaturizer)
 
     @classmethod
     def restored(
-        cls, settings: NeuralSettings, objective: Objective, values: dict[str, Any], arrays: Arrays, folder: Path
+        cls,
+        settings: NeuralSettings,
+        architecture: Architecture,
+        objective: Objective,
+        stored: tuple[dict[str, Any], Arrays],
+        folder: Path,
     ) -> "FittedNetwork":
-        """Read what was saved.
+        """Read what was saved, without running any of it.
 
         Parameters
         ----------
         settings
             The settings of the model.
+        architecture
+            How its network is made.
         objective
             What the network was trained for.
-        values, arrays
+        stored
             What `state` returned.
         folder
             Where `write_files` wrote.
@@ -83,11 +118,70 @@ class FittedNetwork:
         FittedNetwork
             The same network.
         """
+        values, arrays = stored
         featurizer: Featurizer
-        if settings.trained_part == "head":
-            featurizer, network = FrozenFeaturizer.restored(settings.encoder_spec, values["featurizer"], arrays)
+        parts = Parts(objective, 0, None, "mean", 0.0, settings.hidden_size)
+        if settings.trained_part != "head":
+            featurizer = TokenFeaturizer.restored(values["featurizer"], folder)
+            parts = replace(parts, pooling=featurizer.pooling)
+        elif architecture.takes_states:
+            featurizer = StatesFeaturizer.restored(settings.encoder_spec, values["featurizer"])
+            parts = replace(parts, pooling=featurizer.pooling)
         else:
-            featurizer, network = TokenFeaturizer.restored(values["featurizer"], folder)
-        objective.require_outputs(network.outputs.linear.out_features)
-        losses = tuple(values["epoch_losses"])
-        return cls(objective, featurizer, network.eval(), float(values["temperature"]), losses)
+            featurizer = FrozenFeaturizer.restored(settings.encoder_spec, values["featurizer"], arrays)
+        in_file = architecture.has_file or settings.trained_part != "head"
+        weights = read_weights(folder) if in_file else _weights_among(arrays)
+        config = None if settings.trained_part == "head" else read_config(folder, weights)
+        width = int(values["featurizer"].get("width", _width_of(weights)))
+        network = restored_network(architecture, replace(parts, width=width), weights, config)
+        if isinstance(featurizer, TokenFeaturizer):
+            verify_tokenizer(featurizer, network.backbone)
+        temperature, losses = float(values["temperature"]), tuple(values["epoch_losses"])
+        return cls(objective, featurizer, network.eval(), temperature, losses, width, architecture.has_file)
+
+
+def restored_network(
+    architecture: Architecture, parts: Parts, weights: Mapping[str, Tensor], config: dict[str, Any] | None
+) -> Network:
+    """Make the network that scores, and load its weights, which are verified first.
+
+    Parameters
+    ----------
+    architecture
+        How the network is made.
+    parts
+        Its parts, without a backbone.
+    weights
+        Its weights by name; those of a backbone begin with "backbone.".
+    config
+        The configuration of the backbone, if there is one.
+
+    Returns
+    -------
+    Network
+        The network.
+    """
+
+    def made() -> Network:
+        if config is None:
+            return architecture.make(parts).finished()
+        backbone = untrained_backbone(config)
+        return architecture.make(replace(parts, backbone=backbone, width=int(backbone.config.hidden_size))).finished()
+
+    # On the device "meta", tensors are shapes without memory: wrong weights are refused before it is allocated.
+    with torch.device("meta"):
+        load_weights(made(), weights)
+    network = made()
+    load_weights(network, weights)
+    return network
+
+
+def _weights_among(arrays: Arrays) -> dict[str, Tensor]:
+    """Return the arrays that are weights of outputs."""
+    return {name: torch.from_numpy(array) for name, array in arrays.items() if name.startswith("outputs.")}
+
+
+def _width_of(weights: Mapping[str, Tensor]) -> int:
+    """Return the width of what outputs see, 0 where they have no matrix."""
+    first = weights.get("outputs.hidden.weight", weights.get("outputs.linear.weight"))
+    return 0 if first is None or first.ndim != 2 else int(first.shape[1])

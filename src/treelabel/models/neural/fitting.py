@@ -4,45 +4,41 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
 from treelabel.core.compute import LongArray
-from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
-from treelabel.encoders.backbone import load_backbone, load_tokenizer
-from treelabel.encoders.files import read_config
-from treelabel.encoders.sources import find_source
+from treelabel.encoders.token_states import TokenStates
 from treelabel.losses.torch import torch_loss
 from treelabel.models.base import Training
 from treelabel.models.folds import hold_out
+from treelabel.models.neural.architecture import PLAIN, Architecture
+from treelabel.models.neural.backbones import new_backbone, prepared_backbone
 from treelabel.models.neural.checkpoints import TrainState
 from treelabel.models.neural.config import TrainingConfig
-from treelabel.models.neural.featurizers import FrozenFeaturizer, TokenFeaturizer
+from treelabel.models.neural.featurizers import Featurizer, FrozenFeaturizer, StatesFeaturizer
 from treelabel.models.neural.fitted import FittedNetwork
 from treelabel.models.neural.hardware import faster_in_bf16, supports_bf16, threads_for
 from treelabel.models.neural.inputs import Inputs, KnownVectors
-from treelabel.models.neural.network import DROPOUT, Network, Outputs, freeze, with_lora, without_lora
-from treelabel.models.neural.scratch import learned_tokenizer, small_bert
+from treelabel.models.neural.label_names import name_embeddings, name_states
+from treelabel.models.neural.network import DROPOUT, Network, without_lora
+from treelabel.models.neural.parts import Parts
 from treelabel.models.neural.settings import NeuralSettings
 from treelabel.models.neural.trainer import Trainer, Validate
 from treelabel.models.neural.validation import Validation
 from treelabel.models.objective import Objective
 
-FitNetwork = Callable[[NeuralSettings, Training], FittedNetwork]
+FitNetwork = Callable[[NeuralSettings, Training, Architecture], FittedNetwork]
 
 # With fewer documents, none are held out for validation.
 MIN_DOCUMENTS_TO_SPLIT = 100
-SCRATCH_LENGTH = 128
 # bfloat16 is measured on so few tokens, because where it is slow it is very slow.
 TOKENS_TO_MEASURE = 32
 
 
-def fit_network(settings: NeuralSettings, train: Training) -> FittedNetwork:
+def fit_network(settings: NeuralSettings, train: Training, architecture: Architecture = PLAIN) -> FittedNetwork:
     """Train a network.
 
     Parameters
@@ -51,6 +47,8 @@ def fit_network(settings: NeuralSettings, train: Training) -> FittedNetwork:
         The settings of the model, with an encoder.
     train
         The training data; documents without a label are left out where the loss can learn nothing from them.
+    architecture
+        How the network is made.
 
     Returns
     -------
@@ -62,12 +60,14 @@ def fit_network(settings: NeuralSettings, train: Training) -> FittedNetwork:
     every = train if len(rows) == len(train) else replace(train[rows], valid=train.valid)
     with seeded(settings.seed):
         if settings.trained_part == "head":
-            return fit_head(settings, every, objective)
-        return fine_tune(settings, every, objective)
+            return fit_head(settings, every, objective, architecture)
+        return fine_tune(settings, every, objective, architecture)
 
 
-def fit_head(settings: NeuralSettings, train: Training, objective: Objective) -> FittedNetwork:
-    """Train outputs over frozen embeddings: on a part to find the best epoch, then on all for as many epochs.
+def fit_head(
+    settings: NeuralSettings, train: Training, objective: Objective, architecture: Architecture
+) -> FittedNetwork:
+    """Train a network over a frozen encoder: on a part to find the best epoch, then on all for as many epochs.
 
     Parameters
     ----------
@@ -77,38 +77,43 @@ def fit_head(settings: NeuralSettings, train: Training, objective: Objective) ->
         The training data.
     objective
         What to train for.
+    architecture
+        How the network is made.
 
     Returns
     -------
     FittedNetwork
-        The trained outputs.
+        The trained network.
     """
-    components = settings.lsa_components if settings.tfidf else 0
-    featurizer = FrozenFeaturizer.fit(settings.encoder_spec, train.texts, components, settings.seed)
+    featurizer = new_frozen_featurizer(settings, train.texts, architecture)
     kept, held_out = split_validation(settings, train)
-    vectors = featurizer.inputs(train.texts, train.progress)
+    inputs = featurizer.inputs(train.texts, train.progress)
     config = TrainingConfig.of(settings, train)
+    parts = head_parts(settings, train, objective, featurizer, inputs)
+    if architecture.needs_names:
+        parts = replace(parts, name_vectors=name_states(parts, featurizer))
 
     def new_network() -> Network:
         torch.manual_seed(settings.seed)
-        return Network(None, "mean", new_outputs(settings, vectors.values.shape[1], objective))
+        return architecture.make(parts)
 
     validation = Validation.of(held_out, featurizer, objective, settings.seed)
     if validation is None:
         kept = np.arange(len(train))
     network = new_network()
-    shown = KnownVectors(vectors.values[torch.from_numpy(kept)])
-    state = train_network(network, shown, config, objective, train[kept], validation)
+    state = train_network(network, chosen(inputs, kept), config, objective, train[kept], validation)
     if len(kept) < len(train) and not state.stopped:
         on_all = new_network()
         again = replace(config, stop_after=int(np.argmin(state.epoch_losses)) + 1, part="all")
         # A network that was stopped half-way is worse than the one trained on fewer documents.
-        state.stopped = train_network(on_all, vectors, again, objective, train, None).stopped
+        state.stopped = train_network(on_all, inputs, again, objective, train, None).stopped
         network = network if state.stopped else on_all
-    return fitted(objective, featurizer, network, state)
+    return fitted(parts, featurizer, network, state, architecture)
 
 
-def fine_tune(settings: NeuralSettings, train: Training, objective: Objective) -> FittedNetwork:
+def fine_tune(
+    settings: NeuralSettings, train: Training, objective: Objective, architecture: Architecture
+) -> FittedNetwork:
     """Train the backbone, or what is not frozen of it, with the outputs, and keep the best epoch.
 
     Parameters
@@ -119,6 +124,8 @@ def fine_tune(settings: NeuralSettings, train: Training, objective: Objective) -
         The training data.
     objective
         What to train for.
+    architecture
+        How the network is made.
 
     Returns
     -------
@@ -127,9 +134,19 @@ def fine_tune(settings: NeuralSettings, train: Training, objective: Objective) -
     """
     kept, held_out = split_validation(settings, train)
     featurizer, backbone = new_backbone(settings, train.texts)
-    width = int(backbone.config.hidden_size)
-    backbone = prepared_backbone(settings, backbone)
-    network = Network(backbone, featurizer.pooling, new_outputs(settings, width, objective))
+    parts = Parts(
+        objective,
+        int(backbone.config.hidden_size),
+        backbone,
+        featurizer.pooling,
+        DROPOUT if settings.dropout is None else settings.dropout,
+        settings.hidden_size,
+        stop=train.stop,
+        progress=train.progress,
+    )
+    if architecture.needs_names:
+        parts = replace(parts, name_vectors=name_embeddings(parts, featurizer))
+    network = architecture.make(replace(parts, backbone=prepared_backbone(settings, backbone)))
     config = TrainingConfig.of(settings, train)
     validation = Validation.of(held_out, featurizer, objective, settings.seed)
     shown = train if validation is None else train[kept]
@@ -141,7 +158,92 @@ def fine_tune(settings: NeuralSettings, train: Training, objective: Objective) -
     network.backbone = without_lora(network.backbone)
     if settings.gradient_checkpointing:
         network.backbone.gradient_checkpointing_disable()
-    return fitted(objective, featurizer, network, state)
+    return fitted(parts, featurizer, network, state, architecture)
+
+
+def new_frozen_featurizer(
+    settings: NeuralSettings, texts: Strings, architecture: Architecture
+) -> FrozenFeaturizer | StatesFeaturizer:
+    """Find the frozen encoder, and fit tf-idf to training texts where it is asked for.
+
+    Parameters
+    ----------
+    settings
+        The settings of the model.
+    texts
+        Training texts.
+    architecture
+        Says whether token states are needed.
+
+    Returns
+    -------
+    FrozenFeaturizer or StatesFeaturizer
+        Vectors of texts, or states of their tokens.
+    """
+    if architecture.takes_states:
+        return StatesFeaturizer.of(settings.encoder_spec)
+    components = settings.lsa_components if settings.tfidf else 0
+    return FrozenFeaturizer.fit(settings.encoder_spec, texts, components, settings.seed)
+
+
+def head_parts(
+    settings: NeuralSettings,
+    train: Training,
+    objective: Objective,
+    featurizer: FrozenFeaturizer | StatesFeaturizer,
+    inputs: KnownVectors | TokenStates,
+) -> Parts:
+    """Return the parts of a network over a frozen encoder; there is no dropout unless it is asked for.
+
+    Parameters
+    ----------
+    settings
+        The settings of the model.
+    train
+        The training data.
+    objective
+        What to train for.
+    featurizer
+        How the network sees texts.
+    inputs
+        What it sees of the training documents.
+
+    Returns
+    -------
+    Parts
+        Without the names of labels.
+    """
+    return Parts(
+        objective,
+        inputs.width,
+        None,
+        featurizer.pooling if isinstance(featurizer, StatesFeaturizer) else "mean",
+        0.0 if settings.dropout is None else settings.dropout,
+        settings.hidden_size,
+        stop=train.stop,
+        progress=train.progress,
+    )
+
+
+def chosen(inputs: KnownVectors | TokenStates, rows: LongArray) -> KnownVectors | TokenStates:
+    """Return what a network takes of some documents only.
+
+    Parameters
+    ----------
+    inputs
+        What it takes of all.
+    rows
+        Row numbers.
+
+    Returns
+    -------
+    KnownVectors or TokenStates
+        Of these rows.
+    """
+    if isinstance(inputs, KnownVectors):
+        return KnownVectors(inputs.values[torch.from_numpy(rows)])
+    own = inputs.rows()
+    return TokenStates.of_rows([own[row] for row in rows.tolist()], inputs.width)
 
 
 def train_network(
@@ -176,115 +278,42 @@ def train_network(
     """
     loss = torch_loss(objective.loss)
     with threads_for(network):
-        return Trainer(network, loss, config, validate).fit(inputs, loss.prepare(objective.truth(train)[1]))
+        return Trainer(network, loss, config, validate).fit(inputs, network.prepare(loss, objective.truth(train)[1]))
 
 
 def fitted(
-    objective: Objective, featurizer: FrozenFeaturizer | TokenFeaturizer, network: Network, state: TrainState
+    parts: Parts, featurizer: Featurizer, network: Network, state: TrainState, architecture: Architecture
 ) -> FittedNetwork:
     """Put together what was trained.
 
     Parameters
     ----------
-    objective
-        What the network was trained for.
+    parts
+        What the network was made of.
     featurizer
         How it sees texts.
     network
         The network, on any device.
     state
         The state at the end of training.
+    architecture
+        How the network was made.
 
     Returns
     -------
     FittedNetwork
         With the network on the CPU, in eval mode.
     """
-    network = network.cpu().eval()
-    losses = tuple(state.epoch_losses)
-    return FittedNetwork(objective, featurizer, network, state.temperature, losses, state.stopped)
-
-
-def new_outputs(settings: NeuralSettings, width: int, objective: Objective) -> Outputs:
-    """Make untrained outputs; over frozen embeddings they have no dropout unless it is asked for.
-
-    Parameters
-    ----------
-    settings
-        The settings of the model.
-    width
-        The width of the vectors that outputs see.
-    objective
-        What to train for.
-
-    Returns
-    -------
-    Outputs
-        With random weights.
-    """
-    usual = 0.0 if settings.trained_part == "head" else DROPOUT
-    dropout = usual if settings.dropout is None else settings.dropout
-    return Outputs(width, len(objective.loss.outputs), settings.hidden_size, dropout)
-
-
-def new_backbone(settings: NeuralSettings, texts: Strings) -> tuple[TokenFeaturizer, Any]:
-    """Make the transformer to train.
-
-    Parameters
-    ----------
-    settings
-        The settings of the model.
-    texts
-        Training texts, from which "scratch" learns its tokenizer.
-
-    Returns
-    -------
-    tuple
-        How it sees texts, and the transformer.
-    """
-    if settings.encoder == "scratch":
-        length = SCRATCH_LENGTH if settings.max_length is None else settings.max_length
-        tokenizer = learned_tokenizer(texts)
-        backbone = small_bert(tokenizer.get_vocab_size(), length)
-        return TokenFeaturizer(tokenizer, length, "mean" if settings.pooling is None else settings.pooling), backbone
-    source = find_source(str(settings.encoder_spec))
-    if read_config(Path(source.place) / "config.json").get("is_encoder_decoder"):
-        raise TreelabelError(
-            f"the encoder {source.name} is half of an encoder and decoder, which can be used frozen (train=head) but "
-            "not be trained; give one that is an encoder alone, such as BERT's family"
-        )
-    featurizer = TokenFeaturizer(load_tokenizer(source.place), source.max_length, source.pooling)
-    return featurizer, load_backbone(source.place)
-
-
-def prepared_backbone(settings: NeuralSettings, backbone: Any) -> Any:
-    """Set dropout, LoRA, frozen layers and gradient checkpointing.
-
-    Parameters
-    ----------
-    settings
-        The settings of the model.
-    backbone
-        A transformer, changed in place.
-
-    Returns
-    -------
-    Any
-        The transformer, wrapped by peft if LoRA is trained.
-    """
-    if settings.dropout is not None:
-        for module in backbone.modules():
-            if isinstance(module, nn.Dropout):
-                module.p = settings.dropout
-    if settings.trained_part == "lora":
-        backbone = with_lora(backbone, settings.lora_rank)
-    freeze(backbone, settings.frozen_layers)
-    if settings.gradient_checkpointing:
-        try:
-            backbone.gradient_checkpointing_enable({"use_reentrant": False})
-        except ValueError as error:
-            raise TreelabelError(f"gradient_checkpointing=True does not work with this encoder: {error}") from error
-    return backbone
+    return FittedNetwork(
+        parts.objective,
+        featurizer,
+        network.finished().cpu().eval(),
+        state.temperature,
+        tuple(state.epoch_losses),
+        parts.width,
+        architecture.has_file,
+        state.stopped,
+    )
 
 
 def split_validation(settings: NeuralSettings, train: Training) -> tuple[LongArray, Training | None]:

@@ -31,6 +31,11 @@ class KnownVectors:
     values: Tensor
 
     @property
+    def width(self) -> int:
+        """The width of a vector."""
+        return int(self.values.shape[1])
+
+    @property
     def lengths(self) -> LongArray:
         """Ones: all documents have the same length."""
         return np.ones(len(self.values), np.int64)

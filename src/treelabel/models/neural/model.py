@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from treelabel.core.errors import TreelabelError, require_extra
 from treelabel.core.kinds import Between
@@ -25,6 +25,7 @@ from treelabel.models.objective import Objective, checked_params
 from treelabel.scores import Scores
 
 if TYPE_CHECKING:
+    from treelabel.models.neural.architecture import Architecture
     from treelabel.models.neural.fitted import FittedNetwork
     from treelabel.models.neural.fitting import FitNetwork
 
@@ -91,6 +92,8 @@ class Neural(Model):
     """
 
     name = "neural"
+    # Whether weights over a frozen encoder are in a file, and not among the arrays of the model.
+    has_file: ClassVar[bool] = False
     learned = NetworkValues | ExportedValues
     fitted_: "FittedNetwork | ExportedNetwork"
     unsaved = ("hierarchy", "callbacks", "checkpoint_dir", "checkpoint_seconds")
@@ -161,18 +164,26 @@ class Neural(Model):
         self.callbacks = callbacks
         self.seed = seed
 
+    def _settings(self) -> NeuralSettings:
+        return NeuralSettings.of(self)
+
+    def _architecture(self) -> "Architecture":
+        from treelabel.models.neural.architecture import PLAIN
+
+        return PLAIN
+
     def _check_settings(self) -> None:
         checked_params(self.loss_params)
-        NeuralSettings.of(self).check()
+        self._settings().check(self.name)
 
     def _fit(self, train: Training) -> None:
-        settings = NeuralSettings.of(self)
+        settings = self._settings()
         if settings.encoder is None:
             name = default_encoder_name(None if settings.trained_part == "head" else "transformer")
             settings = replace(settings, encoder=name)
-        with require_extra("neural", "the model neural"):
+        with require_extra("neural", f"the model {self.name}"):
             fit_network, _ = _torch_side()
-            self.fitted_ = fit_network(settings, train)
+            self.fitted_ = fit_network(settings, train, self._architecture())
 
     def _score(self, texts: Strings) -> Scores:
         return self.fitted_.score(texts)
@@ -193,12 +204,12 @@ class Neural(Model):
         return self.fitted_.state()
 
     def _schema(self, values: dict[str, Any]) -> Schema:
-        settings = NeuralSettings.of(self)
-        settings.check()
+        settings = self._settings()
+        settings.check(self.name)
         is_frozen = "encoder" in values.get("featurizer", {})
         if "featurizer" in values and is_frozen != (settings.trained_part == "head"):
-            raise TreelabelError(f"train={self.train} does not fit what was learned")
-        return saved_schema(self.hierarchy_, values, self.hidden_size > 0)
+            raise TreelabelError(f"train={settings.train} does not fit what was learned")
+        return saved_schema(self.hierarchy_, values, None if self.has_file else settings.hidden_size > 0)
 
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         # The network is in files of its own: see `_read_files`.
@@ -209,18 +220,19 @@ class Neural(Model):
 
     def _read_files(self, folder: Path) -> None:
         values, arrays = self.__dict__.pop("_stored")
-        settings = NeuralSettings.of(self)
+        settings = self._settings()
         objective = Objective(
             values["loss"], self.hierarchy_, arrays["stop_nodes"], arrays["frequencies"], settings.loss_params
         )
-        with require_extra("neural", "the model neural"):
+        with require_extra("neural", f"the model {self.name}"):
             if "runtime" in values:
                 self.fitted_ = ExportedNetwork.restored(objective, values, folder)
             else:
                 _, fitted_network = _torch_side()
-                self.fitted_ = fitted_network.restored(settings, objective, values, arrays, folder)
+                stored, architecture = (values, arrays), self._architecture()
+                self.fitted_ = fitted_network.restored(settings, architecture, objective, stored, folder)
 
-    def exported(self, runtime: Literal["onnx", "int8"] = "onnx") -> "Neural":
+    def exported(self, runtime: Literal["onnx", "int8"] = "onnx") -> Self:
         """Return the same model as an ONNX graph from token ids to probabilities, which needs no torch to score.
 
         Parameters
@@ -231,16 +243,16 @@ class Neural(Model):
 
         Returns
         -------
-        Neural
-            A fitted model.
+        Model
+            A fitted model of the same class.
         """
         if runtime not in ("onnx", "int8"):
             raise TreelabelError(f"expected the runtime onnx or int8, found {runtime!r}")
         if not hasattr(self, "fitted_"):
-            raise TreelabelError("this neural model has not learned anything yet; call fit before exported")
+            raise TreelabelError(f"this {self.name} model has not learned anything yet; call fit before exported")
         if isinstance(self.fitted_, ExportedNetwork):
             raise TreelabelError("this model is an ONNX graph already; export the model that it was made of")
-        found = Neural(**self.get_params(deep=False))
+        found = type(self)(**self.get_params(deep=False))
         found.hierarchy_, found.regime_ = self.hierarchy_, self.regime_
         found.stop_nodes_, found.rule_, found.evidence_ = self.stop_nodes_, self.rule_, self.evidence_
         with require_extra("neural", "exporting a model"):

@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from treelabel.core.compute import DoubleArray, LongArray
-from treelabel.encoders.backbone import text_vectors
+from treelabel.encoders.backbone import pooled
 from treelabel.encoders.sources import Pooling
+from treelabel.losses.torch import Prepared, TorchLoss
 from treelabel.models.neural.hardware import threads_for
 from treelabel.models.neural.inputs import Inputs
 
@@ -36,11 +38,33 @@ class Outputs(nn.Module):
 
 
 class Network(nn.Module):
-    """A backbone, pooling and outputs; without a backbone, outputs over given vectors."""
+    """A backbone, pooling and outputs; without a backbone, outputs over vectors or token states that are given.
 
-    def __init__(self, backbone: Any, pooling: Pooling, outputs: Outputs, normalize: bool = False) -> None:
+    A system with a training of its own overrides `losses`, and `prepare` where it looks at labels itself; one that
+    scores with less than it is trained with overrides `finished`.
+
+    Parameters
+    ----------
+    backbone
+        A transformer, or None.
+    pooling
+        How the hidden states of a text become one vector.
+    outputs
+        From vectors to logits.
+    normalize
+        Whether vectors are scaled to length 1.
+    """
+
+    def __init__(self, backbone: Any, pooling: Pooling, outputs: Any, normalize: bool = False) -> None:
         super().__init__()
         self.backbone, self.pooling, self.outputs, self.normalize = backbone, pooling, outputs, normalize
+
+    def token_states(self, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """Return the hidden states (n × length × width) and the mask (n × length) of (ids, mask) or (states, mask)."""
+        if self.backbone is None:
+            return inputs[0], inputs[1]
+        ids, mask = inputs
+        return self.backbone(input_ids=ids, attention_mask=mask).last_hidden_state, mask
 
     def vectors(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Return one vector per text.
@@ -48,7 +72,7 @@ class Network(nn.Module):
         Parameters
         ----------
         ids
-            Token ids, n × length.
+            Token ids, n × length; without a backbone, token states, n × length × width.
         mask
             n × length, 1 where there is a token.
 
@@ -57,13 +81,76 @@ class Network(nn.Module):
         Tensor
             n × width.
         """
-        return text_vectors(self.backbone, ids, mask, self.pooling, self.normalize)
+        found = pooled(*self.token_states((ids, mask)), self.pooling)
+        return functional.normalize(found, dim=1) if self.normalize else found
 
-    def forward(self, inputs: tuple[Tensor, ...]) -> Tensor:
-        """Return the logits of (ids, mask), or of (vectors,)."""
-        vectors = inputs[0] if self.backbone is None else self.vectors(*inputs)
-        logits: Tensor = self.outputs(vectors)
-        return logits
+    def logits(self, inputs: Sequence[Tensor]) -> Tensor:
+        """Return the logits of (ids, mask), of (states, mask), or of (vectors,)."""
+        vectors = inputs[0] if len(inputs) == 1 else self.vectors(*inputs)
+        found: Tensor = self.outputs(vectors)
+        return found
+
+    def losses(self, inputs: Sequence[Tensor], truth: Any, loss: TorchLoss) -> Tensor:
+        """Return what training makes small, for each document.
+
+        Parameters
+        ----------
+        inputs
+            What the network takes of documents.
+        truth
+            Their labels, a batch of what `prepare` returned.
+        loss
+            The loss of logits.
+
+        Returns
+        -------
+        Tensor
+            Shape (documents,).
+        """
+        found: Tensor = loss(self.logits(inputs).float(), truth)
+        return found
+
+    def forward(self, inputs: Sequence[Tensor], truth: Any = None, loss: TorchLoss | None = None) -> Tensor:
+        """Return logits, or the loss of each document where there is truth.
+
+        Parameters
+        ----------
+        inputs
+            What the network takes of documents.
+        truth, loss
+            See `losses`.
+
+        Returns
+        -------
+        Tensor
+            Documents × outputs, or shape (documents,).
+        """
+        return self.logits(inputs) if loss is None else self.losses(inputs, truth, loss)
+
+    def prepare(self, loss: TorchLoss, labels: Any) -> Prepared:
+        """Prepare the labels of a training set for `losses`.
+
+        Parameters
+        ----------
+        loss
+            The loss of logits.
+        labels
+            Documents × nodes.
+
+        Returns
+        -------
+        Prepared
+            What batches are taken from.
+        """
+        return loss.prepare(labels)
+
+    def penalty(self, loss: TorchLoss) -> Tensor:
+        """Return the cost of the output weights themselves."""
+        return loss.penalty(self.outputs.linear.weight)
+
+    def finished(self) -> "Network":
+        """Return the network that scores when training is over."""
+        return self
 
 
 def compute_logits(network: Network, batches: Sequence[LongArray], inputs: Inputs, outputs: int) -> DoubleArray:
@@ -189,8 +276,9 @@ def parameter_groups(
         last = len(layers_of(network.backbone))
         for parameter, depth in parameter_depths(network.backbone):
             put(parameter, learning_rates["encoder"] * layerwise_lr_decay ** (last - depth))
-    for name, parameter in network.outputs.named_parameters():
-        put(parameter, learning_rates["hidden" if name.startswith("hidden") else "outputs"])
+    for name, parameter in network.named_parameters():
+        if not name.startswith("backbone."):
+            put(parameter, learning_rates["hidden" if name.startswith("outputs.hidden.") else "outputs"])
     return [
         {"params": parameters, "lr": rate, "initial_lr": rate, "weight_decay": decay}
         for (rate, decay), parameters in found.items()

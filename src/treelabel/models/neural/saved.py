@@ -1,7 +1,8 @@
 """The schema of a saved neural model: values, arrays and files, declared without torch."""
 
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
+from treelabel.core.errors import TreelabelError
 from treelabel.core.kinds import AnyFloat, Between
 from treelabel.core.schema import Array, Schema
 from treelabel.encoders.sources import Pooling
@@ -14,10 +15,11 @@ Length = Annotated[int, Between(1, 1 << 20)]
 
 
 class FrozenValues(TypedDict):
-    """A FrozenFeaturizer: the encoder, and the n-grams beside it."""
+    """A FrozenFeaturizer or StatesFeaturizer: the encoder, the n-grams beside it, and the width of what it says."""
 
     encoder: EncoderNote
     ngrams: Ngrams | None
+    width: NotRequired[Annotated[int, Between(1, 2 * MOST_DIMENSION)]]
 
 
 class TokenValues(TypedDict):
@@ -45,7 +47,7 @@ class ExportedValues(TypedDict):
     epoch_losses: list[AnyFloat]
 
 
-def saved_schema(hierarchy: Hierarchy, values: dict[str, Any], hidden: bool) -> Schema:
+def saved_schema(hierarchy: Hierarchy, values: dict[str, Any], hidden: bool | None) -> Schema:
     """Declare the arrays and files of a graph, of a trained network, or of outputs over frozen embeddings.
 
     Parameters
@@ -55,7 +57,7 @@ def saved_schema(hierarchy: Hierarchy, values: dict[str, Any], hidden: bool) -> 
     values
         `NetworkValues` or `ExportedValues`.
     hidden
-        Whether outputs have a hidden layer.
+        Whether outputs have a hidden layer; None where weights over a frozen encoder are in a file.
 
     Returns
     -------
@@ -69,6 +71,10 @@ def saved_schema(hierarchy: Hierarchy, values: dict[str, Any], hidden: bool) -> 
         return Schema(objective_arrays(), (), sizes, most, relations, (GRAPH, TOKENIZER))
     if "encoder" not in values["featurizer"]:
         return Schema(objective_arrays(), (), sizes, most, relations, (WEIGHTS, CONFIG, TOKENIZER))
+    if hidden is None:
+        if values["featurizer"]["ngrams"] is not None or "width" not in values["featurizer"]:
+            raise TreelabelError("expected the width of the encoder's vectors, and no n-grams beside them")
+        return Schema(objective_arrays(), (), sizes, most, relations, (WEIGHTS,))
     arrays = {**objective_arrays(), **_outputs(hidden)}
     most |= {"outputs": 2 * nodes, "inputs": 2 * MOST_DIMENSION, "hidden": MOST_DIMENSION}
     if values["featurizer"]["ngrams"] is not None:

@@ -95,18 +95,25 @@ class NeuralSettings:
 
     # Checks
 
-    def check(self) -> None:
-        """Raise TreelabelError where a setting has a wrong value, or two of them exclude each other."""
+    def check(self, model: str = "neural") -> None:
+        """Raise TreelabelError where a setting has a wrong value, or two of them exclude each other.
+
+        Parameters
+        ----------
+        model
+            The model that has the settings, for messages.
+        """
         for name, choices in CHOICES.items():
-            self._require(name, getattr(self, name) in choices, "one of: " + ", ".join(map(str, choices)))
+            self._require(model, name, getattr(self, name) in choices, "one of: " + ", ".join(map(str, choices)))
         for name, (least, most) in LIMITS.items():
             value = getattr(self, name)
             known = value is None or (is_number(value) and least <= value <= most)
-            self._require(name, known, f"a number from {least:g} to {most:g}")
+            self._require(model, name, known, f"a number from {least:g} to {most:g}")
         for name in ("tfidf", "gradient_checkpointing"):
-            self._require(name, isinstance(getattr(self, name), bool), "True or False")
-        self._require("learning_rates", self.learning_rates is None or are_rates(self.learning_rates), RATES_EXPECTED)
-        self._require("callbacks", isinstance(self.callbacks, tuple | list), "a tuple of callbacks")
+            self._require(model, name, isinstance(getattr(self, name), bool), "True or False")
+        rates = self.learning_rates
+        self._require(model, "learning_rates", rates is None or are_rates(rates), RATES_EXPECTED)
+        self._require(model, "callbacks", isinstance(self.callbacks, tuple | list), "a tuple of callbacks")
         self._check_combinations()
 
     def _check_combinations(self) -> None:
@@ -127,10 +134,10 @@ class NeuralSettings:
             if found:
                 raise TreelabelError(what)
 
-    def _require(self, name: str, right: bool, expected: str) -> None:
+    def _require(self, model: str, name: str, right: bool, expected: str) -> None:
         if not right:
             raise TreelabelError(
-                f"the setting {name} of the model neural is {getattr(self, name)!r}; expected {expected}"
+                f"the setting {name} of the model {model} is {getattr(self, name)!r}; expected {expected}"
             )
 
 

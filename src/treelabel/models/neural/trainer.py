@@ -170,11 +170,10 @@ class Trainer:
         counted = own if len(own) else rows[:1]
         given = tuple(value.to(device) for value in inputs.batch(counted))
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=self.config.bf16):
-            logits = self.model(given)
-        loss: Tensor = self.loss(logits.float(), truth.batch(counted, device)).sum() / len(rows)
+            losses = self.model(given, truth.batch(counted, device), self.loss)
         parts = self.config.gradient_accumulation_steps * self.accelerator.num_processes
         counts = 1.0 if len(own) else 0.0
-        found: Tensor = loss * counts + self.loss.penalty(self.network.outputs.linear.weight) / parts
+        found: Tensor = losses.sum() / len(rows) * counts + self.network.penalty(self.loss) / parts
         return found
 
     def _require_finite(self) -> None:

@@ -1,0 +1,192 @@
+"""Token states: the hidden states of a frozen encoder, one row per token of a text, kept on disk.
+
+An encoder that is no transformer has no such states; its vectors of single words stand in for them.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from treelabel.core.compute import FloatArray, LongArray
+from treelabel.core.progress import progress_bar
+from treelabel.encoders.backbone import load_backbone
+from treelabel.encoders.batches import token_batches
+from treelabel.encoders.cache import RowCache, cache_name
+from treelabel.encoders.cached import CachedEncoder
+from treelabel.encoders.files import USUAL_LENGTH
+from treelabel.encoders.folders import cache_folder
+from treelabel.encoders.protocol import Encoder
+from treelabel.encoders.tokens import Tokens
+from treelabel.encoders.transformer import TransformerEncoder
+
+# Tokens whose states make one row of the cache; the last row of a text is filled up with zeros.
+BLOCK = 16
+# Texts whose states are computed and stored at a time.
+AT_ONCE = 256
+
+
+@dataclass(frozen=True, eq=False)
+class TokenStates:
+    """Hidden states of texts, one text after another: those of text i are `values[ptr[i] : ptr[i + 1]]`.
+
+    Memory: 2 bytes × width per token.
+    """
+
+    values: npt.NDArray[np.float16]
+    ptr: LongArray
+
+    @classmethod
+    def of_rows(cls, rows: Sequence[npt.NDArray[Any]], width: int) -> "TokenStates":
+        """Concatenate the states of each text.
+
+        Parameters
+        ----------
+        rows
+            The states of each text, tokens × width.
+        width
+            Their width, also where there is no text.
+
+        Returns
+        -------
+        TokenStates
+            The states of all texts.
+        """
+        ptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
+        return cls(np.concatenate([np.zeros((0, width), np.float16), *rows], dtype=np.float16), ptr)
+
+    def __len__(self) -> int:
+        return len(self.ptr) - 1
+
+    @property
+    def width(self) -> int:
+        """The width of a state."""
+        return int(self.values.shape[1])
+
+    @cached_property
+    def lengths(self) -> LongArray:
+        """The number of tokens of each text."""
+        return np.diff(self.ptr)
+
+    def rows(self) -> list[npt.NDArray[np.float16]]:
+        """Return the states of each text."""
+        return [self.values[start:stop] for start, stop in zip(self.ptr[:-1], self.ptr[1:], strict=True)]
+
+    def batch(self, rows: LongArray) -> tuple[Tensor, Tensor]:
+        """Return the states and the attention mask of some texts: texts × the longest of them (× width)."""
+        lengths = self.lengths[rows]
+        mask = np.arange(max(1, int(lengths.max(initial=0)))) < lengths[:, None]
+        states = np.zeros((*mask.shape, self.width), np.float32)
+        states[mask] = np.concatenate([self.values[self.ptr[row] : self.ptr[row + 1]] for row in rows])
+        return torch.from_numpy(states), torch.from_numpy(mask.astype(np.int64))
+
+
+class StateEncoder:
+    """The token states of a frozen encoder; every distinct text is computed once and kept on disk.
+
+    Parameters
+    ----------
+    encoder
+        A transformer, or any other encoder, whose vectors of the first 256 words of a text are then its states.
+    """
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.encoder = encoder
+        self.name, self.fingerprint = encoder.name, encoder.fingerprint
+        self._backbone: Any = None
+
+    def transform(self, texts: Sequence[str], progress: bool | None = None) -> TokenStates:
+        """Return the states of texts.
+
+        Parameters
+        ----------
+        texts
+            The texts.
+        progress
+            Whether to show a progress bar; None shows one on a terminal.
+
+        Returns
+        -------
+        TokenStates
+            In float16; a text without a token has no states.
+        """
+        if isinstance(self.encoder, TransformerEncoder):
+            return self._hidden_states(self.encoder, texts, progress)
+        words = [text.split()[:USUAL_LENGTH] for text in texts]
+        distinct = {word: row for row, word in enumerate(dict.fromkeys(word for text in words for word in text))}
+        vectors = CachedEncoder(self.encoder).transform([*distinct, ""], progress)
+        rows = [vectors[[distinct[word] for word in text]] for text in words]
+        return TokenStates.of_rows(rows, vectors.shape[1])
+
+    def _hidden_states(self, encoder: TransformerEncoder, texts: Sequence[str], progress: bool | None) -> TokenStates:
+        """Read states from the cache, and compute those that are missing, some texts at a time."""
+        distinct = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+        waiting, rows = list(distinct), list[npt.NDArray[np.float16]]()
+        with (
+            RowCache(cache_folder() / cache_name(f"{self.fingerprint} tokens {BLOCK}")) as cache,
+            progress_bar("token states", len(waiting), progress) as done,
+        ):
+            for start in range(0, len(waiting), AT_ONCE):
+                rows += self._some(encoder, waiting[start : start + AT_ONCE], cache)
+                done(len(rows))
+        return TokenStates.of_rows([rows[distinct[text]] for text in texts], encoder.width)
+
+    def _some(
+        self, encoder: TransformerEncoder, texts: Sequence[str], cache: RowCache
+    ) -> list[npt.NDArray[np.float16]]:
+        ids = encoder.tokens(texts)
+        keys = [_block_keys(self.fingerprint, text, len(own)) for text, own in zip(texts, ids, strict=True)]
+        stored = cache.read([key for own in keys for key in own])
+        missing = [row for row, own in enumerate(keys) if not all(key in stored for key in own)]
+        for row, states in zip(missing, self._computed([ids[row] for row in missing]), strict=True):
+            blocks = _in_blocks(states)
+            cache.write(keys[row], blocks)
+            stored |= dict(zip(keys[row], blocks, strict=True))
+        joined = [np.concatenate([stored[key] for key in own] or [np.zeros(0, np.float32)]) for own in keys]
+        return [
+            row.reshape(-1, encoder.width)[: len(own)].astype(np.float16) for row, own in zip(joined, ids, strict=True)
+        ]
+
+    def _computed(self, ids: list[list[int]]) -> list[FloatArray]:
+        """Run the transformer."""
+        assert isinstance(self.encoder, TransformerEncoder)
+        if self._backbone is None and ids:
+            self._backbone = load_backbone(self.encoder.source.place)
+        tokens = Tokens.of_rows(ids, 0)
+        found: list[FloatArray] = [np.zeros((0, self.encoder.width), np.float32)] * len(ids)
+        for batch in token_batches(tokens.lengths.tolist()):
+            given, mask = tokens.batch(batch)
+            with torch.inference_mode():
+                states = self._backbone(input_ids=given, attention_mask=mask).last_hidden_state.numpy()
+            for row, own in zip(batch.tolist(), states, strict=True):
+                found[row] = own[: len(ids[row])]
+        return found
+
+
+def _block_keys(fingerprint: str, text: str, tokens: int) -> list[bytes]:
+    """Return the keys of the blocks of a text."""
+    begun = hashlib.sha256(f"{fingerprint}\0{text}\0".encode("utf-8", "surrogatepass"))
+    keys = []
+    for block in range(-(-tokens // BLOCK)):
+        own = begun.copy()
+        own.update(str(block).encode())
+        keys.append(own.digest())
+    return keys
+
+
+def _in_blocks(states: FloatArray) -> FloatArray:
+    """Fill up states (tokens × width) to whole blocks, one row per block.
+
+    >>> _in_blocks(np.ones((BLOCK + 1, 2), np.float32)).shape
+    (2, 32)
+    """
+    blocks = -(-len(states) // BLOCK)
+    filled = np.zeros((blocks * BLOCK, states.shape[1]), np.float32)
+    filled[: len(states)] = states
+    return filled.reshape(blocks, -1)

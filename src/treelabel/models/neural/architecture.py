@@ -1,0 +1,39 @@
+"""How the network of a system is made; all of them are trained, saved and loaded in the same way."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from treelabel.models.neural.network import Network, Outputs
+from treelabel.models.neural.parts import Parts
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """How a network is made of its parts.
+
+    Parameters
+    ----------
+    make
+        Makes the network with random weights, which depend on torch's seed.
+    takes_states
+        Whether it sees the states of all tokens over a frozen encoder, and not one vector per text.
+    needs_names
+        Whether it looks at the names of labels.
+    has_file
+        Whether weights are saved in a file of their own also over a frozen encoder, where the plain network has them
+        among the arrays of the model.
+    """
+
+    make: Callable[[Parts], Network]
+    takes_states: bool = False
+    needs_names: bool = False
+    has_file: bool = True
+
+
+def plain_network(parts: Parts) -> Network:
+    """Make a network with linear outputs, after a hidden layer if there is one."""
+    outputs = Outputs(parts.width, parts.outputs, parts.hidden_size, parts.dropout)
+    return Network(parts.backbone, parts.pooling, outputs)
+
+
+PLAIN = Architecture(plain_network, has_file=False)

@@ -1,0 +1,56 @@
+"""The parts that a network is made of, whichever system it belongs to."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from treelabel.encoders.sources import Pooling
+from treelabel.hierarchy import Hierarchy
+from treelabel.models.objective import Objective
+from treelabel.models.stopping import StopSignal
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """What a network is made of.
+
+    Parameters
+    ----------
+    objective
+        What it is trained for.
+    width
+        The width of hidden states, or of the vectors that it is given.
+    backbone
+        The transformer that is trained; None over frozen states or vectors.
+    pooling
+        How hidden states become one vector.
+    dropout
+        Dropout before the outputs.
+    hidden_size
+        The width of a hidden layer before the outputs; 0 for none.
+    name_vectors
+        The word vectors of the pieces of each node's name (pieces × width); None where a saved network is restored.
+    stop, progress
+        Whether to end early, and whether to show a progress bar.
+    """
+
+    objective: Objective
+    width: int
+    backbone: Any
+    pooling: Pooling
+    dropout: float
+    hidden_size: int = 0
+    name_vectors: tuple[Tensor, ...] | None = None
+    stop: StopSignal | None = None
+    progress: bool | None = None
+
+    @property
+    def hierarchy(self) -> Hierarchy:
+        """The hierarchy of the outputs."""
+        return self.objective.change.new
+
+    @property
+    def outputs(self) -> int:
+        """The number of logits."""
+        return len(self.objective.loss.outputs)
