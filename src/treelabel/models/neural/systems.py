@@ -1,0 +1,302 @@
+"""The hierarchy-aware systems HiTIN, HGCLR and HBGL as models: their settings, and how each makes its network.
+
+All are trained, saved and loaded as the model `neural` is. torch is imported when something is fitted or loaded.
+"""
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from treelabel.core.errors import TreelabelError
+from treelabel.core.kinds import Between
+from treelabel.encoders.protocol import Encoder
+from treelabel.encoders.sources import Pooling
+from treelabel.hierarchy import Hierarchy
+from treelabel.models.neural.config import Recipe
+from treelabel.models.neural.model import Neural
+from treelabel.models.neural.settings import NeuralSettings
+
+if TYPE_CHECKING:
+    from treelabel.models.neural.architecture import Architecture
+
+NodePooling = Literal["sum", "mean", "max"]
+Mode = Literal["auto", "head", "lora", "all"]
+Positive = Annotated[int, Between(1, 1 << 16)]
+Share = Annotated[float, Between(0, 1)]
+NotNegative = Annotated[float, Between(0, 1e6)]
+Temperature = Annotated[float, Between(1e-6, 1e6)]
+
+
+class System(Neural):
+    """A system with a network of its own.
+
+    The settings are those of `neural`, with `mode` for `train`: "head" trains over a frozen encoder, "all" fine-tunes
+    it, "lora" trains matrices of low rank beside its own, and "auto" is "all" for a small one from scratch, else
+    "head", which is what a CPU can afford.
+
+    A subclass takes its own settings by name and hands all others on (`**settings`).
+    """
+
+    has_file = True
+    # (epochs, batch_size, learning_rate) of each recipe, and the rate of all but the encoder where it is fine-tuned.
+    recipes: ClassVar[Mapping[Recipe, tuple[int, int, float]]]
+    outputs_rate: ClassVar[float]
+
+    def __init__(
+        self,
+        hierarchy: Hierarchy | None = None,
+        encoder: str | Encoder | None = None,
+        loss: str = "bce",
+        loss_params: Mapping[str, float] | None = None,
+        mode: Mode = "auto",
+        max_length: int | None = None,
+        pooling: Pooling | None = None,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        learning_rates: Mapping[str, float] | None = None,
+        warmup_ratio: float = 0.1,
+        weight_decay: float = 0.01,
+        gradient_accumulation_steps: int = 1,
+        gradient_checkpointing: bool = False,
+        patience: int = 5,
+        dropout: float | None = None,
+        lora_rank: int = 8,
+        validation_fraction: float = 0.1,
+        checkpoint_dir: str | None = None,
+        checkpoint_seconds: float = 300.0,
+        callbacks: tuple[Any, ...] = (),
+        seed: int = 0,
+    ) -> None:
+        super().__init__(
+            hierarchy,
+            encoder,
+            loss,
+            loss_params,
+            mode,
+            max_length=max_length,
+            pooling=pooling,
+            epochs=epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            learning_rates=learning_rates,
+            warmup_ratio=warmup_ratio,
+            weight_decay=weight_decay,
+            gradient_accumulation_steps=gradient_accumulation_steps,
+            gradient_checkpointing=gradient_checkpointing,
+            patience=patience,
+            dropout=dropout,
+            lora_rank=lora_rank,
+            validation_fraction=validation_fraction,
+            checkpoint_dir=checkpoint_dir,
+            checkpoint_seconds=checkpoint_seconds,
+            callbacks=callbacks,
+            seed=seed,
+        )
+        self.mode = mode
+
+    def __init_subclass__(cls) -> None:
+        """Show the settings of all systems in the signature of one, as scikit-learn and `treelabel models` read it.
+
+        Otherwise every system would have to repeat two dozen of them.
+        """
+        own, common = inspect.signature(cls.__init__), inspect.signature(System.__init__)
+        named = [each for each in own.parameters.values() if each.kind is inspect.Parameter.KEYWORD_ONLY]
+        init: Any = cls.__init__
+        init.__signature__ = common.replace(parameters=[*common.parameters.values(), *named])
+        init.__annotations__ = {**System.__init__.__annotations__, **cls.__init__.__annotations__}
+
+    def _settings(self) -> NeuralSettings:
+        """Return the settings, with the system's own defaults."""
+        given = replace(NeuralSettings.of(self), train=self.mode)
+        recipe: Recipe = "scratch" if given.encoder == "scratch" else given.trained_part
+        epochs, batch_size, rate = self.recipes[recipe]
+        rates = {} if recipe in ("head", "scratch") or given.learning_rate else {"outputs": self.outputs_rate}
+        return replace(
+            given,
+            epochs=epochs if given.epochs is None else given.epochs,
+            batch_size=batch_size if given.batch_size is None else given.batch_size,
+            learning_rate=rate if given.learning_rate is None else given.learning_rate,
+            learning_rates={**rates, **(given.learning_rates or {})},
+        )
+
+
+class Hitin(System):
+    """HiTIN (Zhu et al., ACL 2023): a tree isomorphism network over the coding tree of the labels.
+
+    The labels are put into a coding tree of a given height by minimising its structural entropy. The vector of a text
+    becomes a feature of every label; features are summed up the tree, level by level, and logits are linear in what
+    the levels hold. `TreeIsomorphismOutputs` says what differs from the paper. With mode="head", the vector is the
+    embedding of a frozen encoder, and nothing else differs.
+
+    Parameters
+    ----------
+    height
+        The height of the coding tree.
+    tree_size
+        The width of features in the tree; None for that of the encoder.
+    tree_pooling
+        How the nodes of a level become one vector.
+    recursive_regularization
+        The weight of |W_child - W_parent|^2 / 2 over the output weights of all edges.
+    **settings
+        The settings of all systems: see `Neural`, and `System` for `mode`.
+    """
+
+    name = "hitin"
+    recipes: ClassVar[Mapping[Recipe, tuple[int, int, float]]] = {
+        "head": (30, 128, 2e-3),
+        "lora": (20, 16, 2e-4),
+        "all": (20, 16, 2e-5),
+        "scratch": (20, 16, 1e-3),
+    }
+    outputs_rate = 1e-3
+
+    def __init__(
+        self,
+        *,
+        height: Annotated[int, Between(1, 100)] = 2,
+        tree_size: Positive | None = None,
+        tree_pooling: NodePooling = "sum",
+        recursive_regularization: NotNegative = 0.0,
+        **settings: Any,
+    ) -> None:
+        super().__init__(**settings)
+        self.height = height
+        self.tree_size = tree_size
+        self.tree_pooling = tree_pooling
+        self.recursive_regularization = recursive_regularization
+
+    def _architecture(self) -> "Architecture":
+        from treelabel.models.neural.architecture import Architecture
+        from treelabel.models.neural.hitin import HitinNetwork
+
+        own = {"height": self.height, "tree_size": self.tree_size, "tree_pooling": self.tree_pooling}
+        return Architecture(partial(HitinNetwork, **own, recursive_regularization=self.recursive_regularization))
+
+
+class Hgclr(System):
+    """HGCLR (Wang et al., ACL 2022): contrastive learning with positive samples that the hierarchy chooses.
+
+    In training every text is read twice, as it is and with only the words that matter for its labels, and both
+    readings are drawn together; scoring needs the text encoder and the outputs alone. `HgclrNetwork` says what differs
+    from the paper. With mode="head", words are token states of a frozen encoder, and the second reading pools those
+    that were chosen.
+
+    Parameters
+    ----------
+    contrastive_weight
+        The weight of the contrast (the paper's lambda).
+    threshold
+        The importance above which a word is kept (the paper's gamma).
+    contrastive_temperature, gumbel_temperature
+        The temperatures of NT-Xent, and of Gumbel-softmax.
+    log_probabilities
+        Whether words are sampled by the logarithm of their probabilities, as Gumbel-softmax is meant, and not by the
+        probabilities themselves, as in the official program.
+    **settings
+        The settings of all systems: see `Neural`, and `System` for `mode`.
+    """
+
+    name = "hgclr"
+    recipes: ClassVar[Mapping[Recipe, tuple[int, int, float]]] = {
+        "head": (30, 64, 1e-3),
+        "lora": (20, 16, 2e-4),
+        "all": (20, 16, 3e-5),
+        "scratch": (20, 16, 1e-3),
+    }
+    outputs_rate = 1e-3
+
+    def __init__(
+        self,
+        *,
+        contrastive_weight: NotNegative = 0.3,
+        threshold: Annotated[float, Between(-1, 1e6)] = 0.002,
+        contrastive_temperature: Temperature = 1.0,
+        gumbel_temperature: Temperature = 1.0,
+        log_probabilities: bool = False,
+        **settings: Any,
+    ) -> None:
+        super().__init__(**settings)
+        self.contrastive_weight = contrastive_weight
+        self.threshold = threshold
+        self.contrastive_temperature = contrastive_temperature
+        self.gumbel_temperature = gumbel_temperature
+        self.log_probabilities = log_probabilities
+
+    def _architecture(self) -> "Architecture":
+        from treelabel.models.neural.architecture import Architecture
+        from treelabel.models.neural.hgclr import HgclrNetwork
+
+        make = partial(
+            HgclrNetwork,
+            contrastive_weight=self.contrastive_weight,
+            threshold=self.threshold,
+            temperature=self.contrastive_temperature,
+            gumbel_temperature=self.gumbel_temperature,
+            log_probabilities=self.log_probabilities,
+        )
+        return Architecture(make, takes_states=True, needs_names=True)
+
+
+class Hbgl(System):
+    """HBGL (Jiang et al., EMNLP 2022): labels are written after the text, level by level.
+
+    Embeddings of labels first learn to predict masked labels of the hierarchy. Then the labels of each level are
+    predicted from the text and the labels above, true ones in training and predicted ones in scoring. `HbglNetwork`
+    says what differs from the paper; memory is linear in the number of labels. With mode="head", a small decoder
+    attends to token states of a frozen encoder. Trained with binary cross-entropy (loss="bce") alone.
+
+    Parameters
+    ----------
+    global_steps, global_learning_rate, global_mask
+        Steps of the first stage, their learning rate, and the share of labels that are masked.
+    slot_mask
+        The probability that the true labels of a level are hidden from the levels below in training.
+    **settings
+        The settings of all systems: see `Neural`, and `System` for `mode`.
+    """
+
+    name = "hbgl"
+    recipes: ClassVar[Mapping[Recipe, tuple[int, int, float]]] = {
+        "head": (30, 64, 1e-3),
+        "lora": (20, 16, 2e-4),
+        "all": (20, 16, 3e-5),
+        "scratch": (20, 16, 1e-3),
+    }
+    outputs_rate = 1e-3
+
+    def __init__(
+        self,
+        *,
+        global_steps: Annotated[int, Between(0, 1_000_000)] = 300,
+        global_learning_rate: Annotated[float, Between(1e-12, 1e6)] = 1e-3,
+        global_mask: Share = 0.15,
+        slot_mask: Share = 0.5,
+        **settings: Any,
+    ) -> None:
+        super().__init__(**settings)
+        self.global_steps = global_steps
+        self.global_learning_rate = global_learning_rate
+        self.global_mask = global_mask
+        self.slot_mask = slot_mask
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        if self.loss != "bce":
+            raise TreelabelError(f"the model hbgl is trained with the loss bce, found {self.loss!r}")
+
+    def _architecture(self) -> "Architecture":
+        from treelabel.models.neural.architecture import Architecture
+        from treelabel.models.neural.hbgl import HbglNetwork
+
+        make = partial(
+            HbglNetwork,
+            global_steps=self.global_steps,
+            global_learning_rate=self.global_learning_rate,
+            global_mask=self.global_mask,
+            slot_mask=self.slot_mask,
+        )
+        return Architecture(make, takes_states=True, needs_names=True)
