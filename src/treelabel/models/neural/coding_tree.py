@@ -1,13 +1,13 @@
 """Coding trees: few levels of groups of labels that describe the label graph in as few bits as possible.
 
-The label graph has an edge for every parent and child of the hierarchy, without the virtual root. The structural entropy
-of a tree over the labels (Li and Pan 2016) is -Σ (g/V) log2(v/v⁺) over its nodes but the root: v is the volume of a node
-(the degrees of its labels, summed), v⁺ that of its parent, g the number of edges that leave it, and V the volume of all.
-Summed along the way up from both ends of an edge, the terms telescope:
+The label graph has an edge for every parent and child of the hierarchy, without the virtual root. The structural
+entropy of a tree over the labels (Li and Pan 2016) is -Σ (g/V) log2(v/v⁺) over its nodes but the root: v is the volume
+of a node (the degrees of its labels, summed), v⁺ that of its parent, g the number of edges that leave it, and V the
+volume of the root. Summed along the way up from both ends of an edge, the terms telescope:
 
     V · entropy = 2 Σ_edges log2 v(lowest common group of its ends) - Σ_labels degree · log2 degree.
 
-So an edge costs nothing but the logarithm of the smallest group that holds it, on which all the steps below rest.
+So an edge costs the logarithm of the volume of the smallest group that holds it, and nothing else counts.
 """
 
 import heapq
@@ -20,6 +20,11 @@ import numpy as np
 from treelabel.core.compute import BoolArray, DoubleArray, IntArray, LongArray, kernel
 from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import Hierarchy
+
+# Products of volumes and logarithms stay within 64 bits up to 2^26 edges.
+_PRECISION = 2**30
+# Sums of logarithms that differ by less are equal: a group that saves nothing is left out.
+_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,13 +76,14 @@ class CodingTree:
 def coding_tree(hierarchy: Hierarchy, height: int = 2) -> CodingTree:
     """Build a coding tree of little structural entropy (Li and Pan 2016; Zhu et al. 2023, HiTIN).
 
-    Neighbouring groups are merged in pairs until every component of the graph is one binary tree. Of all trees of the
-    given height that leave out groups of this binary tree, the one of least entropy is taken. More height never means
-    more entropy.
+    Neighbouring groups are merged in pairs, the cheapest pair first, until every component of the graph is one binary
+    tree. Of all trees of the given height that leave out groups of this binary tree, the one of least entropy is taken;
+    HiTIN's own program leaves out groups one by one down to height 2, and then lets the tree grow again. More height
+    never means more entropy.
 
-    Merging takes time in proportion to the edges times the neighbours of a group, leaving out to labels times the depth
-    of the binary tree times height; both are quadratic for a star at worst, where 20,000 labels take some seconds.
-    Memory is linear.
+    Merging takes time in proportion to the edges times the neighbours of a merged group, leaving out to the labels
+    times the depth of the binary tree times height; memory is linear. 20,000 labels take less than a second, but both
+    steps are quadratic for a star, where they take some five seconds.
 
     Parameters
     ----------
@@ -90,10 +96,10 @@ def coding_tree(hierarchy: Hierarchy, height: int = 2) -> CodingTree:
     -------
     CodingTree
 
-    >>> h = Hierarchy.from_edges([("", "A"), ("", "B"), ("A", "a"), ("A", "b"), ("B", "c"), ("B", "d")], root="")
+    >>> h = Hierarchy.from_edges([("A", "a"), ("A", "b"), ("B", "c"), ("B", "d")])
     >>> tree = coding_tree(h)
     >>> h.names
-    ['A', 'B', 'a', 'b', 'c', 'd']
+    ('A', 'B', 'a', 'b', 'c', 'd')
     >>> tree.members(1).tolist(), tree.sizes
     ([0, 1, 0, 0, 1, 1], (6, 2, 1))
     >>> tree.entropy, tree.one_dimensional_entropy
@@ -112,8 +118,8 @@ def coding_tree(hierarchy: Hierarchy, height: int = 2) -> CodingTree:
 def label_edges(hierarchy: Hierarchy) -> IntArray:
     """Return the edges between labels, parent and child, in order of the child.
 
-    >>> label_edges(Hierarchy.from_edges([("", "A"), ("A", "a")], root="")).tolist()
-    [[0, 1]]
+    >>> label_edges(Hierarchy.from_edges([("A", "a"), ("A", "b")])).tolist()
+    [[0, 1], [0, 2]]
     """
     child = np.repeat(np.arange(len(hierarchy)), np.diff(hierarchy.parent_ptr))
     edges = np.stack([hierarchy.parent_idx, child], axis=1)
@@ -177,8 +183,8 @@ class _Graph(NamedTuple):
     best: IntArray
     # For `_scan`: which end leads to a group.
     seen: IntArray
-    # log2 of every volume there can be.
-    logs: DoubleArray
+    # log2 of every volume there can be in whole parts of `_PRECISION`, so that equal costs are equal on every machine.
+    logs: LongArray
 
 
 def _graph(labels: int, edges: IntArray) -> _Graph:
@@ -205,7 +211,7 @@ def _graph(labels: int, edges: IntArray) -> _Graph:
         weight=np.ones(len(ends), np.int64),
         best=none.copy(),
         seen=none.copy(),
-        logs=np.log2(np.maximum(np.arange(len(ends) + 1), 1)),
+        logs=np.rint(_PRECISION * np.log2(np.maximum(np.arange(len(ends) + 1), 1))).astype(np.int64),
     )
 
 
@@ -217,7 +223,7 @@ def _merge(graph: _Graph, labels: int) -> tuple[LongArray, LongArray, IntArray]:
     for the next best, which cannot be better.
     """
     volume, above = graph.volume, graph.above
-    heap = [(0.0, 0) for _ in range(0)]
+    heap = [(0, 0) for _ in range(0)]
     for node in range(labels):
         _tidy(graph, node)
         _find_best(graph, node, heap)
@@ -282,10 +288,10 @@ def _tidy(graph: _Graph, node: int) -> int:
 
 
 @kernel
-def _find_best(graph: _Graph, node: int, heap: list[tuple[float, int]]) -> None:
+def _find_best(graph: _Graph, node: int, heap: list[tuple[int, int]]) -> None:
     """Put a group on the heap with the older neighbour that it costs least to merge with; the first of equal ones."""
     logs, volume, leaving = graph.logs, graph.volume, graph.leaving
-    least, best, end = np.inf, -1, graph.first[node]
+    least, best, end = 0, -1, graph.first[node]
     size, inside = volume[node], volume[node] - leaving[node]
     while end >= 0:
         other = graph.target[end]
@@ -293,7 +299,7 @@ def _find_best(graph: _Graph, node: int, heap: list[tuple[float, int]]) -> None:
             log = logs[size + volume[other]]
             rise = inside * (log - logs[size]) + (volume[other] - leaving[other]) * (log - logs[volume[other]])
             rise -= 2 * graph.weight[end] * (logs[len(graph.target)] - log)
-            if rise < least or (rise == least and other < best):
+            if best < 0 or rise < least or (rise == least and other < best):
                 least, best = rise, other
         end = graph.after[end]
     graph.best[node] = best
@@ -323,7 +329,7 @@ def least_rise(volume: LongArray, cut: LongArray, above: IntArray, height: int) 
     >>> least_rise(*path, height=1)[4:].tolist(), least_rise(*path, height=2)[4:].tolist()
     ([False, False, False, True], [True, True, False, True])
     """
-    labels = len(cut) - np.count_nonzero(cut) - 1
+    labels = len(cut) - int(np.count_nonzero(cut)) - 1
     logs = np.log2(np.maximum(volume, 1))
     return _keep(labels, cut, above, logs, height)
 
@@ -338,45 +344,51 @@ def _keep(labels: int, cut: LongArray, above: IntArray, logs: DoubleArray, heigh
     nodes = len(cut)
     depth, order, row = _heavy_first(labels, above)
     limit = np.full((nodes, height), -1, np.int32)
-    # cost[row[a], d, k] belongs to node a if its lowest kept ancestor has depth d, and k more may be kept on a way down.
+    # cost[row[a], d, k] is that of node a if its lowest kept ancestor has depth d and k more may be kept on a way down.
+    # The costs of its children are summed there before.
     cost = np.zeros((row.max() + 1, depth.max() + 1, height))
-    filled = np.zeros(nodes, np.bool_)
     for node in order:
-        own, up = cost[row[node]], above[node]
-        if not filled[node]:
-            own[: depth[node] + 1] = 0.0
-        alone = cut[node] * logs[node] + own[depth[node]]
-        ancestor = up
+        own, here = cost[row[node]], cut[node] * logs[node]
+        alone = own[depth[node]]
+        ancestor = above[node]
         while ancestor >= 0:
             at = depth[ancestor]
             for more in range(height):
                 own[at, more] += cut[node] * logs[ancestor]
-                if more > 0 and alone[more - 1] < own[at, more] - 1e-9:
-                    own[at, more] = alone[more - 1]
+                if more > 0 and here + alone[more - 1] < own[at, more] - _TOLERANCE:
+                    own[at, more] = here + alone[more - 1]
                     limit[node, more] = max(limit[node, more], at)
             ancestor = above[ancestor]
-        if row[up] == row[node]:
-            filled[up] = True
-        elif up < nodes - 1:
-            cost[row[up], : depth[node]] += own[: depth[node]]
+        _hand_up(cost, row[node], row[above[node]], depth[node])
     kept = np.zeros(nodes, np.bool_)
     kept[:labels] = kept[-1] = True
-    more, lowest = np.full(nodes, height - 1), np.zeros(nodes, np.int32)
+    room, lowest = np.full(nodes, height - 1), np.zeros(nodes, np.int32)
     for node in range(nodes - 2, labels - 1, -1):
-        more[node], lowest[node] = more[above[node]], lowest[above[node]]
-        if lowest[node] <= limit[node, more[node]]:
+        room[node], lowest[node] = room[above[node]], lowest[above[node]]
+        if lowest[node] <= limit[node, room[node]]:
             kept[node] = True
-            more[node] -= 1
+            room[node] -= 1
             lowest[node] = depth[node]
     return kept
+
+
+@kernel
+def _hand_up(cost: DoubleArray, row: int, upper: int, depth: int) -> None:
+    """Add the costs of a node to those of its parent, unless they stand there already, and clear the rest."""
+    for more in range(cost.shape[2]):
+        cost[row, depth, more] = 0.0
+        for at in range(depth if row != upper else 0):
+            if upper >= 0:
+                cost[upper, at, more] += cost[row, at, more]
+            cost[row, at, more] = 0.0
 
 
 @kernel
 def _heavy_first(labels: int, above: IntArray) -> tuple[IntArray, IntArray, IntArray]:
     """Order groups so that children come before parents, and a larger child with all below it before a smaller one.
 
-    Returns the depth of every node, the groups in order without the root, and on how many nodes of the way up a node has
-    a larger sibling: while groups are visited in this order, one row of memory for each such number is enough.
+    Returns the depth of every node, the groups in order without the root, and how many nodes on the way up have a
+    larger sibling: while groups are visited in this order, one row of memory for each such number is enough.
     """
     nodes = len(above)
     size, heavy = np.zeros(nodes, np.int32), np.full(nodes, -1, np.int32)
