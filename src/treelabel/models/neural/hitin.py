@@ -7,12 +7,17 @@ linear in what the levels hold.
 import math
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from treelabel.models.neural.coding_tree import CodingTree
-from treelabel.models.neural.network import DROPOUT
+from treelabel.core.compute import LongArray
+from treelabel.losses.base import Loss
+from treelabel.losses.torch import TorchLoss
+from treelabel.models.neural.coding_tree import CodingTree, coding_tree
+from treelabel.models.neural.network import DROPOUT, Network
+from treelabel.models.neural.parts import Parts
 
 NodePooling = Literal["sum", "mean", "max"]
 
@@ -119,6 +124,69 @@ class TreeIsomorphismOutputs(nn.Module):
             labels.append(label + start)
         best = torch.stack(values).argmax(dim=0, keepdim=True)
         return torch.stack(labels).gather(0, best)[0]
+
+
+class HitinNetwork(Network):
+    """The network of HiTIN: an encoder, one vector per text, and a tree isomorphism network over the labels.
+
+    Parameters
+    ----------
+    parts
+        What the network is made of.
+    height
+        The height of the coding tree.
+    tree_size
+        The width of features in the tree; None for that of text vectors.
+    tree_pooling
+        How the nodes of a level become one vector.
+    recursive_regularization
+        The weight of |W_child - W_parent|^2 / 2, over the output weights of all edges whose ends have outputs.
+    """
+
+    edges: Tensor
+
+    def __init__(
+        self,
+        parts: Parts,
+        *,
+        height: int = 2,
+        tree_size: int | None = None,
+        tree_pooling: NodePooling = "sum",
+        recursive_regularization: float = 0.0,
+    ) -> None:
+        tree = coding_tree(parts.hierarchy, height)
+        size = parts.width if tree_size is None else tree_size
+        outputs = TreeIsomorphismOutputs(parts.width, parts.outputs, tree, size, tree_pooling, parts.dropout)
+        super().__init__(parts.backbone, parts.pooling, outputs)
+        self.recursive_regularization = recursive_regularization
+        self.register_buffer("edges", torch.from_numpy(output_edges(parts.objective.loss)), persistent=False)
+
+    def penalty(self, loss: TorchLoss) -> Tensor:
+        """Return the cost of the output weights: that of the loss, and the recursive regulariser."""
+        weight = self.outputs.linear.weight
+        child, parent = self.edges
+        apart = (weight[child] - weight[parent]).square().sum()
+        return loss.penalty(weight) + self.recursive_regularization / 2 * apart
+
+    def finished(self) -> Network:
+        """Return the network that scores: the regulariser belongs to training."""
+        return Network(self.backbone, self.pooling, self.outputs)
+
+
+def output_edges(loss: Loss) -> LongArray:
+    """Return the outputs of all children and of their parents, 2 × edges; edges without two outputs are left out.
+
+    >>> from treelabel import Hierarchy
+    >>> from treelabel.losses.registry import make_loss
+    >>> output_edges(make_loss("bce", Hierarchy.from_paths(["A > B", "A > C", "D"]))).tolist()
+    [[2, 3], [0, 0]]
+    """
+    h = loss.hierarchy
+    output = np.full(len(h), -1, np.int64)
+    output[loss.outputs] = np.arange(len(loss.outputs))
+    real = h.parent_idx >= 0
+    both = np.stack([output[h.edge_child[real]], output[h.parent_idx[real]]])
+    return both[:, (both >= 0).all(axis=0)]
 
 
 class NodeNorm(nn.BatchNorm1d):
