@@ -1,0 +1,256 @@
+"""The systems on the neural trainer: all modes learn, save, load, resume and export, and their settings are checked."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from sklearn.base import clone
+
+from tests.helpers import Run, WordVectors, registered, tiny_bert
+from treelabel import MODELS, Dataset, TreelabelError, load_model, make_model
+from treelabel.encoders.cached import CachedEncoder
+from treelabel.encoders.registry import find_encoder
+from treelabel.encoders.token_states import StateEncoder
+from treelabel.models.check import CASES, HARD_TEXTS, check_model, it_learns
+from treelabel.models.neural.network import Network
+
+LEAF = CASES["leaf"]
+DATA = Dataset.of(LEAF.texts, LEAF.labels, LEAF.hierarchy)
+SYSTEMS = ("hitin", "hgclr", "hbgl")
+MODES = ("words", "frozen", "lora", "fine-tuned", "scratch")
+OWN: dict[str, dict[str, Any]] = {"hitin": {}, "hgclr": {"contrastive_weight": 0.05}, "hbgl": {"global_steps": 5}}
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    texts = [text for case in CASES.values() for text in case.texts]
+    return tiny_bert(tmp_path_factory.mktemp("encoders") / "tiny", texts)
+
+
+@pytest.fixture(autouse=True)
+def words(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    monkeypatch.setenv("TREELABEL_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+    torch.set_num_threads(1)
+    with registered("words", WordVectors):
+        yield
+
+
+def made(system: str, mode: str, folder: Path, **settings: Any) -> Any:
+    """Make a model that learns in little time."""
+    of_mode: dict[str, dict[str, Any]] = {
+        "words": {"encoder": "words", "mode": "head", "epochs": 20, "learning_rate": 1e-2},
+        "frozen": {"encoder": str(folder), "mode": "head", "epochs": 20, "learning_rate": 5e-3},
+        "lora": {"encoder": str(folder), "mode": "lora", "epochs": 2, "learning_rate": 5e-3},
+        "fine-tuned": {"encoder": str(folder), "mode": "all", "epochs": 12, "learning_rate": 3e-3},
+        "scratch": {"encoder": "scratch", "epochs": 12, "learning_rate": 3e-3},
+    }
+    return make_model(system, **{**of_mode[mode], "batch_size": 8, "weight_decay": 0.0, **OWN[system], **settings})
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("mode", ["words", "frozen", "scratch"])
+@pytest.mark.slow
+def test_every_system_stands_the_battery(mode: str, system: str, folder: Path) -> None:
+    assert not check_model(lambda: made(system, mode, folder, epochs=1), learns=False)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("mode", ["words", "fine-tuned"])
+@pytest.mark.slow
+def test_every_system_learns(mode: str, system: str, folder: Path) -> None:
+    for kind in ("leaf", "many"):
+        it_learns(lambda: made(system, mode, folder), CASES[kind])
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("mode", MODES)
+def test_a_saved_system_scores_as_before(mode: str, system: str, folder: Path, tmp_path: Path) -> None:
+    model = made(system, mode, folder, epochs=2).fit(DATA)
+    texts = [*LEAF.texts[:9], *HARD_TEXTS]
+    expected = model.score(texts).dense()
+    model.save(tmp_path / "model")
+    loaded = load_model(tmp_path / "model")
+    assert np.array_equal(loaded.score(texts).dense(), expected)
+    assert loaded.default_rule == model.default_rule
+    assert loaded.name == system
+    assert str(clone(model)) == str(model)
+
+
+# Resuming
+
+CODE = """
+import sys
+import torch
+torch.set_num_threads(1)
+from treelabel.models import make_model
+from treelabel.models.check import CASES
+case = CASES["leaf"]
+system, encoder, mode, output, *checkpoints = sys.argv[1:]
+own = dict(global_steps=5) if system == "hbgl" else {}
+settings = dict(encoder=encoder, mode=mode, epochs=4, learning_rate=5e-3, batch_size=8, dropout=0.1, seed=1, **own)
+more = dict(checkpoint_dir=checkpoints[0], checkpoint_seconds=0.0) if checkpoints else {}
+model = make_model(system, **settings, **more)
+callback = lambda step, values: print("step", step, flush=True)
+model.set_params(callbacks=(callback,)).fit(case.texts, case.labels, hierarchy=case.hierarchy)
+model.save(output)
+"""
+
+
+@pytest.mark.parametrize("mode", ["head", "all"])
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.slow
+def test_a_run_that_is_killed_goes_on_to_the_same_weights(system: str, mode: str, folder: Path, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(CODE)
+    whole = [sys.executable, script, system, folder, mode, tmp_path / "whole"]
+    subprocess.run(list(map(str, whole)), check=True, capture_output=True, timeout=300)
+    broken = list(map(str, [*whole[:-1], tmp_path / "broken", tmp_path / "checkpoints"]))
+    # Killed after its ninth step, in the second epoch, while the next one is under way.
+    for kill_after in (9, None):
+        process = subprocess.Popen(broken, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        step = int(process.stdout.readline().split()[1])
+        assert step == 1 if kill_after else step > 5
+        while kill_after is not None and step < kill_after:
+            step = int(process.stdout.readline().split()[1])
+        if kill_after is not None:
+            process.send_signal(signal.SIGKILL)
+        _, errors = process.communicate(timeout=300)
+        assert process.returncode == (0 if kill_after is None else -signal.SIGKILL), errors
+    one, other = (load_file(tmp_path / name / "weights.safetensors") for name in ("whole", "broken"))
+    assert one.keys() == other.keys()
+    assert all(torch.equal(value, other[name]) for name, value in one.items())
+
+
+# Token states
+
+
+def test_token_states_are_computed_once_and_kept(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TREELABEL_CACHE", str(tmp_path))
+    texts = [*LEAF.texts, *HARD_TEXTS, LEAF.texts[0], "word " * 60]
+    encoder: Any = find_encoder(str(folder))
+    first = StateEncoder(encoder).transform(texts)
+    ids = encoder.tokens(texts)
+    assert first.lengths.tolist() == [len(each) for each in ids]
+    states, mask = first.batch(np.array([0, len(texts) - 1]))
+    assert mask.sum(1).tolist() == [len(ids[0]), len(ids[-1])]
+    # The mean of the states is the embedding that the encoder itself gives.
+    mean = (states[0] * mask[0, :, None]).sum(0) / mask[0].sum()
+    own = torch.from_numpy(CachedEncoder(encoder).transform(texts[:1])[0])
+    assert torch.cosine_similarity(mean, own, dim=0) > 0.9999
+    monkeypatch.setattr(StateEncoder, "_computed", lambda *_: [][1:] if not _[1] else pytest.fail("computed again"))
+    again = StateEncoder(encoder).transform(texts)
+    assert np.array_equal(first.values, again.values)
+    assert np.array_equal(first.ptr, again.ptr)
+
+
+def test_an_encoder_without_token_states_says_what_single_words_mean() -> None:
+    found = StateEncoder(WordVectors()).transform(["cat dog cat", ""])
+    vectors = WordVectors().transform(["cat", "dog"])
+    assert found.lengths.tolist() == [3, 0]
+    np.testing.assert_allclose(found.values, vectors[[0, 1, 0]], atol=1e-3)
+    states, mask = found.batch(np.array([1]))
+    assert states.shape[:2] == (1, 1)
+    assert mask.tolist() == [[0]]
+
+
+# Export
+
+
+@pytest.mark.parametrize("mode", ["head", "all"])
+@pytest.mark.parametrize("system", ["hitin", "hgclr"])
+@pytest.mark.slow
+def test_an_exported_system_gives_the_same_scores(system: str, mode: str, folder: Path, tmp_path: Path) -> None:
+    model = made(system, "fine-tuned", folder, mode=mode, epochs=3).fit(DATA)
+    texts = [*LEAF.texts, *HARD_TEXTS]
+    exported = model.exported()
+    np.testing.assert_allclose(exported.score(texts).dense(), model.score(texts).dense(), atol=1e-3)
+    exported.save(tmp_path / "model")
+    assert np.array_equal(load_model(tmp_path / "model").score(texts).dense(), exported.score(texts).dense())
+
+
+def test_a_system_that_writes_level_by_level_is_not_exported(folder: Path) -> None:
+    model = made("hbgl", "words", folder, epochs=1).fit(DATA)
+    with pytest.raises(TreelabelError, match="level by level is no graph"):
+        model.exported()
+
+
+def test_scoring_needs_nothing_of_the_graph(folder: Path) -> None:
+    network = made("hgclr", "fine-tuned", folder, epochs=1).fit(DATA).fitted_.network
+    assert type(network) is Network
+    assert {name.split(".")[0] for name in network.state_dict()} == {"backbone", "outputs"}
+
+
+def test_hbgl_writes_sequences_of_labels(folder: Path) -> None:
+    model = made("hbgl", "words", folder).fit(DATA)
+    sequences = model.sequences(LEAF.texts[:5])
+    assert len(sequences) == 5
+    depth = LEAF.hierarchy.depth
+    for levels in sequences:
+        assert all(depth[LEAF.hierarchy.names.index(name)] == at + 1 for at, own in enumerate(levels) for name in own)
+
+
+# Settings and files
+
+
+@pytest.mark.parametrize(
+    ("system", "settings", "match"),
+    [
+        ("hbgl", {"loss": "champ"}, "trained with the loss bce, found 'champ'"),
+        ("hitin", {"height": 0}, "height"),
+        ("hitin", {"tree_pooling": "best"}, "tree_pooling"),
+        ("hgclr", {"contrastive_temperature": 0.0}, "contrastive_temperature"),
+        ("hgclr", {"mode": "some"}, "mode"),
+        ("hbgl", {"slot_mask": 1.5}, "slot_mask"),
+        ("hbgl", {"epochs": 0}, "the setting epochs of the model hbgl is 0"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_refused(system: str, settings: dict[str, Any], match: str) -> None:
+    with pytest.raises(TreelabelError, match=match):
+        make_model(system, encoder="words", **settings).fit(DATA)
+
+
+def test_a_typo_in_a_setting_gets_the_nearest_name() -> None:
+    with pytest.raises(TreelabelError, match="height"):
+        make_model("hitin", heigth=3)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_weights_that_are_not_the_model_s_are_refused(system: str, folder: Path, tmp_path: Path) -> None:
+    model = made(system, "words", folder, epochs=1).fit(DATA)
+    file = tmp_path / "model" / "weights.safetensors"
+    model.save(tmp_path / "model")
+    weights = load_file(file)
+    name = next(name for name, value in weights.items() if value.ndim == 2)
+    for wrong in (
+        {**weights, name: weights[name][:-1].contiguous()},
+        {key: value for key, value in weights.items() if key != name},
+        {**weights, name: torch.full_like(weights[name], torch.nan)},
+        {**weights, "more": torch.zeros(3)},
+    ):
+        save_file(wrong, file)
+        with pytest.raises(TreelabelError):
+            load_model(tmp_path / "model")
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.slow
+def test_the_command_line_learns_and_predicts(system: str, run: Run, folder: Path, tmp_path: Path) -> None:
+    lines = [f"{text}\t{'|'.join(labels)}" for text, labels in zip(LEAF.texts, LEAF.labels, strict=True)]
+    (tmp_path / "train.tsv").write_text("\n".join(["text\tlabels", *lines]) + "\n")
+    shown = run(
+        "fit", tmp_path / "train.tsv", "--model", system, "--encoder", folder, "--set", "epochs=2", "-o", tmp_path / "m"
+    )
+    assert shown[0] == 0, shown
+    assert run("predict", tmp_path / "m", tmp_path / "train.tsv")[0] == 0
+
+
+def test_systems_are_listed() -> None:
+    assert {*SYSTEMS} <= {*MODELS}
