@@ -74,6 +74,7 @@ def test_levels_are_nested_partitions_of_the_labels(drawn: Drawn, height: int) -
     assert tree.sizes[-1] == 1
     for above, size in zip(tree.parents, tree.sizes[1:], strict=True):
         assert above.dtype == np.int32
+        assert not above.flags.writeable
         # Every group has a child, and groups are numbered in the order of their first labels.
         assert sorted(set(above.tolist())) == list(dict.fromkeys(above.tolist())) == list(range(size))
 

@@ -18,6 +18,7 @@ from treelabel.encoders.sessions import session
 from treelabel.models.neural import hitin
 from treelabel.models.neural.coding_tree import CodingTree, coding_tree
 from treelabel.models.neural.hitin import NodeNorm, NodePooling, TreeIsomorphismOutputs
+from treelabel.models.neural.network import Outputs
 
 POOLINGS: list[NodePooling] = ["sum", "mean", "max"]
 WIDTH, HIDDEN = 5, 4
@@ -72,7 +73,8 @@ def slow_pooled(nodes: Tensor, pooling: NodePooling) -> Tensor:
 
 def normed(nodes: Tensor, norm: Any) -> Tensor:
     centred: Tensor = nodes - norm.running_mean
-    return centred / (norm.running_var + norm.eps).sqrt() * norm.weight + norm.bias
+    found: Tensor = centred / (norm.running_var + norm.eps).sqrt() * norm.weight + norm.bias
+    return found
 
 
 @examples(40)
@@ -173,6 +175,37 @@ def test_only_the_shape_of_the_tree_matters() -> None:
         other.scale.copy_(outputs.scale[order])
         other.shift.copy_(outputs.shift[order])
     torch.testing.assert_close(other(vectors(5)), outputs(vectors(5)))
+
+
+def micro_f1(outputs: nn.Module, hierarchy: Hierarchy, epochs: int) -> float:
+    """Train on 8 texts for each leaf, which are its hub's vector, its own, and noise; judge on as many others."""
+    draw = torch.Generator().manual_seed(0)
+    leaves = torch.tensor(hierarchy.leaves).long().repeat(16)
+    hubs = torch.tensor(hierarchy.parent).long()[leaves]
+    directions = torch.randn(len(hierarchy), 32, generator=draw)
+    texts = directions[leaves] + directions[hubs] + 0.5 * torch.randn(len(leaves), 32, generator=draw)
+    truth = torch.zeros(len(leaves), len(hierarchy))
+    truth[torch.arange(len(leaves)), leaves] = truth[torch.arange(len(leaves)), hubs] = 1
+    half = len(leaves) // 2
+    optimizer = torch.optim.Adam(outputs.parameters(), 1e-3)
+    for _ in range(epochs):
+        for rows in torch.split(torch.randperm(half, generator=draw), 32):
+            optimizer.zero_grad()
+            loss = nn.functional.binary_cross_entropy_with_logits(outputs(texts[rows]), truth[rows])
+            torch.autograd.backward(loss)
+            optimizer.step()
+    with torch.no_grad():
+        found = (outputs.eval()(texts[half:]) > 0).float()
+    return float(2 * (found * truth[half:]).sum() / (found.sum() + truth[half:].sum()))
+
+
+@pytest.mark.slow
+def test_hubs_and_leaves_are_learned_within_a_small_budget() -> None:
+    """A linear layer is far behind after as many steps. It would catch up: this is no proof that the tree helps."""
+    h = Hierarchy.from_edges([(f"hub {hub}", f"{hub} {leaf}") for hub in range(8) for leaf in range(6)])
+    torch.manual_seed(0)
+    assert micro_f1(TreeIsomorphismOutputs(32, len(h), coding_tree(h), 64), h, 25) >= 0.95
+    assert micro_f1(Outputs(32, len(h)), h, 25) <= 0.8
 
 
 @pytest.mark.slow

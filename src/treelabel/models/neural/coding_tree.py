@@ -20,6 +20,7 @@ import numpy as np
 from treelabel.core.compute import BoolArray, DoubleArray, IntArray, LongArray, kernel
 from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.structure import frozen
 
 # Products of volumes and logarithms stay within 64 bits up to 2^26 edges.
 _PRECISION = 2**30
@@ -112,7 +113,8 @@ def coding_tree(hierarchy: Hierarchy, height: int = 2) -> CodingTree:
     edges = label_edges(hierarchy)
     volume, cut, above = binary_tree(len(hierarchy), edges)
     kept = least_rise(volume, cut, above, height)
-    return CodingTree(_levels(len(hierarchy), above, kept, height), edges)
+    parents = _levels(len(hierarchy), above, kept, height)
+    return CodingTree(tuple(frozen(level) for level in parents), frozen(edges))
 
 
 def label_edges(hierarchy: Hierarchy) -> IntArray:

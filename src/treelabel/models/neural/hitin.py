@@ -77,7 +77,7 @@ class TreeIsomorphismOutputs(nn.Module):
         labels = tree.sizes[0]
         for level, above in enumerate(tree.parents):
             # The tree is made of the hierarchy, and need not be stored with the weights.
-            self.register_buffer(f"parents_{level}", torch.from_numpy(above).long(), persistent=False)
+            self.register_buffer(f"parents_{level}", torch.tensor(above, dtype=torch.long), persistent=False)
         self.dropout = nn.Dropout(dropout)
         self.hidden = nn.Linear(width, hidden_size)
         # As the sums of the rows of torch's linear layers are distributed, and as their biases.
