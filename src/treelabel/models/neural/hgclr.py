@@ -197,7 +197,7 @@ def split_heads(vectors: Tensor, heads: int) -> Tensor:
     Tensor
         … × heads × places × width / heads.
     """
-    return vectors.unflatten(-1, (heads, -1)).transpose(-3, -2)
+    return vectors.view(*vectors.shape[:-1], heads, -1).transpose(-3, -2)
 
 
 def heads_within(width: int, heads: int) -> int:
@@ -258,7 +258,8 @@ class WordsToLabels(nn.Module):
         """
         query, key = split_heads(self.query(words), self.heads), split_heads(self.key(labels), self.heads)
         logits = query @ key.transpose(-2, -1) / query.shape[-1] ** 0.5
-        return logits.float().softmax(-1).mean(1)
+        found: Tensor = logits.float().softmax(-1).mean(1)
+        return found
 
 
 def straight_through(importance: Tensor, threshold: float) -> Tensor:
@@ -418,7 +419,8 @@ class HgclrNetwork(Network):
         positive = self.contrasted(self.positive_vectors(inputs, truth.nodes))
         contrast = nt_xent(self.projector(text), self.projector(positive), self.temperature)
         both = loss(self.classified(text), truth.truth) + loss(self.classified(positive), truth.truth)
-        return both + self.contrastive_weight * contrast
+        found: Tensor = both + self.contrastive_weight * contrast
+        return found
 
     def finished(self) -> Network:
         """Return the network that scores: without the graph, the attention to labels and the projector."""
