@@ -1,0 +1,532 @@
+"""HGCLR: contrastive learning with positive samples that the label hierarchy chooses (Wang et al., ACL 2022).
+
+In training every text is read twice: as it is, and with only the words that matter for its labels. Which words these
+are is found by attention from words to labels, whose vectors come from a graph encoder over the hierarchy. Both
+readings are classified, and a contrastive loss pulls them together. Scoring needs the text encoder and the classifier
+alone.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from treelabel.core.compute import IntArray, LongArray
+from treelabel.encoders.backbone import pooled
+from treelabel.hierarchy import Hierarchy
+from treelabel.losses.torch import Prepared, TorchLoss
+from treelabel.models.neural.gold import Gold, GoldLabels
+from treelabel.models.neural.network import Network, Outputs
+from treelabel.models.neural.parts import Parts
+
+# The weight of the contrastive loss and the threshold of the official run on the New York Times corpus; the others are
+# 0.05 and 0.02 (Web of Science), 0.3 and 0.001 (RCV1).
+CONTRASTIVE_WEIGHT = 0.3
+THRESHOLD = 0.002
+# Heads of the official program, whose vectors have 768 numbers.
+GRAPH_HEADS = 12
+WORD_HEADS = 8
+# The scale of BERT's own random weights: a label starts close to its name.
+INITIAL_SCALE = 0.02
+
+
+# The hierarchy as a graph: distances and paths
+
+
+@dataclass(frozen=True, eq=False)
+class LabelPaths:
+    """The shortest path between any two labels, up to a common ancestor and down again; the root joins all trees.
+
+    A path is two climbs, one from either end to the node where it turns. There are few climbs (one for each label and
+    ancestor), so that the edges of every path are known without being listed for every pair.
+
+    Parameters
+    ----------
+    distance
+        Labels × labels, the number of edges.
+    climb
+        Labels × labels: the number of the climb from the row's label to where the path to the column's label turns.
+    steps
+        2 × steps: the number of a climb, and an edge on it, as a position in `Hierarchy.parent_idx`.
+    climbs
+        The number of climbs.
+    """
+
+    distance: IntArray
+    climb: IntArray
+    steps: LongArray
+    climbs: int
+
+    @classmethod
+    def of(cls, hierarchy: Hierarchy) -> "LabelPaths":
+        """Find the paths of a tree or DAG.
+
+        >>> LabelPaths.of(Hierarchy.from_paths(["A > B", "A > C", "D"])).distance.tolist()
+        [[0, 2, 1, 1], [2, 0, 3, 3], [1, 3, 0, 2], [1, 3, 2, 0]]
+        """
+        distance = np.full((len(hierarchy), len(hierarchy)), np.iinfo(np.int32).max, np.int32)
+        climb = np.zeros_like(distance)
+        steps: list[tuple[int, int]] = []
+        turning = defaultdict[int, list[tuple[int, int, int]]](list)
+        number = 0
+        for node, above in enumerate(climbs_of(hierarchy)):
+            for top, edges in above.items():
+                turning[top].append((node, number, len(edges)))
+                steps += [(number, edge) for edge in edges]
+                number += 1
+        # Of paths of the same length, the one that turns at the largest id is taken, from both ends.
+        for top in sorted(turning, reverse=True):
+            nodes, numbers, lengths = np.array(turning[top], np.int32).T
+            block, length = np.ix_(nodes, nodes), lengths[:, None] + lengths
+            shorter = length < distance[block]
+            distance[block] = np.where(shorter, length, distance[block])
+            climb[block] = np.where(shorter, numbers[:, None], climb[block])
+        return cls(distance, climb, np.array(steps, np.int64).reshape(-1, 2).T, number)
+
+
+def climbs_of(hierarchy: Hierarchy) -> Iterator[dict[int, tuple[int, ...]]]:
+    """Yield for each label the edges of the shortest way up to itself, to every ancestor and to the root (-1).
+
+    An edge is its position in `Hierarchy.parent_idx`.
+
+    >>> list(climbs_of(Hierarchy.from_paths(["A > B"])))
+    [{0: (), -1: (0,)}, {1: (), 0: (1,), -1: (1, 0)}]
+    """
+    found: dict[int, dict[int, tuple[int, ...]]] = {-1: {-1: ()}}
+    for node in range(len(hierarchy)):
+        own: dict[int, tuple[int, ...]] = {node: ()}
+        for edge in range(hierarchy.parent_ptr[node], hierarchy.parent_ptr[node + 1]):
+            for top, edges in found[int(hierarchy.parent_idx[edge])].items():
+                if top not in own or len(edges) + 1 < len(own[top]):
+                    own[top] = (edge, *edges)
+        found[node] = own
+        yield own
+
+
+class PathBias(nn.Module):
+    """The spatial and edge encoding of Graphormer: b(i, j) = D[distance of i and j] + the mean of E on their path.
+
+    D has a number for every distance, E one for every edge; all heads share them. Both start at 0.
+    """
+
+    distance: Tensor
+    climb: Tensor
+    steps: Tensor
+
+    def __init__(self, hierarchy: Hierarchy) -> None:
+        super().__init__()
+        paths = LabelPaths.of(hierarchy)
+        self.climbs = paths.climbs
+        for name in ("distance", "climb", "steps"):
+            self.register_buffer(name, torch.from_numpy(getattr(paths, name)), persistent=False)
+        self.by_distance = nn.Parameter(torch.zeros(2 * hierarchy.max_depth + 1))
+        self.by_edge = nn.Parameter(torch.zeros(len(hierarchy.parent_idx)))
+
+    def forward(self) -> Tensor:
+        """Return the bias, labels × labels."""
+        climbed, edge = self.steps
+        sums = self.by_edge.new_zeros(self.climbs).index_add(0, climbed, self.by_edge[edge])
+        half = sums[self.climb]
+        return self.by_distance[self.distance] + (half + half.T) / self.distance.clamp(min=1)
+
+
+class LabelEncoder(nn.Module):
+    """The graph encoder: a vector for every label, of its name, its id and the labels around it.
+
+    Names and ids are added and pass one Graphormer layer: attention with a bias by path, a residual connection and
+    LayerNorm. As in the official program, the last and only layer has no feed-forward part.
+
+    Parameters
+    ----------
+    hierarchy
+        The hierarchy of labels.
+    width
+        The width of word vectors.
+    name_vectors
+        For each label the word vectors of its name, pieces × width; without them, names are zeros until weights are
+        loaded.
+    heads
+        The number of attention heads, which divides the width.
+    """
+
+    names: Tensor
+
+    def __init__(
+        self, hierarchy: Hierarchy, width: int, name_vectors: Sequence[Tensor] | None, heads: int = GRAPH_HEADS
+    ) -> None:
+        super().__init__()
+        self.heads = heads
+        names = torch.zeros(len(hierarchy), width)
+        for row, pieces in enumerate(name_vectors or ()):
+            if len(pieces):
+                names[row] = pieces.detach().float().mean(0)
+        self.register_buffer("names", names)
+        self.ids = nn.Parameter(torch.randn(len(hierarchy), width) * INITIAL_SCALE)
+        self.bias = PathBias(hierarchy)
+        self.attend = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self) -> Tensor:
+        """Return label vectors, labels × width."""
+        labels = self.names + self.ids
+        query, key, value = (split_heads(part, self.heads) for part in self.attend(labels).chunk(3, dim=-1))
+        bias = self.bias().to(query.dtype)
+        mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias)
+        found: Tensor = self.norm(labels + self.out(mixed.transpose(0, 1).flatten(1)))
+        return found
+
+
+def split_heads(vectors: Tensor, heads: int) -> Tensor:
+    """Split vectors for attention heads.
+
+    Parameters
+    ----------
+    vectors
+        … × places × width.
+    heads
+        The number of heads, which divides the width.
+
+    Returns
+    -------
+    Tensor
+        … × heads × places × width / heads.
+    """
+    return vectors.view(*vectors.shape[:-1], heads, -1).transpose(-3, -2)
+
+
+def heads_within(width: int, heads: int) -> int:
+    """Return the largest number of heads, at most `heads`, that divides the width.
+
+    Parameters
+    ----------
+    width
+        The width of vectors.
+    heads
+        The number that is wanted.
+
+    Returns
+    -------
+    int
+        The number that is possible.
+
+    >>> heads_within(768, 12), heads_within(64, 12), heads_within(300, 8)
+    (12, 8, 6)
+    """
+    return max(count for count in range(1, heads + 1) if width % count == 0)
+
+
+# The positive sample: words that matter for the labels
+
+
+class WordsToLabels(nn.Module):
+    """Attention from words to labels: which labels a word speaks of.
+
+    Parameters
+    ----------
+    width
+        The width of word vectors and of label vectors.
+    heads
+        The number of attention heads, which divides the width.
+    """
+
+    def __init__(self, width: int, heads: int = WORD_HEADS) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query = nn.Linear(width, width)
+        self.key = nn.Linear(width, width)
+
+    def forward(self, words: Tensor, labels: Tensor) -> Tensor:
+        """Compute the probability of every label for every word: softmax over labels, mean over heads.
+
+        Parameters
+        ----------
+        words
+            Word vectors, n × length × width.
+        labels
+            Label vectors, labels × width.
+
+        Returns
+        -------
+        Tensor
+            n × length × labels.
+        """
+        query, key = split_heads(self.query(words), self.heads), split_heads(self.key(labels), self.heads)
+        logits = query @ key.transpose(-2, -1) / query.shape[-1] ** 0.5
+        found: Tensor = logits.float().softmax(-1).mean(1)
+        return found
+
+
+def straight_through(importance: Tensor, threshold: float) -> Tensor:
+    """Choose what is above a threshold: 1 or 0 exactly, with the gradient of the importance itself.
+
+    Parameters
+    ----------
+    importance
+        Any shape.
+    threshold
+        What is above it is kept.
+
+    Returns
+    -------
+    Tensor
+        The same shape.
+
+    >>> importance = torch.tensor([0.25, 0.75], requires_grad=True)
+    >>> kept = straight_through(importance, 0.5)
+    >>> (kept * torch.tensor([3.0, 5.0])).sum().backward()
+    >>> kept.tolist(), importance.grad.tolist()
+    ([0.0, 1.0], [3.0, 5.0])
+    """
+    return (importance > threshold).to(importance.dtype) + (importance - importance.detach())
+
+
+# The contrast
+
+
+def nt_xent(left: Tensor, right: Tensor, temperature: float) -> Tensor:
+    """Compute the normalised temperature-scaled cross-entropy of SimCLR, the mean over 2n vectors.
+
+    Each vector is to be found by cosine among the 2n - 1 others: -ln(e^(cos(z, z+) / t) / the sum of e^(cos(z, z') /
+    t)), where z+ is the other reading of the same text.
+
+    Parameters
+    ----------
+    left, right
+        n × width; rows of the same number belong together.
+    temperature
+        The temperature t.
+
+    Returns
+    -------
+    Tensor
+        A number; 0 where there is a single pair.
+
+    >>> pairs = torch.eye(3)
+    >>> expected = np.log((np.e + 4) / np.e)
+    >>> bool(np.isclose(nt_xent(pairs, pairs, temperature=1.0).item(), expected))
+    True
+    """
+    count = len(left)
+    unit = functional.normalize(torch.cat([left, right]).float(), dim=1)
+    with torch.autocast(unit.device.type, enabled=False):
+        alike = (unit @ unit.T / temperature).fill_diagonal_(-torch.inf)
+    partner = torch.arange(2 * count, device=unit.device).roll(count)
+    return functional.cross_entropy(alike, partner)
+
+
+# The network
+
+
+class HgclrNetwork(Network):
+    """The network of HGCLR, Hierarchy-Guided Contrastive Learning (Wang et al., ACL 2022).
+
+    1. Labels get vectors from a Graphormer layer over the hierarchy (`LabelEncoder`).
+    2. Every word attends to labels, P = softmax over labels (`WordsToLabels`), and Gumbel-softmax of P samples which
+       labels it speaks of. Its importance is the probability of the text's own labels, ancestors included.
+    3. Words above the threshold make the positive sample; the vectors of all others are zeros. The choice is 0 or 1,
+       and straight-through gradients train the label encoder and the attention.
+    4. Both samples pass the same encoder and the same outputs: loss(text) + loss(positive) + weight · NT-Xent.
+
+    Steps 1 to 3 belong to training alone: `finished` leaves encoder, pooling and outputs.
+
+    With a backbone, words are its input embeddings, and the positive sample is a second pass over them. Without one,
+    words are token states of a frozen encoder, and the positive sample pools those that were chosen. A frozen encoder
+    learns nothing from contrast, so that the outputs then always have a hidden layer (as wide as the states if no
+    `hidden_size` is given). What is contrasted is what the last linear layer sees: the text's vector, or the hidden
+    layer over it.
+
+    As the official program has it, where we follow it:
+
+    - Gumbel noise is added to P itself, not to its logarithm, which leaves the choice almost to chance: P is between 0
+      and 1, and the noise has a standard deviation of 1.3. `log_probabilities=True` takes the logarithm, and labels are
+      then sampled from P.
+    - [CLS] and [SEP] are words like others and may lose their vectors. Positions and the attention mask of the positive
+      sample are those of the text.
+    - Its binary cross-entropy is a mean over labels and ours is a sum, so that NT-Xent is multiplied by the number of
+      outputs: `contrastive_weight` means what it means there. For losses that do not sum over outputs, it is stronger.
+
+    Where we do not follow it:
+
+    - `temperature` reaches NT-Xent. There it reached only Gumbel-softmax, and NT-Xent had 1, our default; the
+      temperature of Gumbel-softmax is `gumbel_temperature`.
+    - Padding is masked out. There a wrong constant was added for the mask, the same for all labels of a word, which
+      changes nothing, and padding was sampled like words.
+    - A name is the mean of the word vectors of its pieces when training begins, without [CLS], [SEP], positions and
+      LayerNorm, and stays so; the id's vector, which is added, is learned. Ids start at a scale of 0.02.
+    - Paths may have any length, labels any order, and the hierarchy may be a DAG: each edge has a weight, and paths are
+      the shortest.
+    - In eval mode there is no Gumbel noise.
+
+    Parameters
+    ----------
+    parts
+        What the network is made of.
+    contrastive_weight
+        The weight of NT-Xent (λ).
+    threshold
+        The importance above which a word is kept (γ); the share of a text's labels among all is that of a word by
+        chance.
+    temperature
+        The temperature of NT-Xent.
+    gumbel_temperature
+        The temperature of Gumbel-softmax.
+    log_probabilities
+        Whether Gumbel noise is added to the logarithm of P.
+    graph_heads, word_heads
+        The heads of attention among labels, and from words to labels; fewer where the width is not divisible.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        *,
+        contrastive_weight: float = CONTRASTIVE_WEIGHT,
+        threshold: float = THRESHOLD,
+        temperature: float = 1.0,
+        gumbel_temperature: float = 1.0,
+        log_probabilities: bool = False,
+        graph_heads: int = GRAPH_HEADS,
+        word_heads: int = WORD_HEADS,
+    ) -> None:
+        hidden_size = parts.hidden_size
+        if parts.backbone is None and hidden_size == 0:
+            hidden_size = parts.width
+        super().__init__(parts.backbone, parts.pooling, Outputs(parts.width, parts.outputs, hidden_size, parts.dropout))
+        self.contrastive_weight = contrastive_weight * parts.outputs
+        self.threshold, self.temperature = threshold, temperature
+        self.gumbel_temperature, self.log_probabilities = gumbel_temperature, log_probabilities
+        # The word vectors of some backbones are narrower than their hidden states, as ALBERT's.
+        width = parts.width if self.backbone is None else int(self.backbone.get_input_embeddings().weight.shape[1])
+        heads = heads_within(width, graph_heads)
+        self.label_encoder = LabelEncoder(parts.hierarchy, width, parts.name_vectors, heads)
+        self.words_to_labels = WordsToLabels(width, heads_within(width, word_heads))
+        self.projector = new_projector(hidden_size or parts.width, parts.dropout)
+
+    def prepare(self, loss: TorchLoss, labels: Any) -> Prepared:
+        """Prepare the labels for the loss, and beside them the labels that words are to speak of."""
+        return GoldLabels.of(loss, labels)
+
+    def losses(self, inputs: Sequence[Tensor], truth: Gold, loss: TorchLoss) -> Tensor:
+        """Return loss(text) + loss(positive) + weight · NT-Xent, whose mean counts for every document alike."""
+        states, mask = self.token_states(inputs)
+        text = self.contrasted(pooled(states, mask, self.pooling))
+        positive = self.contrasted(self.positive_vectors(inputs, truth.nodes))
+        contrast = nt_xent(self.projector(text), self.projector(positive), self.temperature)
+        both = loss(self.classified(text), truth.truth) + loss(self.classified(positive), truth.truth)
+        found: Tensor = both + self.contrastive_weight * contrast
+        return found
+
+    def finished(self) -> Network:
+        """Return the network that scores: without the graph, the attention to labels and the projector."""
+        return Network(self.backbone, self.pooling, self.outputs, self.normalize)
+
+    # The two readings
+
+    def word_vectors(self, inputs: Sequence[Tensor]) -> Tensor:
+        """Return n × length × width: the input embeddings of token ids, or the token states that are given."""
+        if self.backbone is None:
+            return inputs[0]
+        found: Tensor = self.backbone.get_input_embeddings()(inputs[0])
+        return found
+
+    def importance(self, words: Tensor, nodes: Tensor) -> Tensor:
+        """Compute how much each word speaks of the labels of its text.
+
+        Parameters
+        ----------
+        words
+            Word vectors, n × length × width.
+        nodes
+            n × labels, 1 for those of the text.
+
+        Returns
+        -------
+        Tensor
+            n × length, from 0 to 1; in training with Gumbel noise.
+        """
+        logits = self.words_to_labels(words, self.label_encoder())
+        if self.log_probabilities:
+            logits = logits.log()
+        if self.training:
+            sampled = functional.gumbel_softmax(logits, tau=self.gumbel_temperature)
+        else:
+            sampled = (logits / self.gumbel_temperature).softmax(-1)
+        return torch.einsum("ntl,nl->nt", sampled, nodes.to(sampled.dtype))
+
+    def kept_words(self, words: Tensor, mask: Tensor, nodes: Tensor) -> Tensor:
+        """Choose the words of the positive sample.
+
+        Parameters
+        ----------
+        words
+            Word vectors, n × length × width.
+        mask
+            n × length, 0 for padding.
+        nodes
+            n × labels, 1 for those of the text.
+
+        Returns
+        -------
+        Tensor
+            n × length, 1 for what is kept and 0 for other words and padding, with straight-through gradients.
+        """
+        kept = straight_through(self.importance(words, nodes), self.threshold)
+        return kept * mask.to(kept.dtype)
+
+    def positive_vectors(self, inputs: Sequence[Tensor], nodes: Tensor) -> Tensor:
+        """Encode the positive samples.
+
+        Parameters
+        ----------
+        inputs
+            (ids, mask), or (states, mask) without a backbone.
+        nodes
+            n × labels, 1 for those of the text.
+
+        Returns
+        -------
+        Tensor
+            n × width.
+        """
+        words, mask = self.word_vectors(inputs), inputs[1]
+        states = words * self.kept_words(words, mask, nodes).to(words.dtype).unsqueeze(-1)
+        if self.backbone is not None:
+            states = self.backbone(inputs_embeds=states, attention_mask=mask).last_hidden_state
+        return pooled(states, mask, self.pooling)
+
+    # From vectors to logits
+
+    def contrasted(self, vectors: Tensor) -> Tensor:
+        """Return what the last linear layer sees, before dropout."""
+        outputs = self.outputs
+        return vectors if outputs.hidden is None else torch.tanh(outputs.hidden(outputs.dropout(vectors)))
+
+    def classified(self, vectors: Tensor) -> Tensor:
+        """Return the logits of what `contrasted` returned."""
+        logits: Tensor = self.outputs.linear(self.outputs.dropout(vectors))
+        return logits.float()
+
+
+def new_projector(width: int, dropout: float) -> nn.Sequential:
+    """Make the layers between what is contrasted and NT-Xent.
+
+    Parameters
+    ----------
+    width
+        The width of vectors, in and out.
+    dropout
+        Dropout before each linear layer.
+
+    Returns
+    -------
+    nn.Sequential
+        With random weights.
+    """
+    first, second = nn.Linear(width, width), nn.Linear(width, width)
+    return nn.Sequential(nn.Dropout(dropout), first, nn.ReLU(), nn.Dropout(dropout), second)
