@@ -297,9 +297,7 @@ class HbglNetwork(Network):
         try:
             for parameter in trained:
                 parameter.requires_grad_(False)
-            return pretrain_labels(
-                vectors, partial(body.states, None), self.hierarchy, stage, parts.stop, parts.progress
-            )
+            return pretrain_labels(head, partial(body.states, None), self.hierarchy, stage, parts.stop, parts.progress)
         finally:
             for parameter in trained:
                 parameter.requires_grad_(True)
