@@ -14,7 +14,9 @@ from torch.nn import functional
 
 from treelabel.core.compute import LongArray
 from treelabel.core.errors import TreelabelError
+from treelabel.core.strings import Strings
 from treelabel.losses.torch import TorchLoss
+from treelabel.models.neural.featurizers import Featurizer
 from treelabel.models.neural.gold import Gold, GoldLabels
 from treelabel.models.neural.hbgl_labels import SPREAD, GlobalStage, LabelHead, pretrain_labels
 from treelabel.models.neural.network import Network
@@ -259,9 +261,9 @@ class HbglNetwork(Network):
         self.decoder = Decoder(parts.width, self.depth, parts.dropout) if parts.backbone is None else None
         self.register_buffer("pattern", level_attention(self.depth), persistent=False)
         self.register_buffer("slot_levels", torch.arange(1, self.depth + 1).repeat(2), persistent=False)
-        if parts.backbone is not None:
-            BackboneBody(parts.backbone, self.depth).check(parts.width)
         if parts.name_vectors is not None:
+            if parts.backbone is not None:
+                BackboneBody(parts.backbone, self.depth).check(parts.width)
             self.global_losses = self.pretrain_labels(
                 GlobalStage(global_steps, global_learning_rate, global_mask, global_batch_size), parts
             )
@@ -389,6 +391,32 @@ class HbglNetwork(Network):
             kept.append(chosen[:, :-1])
             slots = torch.cat([slots, (chosen.to(slots.dtype) @ head.embeddings[ids]).unsqueeze(1)], 1)
         return torch.cat(logits, 1), torch.cat(kept, 1)
+
+
+def written_labels(network: Any, featurizer: Featurizer, texts: Strings) -> list[list[LongArray]]:
+    """Write the labels of texts, batch by batch.
+
+    Parameters
+    ----------
+    network
+        A trained HbglNetwork.
+    featurizer
+        How it sees texts.
+    texts
+        The texts.
+
+    Returns
+    -------
+    list of list of LongArray
+        The labels of each level of each text: see `HbglNetwork.sequence`.
+    """
+    inputs = featurizer.inputs(texts)
+    found: list[list[LongArray]] = [[]] * len(texts)
+    with torch.inference_mode():
+        for rows in featurizer.batches(inputs):
+            for row, levels in zip(rows.tolist(), network.sequence(inputs.batch(rows)), strict=True):
+                found[row] = levels
+    return found
 
 
 def level_attention(depth: int) -> Tensor:

@@ -4,17 +4,19 @@ All are trained, saved and loaded as the model `neural` is. torch is imported wh
 """
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.kinds import Between
+from treelabel.core.strings import Strings
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.sources import Pooling
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.neural.config import Recipe
+from treelabel.models.neural.exported import ExportedNetwork
 from treelabel.models.neural.model import Neural
 from treelabel.models.neural.settings import NeuralSettings
 
@@ -173,8 +175,14 @@ class Hitin(System):
         from treelabel.models.neural.architecture import Architecture
         from treelabel.models.neural.hitin import HitinNetwork
 
-        own = {"height": self.height, "tree_size": self.tree_size, "tree_pooling": self.tree_pooling}
-        return Architecture(partial(HitinNetwork, **own, recursive_regularization=self.recursive_regularization))
+        make = partial(
+            HitinNetwork,
+            height=self.height,
+            tree_size=self.tree_size,
+            tree_pooling=self.tree_pooling,
+            recursive_regularization=self.recursive_regularization,
+        )
+        return Architecture(make)
 
 
 class Hgclr(System):
@@ -300,3 +308,14 @@ class Hbgl(System):
             slot_mask=self.slot_mask,
         )
         return Architecture(make, takes_states=True, needs_names=True)
+
+    def sequences(self, texts: Iterable[str]) -> list[list[list[str]]]:
+        """Return what the paper predicts: the labels that are written at each level of each text, up to its end."""
+        from treelabel.models.neural.hbgl import written_labels
+
+        if not hasattr(self, "fitted_"):
+            raise TreelabelError("this hbgl model has not learned anything yet; call fit first")
+        names, fitted = self.hierarchy_.names, self.fitted_
+        assert not isinstance(fitted, ExportedNetwork)
+        written = written_labels(fitted.network, fitted.featurizer, Strings.of(list(texts)))
+        return [[[names[node] for node in level] for level in levels] for levels in written]
