@@ -135,7 +135,7 @@ def test_a_run_that_is_killed_goes_on_to_the_same_weights(system: str, mode: str
 def test_token_states_are_computed_once_and_kept(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TREELABEL_CACHE", str(tmp_path))
     texts = [*LEAF.texts, *HARD_TEXTS, LEAF.texts[0], "word " * 60]
-    encoder: Any = find_encoder(str(folder))
+    encoder: Any = find_encoder(f"{folder}(pooling=mean)")
     first = StateEncoder(encoder).transform(texts)
     ids = encoder.tokens(texts)
     assert first.lengths.tolist() == [len(each) for each in ids]

@@ -166,7 +166,8 @@ class HitinNetwork(Network):
         weight = self.outputs.linear.weight
         child, parent = self.edges
         apart = (weight[child] - weight[parent]).square().sum()
-        return loss.penalty(weight) + self.recursive_regularization / 2 * apart
+        found: Tensor = loss.penalty(weight) + self.recursive_regularization / 2 * apart
+        return found
 
     def finished(self) -> Network:
         """Return the network that scores: the regulariser belongs to training."""

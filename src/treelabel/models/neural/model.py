@@ -94,6 +94,8 @@ class Neural(Model):
     name = "neural"
     # Whether weights over a frozen encoder are in a file, and not among the arrays of the model.
     has_file: ClassVar[bool] = False
+    # The setting that states what is trained.
+    part_setting: ClassVar[str] = "train"
     learned = NetworkValues | ExportedValues
     fitted_: "FittedNetwork | ExportedNetwork"
     unsaved = ("hierarchy", "callbacks", "checkpoint_dir", "checkpoint_seconds")
@@ -174,7 +176,7 @@ class Neural(Model):
 
     def _check_settings(self) -> None:
         checked_params(self.loss_params)
-        self._settings().check(self.name)
+        self._settings().check(self.name, self.part_setting)
 
     def _fit(self, train: Training) -> None:
         settings = self._settings()
@@ -205,10 +207,10 @@ class Neural(Model):
 
     def _schema(self, values: dict[str, Any]) -> Schema:
         settings = self._settings()
-        settings.check(self.name)
+        settings.check(self.name, self.part_setting)
         is_frozen = "encoder" in values.get("featurizer", {})
         if "featurizer" in values and is_frozen != (settings.trained_part == "head"):
-            raise TreelabelError(f"train={settings.train} does not fit what was learned")
+            raise TreelabelError(f"{self.part_setting}={settings.train} does not fit what was learned")
         return saved_schema(self.hierarchy_, values, None if self.has_file else settings.hidden_size > 0)
 
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:

@@ -95,13 +95,13 @@ class NeuralSettings:
 
     # Checks
 
-    def check(self, model: str = "neural") -> None:
+    def check(self, model: str = "neural", part: str = "train") -> None:
         """Raise TreelabelError where a setting has a wrong value, or two of them exclude each other.
 
         Parameters
         ----------
-        model
-            The model that has the settings, for messages.
+        model, part
+            The model that has the settings, and what it calls the setting `train`, for messages.
         """
         for name, choices in CHOICES.items():
             self._require(model, name, getattr(self, name) in choices, "one of: " + ", ".join(map(str, choices)))
@@ -114,19 +114,19 @@ class NeuralSettings:
         rates = self.learning_rates
         self._require(model, "learning_rates", rates is None or are_rates(rates), RATES_EXPECTED)
         self._require(model, "callbacks", isinstance(self.callbacks, tuple | list), "a tuple of callbacks")
-        self._check_combinations()
+        self._check_combinations(part)
 
-    def _check_combinations(self) -> None:
+    def _check_combinations(self, part: str) -> None:
         frozen = self.trained_part == "head"
         is_object = self.encoder is not None and not isinstance(self.encoder, str)
         about_training = self.frozen_layers != 0 or self.layerwise_lr_decay != 1 or self.gradient_checkpointing
         refused = {
-            "tfidf=True stands beside frozen embeddings: use train=head": self.tfidf and not frozen,
-            "a random encoder has to be trained: use train=all with encoder=scratch": frozen
+            f"tfidf=True stands beside frozen embeddings: use {part}=head": self.tfidf and not frozen,
+            f"a random encoder has to be trained: use {part}=all with encoder=scratch": frozen
             and self.encoder == "scratch",
             "an encoder that is fine-tuned is given by its name or folder, found an object": is_object and not frozen,
             "frozen_layers, layerwise_lr_decay and gradient_checkpointing are about training the encoder: use "
-            "train=all or train=lora": frozen and about_training,
+            f"{part}=all or {part}=lora": frozen and about_training,
             "max_length and pooling are those of the encoder object that was given": is_object
             and (self.max_length, self.pooling) != (None, None),
         }

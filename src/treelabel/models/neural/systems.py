@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.kinds import Between
@@ -42,6 +42,7 @@ class System(Neural):
     """
 
     has_file = True
+    part_setting = "mode"
     # (epochs, batch_size, learning_rate) of each recipe, and the rate of all but the encoder where it is fine-tuned.
     recipes: ClassVar[Mapping[Recipe, tuple[int, int, float]]]
     outputs_rate: ClassVar[float]
@@ -112,6 +113,11 @@ class System(Neural):
 
     def _settings(self) -> NeuralSettings:
         """Return the settings, with the system's own defaults."""
+        if self.mode not in get_args(Mode):
+            expected = ", ".join(get_args(Mode))
+            raise TreelabelError(
+                f"the setting mode of the model {self.name} is {self.mode!r}; expected one of: {expected}"
+            )
         given = replace(NeuralSettings.of(self), train=self.mode)
         recipe: Recipe = "scratch" if given.encoder == "scratch" else given.trained_part
         epochs, batch_size, rate = self.recipes[recipe]
