@@ -69,8 +69,6 @@ class LabelPaths:
         >>> LabelPaths.of(Hierarchy.from_paths(["A > B", "A > C", "D"])).distance.tolist()
         [[0, 2, 1, 1], [2, 0, 3, 3], [1, 3, 0, 2], [1, 3, 2, 0]]
         """
-        distance = np.full((len(hierarchy), len(hierarchy)), np.iinfo(np.int32).max, np.int32)
-        climb = np.zeros_like(distance)
         steps: list[tuple[int, int]] = []
         turning = defaultdict[int, list[tuple[int, int, int]]](list)
         number = 0
@@ -79,11 +77,14 @@ class LabelPaths:
                 turning[top].append((node, number, len(edges)))
                 steps += [(number, edge) for edge in edges]
                 number += 1
-        # Of paths of the same length, the one that turns at the largest id is taken, from both ends.
-        for top in sorted(turning, reverse=True):
+        # Any two labels meet at the root; other nodes only replace what is no shorter, so that of paths of the same
+        # length the one that turns at the largest id is taken, from both ends.
+        _, numbers, lengths = np.array(turning.pop(-1), np.int32).T
+        distance, climb = lengths[:, None] + lengths, np.repeat(numbers[:, None], len(numbers), axis=1)
+        for top in sorted(turning):
             nodes, numbers, lengths = np.array(turning[top], np.int32).T
             block, length = np.ix_(nodes, nodes), lengths[:, None] + lengths
-            shorter = length < distance[block]
+            shorter = length <= distance[block]
             distance[block] = np.where(shorter, length, distance[block])
             climb[block] = np.where(shorter, numbers[:, None], climb[block])
         return cls(distance, climb, np.array(steps, np.int64).reshape(-1, 2).T, number)
