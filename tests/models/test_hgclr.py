@@ -212,6 +212,23 @@ def test_straight_through_gradients_are_those_of_the_importance() -> None:
     assert importance.grad.tolist() == [1.0, 2.0, 4.0]
 
 
+@pytest.mark.parametrize(("log_probabilities", "share"), [(False, np.e / (np.e + 4)), (True, 1.0)])
+def test_how_often_a_word_that_is_certain_is_kept(log_probabilities: bool, share: float) -> None:
+    # With noise on P itself, the best label of five wins with probability e / (e + 4), although P is 1.
+    network, _, _, _ = case(threshold=0.5, gumbel_temperature=0.01, log_probabilities=log_probabilities)
+    certain = torch.eye(5)[:1].expand(4, 5000, 5)
+    network.words_to_labels.forward = lambda words, labels: certain  # type: ignore[method-assign]
+    kept = network.kept_words(torch.zeros(4, 5000, WIDTH), torch.ones(4, 5000), certain[:, 0])
+    assert kept.mean().item() == pytest.approx(share, abs=0.02)
+
+
+def test_words_with_no_probability_at_all_have_gradients() -> None:
+    network, inputs, truth, loss = case(threshold=0.5, log_probabilities=True)
+    nn.init.normal_(network.words_to_labels.query.weight, std=1e4)
+    network.losses(inputs, truth, loss).mean().backward()
+    assert all(bool(p.grad.isfinite().all()) for p in network.parameters() if p.grad is not None)
+
+
 def test_importance_is_the_share_of_the_labels_of_the_text() -> None:
     network, inputs, truth, _ = case()
     words = network.word_vectors(inputs)
@@ -260,16 +277,15 @@ def test_contrast_against_its_definition() -> None:
 
 
 def test_the_contrast_counts_for_every_document_and_has_a_temperature() -> None:
-    found = []
-    for weight, temperature in [(0.0, 1.0), (0.3, 1.0), (0.3, 0.1)]:
-        network, inputs, truth, loss = case(threshold=0.2, contrastive_weight=weight, temperature=temperature)
-        found.append(network.eval().losses(inputs, truth, loss).detach())
-    added = found[1] - found[0]
-    assert added.shape == (4,)
-    torch.testing.assert_close(added, added[:1].expand(4))
-    # At most ln(7 e^2) for eight vectors, times the weight and the number of labels.
-    assert 0 < added[0] <= 0.3 * 5 * np.log(7 * np.e**2)
-    assert not torch.allclose(found[1], found[2])
+    for temperature in (1.0, 0.1):
+        found = []
+        for weight in (0.0, 0.3):
+            network, inputs, truth, loss = case(threshold=0.2, contrastive_weight=weight, temperature=temperature)
+            found.append(network.eval().losses(inputs, truth, loss))
+        text, positive = network.vectors(*inputs), network.positive_vectors(inputs, truth.nodes)
+        contrast = nt_xent(network.projector(text), network.projector(positive), temperature)
+        # Five labels: the weight is relative to a mean over them.
+        torch.testing.assert_close(found[1] - found[0], (0.3 * 5 * contrast).expand(4), atol=1e-4, rtol=1e-4)
 
 
 # Scoring
@@ -399,14 +415,6 @@ def test_it_learns_which_words_matter_and_is_worse_where_they_are_chosen_by_chan
     assert micro_f1(by_chance, test) < micro_f1(network, test) - 0.03
 
 
-@pytest.mark.slow
-def test_noise_on_probabilities_themselves_leaves_the_choice_almost_to_chance() -> None:
-    data = texts(96, 0)
-    network = trained(data, 12, threshold=0.1)
-    planted, noise = shares_kept(network, data)
-    assert abs(planted - noise) < 0.25
-
-
 def test_over_frozen_states_planted_words_are_found() -> None:
     torch.manual_seed(0)
     data, unseen = texts(160, 0), texts(320, 1)
@@ -416,7 +424,7 @@ def test_over_frozen_states_planted_words_are_found() -> None:
     loss = torch_loss(parts.objective.loss)
     prepared = network.prepare(loss, data.labels)
     optimizer = torch.optim.AdamW(network.parameters(), 3e-3)
-    for _ in range(150):
+    for _ in range(80):
         optimizer.zero_grad()
         rows = np.arange(160)
         network((vectors[data.ids], data.inputs[1]), prepared.batch(rows), loss).mean().backward()

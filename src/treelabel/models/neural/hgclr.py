@@ -344,7 +344,7 @@ class HgclrNetwork(Network):
 
     As the official program has it, where we follow it:
 
-    - Gumbel noise is added to P itself, not to its logarithm, which leaves the choice almost to chance: P is between 0
+    - Gumbel noise is added to P itself, not to its logarithm, which leaves the choice mostly to chance: P is between 0
       and 1, and the noise has a standard deviation of 1.3. `log_probabilities=True` takes the logarithm, and labels are
       then sampled from P.
     - [CLS] and [SEP] are words like others and may lose their vectors. Positions and the attention mask of the positive
@@ -453,7 +453,8 @@ class HgclrNetwork(Network):
         """
         logits = self.words_to_labels(words, self.label_encoder())
         if self.log_probabilities:
-            logits = logits.log()
+            # The gradient of the logarithm of 0 is not a number.
+            logits = logits.clamp(min=torch.finfo(logits.dtype).tiny).log()
         if self.training:
             sampled = functional.gumbel_softmax(logits, tau=self.gumbel_temperature)
         else:
