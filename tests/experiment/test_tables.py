@@ -13,7 +13,7 @@ from scipy import stats
 from tests.experiment.study import HEADER, RULE, add_failure, add_run, add_values, exported, judged, make_study
 from tests.helpers import Run as Command
 from treelabel import TreelabelError
-from treelabel.evaluation.statistics import holm
+from treelabel.evaluation.significance import holm
 from treelabel.experiment.cells import Cell, Summary, mark, summarise
 from treelabel.experiment.estimates import Resampled, drawn_values
 from treelabel.experiment.results import Results

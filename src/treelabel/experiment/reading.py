@@ -10,6 +10,7 @@ from treelabel.core.errors import TreelabelError, located, quoted
 from treelabel.core.inputs import existing_file
 from treelabel.core.kinds import check_kind
 from treelabel.core.registry import suggestion
+from treelabel.experiment.checks import check_limits, check_name, check_names, check_seeds
 from treelabel.experiment.spec import (
     DEFAULT_RULE,
     Claim,
@@ -23,10 +24,6 @@ from treelabel.experiment.spec import (
     SystemSpec,
     TableSpec,
     base_metric,
-    check_limits,
-    check_name,
-    check_names,
-    check_seeds,
     spelled_metric,
 )
 

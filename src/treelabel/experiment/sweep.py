@@ -19,7 +19,8 @@ from treelabel.data import Dataset
 from treelabel.data.build import folds
 from treelabel.evaluation import evaluate
 from treelabel.evaluation.result import Result
-from treelabel.evaluation.statistics import Comparison, holm, paired_bootstrap, seed_interval
+from treelabel.evaluation.significance import Comparison, holm, paired_bootstrap
+from treelabel.evaluation.statistics import seed_interval
 from treelabel.hierarchy.regime import Regime, regime_of, usual_regime
 from treelabel.metrics import find_metric
 from treelabel.models import Model, make_model
