@@ -13,11 +13,12 @@ from treelabel import Dataset, Hierarchy, Scores, TreelabelError, evaluate, load
 from treelabel.core.schema import Arrays, Schema
 from treelabel.core.strings import Strings
 from treelabel.hierarchy.labels import decode
-from treelabel.models.base import Model, Training, training_of
+from treelabel.models.base import Model, Training
 from treelabel.models.check import CASES, TREE, made_up
 from treelabel.models.stack.model import make_folds
 from treelabel.models.stack.pool import NodePool, PathPool
 from treelabel.models.stack.weights import candidates, fit_sigmoid_pool, fit_softmax_pool
+from treelabel.models.training import training_of
 
 SETS = {kind: Dataset.of(case.texts, case.labels, case.hierarchy) for kind, case in CASES.items()}
 

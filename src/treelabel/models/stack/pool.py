@@ -19,8 +19,8 @@ from treelabel.core.compute import DoubleArray, IntArray, LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.schema import Array, Arrays, Schema, indices
 from treelabel.hierarchy import Hierarchy, label_matrix, row_numbers
-from treelabel.models.base import Training
 from treelabel.models.stack.weights import candidates, equal_weights, fit_sigmoid_pool, fit_softmax_pool
+from treelabel.models.training import Training
 from treelabel.scores import Scores
 
 # No probability counts as less.
