@@ -22,6 +22,8 @@ from treelabel.experiment.spec import Column
 from treelabel.experiment.styles import STYLES, write_tables
 from treelabel.experiment.tables import Head, Row, Table, make_tables
 from treelabel.metrics import find_metric
+from treelabel.report.figures.study import study_figures
+from treelabel.report.pictures import write_figures
 
 MAIN = """
 [[tables]]
@@ -312,3 +314,20 @@ def test_figures_say_what_is_missing(tmp_path: Path) -> None:
     assert make_figures(results)[0].panels[0].notes == ("late: has not run",)
     labels = make_figures(exported(results, tmp_path / "results.json"))[3]
     assert labels.panels[0].notes == ("an exported file has no training frequencies",)
+
+
+def test_figures_of_one_name_are_files_of_their_own(tmp_path: Path) -> None:
+    figures = "".join(
+        f'[[figures]]\nname = "{name}"\nkind = "metrics"\nmetrics = ["hf1"]\n'
+        for name in ("by level", "by/level", "By-Level")
+    )
+    results = make_study(
+        tmp_path / "study", figures + f'[[figures]]\nname = "{"é" * 300}"\nkind = "label_distribution"\n'
+    )
+    drawn = study_figures([*make_figures(results), *make_figures(results)])
+    names = [drawing.name for drawing in drawn]
+    assert names[:6] == ["by-level", "by-level-2", "By-Level-3", "é" * 50, "by-level-4", "by-level-5"]
+    assert len({name.casefold() for name in names}) == len(names) == 8
+    few = [drawn[0], drawn[1], drawn[3]]
+    assert len({file.name for file in write_figures(tmp_path / "figures", few)}) == 9
+    assert len(list((tmp_path / "figures").iterdir())) == 9
