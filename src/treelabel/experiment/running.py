@@ -24,6 +24,7 @@ import psutil
 from treelabel.core.errors import TreelabelError, shorten
 from treelabel.core.locking import lock
 from treelabel.core.outputs import open_output, together
+from treelabel.experiment.leftovers import MARK, end_marked
 from treelabel.experiment.plan import Cell, Plan, Progress, estimate, make_plan, progress_of, started
 from treelabel.experiment.results import Results, Run, Status, load_run
 from treelabel.experiment.units import parse_bytes, parse_seconds, show_bytes, show_seconds
@@ -316,7 +317,7 @@ def _start(study: Study, job: Job, cell: Cell | None) -> None:
     (folder / "job.json").write_text(job.to_json(), encoding="utf-8")
     limits = ("TREELABEL_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     # What it keeps for a while is removed with the folder, however it ends.
-    environment = {**os.environ, **dict.fromkeys(limits, str(job.threads)), "TMPDIR": str(folder)}
+    environment = {**os.environ, **dict.fromkeys(limits, str(job.threads)), "TMPDIR": str(folder), MARK: str(folder)}
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "treelabel.experiment.worker", str(folder / "job.json")],
@@ -428,7 +429,7 @@ def _kill_group(leader: int) -> None:
 
 
 def _has_ended(process: "subprocess.Popen[bytes]") -> bool:
-    """Whether a worker has ended; what its command left running ends with it.
+    """Whether a worker has ended; what it left running ends with it.
 
     The group is ended before the worker's exit is taken in: until then nobody else can get its number.
     """
@@ -442,4 +443,6 @@ def _close(task: Task) -> None:
     assert task.process.stdin is not None
     with suppress(OSError):
         task.process.stdin.close()
+    # What a command began may have left the worker's group, and have no parent any more.
+    end_marked(task.log.parent)
     shutil.rmtree(task.log.parent, ignore_errors=True)

@@ -28,6 +28,7 @@ from treelabel.evaluation.evaluator import make_context
 from treelabel.experiment.code import loaded_code
 from treelabel.experiment.commands import run_command
 from treelabel.experiment.judging import Output, judge_output, measured
+from treelabel.experiment.leftovers import MARK, end_marked
 from treelabel.experiment.parts import context_to_json, save_parts
 from treelabel.experiment.reading import parse_spec
 from treelabel.experiment.results import Judged, Run, load_run
@@ -88,11 +89,13 @@ def main() -> None:
 
 
 def _end_with_parent() -> None:
-    """End the whole group of processes when standard input closes."""
+    """End the whole group of processes, and all that left it, when standard input closes."""
 
     def watch() -> None:
         while os.read(0, 1):
             pass
+        if MARK in os.environ:
+            end_marked(Path(os.environ[MARK]))
         os.killpg(0, signal.SIGKILL)
 
     if os.getpgid(0) == os.getpid():
