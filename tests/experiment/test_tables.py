@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tests.experiment.study import HEADER, RULE, add_failure, add_run, add_values, exported, judged, make_study
+from tests.experiment.study import HEADER, RULE, TREE, add_failure, add_run, add_values, exported, judged, make_study
 from tests.helpers import Run as Command
-from treelabel import TreelabelError
+from treelabel import Scores, TreelabelError, evaluate
 from treelabel.evaluation.significance import holm
 from treelabel.experiment.cells import Cell, Summary, mark, summarise
 from treelabel.experiment.estimates import Resampled, drawn_values
@@ -259,6 +259,24 @@ def test_mistakes_are_one_sentence(
     assert ended.code == 2
     assert said in ended.err
     assert ended.err.count("\n") == 1
+
+
+def test_accuracies_by_level_of_several_branches_are_explained(tmp_path: Path) -> None:
+    header = HEADER.replace('rule = "best_leaf", metrics = [', 'rule = "best_per_level", metrics = ["level_accuracy", ')
+    table = '[[tables]]\nname = "t"\ncolumns = [{metric = "level_accuracy[1]", title = "top"}, {metric = "hf1"}]\n'
+    make_study(tmp_path / "study", table, header, seeds=0)
+    result = evaluate(
+        [["B"]],
+        scores=Scores(TREE, [[0.6, 0.5, 0.1, 0.1, 0.5, 0.1, 0.1]]),
+        rule="best_per_level",
+        hierarchy=TREE,
+        metrics=["level_accuracy", "hf1"],
+    )
+    add_run(tmp_path / "study", "one", "good", 0, {"best_per_level": result})
+    told = "top: nodes that best_per_level chose on different branches bring their ancestors with them"
+    results = Results.load(tmp_path / "study")
+    assert any(note.startswith(told) for note in make_tables(results)[0].notes)
+    assert told not in write_tables(make_tables(make_study(tmp_path / "other", MAIN)), "paper")
 
 
 # Figures
