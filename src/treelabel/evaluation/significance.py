@@ -202,6 +202,7 @@ def micro_sign_test(truth: Any, first: Any, second: Any) -> Comparison:
     Comparison
         `difference` is (pairs that only the second gets right - pairs that only the first does) / all such pairs.
 
+    >>> from scipy import sparse
     >>> truth, none = sparse.csr_array(np.ones((5, 2))), sparse.csr_array((5, 2))
     >>> micro_sign_test(truth, none, truth)
     Comparison(difference=1.0, p_value=0.001953125, low=nan, high=nan)
