@@ -28,7 +28,7 @@ from treelabel.core.kinds import LARGEST, AnyFloat, Between, check_kind
 from treelabel.core.locking import lock
 from treelabel.data import Dataset, read, write, write_taxonomy
 from treelabel.encoders.folders import cache_folder
-from treelabel.experiment.leftovers import MARK, end_marked
+from treelabel.experiment.processes import MARK, end_marked
 from treelabel.experiment.sets import Parts
 from treelabel.experiment.spec import PLACEHOLDER, SystemSpec
 from treelabel.hierarchy import label_matrix
