@@ -14,6 +14,7 @@ from scipy import sparse
 
 from treelabel.core.compute import LongArray
 from treelabel.core.errors import TreelabelError
+from treelabel.core.outputs import disk_is_full
 from treelabel.core.progress import progress_bar
 from treelabel.data import Dataset
 from treelabel.data.build import folds
@@ -232,10 +233,15 @@ class _Judge:
 
 
 def _size(model: Model) -> float:
-    """The megabytes of a model on disk."""
+    """The megabytes of a model on disk; NaN where there is no room for it."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "model"
-        model.save(place)
+        try:
+            model.save(place)
+        except TreelabelError as error:
+            if disk_is_full(error):
+                return math.nan
+            raise
         return sum(file.stat().st_size for file in place.rglob("*") if file.is_file()) / 1e6
 
 
