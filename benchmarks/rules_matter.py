@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from treelabel import Dataset, Result, Scores, evaluate, load_sample, read_together, split, tune, unfold
 from treelabel.core.errors import TreelabelError
-from treelabel.evaluation.statistics import Comparison, paired_bootstrap
+from treelabel.evaluation.significance import Comparison, paired_bootstrap
 from treelabel.hierarchy import label_matrix
 from treelabel.metrics import find_metric
 from treelabel.models import make_model

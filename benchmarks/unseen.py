@@ -57,7 +57,7 @@ from benchmarks.measure import Claim, report, seconds
 from treelabel import Dataset, Hierarchy, Result, Scores, TreelabelError, decide, evaluate, read, read_together, split
 from treelabel.core.compute import DoubleArray
 from treelabel.core.strings import Strings
-from treelabel.evaluation.statistics import Comparison, paired_bootstrap
+from treelabel.evaluation.significance import Comparison, paired_bootstrap
 from treelabel.hierarchy import LabelMatrix, label_matrix, row_sizes
 from treelabel.metrics.scored import CALIBRATION_BINS
 

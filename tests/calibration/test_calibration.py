@@ -23,8 +23,8 @@ from treelabel.core.compute import FloatArray
 from treelabel.core.schema import Schema
 from treelabel.core.sparse_product import Weights, known_margins
 from treelabel.hierarchy import LabelMatrix, label_matrix
-from treelabel.models.base import Training, training_of
 from treelabel.models.check import CASES
+from treelabel.models.training import Training, training_of
 
 # Which kinds of labels each calibration is for.
 KINDS = {

@@ -10,7 +10,7 @@ import pytest
 from tests.helpers import Run
 from treelabel import Hierarchy, Scores, evaluate, read, write
 from treelabel.data import Dataset
-from treelabel.evaluation.statistics import relative_improvement
+from treelabel.evaluation.significance import relative_improvement
 from treelabel.metrics import METRICS
 
 TREE = Hierarchy.from_paths(["A > C > F", "A > D", "B > E"])

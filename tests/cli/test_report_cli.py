@@ -1,6 +1,7 @@
 """The command report and fit --report: what they write, how they match documents, what they refuse."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -169,3 +170,37 @@ def test_too_few_documents_for_a_report_do_not_cost_the_model(tmp_path: Path, ru
     assert ended.code == 2
     assert "8 documents are too few to hold any out for a report; the model was saved" in ended.err
     assert (tmp_path / "model").is_dir()
+
+
+def altered(folder: Path, **arrays: Any) -> None:
+    with np.load(folder / "one.npz") as stored:
+        np.savez(folder / "wrong.npz", **{**stored, **arrays})
+
+
+OTHER = Hierarchy.from_paths(["A > C > F", "A > D", "B > G"])
+WRONG_FILES: dict[str, tuple[Callable[[Path, Any], Any], str]] = {
+    "no number": (lambda folder, p: altered(folder, values=np.where(p == p.max(), np.nan, p)), "score nan is not a"),
+    "endless": (lambda folder, p: altered(folder, values=np.where(p == p.max(), np.inf, p)), "score inf is not a"),
+    "beyond 1": (lambda folder, p: altered(folder, values=p + 2), "is not a probability in [0, 1]"),
+    "rows that ids lack": (lambda folder, p: altered(folder, values=p[:3]), "do not fit 6 nodes and 4 ids"),
+    "other labels": (lambda folder, p: Scores(OTHER, p, tuple("dcba")).save(folder / "wrong.npz"), "another hierarchy"),
+    "few rows": (lambda folder, p: Scores(TREE, p[:3]).save(folder / "wrong.npz"), "3 rows without ids for 4"),
+    "no rows": (lambda folder, p: Scores(TREE, p[:0]).save(folder / "wrong.npz"), "0 rows without ids for 4"),
+    "half": (lambda folder, p: (folder / "wrong.npz").write_bytes((folder / "one.npz").read_bytes()[:300]), "damaged"),
+    "nothing": (lambda folder, p: (folder / "wrong.npz").write_bytes(b""), "damaged"),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG_FILES)
+def test_wrong_scores_are_told_with_their_file_and_leave_the_old_report(folder: Path, run: Run, kind: str) -> None:
+    make, told = WRONG_FILES[kind]
+    make(folder, Scores.load(folder / "one.npz").dense())
+    (folder / "report.html").write_text("old")
+    arguments = ["--scores", folder / "one.npz", folder / "wrong.npz", "-o", folder / "report.html"]
+    ended = run("report", "--truth", folder / "truth.jsonl", *arguments, "--figures", folder / "figures")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith(f"treelabel: {folder / 'wrong.npz'}")
+    assert told in ended.err
+    assert len(ended.err.splitlines()) == 1
+    assert page_of(folder) == "old"
+    assert not (folder / "figures").exists()

@@ -15,21 +15,18 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from treelabel import Dataset, Hierarchy, Scores, TreelabelError, compare, evaluate
-from treelabel.evaluation.statistics import (
+from treelabel.evaluation.significance import (
     Comparison,
-    Interval,
     binned_t_tests,
-    bootstrap_interval,
-    bootstrap_sums,
     holm,
     macro_t_test,
     micro_sign_test,
     paired_bootstrap,
     permutation_test,
     relative_improvement,
-    seed_interval,
     sign_test,
 )
+from treelabel.evaluation.statistics import Interval, bootstrap_interval, bootstrap_sums, seed_interval
 
 Numbers = npt.NDArray[np.float64]
 

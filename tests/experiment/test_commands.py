@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,26 @@ def test_one_environment_is_made_once(tmp_path: Path, monkeypatch: pytest.Monkey
     assert made == [("something",)]
 
 
+def asleep(start: str) -> list[psutil.Process]:
+    """Find processes whose last argument begins so."""
+    return [each for each in psutil.process_iter(["cmdline"]) if (each.info["cmdline"] or [""])[-1].startswith(start)]
+
+
+@pytest.mark.parametrize("end", ["", "sys.exit('no luck')"])
+def test_what_begins_a_session_of_its_own_ends_with_the_command(parts: Parts, tmp_path: Path, end: str) -> None:
+    program = (
+        "import subprocess, sys\n"
+        'again = \'import subprocess; subprocess.Popen(["sleep", "54331"], start_new_session=True)\'\n'
+        "subprocess.run([sys.executable, '-c', again], start_new_session=True)\n"
+        "subprocess.Popen(['sleep', '54332'])\n"
+        f"{end}\n"
+        "open(sys.argv[2], 'w').write('{\"values\": {\"a\": 1}}')"
+    )
+    with pytest.raises(TreelabelError, match="no luck") if end else nullcontext():
+        assert run(parts, tmp_path, program, "values").values == {"a": 1}
+    assert not asleep("5433")
+
+
 LEAVES = """
 import json, subprocess, sys, time
 subprocess.Popen(["sleep", "54322"])
@@ -147,7 +168,7 @@ open(sys.argv[2], "w").write(json.dumps({"values": {"a": 1}}))
 def test_nothing_that_a_command_began_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    (tmp_path / "leaves.py").write_text(LEAVES.replace('"sleep", "54323"], start_new_session=True', '"true"]'))
+    (tmp_path / "leaves.py").write_text(LEAVES)
     (tmp_path / "late.py").write_text(LEAVES)
     text = SPEC.partition("[systems")[0].replace("seeds = 2", "seeds = 1")
     for name, more in (("leaves", ""), ("late", 'time_limit = "6s"')):
@@ -158,8 +179,5 @@ def test_nothing_that_a_command_began_is_left(tmp_path: Path, monkeypatch: pytes
     results = run_study(make_plan(read_spec(write_study(tmp_path, text))), tmp_path / "results", Options())
     assert [each.status for each in results.runs] == ["done", "timeout"]
     time.sleep(0.5)
-    asleep = [
-        each for each in psutil.process_iter(["cmdline"]) if (each.info["cmdline"] or [""])[-1].startswith("5432")
-    ]
-    assert not asleep
+    assert not asleep("5432")
     assert not os.listdir(tmp_path / "temporary")

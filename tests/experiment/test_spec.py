@@ -22,6 +22,18 @@ def parsed(text: str) -> Spec:
         ("ngram_range = [1, 1]", "ngram_rang = [1, 1]", "did you mean ngram_range?"),
         ('"leaf_accuracy"', '"leaf_acuracy"', "did you mean leaf_accuracy"),
         ('"best_leaf"', '"best_leef"', "did you mean best_leaf"),
+        (
+            '"threshold@0.5"',
+            '"threshold@nan"',
+            "judge[1]: rule 'threshold@nan': t is nan, expected text, a finite number",
+        ),
+        ('"threshold@0.5"', '"threshold(t=[0.5, 1e999])"', "t[1] is inf, expected text, a finite number"),
+        ('"best_leaf"', '"top_k@inf"', "k is inf, expected text, a finite number"),
+        (
+            'model = "linear"',
+            'model = "linear"\ngrid = {C = [1]}\nselect = {metric = "hf1", rule = "threshold@-inf"}',
+            "t is -inf, expected text, a finite number",
+        ),
         ('train = "train.csv"', 'trian = "train.csv"', "did you mean train?"),
         ('train = "train.csv"', "read = {}", "expected train = and test =, or all ="),
         ("seeds = 2", "seeds = 0", "expected a whole number from 1 to 1000"),

@@ -1,5 +1,7 @@
 """Comparing models by cross-validation: against scikit-learn's folds done by hand, failures, Ctrl-C, the command."""
 
+import errno
+import json
 import math
 import shlex
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ from scipy import stats
 
 from tests.helpers import Run as Command
 from treelabel import Dataset, Hierarchy, TreelabelError, evaluate, make_model, write
+from treelabel.core.outputs import whole_file
 from treelabel.core.registry import Lazy
 from treelabel.data.build import folds, split
 from treelabel.data.sample import load_sample
@@ -120,6 +123,25 @@ def test_what_fails_is_skipped_with_the_reason(oddities: None) -> None:
     assert found.skipped == {"broken": "RuntimeError: out of luck"}
     assert [trial.candidate.model for trial in found.trials] == ["most_frequent"]
     assert found.difference is None
+
+
+def test_a_full_disk_costs_no_more_than_the_size_of_models(
+    tmp_path: Path, run: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def save(self: MostFrequent, folder: Path, overwrite: bool = False) -> None:
+        with whole_file(folder):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(MostFrequent, "save", save)
+    found = sweep(LEAF, grid(["most_frequent"], {}))
+    assert found.skipped == {}
+    assert math.isnan(found.trials[0].megabytes)
+    write(LEAF, tmp_path / "train.jsonl")
+    ended = run("sweep", tmp_path / "train.jsonl", "--models", "most_frequent")
+    assert ended.code == 0
+    assert "unknown" in ended.out
+    ended = run("sweep", tmp_path / "train.jsonl", "--models", "most_frequent", "--json")
+    assert json.loads(ended.out)["trials"][0]["megabytes"] is None
 
 
 def test_ctrl_c_leaves_what_is_done(oddities: None) -> None:

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tests.experiment.study import HEADER, RULE, add_failure, add_run, add_values, exported, judged, make_study
+from tests.experiment.study import HEADER, RULE, TREE, add_failure, add_run, add_values, exported, judged, make_study
 from tests.helpers import Run as Command
-from treelabel import TreelabelError
-from treelabel.evaluation.statistics import holm
+from treelabel import Scores, TreelabelError, evaluate
+from treelabel.evaluation.significance import holm
 from treelabel.experiment.cells import Cell, Summary, mark, summarise
 from treelabel.experiment.estimates import Resampled, drawn_values
 from treelabel.experiment.results import Results
@@ -22,6 +22,8 @@ from treelabel.experiment.spec import Column
 from treelabel.experiment.styles import STYLES, write_tables
 from treelabel.experiment.tables import Head, Row, Table, make_tables
 from treelabel.metrics import find_metric
+from treelabel.report.figures.study import study_figures
+from treelabel.report.pictures import write_figures
 
 MAIN = """
 [[tables]]
@@ -259,6 +261,24 @@ def test_mistakes_are_one_sentence(
     assert ended.err.count("\n") == 1
 
 
+def test_accuracies_by_level_of_several_branches_are_explained(tmp_path: Path) -> None:
+    header = HEADER.replace('rule = "best_leaf", metrics = [', 'rule = "best_per_level", metrics = ["level_accuracy", ')
+    table = '[[tables]]\nname = "t"\ncolumns = [{metric = "level_accuracy[1]", title = "top"}, {metric = "hf1"}]\n'
+    make_study(tmp_path / "study", table, header, seeds=0)
+    result = evaluate(
+        [["B"]],
+        scores=Scores(TREE, [[0.6, 0.5, 0.1, 0.1, 0.5, 0.1, 0.1]]),
+        rule="best_per_level",
+        hierarchy=TREE,
+        metrics=["level_accuracy", "hf1"],
+    )
+    add_run(tmp_path / "study", "one", "good", 0, {"best_per_level": result})
+    told = "top: nodes that best_per_level chose on different branches bring their ancestors with them"
+    results = Results.load(tmp_path / "study")
+    assert any(note.startswith(told) for note in make_tables(results)[0].notes)
+    assert told not in write_tables(make_tables(make_study(tmp_path / "other", MAIN)), "paper")
+
+
 # Figures
 
 FIGURES = """
@@ -312,3 +332,20 @@ def test_figures_say_what_is_missing(tmp_path: Path) -> None:
     assert make_figures(results)[0].panels[0].notes == ("late: has not run",)
     labels = make_figures(exported(results, tmp_path / "results.json"))[3]
     assert labels.panels[0].notes == ("an exported file has no training frequencies",)
+
+
+def test_figures_of_one_name_are_files_of_their_own(tmp_path: Path) -> None:
+    figures = "".join(
+        f'[[figures]]\nname = "{name}"\nkind = "metrics"\nmetrics = ["hf1"]\n'
+        for name in ("by level", "by/level", "By-Level")
+    )
+    results = make_study(
+        tmp_path / "study", figures + f'[[figures]]\nname = "{"é" * 300}"\nkind = "label_distribution"\n'
+    )
+    drawn = study_figures([*make_figures(results), *make_figures(results)])
+    names = [drawing.name for drawing in drawn]
+    assert names[:6] == ["by-level", "by-level-2", "By-Level-3", "é" * 50, "by-level-4", "by-level-5"]
+    assert len({name.casefold() for name in names}) == len(names) == 8
+    few = [drawn[0], drawn[1], drawn[3]]
+    assert len({file.name for file in write_figures(tmp_path / "figures", few)}) == 9
+    assert len(list((tmp_path / "figures").iterdir())) == 9

@@ -17,10 +17,10 @@ from treelabel.calibration.path_softmax import possible_terminals
 from treelabel.cli.app import app
 from treelabel.hierarchy import label_matrix
 from treelabel.hierarchy.labels import encode
-from treelabel.models.base import training_of
 from treelabel.models.evidence import Evidence, HeldOut, decide_by_evidence, odd_documents
 from treelabel.models.folds import draw_folds, hold_out
 from treelabel.models.linear.selection import AUTO, choose, draw_sample, is_worth_it, shape_of
+from treelabel.models.training import training_of
 from treelabel.scores import Scores
 from treelabel.text import NgramShape, Tfidf
 from treelabel.text.names import named_ngrams

@@ -18,7 +18,6 @@ from treelabel.calibration.outputs import Outputs
 from treelabel.calibration.path_kernels import powers
 from treelabel.core.compute import in_threads, kernel
 from treelabel.core.sparse_product import Weights
-from treelabel.models.base import training_of
 from treelabel.models.check import CASES, CHECKS, DAG, TREE, fitted, it_learns
 from treelabel.models.linear import model as linear
 from treelabel.models.linear import selection
@@ -30,6 +29,7 @@ from treelabel.models.linear.heads import sigmoid_groups, softmax_groups
 from treelabel.models.linear.registry import HEADS
 from treelabel.models.linear.weights import WeightCollector
 from treelabel.models.stopping import StopSignal
+from treelabel.models.training import training_of
 from treelabel.text import NgramShape, Tfidf
 
 NEVER = StopSignal()

@@ -27,7 +27,6 @@ from treelabel.losses.base import Loss
 from treelabel.losses.bce import Bce
 from treelabel.losses.registry import LOSSES
 from treelabel.losses.torch.registry import FORMS
-from treelabel.models.base import training_of
 from treelabel.models.check import CASES, HARD_TEXTS, check_model, it_learns
 from treelabel.models.neural.featurizers import FrozenFeaturizer
 from treelabel.models.neural.hardware import faster_in_bf16
@@ -37,6 +36,7 @@ from treelabel.models.neural.schedules import SCHEDULES
 from treelabel.models.neural.scratch import learned_tokenizer, small_bert
 from treelabel.models.neural.validation import Validation
 from treelabel.models.objective import Objective
+from treelabel.models.training import training_of
 
 LEAF = CASES["leaf"]
 DATA = Dataset.of(LEAF.texts, LEAF.labels, LEAF.hierarchy)

@@ -12,7 +12,6 @@ from treelabel import Hierarchy, TreelabelError, make_model
 from treelabel.calibration.path_softmax import PathSoftmax
 from treelabel.core.vectors import normalize_rows
 from treelabel.encoders.files import Files
-from treelabel.models.base import training_of
 from treelabel.models.check import CASES, CHECKS, TREE, it_learns
 from treelabel.models.prototype import (
     LABEL_STRENGTHS,
@@ -21,6 +20,7 @@ from treelabel.models.prototype import (
     outputs_of,
 )
 from treelabel.models.prototype_means import Means, whitening, within_labels
+from treelabel.models.training import training_of
 from treelabel.models.validation import log_loss
 
 SETTINGS: dict[str, Any] = {

@@ -13,10 +13,12 @@ from treelabel import Dataset, Hierarchy, Scores, TreelabelError, evaluate, load
 from treelabel.core.schema import Arrays, Schema
 from treelabel.core.strings import Strings
 from treelabel.hierarchy.labels import decode
-from treelabel.models.base import Model, Training, training_of
+from treelabel.models.base import Model, Training
 from treelabel.models.check import CASES, TREE, made_up
 from treelabel.models.stack.model import make_folds
-from treelabel.models.stack.pool import NodePool, PathPool, candidates, fit_sigmoid_pool, fit_softmax_pool
+from treelabel.models.stack.pool import NodePool, PathPool
+from treelabel.models.stack.weights import candidates, fit_sigmoid_pool, fit_softmax_pool
+from treelabel.models.training import training_of
 
 SETS = {kind: Dataset.of(case.texts, case.labels, case.hierarchy) for kind, case in CASES.items()}
 
@@ -121,7 +123,7 @@ def test_weights_of_sigmoids_are_the_best_there_are() -> None:
 
 
 def test_the_likeliest_ends_and_one_for_the_rest_stand_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treelabel.models.stack.pool.LIKELIEST", 2)
+    monkeypatch.setattr("treelabel.models.stack.weights.LIKELIEST", 2)
     given = np.array([[5.0, 0.0, 3.0, 1.0, 4.0], [0.0, 2.0, 0.0, 0.0, 0.0]])
     near, offsets = candidates([given, sparse.csr_array(given / 2)], np.array([3, 1]))
     assert near[0, 0].tolist() == [1.0, 0.5]

@@ -1,6 +1,7 @@
 """Options that many commands share, written once: how to read a data file."""
 
 import inspect
+import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from functools import wraps
@@ -39,8 +40,12 @@ def require_file_name(output: Path) -> None:
 
     if output.is_dir():
         raise TreelabelError(f"{output}: is a folder, expected the name of a file to write")
+    if output.parent.exists() and not output.parent.is_dir():
+        raise TreelabelError(f"{output}: {output.parent} is a file, expected a folder")
     if not output.parent.is_dir():
         raise TreelabelError(f"{output}: the folder {output.parent} does not exist; make it first")
+    if not os.access(output.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise TreelabelError(f"{output}: nothing can be written in the folder {output.parent}; give another name")
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,7 @@ def report(
     from treelabel.report.write import require_packages
 
     require_packages()
+    require_file_name(output)
     training: Dataset | None
     if truth is None:
         shown, training, systems, named = _systems_of_study(results or [], data)

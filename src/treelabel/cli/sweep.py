@@ -186,7 +186,7 @@ def _row(found: "Sweep", trial: "Trial") -> list[str]:
         *values,
         seconds,
         f"{trial.documents_per_second:,.0f}",
-        f"{trial.megabytes:.1f}",
+        "unknown" if math.isnan(trial.megabytes) else f"{trial.megabytes:.1f}",
         rules,
     ]
 
@@ -242,7 +242,7 @@ def _stored_trial(found: "Sweep", trial: "Trial") -> dict[str, Any]:
         "rules": list(trial.rules),
         "fit_seconds": trial.fit_seconds,
         "documents_per_second": _number(trial.documents_per_second),
-        "megabytes": trial.megabytes,
+        "megabytes": _number(trial.megabytes),
         "stopped": trial.stopped,
     }
 

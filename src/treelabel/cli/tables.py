@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from treelabel.cli.options import require_other_file
+from treelabel.cli.options import require_file_name, require_other_file
 
 if TYPE_CHECKING:
     from treelabel.experiment.results import Results
@@ -40,7 +40,7 @@ def tables(
       treelabel tables results/quick --figures figures
     """
     from treelabel.core.errors import TreelabelError, quoted
-    from treelabel.core.outputs import open_output
+    from treelabel.core.outputs import open_output, together
     from treelabel.core.registry import suggestion
     from treelabel.experiment.results import Results
     from treelabel.experiment.styles import STYLES
@@ -50,25 +50,30 @@ def tables(
     if known is None:
         raise TreelabelError(f"--style is {quoted(style)}; {suggestion(style, STYLES)}")
     require_other_file(output, *results)
+    if output is not None:
+        require_file_name(output)
     loaded = [Results.load(path) for path in results]
     bold = output is None and sys.stdout.isatty()
     texts = [
         summarize(study, known, table, claims, significance, bold, header=not at)[0] for at, study in enumerate(loaded)
     ]
-    if figures is not None:
-        _draw(loaded, figures)
     text = ("\n" if known == "csv" else "\n\n").join(each for each in texts if each)
+    with together():
+        drawn = None if figures is None else _draw(loaded, figures)
+        if output is not None:
+            with open_output(output) as stream:
+                stream.write(f"{text}\n".encode())
+    if drawn is not None:
+        typer.echo(drawn, err=True)
     if output is None:
         # Everything in it is printable already, the codes for bold aside.
         typer.echo(text)
         return
-    with open_output(output) as stream:
-        stream.write(f"{text}\n".encode())
     typer.echo(f"{output}: {len(loaded)} {'study' if len(loaded) == 1 else 'studies'}")
 
 
-def _draw(studies: "list[Results]", folder: Path) -> None:
-    """Draw the figures of studies into a folder, and say where they are."""
+def _draw(studies: "list[Results]", folder: Path) -> str:
+    """Draw the figures of studies into a folder, and return what to say of them."""
     from treelabel.core.errors import TreelabelError
     from treelabel.experiment.series import make_figures
     from treelabel.report.figures.study import study_figures
@@ -80,4 +85,4 @@ def _draw(studies: "list[Results]", folder: Path) -> None:
     if not drawings:
         raise TreelabelError("these studies have no [[figures]], or no results for them")
     written = write_figures(folder, drawings)
-    typer.echo(f"{folder}: {len(written)} files of {len(drawings)} figures", err=True)
+    return f"{folder}: {len(written)} files of {len(drawings)} figures"

@@ -24,6 +24,8 @@ from treelabel.core.locking import Working, is_same_file, is_working_name, lock,
 EXCHANGE = 2
 # As many links as Linux follows.
 MOST_LINKS = 40
+# The disk is full, or a quota.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 # Files
@@ -80,6 +82,33 @@ def remove_file(path: Path) -> None:
         path.unlink(missing_ok=True)
     elif path.exists():
         transaction.removals.append(path)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it; one that is there stays."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        taken = next((each for each in (path, *path.parents) if each.exists() and not each.is_dir()), path)
+        raise TreelabelError(f"{path}: cannot be made, for {taken} is no folder; give another name") from None
+    except PermissionError:
+        raise TreelabelError(f"{path}: no permission to make this folder; give another name") from None
+    except OSError as error:
+        raise TreelabelError(f"{path}: cannot be made: {error.strerror}; give another name") from error
+
+
+def disk_is_full(error: BaseException | None) -> bool:
+    """Return whether an error, or what led to it, is that there is no room, which will pass.
+
+    >>> disk_is_full(OSError(28, "No space left on device")), disk_is_full(OSError(13, "Permission denied"))
+    (True, False)
+    """
+    while error is not None:
+        # numpy says so in its own words.
+        if isinstance(error, OSError) and (error.errno in NO_ROOM or " requested and " in str(error)):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 # Several files
@@ -301,6 +330,8 @@ def _target(path: Path) -> Path:
         target = parent / os.readlink(target)
     else:
         raise TreelabelError(f"{path}: is a symbolic link that leads back to itself; remove it, or write elsewhere")
+    if target.parent.exists() and not target.parent.is_dir():
+        raise TreelabelError(f"{path}: {path.parent} is a file, expected a folder")
     if not target.parent.is_dir():
         raise TreelabelError(f"{path}: the folder {path.parent} does not exist; make it first")
     finish_commit(target.parent)

@@ -9,15 +9,15 @@ from typing import Any
 from treelabel.core.errors import TreelabelError
 from treelabel.evaluation.evaluator import evaluate
 from treelabel.evaluation.result import Result
-from treelabel.evaluation.statistics import (
+from treelabel.evaluation.significance import (
     Comparison,
-    Interval,
     binned_t_tests,
     holm,
     micro_sign_test,
     paired_bootstrap,
     relative_improvement,
 )
+from treelabel.evaluation.statistics import Interval
 from treelabel.hierarchy import Hierarchy
 from treelabel.metrics.labels import label_counts, label_f1
 from treelabel.metrics.ranking import frequency_bins

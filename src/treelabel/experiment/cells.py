@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from treelabel.evaluation.statistics import holm, seed_interval
+from treelabel.evaluation.significance import holm
+from treelabel.evaluation.statistics import seed_interval
 from treelabel.experiment.estimates import Resampled, Term, estimate
 from treelabel.experiment.naming import is_higher_better, spelled_name
 from treelabel.experiment.results import Results, Run

@@ -28,6 +28,7 @@ from treelabel.core.kinds import LARGEST, AnyFloat, Between, check_kind
 from treelabel.core.locking import lock
 from treelabel.data import Dataset, read, write, write_taxonomy
 from treelabel.encoders.folders import cache_folder
+from treelabel.experiment.processes import MARK, end_marked
 from treelabel.experiment.sets import Parts
 from treelabel.experiment.spec import PLACEHOLDER, SystemSpec
 from treelabel.hierarchy import label_matrix
@@ -165,11 +166,13 @@ def run_command(system: SystemSpec, parts: Parts, spec_folder: Path, working: Pa
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **limits},
+                env={**os.environ, **limits, MARK: str(working)},
                 cwd=working,
             )
         except OSError as error:
             raise TreelabelError(f"the command cannot be run: {command[0]}: {error.strerror}") from None
+        finally:
+            end_marked(working)
     took = time.perf_counter() - begun
     if done.returncode:
         lines = (working / "log").read_text(errors="replace").strip().splitlines()

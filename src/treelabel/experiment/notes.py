@@ -31,7 +31,12 @@ def table_notes(
     list of str
         Sentences.
     """
-    notes = [*_rules(spec, results, cells), *_intervals(results, cells), *_marks(cells)]
+    notes = [
+        *_rules(spec, results, cells),
+        *_several_branches(spec, cells),
+        *_intervals(results, cells),
+        *_marks(cells),
+    ]
     notes += _data(spec, results, data)
     notes += [*_failures(results, data, systems), *_cut_short(results, data, systems)]
     return [*notes, *([spec.note] if spec.note else [])]
@@ -58,6 +63,24 @@ def _rules(spec: TableSpec, results: Results, cells: Sequence[Cell]) -> list[str
     if len(told) == 1:
         return [f"Decided by {next(iter(told))}."]
     return ["Decided by " + "; ".join(f"{rule}: {_listed(titles)}" for rule, titles in told.items()) + "."]
+
+
+def _several_branches(spec: TableSpec, cells: Sequence[Cell]) -> list[str]:
+    """Say where accuracies by level are not those of the nodes that a rule chose on each level."""
+    titles = [
+        title
+        for column, title in zip(spec.columns, column_titles(spec.columns), strict=True)
+        if column.metric is not None and base_metric(column.metric) == "level_accuracy"
+    ]
+    met = dict.fromkeys(
+        cell.column for cell in cells if cell.column in titles and cell.rule.startswith("best_per_level")
+    )
+    if not met:
+        return []
+    return [
+        f"{_listed(met)}: nodes that best_per_level chose on different branches bring their ancestors with them, so "
+        "that a level is right only if the nodes below it agree with it."
+    ]
 
 
 def _needs_decisions(metric: str) -> bool:

@@ -10,6 +10,7 @@ from treelabel.core.errors import TreelabelError, located, quoted
 from treelabel.core.inputs import existing_file
 from treelabel.core.kinds import check_kind
 from treelabel.core.registry import suggestion
+from treelabel.experiment.checks import check_limits, check_name, check_names, check_plain, check_seeds
 from treelabel.experiment.spec import (
     DEFAULT_RULE,
     Claim,
@@ -23,10 +24,6 @@ from treelabel.experiment.spec import (
     SystemSpec,
     TableSpec,
     base_metric,
-    check_limits,
-    check_name,
-    check_names,
-    check_seeds,
     spelled_metric,
 )
 
@@ -296,7 +293,8 @@ def _check_rule(rule: str, where: str) -> None:
 
     if rule != DEFAULT_RULE:
         with located(where):
-            find_rule(rule)
+            for name, value in find_rule(rule).settings.items():
+                check_plain(value, f"rule {rule!r}: {name}")
 
 
 def _check_judged(spec: Spec, metric: str | None, rule: str | None, where: str) -> None:

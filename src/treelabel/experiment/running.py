@@ -23,15 +23,18 @@ import psutil
 
 from treelabel.core.errors import TreelabelError, shorten
 from treelabel.core.locking import lock
-from treelabel.core.outputs import open_output, together
+from treelabel.core.outputs import disk_is_full, make_folder, open_output, together
 from treelabel.experiment.plan import Cell, Plan, Progress, estimate, make_plan, progress_of, started
+from treelabel.experiment.processes import MARK, end_marked, family_of, has_ended, kill_group, memory_of
 from treelabel.experiment.results import Results, Run, Status, load_run
 from treelabel.experiment.units import parse_bytes, parse_seconds, show_bytes, show_seconds
-from treelabel.experiment.worker import Job, write_run
+from treelabel.experiment.worker import UNWRITTEN, Job, write_run
 
 FOLDERS = ("runs", "parts", "scores", "contexts", "choices")
 # What a worker is told of its run.
 IDENTITY = ("key", "data", "system", "seed", "title", "data_hash", "model", "params")
+# What to do where nothing can be written.
+AGAIN = "run the study again when that is mended: what is done is kept"
 # How often processes are looked at.
 TICK = 0.1
 # The share of a run's time that training may take, so that scoring and judging are within it too.
@@ -125,6 +128,10 @@ def run_study(plan: Plan, results: Path, options: Options, watch: Watcher = lamb
         study = Study(plan, results, options, find_progress(plan, results, options))
         try:
             _run_rounds(study, watch)
+        except (TreelabelError, OSError) as error:
+            if not disk_is_full(error):
+                raise
+            raise TreelabelError(f"{error}; {AGAIN}") from error
         finally:
             for task in study.tasks:
                 _kill(task)
@@ -185,7 +192,7 @@ def _share(plan: Plan, options: Options) -> float | None:
 @contextmanager
 def _only_runner(results: Path) -> Iterator[None]:
     """Let one process at a time write a folder of results."""
-    results.mkdir(parents=True, exist_ok=True)
+    make_folder(results)
     handle = os.open(results, os.O_RDONLY)
     try:
         if not lock(handle):
@@ -205,7 +212,7 @@ def _prepare(plan: Plan, results: Path) -> None:
                 f"{results}: is not empty and no folder of results (it has {foreign[0]}); give another -o"
             )
     for name in FOLDERS:
-        (results / name).mkdir(exist_ok=True)
+        make_folder(results / name)
     # A system may be called otherwise than when it was run.
     keys = {cell.key: [cell.data, cell.system] for cell in make_plan(plan.spec).cells}
     about = {"path": str(plan.spec.path.resolve()), "keys": keys}
@@ -313,10 +320,14 @@ def _job_of(study: Study, cell: Cell) -> Job:
 def _start(study: Study, job: Job, cell: Cell | None) -> None:
     """Start a worker; closing its standard input ends it."""
     folder = Path(tempfile.mkdtemp(prefix="treelabel-study-"))
-    (folder / "job.json").write_text(job.to_json(), encoding="utf-8")
+    try:
+        (folder / "job.json").write_text(job.to_json(), encoding="utf-8")
+    except OSError:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
     limits = ("TREELABEL_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     # What it keeps for a while is removed with the folder, however it ends.
-    environment = {**os.environ, **dict.fromkeys(limits, str(job.threads)), "TMPDIR": str(folder)}
+    environment = {**os.environ, **dict.fromkeys(limits, str(job.threads)), "TMPDIR": str(folder), MARK: str(folder)}
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "treelabel.experiment.worker", str(folder / "job.json")],
@@ -345,32 +356,15 @@ def _limits(study: Study, cell: Cell | None) -> tuple[float, float]:
 
 def _look_at(study: Study, task: Task) -> None:
     """Take in a task that has ended, and end one that takes too much."""
-    if _has_ended(task.process):
+    if has_ended(task.process):
         _take_in(study, task)
         return
-    task.peak = max(task.peak, _memory(task.process.pid))
+    task.peak = max(task.peak, memory_of(task.process.pid))
     study.largest = max(study.largest, task.peak)
     if time.monotonic() - task.begun > task.time_limit:
         _stop(study, task, "timeout", f"over {show_seconds(task.time_limit)}")
     elif task.peak > task.memory_limit:
         _stop(study, task, "memory", f"over {show_bytes(task.memory_limit)}")
-
-
-def _memory(pid: int) -> float:
-    """Return the memory of a process and all that it started; 0 once they have ended."""
-    total = 0.0
-    for process in _family(pid):
-        with suppress(psutil.Error):
-            total += process.memory_info().rss
-    return total
-
-
-def _family(pid: int) -> list[psutil.Process]:
-    """Return a process and all that it started and are still below it."""
-    with suppress(psutil.Error):
-        parent = psutil.Process(pid)
-        return [parent, *parent.children(recursive=True)]
-    return []
 
 
 def _stop(study: Study, task: Task, status: Status, reason: str) -> None:
@@ -384,6 +378,11 @@ def _take_in(study: Study, task: Task) -> None:
     if task.job.work == "embed":
         # Where embeddings cannot be had, every run that needs them says so itself.
         study.embedded.add((task.job.data, task.job.encoder))
+    elif task.process.returncode == UNWRITTEN:
+        lines = task.log.read_text(errors="replace").strip().splitlines() or ["a result cannot be written"]
+        study.tasks.remove(task)
+        _close(task)
+        raise TreelabelError(f"{lines[-1]}; {AGAIN}")
     elif task.process.returncode:
         lines = task.log.read_text(errors="replace").strip().splitlines()
         code = task.process.returncode
@@ -413,8 +412,8 @@ def _end(study: Study, task: Task) -> None:
 
 def _kill(task: Task) -> None:
     # A command may have begun a session of its own, which is no part of the worker's group.
-    family = _family(task.process.pid)
-    _kill_group(task.process.pid)
+    family = family_of(task.process.pid)
+    kill_group(task.process.pid)
     for process in family:
         with suppress(psutil.Error):
             process.kill()
@@ -422,24 +421,10 @@ def _kill(task: Task) -> None:
     _close(task)
 
 
-def _kill_group(leader: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, signal.SIGKILL)
-
-
-def _has_ended(process: "subprocess.Popen[bytes]") -> bool:
-    """Whether a worker has ended; what its command left running ends with it.
-
-    The group is ended before the worker's exit is taken in: until then nobody else can get its number.
-    """
-    if process.returncode is None and os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-        _kill_group(process.pid)
-        process.wait()
-    return process.returncode is not None
-
-
 def _close(task: Task) -> None:
     assert task.process.stdin is not None
     with suppress(OSError):
         task.process.stdin.close()
+    # What a command began may have left the worker's group, and have no parent any more.
+    end_marked(task.log.parent)
     shutil.rmtree(task.log.parent, ignore_errors=True)

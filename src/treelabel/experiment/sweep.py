@@ -14,12 +14,14 @@ from scipy import sparse
 
 from treelabel.core.compute import LongArray
 from treelabel.core.errors import TreelabelError
+from treelabel.core.outputs import disk_is_full
 from treelabel.core.progress import progress_bar
 from treelabel.data import Dataset
 from treelabel.data.build import folds
 from treelabel.evaluation import evaluate
 from treelabel.evaluation.result import Result
-from treelabel.evaluation.statistics import Comparison, holm, paired_bootstrap, seed_interval
+from treelabel.evaluation.significance import Comparison, holm, paired_bootstrap
+from treelabel.evaluation.statistics import seed_interval
 from treelabel.hierarchy.regime import Regime, regime_of, usual_regime
 from treelabel.metrics import find_metric
 from treelabel.models import Model, make_model
@@ -231,10 +233,15 @@ class _Judge:
 
 
 def _size(model: Model) -> float:
-    """The megabytes of a model on disk."""
+    """The megabytes of a model on disk; NaN where there is no room for it."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "model"
-        model.save(place)
+        try:
+            model.save(place)
+        except TreelabelError as error:
+            if disk_is_full(error):
+                return math.nan
+            raise
         return sum(file.stat().st_size for file in place.rglob("*") if file.is_file()) / 1e6
 
 

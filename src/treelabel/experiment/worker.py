@@ -18,17 +18,18 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from treelabel.core.compute import run_beside
 from treelabel.core.errors import TreelabelError
 from treelabel.core.json_text import read_json
-from treelabel.core.outputs import open_output
+from treelabel.core.outputs import disk_is_full, open_output
 from treelabel.evaluation.evaluator import make_context
 from treelabel.experiment.code import loaded_code
 from treelabel.experiment.commands import run_command
 from treelabel.experiment.judging import Output, judge_output, measured
 from treelabel.experiment.parts import context_to_json, save_parts
+from treelabel.experiment.processes import MARK, end_marked
 from treelabel.experiment.reading import parse_spec
 from treelabel.experiment.results import Judged, Run, load_run
 from treelabel.experiment.sets import Parts, load_parts, with_files
@@ -39,6 +40,8 @@ from treelabel.models.store import save_model
 from treelabel.rules import Decisions
 from treelabel.scores import Scores
 
+# The exit status of a process whose result cannot be written.
+UNWRITTEN = 75
 PACKAGES = ("treelabel", "numpy", "scipy", "scikit-learn", "numba", "torch", "transformers")
 
 
@@ -82,17 +85,30 @@ def main() -> None:
     except MemoryError:
         run = replace(run, status="memory", reason="out of memory")
     except Exception as error:
+        if disk_is_full(error):
+            _give_up(error)
         told = str(error) if isinstance(error, TreelabelError) else f"{type(error).__name__}: {error}"
         run = replace(run, status="failed", reason=" ".join(told.split()))
-    write_run(Path(job.results), replace(run, seconds=time.monotonic() - begun, **surroundings()))
+    try:
+        write_run(Path(job.results), replace(run, seconds=time.monotonic() - begun, **surroundings()))
+    except TreelabelError as error:
+        _give_up(error)
+
+
+def _give_up(error: Exception) -> NoReturn:
+    """End without a result where it cannot be written, which is no fault of the run."""
+    sys.stderr.write(f"{' '.join(str(error).split())}\n")
+    sys.exit(UNWRITTEN)
 
 
 def _end_with_parent() -> None:
-    """End the whole group of processes when standard input closes."""
+    """End the whole group of processes, and all that left it, when standard input closes."""
 
     def watch() -> None:
         while os.read(0, 1):
             pass
+        if MARK in os.environ:
+            end_marked(Path(os.environ[MARK]))
         os.killpg(0, signal.SIGKILL)
 
     if os.getpgid(0) == os.getpid():

@@ -117,7 +117,7 @@ _ROWS = (
     _mean("shortest_path", overlap.shortest_path, "edges between prediction and truth", R0, _D, **_LOW),
     # One label against one
     _mean("leaf_accuracy", single.leaf_accuracy, "share of right most specific labels", R, _D, _ONE),
-    _summed("level_accuracy", single.level_matches, single.level_accuracy, "accuracy at each depth", R, _D),
+    _summed("level_accuracy", single.level_matches, single.level_accuracy, "accuracy by depth, on closed sets", R, _D),
     _mean("coarsest_accuracy", single.coarsest_accuracy, "share of right top labels", W, _D, _ONE, _TREE),
     _mean("parent_accuracy", single.parent_accuracy, "share of right parents", W, _D, _ONE, _TREE),
     _mean("finest_accuracy", single.leaf_accuracy, "share of right most specific labels", W, _D, _ONE),

@@ -29,7 +29,9 @@ def _by_level(batch: Batch, labels: LabelMatrix, keep: BoolArray) -> LongArray:
 def level_accuracy(sums: Sums, _: Context, __: float) -> Value:
     """At each depth, the share of documents with true nodes there that have the same predicted there; the mean.
 
-    Takes the column sums of what `level_matches` returns.
+    Takes the column sums of what `level_matches` returns. Predictions are closed: nodes of several branches, as the
+    rule best_per_level may choose, bring their ancestors with them, and a level that has these beside the true node is
+    wrong.
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> found = level_accuracy(example_sums(level_matches), example_context(), 0)

@@ -3,94 +3,35 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict, overload
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
-from treelabel.core.compute import DoubleArray, LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.kinds import check_kind
 from treelabel.core.scale import BLOCK_SCORES
 from treelabel.core.schema import Arrays, Schema
 from treelabel.core.strings import Strings
-from treelabel.hierarchy import Hierarchy, LabelMatrix
-from treelabel.hierarchy.labelled import LabelledTexts
-from treelabel.hierarchy.labels import decode, encode
-from treelabel.hierarchy.regime import Regime, regime_of
-from treelabel.models.classes import class_codes, stop_nodes, terminal_probabilities
+from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.labels import decode
+from treelabel.hierarchy.regime import Regime
+from treelabel.models.classes import stop_nodes, terminal_probabilities
 from treelabel.models.evidence import Evidence, HeldOut, Trial, decide_by_evidence, odd_documents
 from treelabel.models.settings import Settings
 from treelabel.models.stopping import StopSignal
 from treelabel.models.store import save_model, storable_settings
+
+# A model's file needs Training beside Model.
+from treelabel.models.training import Training as Training
+from treelabel.models.training import labels_of, texts_of, training_of
 from treelabel.rules import Decisions, Tuned, decide
 from treelabel.scores import Scores
 
 
 class NoValues(TypedDict):
     """No values at all."""
-
-
-@dataclass(frozen=True, eq=False)
-class Training(LabelledTexts):
-    """Training data: labelled texts, their regime (see `regime_of`), and when to stop.
-
-    `weights` are those of documents, if they differ; documents with the same number in `groups` belong together, and
-    are held out together.
-    """
-
-    texts: Strings
-    labels: LabelMatrix
-    hierarchy: Hierarchy
-    valid: "Training | None" = None
-    progress: bool | None = None
-    stop: StopSignal = field(default_factory=StopSignal)
-    # By default that of the labels: never None in an instance.
-    regime: Regime = None  # type: ignore[assignment]
-    weights: DoubleArray | None = None
-    groups: LongArray | None = None
-
-    def __post_init__(self) -> None:
-        if self.regime is None:
-            object.__setattr__(self, "regime", regime_of(self.hierarchy, self.labels))
-
-    def __getitem__(self, rows: Any) -> "Training":
-        """Select documents by row numbers; what all documents are like stays as it is."""
-        weights, groups = (None if each is None else each[rows] for each in (self.weights, self.groups))
-        texts, labels = self.texts.take(rows), self.labels[rows]
-        return replace(self, texts=texts, labels=labels, valid=None, weights=weights, groups=groups)
-
-    def followed_by(self, more: "Training") -> "Training":
-        """Put other documents after these; what all documents are like stays as it is."""
-        texts = Strings.of([*self.texts, *more.texts])
-        labels = sparse.vstack([self.labels, more.labels], format="csr")
-        weights = None if self.weights is None else np.concatenate([self.weights, np.ones(len(more))])
-        return replace(self, texts=texts, labels=labels, valid=None, weights=weights, groups=None)
-
-    def grouped(self, groups: Any) -> "Training":
-        """Return the same documents, of which those with equal values in `groups` belong together."""
-        names = np.asarray(list(groups))
-        if names.shape != (len(self),):
-            raise TreelabelError(f"{len(names):,} groups for {len(self):,} documents; expected one for each")
-        numbers: LongArray = np.unique(names, return_inverse=True)[1].astype(np.int64)
-        if len(self) and not numbers.any():
-            raise TreelabelError(
-                f"all documents belong to one group, {str(names[0])[:80]!r}, so that none can be held out without all "
-                "others; leave groups out"
-            )
-        return replace(self, groups=numbers)
-
-    def weighted(self, sample_weight: Any) -> "Training":
-        """Return the same documents with weights; those of weight 0 are left out."""
-        weights = np.asarray(sample_weight, np.float64)
-        if weights.shape != (len(self),):
-            raise TreelabelError(f"sample_weight has the shape {weights.shape}, but there are {len(self):,} documents")
-        if not (np.isfinite(weights) & (weights >= 0)).all() or not weights.any():
-            raise TreelabelError("sample_weight must hold numbers from 0 on, some of them above 0")
-        return replace(replace(self, weights=weights)[np.flatnonzero(weights)], valid=self.valid)
 
 
 class Model(Settings, ABC):
@@ -375,81 +316,3 @@ class Model(Settings, ABC):
 
     def _read_files(self, folder: Path) -> None:
         """Take back what `_write_files` wrote; called after `_restore`."""
-
-
-def training_of(
-    data: Any,
-    labels: Any,
-    hierarchy: Hierarchy | None,
-    valid: Training | None = None,
-    progress: bool | None = None,
-    stop: StopSignal | None = None,
-) -> Training:
-    """Take training data in any of their forms.
-
-    Parameters
-    ----------
-    data
-        A Dataset, or a list of texts.
-    labels
-        One list of labels per text, where `data` is a list.
-    hierarchy
-        The hierarchy, where `data` has none.
-    valid
-        Documents to stop early on.
-    progress
-        Whether to show a progress bar.
-    stop
-        Tells when to hurry.
-
-    Returns
-    -------
-    Training
-    """
-    stop = StopSignal() if stop is None else stop
-    if hasattr(data, "texts") and hasattr(data, "labels"):
-        if labels is not None:
-            raise TreelabelError("labels were given twice: the data have labels of their own")
-        if hierarchy is not None:
-            hierarchy.require_same(data.hierarchy.fingerprint, "the training data")
-        return Training(Strings.of(data.texts), data.labels, data.hierarchy, valid, progress, stop)
-    if labels is None:
-        raise TreelabelError("expected a Dataset, or texts and labels")
-    texts = Strings.of(data)
-    rows = labels if isinstance(labels, np.ndarray) else list(labels)
-    if len(texts) != len(rows):
-        raise TreelabelError(f"{len(texts):,} texts, but labels for {len(rows):,}")
-    if hierarchy is None:
-        raise TreelabelError(
-            "texts and labels need a hierarchy: pass hierarchy= to the model or to fit, such as "
-            "Hierarchy.from_paths(paths) or Hierarchy.flat(names)"
-        )
-    return Training(texts, labels_of(hierarchy, rows), hierarchy, valid, progress, stop)
-
-
-def labels_of(hierarchy: Hierarchy, labels: Any) -> LabelMatrix:
-    """Take labels by name, or as class codes, which scikit-learn makes of them in `cross_val_predict`.
-
-    Parameters
-    ----------
-    hierarchy
-        The hierarchy.
-    labels
-        One list of labels per text, or one class code.
-
-    Returns
-    -------
-    label matrix of shape (documents, nodes)
-    """
-    if isinstance(labels, np.ndarray) and labels.dtype.kind in "iu" and labels.ndim == 1:
-        return class_codes(hierarchy, labels)
-    return encode(hierarchy, labels)
-
-
-def texts_of(texts: Any) -> tuple[Strings, tuple[str, ...] | None]:
-    """Take texts as a list or as a Dataset, whose ids are kept."""
-    if hasattr(texts, "texts"):
-        return Strings.of(texts.texts), tuple(texts.ids)
-    if isinstance(texts, str):
-        raise TreelabelError("expected a list of texts, found one text; put it into a list: [text]")
-    return Strings.of(texts), None

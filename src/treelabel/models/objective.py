@@ -14,7 +14,7 @@ from treelabel.core.schema import Array, indices
 from treelabel.hierarchy import Change, Hierarchy, LabelMatrix, row_sizes
 from treelabel.losses.base import Loss
 from treelabel.losses.registry import LOSSES, make_loss
-from treelabel.models.base import Training
+from treelabel.models.training import Training
 from treelabel.scores import Scores
 
 # A softmax over more leaves than this takes longer than a DAG's sigmoids.

@@ -25,12 +25,13 @@ from treelabel.encoders.cached import CachedEncoder
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import default_encoder, encoder_note, find_encoder, same_encoder
 from treelabel.hierarchy import Hierarchy, LabelMatrix
-from treelabel.models.base import Model, Training, training_of
+from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import Descriptions, check_descriptions, name_words, node_descriptions
 from treelabel.models.evidence import HeldOut
 from treelabel.models.folds import hold_out
 from treelabel.models.prototype_means import Means, Strengths, whitening
 from treelabel.models.schema import MOST_DIMENSION, EncoderNote, require_inner, require_width
+from treelabel.models.training import training_of
 from treelabel.models.validation import log_loss
 from treelabel.rules.defaults import DEFAULT_RULES
 from treelabel.scores import Scores

@@ -9,7 +9,7 @@ from scipy import sparse
 from treelabel.core.compute import DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.core.vectors import normalize_rows
 from treelabel.hierarchy import Hierarchy, LabelMatrix, row_numbers
-from treelabel.models.base import Training
+from treelabel.models.training import Training
 
 # No direction is whitened further than this.
 LEAST_VARIANCE = 1e-4

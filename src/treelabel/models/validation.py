@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.core.compute import DoubleArray
-from treelabel.models.base import Training
+from treelabel.models.training import Training
 
 # A label that is said to be impossible costs as much as one said to be this likely.
 LEAST = 1e-6

@@ -15,7 +15,7 @@ from markupsafe import Markup
 import treelabel
 from treelabel.core.errors import shorten
 from treelabel.evaluation.comparison import STAR_LEVEL
-from treelabel.evaluation.statistics import Comparison
+from treelabel.evaluation.significance import Comparison
 from treelabel.report.content import Content
 from treelabel.report.figures import Drawing
 from treelabel.report.pictures import inline_svg

@@ -9,7 +9,7 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from treelabel.core.outputs import whole_file
+from treelabel.core.outputs import make_folder, together, whole_file
 from treelabel.report.figures import Drawing
 from treelabel.report.figures.style import SETTINGS, VARIABLES
 
@@ -89,17 +89,19 @@ def write_figures(folder: Path, figures: Sequence[Drawing]) -> list[Path]:
     list of Path
         The files.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     written = []
-    for drawing in figures:
-        with _styled():
-            made = drawing.draw()
-            made.set_facecolor("white")
-            for kind in FILE_KINDS:
-                path = folder / f"{drawing.name}.{kind}"
-                with whole_file(path) as working:
-                    _save(made, working, kind)
-                written.append(path)
+    # All of the new ones, or all of the old.
+    with together():
+        for drawing in figures:
+            with _styled():
+                made = drawing.draw()
+                made.set_facecolor("white")
+                for kind in FILE_KINDS:
+                    path = folder / f"{drawing.name}.{kind}"
+                    with whole_file(path) as working:
+                        _save(made, working, kind)
+                    written.append(path)
     return written
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from treelabel.core.compute import BoolArray, LongArray
-from treelabel.evaluation.statistics import Interval, bootstrap_intervals, relative_improvement
+from treelabel.evaluation.significance import relative_improvement
+from treelabel.evaluation.statistics import Interval, bootstrap_intervals
 from treelabel.metrics.labels import label_f1
 from treelabel.metrics.ranking import frequency_bins
 from treelabel.report.systems import System

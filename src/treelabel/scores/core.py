@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from treelabel.core.compute import BoolArray, IntArray, LongArray, ScoreArray, over_rows
-from treelabel.core.errors import TreelabelError
+from treelabel.core.errors import TreelabelError, located
 from treelabel.hierarchy import Change, Hierarchy, label_matrix
 from treelabel.scores import kernels
 from treelabel.scores.checks import ROUNDING, checked_scores, leaf_ids, numbers, precision
@@ -389,7 +389,8 @@ class Scores:
         -------
         Scores
         """
-        scores = cls(*load_scores(Path(path)))
+        with located(path):
+            scores = cls(*load_scores(Path(path)))
         if hierarchy is not None:
             hierarchy.require_same(scores.hierarchy.fingerprint, str(path))
         return scores

@@ -11,11 +11,11 @@ from treelabel.calibration.siblings import SiblingGroups, documents_below
 from treelabel.core.compute import LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.progress import progress_bar
-from treelabel.models.base import Training
 from treelabel.models.linear.conditional import Group, train_groups
 from treelabel.models.linear.descent import Rows, train_hinge
 from treelabel.models.linear.weights import WeightCollector
 from treelabel.models.stopping import StopSignal
+from treelabel.models.training import Training
 
 
 @dataclass(frozen=True, eq=False)

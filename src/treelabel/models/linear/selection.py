@@ -15,11 +15,11 @@ from treelabel.core.compute import DoubleArray, LongArray
 from treelabel.core.strings import Strings
 from treelabel.hierarchy import LabelMatrix, label_matrix
 from treelabel.hierarchy.sets import row_numbers
-from treelabel.models.base import Training
 from treelabel.models.evidence import Trial
 from treelabel.models.folds import hold_out
 from treelabel.models.linear.fitted import fit_head
 from treelabel.models.linear.heads import Job
+from treelabel.models.training import Training
 from treelabel.models.validation import log_losses
 from treelabel.text import NgramShape
 

@@ -1,7 +1,8 @@
 """Parts that all figures share: name and words, size, axes and legend, and how systems are told apart."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,19 @@ class Drawing:
     title: str
     alt: str
     draw: Callable[[], "Figure"]
+
+
+def with_own_names(drawings: Iterable[Drawing]) -> list[Drawing]:
+    """Number the drawings whose name an earlier one has: names lose what no file can be called by, and may be the same.
+
+    Capital letters make no difference, as they make none to files on many machines.
+    """
+    found: dict[str, Drawing] = {}
+    for drawing in drawings:
+        names = chain([drawing.name], (f"{drawing.name}-{number}" for number in count(2)))
+        name = next(name for name in names if name.casefold() not in found)
+        found[name.casefold()] = replace(drawing, name=name)
+    return list(found.values())
 
 
 def figure(size: tuple[float, float]) -> "tuple[Figure, Axes]":

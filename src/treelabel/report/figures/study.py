@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from treelabel.report.figures.base import SIZE, Drawing, called, style_of, written
+from treelabel.report.figures.base import SIZE, Drawing, called, style_of, with_own_names, written
 from treelabel.report.figures.style import HATCHES, INK, PALETTE, PAPER, QUIET
 
 if TYPE_CHECKING:
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 # In inches: one panel, and a row of the legend.
 PANEL_WIDTH, PANEL_HEIGHT, LEGEND_ROW = 3.6, 2.9, 0.2
 HANDLE_WIDTH, LETTER_WIDTH = 0.6, 0.085
+# In letters, each of up to four bytes: file systems allow 255 bytes.
+LONGEST_FILE_NAME = 50
 BARS = ("relative_parts", "label_distribution")
 
 
@@ -85,15 +87,15 @@ class FigureLike(Protocol):
 
 def study_figures(figures: Sequence[FigureLike]) -> list[Drawing]:
     """Return the figures of a study as drawings; those without any number are left out."""
-    return [
+    return with_own_names(
         Drawing(_file_name(figure.name), "study", figure.title, _told(figure), lambda figure=figure: _draw(figure))  # type: ignore[misc]
         for figure in figures
         if any(panel.series for panel in figure.panels)
-    ]
+    )
 
 
 def _file_name(name: str) -> str:
-    return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "figure"
+    return re.sub(r"[^\w.-]+", "-", name)[:LONGEST_FILE_NAME].strip("-.") or "figure"
 
 
 def _told(figure: FigureLike) -> str:

@@ -1,0 +1,73 @@
+"""Processes of runs: their memory, whether they have ended, and how all that they started is found and ended."""
+
+import os
+import signal
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+# Names the folder of temporary files of a run, or one in it; all that a process starts inherit it.
+MARK = "TREELABEL_RUN"
+# A process may start others while processes are listed.
+ROUNDS = 10
+
+
+def end_marked(folder: Path) -> None:
+    """End all processes, this one aside, that are marked with a folder or one in it.
+
+    Unlike groups and parents of processes, the mark stays when a process begins a session of its own, or outlives the
+    one that started it.
+    """
+    for _ in range(ROUNDS):
+        found = [each for each in psutil.process_iter() if each.pid != os.getpid() and _is_marked(each, folder)]
+        if not found:
+            return
+        for process in found:
+            with suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(found, timeout=1)
+
+
+def _is_marked(process: psutil.Process, folder: Path) -> bool:
+    try:
+        mark = process.environ().get(MARK) if process.status() != psutil.STATUS_ZOMBIE else None
+    except (psutil.Error, OSError):
+        # It has ended, or belongs to somebody else.
+        return False
+    return mark is not None and Path(mark).is_relative_to(folder)
+
+
+def memory_of(pid: int) -> float:
+    """Return the memory of a process and all that it started; 0 once they have ended."""
+    total = 0.0
+    for process in family_of(pid):
+        with suppress(psutil.Error):
+            total += process.memory_info().rss
+    return total
+
+
+def family_of(pid: int) -> list[psutil.Process]:
+    """Return a process and all that it started and are still below it."""
+    with suppress(psutil.Error):
+        parent = psutil.Process(pid)
+        return [parent, *parent.children(recursive=True)]
+    return []
+
+
+def kill_group(leader: int) -> None:
+    """End a group of processes, if it is still there."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def has_ended(process: "subprocess.Popen[bytes]") -> bool:
+    """Whether a worker has ended; what it left running ends with it.
+
+    The group is ended before the worker's exit is taken in: until then nobody else can get its number.
+    """
+    if process.returncode is None and os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+        kill_group(process.pid)
+        process.wait()
+    return process.returncode is not None
