@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ from treelabel.models.neural.hbgl_labels import (
     sequences,
     subtrees,
 )
-from treelabel.models.neural.network import Network, Outputs, with_lora
+from treelabel.models.neural.network import Network, Outputs, layers_of, with_lora
 from treelabel.models.neural.parts import Parts
 from treelabel.models.objective import Objective
 from treelabel.models.stopping import StopSignal
@@ -243,6 +243,20 @@ def test_gold_labels_are_prepared_closed() -> None:
 # Inference
 
 
+@pytest.mark.parametrize("body", ["backbone", "lora"])
+def test_a_text_is_read_once(body: str) -> None:
+    network, inputs = network_of(body), texts_of(body, [4, 9, 6])
+    asked: list[int] = []
+    layer = layers_of(network.backbone)[0]
+    layer.register_forward_hook(lambda _module, given, _out: asked.append(given[0].shape[1]))
+    with torch.no_grad():
+        found = network.logits(inputs)
+    assert asked == [9, 1, 2, 3]
+    # With gradients nothing is kept, and the scores are the same.
+    torch.testing.assert_close(network.logits(inputs).detach(), found, atol=1e-4, rtol=1e-4)
+    assert asked[4:] == [10, 11, 12]
+
+
 @pytest.mark.parametrize("body", BODIES)
 def test_writing_level_by_level_is_one_pass_over_what_was_written(body: str) -> None:
     network, inputs = network_of(body), texts_of(body, [4, 9, 6])
@@ -392,6 +406,7 @@ def test_pieces_of_scores_give_the_gradient_of_all(monkeypatch: pytest.MonkeyPat
 # Learning: the word of a level names another child below each parent, so that only the labels above tell what it means
 
 CHILDREN, NOISE = 3, 100
+Model = TypeVar("Model", bound=Network)
 
 
 class Documents(NamedTuple):
@@ -428,12 +443,12 @@ def documents(count: int, seed: int, depth: int, groups: int, hidden_top: bool =
     return Documents(h, vocabulary, (given, torch.ones_like(given)), torch.from_numpy(nodes))
 
 
-def trained(network: Network, train: Documents, epochs: int, rate: float = 3e-3) -> Network:
+def trained(network: Model, train: Documents, epochs: int, rate: float = 3e-3) -> Model:
     """Train with AdamW, batches of 32, and a rate that rises for 50 steps and then falls to 0."""
     loss = torch_loss(make_loss("bce", train.hierarchy))
     truth = network.prepare(loss, train.nodes.numpy().astype(np.int8))
     optimizer = torch.optim.AdamW(network.parameters(), rate)
-    batches = [rows for _ in range(epochs) for rows in torch.randperm(len(train.nodes)).split(32)]
+    batches = [rows for _ in range(epochs) for rows in torch.split(torch.randperm(len(train.nodes)), 32)]
     network.train()
     for step, rows in enumerate(batches):
         for group in optimizer.param_groups:
