@@ -181,6 +181,7 @@ def test_encoders_that_would_show_the_answers_are_refused() -> None:
         def __init__(self) -> None:
             super().__init__()
             self.inner = bert()
+            self.get_input_embeddings = self.inner.get_input_embeddings
 
         def forward(self, attention_mask: Tensor, inputs_embeds: Tensor, position_ids: Tensor) -> Any:
             return self.inner(inputs_embeds=inputs_embeds)
@@ -189,6 +190,8 @@ def test_encoders_that_would_show_the_answers_are_refused() -> None:
         HbglNetwork(parts_of(H, NoVectors()))
     with pytest.raises(TreelabelError, match="Blind does not follow a four-dimensional attention mask"):
         HbglNetwork(parts_of(H, Blind()))
+    with pytest.raises(TreelabelError, match="its word vectors have 16 numbers and its hidden states 8"):
+        HbglNetwork(parts_of(H, bert(), width=8))
     with pytest.raises(TreelabelError, match="encoder has 3 positions and the hierarchy 3 levels"):
         HbglNetwork(parts_of(H, bert(positions=3)))
 

@@ -146,7 +146,13 @@ class BackboneBody:
         if missing:
             raise TreelabelError(
                 f"HBGL cannot train this encoder: {kind} does not take {' and '.join(missing)}, which label vectors "
-                "and their positions need; give one of BERT's family, or use it frozen (train=head)"
+                "and their positions need; give one of BERT's family, or use it frozen (mode=head)"
+            )
+        words = self.backbone.get_input_embeddings().weight.shape[1]
+        if words != width:
+            raise TreelabelError(
+                f"HBGL cannot train this encoder: its word vectors have {words} numbers and its hidden states {width}, "
+                "and labels are both; give one where they are equally wide, or use it frozen (mode=head)"
             )
         if self.longest is not None and self.longest < 1:
             raise TreelabelError(
@@ -156,7 +162,7 @@ class BackboneBody:
         if not self._honours_masks(width):
             raise TreelabelError(
                 f"HBGL cannot train this encoder: {kind} does not follow a four-dimensional attention mask, so that "
-                "labels would see the answers; give one of BERT's family, or use it frozen (train=head)"
+                "labels would see the answers; give one of BERT's family, or use it frozen (mode=head)"
             )
 
     def _honours_masks(self, width: int) -> bool:
