@@ -63,7 +63,7 @@ class Body(Protocol):
         """
 
 
-class BackboneBody:
+class BackboneBody(Body):
     """One pass of a transformer over text | appended positions, whose attention a four-dimensional mask restricts.
 
     Parameters
@@ -320,7 +320,7 @@ class HbglNetwork(Network):
 
     @property
     def body(self) -> Body:
-        """What attends: the transformer that is trained, or the decoder over a frozen one."""
+        """The transformer that is trained, or the decoder over a frozen one."""
         return BackboneBody(self.backbone, self.depth) if self.decoder is None else self.decoder
 
     # The global stage
