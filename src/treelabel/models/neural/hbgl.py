@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from functools import partial
 from itertools import takewhile
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -27,16 +27,28 @@ DECODER_LAYERS = 2
 FORBIDDEN = torch.finfo(torch.bfloat16).min
 
 
+class ReadText(NamedTuple):
+    """A text that a transformer has read: its tokens, its mask, and the keys and values of all layers."""
+
+    ids: Tensor
+    mask: Tensor
+    cache: Any
+
+
 class Body(Protocol):
     """Attention over a text and what is appended to it."""
 
-    def states(self, text: Sequence[Tensor] | None, vectors: Tensor, levels: Tensor, allowed: Tensor) -> Tensor:
+    def read(self, text: Sequence[Tensor]) -> Sequence[Any]:
+        """Compute once what `states` needs of a text at every level: the text sees nothing of what is appended."""
+
+    def states(self, text: Sequence[Any] | None, vectors: Tensor, levels: Tensor, allowed: Tensor) -> Tensor:
         """Return the hidden states of what is appended; all of it attends to all of the text, never the other way.
 
         Parameters
         ----------
         text
-            (ids, mask) or (states, mask), as the network takes them; None for appended positions alone.
+            (ids, mask) or (states, mask), as the network takes them, or what `read` returned; None for appended
+            positions alone.
         vectors
             What is appended, n × S × width.
         levels
@@ -51,7 +63,7 @@ class Body(Protocol):
         """
 
 
-class BackboneBody:
+class BackboneBody(Body):
     """One pass of a transformer over text | appended positions, whose attention a four-dimensional mask restricts.
 
     Parameters
@@ -73,8 +85,36 @@ class BackboneBody:
         self.first = 0 if table is None or table.padding_idx is None else table.padding_idx + 1
         self.longest = None if table is None else table.num_embeddings - self.first - depth
 
-    def states(self, text: Sequence[Tensor] | None, vectors: Tensor, levels: Tensor, allowed: Tensor) -> Tensor:
+    def states(self, text: Sequence[Any] | None, vectors: Tensor, levels: Tensor, allowed: Tensor) -> Tensor:
         """Return the hidden states of what is appended: see `Body.states`."""
+        if not isinstance(text, ReadText):
+            return self._run(text, vectors, levels, allowed)
+        found = self._run(text[:2], vectors, levels, allowed, text.cache, text.mask.shape[1])
+        text.cache.crop(-vectors.shape[1])
+        return found
+
+    def read(self, text: Sequence[Tensor]) -> Sequence[Any]:
+        """Keep the keys and values of a text, where a transformer reuses them and none are to be trained."""
+        if "past_key_values" not in self.arguments or torch.is_grad_enabled():
+            return text
+        from transformers import DynamicCache
+
+        ids, mask = text[0][:, : self.longest], text[1][:, : self.longest]
+        cache, nothing = DynamicCache(), self.backbone.get_input_embeddings()(ids[:, :0])
+        self._run((ids, mask), nothing, ids.new_zeros(0), ids.new_zeros(0, 0), cache)
+        # Some encoders take a cache and leave it empty.
+        return ReadText(ids, mask, cache) if cache.get_seq_length() == ids.shape[1] else text
+
+    def _run(
+        self,
+        text: Sequence[Tensor] | None,
+        vectors: Tensor,
+        levels: Tensor,
+        allowed: Tensor,
+        cache: Any = None,
+        start: int = 0,
+    ) -> Tensor:
+        """Return the states of appended vectors; positions before `start` are in the cache."""
         count, tail = vectors.shape[:2]
         if text is None:
             mask, positions = levels.new_zeros(count, 0), levels.expand(count, -1)
@@ -84,19 +124,20 @@ class BackboneBody:
             # Counted from the end of each text, not of the longest in its batch.
             after = mask.sum(1, keepdim=True) + levels - 1
             positions = torch.cat([torch.arange(ids.shape[1], device=ids.device).expand(count, -1), after], 1)
-        length = mask.shape[1]
-        seen = torch.zeros(count, 1, length + tail, length + tail, dtype=torch.bool, device=vectors.device)
+        length, total = mask.shape[1], mask.shape[1] + tail
+        seen = torch.zeros(count, 1, total, total, dtype=torch.bool, device=vectors.device)
         seen[..., :length] = mask.bool()[:, None, None]
         seen[..., length:, length:] = allowed
-        given = {"inputs_embeds": vectors, "position_ids": positions + self.first}
+        given = {"inputs_embeds": vectors[:, start:], "position_ids": positions[:, start:] + self.first}
         if self.segments:
-            given["token_type_ids"] = (
-                (torch.arange(length + tail, device=levels.device) >= length).long().expand(count, -1)
-            )
+            segments = (torch.arange(start, total, device=levels.device) >= length).long()
+            given["token_type_ids"] = segments.expand(count, -1)
+        if cache is not None:
+            given["past_key_values"] = cache
         # A sum works for every kind of attention; only some take booleans.
-        added = torch.zeros_like(seen, dtype=vectors.dtype).masked_fill(~seen, FORBIDDEN)
+        added = torch.zeros_like(seen, dtype=vectors.dtype).masked_fill(~seen, FORBIDDEN)[:, :, start:]
         hidden: Tensor = self.backbone(attention_mask=added, **given).last_hidden_state
-        return hidden[:, length:]
+        return hidden[:, length - start :]
 
     def check(self, width: int) -> None:
         """Refuse a transformer that takes no vectors as inputs, or that attends to what it must not."""
@@ -105,7 +146,13 @@ class BackboneBody:
         if missing:
             raise TreelabelError(
                 f"HBGL cannot train this encoder: {kind} does not take {' and '.join(missing)}, which label vectors "
-                "and their positions need; give one of BERT's family, or use it frozen (train=head)"
+                "and their positions need; give one of BERT's family, or use it frozen (mode=head)"
+            )
+        words = self.backbone.get_input_embeddings().weight.shape[1]
+        if words != width:
+            raise TreelabelError(
+                f"HBGL cannot train this encoder: its word vectors have {words} numbers and its hidden states {width}, "
+                "and labels are both; give one where they are equally wide, or use it frozen (mode=head)"
             )
         if self.longest is not None and self.longest < 1:
             raise TreelabelError(
@@ -115,7 +162,7 @@ class BackboneBody:
         if not self._honours_masks(width):
             raise TreelabelError(
                 f"HBGL cannot train this encoder: {kind} does not follow a four-dimensional attention mask, so that "
-                "labels would see the answers; give one of BERT's family, or use it frozen (train=head)"
+                "labels would see the answers; give one of BERT's family, or use it frozen (mode=head)"
             )
 
     def _honours_masks(self, width: int) -> bool:
@@ -188,13 +235,16 @@ class Decoder(nn.Module):
         self.norm = nn.LayerNorm(width)
         self.layers = nn.ModuleList(DecoderLayer(width, dropout) for _ in range(DECODER_LAYERS))
 
-    def states(self, text: Sequence[Tensor] | None, vectors: Tensor, levels: Tensor, allowed: Tensor) -> Tensor:
+    def read(self, text: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Return the states of a text, which are known."""
+        return text
+
+    def states(self, text: Sequence[Any] | None, vectors: Tensor, levels: Tensor, allowed: Tensor) -> Tensor:
         """Return the hidden states of what is appended: see `Body.states`."""
         if text is not None:
-            ignored = text[1] == 0
+            text = (text[0], text[1] == 0)
             # A text without tokens sees padding rather than nothing, whose attention is not a number.
-            ignored[:, 0] = False
-            text = (text[0], ignored)
+            text[1][:, 0] = False
         hidden: Tensor = self.norm(vectors + self.positions(levels))
         for layer in self.layers:
             hidden = layer(hidden, allowed, text)
@@ -229,8 +279,8 @@ class HbglNetwork(Network):
     The loss of a document is the binary cross-entropy summed over D masks and all labels: each true label counts once,
     as in the loss "bce". The logits of `bce` are what is returned; other losses are not used.
 
-    Inference takes one pass of the transformer per level, D times the cost of a plain classifier, because encoders in
-    general cannot reuse the states of a text; over a frozen encoder these are computed once.
+    At inference a text is read once, and each level adds a pass over as many positions as there are levels above it.
+    Encoders that cannot reuse keys and values (BERT and RoBERTa can) take a pass over the text per level.
 
     Parameters
     ----------
@@ -270,7 +320,7 @@ class HbglNetwork(Network):
 
     @property
     def body(self) -> Body:
-        """What attends: the transformer that is trained, or the decoder over a frozen one."""
+        """The transformer that is trained, or the decoder over a frozen one."""
         return BackboneBody(self.backbone, self.depth) if self.decoder is None else self.decoder
 
     # The global stage
@@ -377,6 +427,7 @@ class HbglNetwork(Network):
     def _written(self, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Write labels level by level; return the logits of all labels and which are kept."""
         head, body = self.outputs, self.body
+        text = body.read(inputs)
         slots, logits, kept = head.mask.new_zeros(len(inputs[0]), 0, len(head.mask)), [], []
         for number in range(self.depth):
             level = self.hierarchy.level(number + 1)
@@ -384,7 +435,7 @@ class HbglNetwork(Network):
             # The slots above, and the mask of this level.
             seen = torch.tensor([*range(number), self.depth + number], device=slots.device)
             vectors = torch.cat([slots, head.mask.expand(len(slots), 1, -1)], 1)
-            hidden = body.states(inputs, vectors, self.slot_levels[seen], self.pattern[seen][:, seen])
+            hidden = body.states(text, vectors, self.slot_levels[seen], self.pattern[seen][:, seen])
             scores = head(hidden[:, -1], ids)
             chosen = keep(scores)
             logits.append(scores[:, :-1])
