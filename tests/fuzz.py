@@ -54,6 +54,9 @@ OTHERS: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
         {"encoder": "words", "train": "head", "epochs": 2, "tfidf": True, "lsa_components": 4, "hidden_size": 3},
         ("many",),
     ),
+    "hitin": ("hitin", {"encoder": "words", "mode": "head", "epochs": 1, "tree_size": 4}, ("leaf",)),
+    "hgclr": ("hgclr", {"encoder": "words", "mode": "head", "epochs": 1}, ("many",)),
+    "hbgl": ("hbgl", {"encoder": "words", "mode": "head", "epochs": 1, "global_steps": 1}, ("leaf",)),
 }
 
 

@@ -18,7 +18,8 @@ from tests.strategies import Drawn, dags, examples, hierarchies, trees
 from treelabel import Hierarchy
 from treelabel.core.errors import TreelabelError
 from treelabel.data import read_taxonomy
-from treelabel.models.neural.coding_tree import CodingTree, binary_tree, coding_tree, label_edges, least_rise
+from treelabel.models.neural.coding_tree import CodingTree, coding_tree, label_edges, least_rise
+from treelabel.models.neural.merging import binary_tree
 
 GOLDEN = Path(os.environ.get("TREELABEL_GOLDEN", Path(__file__).parents[3] / "shared" / "golden"))
 Groups = list[frozenset[int]]

@@ -15,7 +15,8 @@ from treelabel.core.errors import TreelabelError
 from treelabel.losses.registry import make_loss
 from treelabel.losses.torch import torch_loss
 from treelabel.models.neural.gold import Gold
-from treelabel.models.neural.hbgl import BackboneBody, HbglNetwork, keep
+from treelabel.models.neural.hbgl import HbglNetwork, keep
+from treelabel.models.neural.hbgl_bodies import BackboneBody
 from treelabel.models.neural.hbgl_labels import (
     GlobalStage,
     alike_when_masked,

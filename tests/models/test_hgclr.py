@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from tests.strategies import Drawn, examples, hierarchies
 from treelabel import Hierarchy
 from treelabel.losses.torch import TorchLoss, torch_loss
-from treelabel.models.neural.hgclr import HgclrNetwork, LabelPaths, PathBias, nt_xent, straight_through
+from treelabel.models.neural.hgclr import HgclrNetwork, nt_xent, straight_through
+from treelabel.models.neural.label_paths import LabelPaths, PathBias
 from treelabel.models.neural.network import Network, Outputs, with_lora, without_lora
 from treelabel.models.neural.parts import Parts
 from treelabel.models.neural.scratch import WIDTH, small_bert

@@ -155,7 +155,7 @@ def subtrees(hierarchy: Hierarchy, longest: int, rng: np.random.Generator) -> It
     if count <= longest:
         yield np.arange(count)
         return
-    above = hierarchy.parent_idx[hierarchy.parent_ptr[:-1]]
+    above = hierarchy.parent_idx[hierarchy.parent_ptr[:-1]].astype(np.int64)
     order, start = depth_first(above, rng), 0
     while start < count:
         way = [int(above[order[start]])]
@@ -321,7 +321,7 @@ def _step(
     levels = torch.from_numpy(np.concatenate([[0], hierarchy.depth[nodes]])).long().to(device)
     masked = draw_masks(stage.batch_size, len(nodes), stage.mask)
     count, loss = int(masked.sum()), 0.0
-    for copies in masked.to(device).split(max(1, PASS_TOKENS // (len(nodes) + 1))):
+    for copies in torch.split(masked.to(device), max(1, PASS_TOKENS // (len(nodes) + 1))):
         shown = torch.where(copies.unsqueeze(-1), head.mask, head.embeddings[ids])
         root = head.root.expand(len(copies), 1, -1)
         states = head.transform(encode(torch.cat([root, shown], 1), levels, allowed)[:, 1:][copies])

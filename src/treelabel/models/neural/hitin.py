@@ -136,7 +136,7 @@ class HitinNetwork(Network):
     height
         The height of the coding tree.
     tree_size
-        The width of features in the tree; None for that of text vectors.
+        The width of features in the tree.
     tree_pooling
         How the nodes of a level become one vector.
     recursive_regularization
@@ -150,13 +150,12 @@ class HitinNetwork(Network):
         parts: Parts,
         *,
         height: int = 2,
-        tree_size: int | None = None,
+        tree_size: int = 128,
         tree_pooling: NodePooling = "sum",
         recursive_regularization: float = 0.0,
     ) -> None:
         tree = coding_tree(parts.hierarchy, height)
-        size = parts.width if tree_size is None else tree_size
-        outputs = TreeIsomorphismOutputs(parts.width, parts.outputs, tree, size, tree_pooling, parts.dropout)
+        outputs = TreeIsomorphismOutputs(parts.width, parts.outputs, tree, tree_size, tree_pooling, parts.dropout)
         super().__init__(parts.backbone, parts.pooling, outputs)
         self.recursive_regularization = recursive_regularization
         self.register_buffer("edges", torch.from_numpy(output_edges(parts.objective.loss)), persistent=False)

@@ -13,7 +13,7 @@ from treelabel.models.stopping import StopSignal
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """What a network is made of.
+    """The parts of a network.
 
     Parameters
     ----------

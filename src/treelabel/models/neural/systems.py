@@ -144,7 +144,7 @@ class Hitin(System):
     height
         The height of the coding tree.
     tree_size
-        The width of features in the tree; None for that of the encoder.
+        The width of features in the tree; the paper has that of the encoder, which costs a CPU minutes per epoch.
     tree_pooling
         How the nodes of a level become one vector.
     recursive_regularization
@@ -166,7 +166,7 @@ class Hitin(System):
         self,
         *,
         height: Annotated[int, Between(1, 100)] = 2,
-        tree_size: Positive | None = None,
+        tree_size: Positive = 128,
         tree_pooling: NodePooling = "sum",
         recursive_regularization: NotNegative = 0.0,
         **settings: Any,
@@ -265,8 +265,9 @@ class Hbgl(System):
 
     Parameters
     ----------
-    global_steps, global_learning_rate, global_mask
-        Steps of the first stage, their learning rate, and the share of labels that are masked.
+    global_steps, global_learning_rate, global_mask, global_batch_size
+        Steps of the first stage, their learning rate, the share of labels that are masked, and how often each sequence
+        of labels is masked in a step (32 times in the official program, which a CPU does not afford).
     slot_mask
         The probability that the true labels of a level are hidden from the levels below in training.
     **settings
@@ -288,6 +289,7 @@ class Hbgl(System):
         global_steps: Annotated[int, Between(0, 1_000_000)] = 300,
         global_learning_rate: Annotated[float, Between(1e-12, 1e6)] = 1e-3,
         global_mask: Share = 0.15,
+        global_batch_size: Positive = 4,
         slot_mask: Share = 0.5,
         **settings: Any,
     ) -> None:
@@ -295,6 +297,7 @@ class Hbgl(System):
         self.global_steps = global_steps
         self.global_learning_rate = global_learning_rate
         self.global_mask = global_mask
+        self.global_batch_size = global_batch_size
         self.slot_mask = slot_mask
 
     def _check_settings(self) -> None:
@@ -311,6 +314,7 @@ class Hbgl(System):
             global_steps=self.global_steps,
             global_learning_rate=self.global_learning_rate,
             global_mask=self.global_mask,
+            global_batch_size=self.global_batch_size,
             slot_mask=self.slot_mask,
         )
         return Architecture(make, takes_states=True, needs_names=True)
