@@ -210,6 +210,9 @@ class Hgclr(System):
     log_probabilities
         Whether words are sampled by the logarithm of their probabilities, as Gumbel-softmax is meant, and not by the
         probabilities themselves, as in the official program.
+    word_heads
+        The heads of the attention from words to labels, which costs texts × words × labels × heads: with a thousand
+        labels it is what a CPU spends its time on, and 1 is affordable.
     **settings
         The settings of all systems: see `Neural`, and `System` for `mode`.
     """
@@ -231,6 +234,7 @@ class Hgclr(System):
         contrastive_temperature: Temperature = 1.0,
         gumbel_temperature: Temperature = 1.0,
         log_probabilities: bool = False,
+        word_heads: Positive = 8,
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
@@ -239,6 +243,7 @@ class Hgclr(System):
         self.contrastive_temperature = contrastive_temperature
         self.gumbel_temperature = gumbel_temperature
         self.log_probabilities = log_probabilities
+        self.word_heads = word_heads
 
     def _architecture(self) -> "Architecture":
         from treelabel.models.neural.architecture import Architecture
@@ -251,6 +256,7 @@ class Hgclr(System):
             temperature=self.contrastive_temperature,
             gumbel_temperature=self.gumbel_temperature,
             log_probabilities=self.log_probabilities,
+            word_heads=self.word_heads,
         )
         return Architecture(make, takes_states=True, needs_names=True)
 
