@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -93,21 +94,20 @@ def fit_head(
     if architecture.needs_names:
         parts = replace(parts, name_vectors=name_states(parts, featurizer))
 
-    def new_network() -> Network:
-        torch.manual_seed(settings.seed)
-        return architecture.make(parts)
-
+    torch.manual_seed(settings.seed)
+    network = architecture.make(parts)
+    # Made once, since some networks learn from the hierarchy when they are made.
+    untrained, random = deepcopy(network), torch.get_rng_state()
     validation = Validation.of(held_out, featurizer, objective, settings.seed)
     if validation is None:
         kept = np.arange(len(train))
-    network = new_network()
     state = train_network(network, chosen(inputs, kept), config, objective, train[kept], validation)
     if len(kept) < len(train) and not state.stopped:
-        on_all = new_network()
+        torch.set_rng_state(random)
         again = replace(config, stop_after=int(np.argmin(state.epoch_losses)) + 1, part="all")
         # A network that was stopped half-way is worse than the one trained on fewer documents.
-        state.stopped = train_network(on_all, inputs, again, objective, train, None).stopped
-        network = network if state.stopped else on_all
+        state.stopped = train_network(untrained, inputs, again, objective, train, None).stopped
+        network = network if state.stopped else untrained
     return fitted(parts, featurizer, network, state, architecture)
 
 
