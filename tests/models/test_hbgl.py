@@ -111,7 +111,7 @@ def test_slots_see_the_slots_above_and_masks_no_other_mask(body: str) -> None:
 
     def states(given: Tensor) -> Tensor:
         with torch.no_grad():
-            return network.body.states(inputs, given, network.slot_levels, network.pattern)
+            return network.body.states(network.body.read(inputs), given, network.slot_levels, network.pattern)
 
     before = states(vectors)
     for place in range(6):

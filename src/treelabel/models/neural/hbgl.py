@@ -60,6 +60,8 @@ class HbglNetwork(Network):
         See `GlobalStage`; by default those of the paper's run on WOS.
     slot_mask
         The probability that a slot is masked in training, so that no mask relies on the labels above alone.
+    decoder_size
+        The width of the decoder and of label embeddings over a frozen encoder, at most that of its states.
     """
 
     pattern: Tensor
@@ -74,11 +76,17 @@ class HbglNetwork(Network):
         global_mask: float = 0.15,
         global_batch_size: int = 32,
         slot_mask: float = 0.5,
+        decoder_size: int = 128,
     ) -> None:
-        hierarchy = parts.hierarchy
-        super().__init__(parts.backbone, parts.pooling, LabelHead(parts.width, len(hierarchy), parts.name_vectors))
-        self.hierarchy, self.depth, self.slot_mask = hierarchy, hierarchy.max_depth, slot_mask
-        self.decoder = Decoder(parts.width, self.depth, parts.dropout) if parts.backbone is None else None
+        hierarchy, width, names = parts.hierarchy, parts.width, parts.name_vectors
+        decoder = None
+        if parts.backbone is None:
+            width = min(width, decoder_size)
+            decoder = Decoder(parts.width, width, hierarchy.max_depth, parts.dropout)
+            # Labels start where their names are, seen as the decoder sees texts.
+            names = None if names is None else tuple(decoder.narrow(each).detach() for each in names)
+        super().__init__(parts.backbone, parts.pooling, LabelHead(width, len(hierarchy), names))
+        self.hierarchy, self.depth, self.slot_mask, self.decoder = hierarchy, hierarchy.max_depth, slot_mask, decoder
         self.register_buffer("pattern", level_attention(self.depth), persistent=False)
         self.register_buffer("slot_levels", torch.arange(1, self.depth + 1).repeat(2), persistent=False)
         if parts.name_vectors is not None:
@@ -176,8 +184,8 @@ class HbglNetwork(Network):
         Tensor
             n × depth × (labels and "end").
         """
-        masks = self.outputs.mask.expand(len(slots), self.depth, -1)
-        hidden = self.body.states(inputs, torch.cat([slots, masks], 1), self.slot_levels, self.pattern)
+        masks, text = self.outputs.mask.expand(len(slots), self.depth, -1), self.body.read(inputs)
+        hidden = self.body.states(text, torch.cat([slots, masks], 1), self.slot_levels, self.pattern)
         found: Tensor = self.outputs(hidden[:, self.depth :])
         return found
 

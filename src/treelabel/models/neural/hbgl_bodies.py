@@ -36,8 +36,7 @@ class Body(Protocol):
         Parameters
         ----------
         text
-            (ids, mask) or (states, mask), as the network takes them, or what `read` returned; None for appended
-            positions alone.
+            A text as `read` returned it; None for appended positions alone.
         vectors
             What is appended, n × S × width.
         levels
@@ -215,25 +214,37 @@ class DecoderLayer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """The body over a frozen encoder: a small transformer decoder, which attends to known token states."""
+    """The body over a frozen encoder: a small transformer decoder, which attends to known token states.
 
-    def __init__(self, width: int, depth: int, dropout: float) -> None:
+    Parameters
+    ----------
+    states_width
+        The width of token states.
+    width
+        The width of the decoder and of label embeddings.
+    depth
+        The number of levels.
+    dropout
+        Dropout in training.
+    """
+
+    def __init__(self, states_width: int, width: int, depth: int, dropout: float) -> None:
         super().__init__()
+        self.narrow = nn.Identity() if states_width == width else nn.Linear(states_width, width, bias=False)
         self.positions = nn.Embedding(depth + 1, width)
         nn.init.normal_(self.positions.weight, std=SPREAD)
         self.norm = nn.LayerNorm(width)
         self.layers = nn.ModuleList(DecoderLayer(width, dropout) for _ in range(DECODER_LAYERS))
 
     def read(self, text: Sequence[Tensor]) -> Sequence[Tensor]:
-        """Return the states of a text, which are known."""
-        return text
+        """Return the states of a text as wide as the decoder, and which to ignore."""
+        ignored = text[1] == 0
+        # A text without tokens sees padding rather than nothing, whose attention is not a number.
+        ignored[:, 0] = False
+        return self.narrow(text[0]), ignored
 
     def states(self, text: Sequence[Any] | None, vectors: Tensor, levels: Tensor, allowed: Tensor) -> Tensor:
         """Return the hidden states of what is appended: see `Body.states`."""
-        if text is not None:
-            text = (text[0], text[1] == 0)
-            # A text without tokens sees padding rather than nothing, whose attention is not a number.
-            text[1][:, 0] = False
         hidden: Tensor = self.norm(vectors + self.positions(levels))
         for layer in self.layers:
             hidden = layer(hidden, allowed, text)

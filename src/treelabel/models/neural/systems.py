@@ -276,6 +276,8 @@ class Hbgl(System):
         of labels is masked in a step (32 times in the official program, which a CPU does not afford).
     slot_mask
         The probability that the true labels of a level are hidden from the levels below in training.
+    decoder_size
+        The width of the decoder with mode="head", at most that of the encoder; its cost grows with it.
     **settings
         The settings of all systems: see `Neural`, and `System` for `mode`.
     """
@@ -297,6 +299,7 @@ class Hbgl(System):
         global_mask: Share = 0.15,
         global_batch_size: Positive = 4,
         slot_mask: Share = 0.5,
+        decoder_size: Positive = 128,
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
@@ -305,6 +308,7 @@ class Hbgl(System):
         self.global_mask = global_mask
         self.global_batch_size = global_batch_size
         self.slot_mask = slot_mask
+        self.decoder_size = decoder_size
 
     def _check_settings(self) -> None:
         super()._check_settings()
@@ -322,6 +326,7 @@ class Hbgl(System):
             global_mask=self.global_mask,
             global_batch_size=self.global_batch_size,
             slot_mask=self.slot_mask,
+            decoder_size=self.decoder_size,
         )
         return Architecture(make, takes_states=True, needs_names=True)
 
