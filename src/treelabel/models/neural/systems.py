@@ -155,7 +155,7 @@ class Hitin(System):
 
     name = "hitin"
     recipes: ClassVar[Mapping[Recipe, tuple[int, int, float]]] = {
-        "head": (30, 128, 2e-3),
+        "head": (30, 128, 5e-3),
         "lora": (20, 16, 2e-4),
         "all": (20, 16, 2e-5),
         "scratch": (20, 16, 1e-3),
