@@ -17,7 +17,7 @@ from treelabel.experiment import code
 from treelabel.experiment.plan import make_plan, progress_of
 from treelabel.experiment.reading import read_spec
 from treelabel.experiment.results import Results, Run
-from treelabel.experiment.running import Options, run_study
+from treelabel.experiment.running import Options, encoder_of, run_study
 from treelabel.experiment.sets import load_parts
 
 COMMAND = """
@@ -326,3 +326,48 @@ def test_two_studies_do_not_write_one_folder(tmp_path: Path) -> None:
     finally:
         first.terminate()
         first.wait()
+
+
+ENCODED = """
+title = "encoders"
+seeds = 1
+[data.sample]
+all = "sample"
+[systems.a]
+model = "neural"
+params = {encoder = "minilm"}
+[systems.b]
+model = "hitin"
+params = {encoder = "minilm", max_length = 64}
+[systems.c]
+model = "hgclr"
+params = {encoder = "minilm", max_length = 64, mode = "head"}
+[systems.d]
+model = "hbgl"
+params = {encoder = "minilm", mode = "all"}
+[systems.e]
+model = "hbgl"
+[systems.f]
+model = "neural"
+params = {encoder = "scratch"}
+[systems.g]
+model = "linear"
+[[judge]]
+rule = "best_leaf"
+metrics = ["leaf_accuracy"]
+"""
+
+
+def test_what_runs_share_of_an_encoder_is_computed_before_them(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(ENCODED)
+    plan = make_plan(read_spec(tmp_path / "study.toml"))
+    found = {cell.system: encoder_of(plan, cell) for cell in plan.cells}
+    assert found == {
+        "a": ("minilm", False),
+        "b": ("minilm(max_length=64)", False),
+        "c": ("minilm(max_length=64)", True),
+        "d": None,
+        "e": ("", True),
+        "f": None,
+        "g": None,
+    }

@@ -44,6 +44,32 @@ def read_spec(text: str) -> tuple[str, dict[str, Any]]:
         ) from None
 
 
+def spec_with(text: str, max_length: int | None, pooling: Pooling | None) -> str:
+    """Add settings to an encoder's name.
+
+    Parameters
+    ----------
+    text
+        A name, with settings or without.
+    max_length, pooling
+        Settings, which replace those of the name; None leaves these.
+
+    Returns
+    -------
+    str
+        The name with all settings.
+
+    >>> spec_with("minilm(max_length=64)", 128, None), spec_with("minilm", None, None)
+    ('minilm(max_length=128)', 'minilm')
+    """
+    given = {"max_length": max_length, "pooling": pooling}
+    own = {name: value for name, value in given.items() if value is not None}
+    if not own:
+        return text
+    name, settings = read_spec(text)
+    return with_settings(name, {**settings, **own})
+
+
 def find_source(text: str) -> Source:
     """Find a transformer to train or to embed with: "minilm", "minilm(max_length=128, pooling=cls)", a folder."""
     name, settings = read_spec(text)

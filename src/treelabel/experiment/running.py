@@ -24,11 +24,13 @@ import psutil
 from treelabel.core.errors import TreelabelError, shorten
 from treelabel.core.locking import lock
 from treelabel.core.outputs import disk_is_full, make_folder, open_output, together
+from treelabel.encoders.sources import spec_with
 from treelabel.experiment.plan import Cell, Plan, Progress, estimate, make_plan, progress_of, started
 from treelabel.experiment.processes import MARK, end_marked, family_of, has_ended, kill_group, memory_of
 from treelabel.experiment.results import Results, Run, Status, load_run
 from treelabel.experiment.units import parse_bytes, parse_seconds, show_bytes, show_seconds
 from treelabel.experiment.worker import UNWRITTEN, Job, write_run
+from treelabel.models.registry import MODELS
 
 FOLDERS = ("runs", "parts", "scores", "contexts", "choices")
 # What a worker is told of its run.
@@ -80,7 +82,7 @@ class Study:
     progress: Progress
     begun: float = field(default_factory=time.monotonic)
     tasks: list[Task] = field(default_factory=list)
-    embedded: set[tuple[str, str]] = field(default_factory=set)
+    embedded: set[tuple[str, str, bool]] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
     largest: float = 0.0
 
@@ -259,10 +261,10 @@ def _run_cells(study: Study, cells: Sequence[Cell], watch: Watcher) -> None:
 
 def _next(study: Study, waiting: Sequence[Cell]) -> int | Job | None:
     """Return the place of the next cell, or the embedding that it needs first; None while others have to end."""
-    under_way = {(task.job.data, task.job.encoder) for task in study.tasks if task.job.work == "embed"}
+    under_way = {_embedding(task.job) for task in study.tasks if task.job.work == "embed"}
     for at, cell in enumerate(waiting):
         encoder = encoder_of(study.plan, cell)
-        needed = (cell.data, encoder) if encoder is not None else None
+        needed = (cell.data, *encoder) if encoder is not None else None
         if study.progress.states[cell] == "judge" or needed is None or needed in study.embedded:
             return at
         if needed not in under_way:
@@ -271,8 +273,12 @@ def _next(study: Study, waiting: Sequence[Cell]) -> int | Job | None:
     return None
 
 
-def encoder_of(plan: Plan, cell: Cell) -> str | None:
-    """Return the encoder whose frozen embeddings a cell uses ("": the best that is installed), or None.
+def _embedding(job: Job) -> tuple[str, str, bool]:
+    return job.data, job.encoder, job.token_states
+
+
+def encoder_of(plan: Plan, cell: Cell) -> tuple[str, bool] | None:
+    """Return the frozen encoder that a cell uses ("": the best that is installed), and whether its token states.
 
     Parameters
     ----------
@@ -283,16 +289,20 @@ def encoder_of(plan: Plan, cell: Cell) -> str | None:
 
     Returns
     -------
-    str or None
+    tuple or None
+        None where the encoder is trained, or there is none.
     """
     system = plan.spec.systems[cell.system]
     params = system.params_on(cell.data)
-    if system.model is None or params.get("train") in ("all", "lora"):
+    if system.model is None or {params.get("train"), params.get("mode")} & {"all", "lora"}:
         return None
+    maker = MODELS.find(system.model).maker
     given = params.get("encoder")
-    if isinstance(given, str):
-        return None if given == "scratch" else given
-    return "" if system.model in ("prototype", "stack", "neural") else None
+    if not isinstance(given, str):
+        return ("", maker.takes_states) if maker.needs_encoder else None
+    if given == "scratch":
+        return None
+    return spec_with(given, params.get("max_length"), params.get("pooling")), maker.takes_states
 
 
 def _has_memory(study: Study) -> bool:
@@ -377,7 +387,7 @@ def _take_in(study: Study, task: Task) -> None:
     """Read what a worker wrote; one that ended without a result says why, if it can."""
     if task.job.work == "embed":
         # Where embeddings cannot be had, every run that needs them says so itself.
-        study.embedded.add((task.job.data, task.job.encoder))
+        study.embedded.add(_embedding(task.job))
     elif task.process.returncode == UNWRITTEN:
         lines = task.log.read_text(errors="replace").strip().splitlines() or ["a result cannot be written"]
         study.tasks.remove(task)

@@ -12,7 +12,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -50,7 +50,8 @@ class Job:
     """The work of one process.
 
     `work` is "run", "judge" (scores of an earlier run are there) or "embed" (compute and keep the embeddings of all
-    texts of a data set by `encoder`). `run` is the result so far: names, seed, parameters.
+    texts of a data set by `encoder`, or with `token_states` those of all their tokens). `run` is the result so far:
+    names, seed, parameters.
     """
 
     work: Literal["run", "judge", "embed"]
@@ -59,6 +60,7 @@ class Job:
     run: Mapping[str, Any] = field(default_factory=dict)
     data: str = ""
     encoder: str = ""
+    token_states: bool = False
     threads: int = 1
     max_seconds: float | None = None
     keep_scores: bool = False
@@ -166,10 +168,15 @@ def embed(spec: Spec, job: Job) -> None:
     from treelabel.encoders.registry import default_encoder, find_encoder
 
     parts = load_parts(spec.data[job.data], spec.folder, 0)
-    encoder = CachedEncoder(find_encoder(job.encoder) if job.encoder else default_encoder())
+    found = find_encoder(job.encoder) if job.encoder else default_encoder()
+    transform: Callable[..., object] = CachedEncoder(found).transform
+    if job.token_states:
+        from treelabel.encoders.token_states import StateEncoder
+
+        transform = StateEncoder(found).transform
     for part in (parts.train, parts.test, parts.valid, parts.spare):
         if part is not None:
-            encoder.transform(part.texts, progress=False)
+            transform(list(part.texts), progress=False)
 
 
 def do_run(spec: Spec, job: Job, run: Run) -> Run:

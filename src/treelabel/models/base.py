@@ -46,6 +46,10 @@ class Model(Settings, ABC):
     learned: ClassVar[Any] = NoValues
     # Settings that a model folder does not hold.
     unsaved: ClassVar[tuple[str, ...]] = ("hierarchy",)
+    # Whether an encoder that is not given is the best one that is installed.
+    needs_encoder: ClassVar[bool] = False
+    # Whether the states of all tokens of a frozen encoder are looked at, and not one vector per text.
+    takes_states: ClassVar[bool] = False
     # Whether documents may have weights.
     takes_sample_weight: ClassVar[bool] = False
     hierarchy: Hierarchy | None

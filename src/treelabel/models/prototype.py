@@ -88,6 +88,7 @@ class Prototype(Model):
     """
 
     name = "prototype"
+    needs_encoder = True
     learned = Values
     calibration_: Calibration
 

@@ -312,10 +312,12 @@ class HgclrNetwork(Network):
     def losses(self, inputs: Sequence[Tensor], truth: Gold, loss: TorchLoss) -> Tensor:
         """Return loss(text) + loss(positive) + weight · NT-Xent, whose mean counts for every document alike."""
         states, mask = self.token_states(inputs)
-        text = self.contrasted(pooled(states, mask, self.pooling))
-        positive = self.contrasted(self.positive_vectors(inputs, truth.nodes))
+        text = self.outputs.features(pooled(states, mask, self.pooling))
+        positive = self.outputs.features(self.positive_vectors(inputs, truth.nodes))
         contrast = nt_xent(self.projector(text), self.projector(positive), self.temperature)
-        both = loss(self.classified(text), truth.truth) + loss(self.classified(positive), truth.truth)
+        both = loss(self.outputs.logits(text).float(), truth.truth) + loss(
+            self.outputs.logits(positive).float(), truth.truth
+        )
         found: Tensor = both + self.contrastive_weight * contrast
         return found
 
@@ -399,16 +401,6 @@ class HgclrNetwork(Network):
         return pooled(states, mask, self.pooling)
 
     # From vectors to logits
-
-    def contrasted(self, vectors: Tensor) -> Tensor:
-        """Return what the last linear layer sees, before dropout."""
-        outputs = self.outputs
-        return vectors if outputs.hidden is None else torch.tanh(outputs.hidden(outputs.dropout(vectors)))
-
-    def classified(self, vectors: Tensor) -> Tensor:
-        """Return the logits of what `contrasted` returned."""
-        logits: Tensor = self.outputs.linear(self.outputs.dropout(vectors))
-        return logits.float()
 
 
 def new_projector(width: int, dropout: float) -> nn.Sequential:

@@ -92,6 +92,7 @@ class Neural(Model):
     """
 
     name = "neural"
+    needs_encoder = True
     # Whether weights over a frozen encoder are in a file, and not among the arrays of the model.
     has_file: ClassVar[bool] = False
     # The setting that states what is trained.

@@ -29,12 +29,18 @@ class Outputs(nn.Module):
         self.hidden = nn.Linear(width, hidden_size) if hidden_size else None
         self.linear = nn.Linear(hidden_size or width, outputs)
 
+    def features(self, vectors: Tensor) -> Tensor:
+        """Return what the linear layer sees: the hidden layer over vectors, or vectors themselves."""
+        return vectors if self.hidden is None else torch.tanh(self.hidden(self.dropout(vectors)))
+
+    def logits(self, features: Tensor) -> Tensor:
+        """Return the logits of what `features` returned, texts × outputs."""
+        found: Tensor = self.linear(self.dropout(features))
+        return found
+
     def forward(self, vectors: Tensor) -> Tensor:
         """Return logits, texts × outputs."""
-        if self.hidden is not None:
-            vectors = torch.tanh(self.hidden(self.dropout(vectors)))
-        logits: Tensor = self.linear(self.dropout(vectors))
-        return logits
+        return self.logits(self.features(vectors))
 
 
 class Network(nn.Module):

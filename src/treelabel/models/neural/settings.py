@@ -6,9 +6,8 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from treelabel.core.errors import TreelabelError
-from treelabel.core.settings_text import with_settings
 from treelabel.encoders.protocol import Encoder
-from treelabel.encoders.sources import Pooling, read_spec
+from treelabel.encoders.sources import Pooling, spec_with
 
 CHOICES: dict[str, tuple[str | None, ...]] = {
     "train": ("auto", "head", "lora", "all"),
@@ -86,12 +85,9 @@ class NeuralSettings:
     @property
     def encoder_spec(self) -> str | Encoder | None:
         """The encoder, with `max_length` and `pooling` among its settings if they are given."""
-        given = {"max_length": self.max_length, "pooling": self.pooling}
-        own = {name: value for name, value in given.items() if value is not None}
-        if not isinstance(self.encoder, str) or self.encoder == "scratch" or not own:
+        if not isinstance(self.encoder, str) or self.encoder == "scratch":
             return self.encoder
-        name, settings = read_spec(self.encoder)
-        return with_settings(name, {**settings, **own})
+        return spec_with(self.encoder, self.max_length, self.pooling)
 
     # Checks
 

@@ -218,6 +218,7 @@ class Hgclr(System):
     """
 
     name = "hgclr"
+    takes_states = True
     recipes: ClassVar[Mapping[Recipe, tuple[int, int, float]]] = {
         "head": (30, 64, 1e-3),
         "lora": (20, 16, 2e-4),
@@ -258,7 +259,7 @@ class Hgclr(System):
             log_probabilities=self.log_probabilities,
             word_heads=self.word_heads,
         )
-        return Architecture(make, takes_states=True, needs_names=True)
+        return Architecture(make, takes_states=self.takes_states, needs_names=True)
 
 
 class Hbgl(System):
@@ -283,6 +284,7 @@ class Hbgl(System):
     """
 
     name = "hbgl"
+    takes_states = True
     recipes: ClassVar[Mapping[Recipe, tuple[int, int, float]]] = {
         "head": (30, 64, 1e-3),
         "lora": (20, 16, 2e-4),
@@ -328,7 +330,7 @@ class Hbgl(System):
             slot_mask=self.slot_mask,
             decoder_size=self.decoder_size,
         )
-        return Architecture(make, takes_states=True, needs_names=True)
+        return Architecture(make, takes_states=self.takes_states, needs_names=True)
 
     def sequences(self, texts: Iterable[str]) -> list[list[list[str]]]:
         """Return what the paper predicts: the labels that are written at each level of each text, up to its end."""

@@ -76,6 +76,7 @@ class Stack(Model):
     """
 
     name = "stack"
+    needs_encoder = True
     learned = Values
 
     def __init__(
