@@ -149,6 +149,9 @@ def test_folders_that_cannot_be_changed(public: Path, run: Run, seal: object) ->
         train, model = public / "train.csv", public / "model"
         reported = run("fit", train, "-o", model, "--model", "most_frequent", "--report", sealed / "t.txt")
         assert is_refused(reported, sealed / "t.txt")
+        learned = run("fit", train, "-o", sealed / "m", "--model", "most_frequent")
+        assert is_refused(learned, sealed / "m")
+        assert "nothing can be written" in learned.err
     # Nothing was learned before that was found out.
     assert content(public) == before
 

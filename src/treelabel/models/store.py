@@ -83,6 +83,11 @@ def require_replaceable(target: Path, overwrite: bool) -> None:
     overwrite
         Whether a model may be replaced.
     """
+    above = next((folder for folder in target.absolute().parents if folder.exists()), Path("/"))
+    if not above.is_dir():
+        raise TreelabelError(f"{target}: {above} is a file, expected a folder")
+    if not os.access(above, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise TreelabelError(f"{target}: nothing can be written in the folder {above}; give another name")
     if not os.path.lexists(target):
         return
     if not target.is_dir():
