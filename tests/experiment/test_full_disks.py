@@ -53,9 +53,9 @@ def fill(folder: Path, left: int) -> Path:
 
 @pytest.fixture
 def public() -> Iterator[Path]:
-    """Make a folder that every user of the machine can reach."""
+    """Make a folder that every user of the machine can use."""
     with tempfile.TemporaryDirectory(dir="/tmp") as name:
-        os.chmod(name, 0o755)
+        os.chmod(name, 0o777)
         yield Path(name)
 
 
