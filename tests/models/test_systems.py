@@ -206,7 +206,7 @@ def test_hbgl_writes_sequences_of_labels(folder: Path) -> None:
         ("hitin", {"height": 0}, "height"),
         ("hitin", {"tree_pooling": "best"}, "tree_pooling"),
         ("hgclr", {"contrastive_temperature": 0.0}, "contrastive_temperature"),
-        ("hgclr", {"mode": "some"}, "mode"),
+        ("hgclr", {"mode": "some"}, "the setting mode of"),
         ("hbgl", {"slot_mask": 1.5}, "slot_mask"),
         ("hbgl", {"epochs": 0}, "the setting epochs of the model hbgl is 0"),
     ],

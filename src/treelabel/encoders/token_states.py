@@ -149,9 +149,7 @@ class StateEncoder:
             cache.write(keys[row], blocks)
             stored |= dict(zip(keys[row], blocks, strict=True))
         joined = [np.concatenate([stored[key] for key in own] or [np.zeros(0, np.float32)]) for own in keys]
-        return [
-            row.reshape(-1, encoder.width)[: len(own)].astype(np.float16) for row, own in zip(joined, ids, strict=True)
-        ]
+        return [as_half(row.reshape(-1, encoder.width)[: len(own)]) for row, own in zip(joined, ids, strict=True)]
 
     def _computed(self, ids: list[list[int]]) -> list[FloatArray]:
         """Run the transformer."""
@@ -167,6 +165,16 @@ class StateEncoder:
             for row, own in zip(batch.tolist(), states, strict=True):
                 found[row] = own[: len(ids[row])]
         return found
+
+
+def as_half(states: FloatArray) -> npt.NDArray[np.float16]:
+    """Return states in float16; what is too large for it becomes the largest number that is not.
+
+    >>> as_half(np.array([1e6, -0.5], np.float32)).tolist()
+    [65504.0, -0.5]
+    """
+    most = float(np.finfo(np.float16).max)
+    return np.clip(states, -most, most).astype(np.float16)
 
 
 def _block_keys(fingerprint: str, text: str, tokens: int) -> list[bytes]:

@@ -19,6 +19,10 @@ class Architecture:
         Whether it sees the states of all tokens over a frozen encoder, and not one vector per text.
     needs_names
         Whether it looks at the names of labels.
+    identity
+        The system and its own settings, which a checkpoint belongs to.
+    restore
+        Makes the network that scores, whose weights are loaded afterwards; by default what `make` leaves at the end.
     has_file
         Whether weights are saved in a file of their own also over a frozen encoder, where the plain network has them
         among the arrays of the model.
@@ -27,7 +31,13 @@ class Architecture:
     make: Callable[[Parts], Network]
     takes_states: bool = False
     needs_names: bool = False
+    identity: str = ""
+    restore: Callable[[Parts], Network] | None = None
     has_file: bool = True
+
+    def restored(self, parts: Parts) -> Network:
+        """Make the network that scores, with random weights."""
+        return self.make(parts).finished() if self.restore is None else self.restore(parts)
 
 
 def plain_network(parts: Parts) -> Network:

@@ -129,6 +129,9 @@ def load_checkpoint(folder: Path, run: str, network: nn.Module, optimizer: torch
             f"{file}: the checkpoint of another run (other data or settings); remove it, or give another folder"
         )
     parts = _by_prefix(tensors)
+    own = {name: value.shape for name, value in trained_weights(network).items()}
+    if own != {name: value.shape for name, value in parts.get("weights", {}).items()}:
+        raise TreelabelError(f"{file}: holds the weights of another network; remove it to begin anew")
     set_weights(network, parts["weights"])
     moments: dict[int, dict[str, Any]] = {}
     for number, values in _by_prefix(parts.get("optimizer", {})).items():

@@ -55,7 +55,7 @@ class TrainingConfig:
     stop_after: int | None = None
 
     @classmethod
-    def of(cls, settings: NeuralSettings, train: Training) -> "TrainingConfig":
+    def of(cls, settings: NeuralSettings, train: Training, identity: str = "") -> "TrainingConfig":
         """Combine settings with defaults.
 
         Parameters
@@ -64,6 +64,8 @@ class TrainingConfig:
             The settings of the model.
         train
             The training data, with their deadline and progress bar.
+        identity
+            The system that is trained, and its own settings.
 
         Returns
         -------
@@ -91,11 +93,11 @@ class TrainingConfig:
             callbacks=tuple(callback_of(each) for each in settings.callbacks),
             checkpoint_dir=None if settings.checkpoint_dir is None else Path(settings.checkpoint_dir),
             checkpoint_seconds=settings.checkpoint_seconds,
-            run="" if settings.checkpoint_dir is None else run_fingerprint(settings, train),
+            run="" if settings.checkpoint_dir is None else run_fingerprint(settings, train, identity),
         )
 
 
-def run_fingerprint(settings: NeuralSettings, train: Training) -> str:
+def run_fingerprint(settings: NeuralSettings, train: Training, identity: str = "") -> str:
     """Hash what a checkpoint depends on: settings, encoder, labels and texts, those of validation included.
 
     Parameters
@@ -104,6 +106,8 @@ def run_fingerprint(settings: NeuralSettings, train: Training) -> str:
         The settings of the model.
     train
         The training data.
+    identity
+        The system that is trained, and its own settings.
 
     Returns
     -------
@@ -114,7 +118,9 @@ def run_fingerprint(settings: NeuralSettings, train: Training) -> str:
     values = {name: str(getattr(settings, name)) for name in names}
     spec = settings.encoder_spec
     encoder = "scratch" if spec is None or spec == "scratch" else find_encoder(spec).fingerprint
-    found = hashlib.sha256(json.dumps([values, encoder, train.hierarchy.fingerprint], sort_keys=True).encode())
+    found = hashlib.sha256(
+        json.dumps([values, encoder, train.hierarchy.fingerprint, identity], sort_keys=True).encode()
+    )
     for data in (train, train.valid):
         if data is not None:
             found.update(data.closed.indptr.tobytes() + data.closed.indices.tobytes())

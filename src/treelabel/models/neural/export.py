@@ -74,7 +74,8 @@ def network_from_tokens(network: Network, featurizer: Featurizer) -> tuple[Netwo
         what = "tf-idf" if has_tfidf else f"the encoder {encoder.name}"
         raise TreelabelError(f"a model with {what} is no graph of one transformer; export one without")
     source, takes_vectors = encoder.source, isinstance(featurizer, FrozenFeaturizer)
-    whole = Network(load_backbone(source.place), source.pooling, network.outputs, normalize=takes_vectors)
+    pooling = source.pooling if takes_vectors else network.pooling
+    whole = Network(load_backbone(source.place), pooling, network.outputs, normalize=takes_vectors)
     scale = VECTOR_LENGTH if takes_vectors else 1.0
     return whole, scale, load_tokenizer(source.place), source.max_length
 

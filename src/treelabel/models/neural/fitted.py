@@ -164,9 +164,9 @@ def restored_network(
 
     def made() -> Network:
         if config is None:
-            return architecture.make(parts).finished()
+            return architecture.restored(parts)
         backbone = untrained_backbone(config)
-        return architecture.make(replace(parts, backbone=backbone, width=int(backbone.config.hidden_size))).finished()
+        return architecture.restored(replace(parts, backbone=backbone, width=int(backbone.config.hidden_size)))
 
     # On the device "meta", tensors are shapes without memory: wrong weights are refused before it is allocated.
     with torch.device("meta"):

@@ -89,7 +89,7 @@ def fit_head(
     featurizer = new_frozen_featurizer(settings, train.texts, architecture)
     kept, held_out = split_validation(settings, train)
     inputs = featurizer.inputs(train.texts, train.progress)
-    config = TrainingConfig.of(settings, train)
+    config = TrainingConfig.of(settings, train, architecture.identity)
     parts = head_parts(settings, train, objective, featurizer, inputs)
     if architecture.needs_names:
         parts = replace(parts, name_vectors=name_states(parts, featurizer))
@@ -147,7 +147,7 @@ def fine_tune(
     if architecture.needs_names:
         parts = replace(parts, name_vectors=name_embeddings(parts, featurizer))
     network = architecture.make(replace(parts, backbone=prepared_backbone(settings, backbone)))
-    config = TrainingConfig.of(settings, train)
+    config = TrainingConfig.of(settings, train, architecture.identity)
     validation = Validation.of(held_out, featurizer, objective, settings.seed)
     shown = train if validation is None else train[kept]
     inputs = featurizer.inputs(shown.texts)
@@ -240,6 +240,8 @@ def chosen(inputs: KnownVectors | TokenStates, rows: LongArray) -> KnownVectors 
     KnownVectors or TokenStates
         Of these rows.
     """
+    if len(rows) == len(inputs.lengths):
+        return inputs
     if isinstance(inputs, KnownVectors):
         return KnownVectors(inputs.values[torch.from_numpy(rows)])
     own = inputs.rows()

@@ -67,9 +67,13 @@ def faster_in_bf16(network: nn.Module, batch: Sequence[Tensor]) -> bool:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     network.to(device)
     batch = [value.to(device) for value in batch]
-    # Dropout must not consume the random numbers of training.
+    # Dropout must not consume the random numbers of training, nor measuring change running statistics.
+    statistics = [(buffer, buffer.clone()) for buffer in network.buffers()]
     with torch.random.fork_rng(), threads_for(network):
         # The first use of a kernel sets it up, and does not count.
         plain = min(seconds(False) for _ in range(3))
         half = seconds(True)
-        return half < 10 * plain and min(seconds(True) for _ in range(2)) < 0.5 * plain
+        faster = half < 10 * plain and min(seconds(True) for _ in range(2)) < 0.5 * plain
+    for buffer, before in statistics:
+        buffer.copy_(before)
+    return faster

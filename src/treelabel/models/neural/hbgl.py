@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from treelabel.core.compute import LongArray
+from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
 from treelabel.losses.torch import TorchLoss
 from treelabel.models.neural.featurizers import Featurizer
@@ -78,6 +79,8 @@ class HbglNetwork(Network):
         slot_mask: float = 0.5,
         decoder_size: int = 128,
     ) -> None:
+        if parts.objective.name != "bce":
+            raise TreelabelError(f"the model hbgl is trained with the loss bce, found {parts.objective.name!r}")
         hierarchy, width, names = parts.hierarchy, parts.width, parts.name_vectors
         decoder = None
         if parts.backbone is None:
@@ -89,9 +92,11 @@ class HbglNetwork(Network):
         self.hierarchy, self.depth, self.slot_mask, self.decoder = hierarchy, hierarchy.max_depth, slot_mask, decoder
         self.register_buffer("pattern", level_attention(self.depth), persistent=False)
         self.register_buffer("slot_levels", torch.arange(1, self.depth + 1).repeat(2), persistent=False)
+        if parts.backbone is not None:
+            BackboneBody(parts.backbone, self.depth).check(parts.width)
         if parts.name_vectors is not None:
             if parts.backbone is not None:
-                BackboneBody(parts.backbone, self.depth).check(parts.width)
+                BackboneBody(parts.backbone, self.depth).check_attention(parts.width)
             self.global_losses = self.pretrain_labels(
                 GlobalStage(global_steps, global_learning_rate, global_mask, global_batch_size), parts
             )

@@ -118,7 +118,7 @@ class BackboneBody(Body):
         seen[..., length:, length:] = allowed
         given = {"inputs_embeds": vectors[:, start:], "position_ids": positions[:, start:] + self.first}
         if self.segments:
-            segments = (torch.arange(start, total, device=levels.device) >= length).long()
+            segments = (torch.arange(start, total, device=levels.device) >= length).long() * (text is not None)
             given["token_type_ids"] = segments.expand(count, -1)
         if cache is not None:
             given["past_key_values"] = cache
@@ -128,7 +128,7 @@ class BackboneBody(Body):
         return hidden[:, length - start :]
 
     def check(self, width: int) -> None:
-        """Refuse a transformer that takes no vectors as inputs, or that attends to what it must not."""
+        """Refuse a transformer that takes no vectors as inputs, or has too few positions; nothing is run."""
         missing = sorted({"inputs_embeds", "position_ids", "attention_mask"} - self.arguments)
         kind = type(self.backbone).__name__
         if missing:
@@ -147,6 +147,10 @@ class BackboneBody(Body):
                 f"HBGL writes one position per level after the text, but the encoder has {self.longest + self.depth} "
                 f"positions and the hierarchy {self.depth} levels"
             )
+
+    def check_attention(self, width: int) -> None:
+        """Refuse a transformer that attends to what it must not."""
+        kind = type(self.backbone).__name__
         if not self._honours_masks(width):
             raise TreelabelError(
                 f"HBGL cannot train this encoder: {kind} does not follow a four-dimensional attention mask, so that "

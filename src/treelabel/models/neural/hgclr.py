@@ -6,6 +6,7 @@ readings are classified, and a contrastive loss pulls them together. Scoring nee
 alone.
 """
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from treelabel.core.errors import TreelabelError
 from treelabel.encoders.backbone import pooled
 from treelabel.hierarchy import Hierarchy
 from treelabel.losses.torch import Prepared, TorchLoss
@@ -160,7 +162,7 @@ class WordsToLabels(nn.Module):
 
 
 def straight_through(importance: Tensor, threshold: float) -> Tensor:
-    """Choose what is above a threshold: 1 or 0 exactly, with the gradient of the importance itself.
+    """Choose what is above a threshold: 1 or 0 exactly; what is kept has the gradient of its importance.
 
     Parameters
     ----------
@@ -178,9 +180,9 @@ def straight_through(importance: Tensor, threshold: float) -> Tensor:
     >>> kept = straight_through(importance, 0.5)
     >>> (kept * torch.tensor([3.0, 5.0])).sum().backward()
     >>> kept.tolist(), importance.grad.tolist()
-    ([0.0, 1.0], [3.0, 5.0])
+    ([0.0, 1.0], [0.0, 5.0])
     """
-    return (importance > threshold).to(importance.dtype) + (importance - importance.detach())
+    return (importance > threshold).to(importance.dtype) * (1 + importance - importance.detach())
 
 
 # The contrast
@@ -233,10 +235,12 @@ class HgclrNetwork(Network):
     Steps 1 to 3 belong to training alone: `finished` leaves encoder, pooling and outputs.
 
     With a backbone, words are its input embeddings, and the positive sample is a second pass over them. Without one,
-    words are token states of a frozen encoder, and the positive sample pools those that were chosen. A frozen encoder
-    learns nothing from contrast, so that the outputs then always have a hidden layer (as wide as the states if no
-    `hidden_size` is given). What is contrasted is what the last linear layer sees: the text's vector, or the hidden
-    layer over it.
+    words are token states of a frozen encoder; a text is their mean, however the encoder pools, and the positive sample
+    the mean of those that were chosen. A frozen encoder learns nothing from contrast, so that the outputs then always
+    have a hidden layer (as wide as the states if no `hidden_size` is given). What is contrasted is what the last linear
+    layer sees: the text's vector, or the hidden layer over it.
+
+    Attention among labels takes memory and time of labels², that from words texts × words × labels × heads.
 
     As the official program has it, where we follow it:
 
@@ -255,7 +259,10 @@ class HgclrNetwork(Network):
     - Padding is masked out. There a wrong constant was added for the mask, the same for all labels of a word, which
       changes nothing, and padding was sampled like words.
     - A name is the mean of the word vectors of its pieces when training begins, without [CLS], [SEP], positions and
-      LayerNorm, and stays so; the id's vector, which is added, is learned. Ids start at a scale of 0.02.
+      LayerNorm (over a frozen encoder, of the states of all its tokens), and stays so; the id's vector, which is added,
+      is learned. The graph layer has no dropout.
+    - Vectors are pooled as the encoder pools; the paper takes [CLS].
+    - With `gradient_accumulation_steps`, texts are contrasted within their part of a batch.
     - Paths may have any length, labels any order, and the hierarchy may be a DAG: each edge has a weight, and paths are
       the shortest.
     - In eval mode there is no Gumbel noise.
@@ -267,8 +274,8 @@ class HgclrNetwork(Network):
     contrastive_weight
         The weight of NT-Xent (λ).
     threshold
-        The importance above which a word is kept (γ); the share of a text's labels among all is that of a word by
-        chance.
+        The importance above which a word is kept (γ). By chance, it is the number of the text's labels divided by that
+        of all labels.
     temperature
         The temperature of NT-Xent.
     gumbel_temperature
@@ -291,10 +298,10 @@ class HgclrNetwork(Network):
         graph_heads: int = GRAPH_HEADS,
         word_heads: int = WORD_HEADS,
     ) -> None:
-        hidden_size = parts.hidden_size
-        if parts.backbone is None and hidden_size == 0:
-            hidden_size = parts.width
-        super().__init__(parts.backbone, parts.pooling, Outputs(parts.width, parts.outputs, hidden_size, parts.dropout))
+        scoring = scoring_network(parts)
+        super().__init__(scoring.backbone, scoring.pooling, scoring.outputs)
+        if self.backbone is not None:
+            require_inputs_embeds(self.backbone)
         self.contrastive_weight = contrastive_weight * parts.outputs
         self.threshold, self.temperature = threshold, temperature
         self.gumbel_temperature, self.log_probabilities = gumbel_temperature, log_probabilities
@@ -303,7 +310,7 @@ class HgclrNetwork(Network):
         heads = heads_within(width, graph_heads)
         self.label_encoder = LabelEncoder(parts.hierarchy, width, parts.name_vectors, heads)
         self.words_to_labels = WordsToLabels(width, heads_within(width, word_heads))
-        self.projector = new_projector(hidden_size or parts.width, parts.dropout)
+        self.projector = new_projector(self.outputs.linear.in_features, parts.dropout)
 
     def prepare(self, loss: TorchLoss, labels: Any) -> Prepared:
         """Prepare the labels for the loss, and beside them the labels that words are to speak of."""
@@ -395,12 +402,31 @@ class HgclrNetwork(Network):
             n × width.
         """
         words, mask = self.word_vectors(inputs), inputs[1]
-        states = words * self.kept_words(words, mask, nodes).to(words.dtype).unsqueeze(-1)
-        if self.backbone is not None:
-            states = self.backbone(inputs_embeds=states, attention_mask=mask).last_hidden_state
+        kept = self.kept_words(words, mask, nodes).to(words.dtype)
+        states = words * kept.unsqueeze(-1)
+        if self.backbone is None:
+            count = kept.sum(1, keepdim=True).clamp(min=1.0)
+            return states.sum(1) / count
+        states = self.backbone(inputs_embeds=states, attention_mask=mask).last_hidden_state
         return pooled(states, mask, self.pooling)
 
-    # From vectors to logits
+
+def scoring_network(parts: Parts) -> Network:
+    """Make the part of the network that scores: encoder, pooling and outputs."""
+    if parts.backbone is not None:
+        outputs = Outputs(parts.width, parts.outputs, parts.hidden_size, parts.dropout)
+        return Network(parts.backbone, parts.pooling, outputs)
+    return Network(None, "mean", Outputs(parts.width, parts.outputs, parts.hidden_size or parts.width, parts.dropout))
+
+
+def require_inputs_embeds(backbone: Any) -> None:
+    """Refuse a transformer that takes no vectors as inputs, which positive samples are."""
+    base = backbone.get_base_model() if hasattr(backbone, "get_base_model") else backbone
+    if "inputs_embeds" not in inspect.signature(base.forward).parameters:
+        raise TreelabelError(
+            f"HGCLR cannot train this encoder: {type(base).__name__} does not take inputs_embeds, which positive "
+            "samples need; give one of BERT's family, or use it frozen (mode=head)"
+        )
 
 
 def new_projector(width: int, dropout: float) -> nn.Sequential:

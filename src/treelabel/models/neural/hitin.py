@@ -157,7 +157,8 @@ class HitinNetwork(Network):
         tree = coding_tree(parts.hierarchy, height)
         outputs = TreeIsomorphismOutputs(parts.width, parts.outputs, tree, tree_size, tree_pooling, parts.dropout)
         super().__init__(parts.backbone, parts.pooling, outputs)
-        self.recursive_regularization = recursive_regularization
+        # Losses here are sums over outputs, and the weight stands beside a mean.
+        self.recursive_regularization = recursive_regularization * parts.outputs
         self.register_buffer("edges", torch.from_numpy(output_edges(parts.objective.loss)), persistent=False)
 
     def penalty(self, loss: TorchLoss) -> Tensor:

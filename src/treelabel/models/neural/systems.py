@@ -15,7 +15,7 @@ from treelabel.core.strings import Strings
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.sources import Pooling
 from treelabel.hierarchy import Hierarchy
-from treelabel.models.neural.config import Recipe
+from treelabel.models.neural.config import NOT_OF_THE_RUN, Recipe
 from treelabel.models.neural.exported import ExportedNetwork
 from treelabel.models.neural.model import Neural
 from treelabel.models.neural.settings import NeuralSettings
@@ -37,6 +37,11 @@ class System(Neural):
     The settings are those of `neural`, with `mode` for `train`: "head" trains over a frozen encoder, "all" fine-tunes
     it, "lora" trains matrices of low rank beside its own, and "auto" is "all" for a small one from scratch, else
     "head", which is what a CPU can afford.
+
+    Where an encoder is fine-tuned, all but the encoder learns at a rate of 1e-3 unless a rate is given: after the few
+    epochs that a CPU affords it would hardly have moved at the encoder's. (The official programs have 1e-4 for HiTIN,
+    and 3e-5 for all of HGCLR and HBGL.) `gradient_accumulation_steps` changes results, unlike those of `neural`: HGCLR
+    contrasts and HiTIN normalises within a part of a batch.
 
     A subclass takes its own settings by name and hands all others on (`**settings`).
     """
@@ -111,6 +116,12 @@ class System(Neural):
         init.__signature__ = common.replace(parameters=[*common.parameters.values(), *named])
         init.__annotations__ = {**System.__init__.__annotations__, **cls.__init__.__annotations__}
 
+    def _identity(self) -> str:
+        """Return the system and its settings, as far as they change what is learned."""
+        left_out = {*self.unsaved, *NOT_OF_THE_RUN}
+        own = {name: value for name, value in self.get_params(deep=False).items() if name not in left_out}
+        return f"{self.name} {sorted(own.items())}"
+
     def _settings(self) -> NeuralSettings:
         """Return the settings, with the system's own defaults."""
         if self.mode not in get_args(Mode):
@@ -121,13 +132,18 @@ class System(Neural):
         given = replace(NeuralSettings.of(self), train=self.mode)
         recipe: Recipe = "scratch" if given.encoder == "scratch" else given.trained_part
         epochs, batch_size, rate = self.recipes[recipe]
-        rates = {} if recipe in ("head", "scratch") or given.learning_rate else {"outputs": self.outputs_rate}
+        # A rate that is given is that of all parts.
+        own = (
+            {}
+            if recipe in ("head", "scratch") or given.learning_rate
+            else dict.fromkeys(("hidden", "outputs"), self.outputs_rate)
+        )
         return replace(
             given,
             epochs=epochs if given.epochs is None else given.epochs,
             batch_size=batch_size if given.batch_size is None else given.batch_size,
             learning_rate=rate if given.learning_rate is None else given.learning_rate,
-            learning_rates={**rates, **(given.learning_rates or {})},
+            learning_rates={**own, **(given.learning_rates or {})},
         )
 
 
@@ -148,7 +164,8 @@ class Hitin(System):
     tree_pooling
         How the nodes of a level become one vector.
     recursive_regularization
-        The weight of |W_child - W_parent|^2 / 2 over the output weights of all edges.
+        The weight of |W_child - W_parent|^2 / 2 over the output weights of all edges, beside a loss that is a mean over
+        labels, as in the official program.
     **settings
         The settings of all systems: see `Neural`, and `System` for `mode`.
     """
@@ -188,7 +205,7 @@ class Hitin(System):
             tree_pooling=self.tree_pooling,
             recursive_regularization=self.recursive_regularization,
         )
-        return Architecture(make)
+        return Architecture(make, identity=self._identity())
 
 
 class Hgclr(System):
@@ -220,7 +237,7 @@ class Hgclr(System):
     name = "hgclr"
     takes_states = True
     recipes: ClassVar[Mapping[Recipe, tuple[int, int, float]]] = {
-        "head": (30, 64, 1e-3),
+        "head": (30, 32, 3e-3),
         "lora": (20, 16, 2e-4),
         "all": (20, 16, 3e-5),
         "scratch": (20, 16, 1e-3),
@@ -248,7 +265,7 @@ class Hgclr(System):
 
     def _architecture(self) -> "Architecture":
         from treelabel.models.neural.architecture import Architecture
-        from treelabel.models.neural.hgclr import HgclrNetwork
+        from treelabel.models.neural.hgclr import HgclrNetwork, scoring_network
 
         make = partial(
             HgclrNetwork,
@@ -259,7 +276,7 @@ class Hgclr(System):
             log_probabilities=self.log_probabilities,
             word_heads=self.word_heads,
         )
-        return Architecture(make, takes_states=self.takes_states, needs_names=True)
+        return Architecture(make, self.takes_states, True, self._identity(), scoring_network)
 
 
 class Hbgl(System):
@@ -286,7 +303,7 @@ class Hbgl(System):
     name = "hbgl"
     takes_states = True
     recipes: ClassVar[Mapping[Recipe, tuple[int, int, float]]] = {
-        "head": (30, 64, 1e-3),
+        "head": (30, 32, 3e-3),
         "lora": (20, 16, 2e-4),
         "all": (20, 16, 3e-5),
         "scratch": (20, 16, 1e-3),
@@ -330,7 +347,7 @@ class Hbgl(System):
             slot_mask=self.slot_mask,
             decoder_size=self.decoder_size,
         )
-        return Architecture(make, takes_states=self.takes_states, needs_names=True)
+        return Architecture(make, self.takes_states, True, self._identity())
 
     def sequences(self, texts: Iterable[str]) -> list[list[list[str]]]:
         """Return what the paper predicts: the labels that are written at each level of each text, up to its end."""
@@ -339,6 +356,7 @@ class Hbgl(System):
         if not hasattr(self, "fitted_"):
             raise TreelabelError("this hbgl model has not learned anything yet; call fit first")
         names, fitted = self.hierarchy_.names, self.fitted_
-        assert not isinstance(fitted, ExportedNetwork)
+        if isinstance(fitted, ExportedNetwork):
+            raise TreelabelError("an exported model gives probabilities only; use the model that it was made of")
         written = written_labels(fitted.network, fitted.featurizer, Strings.of(list(texts)))
         return [[[names[node] for node in level] for level in levels] for levels in written]

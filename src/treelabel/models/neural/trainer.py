@@ -71,6 +71,8 @@ class Trainer:
             The state at the end; the network has the weights of the best epoch if there is validation, else the last.
         """
         config = self.config
+        # What was made in a hurry is no state to go on from.
+        self.begun_late = bool(config.stop)
         self.accelerator = Accelerator(cpu=not torch.cuda.is_available())
         groups = parameter_groups(self.network, config.learning_rates, config.layerwise_lr_decay, config.weight_decay)
         self.network.to(self.accelerator.device)
@@ -206,6 +208,6 @@ class Trainer:
 
     def _save(self, state: TrainState) -> None:
         config = self.config
-        if config.checkpoint_dir is not None and self.accelerator.is_main_process:
+        if config.checkpoint_dir is not None and self.accelerator.is_main_process and not self.begun_late:
             save_checkpoint(config.checkpoint_dir / config.part, config.run, state, self.network, self.optimizer)
         self.saved_at = time.monotonic()

@@ -41,6 +41,8 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     for name, value in weights.items():
         if not torch.isfinite(value).all():
             raise TreelabelError(f"{name} in {WEIGHTS} holds what is no finite number")
+        if name.endswith("running_var") and bool((value < 0).any()):
+            raise TreelabelError(f"{name} in {WEIGHTS} holds a negative variance")
     return weights
 
 
