@@ -1,5 +1,7 @@
 """The systems on the neural trainer: all modes learn, save, load, resume and export, and their settings are checked."""
 
+import hashlib
+import json
 import signal
 import subprocess
 import sys
@@ -94,11 +96,12 @@ from treelabel.models.check import CASES
 case = CASES["leaf"]
 system, encoder, mode, output, *checkpoints = sys.argv[1:]
 own = dict(global_steps=5) if system == "hbgl" else {}
-settings = dict(encoder=encoder, mode=mode, epochs=4, learning_rate=5e-3, batch_size=8, dropout=0.1, seed=1, **own)
+settings = dict(encoder=encoder, mode=mode, epochs=2, learning_rate=5e-3, batch_size=8, dropout=0.1, seed=1, **own)
 more = dict(checkpoint_dir=checkpoints[0], checkpoint_seconds=0.0) if checkpoints else {}
 model = make_model(system, **settings, **more)
 callback = lambda step, values: print("step", step, flush=True)
-model.set_params(callbacks=(callback,)).fit(case.texts, case.labels, hierarchy=case.hierarchy)
+# Enough for documents to be held out, and for learning from all of them afterwards.
+model.set_params(callbacks=(callback,)).fit(3 * case.texts, 3 * case.labels, hierarchy=case.hierarchy)
 model.save(output)
 """
 
@@ -111,12 +114,12 @@ def test_a_run_that_is_killed_goes_on_to_the_same_weights(system: str, mode: str
     whole = [sys.executable, script, system, folder, mode, tmp_path / "whole"]
     subprocess.run(list(map(str, whole)), check=True, capture_output=True, timeout=300)
     broken = list(map(str, [*whole[:-1], tmp_path / "broken", tmp_path / "checkpoints"]))
-    # Killed after its ninth step, in the second epoch, while the next one is under way.
-    for kill_after in (9, None):
+    # Killed in its second epoch, while the next step is under way.
+    for kill_after in (20, None):
         process = subprocess.Popen(broken, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert process.stdout is not None
         step = int(process.stdout.readline().split()[1])
-        assert step == 1 if kill_after else step > 5
+        assert step == 1 if kill_after else step > 15
         while kill_after is not None and step < kill_after:
             step = int(process.stdout.readline().split()[1])
         if kill_after is not None:
@@ -221,22 +224,68 @@ def test_a_typo_in_a_setting_gets_the_nearest_name() -> None:
         make_model("hitin", heigth=3)
 
 
+def rewrite(folder: Path, weights: dict[str, torch.Tensor]) -> None:
+    """Replace the weights of a model, with a checksum that fits."""
+    save_file(weights, folder / "weights.safetensors")
+    described = json.loads((folder / "model.json").read_text())
+    digest = hashlib.sha256((folder / "weights.safetensors").read_bytes()).hexdigest()
+    described["sha256"]["weights.safetensors"] = digest
+    (folder / "model.json").write_text(json.dumps(described))
+
+
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_weights_that_are_not_the_model_s_are_refused(system: str, folder: Path, tmp_path: Path) -> None:
-    model = made(system, "words", folder, epochs=1).fit(DATA)
-    file = tmp_path / "model" / "weights.safetensors"
-    model.save(tmp_path / "model")
-    weights = load_file(file)
+    made(system, "words", folder, epochs=1).fit(DATA).save(tmp_path)
+    weights = load_file(tmp_path / "weights.safetensors")
+    rewrite(tmp_path, weights)
+    load_model(tmp_path)
     name = next(name for name, value in weights.items() if value.ndim == 2)
-    for wrong in (
-        {**weights, name: weights[name][:-1].contiguous()},
-        {key: value for key, value in weights.items() if key != name},
-        {**weights, name: torch.full_like(weights[name], torch.nan)},
-        {**weights, "more": torch.zeros(3)},
+    for wrong, match in (
+        ({**weights, name: weights[name][:-1].contiguous()}, f"{name} in weights.safetensors is .* say"),
+        ({key: value for key, value in weights.items() if key != name}, "is missing"),
+        ({**weights, name: torch.full_like(weights[name], torch.nan)}, "no finite number"),
+        ({**weights, "more": torch.zeros(3)}, "more in weights.safetensors"),
     ):
-        save_file(wrong, file)
-        with pytest.raises(TreelabelError):
-            load_model(tmp_path / "model")
+        rewrite(tmp_path, wrong)
+        with pytest.raises(TreelabelError, match=match):
+            load_model(tmp_path)
+
+
+def test_a_negative_variance_or_another_loss_in_a_folder_is_refused(folder: Path, tmp_path: Path) -> None:
+    made("hitin", "words", folder, epochs=1).fit(DATA).save(tmp_path / "hitin")
+    weights = load_file(tmp_path / "hitin" / "weights.safetensors")
+    name = next(name for name in weights if name.endswith("running_var"))
+    rewrite(tmp_path / "hitin", {**weights, name: -weights[name]})
+    with pytest.raises(TreelabelError, match="negative variance"):
+        load_model(tmp_path / "hitin")
+    made("hbgl", "words", folder, epochs=1).fit(DATA).save(tmp_path / "hbgl")
+    described = json.loads((tmp_path / "hbgl" / "model.json").read_text())
+    described["learned"]["loss"] = "leaf_softmax"
+    (tmp_path / "hbgl" / "model.json").write_text(json.dumps(described))
+    with pytest.raises(TreelabelError, match="trained with the loss bce"):
+        load_model(tmp_path / "hbgl")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (("hitin", {"height": 2}), ("hitin", {"height": 3})),
+        (("hgclr", {"threshold": 0.2}), ("hgclr", {"threshold": 0.5})),
+        (("hgclr", {}), ("hbgl", {})),
+    ],
+    ids=str,
+)
+def test_the_checkpoint_of_other_settings_is_refused(one: Any, other: Any, folder: Path, tmp_path: Path) -> None:
+    kept = {"checkpoint_dir": str(tmp_path), "checkpoint_seconds": 0.0, "epochs": 1}
+    made(one[0], "words", folder, **kept, **one[1]).fit(DATA)
+    with pytest.raises(TreelabelError, match="the checkpoint of another run"):
+        made(other[0], "words", folder, **kept, **other[1]).fit(DATA)
+
+
+def test_a_stage_that_was_cut_short_is_no_state_to_go_on_from(folder: Path, tmp_path: Path) -> None:
+    settings = {"checkpoint_dir": str(tmp_path), "checkpoint_seconds": 0.0, "epochs": 1}
+    made("hbgl", "words", folder, **settings).fit(DATA, max_seconds=1e-6)
+    assert not list(tmp_path.rglob("*.safetensors"))
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
