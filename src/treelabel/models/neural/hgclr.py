@@ -182,7 +182,8 @@ def straight_through(importance: Tensor, threshold: float) -> Tensor:
     >>> kept.tolist(), importance.grad.tolist()
     ([0.0, 1.0], [0.0, 5.0])
     """
-    return (importance > threshold).to(importance.dtype) * (1 + importance - importance.detach())
+    kept = (importance > threshold).to(importance.dtype)
+    return kept + kept * (importance - importance.detach())
 
 
 # The contrast
