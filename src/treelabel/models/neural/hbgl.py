@@ -42,8 +42,8 @@ class HbglNetwork(Network):
       of a full-depth path, and turns an empty prediction into label 0. Its tables of leaves and parents are off by one
       in the global stage; here masked leaf siblings share their targets as published.
     - Slots are sums of embeddings as in the program; whether the paper means averages is not settled.
-    - [CLS], "end" and [MASK] start as random vectors of the spread of word vectors, where the program takes those of the
-      vocabulary, and the transform before scores as the identity followed by GELU and a norm, because a backbone comes
+    - [CLS], "end" and [MASK] start as random vectors of the spread of word vectors, where the program takes those of
+      the vocabulary, and the transform before scores as the identity followed by GELU and a norm, because a backbone comes
       without BERT's head for masked words; biases start where about one label is true at each level.
     - The share of masked labels in the global stage is constant (the program's rises on RCV1), and at least one label
       is masked. Over a frozen encoder, label embeddings start at the states of the tokens of their names.
@@ -53,7 +53,7 @@ class HbglNetwork(Network):
     The loss of a document is the binary cross-entropy summed over D masks and all labels: each true label counts once,
     as in the loss "bce". The logits of `bce` are what is returned; other losses are not used.
 
-    At inference a text is read once, and each level adds a pass over as many positions as there are levels above it.
+    At inference a text is read once, and each level adds a pass over as many positions as there are levels down to it.
     Encoders that cannot reuse keys and values (BERT and RoBERTa can) take a pass over the text per level.
 
     Parameters

@@ -31,9 +31,9 @@ class TreeIsomorphismOutputs(nn.Module):
     The text vector x becomes y = hidden(x), and the feature of label l is scale_l · y + shift_l. The paper copies x
     once for each label and mixes the copies by a matrix of labels × labels. As all copies are the same, only the sums
     of its rows matter (but for dropout between the two), and these are learned here: linear in labels, not quadratic.
-    The functions are the same, training is not: a sum of many weights moves faster than one weight does. It follows, for
-    the paper as for us, that which label stands where in the tree makes no difference to what can be learned; only the
-    shape of the tree does.
+    The functions are the same, training is not: a sum of many weights moves faster than one weight does. It follows,
+    for the paper as for us, that which label stands where in the tree makes no difference to what can be learned; only
+    the shape of the tree does.
 
     A node of the next level is the sum of its children, then a linear layer, batch norm, ReLU, and the three once more.
     All nodes of a level, labels included, are pooled to one vector. The logits are linear in the vectors of all levels
