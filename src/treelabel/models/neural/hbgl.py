@@ -43,8 +43,8 @@ class HbglNetwork(Network):
       in the global stage; here masked leaf siblings share their targets as published.
     - Slots are sums of embeddings as in the program; whether the paper means averages is not settled.
     - [CLS], "end" and [MASK] start as random vectors of the spread of word vectors, where the program takes those of
-      the vocabulary, and the transform before scores as the identity followed by GELU and a norm, because a backbone comes
-      without BERT's head for masked words; biases start where about one label is true at each level.
+      the vocabulary, and the transform before scores as the identity followed by GELU and a norm, because a backbone
+      comes without BERT's head for masked words; biases start where about one label is true at each level.
     - The share of masked labels in the global stage is constant (the program's rises on RCV1), and at least one label
       is masked. Over a frozen encoder, label embeddings start at the states of the tokens of their names.
     - Texts are cut to the same length in training and at inference: D positions are kept free, for which the last
