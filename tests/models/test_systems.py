@@ -50,7 +50,14 @@ def made(system: str, mode: str, folder: Path, **settings: Any) -> Any:
         "words": {"encoder": "words", "mode": "head", "epochs": 20, "learning_rate": 1e-2},
         "frozen": {"encoder": str(folder), "mode": "head", "epochs": 20, "learning_rate": 5e-3},
         "lora": {"encoder": str(folder), "mode": "lora", "epochs": 2, "learning_rate": 5e-3},
-        "fine-tuned": {"encoder": str(folder), "mode": "all", "epochs": 12, "learning_rate": 3e-3},
+        # The first token of a random encoder says little.
+        "fine-tuned": {
+            "encoder": str(folder),
+            "mode": "all",
+            "pooling": "mean",
+            "epochs": 12,
+            "learning_rate": 3e-3,
+        },
         "scratch": {"encoder": "scratch", "epochs": 12, "learning_rate": 3e-3},
     }
     return make_model(system, **{**of_mode[mode], "batch_size": 8, "weight_decay": 0.0, **OWN[system], **settings})
