@@ -456,7 +456,7 @@ def test_demo_does_the_main_job(run: Run, tmp_path: Path, monkeypatch: pytest.Mo
         (["convert", "pets.csv", "out.csv", "--labels-as", "ids"], "--labels-as is 'ids', expected auto, names or"),
         (["convert", "pets.csv", "out.csv", "--cut", "0"], "cannot cut at depth 0"),
         (["convert", "pets.csv", "nowhere/out.csv"], "the folder nowhere does not exist; make it first"),
-        (["convert", "pets.csv", "pets.csv/out.csv"], "the folder pets.csv does not exist"),
+        (["convert", "pets.csv", "pets.csv/out.csv"], "pets.csv is a file, expected a folder"),
         (["convert", "pets.csv", "folder.csv"], "folder.csv: is a folder, expected the name of a file to write"),
         (["convert", "pets.csv", "pipe.csv"], "pipe.csv: is not an ordinary file"),
         (["convert", "pets.csv", "out.xmc"], "this format holds numeric features"),
