@@ -53,6 +53,7 @@ def test_a_report_of_predictions_matched_by_id(folder: Path, run: Run) -> None:
     assert "a text of mine" in page
 
 
+@pytest.mark.slow
 def test_scores_can_be_listed_behind_one_option(folder: Path, run: Run) -> None:
     arguments = ["report", "--truth", folder / "truth.jsonl", "--scores", folder / "one.npz", folder / "two.npz"]
     arguments += ["--predictions", folder / "found.jsonl", "--train", folder / "truth.jsonl", "--title", "Three"]

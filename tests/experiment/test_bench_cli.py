@@ -36,6 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@pytest.mark.slow
 def test_a_study_from_the_file_to_tables_figures_and_a_report(folder: Path, run: Run) -> None:
     spec, results = folder / "small.toml", folder / "results"
     planned = run("bench", spec, "-o", results, "--plan")
@@ -66,6 +67,7 @@ def test_an_exported_command_names_no_outputs(monkeypatch: pytest.MonkeyPatch) -
     assert bench._command_line() == "treelabel bench 'a b.toml' --budget 5m"
 
 
+@pytest.mark.slow
 def test_runs_of_an_earlier_version_of_the_spec_are_not_shown(folder: Path, tmp_path: Path, run: Run) -> None:
     spec = write_study(tmp_path, SPEC + TABLE)
     assert run("bench", spec, "-o", tmp_path / "r").code == 0
@@ -78,6 +80,7 @@ def test_runs_of_an_earlier_version_of_the_spec_are_not_shown(folder: Path, tmp_
     assert len(list((tmp_path / "r" / "runs").iterdir())) == 4
 
 
+@pytest.mark.slow
 def test_scores_that_were_not_kept_or_are_of_other_data_are_told(folder: Path, tmp_path: Path, run: Run) -> None:
     spec = write_study(tmp_path)
     assert run("bench", spec, "-o", tmp_path / "r", "--systems", "frequent").code == 0

@@ -97,6 +97,7 @@ def test_an_exported_file_has_all_values(done: Results, tmp_path: Path) -> None:
     assert loaded.spec.systems == done.spec.systems
 
 
+@pytest.mark.slow
 def test_what_judges_may_change_without_learning_again(
     done: Results, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -116,6 +117,7 @@ def test_what_judges_may_change_without_learning_again(
     assert only(judged, "linear").fit_seconds == only(done, "linear").fit_seconds
 
 
+@pytest.mark.slow
 def test_failures_are_told_and_the_rest_goes_on(tmp_path: Path) -> None:
     text = SPEC + '\n[systems.broken]\nmodel = "bag"\nparams = {loss = "nope"}\n'
     text += COMMAND.format(name="crash", program="import sys; sys.exit('no luck')", writes="scores", more="seeds = 1")
@@ -129,6 +131,7 @@ def test_failures_are_told_and_the_rest_goes_on(tmp_path: Path) -> None:
     assert len(progress_of(plan, tmp_path / "results", retry=True).cells("todo")) == 3
 
 
+@pytest.mark.slow
 def test_runs_that_take_too_much_are_ended_and_marked(tmp_path: Path) -> None:
     sleep = COMMAND.format(
         name="slow",
@@ -161,6 +164,7 @@ with open(output, "w") as out:
 """
 
 
+@pytest.mark.slow
 def test_commands_are_judged_like_models(tmp_path: Path) -> None:
     text = SPEC + COMMAND.format(name="names", program=PREDICT % "[label]", writes="predictions", more="seeds = 1")
     text += COMMAND.format(
@@ -194,6 +198,7 @@ def test_a_grid_is_chosen_from_on_held_out_documents_once(tmp_path: Path) -> Non
     assert len(list((tmp_path / "results" / "choices").iterdir())) == 1
 
 
+@pytest.mark.slow
 def test_a_budget_gives_every_row_the_same_seeds(tmp_path: Path) -> None:
     sleepy = COMMAND.format(
         name="sleepy", program="import time; time.sleep(4)\n" + PREDICT % "[label]", writes="predictions", more=""

@@ -155,6 +155,7 @@ def test_texts_can_be_left_out(tmp_path: Path) -> None:
 # What users write
 
 
+@pytest.mark.slow
 def test_all_text_of_users_is_escaped(tmp_path: Path) -> None:
     odd = [
         SCRIPT,
@@ -258,6 +259,7 @@ def test_groups_are_named(tmp_path: Path) -> None:
 # Files
 
 
+@pytest.mark.slow
 def test_figures_are_written_in_three_forms(tmp_path: Path) -> None:
     truth, scores, found = random_case(TREE, 6)
     folder = tmp_path / "some" / "figures"
