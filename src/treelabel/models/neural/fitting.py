@@ -11,6 +11,7 @@ import torch
 
 from treelabel.core.compute import LongArray
 from treelabel.core.strings import Strings
+from treelabel.encoders.sources import Pooling
 from treelabel.encoders.token_states import TokenStates
 from treelabel.losses.torch import torch_loss
 from treelabel.models.base import Training
@@ -90,7 +91,8 @@ def fit_head(
     kept, held_out = split_validation(settings, train)
     inputs = featurizer.inputs(train.texts, train.progress)
     config = TrainingConfig.of(settings, train, architecture.identity)
-    parts = head_parts(settings, train, objective, featurizer, inputs)
+    pooling = featurizer.pooling if isinstance(featurizer, StatesFeaturizer) else "mean"
+    parts = parts_of(settings, train, objective, inputs.width, pooling)
     if architecture.needs_names:
         parts = replace(parts, name_vectors=name_states(parts, featurizer))
 
@@ -134,16 +136,8 @@ def fine_tune(
     """
     kept, held_out = split_validation(settings, train)
     featurizer, backbone = new_backbone(settings, train.texts)
-    parts = Parts(
-        objective,
-        int(backbone.config.hidden_size),
-        backbone,
-        featurizer.pooling,
-        DROPOUT if settings.dropout is None else settings.dropout,
-        settings.hidden_size,
-        stop=train.stop,
-        progress=train.progress,
-    )
+    parts = parts_of(settings, train, objective, int(backbone.config.hidden_size), featurizer.pooling)
+    parts = replace(parts, backbone=backbone)
     if architecture.needs_names:
         parts = replace(parts, name_vectors=name_embeddings(parts, featurizer))
     network = architecture.make(replace(parts, backbone=prepared_backbone(settings, backbone)))
@@ -186,14 +180,8 @@ def new_frozen_featurizer(
     return FrozenFeaturizer.fit(settings.encoder_spec, texts, components, settings.seed)
 
 
-def head_parts(
-    settings: NeuralSettings,
-    train: Training,
-    objective: Objective,
-    featurizer: FrozenFeaturizer | StatesFeaturizer,
-    inputs: KnownVectors | TokenStates,
-) -> Parts:
-    """Return the parts of a network over a frozen encoder; there is no dropout unless it is asked for.
+def parts_of(settings: NeuralSettings, train: Training, objective: Objective, width: int, pooling: Pooling) -> Parts:
+    """Return the parts of a network, without a backbone; over a frozen encoder there is no dropout unless asked for.
 
     Parameters
     ----------
@@ -203,26 +191,20 @@ def head_parts(
         The training data.
     objective
         What to train for.
-    featurizer
-        How the network sees texts.
-    inputs
-        What it sees of the training documents.
+    width
+        The width of what the network sees.
+    pooling
+        How hidden states become one vector.
 
     Returns
     -------
     Parts
         Without the names of labels.
     """
-    return Parts(
-        objective,
-        inputs.width,
-        None,
-        featurizer.pooling if isinstance(featurizer, StatesFeaturizer) else "mean",
-        0.0 if settings.dropout is None else settings.dropout,
-        settings.hidden_size,
-        stop=train.stop,
-        progress=train.progress,
-    )
+    usual = 0.0 if settings.trained_part == "head" else DROPOUT
+    dropout = usual if settings.dropout is None else settings.dropout
+    hidden = settings.hidden_size
+    return Parts(objective, width, None, pooling, dropout, hidden, stop=train.stop, progress=train.progress)
 
 
 def chosen(inputs: KnownVectors | TokenStates, rows: LongArray) -> KnownVectors | TokenStates:

@@ -51,6 +51,8 @@ class System(Neural):
     # (epochs, batch_size, learning_rate) of each recipe, and the rate of all but the encoder where it is fine-tuned.
     recipes: ClassVar[Mapping[Recipe, tuple[int, int, float]]]
     outputs_rate: ClassVar[float]
+    # The settings that other systems do not have.
+    own_settings: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self,
@@ -112,9 +114,13 @@ class System(Neural):
         """
         own, common = inspect.signature(cls.__init__), inspect.signature(System.__init__)
         named = [each for each in own.parameters.values() if each.kind is inspect.Parameter.KEYWORD_ONLY]
+        cls.own_settings = tuple(each.name for each in named)
         init: Any = cls.__init__
         init.__signature__ = common.replace(parameters=[*common.parameters.values(), *named])
         init.__annotations__ = {**System.__init__.__annotations__, **cls.__init__.__annotations__}
+
+    def _own(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.own_settings}
 
     def _identity(self) -> str:
         """Return the system and its settings, as far as they change what is learned."""
@@ -198,14 +204,7 @@ class Hitin(System):
         from treelabel.models.neural.architecture import Architecture
         from treelabel.models.neural.hitin import HitinNetwork
 
-        make = partial(
-            HitinNetwork,
-            height=self.height,
-            tree_size=self.tree_size,
-            tree_pooling=self.tree_pooling,
-            recursive_regularization=self.recursive_regularization,
-        )
-        return Architecture(make, identity=self._identity())
+        return Architecture(partial(HitinNetwork, **self._own()), identity=self._identity())
 
 
 class Hgclr(System):
@@ -267,15 +266,8 @@ class Hgclr(System):
         from treelabel.models.neural.architecture import Architecture
         from treelabel.models.neural.hgclr import HgclrNetwork, scoring_network
 
-        make = partial(
-            HgclrNetwork,
-            contrastive_weight=self.contrastive_weight,
-            threshold=self.threshold,
-            temperature=self.contrastive_temperature,
-            gumbel_temperature=self.gumbel_temperature,
-            log_probabilities=self.log_probabilities,
-            word_heads=self.word_heads,
-        )
+        own = self._own()
+        make = partial(HgclrNetwork, temperature=own.pop("contrastive_temperature"), **own)
         return Architecture(make, self.takes_states, True, self._identity(), scoring_network)
 
 
@@ -338,16 +330,7 @@ class Hbgl(System):
         from treelabel.models.neural.architecture import Architecture
         from treelabel.models.neural.hbgl import HbglNetwork
 
-        make = partial(
-            HbglNetwork,
-            global_steps=self.global_steps,
-            global_learning_rate=self.global_learning_rate,
-            global_mask=self.global_mask,
-            global_batch_size=self.global_batch_size,
-            slot_mask=self.slot_mask,
-            decoder_size=self.decoder_size,
-        )
-        return Architecture(make, self.takes_states, True, self._identity())
+        return Architecture(partial(HbglNetwork, **self._own()), self.takes_states, True, self._identity())
 
     def sequences(self, texts: Iterable[str]) -> list[list[list[str]]]:
         """Return what the paper predicts: the labels that are written at each level of each text, up to its end."""
