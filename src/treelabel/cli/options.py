@@ -1,7 +1,6 @@
 """Options that many commands share, written once: how to read a data file."""
 
 import inspect
-import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from functools import wraps
@@ -37,6 +36,7 @@ def require_other_file(output: Path | None, *inputs: Path | str | None) -> None:
 def require_file_name(output: Path) -> None:
     """Refuse a name that no file can have, before hours of work for it."""
     from treelabel.core.errors import TreelabelError
+    from treelabel.core.outputs import require_writable
 
     if output.is_dir():
         raise TreelabelError(f"{output}: is a folder, expected the name of a file to write")
@@ -44,8 +44,7 @@ def require_file_name(output: Path) -> None:
         raise TreelabelError(f"{output}: {output.parent} is a file, expected a folder")
     if not output.parent.is_dir():
         raise TreelabelError(f"{output}: the folder {output.parent} does not exist; make it first")
-    if not os.access(output.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
-        raise TreelabelError(f"{output}: nothing can be written in the folder {output.parent}; give another name")
+    require_writable(output, output.parent)
 
 
 @dataclass(frozen=True)

@@ -84,6 +84,20 @@ def remove_file(path: Path) -> None:
         transaction.removals.append(path)
 
 
+def require_writable(path: Path, folder: Path) -> None:
+    """Refuse an output in a folder that this user can write nothing in, before hours of work for it.
+
+    Parameters
+    ----------
+    path
+        The output, for the message.
+    folder
+        A folder that is there.
+    """
+    if not os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise TreelabelError(f"{path}: nothing can be written in the folder {folder}; give another name")
+
+
 def make_folder(path: Path) -> None:
     """Make a folder, and those above it; one that is there stays."""
     try:

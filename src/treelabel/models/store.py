@@ -11,7 +11,7 @@ import numpy as np
 
 from treelabel.core.compute import IntArray
 from treelabel.core.errors import TreelabelError, some
-from treelabel.core.outputs import whole_folder
+from treelabel.core.outputs import require_writable, whole_folder
 from treelabel.core.schema import Arrays
 from treelabel.encoders.protocol import Encoder
 from treelabel.hierarchy import Hierarchy, hierarchy_to_json
@@ -86,8 +86,7 @@ def require_replaceable(target: Path, overwrite: bool) -> None:
     above = next((folder for folder in target.absolute().parents if folder.exists()), Path("/"))
     if not above.is_dir():
         raise TreelabelError(f"{target}: {above} is a file, expected a folder")
-    if not os.access(above, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
-        raise TreelabelError(f"{target}: nothing can be written in the folder {above}; give another name")
+    require_writable(target, above)
     if not os.path.lexists(target):
         return
     if not target.is_dir():
