@@ -1,0 +1,1 @@
+"""Very many labels: a tree over the labels, rankers in its clusters, and a beam that leaves most of them alone."""

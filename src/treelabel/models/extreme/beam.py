@@ -1,0 +1,208 @@
+"""Beam search down a label tree: only the children of the best clusters are looked at, level by level."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from treelabel.core.compute import FloatArray, IntArray, LongArray, fast_kernel, kernel, over_rows
+from treelabel.models.extreme.label_tree import LabelTree
+from treelabel.models.extreme.rankers import Rankers
+
+# Documents that are searched for together: each cluster is prepared once for all of them.
+BATCH = 4096
+# A cluster is prepared for so many documents or more; fewer look its features up one by one.
+WORTH_A_TABLE = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Beam:
+    """What a search has found so far: nodes of a level and their scores, document by document, best first.
+
+    Scores are logarithms: the sum over the levels of -max(0, 1 - margin)^2.
+    """
+
+    ptr: LongArray
+    nodes: IntArray
+    scores: FloatArray
+
+
+def search(
+    features: sparse.csr_array, tree: LabelTree, levels: Sequence[Rankers], width: int, top: int
+) -> sparse.csr_array:
+    """Find the best labels of documents.
+
+    Costs about, per document and level, `width` clusters x features of the document that they know x weights of such a
+    feature; labels below other clusters are not touched, so that cost grows with the depth of the tree: with the
+    logarithm of the number of labels. Documents are taken in batches, and memory is bounded by these.
+
+    Parameters
+    ----------
+    features : csr_array of shape (documents, features)
+        Documents.
+    tree : LabelTree
+        The tree.
+    levels : sequence of Rankers
+        The rankers of its first levels, or of all of them.
+    width : int
+        Nodes of a level that are kept for each document.
+    top : int
+        Nodes of the last level to keep.
+
+    Returns
+    -------
+    csr_array of shape (documents, nodes of the last level)
+        Logarithms of scores, at most 0, as they come: best first. What is not stored has not been looked at.
+    """
+
+    def some(start: int, stop: int) -> Beam:
+        count = stop - start
+        beam = Beam(np.arange(count + 1), np.zeros(count, np.int32), np.zeros(count, np.float32))
+        for level, rankers in enumerate(levels):
+            kept = top if level + 1 == len(levels) else width
+            beam = expand(features, start, stop, beam, tree.children[level], rankers, kept)
+        return beam
+
+    parts = over_rows(some, features.shape[0], least=64, most=BATCH)
+    sizes = np.concatenate([[0], *(np.diff(part.ptr) for part in parts)])
+    nodes, scores = (np.concatenate([getattr(part, name) for part in parts]) for name in ("nodes", "scores"))
+    return sparse.csr_array((scores, nodes, np.cumsum(sizes)), (features.shape[0], tree.sizes[len(levels) - 1]))
+
+
+def expand(
+    features: sparse.csr_array,
+    start: int,
+    stop: int,
+    beam: Beam,
+    children: LongArray,
+    rankers: Rankers,
+    kept: int,
+) -> Beam:
+    """Go on from the nodes of a beam to the best of their children."""
+    documents = np.repeat(np.arange(start, stop, dtype=np.int32), np.diff(beam.ptr))
+    order = np.argsort(beam.nodes, kind="stable")
+    offsets = np.concatenate([[0], np.cumsum(np.diff(children)[beam.nodes])])
+    found = score_children(
+        features.indptr,
+        features.indices,
+        features.data,
+        features.shape[1],
+        documents,
+        beam.nodes,
+        beam.scores,
+        order,
+        offsets,
+        children,
+        rankers.clusters,
+        rankers.features,
+        rankers.rows,
+        rankers.children,
+        rankers.weights,
+        rankers.bias,
+    )
+    return Beam(*best_children(beam.ptr, beam.nodes, offsets, children, found, kept))
+
+
+@kernel
+def place_of(features: IntArray, low: int, high: int, feature: int) -> int:
+    """Return the place of a feature among the sorted ones from `low` to `high`, or -1."""
+    end = high
+    while low < high:
+        middle = (low + high) // 2
+        if features[middle] < feature:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low < end and features[low] == feature else -1
+
+
+@fast_kernel
+def score_children(
+    ptr: IntArray,
+    idx: IntArray,
+    val: FloatArray,
+    width: int,
+    documents: IntArray,
+    nodes: IntArray,
+    scores: FloatArray,
+    order: LongArray,
+    offsets: LongArray,
+    children: LongArray,
+    clusters: LongArray,
+    features: IntArray,
+    rows: LongArray,
+    members: IntArray,
+    weights: FloatArray,
+    bias: FloatArray,
+) -> FloatArray:
+    """Score all children of the nodes of a beam, cluster by cluster; what a child has begins at its node's offset."""
+    found = np.empty(offsets[-1], np.float32)
+    table = np.full(width, -1, np.int32)
+    first = 0
+    while first < len(order):
+        cluster = nodes[order[first]]
+        last = first
+        while last < len(order) and nodes[order[last]] == cluster:
+            last += 1
+        low, high = clusters[cluster], clusters[cluster + 1]
+        tabled = last - first >= WORTH_A_TABLE
+        if tabled:
+            for place in range(low, high):
+                table[features[place]] = place - low
+        own = bias[children[cluster] : children[cluster + 1]]
+        for at in range(first, last):
+            pair = order[at]
+            out = found[offsets[pair] : offsets[pair + 1]]
+            out[:] = own
+            document = documents[pair]
+            for entry in range(ptr[document], ptr[document + 1]):
+                place = table[idx[entry]] + low if tabled else place_of(features, low, high, idx[entry])
+                if place >= low:
+                    x = val[entry]
+                    for weight in range(rows[place], rows[place + 1]):
+                        out[members[weight]] += x * weights[weight]
+            above = scores[pair]
+            for child in range(len(out)):
+                missing = max(np.float32(0), np.float32(1) - out[child])
+                out[child] = above - missing * missing
+        if tabled:
+            for place in range(low, high):
+                table[features[place]] = -1
+        first = last
+    return found
+
+
+@kernel
+def best_children(
+    ptr: LongArray, nodes: IntArray, offsets: LongArray, children: LongArray, found: FloatArray, kept: int
+) -> tuple[LongArray, IntArray, FloatArray]:
+    """Keep the best children of each document, best first; ties go to the one that comes first."""
+    ends = np.zeros(len(ptr), np.int64)
+    for document in range(len(ptr) - 1):
+        ends[document + 1] = ends[document] + min(kept, offsets[ptr[document + 1]] - offsets[ptr[document]])
+    best, scores = np.empty(ends[-1], np.int32), np.empty(ends[-1], np.float32)
+    for document in range(len(ptr) - 1):
+        low, high = offsets[ptr[document]], offsets[ptr[document + 1]]
+        size = ends[document + 1] - ends[document]
+        values = found[low:high]
+        if size < high - low:
+            border = np.partition(values, high - low - size)[high - low - size]
+        else:
+            border = np.float32(-np.inf)
+        taken, above = 0, 0
+        names, heights = np.empty(size, np.int32), np.empty(size, np.float32)
+        for value in values:
+            above += value > border
+        equal = size - above
+        for pair in range(ptr[document], ptr[document + 1]):
+            for at in range(offsets[pair], offsets[pair + 1]):
+                if found[at] > border or (found[at] == border and equal > 0):
+                    equal -= found[at] == border
+                    names[taken] = children[nodes[pair]] + at - offsets[pair]
+                    heights[taken] = found[at]
+                    taken += 1
+        order = np.argsort(-heights, kind="mergesort")
+        best[ends[document] : ends[document + 1]] = names[order]
+        scores[ends[document] : ends[document + 1]] = heights[order]
+    return ends, best, scores

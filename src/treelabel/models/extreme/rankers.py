@@ -1,0 +1,179 @@
+"""Rankers: squared-hinge classifiers of the children of each cluster, learned from the documents of the cluster alone."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from treelabel.core.compute import BoolArray, FloatArray, IntArray, LongArray, in_threads
+from treelabel.models.extreme.rows import Rows, compact
+from treelabel.models.linear.blocks import BLOCK, empty_lines
+from treelabel.models.linear.descent import hinge_pass, start_block
+from treelabel.models.linear.weights import large_weights
+from treelabel.models.stopping import StopSignal
+
+
+@dataclass(frozen=True, eq=False)
+class Rankers:
+    """Weights of the children of each cluster of a level, sparse, cluster by cluster.
+
+    Parameters
+    ----------
+    clusters : array of shape (clusters + 1,)
+        Where the features of each cluster begin.
+    features : array of int32
+        The features for which some child of the cluster has a weight, increasing within a cluster.
+    rows : array of shape (features + 1,)
+        Where the weights of each of them begin.
+    children : array of int32
+        The child that each weight belongs to, counted within the cluster.
+    weights : array of float32
+        The weights.
+    bias : array of shape (children of all clusters,)
+        Their biases.
+    """
+
+    clusters: LongArray
+    features: IntArray
+    rows: LongArray
+    children: IntArray
+    weights: FloatArray
+    bias: FloatArray
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that they take."""
+        return sum(getattr(self, name).nbytes for name in self.__dataclass_fields__)
+
+
+@dataclass(frozen=True)
+class Solver:
+    """How rankers are learned: `c` is scikit-learn's C; weights below `prune` are dropped."""
+
+    c: float = 1.0
+    max_iter: int = 7
+    prune: float = 0.05
+    seed: int = 0
+
+
+def train_rankers(
+    features: sparse.csr_array,
+    shown: sparse.csr_array,
+    positive: sparse.csr_array,
+    children: LongArray,
+    solver: Solver,
+    emphasis: FloatArray | None,
+    stop: StopSignal,
+    done: Callable[[int], None] | None = None,
+) -> Rankers:
+    """Learn a squared-hinge classifier for each child of each cluster, sixteen children at a time.
+
+    Costs about shown documents x features per document x children of their cluster / 16 for each of some five passes;
+    memory holds the documents of one cluster per thread, with features numbered anew, so that weights stay in the
+    cache. Clusters with one child learn nothing.
+
+    Parameters
+    ----------
+    features : csr_array of shape (documents, features)
+        Rows of length 1.
+    shown : csr_array of shape (documents, clusters)
+        The documents that each cluster learns from: its own (teacher forcing), and those that a matcher sends there.
+    positive : csr_array of shape (documents, children)
+        Marks the documents of each child.
+    children : array of shape (clusters + 1,)
+        The children of each cluster.
+    solver : Solver
+        C and so on.
+    emphasis : array of shape (children,), optional
+        How many times the weight of other errors those of a child's own documents have.
+    stop : StopSignal
+        Once it is true, the remaining children are learned in few passes.
+    done : callable, optional
+        Gets the number of clusters that are done.
+
+    Returns
+    -------
+    Rankers
+    """
+    ptr, idx, val = features.indptr, features.indices, features.data
+    by_cluster, by_child = sparse.csc_array(shown), sparse.csc_array(positive)
+    width = features.shape[1]
+    extra = np.ones(int(children[-1]), np.float32) if emphasis is None else emphasis
+
+    def learn(cluster: int) -> tuple[IntArray, LongArray, IntArray, FloatArray, FloatArray]:
+        first, last = int(children[cluster]), int(children[cluster + 1])
+        documents = by_cluster.indices[by_cluster.indptr[cluster] : by_cluster.indptr[cluster + 1]]
+        bias = np.zeros(last - first, np.float32)
+        if last - first < 2 or not len(documents):
+            # Nothing to choose, or nothing known: an only child is sure, other children are never taken.
+            bias[:] = 1 if last - first < 2 else -1
+            nothing = np.zeros(0, np.int32)
+            return nothing, np.zeros(1, np.int64), nothing, np.zeros(0, np.float32), bias
+        documents = np.sort(documents)
+        known = compact(ptr, idx, val, documents, width)
+        orders = _orders(len(documents), solver, cluster)
+        parts = []
+        for low in range(first, last, BLOCK):
+            few = np.arange(low, min(low + BLOCK, last))
+            marks = _marks(by_child, few, documents)
+            weights, own = _learn_block(known, marks, orders, solver.c, extra[few], stop)
+            bias[few - first] = own[: len(few)]
+            parts.append(large_weights(weights, (few - first).astype(np.int32), solver.prune))
+        return (*_by_feature(parts, known.names), bias)
+
+    found = in_threads(learn, range(len(children) - 1), done, stop.interrupt)
+    sizes = np.cumsum([0, *(len(part[0]) for part in found)])
+    entries = np.cumsum([0, *(len(part[2]) for part in found)])
+    rows = np.concatenate([[0], *(part[1][1:] + low for part, low in zip(found, entries, strict=False))])
+    joined = [np.concatenate([part[which] for part in found]) for which in (0, 2, 3, 4)]
+    return Rankers(sizes, joined[0], rows.astype(np.int64), joined[1], joined[2], joined[3])
+
+
+def _orders(count: int, solver: Solver, cluster: int) -> list[LongArray]:
+    rng = np.random.default_rng([solver.seed, cluster])
+    return [rng.permutation(count) for _ in range(solver.max_iter)]
+
+
+def _marks(by_child: sparse.csc_array, few: LongArray, documents: IntArray) -> BoolArray:
+    """Mark which of the documents, which are sorted, have each of some children: documents x 16."""
+    marks = np.zeros((len(documents), BLOCK), np.bool_)
+    for b, child in enumerate(few.tolist()):
+        own = by_child.indices[by_child.indptr[child] : by_child.indptr[child + 1]]
+        place = np.searchsorted(documents, own)
+        place = np.minimum(place, len(documents) - 1)
+        marks[place[documents[place] == own], b] = True
+    return marks
+
+
+def _learn_block(
+    known: Rows, marks: BoolArray, orders: list[LongArray], c: float, extra: FloatArray, stop: StopSignal
+) -> tuple[FloatArray, FloatArray]:
+    """Learn sixteen classifiers: weights and biases."""
+    count = len(marks)
+    total = np.bincount(known.idx, known.val, len(known.names)).astype(np.float32)
+    weights, bias = empty_lines(len(known.names)), np.zeros(BLOCK, np.float32)
+    duals, ridges = np.zeros((count, BLOCK), np.float32), np.full(count, 0.5 / c, np.float32)
+    everyone = np.arange(count)
+    start_block(known.ptr, known.idx, known.val, total, 1 / count, marks, everyone, weights, bias, duals)
+    # Positive documents come first: nearly all others are right where they start.
+    for visits in ([np.flatnonzero(marks.any(axis=1))], orders):
+        skips = np.zeros((count, 2), np.int32)
+        for order in visits:
+            if (
+                not hinge_pass(known.ptr, known.idx, known.val, marks, weights, bias, duals, skips, ridges, order)
+                or stop
+            ):
+                break
+    return weights, bias
+
+
+def _by_feature(
+    parts: list[tuple[IntArray, IntArray, FloatArray]], names: IntArray
+) -> tuple[IntArray, LongArray, IntArray, FloatArray]:
+    """Put the weights of blocks together, feature by feature."""
+    features, children, values = (np.concatenate([part[which] for part in parts]) for which in range(3))
+    order = np.argsort(names[features], kind="stable")
+    named = names[features[order]]
+    kept, starts = np.unique(named, return_index=True)
+    return kept, np.append(starts, len(named)).astype(np.int64), children[order], values[order]
