@@ -1,12 +1,14 @@
-"""Rankers: squared-hinge classifiers of the children of each cluster, learned from the documents of the cluster alone."""
+"""Rankers: squared-hinge classifiers of the children of each cluster, learned from its own documents."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from scipy import sparse
 
 from treelabel.core.compute import BoolArray, FloatArray, IntArray, LongArray, in_threads
+from treelabel.core.errors import TreelabelError
+from treelabel.core.schema import Array, Arrays, Schema, indices
 from treelabel.models.extreme.rows import Rows, compact
 from treelabel.models.linear.blocks import BLOCK, empty_lines
 from treelabel.models.linear.descent import hinge_pass, start_block
@@ -44,7 +46,59 @@ class Rankers:
     @property
     def nbytes(self) -> int:
         """The memory that they take."""
-        return sum(getattr(self, name).nbytes for name in self.__dataclass_fields__)
+        return sum(array.nbytes for array in self.arrays().values())
+
+    def arrays(self) -> Arrays:
+        """Return what was learned, to save."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    @staticmethod
+    def schema(width: int, clusters: int, nodes: int) -> Schema:
+        """Declare what `arrays` returns; see `check` too.
+
+        Parameters
+        ----------
+        width, clusters, nodes : int
+            The number of features, of clusters, and of children of all clusters.
+
+        Returns
+        -------
+        Schema
+        """
+        arrays = {
+            "clusters": Array("int64", ("clusters + 1",), 0),
+            "features": indices("places", "width"),
+            "rows": Array("int64", ("places + 1",), 0),
+            "children": indices("entries", "nodes"),
+            "weights": Array("float32", ("entries",)),
+            "bias": Array("float32", ("nodes",)),
+        }
+        sizes = {"clusters": clusters, "width": width, "nodes": nodes}
+        return Schema(arrays, (), sizes, {"places": width * clusters, "entries": width * nodes})
+
+    @staticmethod
+    def check(children: LongArray, arrays: Arrays) -> None:
+        """Refuse arrays, each of which fits `schema`, that do not fit each other or the tree.
+
+        Parameters
+        ----------
+        children : array of shape (clusters + 1,)
+            The children of each cluster.
+        arrays : mapping
+            Arrays from a file.
+        """
+        for name, last in (("clusters", len(arrays["features"])), ("rows", len(arrays["weights"]))):
+            ends = arrays[name]
+            if ends[0] != 0 or ends[-1] != last or (np.diff(ends) < 0).any():
+                raise TreelabelError(f"{name} does not divide what it should")
+        rising = np.diff(arrays["features"]) > 0
+        starts = arrays["clusters"][1:-1]
+        rising[starts[(starts > 0) & (starts <= len(rising))] - 1] = True
+        if not rising.all():
+            raise TreelabelError("the features of a cluster do not rise")
+        clusters = np.repeat(np.arange(len(children) - 1), np.diff(arrays["rows"][arrays["clusters"]]))
+        if (arrays["children"] >= np.diff(children)[clusters]).any():
+            raise TreelabelError("children holds a child that its cluster does not have")
 
 
 @dataclass(frozen=True)
