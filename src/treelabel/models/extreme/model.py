@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from scipy import sparse
@@ -36,6 +36,8 @@ VALIDATION_FRACTION = 0.1
 MOST_HELD_OUT = 3_000
 # Where a smaller share is held out, what has been learned without it is kept.
 NEGLIGIBLE = 0.01
+# The largest weight of a part of a logit.
+LARGEST_SLOPE = 50
 
 
 class Values(FeatureValues):
@@ -117,6 +119,8 @@ class Extreme(Model):
     name = "extreme"
     learned = Values
     takes_features = True
+    # How many of the parts of a candidate's logit count.
+    parts: ClassVar[int] = PARTS
 
     def __init__(
         self,
@@ -199,7 +203,7 @@ class Extreme(Model):
                 held = (features[fold], targets[fold]) if valid is None else valid
                 found.append((self.forest_.candidates(held[0], self._search), held[1]))
                 done(number + 1)
-            self.weights_ = fit_weights(found)
+            self.weights_ = fit_weights(found, self.parts)
             if again and not train.stop:
                 self.forest_ = self._forest(train, features, targets, names)
         rows = np.concatenate(folds[: len(found)]) if valid is None else np.arange(len(train.valid or ()))
@@ -338,24 +342,28 @@ class Extreme(Model):
         self.forest_ = Forest.of(values["trees"], len(self.labels_), values["width"], own)
 
 
-def fit_weights(found: Sequence[tuple[Candidates, LabelMatrix]]) -> DoubleArray:
+def fit_weights(found: Sequence[tuple[Candidates, LabelMatrix]], count: int = PARTS) -> DoubleArray:
     """Fit the weights of what speaks for a candidate, and a constant, by the least log loss.
 
     Parameters
     ----------
     found : sequence of (Candidates, csr_array of shape (documents, labels))
         Candidates of held-out documents, and what is true.
+    count : int
+        How many of the parts count; the weights of others are 0.
 
     Returns
     -------
     array of shape (PARTS + 1,)
         The weights, at least 0, and the constant.
     """
-    parts = np.concatenate([each.parts for each, _ in found])
+    parts = np.concatenate([each.parts[:, :count] for each, _ in found])
     true = np.concatenate([are_true(*each) for each in found])
-    if not len(true) or not true.any():
-        return np.array([1.0] * PARTS + [0.0])
-    return fit_logistic(parts, true.astype(np.float64), slopes=(0, 50))
+    weights = np.zeros(PARTS + 1)
+    weights[0] = 1
+    if true.any():
+        weights[[*range(count), PARTS]] = fit_logistic(parts, true.astype(np.float64), slopes=(0, LARGEST_SLOPE))
+    return weights
 
 
 def are_true(found: Candidates, labels: LabelMatrix) -> BoolArray:
