@@ -31,6 +31,9 @@ SMALL = np.float32(0.02)
 LONGEST_SKIP = 4
 # Documents before its turn that a document's features, and the weights of these, are brought into the cache.
 ROWS_AHEAD, WEIGHTS_AHEAD = 4, 2
+# Weights are not asked for where those of a block nearly fit the cache, nor where documents have more features than
+# this: a long loop over them waits for little, and asking for all of them takes longer.
+FEW_FEATURES, LONG_DOCUMENT = 1 << 15, 100
 
 # Takes what a block has learned: its outputs, their margins of held-out documents, weights and bias.
 Take = Callable[[IntArray, FloatArray, FloatArray, FloatArray], None]
@@ -152,6 +155,7 @@ def hinge_pass(
     """
     margin, change, after = np.zeros(BLOCK, np.float32), np.zeros(BLOCK, np.float32), np.zeros(BLOCK, np.float32)
     changed = 0
+    asks = len(weights) > FEW_FEATURES and len(idx) < LONG_DOCUMENT * (len(ptr) - 1)
     for place in range(len(order)):
         # A function of its own would take as long to call as it saves.
         if place + 2 * ROWS_AHEAD < len(order):
@@ -166,7 +170,7 @@ def hinge_pass(
                 prefetch(val, first, last)
                 prefetch(duals, np.int64(BLOCK * row), np.int64(BLOCK * row + 1))
                 prefetch(positive, np.int64(BLOCK * row), np.int64(BLOCK * row + 1))
-        if place + WEIGHTS_AHEAD < len(order):
+        if asks and place + WEIGHTS_AHEAD < len(order):
             row = order[place + WEIGHTS_AHEAD]
             if skips[row, 0] <= 0:
                 prefetch_weights(idx, np.int64(ptr[row]), np.int64(ptr[row + 1]), weights)
