@@ -104,6 +104,27 @@ class Tfidf:
 
         return made, made._joined(some, len(found.sizes), 256)
 
+    def with_singles_by_text(self, rows: sparse.csr_array) -> "tuple[Tfidf, sparse.csr_array]":
+        """Put the columns that only one text has in the order of texts, so that loops over rows find them side by side.
+
+        Parameters
+        ----------
+        rows : csr_array of shape (texts, columns)
+            The rows of the texts that were learned from. Their order of entries stays.
+
+        Returns
+        -------
+        (Tfidf, csr_array of shape (texts, columns))
+            The same, with these columns moved.
+        """
+        shared = int((np.bincount(rows.indices, minlength=self.width) > 1).sum())
+        single = rows.indices >= shared
+        order = np.concatenate([np.arange(shared), rows.indices[single]])
+        indices = rows.indices.copy()
+        indices[single] = np.arange(shared, self.width)
+        made = Tfidf(self.shape, self.buckets[order], self.idf[order])
+        return made, sparse.csr_array((rows.data, indices, rows.indptr), rows.shape)
+
     def transform(self, texts: Sequence[str]) -> sparse.csr_array:
         """Turn texts into rows; n-grams that were not learned are left out."""
         data, ptr = utf8(texts)

@@ -235,7 +235,8 @@ class Linear(Model):
     def _learned_features(self, train: Training, every: Training, shape: NgramShape) -> sparse.csr_array:
         self.tfidf_ = None
         if self.tfidf:
-            self.tfidf_, rows = Tfidf.fit_transform(train.texts, shape, self.min_df)
+            learned, rows = Tfidf.fit_transform(train.texts, shape, self.min_df)
+            self.tfidf_, rows = learned.with_singles_by_text(rows)
             if every is train:
                 return self._joined(rows, train.texts, train.progress)
         return self._features(every.texts, train.progress)
