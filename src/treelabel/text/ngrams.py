@@ -96,8 +96,8 @@ class NgramShape:
     def is_start_of(self, other: "NgramShape") -> bool:
         """Return whether these n-grams are the first kinds of others, in the same buckets.
 
-        >>> NgramShape().is_start_of(NgramShape((1, 2), weights=(1.0, 0.5))), NgramShape().is_start_of(NgramShape((1, 2)))
-        (True, False)
+        >>> [NgramShape().is_start_of(NgramShape((1, 2), weights=weights)) for weights in ((1.0, 0.5), None)]
+        [True, False]
         """
         if self.lengths == other.lengths:
             return self.buckets == other.buckets
