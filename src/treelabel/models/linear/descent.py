@@ -274,9 +274,13 @@ def train_hinge(
             parts = learned.pop(first)
         take(outputs, np.concatenate([parts[each] for each in range(len(orders))]), *last.pop(first))
 
+    def told(number: int) -> None:
+        if number % len(orders) == 0:
+            done(number // len(orders))
+
     # Each fold of a block is a task: blocks that are few would keep some threads waiting for the last one.
     tasks = itertools.product(range(0, positives.shape[1], BLOCK), range(len(orders)))
-    in_threads(learn, tasks, lambda number: done(number // len(orders)), stop.interrupt)
+    in_threads(learn, tasks, told, stop.interrupt)
 
 
 def _positive(positives: sparse.csc_array, first: int) -> tuple[IntArray, BoolArray]:
