@@ -1,6 +1,6 @@
 """The default model: tf-idf of n-grams, linear outputs, and a calibrated distribution over the hierarchy."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, NotRequired, TypedDict, cast
 
@@ -32,6 +32,7 @@ from treelabel.rules import decide
 from treelabel.scores import Scores
 from treelabel.text import NgramShape, Tfidf
 from treelabel.text.names import named_ngrams
+from treelabel.text.occurrences import Occurrences
 
 # With at most this many documents, each of them is held out once, in one of `cv` folds.
 FEW_DOCUMENTS = 3_000
@@ -228,15 +229,23 @@ class Linear(Model):
 
     # Features
 
-    def _trial_features(self, texts: Strings, shape: NgramShape) -> sparse.csr_array:
+    def _trial_features(self, texts: Strings, shapes: Sequence[NgramShape]) -> Callable[[NgramShape], sparse.csr_array]:
+        """Return what turns texts into features; n-grams that are the first kinds of the last ones are counted once."""
         if not self.tfidf:
-            return self._joined(None, texts)
-        return self._joined(Tfidf.fit_transform(texts, shape, self.min_df)[1], texts)
+            return lambda shape: self._joined(None, texts)
+        every = Occurrences.of(texts, shapes[-1])
+
+        def features(shape: NgramShape) -> sparse.csr_array:
+            found = every if shape.is_start_of(every.shape) else Occurrences.of(texts, shape)
+            return self._joined(Tfidf.learn(found, shape, self.min_df)[1], texts)
+
+        return features
 
     def _learned_features(self, train: Training, every: Training, shape: NgramShape) -> sparse.csr_array:
         self.tfidf_ = None
         if self.tfidf:
-            self.tfidf_, rows = Tfidf.fit_transform(train.texts, shape, self.min_df)
+            learned, rows = Tfidf.fit_transform(train.texts, shape, self.min_df)
+            self.tfidf_, rows = learned.with_singles_by_text(rows)
             if every is train:
                 return self._joined(rows, train.texts, train.progress)
         return self._features(every.texts, train.progress)
