@@ -32,7 +32,9 @@ def unit_rows(count: int, width: int, density: float = 0.2, seed: int = 0) -> sp
     rows = sparse.random_array((count, width), density=density, rng=RNG(seed), dtype=np.float32).tocsr()
     rows.data[:] = np.abs(rows.data)
     lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())
-    return sparse.csr_array(sparse.diags_array(1 / np.maximum(lengths, 1e-9)) @ rows, dtype=np.float32)
+    scaled = sparse.csr_array(sparse.diags_array(1 / np.maximum(lengths, 1e-9)) @ rows, dtype=np.float32)
+    scaled.sort_indices()
+    return scaled
 
 
 def some_labels(count: int, labels: int, seed: int = 0) -> sparse.csr_array:
@@ -88,14 +90,23 @@ def test_clusters_are_balanced_and_have_every_label_once(labels: int, sizes: lis
 
 def test_similar_labels_come_into_the_same_cluster() -> None:
     rng = RNG(3)
-    centres = np.eye(4, 40)
-    rows = np.repeat(centres, 8, axis=0) + 0.2 * rng.random((32, 40))
-    order = rng.permutation(32)
+    rows = np.repeat(rng.random((2, 40)) < 0.2, 8, axis=0) + 0.1 * rng.random((16, 40))
+    order = rng.permutation(16)
     unit = (rows / np.linalg.norm(rows, axis=1, keepdims=True))[order].astype(np.float32)
-    tree = cluster_labels(sparse.csr_array(unit), [4])
-    found = np.repeat(np.arange(4), np.diff(tree.children[-1]))
-    for cluster in range(4):
+    tree = cluster_labels(sparse.csr_array(unit), [2])
+    found = np.repeat(np.arange(2), np.diff(tree.children[-1]))
+    for cluster in range(2):
         assert len({order[label] // 8 for label in tree.labels[found == cluster]}) == 1
+
+
+def test_clusters_of_many_labels_are_closer_than_chance() -> None:
+    groups = RNG(4).random((16, 200)) * (RNG(5).random((16, 200)) < 0.1)
+    rows = np.repeat(groups, 16, axis=0) + 0.05 * RNG(6).random((256, 200))
+    unit = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    tree = cluster_labels(sparse.csr_array(unit), [16])
+    means = [np.linalg.norm(unit[part].mean(axis=0)) for part in np.split(tree.labels, tree.children[-1][1:-1])]
+    chance = [np.linalg.norm(unit[part].mean(axis=0)) for part in np.split(RNG(7).permutation(256), 16)]
+    assert np.mean(means) > 0.8 > np.mean(chance) + 0.3
 
 
 def test_the_same_seed_makes_the_same_clusters() -> None:
@@ -155,6 +166,7 @@ def test_rankers_see_only_the_documents_of_their_cluster() -> None:
     changed = features.copy()
     # Documents of other clusters alone are replaced.
     changed = sparse.csr_array(sparse.diags_array(inside.astype(np.float32)) @ changed)
+    changed.sort_indices()
     again = train_rankers(changed, above[0], above[1], tree.children[1], Solver(), None, StopSignal())
     assert_array_equal(whole.bias[4:8], again.bias[4:8])
     low, high = whole.clusters[1], whole.clusters[2]
@@ -240,7 +252,8 @@ def test_emphasis_raises_the_scores_of_a_label() -> None:
     one, two = (search(features, tree, [each], 1, 20).toarray() for each in (plain, raised))
     own = labels[:, [5]].toarray().ravel()
     assert two[own, 5].mean() > one[own, 5].mean() + 0.1
-    assert_array_equal(one[:, [0, 1, 7]], two[:, [0, 1, 7]])
+    # Sixteen labels are learned together, and share which documents are skipped; others are as they were.
+    assert_array_equal(one[:, 16:], two[:, 16:])
 
 
 # The models
@@ -270,21 +283,21 @@ def test_extreme_learns_many_labels_from_few_documents() -> None:
 
 def test_a_label_without_documents_is_found_by_its_name() -> None:
     texts, names = planted(800, 40)
-    h = Hierarchy.flat([*(f"label {label}" for label in range(40)), "own3 group0 own17"])
+    h = Hierarchy.flat([*(f"label {label}" for label in range(40)), "noise17 noise170"])
     model = treelabel.make_model("extreme").fit(texts, names, hierarchy=h)
-    p = model.score(["own3 group0 own17", "own5 group0 noise7"]).dense()
+    p = model.score(["noise17 noise170", "own5 group0 noise7"]).dense()
     assert p[0, 40] == p[0].max()
     without = treelabel.make_model("extreme", label_text=False).fit(texts, names, hierarchy=h)
-    assert without.score(["own3 group0 own17"]).dense()[0, 40] == 0
+    assert without.score(["noise17 noise170"]).dense()[0, 40] == 0
 
 
 def test_descriptions_take_the_place_of_names(tmp_path: Path) -> None:
     texts, names = planted(800, 40)
     h = Hierarchy.flat([*(f"label {label}" for label in range(40)), "x"])
     file = tmp_path / "names.tsv"
-    file.write_text("x\town3 group0 own17\nnot in the data\tsomething\n")
+    file.write_text("x\tnoise17 noise170\nnot in the data\tsomething\n")
     model = treelabel.make_model("extreme", descriptions=str(file)).fit(texts, names, hierarchy=h)
-    assert model.predict(["own3 group0 own17"]) == [["x"]]
+    assert model.predict(["noise17 noise170"]) == [["x"]]
 
 
 def test_features_without_texts_are_learned_and_scored(tmp_path: Path) -> None:
@@ -353,5 +366,3 @@ def test_a_broken_label_tree_is_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(TreelabelError):
             schema.check({**arrays, name: change(arrays[name])})
-
-

@@ -213,7 +213,10 @@ class _Job:
         def block(low: int) -> tuple[Any, FloatArray]:
             few = np.arange(low, min(low + BLOCK, last))
             marks = _marks(self.positive, few, documents)
-            weights, bias = _learn_block(known, marks, orders, self.solver.c, self.stop)
+            relief = np.ones(BLOCK, np.float32)
+            if self.emphasis is not None:
+                relief[: len(few)] = 1 / self.emphasis[few]
+            weights, bias = _learn_block(known, marks, orders, self.solver.c, relief, self.stop)
             return large_weights(weights, (few - first).astype(np.int32), self.solver.prune), bias[: len(few)]
 
         parts = each(block, range(first, last, BLOCK))
@@ -238,7 +241,7 @@ def _marks(by_child: sparse.csc_array, few: LongArray, documents: IntArray) -> B
 
 
 def _learn_block(
-    known: Rows, marks: BoolArray, orders: list[LongArray], c: float, stop: StopSignal
+    known: Rows, marks: BoolArray, orders: list[LongArray], c: float, relief: FloatArray, stop: StopSignal
 ) -> tuple[FloatArray, FloatArray]:
     """Learn sixteen classifiers: weights and biases."""
     count = len(marks)
@@ -251,10 +254,7 @@ def _learn_block(
     for visits in ([np.flatnonzero(marks.any(axis=1))], orders):
         skips = np.zeros((count, 2), np.int32)
         for order in visits:
-            if (
-                not hinge_pass(known.ptr, known.idx, known.val, marks, weights, bias, duals, skips, ridges, order)
-                or stop
-            ):
+            if not hinge_pass(*known[:3], marks, weights, bias, duals, skips, ridges, relief, order) or stop:
                 break
     return weights, bias
 

@@ -147,14 +147,15 @@ def hinge_pass(
     duals: FloatArray,
     skips: IntArray,
     ridges: FloatArray,
+    relief: FloatArray,
     order: LongArray,
 ) -> int:
     """Visit every document once for a block of squared-hinge problems; return how many changed anything.
 
     Each problem is min 1/2 |w|^2 + sum of C_x max(0, 1 - y w x)^2, its dual one variable a >= 0 per document with
     w = sum of a y x; the best a for a document given all others is a - (y w x - 1 + a / 2C_x) / (|x|^2 + 1 / 2C_x), not
-    below 0 (Hsieh et al. 2008). `ridges` are the 1 / 2C_x. Rows have length 1, and a bias is one more feature of value
-    1.
+    below 0 (Hsieh et al. 2008). `ridges` are the 1 / 2C_x; those of an output's positive documents are multiplied by its
+    `relief`. Rows have length 1, and a bias is one more feature of value 1.
     """
     margin, change, after = np.zeros(BLOCK, np.float32), np.zeros(BLOCK, np.float32), np.zeros(BLOCK, np.float32)
     changed = 0
@@ -182,14 +183,15 @@ def hinge_pass(
             skips[row, 0] -= 1
             continue
         ridge = ridges[row]
-        step = np.float32(1) / (np.float32(2) + ridge)
         first, last = np.int64(ptr[row]), np.int64(ptr[row + 1])
         margin[:] = bias
         add_products(idx, val, first, last, weights, margin)
         moved = np.float32(0)
         for b in range(BLOCK):
             before, sign = duals[row, b], np.float32(1) if positive[row, b] else np.float32(-1)
-            after[b] = max(before - (sign * margin[b] - np.float32(1) + ridge * before) * step, np.float32(0))
+            own = ridge * relief[b] if positive[row, b] else ridge
+            step = np.float32(1) / (np.float32(2) + own)
+            after[b] = max(before - (sign * margin[b] - np.float32(1) + own * before) * step, np.float32(0))
             change[b] = (after[b] - before) * sign
             moved = max(moved, abs(change[b]))
         if moved < SMALL:
@@ -254,13 +256,13 @@ def train_hinge(
         outputs, positive = _positive(positives, first)
         visits, known = orders[which], np.sort(orders[which][0])
         weights, bias = empty_lines(features.shape[1]), np.zeros(BLOCK, np.float32)
-        duals = np.zeros((len(positive), BLOCK), np.float32)
+        duals, alike = np.zeros((len(positive), BLOCK), np.float32), np.ones(BLOCK, np.float32)
         start_block(ptr, idx, val, totals[which], 1 / max(1, len(known)), positive, known, weights, bias, duals)
         # Positive documents come first: nearly all others are right where they start.
         for some in ([known[positive[known].any(axis=1)]], visits):
             skips = np.zeros((len(positive), 2), np.int32)
             for order in some:
-                if not hinge_pass(ptr, idx, val, positive, weights, bias, duals, skips, ridges, order) or stop:
+                if not hinge_pass(ptr, idx, val, positive, weights, bias, duals, skips, ridges, alike, order) or stop:
                     break
         fold = rows.folds[which] if which < len(rows.folds) else np.zeros(0, np.int64)
         margins = block_products(ptr, idx, val, weights, bias, fold)
