@@ -205,6 +205,8 @@ class Extreme(Model):
                 done(number + 1)
             self.weights_ = fit_weights(found, self.parts)
             if again and not train.stop:
+                # What was learned without the held-out documents makes room.
+                del self.forest_
                 self.forest_ = self._forest(train, features, targets, names)
         rows = np.concatenate(folds[: len(found)]) if valid is None else np.arange(len(train.valid or ()))
         if not len(rows):
