@@ -26,7 +26,7 @@ from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import default_encoder, encoder_note, find_encoder, same_encoder
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 from treelabel.models.base import Model, Training
-from treelabel.models.descriptions import Descriptions, check_descriptions, name_words, node_descriptions
+from treelabel.models.descriptions import Descriptions, check_descriptions, label_text, node_descriptions
 from treelabel.models.evidence import HeldOut
 from treelabel.models.folds import hold_out
 from treelabel.models.prototype_means import Means, Strengths, whitening
@@ -82,7 +82,7 @@ class Prototype(Model):
         Whether a label's text is its own name (names above it come in with the parent's prototype: on training data of
         four sets better than paths) or its whole path.
     descriptions : mapping, str or None
-        Descriptions of labels that are added to their texts.
+        Descriptions of labels that are added to their texts; they take the place of names that are codes.
     seed : int
         Seed of the random numbers.
     """
@@ -250,8 +250,8 @@ class Prototype(Model):
     def _label_vectors(self, h: Hierarchy) -> FloatArray:
         given = node_descriptions(h, self.descriptions)
         kept = slice(None) if self.label_text == "path" else slice(-1, None)
-        names = [name_words(" ".join(path.split(" > ")[kept])) for path in h.paths()]
-        return self._vectors(Strings.of([f"{name} {given.get(node, '')}".strip() for node, name in enumerate(names)]))
+        names = [" ".join(path.split(" > ")[kept]) for path in h.paths()]
+        return self._vectors(Strings.of([label_text(name, given.get(node)) for node, name in enumerate(names)]))
 
     def _rows(self, data: Training) -> LabelMatrix:
         """Mark the outputs of texts: their nodes, and the stop where their path ends at an inner node."""
