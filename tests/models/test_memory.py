@@ -14,8 +14,7 @@ from treelabel.core.vectors import normalize_rows
 from treelabel.models import neighbours
 from treelabel.models.candidates import NodeMap, PathMap, largest
 from treelabel.models.check import CASES, TREE, check_model
-from treelabel.models.memory import votes
-from treelabel.models.neighbours import DenseStore, Nearest, SparseStore
+from treelabel.models.neighbours import DenseStore, Nearest, SparseStore, votes
 from treelabel.models.training import training_of
 
 
@@ -30,7 +29,7 @@ def by_hand(cosines: Any, count: int, groups: Any = None, own: Any = None) -> tu
     rows, values = [], []
     for at, line in enumerate(np.asarray(cosines, np.float32)):
         allowed = [row for row in range(len(line)) if line[row] > 0 and (groups is None or groups[row] != own[at])]
-        best = sorted(allowed, key=lambda row: (-line[row], row))[:count]  # noqa: B023
+        best = sorted(allowed, key=lambda row: (-line[row], row))[:count]
         rows.append(best + [-1] * (count - len(best)))
         values.append([float(line[row]) for row in best] + [0.0] * (count - len(best)))
     return rows, values

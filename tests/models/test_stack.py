@@ -15,7 +15,7 @@ from treelabel.core.strings import Strings
 from treelabel.hierarchy.labels import decode
 from treelabel.models.base import Model, Training
 from treelabel.models.check import CASES, TREE, made_up
-from treelabel.models.stack.candidates import CandidatePool
+from treelabel.models.stack.candidates import PooledCandidates
 from treelabel.models.stack.model import make_folds
 from treelabel.models.stack.pool import NodePool, PathPool
 from treelabel.models.stack.weights import candidates, fit_sigmoid_pool, fit_softmax_pool
@@ -359,7 +359,7 @@ def test_candidates_are_pooled_sparse_as_dense() -> None:
         values = np.clip(0.6 * true * rng.random(true.shape) + 0.2 * rng.random(true.shape), 0, 1)
         given.append(np.where(rng.random(true.shape) < 0.02 + 0.6 * true, values, 0).astype(np.float32))
     kept = [sparse.csr_array(values) for values in given]
-    pool = CandidatePool.equal(train, 3)
+    pool = PooledCandidates.equal(train, 3)
     dense, thin = pool.fit(given, train), pool.fit(kept, train)
     assert thin.coefficients == pytest.approx(dense.coefficients, abs=1e-4)
     pooled = dense.probabilities(kept)
@@ -378,7 +378,7 @@ def test_what_a_part_does_not_say_is_no_proof_against_it() -> None:
     few = np.where(true & (rng.random(true.shape) < 0.33), 0.95, 0).astype(np.float32)
     guess = np.where(rng.random(true.shape) < np.where(true, 0.9, 0.002), 0.3, 0).astype(np.float32)
     given = [sparse.csr_array(few), sparse.csr_array(guess)]
-    pool = CandidatePool.equal(train, 2).fit(given, train)
+    pool = PooledCandidates.equal(train, 2).fit(given, train)
     p = pool.probabilities(given).toarray()
     guessed, sure = (guess > 0) & (few == 0), few > 0
     assert p[guessed].mean() == pytest.approx(true[guessed].mean(), abs=0.03)
@@ -388,7 +388,7 @@ def test_what_a_part_does_not_say_is_no_proof_against_it() -> None:
 def test_very_many_labels_stay_sparse_and_are_saved(tmp_path: Path) -> None:
     h, texts, labels = many_labels(150)
     model = stack("memory", "lexical", cv=2, hierarchy=h).fit(texts, labels)
-    assert isinstance(model.pool_, CandidatePool)
+    assert isinstance(model.pool_, PooledCandidates)
     scores = model.score(texts)
     assert scores.is_sparse
     assert scores.csr().nnz <= 200 * len(texts)

@@ -52,9 +52,7 @@ def read_skos(file: Path, language: str = "en", tree: bool = False, limits: Limi
     return Hierarchy.from_edges(edges, root="", nodes=[names[concept] for concept in ordered], tree=tree)
 
 
-def read_alternative_names(
-    path: str | Path, language: str = "en", limits: Limits = DEFAULT_LIMITS
-) -> dict[str, str]:
+def read_alternative_names(path: str | Path, language: str = "en", limits: Limits = DEFAULT_LIMITS) -> dict[str, str]:
     """Read the alternative names of a vocabulary's concepts (altLabel, hiddenLabel), for `descriptions` of models.
 
     Parameters

@@ -64,8 +64,8 @@ class NodeMap:
         -------
         NodeMap
         """
-        ends = np.array([-10.0, 10.0])
-        return cls(hierarchy, np.tile(np.append(ends, 1 / (1 + np.exp(-np.linspace(*ends, STEPS + 1)))), (LEVELS + 1, 1)))
+        p = 1 / (1 + np.exp(-np.linspace(-10, 10, STEPS + 1)))
+        return cls(hierarchy, np.tile(np.concatenate([[-10.0, 10.0], p]), (LEVELS + 1, 1)))
 
     def fit(self, evidence: sparse.csr_array, held: Training) -> "NodeMap":
         """Fit the maps.

@@ -1,4 +1,4 @@
-"""Labels that texts name: names and alternative names found in the text, and a small learned ranker over the matches."""
+"""Labels that texts name: names and alternative names found in the text, and a small learned ranker over matches."""
 
 import re
 from typing import Annotated, Any, ClassVar, NamedTuple
@@ -71,7 +71,7 @@ class Index(NamedTuple):
 
 
 class Matches(NamedTuple):
-    """One entry per text, phrase in it, and label of the phrase: the text, the place in `Index.labels`, and features."""
+    """One entry per text, phrase in it, and label of the phrase: the text, the place in `Index.labels`, features."""
 
     text: LongArray
     pair: LongArray
@@ -116,7 +116,7 @@ class Lexical(Model):
         self,
         hierarchy: Hierarchy | None = None,
         descriptions: Descriptions = None,
-        C: Annotated[float, Between(1e-6, 1e6)] = 1.0,
+        C: Annotated[float, Between(1e-6, 1e6)] = 1.0,  # noqa: N803
         seed: int = 0,
     ) -> None:
         self.hierarchy = hierarchy
@@ -145,7 +145,9 @@ class Lexical(Model):
         self.map_ = self.map_.fit(evidence, held)
         shown = np.random.default_rng(self.seed).permutation(len(held))[:MOST_SHOWN]
         p = self.map_.probabilities(sparse.csr_array(evidence[shown]))
-        return HeldOut(Scores(train.hierarchy, p), held.labels[shown], None if held.groups is None else held.groups[shown])
+        return HeldOut(
+            Scores(train.hierarchy, p), held.labels[shown], None if held.groups is None else held.groups[shown]
+        )
 
     def _compile(self, h: Hierarchy) -> None:
         """Compile the names of all labels."""
@@ -307,7 +309,7 @@ class Lexical(Model):
             **kind.schema(),
         }
         pairs = Csr("phrases", "nodes", "labels", "ptr", None, distinct=True)
-        most = {name: MOST_PHRASES for name in ("phrases", "keys", "pairs")}
+        most = dict.fromkeys(("phrases", "keys", "pairs"), MOST_PHRASES)
         return Schema(arrays, (pairs,), {"nodes": len(self.hierarchy_)}, most, (check_index, kind.check))
 
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:

@@ -7,7 +7,6 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.core.compute import FloatArray, LongArray
-from treelabel.core.errors import TreelabelError, some
 from treelabel.core.kinds import Between
 from treelabel.core.scale import KEPT_SCORES
 from treelabel.core.schema import Array, Arrays, Csr, Schema
@@ -16,14 +15,23 @@ from treelabel.core.vectors import normalize_rows
 from treelabel.encoders.cached import CachedEncoder
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import encoder_note, find_encoder, same_encoder
-from treelabel.hierarchy import Hierarchy, LabelMatrix
+from treelabel.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
 from treelabel.models.candidates import CandidateMap, largest, map_of, voted, votes_for
 from treelabel.models.descriptions import Descriptions, check_descriptions, is_code, label_text, node_descriptions
 from treelabel.models.evidence import HeldOut, Trial
 from treelabel.models.folds import hold_out
-from treelabel.models.neighbours import DenseStore, Nearest, SparseStore, Store
-from treelabel.models.schema import MOST_DIMENSION, EncoderNote, require_width, tfidf_arrays
+from treelabel.models.growth import grown_nodes
+from treelabel.models.neighbours import DenseStore, Nearest, SparseStore, Store, sparse_rows, votes
+from treelabel.models.schema import (
+    MOST_DIMENSION,
+    EncoderNote,
+    csr_arrays,
+    csr_of,
+    csr_schema,
+    require_width,
+    tfidf_arrays,
+)
 from treelabel.models.training import training_of
 from treelabel.scores import Scores
 from treelabel.text import NgramShape, Tfidf
@@ -51,7 +59,7 @@ class Weights:
 
 @dataclass(frozen=True, eq=False)
 class Recalled:
-    """What texts are like: their neighbours by tf-idf and by embeddings, if there are any, and labels by their names."""
+    """The neighbours of texts by tf-idf and by embeddings (if there are any), and the labels with names like them."""
 
     by_words: Nearest
     by_embedding: Nearest | None
@@ -231,22 +239,18 @@ class Memory(Model):
         if larger != self.hierarchy_:
             self._grow(larger)
         self.targets_ = sparse.vstack([self.targets_, voted(more, self.regime_)], format="csr")
-        self.words_ = SparseStore(sparse.vstack([self.words_.features, self.tfidf_.transform(more.texts)], format="csr"))
-        vectors = self._embedded(more.texts, more.progress)
+        self.words_ = SparseStore(
+            sparse.vstack([self.words_.features, self.tfidf_.transform(more.texts)], format="csr")
+        )
+        vectors = self._asked(more.texts)
         if self.vectors_ is not None and vectors is not None:
             self.vectors_ = DenseStore(np.concatenate([self.vectors_.vectors, vectors.astype(np.float16)]))
-        self.map_ = map_of(self.regime_).first(larger, votes_for(self.targets_)).restored(self.map_.arrays())  # type: ignore[assignment]
+        self.map_ = map_of(self.regime_).first(larger, votes_for(self.targets_)).restored(self.map_.arrays())
         return self
 
     def _grow(self, larger: Hierarchy) -> None:
         """Go over to a hierarchy with further labels."""
-        places = {path: node for node, path in enumerate(larger.paths())}
-        lost = [path for path in self.hierarchy_.paths() if path not in places]
-        if lost:
-            raise TreelabelError(
-                f"the new hierarchy lacks labels that were learned: {some(lost)}; labels can be added, not taken away"
-            )
-        moved = np.array([places[path] for path in self.hierarchy_.paths()], np.int32)
+        moved = grown_nodes(self.hierarchy_, larger)
         old = self.targets_
         self.targets_ = sparse.csr_array((old.data, moved[old.indices], old.indptr), (old.shape[0], len(larger)))
         self.targets_.sort_indices()
@@ -259,7 +263,12 @@ class Memory(Model):
         if self.encoder_ is None:
             return None
         found: FloatArray = normalize_rows(self.encoder_.transform(list(texts), progress)).astype(np.float32)
-        if getattr(self, "vectors_", None) is not None:
+        return found
+
+    def _asked(self, texts: Strings) -> FloatArray | None:
+        """Make embeddings of new texts, which are as wide as those that are stored."""
+        found = self._embedded(texts)
+        if found is not None and self.vectors_ is not None:
             require_width(found, self.vectors_.vectors.shape[1], self)
         return found
 
@@ -312,7 +321,7 @@ class Memory(Model):
         parts = [sparse.csr_array((0, len(self.hierarchy_)), dtype=np.float32)]
         for low in range(0, len(texts), TEXT_BLOCK):
             block = texts[low : low + TEXT_BLOCK]
-            recalled = self._recall(self.tfidf_.transform(block), self._embedded(block))
+            recalled = self._recall(self.tfidf_.transform(block), self._asked(block))
             parts.append(self.map_.probabilities(self._evidence(recalled)))
         return Scores(self.hierarchy_, sparse.vstack(parts, format="csr"))
 
@@ -325,19 +334,22 @@ class Memory(Model):
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         note = None if self.encoder_ is None else encoder_note(self.encoder_)
         values = {"encoder": note, "documents": self.targets_.shape[0], "weights": list(astuple(self.weights_))}
-        arrays = {**self.tfidf_.arrays(), **self.map_.arrays(), **triple("words", self.words_.features)}
+        arrays = {**self.tfidf_.arrays(), **self.map_.arrays(), **csr_arrays("words", self.words_.features)}
         arrays |= {"labels_indices": self.targets_.indices, "labels_indptr": self.targets_.indptr}
         if isinstance(self.names_, DenseStore) and self.vectors_ is not None:
             return values, {**arrays, "vectors": self.vectors_.vectors, "names": self.names_.vectors}
         assert isinstance(self.names_, SparseStore)
-        return values, {**arrays, **triple("names", self.names_.features)}
+        return values, {**arrays, **csr_arrays("names", self.names_.features)}
 
     def _schema(self, values: dict[str, Any]) -> Schema:
         kind = map_of(self.regime_)
         arrays = {**tfidf_arrays(), **kind.schema()}
-        csr = [declared("words", "documents"), Csr("documents", "nodes", "labels_indices", "labels_indptr", None, True)]
+        csr = [
+            csr_schema("words", "documents"),
+            Csr("documents", "nodes", "labels_indices", "labels_indptr", None, True),
+        ]
         if values["encoder"] is None:
-            csr.append(declared("names", "nodes"))
+            csr.append(csr_schema("names", "nodes"))
         else:
             arrays["vectors"] = Array("float16", ("documents", "dimension"), -2, 2)
             arrays["names"] = Array("float16", ("nodes", "dimension"), -2, 2)
@@ -351,12 +363,12 @@ class Memory(Model):
         self.weights_, self.trials_ = Weights(*map(float, values["weights"])), ()
         self.tfidf_ = Tfidf(self._shape, arrays["buckets"], arrays["idf"])
         width, documents = self.tfidf_.width, values["documents"]
-        self.words_ = SparseStore(matrix("words", arrays, (documents, width)))
+        self.words_ = SparseStore(csr_of("words", arrays, (documents, width)))
         marks = np.ones(len(arrays["labels_indices"]), np.float32), arrays["labels_indices"], arrays["labels_indptr"]
         self.targets_ = sparse.csr_array(marks, (documents, nodes))
         self.vectors_ = None
         if note is None:
-            self.names_ = SparseStore(matrix("names", arrays, (nodes, width)))
+            self.names_ = SparseStore(csr_of("names", arrays, (nodes, width)))
         else:
             self.vectors_, self.names_ = DenseStore(arrays["vectors"]), DenseStore(arrays["names"])
         self.map_ = map_of(self.regime_).first(self.hierarchy_, votes_for(self.targets_)).restored(arrays)
@@ -365,101 +377,3 @@ class Memory(Model):
 def described(weights: Weights) -> str:
     """Return what was chosen as text."""
     return f"power={weights.power:g} blend={weights.blend:g} names={weights.label_weight:g}>{weights.threshold:g}"
-
-
-def votes(nearest: Nearest, targets: LabelMatrix, power: float) -> sparse.csr_array:
-    """Compute the share of each label among neighbours, which count by their cosine to a power.
-
-    Parameters
-    ----------
-    nearest : Nearest
-        The neighbours of each text.
-    targets : csr_array of shape (neighbours, nodes)
-        Their labels, as float32.
-    power : float
-        The power.
-
-    Returns
-    -------
-    csr_array of shape (texts, nodes)
-    """
-    weights = np.where(nearest.rows >= 0, nearest.cosines.astype(np.float64) ** power, 0)
-    weights /= np.maximum(weights.sum(axis=1, keepdims=True), 1e-300)
-    return sparse.csr_array(sparse_rows(nearest.rows, weights, targets.shape[0]) @ targets)
-
-
-def sparse_rows(columns: Any, values: Any, width: int) -> sparse.csr_array:
-    """Make a sparse matrix of the columns and values of each row; values of 0 and columns of -1 are left out.
-
-    Parameters
-    ----------
-    columns, values : array of shape (rows, count)
-        What each row has.
-    width : int
-        The number of columns of the matrix.
-
-    Returns
-    -------
-    csr_array of shape (rows, width)
-
-    >>> sparse_rows(np.array([[1, -1]]), np.array([[0.5, 0.0]]), 3).toarray().tolist()
-    [[0.0, 0.5, 0.0]]
-    """
-    kept = (columns >= 0) & (values > 0)
-    ptr = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
-    found = sparse.csr_array((values[kept], columns[kept], ptr), (len(columns), width))
-    found.sort_indices()
-    return found
-
-
-def triple(name: str, rows: sparse.csr_array) -> Arrays:
-    """Return a sparse matrix as arrays to save.
-
-    Parameters
-    ----------
-    name
-        The beginning of their names.
-    rows
-        The matrix.
-
-    Returns
-    -------
-    dict of arrays
-    """
-    return {f"{name}_data": rows.data, f"{name}_indices": rows.indices, f"{name}_indptr": rows.indptr}
-
-
-def declared(name: str, rows: str) -> Csr:
-    """Declare what `triple` returns.
-
-    Parameters
-    ----------
-    name
-        As there.
-    rows
-        The name of the number of rows; columns are those of tf-idf.
-
-    Returns
-    -------
-    Csr
-    """
-    return Csr(rows, "width", f"{name}_indices", f"{name}_indptr", f"{name}_data")
-
-
-def matrix(name: str, arrays: Arrays, shape: tuple[int, int]) -> sparse.csr_array:
-    """Make a sparse matrix of what `triple` returned.
-
-    Parameters
-    ----------
-    name
-        As there.
-    arrays
-        Arrays that fit `declared`.
-    shape
-        Rows and columns.
-
-    Returns
-    -------
-    csr_array
-    """
-    return sparse.csr_array((arrays[f"{name}_data"], arrays[f"{name}_indices"], arrays[f"{name}_indptr"]), shape)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from treelabel.core.compute import FloatArray, IntArray, LongArray, fast_kernel, kernel, over_rows
+from treelabel.hierarchy import LabelMatrix
 
 # Cosines that are computed at once.
 BLOCK_COSINES = 1 << 23
@@ -69,9 +70,7 @@ class DenseStore:
         return found
 
 
-def keep_blocks(
-    block: FloatArray, low: int, groups: LongArray, own: LongArray, first: int, found: Nearest
-) -> None:
+def keep_blocks(block: FloatArray, low: int, groups: LongArray, own: LongArray, first: int, found: Nearest) -> None:
     """Keep the largest cosines of a block of queries and stored rows, in threads.
 
     Parameters
@@ -88,9 +87,7 @@ def keep_blocks(
         What has been found so far, which is changed.
     """
     over_rows(
-        lambda start, stop: keep_largest(
-            block[start:stop], low, groups, own, first + start, found.rows, found.cosines
-        ),
+        lambda start, stop: keep_largest(block[start:stop], low, groups, own, first + start, found.rows, found.cosines),
         len(block),
         least=16,
     )
@@ -221,3 +218,48 @@ def search_index(
             if totals[row] > largest[last] and groups[row] != mine:
                 insert(row, totals[row], kept, largest)
             totals[row] = 0
+
+
+def votes(nearest: Nearest, targets: LabelMatrix, power: float) -> sparse.csr_array:
+    """Compute the share of each label among neighbours, which count by their cosine to a power.
+
+    Parameters
+    ----------
+    nearest : Nearest
+        The neighbours of each text.
+    targets : csr_array of shape (neighbours, nodes)
+        Their labels, as float32.
+    power : float
+        The power.
+
+    Returns
+    -------
+    csr_array of shape (texts, nodes)
+    """
+    weights = np.where(nearest.rows >= 0, nearest.cosines.astype(np.float64) ** power, 0)
+    weights /= np.maximum(weights.sum(axis=1, keepdims=True), 1e-300)
+    return sparse.csr_array(sparse_rows(nearest.rows, weights, targets.shape[0]) @ targets)
+
+
+def sparse_rows(columns: Any, values: Any, width: int) -> sparse.csr_array:
+    """Make a sparse matrix of the columns and values of each row; values of 0 and columns of -1 are left out.
+
+    Parameters
+    ----------
+    columns, values : array of shape (rows, count)
+        What each row has.
+    width : int
+        The number of columns of the matrix.
+
+    Returns
+    -------
+    csr_array of shape (rows, width)
+
+    >>> sparse_rows(np.array([[1, -1]]), np.array([[0.5, 0.0]]), 3).toarray().tolist()
+    [[0.0, 0.5, 0.0]]
+    """
+    kept = (columns >= 0) & (values > 0)
+    ptr = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
+    found = sparse.csr_array((values[kept], columns[kept], ptr), (len(columns), width))
+    found.sort_indices()
+    return found

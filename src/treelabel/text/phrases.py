@@ -23,8 +23,8 @@ LINE_BREAK = 10
 class Found(NamedTuple):
     """The phrases of texts: how many distinct ones each has, and then for each of these, text by text, what it is.
 
-    `counts` is how often it occurs, `first` the number of words before its first occurrence, and `in_title` 1 if that is
-    in the first line of the text, else 0. `words` are the words of each text.
+    `counts` is how often it occurs, `first` the number of words before its first occurrence, and `in_title` 1 if that
+    is in the first line of the text, else 0. `words` are the words of each text.
     """
 
     sizes: LongArray
@@ -186,15 +186,15 @@ def fill_table(keys: LongArray, ids: IntArray) -> tuple[LongArray, IntArray]:
 
 
 @kernel
-def slot_of(places: LongArray, key: np.int64) -> int:
+def slot_of(places: LongArray, key: np.int64) -> np.int64:
     """Find the place of a key, -1 if it is not there."""
     mask = len(places) - 1
     slot = key & mask
     while places[slot] != 0:
         if places[slot] == key:
-            return slot
+            return np.int64(slot)
         slot = (slot + 1) & mask
-    return -1
+    return np.int64(-1)
 
 
 @kernel

@@ -18,18 +18,18 @@ from treelabel.models.training import Training
 MANY_LABELS = 2_000
 
 
-class CandidatePool(NodePool):
+class PooledCandidates(NodePool):
     """Documents with several of very many labels: a candidate is what some model takes for possible.
 
     logit P(n) = b + the sum over models of (weight x logit P_model(n), or c_model where the model has no score for n)
     + v x logit(1 - the product of 1 - P_model(n)), made coherent. That a model which finds few labels (by their names)
-    has not found one is no proof against it, as a probability of 0 would be; c tells how much it means. The last term is
-    that of models which find labels independently of each other (noisy or). What no model takes for possible stays at
-    0. `coefficients` are b, c, weights and v of every level.
+    has not found one is no proof against it, as a probability of 0 would be; c tells how much it means. The last term
+    is that of models which find labels independently of each other (noisy or). What no model takes for possible stays
+    at 0. `coefficients` are b, c, weights and v of every level.
     """
 
     @classmethod
-    def equal(cls, train: Training, count: int) -> "CandidatePool":
+    def equal(cls, train: Training, count: int) -> "PooledCandidates":
         """Make a pool in which all models have the same weight.
 
         Parameters
@@ -39,7 +39,7 @@ class CandidatePool(NodePool):
 
         Returns
         -------
-        CandidatePool
+        PooledCandidates
         """
         return cls(train.hierarchy, np.tile(first_coefficients(count), (LEVELS + 1, 1)))
 
@@ -117,4 +117,4 @@ def pool_of(regime: str, hierarchy: Hierarchy) -> type[Pool]:
     """
     if regime != "multi_path":
         return PathPool
-    return CandidatePool if is_extreme(regime, hierarchy) else NodePool
+    return PooledCandidates if is_extreme(regime, hierarchy) else NodePool
