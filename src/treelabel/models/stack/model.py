@@ -66,11 +66,11 @@ class Stack(Model):
     Each of `cv` folds is left out in turn, every estimator learns the others and scores it; then all learn everything.
     With one path per document, ln P(terminal node) is the weighted sum of the estimators' (PathPool); with several,
     logits of nodes are added up (NodePool). With several of more than 2,000 labels, only the 100 largest scores of each
-    estimator are looked at, and what an estimator does not say counts for itself (PooledCandidates). Learning costs `cv` +
-    1 times what the estimators cost; from 20,000 documents on, a single fold of 4,000 is left out. Where documents x
-    nodes are very many, weights are learned from a sample of them. A validation set takes the place of the folds. After
-    a deadline, or at Ctrl-C, weights are learned from the folds that are done; if there is none, all estimators have
-    the same weight.
+    estimator are looked at, and what an estimator does not say counts for itself (PooledCandidates). Learning costs
+    `cv` + 1 times what the estimators cost; from 20,000 documents on, a single fold of 4,000 is left out. Where
+    documents x nodes are very many, weights are learned from a sample of them. A validation set takes the place of the
+    folds. After a deadline, or at Ctrl-C, weights are learned from the folds that are done; if there is none, all
+    estimators have the same weight.
 
     Parameters
     ----------
