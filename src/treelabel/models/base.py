@@ -52,6 +52,8 @@ class Model(Settings, ABC):
     takes_states: ClassVar[bool] = False
     # Whether documents may have weights.
     takes_sample_weight: ClassVar[bool] = False
+    # Whether documents may be features, as XMC files have them, instead of texts.
+    takes_features: ClassVar[bool] = False
     hierarchy: Hierarchy | None
     regime_: Regime
     rule_: str
@@ -112,6 +114,7 @@ class Model(Settings, ABC):
         stop = StopSignal(np.inf if max_seconds is None else time.monotonic() + max_seconds)
         checked = None if valid is None else training_of(valid, None, known or getattr(data, "hierarchy", None))
         train = training_of(data, labels, known, checked, progress, stop)
+        self._require_texts(train.features is None)
         if not len(train):
             raise TreelabelError("there are no documents to learn from")
         groups = groups if groups is not None else getattr(data, "groups", None)
@@ -225,11 +228,20 @@ class Model(Settings, ABC):
     def _decided(self, scores: Scores, rule: str | Tuned | None) -> Decisions:
         return decide(scores, self.default_rule if rule is None else rule)
 
-    def _score_checked(self, texts: Strings, ids: tuple[str, ...] | None, top: int | None = None) -> Scores:
+    def _require_texts(self, found: bool) -> None:
+        """Refuse documents that are features alone, where a model reads texts."""
+        if not found and not self.takes_features:
+            raise TreelabelError(
+                f"the data have features and no texts, which the model {self.name} cannot learn from or score; the "
+                "models extreme and svm can"
+            )
+
+    def _score_checked(self, texts: Any, ids: tuple[str, ...] | None, top: int | None = None) -> Scores:
         if not hasattr(self, "hierarchy_"):
             raise TreelabelError(f"this {self.name} model has not learned anything yet; call fit first")
         if top is not None and top < 1:
             raise TreelabelError(f"expected to keep at least 1 score per text, found top={top}")
+        self._require_texts(isinstance(texts, Strings))
         scores = self._score(texts) if top is None else self._score_top(texts, top)
         # No model knows more digits than single precision has.
         return Scores(scores.hierarchy, scores.values.astype(np.float32, copy=False), ids)

@@ -45,7 +45,8 @@ def read_descriptions(path: str | Path, hierarchy: Hierarchy) -> dict[int, str]:
     path : str or Path
         A UTF-8 file; every line holds a label (name or path), a tab and the description.
     hierarchy : Hierarchy
-        The hierarchy of the labels; unknown labels are refused.
+        The hierarchy of the labels. A file may describe a whole vocabulary, so labels that are not in the hierarchy are
+        passed over, unless all are.
 
     Returns
     -------
@@ -60,11 +61,17 @@ def read_descriptions(path: str | Path, hierarchy: Hierarchy) -> dict[int, str]:
     {1: 'the second letter'}
     """
     file, found = existing_file(path), dict[int, str]()
+    unknown: UnknownLabelError | None = None
     for number, line in numbered_lines(file):
         cells = line.split("\t")
         if len(cells) != 2:
             raise TreelabelError(f"{file}:{number}: expected label, tab, description; found {len(cells)} columns")
-        _describe(found, hierarchy, cells[0], cells[1], f"{file}:{number}")
+        try:
+            _describe(found, hierarchy, cells[0], cells[1], f"{file}:{number}")
+        except UnknownLabelError as error:
+            unknown = error if unknown is None else unknown
+    if unknown is not None and not found:
+        raise unknown
     return found
 
 

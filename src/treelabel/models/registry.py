@@ -9,6 +9,8 @@ from treelabel.models.base import Model
 
 _ROWS: tuple[Lazy[Model], ...] = (
     Lazy("linear", "tf-idf of words, one linear output a node, calibrated; the default", "models.linear.model:Linear"),
+    Lazy("extreme", "linear rankers in label trees, for very many labels", "models.extreme.model:Extreme"),
+    Lazy("svm", "one support vector machine a label, exact; the baseline of extreme", "models.extreme.svm:Svm"),
     Lazy("bag", "vectors of words and pairs, summed, and any loss (fastText's family)", "models.bag.model:Bag"),
     Lazy(
         "prototype",

@@ -22,7 +22,7 @@ class Training(LabelledTexts):
     """Training data: labelled texts, their regime (see `regime_of`), and when to stop.
 
     `weights` are those of documents, if they differ; documents with the same number in `groups` belong together, and
-    are held out together.
+    are held out together. `features` are there where data bring numbers instead of texts.
     """
 
     texts: Strings
@@ -35,6 +35,7 @@ class Training(LabelledTexts):
     regime: Regime = None  # type: ignore[assignment]
     weights: DoubleArray | None = None
     groups: LongArray | None = None
+    features: sparse.csr_array | None = None
 
     def __post_init__(self) -> None:
         if self.regime is None:
@@ -42,9 +43,10 @@ class Training(LabelledTexts):
 
     def __getitem__(self, rows: Any) -> "Training":
         """Select documents by row numbers; what all documents are like stays as it is."""
-        weights, groups = (None if each is None else each[rows] for each in (self.weights, self.groups))
-        texts, labels = self.texts.take(rows), self.labels[rows]
-        return replace(self, texts=texts, labels=labels, valid=None, weights=weights, groups=groups)
+        given = self.weights, self.groups, self.features
+        weights, groups, features = (None if each is None else each[rows] for each in given)
+        some = replace(self, texts=self.texts.take(rows), labels=self.labels[rows], valid=None)
+        return replace(some, weights=weights, groups=groups, features=features)
 
     def followed_by(self, more: "Training") -> "Training":
         """Put other documents after these; what all documents are like stays as it is."""
@@ -111,7 +113,8 @@ def training_of(
             raise TreelabelError("labels were given twice: the data have labels of their own")
         if hierarchy is not None:
             hierarchy.require_same(data.hierarchy.fingerprint, "the training data")
-        return Training(Strings.of(data.texts), data.labels, data.hierarchy, valid, progress, stop)
+        features = getattr(data, "features", None)
+        return Training(Strings.of(data.texts), data.labels, data.hierarchy, valid, progress, stop, features=features)
     if labels is None:
         raise TreelabelError("expected a Dataset, or texts and labels")
     texts = Strings.of(data)
@@ -145,10 +148,13 @@ def labels_of(hierarchy: Hierarchy, labels: Any) -> LabelMatrix:
     return encode(hierarchy, labels)
 
 
-def texts_of(texts: Any) -> tuple[Strings, tuple[str, ...] | None]:
-    """Take texts as a list or as a Dataset, whose ids are kept."""
+def texts_of(texts: Any) -> tuple[Strings | sparse.csr_array, tuple[str, ...] | None]:
+    """Take texts as a list or as a Dataset, whose ids are kept; or features, where these are all that there is."""
     if hasattr(texts, "texts"):
-        return Strings.of(texts.texts), tuple(texts.ids)
+        features = getattr(texts, "features", None)
+        return Strings.of(texts.texts) if features is None else features, tuple(texts.ids)
+    if sparse.issparse(texts):
+        return sparse.csr_array(texts), None
     if isinstance(texts, str):
         raise TreelabelError("expected a list of texts, found one text; put it into a list: [text]")
     return Strings.of(texts), None

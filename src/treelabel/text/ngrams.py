@@ -84,10 +84,25 @@ class NgramShape:
     @property
     def kinds(self) -> int:
         """The number of kinds that are counted apart: 1 without weights."""
-        if self.weights is None:
-            return 1
-        short_words, long_words, _, long_chars = self.lengths
-        return long_words - short_words + 1 + (long_chars > 0)
+        return 1 if self.weights is None else len(self.parts)
+
+    @property
+    def parts(self) -> list[tuple[str, int, int]]:
+        """All kinds, in the order of their buckets where they are counted apart: words of each length, characters."""
+        short_words, long_words, short_chars, long_chars = self.lengths
+        words = [("words", length, length) for length in range(short_words, long_words + 1)]
+        return [*words, ("characters", short_chars, long_chars)] if long_chars else words
+
+    def is_start_of(self, other: "NgramShape") -> bool:
+        """Return whether these n-grams are the first kinds of others, in the same buckets.
+
+        >>> [NgramShape().is_start_of(NgramShape((1, 2), weights=weights)) for weights in ((1.0, 0.5), None)]
+        [True, False]
+        """
+        if self.lengths == other.lengths:
+            return self.buckets == other.buckets
+        apart = self.kinds == len(self.parts) and other.kinds == len(other.parts)
+        return apart and self.n_features == other.n_features and self.parts == other.parts[: self.kinds]
 
     @property
     def buckets(self) -> int:

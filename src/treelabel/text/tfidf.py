@@ -9,7 +9,8 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.core.compute import DoubleArray, FloatArray, IntArray, LongArray, kernel, over_rows
-from treelabel.text.ngrams import NgramShape, count_ngrams, count_range, utf8
+from treelabel.text.ngrams import NgramShape, count_range, utf8
+from treelabel.text.occurrences import Occurrences
 
 Weighed = tuple[LongArray, IntArray, FloatArray]
 
@@ -70,20 +71,71 @@ class Tfidf:
         (Tfidf, csr_array of shape (texts, columns))
             What was learned, and the rows of the texts.
         """
-        counted = count_ngrams(texts, shape)
-        buckets, df = document_frequencies(counted.buckets, shape)
-        order = np.argsort(-df, kind="stable")
-        order = order[df[order] >= min_df]
-        kept: IntArray = buckets[order].astype(np.int32)
-        made = cls(shape, kept, (1 + np.log((1 + len(texts)) / (1 + df[order]))).astype(np.float32))
-        return made, made._weighted(*counted)
+        return cls.learn(Occurrences.of(texts, shape), shape, min_df)
+
+    @classmethod
+    def learn(cls, found: Occurrences, shape: NgramShape, min_df: int = 1) -> "tuple[Tfidf, sparse.csr_array]":
+        """Learn from texts whose n-grams have been counted, and return their matrix.
+
+        Parameters
+        ----------
+        found : Occurrences
+            The n-grams of the texts.
+        shape : NgramShape
+            The n-grams to take: those counted, or their first kinds.
+        min_df : int
+            Columns are the n-grams of at least this many texts.
+
+        Returns
+        -------
+        (Tfidf, csr_array of shape (texts, columns))
+            What was learned, and the rows of the texts.
+        """
+        kept = found.columns(shape, min_df)
+        idf = 1 + np.log((1 + len(found.sizes)) / (1 + found.frequencies[kept]))
+        made = cls(shape, found.buckets[kept], idf.astype(np.float32))
+        column = np.full(len(found.buckets), -1, np.int32)
+        column[kept] = np.arange(len(kept))
+        ptr = np.concatenate([[0], np.cumsum(found.sizes)])
+
+        def some(start: int, stop: int) -> Weighed:
+            part = slice(ptr[start], ptr[stop])
+            return made._weigh(found.sizes[start:stop], column[found.numbers[part]], found.counts[part])
+
+        return made, made._joined(some, len(found.sizes), 256)
+
+    def with_singles_by_text(self, rows: sparse.csr_array) -> "tuple[Tfidf, sparse.csr_array]":
+        """Put the columns that only one text has in the order of texts, so that loops over rows find them side by side.
+
+        Parameters
+        ----------
+        rows : csr_array of shape (texts, columns)
+            The rows of the texts that were learned from. Their order of entries stays.
+
+        Returns
+        -------
+        (Tfidf, csr_array of shape (texts, columns))
+            The same, with these columns moved.
+        """
+        shared = int((np.bincount(rows.indices, minlength=self.width) > 1).sum())
+        single = rows.indices >= shared
+        order = np.concatenate([np.arange(shared), rows.indices[single]])
+        indices = rows.indices.copy()
+        indices[single] = np.arange(shared, self.width)
+        made = Tfidf(self.shape, self.buckets[order], self.idf[order])
+        return made, sparse.csr_array((rows.data, indices, rows.indptr), rows.shape)
 
     def transform(self, texts: Sequence[str]) -> sparse.csr_array:
         """Turn texts into rows; n-grams that were not learned are left out."""
         data, ptr = utf8(texts)
-        return self._joined(
-            lambda start, stop: self._weigh(*count_range(data, ptr, self.shape, start, stop)), len(ptr) - 1, 32
-        )
+        # Made here, as threads would make it twice.
+        slots = self.slots
+
+        def some(start: int, stop: int) -> Weighed:
+            sizes, buckets, counts = count_range(data, ptr, self.shape, start, stop)
+            return self._weigh(sizes, columns_of(slots, buckets), counts)
+
+        return self._joined(some, len(ptr) - 1, 32)
 
     @property
     def width(self) -> int:
@@ -105,25 +157,14 @@ class Tfidf:
         buckets, idf = np.concatenate([self.buckets, more.buckets[new]]), np.concatenate([self.idf, more.idf[new]])
         return Tfidf(self.shape, buckets, idf)
 
-    def _weighted(self, sizes: LongArray, buckets: IntArray, counts: IntArray) -> sparse.csr_array:
-        ptr = np.concatenate([[0], np.cumsum(sizes)])
-
-        def some(start: int, stop: int) -> Weighed:
-            part = slice(ptr[start], ptr[stop])
-            return self._weigh(sizes[start:stop], buckets[part], counts[part])
-
-        return self._joined(some, len(sizes), 256)
-
-    def _weigh(self, sizes: LongArray, buckets: IntArray, counts: IntArray) -> Weighed:
+    def _weigh(self, sizes: LongArray, columns: IntArray, counts: IntArray) -> Weighed:
         logs = 1 + np.log(np.arange(1, counts.max(initial=1) + 1)).astype(np.float32)
         shape = self.shape
         weights = np.ones(1) if shape.weights is None else np.array(shape.weights)
-        return weigh(self.slots, self.idf, logs, weights, shape.n_features, sizes, buckets, counts)
+        return weigh(self.buckets, self.idf, logs, weights, shape.n_features, sizes, columns, counts)
 
     def _joined(self, some: Callable[[int, int], Weighed], rows: int, least: int) -> sparse.csr_array:
         """Weigh parts of the rows in threads, and put them together."""
-        # Made here, as threads would make it twice.
-        _ = self.slots
         parts = over_rows(some, rows, least=least)
         lengths, indices, values = (np.concatenate([part[which] for part in parts]) for which in range(3))
         row_ptr = np.concatenate([[0], np.cumsum(lengths)])
@@ -134,32 +175,6 @@ class Tfidf:
     def arrays(self) -> dict[str, Any]:
         """Return what was learned, as arrays to save."""
         return {"buckets": self.buckets, "idf": self.idf}
-
-
-def document_frequencies(buckets: IntArray, shape: NgramShape) -> tuple[LongArray, LongArray]:
-    """Return the buckets that occur, in order, and how many texts have each; every text lists a bucket once.
-
-    Parameters
-    ----------
-    buckets
-        The buckets of the n-grams of all texts.
-    shape
-        The n-grams.
-
-    Returns
-    -------
-    (array, array)
-
-    >>> [found.tolist() for found in document_frequencies(np.array([5, 3, 5]), NgramShape())]
-    [[3, 5], [1, 2]]
-    """
-    if len(buckets) < shape.buckets:
-        # Going through all buckets there could be would take longer than sorting those that are there.
-        found, times = np.unique(buckets, return_counts=True)
-        return found.astype(np.int64), times.astype(np.int64)
-    counts = np.bincount(buckets, minlength=shape.buckets).astype(np.int64)
-    there = np.flatnonzero(counts)
-    return there, counts[there]
 
 
 @kernel
@@ -190,13 +205,35 @@ def column_of(slots: LongArray, bucket: int) -> np.int64:
 
 
 @kernel
-def sort_row(indices: IntArray, values: FloatArray) -> None:
-    """Sort a row by its indices."""
-    if len(indices) > 64:
-        order = np.argsort(indices)
-        indices[:], values[:] = indices[order], values[order]
+def columns_of(slots: LongArray, buckets: IntArray) -> IntArray:
+    """Find the columns of buckets, -1 where there is none."""
+    found = np.empty(len(buckets), np.int32)
+    for at in range(len(buckets)):
+        found[at] = column_of(slots, buckets[at])
+    return found
+
+
+@kernel
+def sort_row(indices: IntArray, values: FloatArray, width: int) -> None:
+    """Sort a row by its indices, which are below `width`: a long one by a byte at a time, from the last one on."""
+    count = len(indices)
+    if count > 64:
+        keys, carried = np.empty(count, np.int32), np.empty(count, np.float32)
+        starts, shift = np.empty(257, np.int64), 0
+        while width > 1 << shift:
+            starts[:] = 0
+            for at in range(count):
+                starts[(indices[at] >> shift & 255) + 1] += 1
+            for digit in range(256):
+                starts[digit + 1] += starts[digit]
+            for at in range(count):
+                digit = indices[at] >> shift & 255
+                keys[starts[digit]], carried[starts[digit]] = indices[at], values[at]
+                starts[digit] += 1
+            indices[:], values[:] = keys, carried
+            shift += 8
         return
-    for at in range(1, len(indices)):
+    for at in range(1, count):
         index, value, place = indices[at], values[at], at
         while place > 0 and indices[place - 1] > index:
             indices[place], values[place] = indices[place - 1], values[place - 1]
@@ -206,33 +243,33 @@ def sort_row(indices: IntArray, values: FloatArray) -> None:
 
 @kernel
 def weigh(
-    slots: LongArray,
+    buckets: IntArray,
     idf: FloatArray,
     logs: FloatArray,
     weights: DoubleArray,
     n_features: int,
     sizes: LongArray,
-    buckets: IntArray,
+    columns: IntArray,
     counts: IntArray,
 ) -> tuple[LongArray, IntArray, FloatArray]:
-    """Turn the counts by bucket of each row into weighted columns, sorted, in rows of length 1.
+    """Turn the counts by column of each row into weights, sorted, in rows of length 1; a column of -1 is left out.
 
     The part of each kind of n-grams has the length of its weight before; there is one kind for each `n_features`
-    buckets.
+    of the buckets, which are given for each column.
     """
     lengths = np.zeros(len(sizes), np.int64)
-    indices, values = np.empty(len(buckets), np.int32), np.empty(len(buckets), np.float32)
+    indices, values = np.empty(len(columns), np.int32), np.empty(len(columns), np.float32)
     kinds, squares = len(weights), np.zeros(len(weights))
-    kind_of, scales = np.zeros(len(buckets), np.int8), np.zeros(len(weights), np.float32)
+    kind_of, scales = np.zeros(len(columns), np.int8), np.zeros(len(weights), np.float32)
     used, at = 0, 0
     for row in range(len(sizes)):
         first = used
         squares[:] = 0.0
         for _ in range(sizes[row]):
-            place = column_of(slots, buckets[at])
+            place = columns[at]
             if place >= 0:
                 value = logs[counts[at] - 1] * idf[place]
-                kind = buckets[at] // n_features if kinds > 1 else 0
+                kind = buckets[place] // n_features if kinds > 1 else 0
                 squares[kind] += value * value
                 indices[used], values[used], kind_of[used] = place, value, kind
                 used += 1
@@ -244,6 +281,6 @@ def weigh(
             scales[kind] = weights[kind] / np.sqrt(squares[kind] * total) if squares[kind] > 0 else 0.0
         for entry in range(first, used):
             values[entry] *= scales[kind_of[entry]]
-        sort_row(indices[first:used], values[first:used])
+        sort_row(indices[first:used], values[first:used], len(idf))
         lengths[row] = used - first
     return lengths, indices[:used], values[:used]

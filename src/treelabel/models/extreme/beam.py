@@ -10,8 +10,12 @@ from treelabel.core.compute import FloatArray, IntArray, LongArray, fast_kernel,
 from treelabel.models.extreme.label_tree import LabelTree
 from treelabel.models.extreme.rankers import Rankers
 
-# Documents that are searched for together: each cluster is prepared once for all of them.
+# Documents that are searched for together at most, as each cluster is prepared once for all of them; and the scores of
+# children that are kept meanwhile.
 BATCH = 4096
+BATCH_SCORES = 1 << 23
+# A margin above 1 counts this much for each unit: hardly, but it breaks ties.
+BEYOND = np.float32(1e-3)
 # A cluster is prepared for so many documents or more; fewer look its features up one by one.
 WORTH_A_TABLE = 8
 
@@ -20,7 +24,7 @@ WORTH_A_TABLE = 8
 class Beam:
     """What a search has found so far: nodes of a level and their scores, document by document, best first.
 
-    Scores are logarithms: the sum over the levels of -max(0, 1 - margin)^2.
+    Scores are logarithms: the sum over the levels of -max(0, 1 - margin)^2, which is the squared hinge loss of a yes.
     """
 
     ptr: LongArray
@@ -28,10 +32,40 @@ class Beam:
     scores: FloatArray
 
 
+def batch_size(tree: LabelTree, width: int) -> int:
+    """Return how many documents are searched for together, so that scores of children stay within some megabytes."""
+    largest = max(int(np.diff(ends).max(initial=1)) for ends in tree.children)
+    return max(16, min(BATCH, BATCH_SCORES // (largest * min(width, max(tree.sizes)))))
+
+
+def search_some(
+    features: sparse.csr_array, tree: LabelTree, levels: Sequence[Rankers], width: int, top: int, start: int, stop: int
+) -> Beam:
+    """Find the best nodes of the last of some levels for documents start..stop; see `search`.
+
+    Parameters
+    ----------
+    features, tree, levels, width, top
+        As in `search`.
+    start, stop : int
+        The first document, and one past the last.
+
+    Returns
+    -------
+    Beam
+    """
+    count = stop - start
+    beam = Beam(np.arange(count + 1), np.zeros(count, np.int32), np.zeros(count, np.float32))
+    for level, rankers in enumerate(levels):
+        kept = top if level + 1 == len(levels) else width
+        beam = expand(features, start, stop, beam, tree.children[level], rankers, kept)
+    return beam
+
+
 def search(
     features: sparse.csr_array, tree: LabelTree, levels: Sequence[Rankers], width: int, top: int
 ) -> sparse.csr_array:
-    """Find the best labels of documents.
+    """Find the best nodes of documents on the last of some levels of a tree.
 
     Costs about, per document and level, `width` clusters x features of the document that they know x weights of such a
     feature; labels below other clusters are not touched, so that cost grows with the depth of the tree: with the
@@ -53,18 +87,13 @@ def search(
     Returns
     -------
     csr_array of shape (documents, nodes of the last level)
-        Logarithms of scores, at most 0, as they come: best first. What is not stored has not been looked at.
+        Logarithms of scores, best first. What is not stored has not been looked at, or is not among the best.
     """
 
     def some(start: int, stop: int) -> Beam:
-        count = stop - start
-        beam = Beam(np.arange(count + 1), np.zeros(count, np.int32), np.zeros(count, np.float32))
-        for level, rankers in enumerate(levels):
-            kept = top if level + 1 == len(levels) else width
-            beam = expand(features, start, stop, beam, tree.children[level], rankers, kept)
-        return beam
+        return search_some(features, tree, levels, width, top, start, stop)
 
-    parts = over_rows(some, features.shape[0], least=64, most=BATCH)
+    parts = over_rows(some, features.shape[0], least=64, most=batch_size(tree, width))
     sizes = np.concatenate([[0], *(np.diff(part.ptr) for part in parts)])
     nodes, scores = (np.concatenate([getattr(part, name) for part in parts]) for name in ("nodes", "scores"))
     return sparse.csr_array((scores, nodes, np.cumsum(sizes)), (features.shape[0], tree.sizes[len(levels) - 1]))
@@ -117,8 +146,17 @@ def place_of(features: IntArray, low: int, high: int, feature: int) -> int:
     return low if low < end and features[low] == feature else -1
 
 
+@kernel
+def add_losses(out: FloatArray, above: float) -> None:
+    """Turn the margins of children into scores: what their parent has, less the squared hinge loss of each."""
+    for child in range(len(out)):
+        margin = out[child]
+        missing = np.float32(1) - margin
+        out[child] = above + (BEYOND * -missing if missing < 0 else -missing * missing)
+
+
 @fast_kernel
-def score_children(
+def score_children(  # noqa: C901
     ptr: IntArray,
     idx: IntArray,
     val: FloatArray,
@@ -162,10 +200,7 @@ def score_children(
                     x = val[entry]
                     for weight in range(rows[place], rows[place + 1]):
                         out[members[weight]] += x * weights[weight]
-            above = scores[pair]
-            for child in range(len(out)):
-                missing = max(np.float32(0), np.float32(1) - out[child])
-                out[child] = above - missing * missing
+            add_losses(out, scores[pair])
         if tabled:
             for place in range(low, high):
                 table[features[place]] = -1

@@ -1,4 +1,4 @@
-"""Features of labels, by which they are clustered and found: what their documents have in common (PIFA), their names."""
+"""Features of labels, by which they are clustered and compared with documents: the mean of their documents."""
 
 import numpy as np
 from scipy import sparse

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -115,7 +116,7 @@ class LabelTree:
         ends = np.cumsum(np.concatenate([[0], arrays["tree_sizes"]]))
         if ends[-1] != len(arrays["tree_children"]):
             raise TreelabelError("tree_sizes does not add up to the length of tree_children")
-        parts = tuple(arrays["tree_children"][low:high] for low, high in zip(ends[:-1], ends[1:], strict=True))
+        parts = tuple(arrays["tree_children"][low:high] for low, high in pairwise(ends))
         above = 1
         for level, part in enumerate(parts):
             if len(part) != above + 1 or part[0] != 0 or (np.diff(part) < 0).any():

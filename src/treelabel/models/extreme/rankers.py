@@ -1,17 +1,25 @@
-"""Rankers: squared-hinge classifiers of the children of each cluster, learned from the documents of the cluster alone."""
+"""Rankers: squared-hinge classifiers of the children of each cluster, learned from its own documents."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from treelabel.core.compute import BoolArray, FloatArray, IntArray, LongArray, in_threads
+from treelabel.core.errors import TreelabelError
+from treelabel.core.schema import Array, Arrays, Schema, indices
 from treelabel.models.extreme.rows import Rows, compact
 from treelabel.models.linear.blocks import BLOCK, empty_lines
 from treelabel.models.linear.descent import hinge_pass, start_block
 from treelabel.models.linear.weights import large_weights
 from treelabel.models.stopping import StopSignal
+
+# A cluster with more than 1 / this of the work is large.
+LARGE_SHARE = 16
+# The fields of `Rankers` that are those of all clusters, one after the other.
+PER_CLUSTER = ("features", "children", "weights", "bias")
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +52,59 @@ class Rankers:
     @property
     def nbytes(self) -> int:
         """The memory that they take."""
-        return sum(getattr(self, name).nbytes for name in self.__dataclass_fields__)
+        return sum(array.nbytes for array in self.arrays().values())
+
+    def arrays(self) -> Arrays:
+        """Return what was learned, to save."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    @staticmethod
+    def schema(width: int, clusters: int, nodes: int) -> Schema:
+        """Declare what `arrays` returns; see `check` too.
+
+        Parameters
+        ----------
+        width, clusters, nodes : int
+            The number of features, of clusters, and of children of all clusters.
+
+        Returns
+        -------
+        Schema
+        """
+        arrays = {
+            "clusters": Array("int64", ("clusters + 1",), 0),
+            "features": indices("places", "width"),
+            "rows": Array("int64", ("places + 1",), 0),
+            "children": indices("entries", "nodes"),
+            "weights": Array("float32", ("entries",)),
+            "bias": Array("float32", ("nodes",)),
+        }
+        sizes = {"clusters": clusters, "width": width, "nodes": nodes}
+        return Schema(arrays, (), sizes, {"places": width * clusters, "entries": width * nodes})
+
+    @staticmethod
+    def check(children: LongArray, arrays: Arrays) -> None:
+        """Refuse arrays, each of which fits `schema`, that do not fit each other or the tree.
+
+        Parameters
+        ----------
+        children : array of shape (clusters + 1,)
+            The children of each cluster.
+        arrays : mapping
+            Arrays from a file.
+        """
+        for name, last in (("clusters", len(arrays["features"])), ("rows", len(arrays["weights"]))):
+            ends = arrays[name]
+            if ends[0] != 0 or ends[-1] != last or (np.diff(ends) < 0).any():
+                raise TreelabelError(f"{name} does not divide what it should")
+        rising = np.diff(arrays["features"]) > 0
+        starts = arrays["clusters"][1:-1]
+        rising[starts[(starts > 0) & (starts <= len(rising))] - 1] = True
+        if not rising.all():
+            raise TreelabelError("the features of a cluster do not rise")
+        clusters = np.repeat(np.arange(len(children) - 1), np.diff(arrays["rows"][arrays["clusters"]]))
+        if (arrays["children"] >= np.diff(children)[clusters]).any():
+            raise TreelabelError("children holds a child that its cluster does not have")
 
 
 @dataclass(frozen=True)
@@ -96,38 +156,72 @@ def train_rankers(
     -------
     Rankers
     """
-    ptr, idx, val = features.indptr, features.indices, features.data
-    by_cluster, by_child = sparse.csc_array(shown), sparse.csc_array(positive)
-    width = features.shape[1]
-    extra = np.ones(int(children[-1]), np.float32) if emphasis is None else emphasis
+    job = _Job(features, sparse.csc_array(shown), sparse.csc_array(positive), children, solver, emphasis, stop)
+    costs = np.diff(job.shown.indptr) * np.diff(children)
+    # A cluster that is much of the work is shared by all threads; the others are a task each.
+    large = np.flatnonzero(costs * LARGE_SHARE > costs.sum())
+    found = {cluster: job.learn(cluster, in_threads) for cluster in large.tolist()}
+    small = np.setdiff1d(np.arange(len(children) - 1), large).tolist()
+    found |= zip(small, in_threads(job.learn, small, done, stop.interrupt), strict=True)
+    parts = [found[cluster] for cluster in range(len(children) - 1)]
+    sizes = np.cumsum([0, *(len(part.features) for part in parts)])
+    entries = np.cumsum([0, *(len(part.children) for part in parts)])
+    rows = np.concatenate([[0], *(part.rows[1:] + low for part, low in zip(parts, entries, strict=False))])
+    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in PER_CLUSTER}
+    return Rankers(clusters=sizes, rows=rows.astype(np.int64), **joined)
 
-    def learn(cluster: int) -> tuple[IntArray, LongArray, IntArray, FloatArray, FloatArray]:
-        first, last = int(children[cluster]), int(children[cluster + 1])
-        documents = by_cluster.indices[by_cluster.indptr[cluster] : by_cluster.indptr[cluster + 1]]
-        bias = np.zeros(last - first, np.float32)
+
+class _Cluster(NamedTuple):
+    """What the children of one cluster have learned; see `Rankers`."""
+
+    features: IntArray
+    rows: LongArray
+    children: IntArray
+    weights: FloatArray
+    bias: FloatArray
+
+
+def _in_turn(work: Callable[[Any], Any], tasks: Iterable[Any]) -> list[Any]:
+    return [work(task) for task in tasks]
+
+
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """The input of `train_rankers`, documents by cluster and by child."""
+
+    features: sparse.csr_array
+    shown: sparse.csc_array
+    positive: sparse.csc_array
+    children: LongArray
+    solver: Solver
+    emphasis: FloatArray | None
+    stop: StopSignal
+
+    def learn(self, cluster: int, each: Callable[..., list[Any]] = _in_turn) -> _Cluster:
+        """Learn the children of a cluster, sixteen at a time, in turn or in threads."""
+        first, last = int(self.children[cluster]), int(self.children[cluster + 1])
+        documents = np.sort(self.shown.indices[self.shown.indptr[cluster] : self.shown.indptr[cluster + 1]])
         if last - first < 2 or not len(documents):
             # Nothing to choose, or nothing known: an only child is sure, other children are never taken.
-            bias[:] = 1 if last - first < 2 else -1
-            nothing = np.zeros(0, np.int32)
-            return nothing, np.zeros(1, np.int64), nothing, np.zeros(0, np.float32), bias
-        documents = np.sort(documents)
-        known = compact(ptr, idx, val, documents, width)
-        orders = _orders(len(documents), solver, cluster)
-        parts = []
-        for low in range(first, last, BLOCK):
-            few = np.arange(low, min(low + BLOCK, last))
-            marks = _marks(by_child, few, documents)
-            weights, own = _learn_block(known, marks, orders, solver.c, extra[few], stop)
-            bias[few - first] = own[: len(few)]
-            parts.append(large_weights(weights, (few - first).astype(np.int32), solver.prune))
-        return (*_by_feature(parts, known.names), bias)
+            nothing, sure = np.zeros(0, np.int32), 1 if last - first < 2 else -1
+            bias = np.full(last - first, sure, np.float32)
+            return _Cluster(nothing, np.zeros(1, np.int64), nothing, np.zeros(0, np.float32), bias)
+        given = self.features
+        known = compact(given.indptr, given.indices, given.data, documents, given.shape[1])
+        orders = _orders(len(documents), self.solver, cluster)
 
-    found = in_threads(learn, range(len(children) - 1), done, stop.interrupt)
-    sizes = np.cumsum([0, *(len(part[0]) for part in found)])
-    entries = np.cumsum([0, *(len(part[2]) for part in found)])
-    rows = np.concatenate([[0], *(part[1][1:] + low for part, low in zip(found, entries, strict=False))])
-    joined = [np.concatenate([part[which] for part in found]) for which in (0, 2, 3, 4)]
-    return Rankers(sizes, joined[0], rows.astype(np.int64), joined[1], joined[2], joined[3])
+        def block(low: int) -> tuple[Any, FloatArray]:
+            few = np.arange(low, min(low + BLOCK, last))
+            marks = _marks(self.positive, few, documents)
+            relief = np.ones(BLOCK, np.float32)
+            if self.emphasis is not None:
+                relief[: len(few)] = 1 / self.emphasis[few]
+            weights, bias = _learn_block(known, marks, orders, self.solver.c, relief, self.stop)
+            return large_weights(weights, (few - first).astype(np.int32), self.solver.prune), bias[: len(few)]
+
+        parts = each(block, range(first, last, BLOCK))
+        bias = np.concatenate([bias for _, bias in parts])
+        return _Cluster(*_by_feature([triple for triple, _ in parts], known.names), bias)
 
 
 def _orders(count: int, solver: Solver, cluster: int) -> list[LongArray]:
@@ -147,7 +241,7 @@ def _marks(by_child: sparse.csc_array, few: LongArray, documents: IntArray) -> B
 
 
 def _learn_block(
-    known: Rows, marks: BoolArray, orders: list[LongArray], c: float, extra: FloatArray, stop: StopSignal
+    known: Rows, marks: BoolArray, orders: list[LongArray], c: float, relief: FloatArray, stop: StopSignal
 ) -> tuple[FloatArray, FloatArray]:
     """Learn sixteen classifiers: weights and biases."""
     count = len(marks)
@@ -160,10 +254,7 @@ def _learn_block(
     for visits in ([np.flatnonzero(marks.any(axis=1))], orders):
         skips = np.zeros((count, 2), np.int32)
         for order in visits:
-            if (
-                not hinge_pass(known.ptr, known.idx, known.val, marks, weights, bias, duals, skips, ridges, order)
-                or stop
-            ):
+            if not hinge_pass(*known[:3], marks, weights, bias, duals, skips, ridges, relief, order) or stop:
                 break
     return weights, bias
 

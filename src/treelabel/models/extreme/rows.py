@@ -32,7 +32,8 @@ def compact(ptr: IntArray, idx: IntArray, val: FloatArray, rows: IntArray, width
     -------
     Rows
 
-    >>> found = compact(np.array([0, 1, 3]), np.array([9, 4, 9], np.int32), np.ones(3, np.float32), np.array([1, 0]), 10)
+    >>> ptr, idx, val = np.array([0, 1, 3]), np.array([9, 4, 9], np.int32), np.ones(3, np.float32)
+    >>> found = compact(ptr, idx, val, np.array([1, 0]), 10)
     >>> found.ptr.tolist(), found.idx.tolist(), found.names.tolist()
     ([0, 2, 3], [0, 1, 1], [4, 9])
     """

@@ -4,6 +4,9 @@ Blocks of outputs are independent and run in threads; the order of documents com
 depend on timing.
 """
 
+import itertools
+import threading
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,6 +34,9 @@ SMALL = np.float32(0.02)
 LONGEST_SKIP = 4
 # Documents before its turn that a document's features, and the weights of these, are brought into the cache.
 ROWS_AHEAD, WEIGHTS_AHEAD = 4, 2
+# Weights are not asked for where those of a block nearly fit the cache, nor where documents have more features than
+# this: a long loop over them waits for little, and asking for all of them takes longer.
+FEW_FEATURES, LONG_DOCUMENT = 1 << 15, 100
 
 # Takes what a block has learned: its outputs, their margins of held-out documents, weights and bias.
 Take = Callable[[IntArray, FloatArray, FloatArray, FloatArray], None]
@@ -141,17 +147,19 @@ def hinge_pass(
     duals: FloatArray,
     skips: IntArray,
     ridges: FloatArray,
+    relief: FloatArray,
     order: LongArray,
 ) -> int:
     """Visit every document once for a block of squared-hinge problems; return how many changed anything.
 
     Each problem is min 1/2 |w|^2 + sum of C_x max(0, 1 - y w x)^2, its dual one variable a >= 0 per document with
     w = sum of a y x; the best a for a document given all others is a - (y w x - 1 + a / 2C_x) / (|x|^2 + 1 / 2C_x), not
-    below 0 (Hsieh et al. 2008). `ridges` are the 1 / 2C_x. Rows have length 1, and a bias is one more feature of value
-    1.
+    below 0 (Hsieh et al. 2008). `ridges` are the 1 / 2C_x; those of an output's positive documents are multiplied by its
+    `relief`. Rows have length 1, and a bias is one more feature of value 1.
     """
     margin, change, after = np.zeros(BLOCK, np.float32), np.zeros(BLOCK, np.float32), np.zeros(BLOCK, np.float32)
     changed = 0
+    asks = len(weights) > FEW_FEATURES and len(idx) < LONG_DOCUMENT * (len(ptr) - 1)
     for place in range(len(order)):
         # A function of its own would take as long to call as it saves.
         if place + 2 * ROWS_AHEAD < len(order):
@@ -166,7 +174,7 @@ def hinge_pass(
                 prefetch(val, first, last)
                 prefetch(duals, np.int64(BLOCK * row), np.int64(BLOCK * row + 1))
                 prefetch(positive, np.int64(BLOCK * row), np.int64(BLOCK * row + 1))
-        if place + WEIGHTS_AHEAD < len(order):
+        if asks and place + WEIGHTS_AHEAD < len(order):
             row = order[place + WEIGHTS_AHEAD]
             if skips[row, 0] <= 0:
                 prefetch_weights(idx, np.int64(ptr[row]), np.int64(ptr[row + 1]), weights)
@@ -175,14 +183,15 @@ def hinge_pass(
             skips[row, 0] -= 1
             continue
         ridge = ridges[row]
-        step = np.float32(1) / (np.float32(2) + ridge)
         first, last = np.int64(ptr[row]), np.int64(ptr[row + 1])
         margin[:] = bias
         add_products(idx, val, first, last, weights, margin)
         moved = np.float32(0)
         for b in range(BLOCK):
             before, sign = duals[row, b], np.float32(1) if positive[row, b] else np.float32(-1)
-            after[b] = max(before - (sign * margin[b] - np.float32(1) + ridge * before) * step, np.float32(0))
+            own = ridge * relief[b] if positive[row, b] else ridge
+            step = np.float32(1) / (np.float32(2) + own)
+            after[b] = max(before - (sign * margin[b] - np.float32(1) + own * before) * step, np.float32(0))
             change[b] = (after[b] - before) * sign
             moved = max(moved, abs(change[b]))
         if moved < SMALL:
@@ -218,7 +227,7 @@ def train_hinge(
     """Train one squared-hinge problem per output, without each fold of documents and with all.
 
     Costs about documents x features per document x outputs x 5 passes / 16 for each fold and once more; memory holds
-    one block per thread.
+    two blocks per thread at most.
 
     Parameters
     ----------
@@ -236,35 +245,50 @@ def train_hinge(
         Gets the number of blocks that are done.
     """
     features, orders = rows.features, rows.orders()
-    count = features.shape[0]
     ptr, idx, val = features.indptr, features.indices, features.data
     totals = [np.asarray(features[np.sort(order[0])].sum(axis=0), np.float32).ravel() for order in orders]
     ridges = (0.5 / rows.document_c(c)).astype(np.float32)
+    lock, learned = threading.Lock(), defaultdict[int, dict[int, FloatArray]](dict)
+    last: dict[int, tuple[FloatArray, FloatArray]] = {}
 
-    def block(first: int) -> None:
-        outputs = np.arange(first, min(first + BLOCK, positives.shape[1]), dtype=np.int32)
-        positive = np.zeros((count, BLOCK), np.bool_)
-        for b, column in enumerate(outputs):
-            positive[positives.indices[positives.indptr[column] : positives.indptr[column + 1]], b] = True
+    def learn(task: tuple[int, int]) -> None:
+        first, which = task
+        outputs, positive = _positive(positives, first)
+        visits, known = orders[which], np.sort(orders[which][0])
         weights, bias = empty_lines(features.shape[1]), np.zeros(BLOCK, np.float32)
+        duals, alike = np.zeros((len(positive), BLOCK), np.float32), np.ones(BLOCK, np.float32)
+        start_block(ptr, idx, val, totals[which], 1 / max(1, len(known)), positive, known, weights, bias, duals)
+        # Positive documents come first: nearly all others are right where they start.
+        for some in ([known[positive[known].any(axis=1)]], visits):
+            skips = np.zeros((len(positive), 2), np.int32)
+            for order in some:
+                if not hinge_pass(ptr, idx, val, positive, weights, bias, duals, skips, ridges, alike, order) or stop:
+                    break
+        fold = rows.folds[which] if which < len(rows.folds) else np.zeros(0, np.int64)
+        margins = block_products(ptr, idx, val, weights, bias, fold)
+        margins[:, ~positive[visits[0]].any(axis=0)] = ABSENT
+        with lock:
+            learned[first][which] = margins
+            if which == len(orders) - 1:
+                last[first] = weights, bias
+            if len(learned[first]) < len(orders):
+                return
+            parts = learned.pop(first)
+        take(outputs, np.concatenate([parts[each] for each in range(len(orders))]), *last.pop(first))
 
-        def learn(orders: Sequence[LongArray], total: FloatArray) -> None:
-            known, duals = np.sort(orders[0]), np.zeros((count, BLOCK), np.float32)
-            start_block(ptr, idx, val, total, 1 / max(1, len(known)), positive, known, weights, bias, duals)
-            # Positive documents come first: nearly all others are right where they start.
-            for visits in ([known[positive[known].any(axis=1)]], orders):
-                skips = np.zeros((count, 2), np.int32)
-                for order in visits:
-                    if not hinge_pass(ptr, idx, val, positive, weights, bias, duals, skips, ridges, order) or stop:
-                        break
+    def told(number: int) -> None:
+        if number % len(orders) == 0:
+            done(number // len(orders))
 
-        margins = [np.empty((0, BLOCK), np.float32)]
-        for fold, some, total in zip(rows.folds, orders, totals, strict=False):
-            learn(some, total)
-            margins.append(block_products(ptr, idx, val, weights, bias, fold))
-            margins[-1][:, ~positive[some[0]].any(axis=0)] = ABSENT
-        if rows.learn_all:
-            learn(orders[-1], totals[-1])
-        take(outputs, np.concatenate(margins), weights, bias)
+    # Each fold of a block is a task: blocks that are few would keep some threads waiting for the last one.
+    tasks = itertools.product(range(0, positives.shape[1], BLOCK), range(len(orders)))
+    in_threads(learn, tasks, told, stop.interrupt)
 
-    in_threads(block, range(0, positives.shape[1], BLOCK), done, stop.interrupt)
+
+def _positive(positives: sparse.csc_array, first: int) -> tuple[IntArray, BoolArray]:
+    """Return the outputs of the block that begins with one, and mark their positive documents."""
+    outputs = np.arange(first, min(first + BLOCK, positives.shape[1]), dtype=np.int32)
+    positive = np.zeros((positives.shape[0], BLOCK), np.bool_)
+    for b, column in enumerate(outputs):
+        positive[positives.indices[positives.indptr[column] : positives.indptr[column + 1]], b] = True
+    return outputs, positive

@@ -1,8 +1,8 @@
 """The default model: tf-idf of n-grams, linear outputs, and a calibrated distribution over the hierarchy."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypedDict, cast
 
 import numpy as np
 from scipy import sparse
@@ -19,9 +19,11 @@ from treelabel.encoders.registry import default_encoder, encoder_note, find_enco
 from treelabel.hierarchy import Hierarchy, label_matrix
 from treelabel.models.base import Model, Training
 from treelabel.models.evidence import HeldOut, Trial
+from treelabel.models.extreme.model import Extreme
 from treelabel.models.folds import draw_folds, hold_out
 from treelabel.models.linear.descent import Rows
 from treelabel.models.linear.fitted import FittedHead, fit_head
+from treelabel.models.linear.handover import hand_over, is_too_much, successor
 from treelabel.models.linear.heads import Head, Job
 from treelabel.models.linear.registry import HEADS
 from treelabel.models.linear.selection import AUTO, choose, shape_of
@@ -30,6 +32,7 @@ from treelabel.rules import decide
 from treelabel.scores import Scores
 from treelabel.text import NgramShape, Tfidf
 from treelabel.text.names import named_ngrams
+from treelabel.text.occurrences import Occurrences
 
 # With at most this many documents, each of them is held out once, in one of `cv` folds.
 FEW_DOCUMENTS = 3_000
@@ -66,6 +69,7 @@ class Values(TypedDict):
     encoder: EncoderNote | None
     ngrams: AllNgrams | None
     encoder_width: NotRequired[Annotated[int, Between(0, MOST_DIMENSION)]]
+    extreme: NotRequired[dict[str, Any]]
 
 
 class Linear(Model):
@@ -75,7 +79,8 @@ class Linear(Model):
     margin + the sum over its ancestors of v_level x theirs, and a node has the sum of its terminal nodes; with several
     paths it is an isotonic function of the node's margin and of its log odds in such a softmax, made coherent.
     Conditional heads multiply along the path. Training costs about documents x n-grams per document x labels / 16 for
-    each of some ten passes, thirty where documents are few. What "auto" tried is in `evidence_`.
+    each of some ten passes, thirty where documents are few. What "auto" tried is in `evidence_`. Where that would take
+    many minutes, with very many labels and documents, `head="auto"` hands over to `extreme`, and says so.
 
     Parameters
     ----------
@@ -161,7 +166,12 @@ class Linear(Model):
 
     # Learning
 
-    def _fit(self, train: Training) -> HeldOut:
+    def _fit(self, train: Training) -> HeldOut | None:
+        self.extreme_ = None
+        if self.head == "auto" and train.weights is None and is_too_much(train):
+            self.trials_: Sequence[Trial] = ()
+            self.extreme_ = hand_over(self.get_params(deep=False), train)
+            return self.extreme_._fit(train)
         heads, shapes = self._heads(train), self._shapes()
         self.encoder_ = None
         if self.encoder is not None:
@@ -219,15 +229,23 @@ class Linear(Model):
 
     # Features
 
-    def _trial_features(self, texts: Strings, shape: NgramShape) -> sparse.csr_array:
+    def _trial_features(self, texts: Strings, shapes: Sequence[NgramShape]) -> Callable[[NgramShape], sparse.csr_array]:
+        """Return what turns texts into features; n-grams that are the first kinds of the last ones are counted once."""
         if not self.tfidf:
-            return self._joined(None, texts)
-        return self._joined(Tfidf.fit_transform(texts, shape, self.min_df)[1], texts)
+            return lambda shape: self._joined(None, texts)
+        every = Occurrences.of(texts, shapes[-1])
+
+        def features(shape: NgramShape) -> sparse.csr_array:
+            found = every if shape.is_start_of(every.shape) else Occurrences.of(texts, shape)
+            return self._joined(Tfidf.learn(found, shape, self.min_df)[1], texts)
+
+        return features
 
     def _learned_features(self, train: Training, every: Training, shape: NgramShape) -> sparse.csr_array:
         self.tfidf_ = None
         if self.tfidf:
-            self.tfidf_, rows = Tfidf.fit_transform(train.texts, shape, self.min_df)
+            learned, rows = Tfidf.fit_transform(train.texts, shape, self.min_df)
+            self.tfidf_, rows = learned.with_singles_by_text(rows)
             if every is train:
                 return self._joined(rows, train.texts, train.progress)
         return self._features(every.texts, train.progress)
@@ -247,10 +265,15 @@ class Linear(Model):
     # Scoring
 
     def _score(self, texts: Strings) -> Scores:
-        return self._scored(texts, None)
+        return self._scored(texts, None) if self.extreme_ is None else self.extreme_._score(texts)
 
     def _score_top(self, texts: Strings, top: int) -> Scores:
-        return self._scored(texts, top)
+        return self._scored(texts, top) if self.extreme_ is None else self.extreme_._score_top(texts, top)
+
+    @property
+    def exhaustive(self) -> bool:
+        """Whether the scores of children sum to their parent's: not where `extreme` has taken over."""
+        return getattr(self, "extreme_", None) is None
 
     def _scored(self, texts: Strings, top: int | None) -> Scores:
         features = self._features(texts)
@@ -278,6 +301,8 @@ class Linear(Model):
         list of Step
             The steps, from the first level on.
         """
+        if self.extreme_ is not None:
+            return cast("list[Step]", self.extreme_.explain(text, node))
         if self.tfidf_ is None:
             raise TreelabelError("a model without tf-idf cannot explain its predictions by words")
         h = self.hierarchy_
@@ -306,6 +331,9 @@ class Linear(Model):
     # Saving
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
+        if self.extreme_ is not None:
+            own, kept = self.extreme_._state()
+            return {"head": "nodes", "encoder": None, "ngrams": None, "extreme": own}, kept
         values: dict[str, Any] = {"head": self.head_.head, "encoder": None, "ngrams": None}
         arrays: dict[str, Any] = dict(self.head_.arrays())
         if self.encoder_ is not None:
@@ -323,12 +351,24 @@ class Linear(Model):
         return values, arrays
 
     def _schema(self, values: dict[str, Any]) -> Schema:
+        if "extreme" in values:
+            return self._successor().schema(values["extreme"])
         find_head(values["head"])
         width = 0 if values["encoder"] is None else values.get("encoder_width", 0)
         buckets = None if values["ngrams"] is None else _shape(values["ngrams"]).buckets
         return FittedHead.schema(values["head"], self.regime_, self.hierarchy_, buckets, width)
 
+    def _successor(self) -> Extreme:
+        made = successor(self.get_params(deep=False))
+        made.hierarchy_, made.regime_ = self.hierarchy_, self.regime_
+        return made
+
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
+        self.extreme_ = None
+        if "extreme" in values:
+            self.extreme_ = self._successor()
+            self.extreme_._restore(values["extreme"], arrays)
+            return
         self.tfidf_ = self.encoder_ = None
         width = 0
         if values["ngrams"] is not None:

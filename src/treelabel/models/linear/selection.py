@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.compute import DoubleArray, LongArray
+from treelabel.core.compute import BoolArray, DoubleArray, FloatArray, IntArray, LongArray, kernel
 from treelabel.core.strings import Strings
 from treelabel.hierarchy import LabelMatrix, label_matrix
 from treelabel.hierarchy.sets import row_numbers
@@ -79,7 +79,7 @@ def choose(
     job: Job,
     shapes: Sequence[NgramShape],
     heads: Sequence[str],
-    features_of: Callable[[Strings, NgramShape], sparse.csr_array],
+    features_of: Callable[[Strings, Sequence[NgramShape]], Callable[[NgramShape], sparse.csr_array]],
 ) -> Choice:
     """Choose n-grams, then the head, each by the log loss of held-out documents of a sample.
 
@@ -96,7 +96,7 @@ def choose(
     heads : sequence of str
         The rows of HEADS to try, preferred ones first.
     features_of : callable
-        Turns texts into features with the given n-grams.
+        Gets the texts of the sample and all n-grams, and returns what turns these texts into features with some.
 
     Returns
     -------
@@ -112,11 +112,12 @@ def choose(
     rows = replace(job.rows, folds=[held], learn_all=False, weights=sample.weights)
     tried: dict[tuple[NgramShape, str], DoubleArray] = {}
     made: dict[NgramShape, sparse.csr_array] = {}
+    features = features_of(sample.texts, shapes)
 
     def losses(shape: NgramShape, head: str) -> DoubleArray:
         if (shape, head) not in tried:
             if shape not in made:
-                made[shape] = merge_singles(features_of(sample.texts, shape))
+                made[shape] = merge_singles(features(shape))
             # No weight is kept: only the margins of held-out documents are looked at.
             trial = replace(job, train=sample, rows=replace(rows, features=made[shape]), prune=np.inf)
             tried[shape, head] = log_losses(fit_head(head, trial)[1], sample[held])
@@ -156,21 +157,33 @@ def merge_singles(features: sparse.csr_array) -> sparse.csr_array:
     >>> merge_singles(sparse.csr_array(np.array([[1.0, 3.0, 0.0, 4.0], [1.0, 0.0, 2.0, 0.0]]))).toarray().tolist()
     [[1.0, 5.0, 0.0], [1.0, 0.0, 2.0]]
     """
-    documents, columns = features.shape
-    shared = np.bincount(features.indices, minlength=columns) > 1
-    kept = shared[features.indices]
-    # The entries of each row up to here, so that rows without any need no special case.
-    before = np.concatenate([[0], np.cumsum(kept)])[features.indptr]
-    row = np.repeat(np.arange(documents), np.diff(features.indptr))[~kept]
-    lengths = np.sqrt(np.bincount(row, weights=features.data[~kept].astype(np.float64) ** 2, minlength=documents))
-    has = lengths > 0
-    place, width = np.cumsum(shared) - 1, int(shared.sum())
-    ends = before[1:][has]
-    indices = np.insert(place[features.indices[kept]], ends, width + np.arange(len(ends)))
-    values = np.insert(features.data[kept], ends, lengths[has])
-    ptr = before + np.concatenate([[0], np.cumsum(has)])
-    found = values, indices.astype(features.indices.dtype), ptr.astype(features.indptr.dtype)
-    return sparse.csr_array(found, (documents, width + len(ends)))
+    times = np.bincount(features.indices, minlength=features.shape[1])
+    data, indices, ptr, width = merged(features.indptr, features.indices, features.data, times > 1)
+    return sparse.csr_array((data, indices, ptr), (features.shape[0], width))
+
+
+@kernel
+def merged(
+    ptr: IntArray, idx: IntArray, val: FloatArray, shared: BoolArray
+) -> tuple[FloatArray, IntArray, IntArray, int]:
+    """Keep the shared columns, and give each row one more of the length of its others, if it has any."""
+    place = np.cumsum(shared).astype(idx.dtype)
+    width, used = int(shared.sum()), 0
+    new_ptr, new_idx, new_val = np.zeros_like(ptr), np.empty_like(idx), np.empty_like(val)
+    for row in range(len(ptr) - 1):
+        square = 0.0
+        for at in range(ptr[row], ptr[row + 1]):
+            if shared[idx[at]]:
+                new_idx[used], new_val[used] = place[idx[at]] - 1, val[at]
+                used += 1
+            else:
+                square += np.float64(val[at]) ** 2
+        if square > 0:
+            new_idx[used], new_val[used] = width, np.sqrt(square)
+            width += 1
+            used += 1
+        new_ptr[row + 1] = used
+    return new_val[:used], new_idx[:used], new_ptr, width
 
 
 def is_worth_it(before: DoubleArray, after: DoubleArray) -> bool:

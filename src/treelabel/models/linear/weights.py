@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.core.compute import FloatArray, IntArray, kernel
+from treelabel.core.compute import FloatArray, IntArray, LongArray, kernel
 
 
 class WeightCollector:
@@ -50,10 +50,23 @@ class WeightCollector:
         parts = [self._parts[first] for first in sorted(self._parts)]
         none = np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32)
         features, outputs, values = (np.concatenate([part[which] for part in (none, *parts)]) for which in range(3))
-        order = np.argsort(features, kind="stable")
         ptr = np.concatenate([[0], np.cumsum(np.bincount(features, minlength=self._features))])
         kind: npt.DTypeLike = np.int32 if ptr[-1] < 1 << 31 else np.int64
-        return sparse.csr_array((values[order], outputs[order], ptr.astype(kind)), (self._features, len(self.bias)))
+        found = by_feature(ptr[:-1].copy(), features, outputs, values)
+        return sparse.csr_array((*found, ptr.astype(kind)), (self._features, len(self.bias)))
+
+
+@kernel
+def by_feature(
+    free: LongArray, features: IntArray, outputs: IntArray, values: FloatArray
+) -> tuple[FloatArray, IntArray]:
+    """Put weights in the order of features, those of one as they come; `free` is where those of each begin."""
+    sorted_values, sorted_outputs = np.empty_like(values), np.empty_like(outputs)
+    for at in range(len(features)):
+        place = free[features[at]]
+        sorted_values[place], sorted_outputs[place] = values[at], outputs[at]
+        free[features[at]] += 1
+    return sorted_values, sorted_outputs
 
 
 @kernel
@@ -63,11 +76,15 @@ def large_weights(weights: FloatArray, outputs: IntArray, least: float) -> tuple
     for feature in range(len(weights)):
         for b in range(len(outputs)):
             found += abs(weights[feature, b]) >= least
-    features, columns, values = np.empty(found, np.int32), np.empty(found, np.int32), np.empty(found, np.float32)
+    # One more: each weight is written, and the next one over it if it was too small, for guessing it takes longer.
+    features, columns, values = (
+        np.empty(found + 1, np.int32),
+        np.empty(found + 1, np.int32),
+        np.empty(found + 1, np.float32),
+    )
     found = 0
     for feature in range(len(weights)):
         for b in range(len(outputs)):
-            if abs(weights[feature, b]) >= least:
-                features[found], columns[found], values[found] = feature, outputs[b], weights[feature, b]
-                found += 1
-    return features, columns, values
+            features[found], columns[found], values[found] = feature, outputs[b], weights[feature, b]
+            found += abs(weights[feature, b]) >= least
+    return features[:found], columns[:found], values[:found]

@@ -1,0 +1,196 @@
+"""Features of documents: tf-idf of n-grams, embeddings beside them, or features that the data bring."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, TypedDict
+
+import numpy as np
+from scipy import sparse
+
+from treelabel.core.compute import IntArray
+from treelabel.core.errors import TreelabelError
+from treelabel.core.kinds import Between
+from treelabel.core.schema import Array, Arrays
+from treelabel.core.vectors import normalize_rows
+from treelabel.encoders.cached import CachedEncoder
+from treelabel.encoders.joined import joined
+from treelabel.encoders.protocol import Encoder
+from treelabel.encoders.registry import encoder_note, find_encoder, same_encoder
+from treelabel.models.linear.selection import shape_of
+from treelabel.models.schema import EncoderNote, Length, Ngrams, tfidf_arrays
+from treelabel.models.training import Training
+from treelabel.text import NgramShape, Tfidf
+
+NgramRange = tuple[int, int] | None
+
+# No matrix has more columns.
+MOST_WIDTH = 2**31 - 1
+
+
+class AllNgrams(Ngrams):
+    """N-grams of words, and of characters if there are any."""
+
+    char_ngram_range: tuple[Length, Length] | None
+    weights: list[Annotated[float, Between(0, 1e3)]] | None
+
+
+class FeatureValues(TypedDict):
+    """Where features come from, and how many there are; neither n-grams nor encoder: the data bring them."""
+
+    encoder: EncoderNote | None
+    ngrams: AllNgrams | None
+    width: Annotated[int, Between(0, MOST_WIDTH)]
+
+
+@dataclass(frozen=True)
+class FeatureSettings:
+    """Settings of a model that say what features are; see `Extreme`."""
+
+    ngram_range: NgramRange
+    char_ngram_range: NgramRange
+    min_df: int
+    n_features: int
+    encoder: str | Encoder | None
+    encoder_weight: float
+
+
+@dataclass(frozen=True, eq=False)
+class Featurizer:
+    """Turns documents into sparse rows of length 1.
+
+    Parameters
+    ----------
+    width : int
+        The number of columns.
+    tfidf : Tfidf or None
+        What has been learned of n-grams; None where data bring their features.
+    encoder : CachedEncoder or None
+        Makes embeddings.
+    encoder_weight : float
+        Their share in the squared length of a row.
+    """
+
+    width: int
+    tfidf: Tfidf | None = None
+    encoder: CachedEncoder | None = None
+    encoder_weight: float = 0.5
+
+    @classmethod
+    def fit(cls, settings: FeatureSettings, train: Training) -> "tuple[Featurizer, sparse.csr_array]":
+        """Learn from training documents; return their rows too.
+
+        Parameters
+        ----------
+        settings : FeatureSettings
+            Which features.
+        train : Training
+            Documents.
+
+        Returns
+        -------
+        (Featurizer, csr_array of shape (documents, features))
+        """
+        if train.features is not None:
+            made = cls(train.features.shape[1])
+            return made, made.rows(train.features)
+        shape = shape_of(settings.ngram_range, settings.char_ngram_range, settings.n_features)
+        tfidf, rows = Tfidf.fit_transform(train.texts, shape, settings.min_df)
+        if settings.encoder is None:
+            return cls(rows.shape[1], tfidf), rows
+        encoder = CachedEncoder(find_encoder(settings.encoder))
+        rows = joined(rows, encoder.transform(list(train.texts), train.progress), settings.encoder_weight)
+        return cls(rows.shape[1], tfidf, encoder, settings.encoder_weight), rows
+
+    @property
+    def reads_texts(self) -> bool:
+        """Whether documents are texts, and not features."""
+        return self.tfidf is not None
+
+    def rows(self, documents: Any, progress: bool | None = None) -> sparse.csr_array:
+        """Turn documents into rows.
+
+        Parameters
+        ----------
+        documents : Strings or csr_array of shape (documents, features)
+            Texts, or features as data bring them.
+        progress : bool or None
+            Whether to show a progress bar.
+
+        Returns
+        -------
+        csr_array of shape (documents, width)
+            float32.
+        """
+        if sparse.issparse(documents) == self.reads_texts:
+            have, need = ("texts", "features") if self.reads_texts else ("features", "texts")
+            raise TreelabelError(f"this model has learned from {have}, but found {need}; give data of the same kind")
+        if self.tfidf is None:
+            if documents.shape[1] != self.width:
+                raise TreelabelError(
+                    f"the documents have {documents.shape[1]:,} features, but the model has learned from "
+                    f"{self.width:,}; expected the same features in the same order"
+                )
+            return sparse.csr_array(normalize_rows(sparse.csr_array(documents)), dtype=np.float32)
+        rows = self.tfidf.transform(documents)
+        if self.encoder is None:
+            return rows
+        return joined(rows, self.encoder.transform(list(documents), progress), self.encoder_weight)
+
+    # Saving
+
+    def values(self) -> FeatureValues:
+        """Return what JSON keeps."""
+        shape = None if self.tfidf is None else self.tfidf.shape
+        ngrams: Any = None
+        if shape is not None:
+            ngrams = {
+                "ngram_range": shape.ngram_range,
+                "char_ngram_range": shape.char_ngram_range,
+                "n_features": shape.n_features,
+                "weights": None if shape.weights is None else list(shape.weights),
+            }
+        note: Any = None if self.encoder is None else encoder_note(self.encoder)
+        return {"encoder": note, "ngrams": ngrams, "width": self.width}
+
+    def arrays(self) -> Arrays:
+        """Return what was learned, to save."""
+        return {} if self.tfidf is None else self.tfidf.arrays()
+
+    @staticmethod
+    def schema(values: Any) -> tuple[dict[str, Array], dict[str, int], dict[str, int]]:
+        """Declare the arrays of features: arrays, sizes that are known, and the most that others may be."""
+        if values["ngrams"] is None:
+            return {}, {}, {}
+        arrays = {
+            name: Array(each.dtype, ("ngrams",), each.low, each.high, each.rising)
+            for name, each in tfidf_arrays().items()
+        }
+        return arrays, {"buckets": _shape(values["ngrams"]).buckets}, {"ngrams": values["width"]}
+
+    @classmethod
+    def of(cls, values: Any, arrays: Arrays, settings: FeatureSettings) -> "Featurizer":
+        """Make it of what was saved.
+
+        Parameters
+        ----------
+        values, arrays
+            What `values` and `arrays` returned.
+        settings : FeatureSettings
+            Settings of the model, which may have an encoder.
+
+        Returns
+        -------
+        Featurizer
+        """
+        tfidf = encoder = None
+        if values["ngrams"] is not None:
+            buckets: IntArray = arrays["buckets"]
+            tfidf = Tfidf(_shape(values["ngrams"]), buckets, arrays["idf"])
+        if values["encoder"] is not None:
+            encoder = CachedEncoder(same_encoder(settings.encoder, values["encoder"]))
+        return cls(values["width"], tfidf, encoder, settings.encoder_weight)
+
+
+def _shape(values: AllNgrams) -> NgramShape:
+    weights = values["weights"]
+    parts = values["ngram_range"], values["char_ngram_range"], values["n_features"]
+    return NgramShape(*parts, None if weights is None else tuple(weights))

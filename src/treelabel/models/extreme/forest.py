@@ -1,0 +1,379 @@
+"""A forest of label trees: candidates of all trees together, and what speaks for each of them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from treelabel.core.compute import FloatArray, IntArray, LongArray, fast_kernel, kernel, over_rows
+from treelabel.core.schema import Arrays, Csr, Schema, with_prefix
+from treelabel.core.vectors import normalize_rows
+from treelabel.models.extreme.beam import batch_size, search, search_some
+from treelabel.models.extreme.label_features import pifa
+from treelabel.models.extreme.label_tree import MOST_LEVELS, LabelTree
+from treelabel.models.extreme.rankers import Rankers, Solver, train_rankers
+from treelabel.models.stopping import StopSignal
+
+Negatives = Literal["gold", "matcher"]
+
+# Features of a label that it is clustered by, and that documents are compared with: more are no better.
+CLUSTER_FEATURES = 128
+PROTOTYPE_FEATURES = 32
+# What speaks for a candidate: its score in the trees, and cosines with its documents and with its name.
+PARTS = 3
+# Branches of a node at most; where there are more clusters, a level of clusters of clusters comes above them.
+MOST_BRANCHES = 256
+# A score below this is as good as none.
+LEAST_SCORE = -30.0
+
+# Makes a tree of the features of labels.
+Make = Callable[[sparse.csr_array], LabelTree]
+
+
+class Candidates(NamedTuple):
+    """Candidates of documents: where each document's begin, their labels (rising), and what speaks for each."""
+
+    ptr: LongArray
+    labels: IntArray
+    parts: FloatArray
+
+
+@dataclass(frozen=True)
+class Search:
+    """How candidates are found: nodes of a level that are kept, and labels that are kept in the end."""
+
+    beam_size: int = 10
+    candidates: int = 50
+
+
+@dataclass(frozen=True, eq=False)
+class Forest:
+    """Label trees with their rankers, the prototypes of labels, and their names as features.
+
+    Parameters
+    ----------
+    trees : tuple of (LabelTree, tuple of Rankers)
+        Each tree, and the rankers of its levels.
+    prototypes : csr_array of shape (labels, features)
+        The means of the labels' documents, names included: their largest features, in rows of length 1.
+    names : csr_array of shape (labels, features)
+        The labels' names; empty rows where these are not known.
+    """
+
+    trees: tuple[tuple[LabelTree, tuple[Rankers, ...]], ...]
+    prototypes: sparse.csr_array
+    names: sparse.csr_array
+
+    def candidates(self, features: sparse.csr_array, how: Search) -> Candidates:
+        """Find candidates, and what speaks for each: the log of its mean score in the trees, and two cosines.
+
+        Costs what the searches cost, and about candidates x 64 for the cosines of a document.
+
+        Parameters
+        ----------
+        features : csr_array of shape (documents, features)
+            Documents.
+        how : Search
+            Width of the beams, and number of candidates.
+
+        Returns
+        -------
+        Candidates
+        """
+        size = min(batch_size(tree, how.beam_size) for tree, _ in self.trees)
+        parts = over_rows(lambda start, stop: self._some(features, how, start, stop), features.shape[0], 64, size)
+        sizes = np.concatenate([[0], *(np.diff(part.ptr) for part in parts)])
+        joined = [np.concatenate([part[which] for part in parts]) for which in (1, 2)]
+        return Candidates(np.cumsum(sizes), *joined)
+
+    def _some(self, features: sparse.csr_array, how: Search, start: int, stop: int) -> Candidates:
+        beams = [
+            search_some(features, tree, levels, how.beam_size, how.candidates, start, stop)
+            for tree, levels in self.trees
+        ]
+        ptr = np.stack([beam.ptr for beam in beams])
+        labels = np.concatenate([tree.labels[beam.nodes] for (tree, _), beam in zip(self.trees, beams, strict=True)])
+        scores = np.concatenate([beam.scores for beam in beams])
+        offsets = np.cumsum([0, *(len(beam.nodes) for beam in beams)])
+        found = mean_scores(ptr, offsets, labels, scores, how.candidates)
+        rows = features.indptr[start : stop + 1], features.indices, features.data
+        parts = np.zeros((len(found[1]), PARTS), np.float32)
+        parts[:, 0] = found[2]
+        for which, given in ((1, self.prototypes), (2, self.names)):
+            known = given.indptr, given.indices, given.data
+            parts[:, which] = cosines(*rows, *known, features.shape[1], found[0], found[1])
+        return Candidates(found[0], found[1], parts)
+
+    # Saving
+
+    def arrays(self) -> Arrays:
+        """Return what was learned, to save."""
+        found: dict[str, Any] = {}
+        for which, (tree, levels) in enumerate(self.trees):
+            found |= {f"{which}.{name}": array for name, array in tree.arrays().items()}
+            for level, rankers in enumerate(levels):
+                found |= {f"{which}.{level}.{name}": array for name, array in rankers.arrays().items()}
+        for name in ("prototypes", "names"):
+            rows = getattr(self, name)
+            found |= {f"{name}_data": rows.data, f"{name}_indices": rows.indices, f"{name}_indptr": rows.indptr}
+        return found
+
+    @staticmethod
+    def schema(trees: list[list[int]], labels: int, width: int) -> Schema:
+        """Declare what `arrays` returns.
+
+        Parameters
+        ----------
+        trees : list of lists of int
+            The number of nodes of each level of each tree.
+        labels, width : int
+            The number of labels and of features.
+
+        Returns
+        -------
+        Schema
+        """
+        parts = {f"{which}.": _tree_schema(sizes, labels, width) for which, sizes in enumerate(trees)}
+        rows = tuple(
+            Csr("labels", "width", f"{name}_indices", f"{name}_indptr", f"{name}_data")
+            for name in ("prototypes", "names")
+        )
+        return Schema(csr=rows, sizes={"labels": labels, "width": width}, parts=parts)
+
+    @classmethod
+    def of(cls, trees: list[list[int]], labels: int, width: int, arrays: Arrays) -> "Forest":
+        """Make a forest of what `arrays` returned.
+
+        Parameters
+        ----------
+        trees, labels, width
+            As in `schema`.
+        arrays : mapping
+            Arrays that fit the schema.
+
+        Returns
+        -------
+        Forest
+        """
+        made = []
+        for which, sizes in enumerate(trees):
+            own = with_prefix(arrays, f"{which}.")
+            levels = tuple(Rankers(**with_prefix(own, f"{level}.")) for level in range(len(sizes)))
+            made.append((LabelTree.of(own), levels))
+        rows = (
+            sparse.csr_array(tuple(arrays[f"{name}_{part}"] for part in ("data", "indices", "indptr")), (labels, width))
+            for name in ("prototypes", "names")
+        )
+        return cls(tuple(made), *rows)
+
+
+def _tree_schema(sizes: list[int], labels: int, width: int) -> Schema:
+    """Declare the arrays of a tree and of its rankers; children are checked with the tree before rankers are."""
+    above = [1, *sizes[:-1]]
+    known = {"labels": labels, "levels": len(sizes), "instances": sizes[-1], "tree_ends": sum(above) + len(above)}
+
+    def check(arrays: Arrays) -> None:
+        tree = LabelTree.of(arrays)
+        for level, ends in enumerate(tree.children):
+            Rankers.check(ends, with_prefix(arrays, f"{level}."))
+
+    levels = {
+        f"{level}.": Rankers.schema(width, clusters, nodes)
+        for level, (clusters, nodes) in enumerate(zip(above, sizes, strict=True))
+    }
+    return Schema(LabelTree.schema(), sizes=known, relations=(check,), parts=levels)
+
+
+def tree_sizes(labels: int, leaf_size: int) -> list[int]:
+    """Choose the number of clusters of each level above the labels.
+
+    >>> tree_sizes(16_000, 100), tree_sizes(1_000_000, 100), tree_sizes(50, 100)
+    ([160], [100, 10000], [])
+    """
+    sizes: list[int] = []
+    clusters = -(-labels // leaf_size)
+    if clusters > 1:
+        depth = int(np.ceil(np.log(clusters) / np.log(MOST_BRANCHES) - 1e-9))
+        sizes = [round(clusters ** ((level + 1) / depth)) for level in range(depth)]
+    return sizes[:MOST_LEVELS]
+
+
+def fit_forest(
+    features: sparse.csr_array,
+    labels: sparse.csr_array,
+    names: sparse.csr_array | None,
+    make: Sequence[Make],
+    solver: Solver,
+    negatives: Negatives,
+    beam_size: int,
+    emphasis: FloatArray | None,
+    stop: StopSignal,
+    done: Callable[[int], None] | None = None,
+) -> Forest:
+    """Learn a forest.
+
+    Where the names of labels are known, each of them is one more document, with that label alone: labels with few
+    documents gain most, and labels without any can be found.
+
+    Parameters
+    ----------
+    features : csr_array of shape (documents, features)
+        Rows of length 1.
+    labels : csr_array of shape (documents, labels)
+        Their labels.
+    names : csr_array of shape (labels, features) or None
+        Names of labels as features, rows of length 1, empty where nothing is known.
+    make : sequence of callables
+        Each makes a tree of label features.
+    solver : Solver
+        How rankers are learned.
+    negatives : {"gold", "matcher"}
+        The documents that rankers of a cluster see: its own, or those too that the level above sends there.
+    beam_size : int
+        Clusters of a level that a document is sent to, for "matcher".
+    emphasis : array of shape (labels,) or None
+        How many times other errors those of a label's own documents count.
+    stop : StopSignal
+        When to hurry.
+    done : callable, optional
+        Gets the number of levels that are done, of all trees.
+
+    Returns
+    -------
+    Forest
+    """
+    if names is not None:
+        known = np.flatnonzero(np.diff(names.indptr))
+        features = sparse.csr_array(sparse.vstack([features, names[known]], format="csr"))
+        own = sparse.csr_array(
+            (np.ones(len(known), labels.dtype), known, np.arange(len(known) + 1)), (len(known), labels.shape[1])
+        )
+        labels = sparse.csr_array(sparse.vstack([labels, own], format="csr"))
+    label_features = pifa(features, labels, CLUSTER_FEATURES)
+    trees, count = [], 0
+    for each in make:
+        tree = each(label_features)
+        above, levels = tree.above(labels), list[Rankers]()
+        shown = sparse.csr_array(np.ones((features.shape[0], 1), np.bool_))
+        for level in range(tree.depth):
+            extra = emphasis[tree.labels] if emphasis is not None and level + 1 == tree.depth else None
+            levels.append(train_rankers(features, shown, above[level], tree.children[level], solver, extra, stop))
+            shown = above[level]
+            if negatives == "matcher" and level + 1 < tree.depth:
+                sent = search(features, tree, levels, beam_size, beam_size)
+                sent.data = np.ones(len(sent.data), np.bool_)
+                shown = sparse.csr_array(shown + sent)
+            count += 1
+            if done is not None:
+                done(count)
+        trees.append((tree, tuple(levels)))
+    if names is None:
+        names = sparse.csr_array((labels.shape[1], features.shape[1]), dtype=np.float32)
+    return Forest(tuple(trees), largest_features(label_features, PROTOTYPE_FEATURES), names)
+
+
+def largest_features(rows: sparse.csr_array, most: int) -> sparse.csr_array:
+    """Keep the largest features of each row, and scale rows to length 1.
+
+    Parameters
+    ----------
+    rows : csr_array of shape (rows, features)
+        Rows.
+    most : int
+        How many features to keep.
+
+    Returns
+    -------
+    csr_array of shape (rows, features)
+
+    >>> largest_features(sparse.csr_array([[3.0, 1.0, 4.0]]), 2).toarray().round(2).tolist()
+    [[0.6, 0.0, 0.8]]
+    """
+    sizes, idx, val = keep_largest(rows.indptr, rows.indices, rows.data, most)
+    ptr = np.concatenate([[0], np.cumsum(sizes)])
+    return normalize_rows(sparse.csr_array((val, idx, ptr), rows.shape)).astype(np.float32)
+
+
+@kernel
+def keep_largest(ptr: IntArray, idx: IntArray, val: FloatArray, most: int) -> tuple[LongArray, IntArray, FloatArray]:
+    """Keep the largest entries of each row: their number, columns and values; of equal ones, the first."""
+    sizes = np.minimum(np.diff(ptr), most).astype(np.int64)
+    columns, values = np.empty(sizes.sum(), idx.dtype), np.empty(sizes.sum(), val.dtype)
+    used = 0
+    for row in range(len(sizes)):
+        own = val[ptr[row] : ptr[row + 1]]
+        border = np.partition(own, len(own) - sizes[row])[len(own) - sizes[row]] if len(own) else own.dtype.type(0)
+        ties = sizes[row] - (own > border).sum()
+        for at in range(len(own)):
+            if own[at] > border or (own[at] == border and ties > 0):
+                ties -= own[at] == border
+                columns[used], values[used] = idx[ptr[row] + at], own[at]
+                used += 1
+    return sizes, columns, values
+
+
+@fast_kernel
+def mean_scores(
+    ptr: LongArray, offsets: LongArray, labels: IntArray, scores: FloatArray, most: int
+) -> tuple[LongArray, IntArray, FloatArray]:
+    """Average the scores of labels over trees, keep the largest of each document, and return their logarithms."""
+    trees, documents = ptr.shape[0], ptr.shape[1] - 1
+    longest = (ptr[:, 1:] - ptr[:, :-1]).sum(axis=0).max() if documents else 0
+    found, means = np.empty(documents * most, np.int32), np.empty(documents * most, np.float32)
+    ends = np.zeros(documents + 1, np.int64)
+    names, values = np.empty(longest, np.int32), np.empty(longest, np.float32)
+    used = 0
+    for document in range(documents):
+        count = 0
+        for tree in range(trees):
+            for at in range(offsets[tree] + ptr[tree, document], offsets[tree] + ptr[tree, document + 1]):
+                names[count], values[count] = labels[at], np.exp(max(scores[at], np.float32(LEAST_SCORE)))
+                count += 1
+        order, kinds = np.argsort(names[:count], kind="mergesort"), 0
+        # A label's sum is collected at its first place, which is never after the place that is read.
+        merged, sums = np.empty(count, np.int32), np.empty(count, np.float32)
+        for place in order:
+            if kinds == 0 or merged[kinds - 1] != names[place]:
+                merged[kinds], sums[kinds] = names[place], np.float32(0)
+                kinds += 1
+            sums[kinds - 1] += values[place]
+        border = np.float32(-1)
+        if kinds > most:
+            border = np.partition(sums[:kinds], kinds - most)[kinds - most]
+        taken = 0
+        for at in range(kinds):
+            if sums[at] >= border and taken < most:
+                found[used], means[used] = merged[at], np.log(sums[at] / trees)
+                used += 1
+                taken += 1
+        ends[document + 1] = used
+    return ends, found[:used].copy(), means[:used].copy()
+
+
+@fast_kernel
+def cosines(
+    ptr: IntArray,
+    idx: IntArray,
+    val: FloatArray,
+    row_ptr: IntArray,
+    row_idx: IntArray,
+    row_val: FloatArray,
+    width: int,
+    ends: LongArray,
+    labels: IntArray,
+) -> FloatArray:
+    """Multiply documents with the rows of their candidates."""
+    found, document = np.zeros(len(labels), np.float32), np.zeros(width, np.float32)
+    for row in range(len(ends) - 1):
+        for at in range(ptr[row], ptr[row + 1]):
+            document[idx[at]] = val[at]
+        for place in range(ends[row], ends[row + 1]):
+            total = np.float32(0)
+            for at in range(row_ptr[labels[place]], row_ptr[labels[place] + 1]):
+                total += row_val[at] * document[row_idx[at]]
+            found[place] = total
+        for at in range(ptr[row], ptr[row + 1]):
+            document[idx[at]] = 0
+    return found

@@ -1,0 +1,386 @@
+"""The model for very many labels: rankers in label trees, prototypes, calibrated scores of the best labels."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from scipy import sparse
+from scipy.special import expit
+
+from treelabel.calibration.base import LARGEST_PARAMETER
+from treelabel.calibration.fitting import fit_logistic
+from treelabel.core.compute import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
+from treelabel.core.kinds import Between
+from treelabel.core.progress import progress_bar
+from treelabel.core.schema import Array, Arrays, Schema, indices, with_prefix
+from treelabel.core.strings import Strings
+from treelabel.encoders.protocol import Encoder
+from treelabel.hierarchy import Hierarchy, LabelMatrix, label_matrix
+from treelabel.hierarchy.information import inverse_propensities
+from treelabel.models.base import Model, Training
+from treelabel.models.descriptions import Descriptions, check_descriptions, name_words, node_descriptions
+from treelabel.models.evidence import HeldOut
+from treelabel.models.extreme.clustering import cluster_labels
+from treelabel.models.extreme.featurizer import MOST_WIDTH, FeatureSettings, FeatureValues, Featurizer
+from treelabel.models.extreme.forest import PARTS, Candidates, Forest, Make, Negatives, Search, fit_forest, tree_sizes
+from treelabel.models.extreme.label_tree import hierarchy_tree
+from treelabel.models.extreme.rankers import Solver
+from treelabel.models.folds import draw_folds, hold_out
+from treelabel.scores import Scores
+
+# With at most this many documents, each of them is held out once, in one of `cv` folds.
+FEW_DOCUMENTS = 3_000
+# With more, this share of them is held out, but not more than this many: three weights are fitted.
+VALIDATION_FRACTION = 0.1
+MOST_HELD_OUT = 3_000
+# Where a smaller share is held out, what has been learned without it is kept.
+NEGLIGIBLE = 0.01
+# The largest weight of a part of a logit.
+LARGEST_SLOPE = 50
+
+
+class Values(FeatureValues):
+    """Where features come from, and the number of nodes of each level of each tree."""
+
+    labels: Annotated[int, Between(1, MOST_WIDTH)]
+    trees: list[list[Annotated[int, Between(1, MOST_WIDTH)]]]
+
+
+class Extreme(Model):
+    """Linear rankers in a forest of label trees, for up to a million labels.
+
+    Labels are clustered by the mean of their documents (PIFA), by balanced k-means. On each level of a tree, one
+    squared-hinge classifier per child of a cluster is learned from the documents of the cluster; a document's best
+    clusters are followed down, and all other labels are never looked at. For the candidates that remain,
+
+        logit P(label) = a x ln(mean over trees of the product of exp(-squared hinge loss) along the path)
+                         + b x cosine(document, mean of the label's documents)
+                         + c x cosine(document, the label's name) + d
+
+    with a, b, c >= 0 and d fitted on held-out documents. The name of a label is one more document of it, so that labels
+    with few documents gain most, and labels without any are found too. Where documents have one path each,
+    probabilities that sum to more than 1 are scaled to 1, and a node has the sum of those below it; with several paths
+    it has the largest of them.
+
+    Learning costs about trees x documents x labels per document x features per document x leaf_size / 16 for each of
+    some five passes, and as much again where documents are few, for calibration; scoring a document about trees x
+    beam_size x its features x levels, which grows with the logarithm of the number of labels. Scores are sparse: no
+    more than `n_candidates` labels per document, and their ancestors.
+
+    Parameters
+    ----------
+    hierarchy : Hierarchy or None
+        The hierarchy, where training data have none of their own.
+    tree : {"clusters", "hierarchy"}
+        Whether labels are clustered, or the hierarchy itself is the one label tree.
+    n_trees : int
+        The number of trees, which differ in the first centres of clusters.
+    leaf_size : int
+        Labels of a cluster, about.
+    beam_size : int
+        Clusters of each level that a document is sent to.
+    n_candidates : int
+        Labels that are scored for a document, at most.
+    negatives : {"gold", "matcher"}
+        The documents that the rankers of a cluster are shown: those that have a label of the cluster (teacher forcing),
+        or those too that the level above sends there (matcher-aware negatives).
+    propensity : float
+        How much more errors on a label's own documents count where it is rare: 1 / its propensity, to this power.
+    label_text : bool
+        Whether the names of labels are documents of theirs.
+    descriptions : mapping, str or None
+        Descriptions of labels that take the place of their names.
+    ngram_range, char_ngram_range : (int, int) or None
+        The shortest and the longest n-grams of words, and of characters within words; None for none.
+    min_df : int
+        N-grams are features if at least this many documents have them.
+    n_features : int
+        The number of buckets that n-grams are hashed to.
+    encoder : str, Encoder or None
+        Adds embeddings to the features.
+    encoder_weight : float
+        The share of embeddings in the squared length of a text's features.
+    C : float
+        The weight of errors against that of large weights.
+    prune : float
+        Weights below this are dropped.
+    validation_fraction : float or None
+        The share of documents that the weights of the sum above are fitted on. None takes every document of up to
+        3,000, in `cv` folds, and else 10%, or 3,000. With a validation set, that is used instead.
+    cv : int
+        Folds where documents are few.
+    max_iter : int
+        Passes over the documents at most.
+    seed : int
+        Seed of the random numbers.
+    """
+
+    name = "extreme"
+    learned = Values
+    takes_features = True
+    # How many of the parts of a candidate's logit count.
+    parts: ClassVar[int] = PARTS
+
+    def __init__(
+        self,
+        hierarchy: Hierarchy | None = None,
+        tree: Literal["clusters", "hierarchy"] = "clusters",
+        n_trees: Annotated[int, Between(1, 100)] = 3,
+        leaf_size: Annotated[int, Between(2, 1 << 20)] = 100,
+        beam_size: Annotated[int, Between(1, 1 << 20)] = 10,
+        n_candidates: Annotated[int, Between(1, 1 << 20)] = 50,
+        negatives: Negatives = "gold",
+        propensity: Annotated[float, Between(0, 10)] = 0.0,
+        label_text: bool = True,
+        descriptions: Descriptions = None,
+        ngram_range: tuple[int, int] | None = (1, 1),
+        char_ngram_range: tuple[int, int] | None = None,
+        min_df: Annotated[int, Between(1, 1 << 31)] = 1,
+        n_features: int = 2**22,
+        encoder: str | Encoder | None = None,
+        encoder_weight: Annotated[float, Between(0, 1)] = 0.5,
+        C: Annotated[float, Between(1e-6, 1e6)] = 1.0,  # noqa: N803
+        prune: Annotated[float, Between(0, 1e6)] = 0.1,
+        validation_fraction: Annotated[float, Between(0, 1)] | None = None,
+        cv: Annotated[int, Between(2, 100)] = 5,
+        max_iter: Annotated[int, Between(1, 10_000)] = 7,
+        seed: int = 0,
+    ) -> None:
+        self.hierarchy = hierarchy
+        self.tree = tree
+        self.n_trees = n_trees
+        self.leaf_size = leaf_size
+        self.beam_size = beam_size
+        self.n_candidates = n_candidates
+        self.negatives = negatives
+        self.propensity = propensity
+        self.label_text = label_text
+        self.descriptions = descriptions
+        self.ngram_range = ngram_range
+        self.char_ngram_range = char_ngram_range
+        self.min_df = min_df
+        self.n_features = n_features
+        self.encoder = encoder
+        self.encoder_weight = encoder_weight
+        self.C = C
+        self.prune = prune
+        self.validation_fraction = validation_fraction
+        self.cv = cv
+        self.max_iter = max_iter
+        self.seed = seed
+
+    @property
+    def exhaustive(self) -> bool:
+        """Whether the scores of children sum to their parent's: not where labels are off the beam."""
+        return False
+
+    def _check_settings(self) -> None:
+        check_descriptions(self.descriptions)
+
+    # Learning
+
+    def _fit(self, train: Training) -> HeldOut | None:
+        self.featurizer_, features = Featurizer.fit(self._features, train)
+        names = self._names(train)
+        self.labels_ = self._labels(train, names)
+        names = None if names is None else sparse.csr_array(names[self.labels_])
+        targets = self._targets(train)
+        folds, valid = [np.zeros(0, np.int64)], None
+        if train.valid is None:
+            folds = self._folds(train)
+        else:
+            valid = self._rows(train.valid), self._targets(train.valid)
+        again = valid is None and len(folds[0]) > NEGLIGIBLE * len(train)
+        fits = len(folds) + again if valid is None else 1
+        found: list[tuple[Candidates, LabelMatrix]] = []
+        with progress_bar("learning", fits, train.progress) as done:
+            for number, fold in enumerate(folds):
+                if number and train.stop:
+                    break
+                others = np.setdiff1d(np.arange(len(train)), fold, assume_unique=True)
+                self.forest_ = self._forest(train, features[others], targets[others], names)
+                held = (features[fold], targets[fold]) if valid is None else valid
+                found.append((self.forest_.candidates(held[0], self._search), held[1]))
+                done(number + 1)
+            self.weights_ = fit_weights(found, self.parts)
+            if again and not train.stop:
+                self.forest_ = self._forest(train, features, targets, names)
+        rows = np.concatenate(folds[: len(found)]) if valid is None else np.arange(len(train.valid or ()))
+        if not len(rows):
+            return None
+        scores = [self._nodes(self._probabilities(each)) for each, _ in found]
+        every = train if train.valid is None else train.valid
+        groups = None if every.groups is None else every.groups[rows]
+        return HeldOut(Scores.concat(train.hierarchy, scores), every.labels[rows], groups)
+
+    def _labels(self, train: Training, names: sparse.csr_array | None) -> IntArray:
+        """Return the nodes that are labels: where paths of documents end, and leaves whose name is known."""
+        h = train.hierarchy
+        found = np.bincount(h.most_specific(train.labels).indices, minlength=len(h)) > 0
+        if names is not None:
+            found |= h.is_leaf & (np.diff(names.indptr) > 0)
+        return np.flatnonzero(found).astype(np.int32)
+
+    def _targets(self, train: Training) -> LabelMatrix:
+        return sparse.csr_array(sparse.csc_array(train.hierarchy.most_specific(train.labels))[:, self.labels_])
+
+    def _folds(self, train: Training) -> list[LongArray]:
+        """Divide the documents that weights are fitted on."""
+        count = len(train)
+        if self.validation_fraction is None and count <= FEW_DOCUMENTS:
+            return draw_folds(count, self.cv, self.seed, train.groups)
+        wanted = int((self.validation_fraction or VALIDATION_FRACTION) * count)
+        wanted = wanted if self.validation_fraction is not None else min(wanted, MOST_HELD_OUT)
+        return [hold_out(count, max(1, wanted), self.seed, train.groups)]
+
+    def _forest(
+        self, train: Training, features: sparse.csr_array, targets: LabelMatrix, names: sparse.csr_array | None
+    ) -> Forest:
+        solver = Solver(self.C, self.max_iter, self.prune, self.seed)
+        return fit_forest(
+            features,
+            targets,
+            names,
+            self._makers(),
+            solver,
+            self.negatives,
+            self.beam_size,
+            self._emphasis(targets),
+            train.stop,
+        )
+
+    def _makers(self) -> Sequence[Make]:
+        """Return what makes each tree."""
+        if self.tree == "hierarchy":
+            return [lambda _: hierarchy_tree(self.hierarchy_, self.labels_)]
+        sizes = tree_sizes(len(self.labels_), self.leaf_size)
+        return [partial(cluster_labels, sizes=sizes, seed=self.seed + 100 * each) for each in range(self.n_trees)]
+
+    def _emphasis(self, targets: LabelMatrix) -> FloatArray | None:
+        if not self.propensity:
+            return None
+        counts = np.bincount(targets.indices, minlength=targets.shape[1])
+        return (inverse_propensities(counts, targets.shape[0]) ** self.propensity).astype(np.float32)
+
+    @property
+    def _search(self) -> Search:
+        return Search(self.beam_size, self.n_candidates)
+
+    # Features
+
+    @property
+    def _features(self) -> FeatureSettings:
+        return FeatureSettings(
+            self.ngram_range, self.char_ngram_range, self.min_df, self.n_features, self.encoder, self.encoder_weight
+        )
+
+    def _names(self, train: Training) -> sparse.csr_array | None:
+        """Return the features of the names of all nodes, if names are used."""
+        if not self.label_text or not self.featurizer_.reads_texts:
+            return None
+        given = node_descriptions(train.hierarchy, self.descriptions)
+        texts = [given.get(node) or name_words(name) for node, name in enumerate(train.hierarchy.names)]
+        return self.featurizer_.rows(Strings.of(texts), train.progress)
+
+    def _rows(self, train: Training) -> sparse.csr_array:
+        return self.featurizer_.rows(train.texts if train.features is None else train.features, train.progress)
+
+    # Scoring
+
+    def _score(self, texts: Strings) -> Scores:
+        found = self.forest_.candidates(self.featurizer_.rows(texts), self._search)
+        return Scores(self.hierarchy_, self._nodes(self._probabilities(found)))
+
+    def _score_top(self, texts: Strings, top: int) -> Scores:
+        return self._score(texts).top_k(top)
+
+    def _probabilities(self, found: Candidates) -> sparse.csr_array:
+        """Return the probabilities of candidates: documents x labels."""
+        logits = found.parts @ self.weights_[:PARTS] + self.weights_[PARTS]
+        p = expit(logits).astype(np.float32)
+        return sparse.csr_array((p, found.labels, found.ptr), (len(found.ptr) - 1, len(self.labels_)))
+
+    def _nodes(self, p: sparse.csr_array) -> sparse.csr_array:
+        """Turn the probabilities of labels into coherent ones of nodes."""
+        h = self.hierarchy_
+        if self.regime_ == "multi_path" or not h.is_tree:
+            nodes = sparse.csr_array((p.data, self.labels_[p.indices], p.indptr), (p.shape[0], len(h)))
+            return Scores(h, nodes).coherent().values
+        sums = np.repeat(np.asarray(p.sum(axis=1)).ravel(), np.diff(p.indptr))
+        scaled = sparse.csr_array((p.data / np.maximum(sums, 1), p.indices, p.indptr), p.shape)
+        own = label_matrix(np.arange(len(self.labels_) + 1), self.labels_, len(h))
+        nodes = sparse.csr_array(scaled @ h.closure(own).astype(np.float32))
+        nodes.sort_indices()
+        np.minimum(nodes.data, 1, out=nodes.data)
+        # Sums may be rounded to less than one of their parts.
+        return Scores(h, nodes).coherent().values
+
+    # Saving
+
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
+        trees = [tree.sizes for tree, _ in self.forest_.trees]
+        values = {**self.featurizer_.values(), "labels": len(self.labels_), "trees": trees}
+        arrays: dict[str, Any] = {**self.featurizer_.arrays(), "labels": self.labels_, "weights": self.weights_}
+        return values, arrays | {f"forest.{name}": array for name, array in self.forest_.arrays().items()}
+
+    def _schema(self, values: dict[str, Any]) -> Schema:
+        arrays, sizes, most = Featurizer.schema(values)
+        nodes = len(self.hierarchy_)
+        own = {
+            "labels": indices("labels", "nodes", rising=True),
+            "weights": Array("float64", (str(PARTS + 1),), -LARGEST_PARAMETER, LARGEST_PARAMETER),
+        }
+        forest = Forest.schema(values["trees"], values["labels"], values["width"])
+        known = {**sizes, "nodes": nodes, "labels": values["labels"]}
+        return Schema({**arrays, **own}, sizes=known, most=most, parts={"forest.": forest})
+
+    def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
+        self.featurizer_ = Featurizer.of(values, arrays, self._features)
+        self.labels_, self.weights_ = arrays["labels"], arrays["weights"]
+        own = with_prefix(arrays, "forest.")
+        self.forest_ = Forest.of(values["trees"], len(self.labels_), values["width"], own)
+
+
+def fit_weights(found: Sequence[tuple[Candidates, LabelMatrix]], count: int = PARTS) -> DoubleArray:
+    """Fit the weights of what speaks for a candidate, and a constant, by the least log loss.
+
+    Parameters
+    ----------
+    found : sequence of (Candidates, csr_array of shape (documents, labels))
+        Candidates of held-out documents, and what is true.
+    count : int
+        How many of the parts count; the weights of others are 0.
+
+    Returns
+    -------
+    array of shape (PARTS + 1,)
+        The weights, at least 0, and the constant.
+    """
+    parts = np.concatenate([each.parts[:, :count] for each, _ in found])
+    true = np.concatenate([are_true(*each) for each in found])
+    weights = np.zeros(PARTS + 1)
+    weights[0] = 1
+    if true.any():
+        weights[[*range(count), PARTS]] = fit_logistic(parts, true.astype(np.float64), slopes=(0, LARGEST_SLOPE))
+    return weights
+
+
+def are_true(found: Candidates, labels: LabelMatrix) -> BoolArray:
+    """Mark the candidates that are labels of their document.
+
+    Parameters
+    ----------
+    found : Candidates
+        Candidates.
+    labels : csr_array of shape (documents, labels)
+        True labels.
+
+    Returns
+    -------
+    array of shape (candidates,)
+    """
+    width = np.int64(labels.shape[1])
+    given = np.repeat(np.arange(labels.shape[0]), np.diff(labels.indptr)) * width + labels.indices
+    asked = np.repeat(np.arange(len(found.ptr) - 1), np.diff(found.ptr)) * width + found.labels
+    return np.isin(asked, given)

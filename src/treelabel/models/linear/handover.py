@@ -1,0 +1,68 @@
+"""Where one output per label would take too long: `linear` hands over to `extreme`."""
+
+import warnings
+from typing import Any
+
+from treelabel.core.errors import TreelabelError
+from treelabel.models.extreme.model import Extreme
+from treelabel.models.training import Training
+
+# Words of all texts x labels that one output per label is learned for: about a minute of one core, and twice that for
+# calibration.
+MOST_WORK = 5e10
+BYTES_A_WORD = 6
+# Settings that both models have.
+SHARED = ("min_df", "n_features", "encoder", "encoder_weight", "validation_fraction", "cv", "max_iter", "seed")
+
+
+class HandoverWarning(UserWarning):
+    """One output per label would take too long, so that another model learns."""
+
+
+def is_too_much(train: Training) -> bool:
+    """Return whether one output per label would take too long, by the words of all texts and the labels they have."""
+    words = sum(len(text) for text in train.texts) / BYTES_A_WORD
+    return words * int((train.frequencies > 0).sum()) > MOST_WORK
+
+
+def successor(settings: dict[str, Any]) -> Extreme:
+    """Make the model that takes over from `linear` with some settings."""
+    given = {name: settings[name] for name in SHARED}
+    for name, usual in (("ngram_range", (1, 1)), ("char_ngram_range", None)):
+        given[name] = usual if settings[name] == "auto" else settings[name]
+    if settings["C"] is not None:
+        given["C"] = settings["C"]
+    return Extreme(**given)
+
+
+def hand_over(settings: dict[str, Any], train: Training) -> Extreme:
+    """Make the model that takes over, and say so.
+
+    Parameters
+    ----------
+    settings : dict
+        Settings of `linear`.
+    train : Training
+        Documents that it should learn from.
+
+    Returns
+    -------
+    Extreme
+        A model that has not learned.
+    """
+    if not settings["tfidf"]:
+        raise TreelabelError(
+            f"{len(train):,} texts with {int((train.frequencies > 0).sum()):,} labels are too many for one output per "
+            "label, and the model extreme, which could take over, needs tf-idf; leave tfidf=False out, or give a head "
+            "such as head='nodes' to insist"
+        )
+    warnings.warn(
+        HandoverWarning(
+            f"{len(train):,} texts with {int((train.frequencies > 0).sum()):,} labels: one output per label would take "
+            "too long, so the model extreme learns instead; head='nodes' insists on one output per label"
+        ),
+        stacklevel=2,
+    )
+    made = successor(settings)
+    made.hierarchy_, made.regime_ = train.hierarchy, train.regime
+    return made
