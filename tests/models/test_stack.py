@@ -404,6 +404,6 @@ def test_the_usual_parts_depend_on_the_labels() -> None:
     assert [part.name for part in few._unfitted()] == ["linear", "linear", "prototype"]
     many.hierarchy_, many.regime_ = many_labels(1)[0], "multi_path"
     parts = many._unfitted()
-    assert [part.name for part in parts][1:] == ["memory", "lexical", "prototype"]
+    assert [part.name for part in parts] == ["extreme", "memory", "lexical", "prototype"]
     assert parts[2].descriptions == {"thing1": "x"}
     assert parts[1].encoder == "words"

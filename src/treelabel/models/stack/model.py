@@ -47,7 +47,7 @@ DEFAULT_ESTIMATORS: tuple[Spec, ...] = (
 )
 # Where labels are very many and documents have several: most labels have few documents, but names.
 EXTREME_ESTIMATORS: tuple[Spec, ...] = (
-    "extreme" if "extreme" in MODELS else {"model": "linear", "encoder": None},
+    "extreme",
     "memory",
     "lexical",
     "prototype",
