@@ -406,4 +406,4 @@ def test_the_usual_parts_depend_on_the_labels() -> None:
     parts = many._unfitted()
     assert [part.name for part in parts] == ["extreme", "memory", "lexical", "prototype"]
     assert parts[2].descriptions == {"thing1": "x"}
-    assert parts[1].encoder == "words"
+    assert [part.encoder for part in parts if part.name != "lexical"] == [None, "words", "words"]

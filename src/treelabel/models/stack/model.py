@@ -45,9 +45,10 @@ DEFAULT_ESTIMATORS: tuple[Spec, ...] = (
     {"model": "linear", "tfidf": False},
     "prototype",
 )
-# Where labels are very many and documents have several: most labels have few documents, but names.
+# Where labels are very many and documents have several: most labels have few documents, but names. Memory and prototype
+# know the embeddings; rankers would take several times as long with them.
 EXTREME_ESTIMATORS: tuple[Spec, ...] = (
-    "extreme",
+    {"model": "extreme", "encoder": None},
     "memory",
     "lexical",
     "prototype",
