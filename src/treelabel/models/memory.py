@@ -41,10 +41,7 @@ POWERS = (8.0, 4.0, 12.0)
 BLENDS = (0.5, 0.3, 0.7, 0.9)
 LABEL_WEIGHTS = (1.0, 0.0, 0.25, 0.5, 2.0)
 THRESHOLDS = (0.3, 0.2, 0.4, 0.5)
-MOST_LEFT_OUT = 4_000
-FEWEST_LEFT_OUT = 1_000
-# Fewer are looked at where these would be more cosines.
-MOST_COSINES = 200_000_000
+MOST_LEFT_OUT = 2_000
 # Texts whose neighbours are looked up at once.
 TEXT_BLOCK = 4096
 MOST_DOCUMENTS = 1 << 40
@@ -182,10 +179,10 @@ class Memory(Model):
 
     def _left_out(self, train: Training) -> LongArray:
         """Draw documents to look at; each is left out with its group alone, so that all of a small set can be."""
-        most = max(FEWEST_LEFT_OUT, min(MOST_LEFT_OUT, MOST_COSINES // len(train)))
         if train.groups is None:
-            return np.sort(np.random.default_rng(self.seed).permutation(len(train))[:most])
-        return np.arange(len(train)) if len(train) <= most else hold_out(len(train), most, self.seed, train.groups)
+            return np.sort(np.random.default_rng(self.seed).permutation(len(train))[:MOST_LEFT_OUT])
+        few = len(train) <= MOST_LEFT_OUT
+        return np.arange(len(train)) if few else hold_out(len(train), MOST_LEFT_OUT, self.seed, train.groups)
 
     def _choices(self, first: bool = False) -> list[tuple[float, ...]]:
         """List the values of each setting to choose from; or the first of each, as one entry."""
