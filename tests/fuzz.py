@@ -36,6 +36,9 @@ OTHERS: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
         ("leaf",),
     ),
     "prototype": ("prototype", {"encoder": "words"}, ("leaf", "path", "many", "DAG")),
+    "memory": ("memory", {}, ("leaf", "many")),
+    "memory embedded": ("memory", {"encoder": "words"}, ("path", "many")),
+    "lexical": ("lexical", {}, ("leaf", "many", "DAG")),
     "stack": (
         "stack",
         {"estimators": ("linear", "prototype", "nothing"), "encoder": "words", "cv": 2},

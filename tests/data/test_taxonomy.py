@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import examples
-from treelabel import Hierarchy, TreelabelError, read_taxonomy, write_taxonomy
+from treelabel import Hierarchy, TreelabelError, read_alternative_names, read_taxonomy, write_taxonomy
 
 PETS = ["pet", "food", "pet > dog", "pet > cat", "pet > dog > poodle"]
 
@@ -325,6 +325,14 @@ def test_skos_labels_come_in_the_language_asked_for_or_any_other(tmp_path: Path)
     assert paths_of(tmp_path, "t.ttl", TURTLE, language="de") == sorted(
         ["Haustier", "Haustier > Hund", "Haustier > Katze", "Haustier > Hund > poodle", "Essen"]
     )
+
+
+def test_alternative_names_of_skos_are_kept_by_the_name_of_their_label(tmp_path: Path) -> None:
+    pytest.importorskip("rdflib")
+    more = ':cat skos:altLabel "puss"@en, "kitty"@en, "Mieze"@de ; skos:hiddenLabel "kat" .'
+    file = put(tmp_path, "t.ttl", TURTLE + more)
+    assert read_alternative_names(file) == {"cat": "kat; kitty; puss", "dog": "hound"}
+    assert read_alternative_names(file, "de") == {"Katze": "Mieze; kat"}
 
 
 def test_skos_concepts_with_one_name_are_told_apart_by_notation_or_address(tmp_path: Path) -> None:

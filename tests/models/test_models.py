@@ -35,7 +35,7 @@ from treelabel.text.ngrams import count_ngrams
 
 SETS: dict[str, Dataset] = {kind: Dataset.of(case.texts, case.labels, case.hierarchy) for kind, case in CASES.items()}
 # Those that learn from texts; the others are held to everything else.
-LEARNERS = ["linear", "bag", "prototype", "stack"]
+LEARNERS = ["linear", "bag", "prototype", "memory", "lexical", "stack"]
 
 # Few and quick parts: what a stack does with them does not depend on these.
 QUICK = {"model": "prototype", "parent_prior_strength": 1.0, "label_prior_strength": 1.0}

@@ -15,6 +15,7 @@ from treelabel.core.strings import Strings
 from treelabel.hierarchy.labels import decode
 from treelabel.models.base import Model, Training
 from treelabel.models.check import CASES, TREE, made_up
+from treelabel.models.stack.candidates import PooledCandidates
 from treelabel.models.stack.model import make_folds
 from treelabel.models.stack.pool import NodePool, PathPool
 from treelabel.models.stack.weights import candidates, fit_sigmoid_pool, fit_softmax_pool
@@ -335,3 +336,74 @@ def test_the_default_estimators_take_the_best_encoder_that_is_installed(monkeypa
     model = make_model("stack", cv=2).fit(case.texts, case.labels, hierarchy=TREE)
     encoders = [estimator.encoder_ for estimator in model.estimators_]
     assert [None if encoder is None else encoder.name for encoder in encoders] == [None, "words", "words"]
+
+
+# Very many labels
+
+
+def many_labels(count: int) -> tuple[Hierarchy, list[str], list[list[str]]]:
+    """Texts that name two of very many labels each."""
+    names = [f"thing{number}" for number in range(2_500)]
+    rng = np.random.default_rng(0)
+    labels = [[names[at] for at in rng.choice(300, 2, replace=False)] for _ in range(count)]
+    texts = [f"{' and '.join(row)} of word{rng.integers(40)}" for row in labels]
+    return Hierarchy.flat(names), texts, labels
+
+
+def test_candidates_are_pooled_sparse_as_dense() -> None:
+    h, texts, labels = many_labels(80)
+    train, rng = training_of(texts, labels, h), np.random.default_rng(1)
+    true = train.closed.toarray()
+    given = []
+    for _ in range(3):
+        values = np.clip(0.6 * true * rng.random(true.shape) + 0.2 * rng.random(true.shape), 0, 1)
+        given.append(np.where(rng.random(true.shape) < 0.02 + 0.6 * true, values, 0).astype(np.float32))
+    kept = [sparse.csr_array(values) for values in given]
+    pool = PooledCandidates.equal(train, 3)
+    dense, thin = pool.fit(given, train), pool.fit(kept, train)
+    assert thin.coefficients == pytest.approx(dense.coefficients, abs=1e-4)
+    pooled = dense.probabilities(kept)
+    assert sparse.issparse(pooled)
+    assert pooled.toarray() == pytest.approx(dense.probabilities(given), abs=1e-6)
+    assert pooled.nnz <= sum(values.nnz for values in kept)
+    # Better than each alone: the log loss of candidates.
+    assert 0.8 * true.sum() < pooled.sum() < 1.2 * true.sum()
+
+
+def test_what_a_part_does_not_say_is_no_proof_against_it() -> None:
+    h, texts, labels = many_labels(300)
+    train, rng = training_of(texts, labels, h), np.random.default_rng(2)
+    true = train.closed.toarray()
+    # One part knows a third of the labels, and is always right; the other guesses well.
+    few = np.where(true & (rng.random(true.shape) < 0.33), 0.95, 0).astype(np.float32)
+    guess = np.where(rng.random(true.shape) < np.where(true, 0.9, 0.002), 0.3, 0).astype(np.float32)
+    given = [sparse.csr_array(few), sparse.csr_array(guess)]
+    pool = PooledCandidates.equal(train, 2).fit(given, train)
+    p = pool.probabilities(given).toarray()
+    guessed, sure = (guess > 0) & (few == 0), few > 0
+    assert p[guessed].mean() == pytest.approx(true[guessed].mean(), abs=0.03)
+    assert p[sure].min() > p[guessed].max()
+
+
+def test_very_many_labels_stay_sparse_and_are_saved(tmp_path: Path) -> None:
+    h, texts, labels = many_labels(150)
+    model = stack("memory", "lexical", cv=2, hierarchy=h).fit(texts, labels)
+    assert isinstance(model.pool_, PooledCandidates)
+    scores = model.score(texts)
+    assert scores.is_sparse
+    assert scores.csr().nnz <= 200 * len(texts)
+    best = model.score(texts, top=2)
+    true = training_of(texts, labels, h).closed
+    assert best.csr().astype(bool).multiply(true.astype(bool)).sum() > 0.9 * true.nnz
+    model.save(tmp_path / "model")
+    assert np.array_equal(load_model(tmp_path / "model").score(texts).dense(), scores.dense())
+
+
+def test_the_usual_parts_depend_on_the_labels() -> None:
+    few, many = make_model("stack", encoder="words"), make_model("stack", encoder="words", descriptions={"thing1": "x"})
+    assert [part.name for part in few._unfitted()] == ["linear", "linear", "prototype"]
+    many.hierarchy_, many.regime_ = many_labels(1)[0], "multi_path"
+    parts = many._unfitted()
+    assert [part.name for part in parts] == ["extreme", "memory", "lexical", "prototype"]
+    assert parts[2].descriptions == {"thing1": "x"}
+    assert [part.encoder for part in parts if part.name != "lexical"] == [None, "words", "words"]

@@ -131,13 +131,19 @@ def _is_number(value: Any, base: Any) -> bool:
 
 
 def _union(value: Any, kinds: tuple[Any, ...]) -> str | None:
-    """Compare with each; of several mappings, tell how the value departs from the one with most of its keys."""
+    """Compare with each; of several mappings, tell how the value departs from the one with most of its keys.
+
+    Where it is of one kind, and only something inside it is not, that is told.
+    """
     found = {at: _mismatch(value, kind) for at, kind in enumerate(kinds)}
     if None in found.values():
         return None
     mappings = [at for at, kind in enumerate(kinds) if is_typeddict(kind) and isinstance(value, Mapping)]
     if mappings:
         return found[max(mappings, key=lambda at: len(kinds[at].__annotations__.keys() & value.keys()))]
+    inside = [what for what in found.values() if what is not None and what.startswith("[")]
+    if len(inside) == 1:
+        return inside[0]
     return f" is {reprlib.repr(value)}, expected {' or '.join(words(kind) for kind in kinds)}"
 
 

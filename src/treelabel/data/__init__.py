@@ -7,6 +7,7 @@ from treelabel.data.describe import Description, describe
 from treelabel.data.formats import FORMATS
 from treelabel.data.read import SkippedRowsWarning, read
 from treelabel.data.sample import load_sample
+from treelabel.data.skos import read_alternative_names
 from treelabel.data.taxonomy import read_taxonomy, write_taxonomy
 from treelabel.data.together import read_together
 from treelabel.data.write import losses, write
@@ -24,6 +25,7 @@ __all__ = [
     "losses",
     "per_class",
     "read",
+    "read_alternative_names",
     "read_taxonomy",
     "read_together",
     "split",

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from treelabel.core.errors import TreelabelError, require_extra
-from treelabel.core.inputs import open_input, suffixes
+from treelabel.core.inputs import existing_file, open_input, suffixes
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.data.names import unprintable
 from treelabel.data.skos_safety import check_contexts, check_entities
@@ -39,7 +39,54 @@ def read_skos(file: Path, language: str = "en", tree: bool = False, limits: Limi
     Hierarchy
     """
     with require_extra("skos", "reading SKOS"):
-        from rdflib import RDF, SKOS, Graph
+        graph, narrower, concepts = _read(file, limits)
+    names = _names(graph, concepts, language)
+    # Sorted, because a graph has no order and the same file must give the same hierarchy.
+    ordered = sorted(concepts, key=lambda concept: (_code(graph, concept), str(concept)))
+    rank = {concept: at for at, concept in enumerate(ordered)}
+    pairs = sorted(narrower, key=lambda pair: (rank[pair[0]], rank[pair[1]]))
+    edges = [(names[above], names[below]) for above, below in pairs]
+    found = unprintable(names.values())
+    if found is not None:
+        raise TreelabelError(f"{file}: {found}")
+    return Hierarchy.from_edges(edges, root="", nodes=[names[concept] for concept in ordered], tree=tree)
+
+
+def read_alternative_names(path: str | Path, language: str = "en", limits: Limits = DEFAULT_LIMITS) -> dict[str, str]:
+    """Read the alternative names of a vocabulary's concepts (altLabel, hiddenLabel), for `descriptions` of models.
+
+    Parameters
+    ----------
+    path
+        RDF/XML, Turtle, N-Triples or JSON-LD, by its ending.
+    language
+        The language of the names; those without a language are taken too.
+    limits
+        How large the file may be.
+
+    Returns
+    -------
+    dict
+        By the name that `read_taxonomy` gives a concept: its alternative names, separated by semicolons. Concepts
+        without any are left out.
+    """
+    with require_extra("skos", "reading SKOS"):
+        from rdflib import SKOS
+
+        graph, _, concepts = _read(existing_file(path), limits)
+    names, found = _names(graph, concepts, language), dict[str, str]()
+    for concept, name in names.items():
+        labels = [*graph.objects(concept, SKOS.altLabel), *graph.objects(concept, SKOS.hiddenLabel)]
+        kept = {" ".join(str(label).split()) for label in labels if label.language in (language, None)} - {"", name}
+        if kept:
+            found[name] = "; ".join(sorted(kept))
+    return dict(sorted(found.items()))
+
+
+def _read(file: Path, limits: Limits) -> tuple[Any, set[tuple[Any, Any]], set[Any]]:
+    """Read a vocabulary: its graph, the pairs of broader and narrower concepts, and all concepts."""
+    from rdflib import RDF, SKOS, Graph
+
     graph, kind = Graph(), RDF_FORMATS.get(suffixes(file)[0], "turtle")
     try:
         if kind in CHECKS:
@@ -57,16 +104,7 @@ def read_skos(file: Path, language: str = "en", tree: bool = False, limits: Limi
     concepts = set(graph.subjects(RDF.type, SKOS.Concept)) | {end for pair in narrower for end in pair}
     if not concepts:
         raise TreelabelError(f"{file}: no skos:Concept in the file")
-    names = _names(graph, concepts, language)
-    # Sorted, because a graph has no order and the same file must give the same hierarchy.
-    ordered = sorted(concepts, key=lambda concept: (_code(graph, concept), str(concept)))
-    rank = {concept: at for at, concept in enumerate(ordered)}
-    pairs = sorted(narrower, key=lambda pair: (rank[pair[0]], rank[pair[1]]))
-    edges = [(names[above], names[below]) for above, below in pairs]
-    found = unprintable(names.values())
-    if found is not None:
-        raise TreelabelError(f"{file}: {found}")
-    return Hierarchy.from_edges(edges, root="", nodes=[names[concept] for concept in ordered], tree=tree)
+    return graph, narrower, concepts
 
 
 def _names(graph: Any, concepts: set[Any], language: str) -> dict[Any, str]:

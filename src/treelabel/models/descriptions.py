@@ -126,6 +126,37 @@ def name_words(name: str) -> str:
     return " ".join(words) if any(map(str.isalpha, "".join(words))) else apart
 
 
+def is_code(name: str) -> bool:
+    """Return whether a name says nothing in words: it has no two letters in a row.
+
+    >>> is_code("4076600-7"), is_code("A01.1"), is_code("HIV")
+    (True, True, False)
+    """
+    return re.search(r"[^\W\d_]{2}", name) is None
+
+
+def label_text(name: str, description: str | None) -> str:
+    """Return what is said of a label: its name in words and its description; codes are left out where there is one.
+
+    Parameters
+    ----------
+    name : str
+        The name.
+    description : str or None
+        The description, if there is any.
+
+    Returns
+    -------
+    str
+
+    >>> label_text("credit_limit", "the most one may owe"), label_text("4076600-7", "Migration")
+    ('credit limit the most one may owe', 'Migration')
+    """
+    if description is None:
+        return name_words(name)
+    return description if is_code(name) else f"{name_words(name)} {description}"
+
+
 def stop_buckets(stop_words: StopWords, shape: NgramShape = WORDS) -> IntArray:
     """Hash stop words.
 

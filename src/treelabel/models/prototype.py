@@ -16,7 +16,7 @@ from treelabel.calibration.base import Calibration
 from treelabel.calibration.outputs import Outputs
 from treelabel.calibration.registry import calibration_for
 from treelabel.core.compute import FloatArray, IntArray, LongArray
-from treelabel.core.errors import TreelabelError, some
+from treelabel.core.errors import TreelabelError
 from treelabel.core.kinds import LARGEST, Between
 from treelabel.core.schema import Array, Arrays, Schema, indices
 from treelabel.core.strings import Strings
@@ -26,9 +26,10 @@ from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import default_encoder, encoder_note, find_encoder, same_encoder
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 from treelabel.models.base import Model, Training
-from treelabel.models.descriptions import Descriptions, check_descriptions, name_words, node_descriptions
+from treelabel.models.descriptions import Descriptions, check_descriptions, label_text, node_descriptions
 from treelabel.models.evidence import HeldOut
 from treelabel.models.folds import hold_out
+from treelabel.models.growth import grown_nodes
 from treelabel.models.prototype_means import Means, Strengths, whitening
 from treelabel.models.schema import MOST_DIMENSION, EncoderNote, require_inner, require_width
 from treelabel.models.training import training_of
@@ -82,7 +83,7 @@ class Prototype(Model):
         Whether a label's text is its own name (names above it come in with the parent's prototype: on training data of
         four sets better than paths) or its whole path.
     descriptions : mapping, str or None
-        Descriptions of labels that are added to their texts.
+        Descriptions of labels that are added to their texts; they take the place of names that are codes.
     seed : int
         Seed of the random numbers.
     """
@@ -205,13 +206,7 @@ class Prototype(Model):
 
         Sums stay with their labels; new labels start with their names.
         """
-        places = {path: node for node, path in enumerate(larger.paths())}
-        lost = [path for path in self.hierarchy_.paths() if path not in places]
-        if lost:
-            raise TreelabelError(
-                f"the new hierarchy lacks labels that were learned: {some(lost)}; labels can be added, not taken away"
-            )
-        moved = np.array([places[path] for path in self.hierarchy_.paths()], np.int32)
+        moved = grown_nodes(self.hierarchy_, larger)
         # Texts of a leaf that has children now stop at an inner node.
         opened = np.flatnonzero(self.hierarchy_.is_leaf & ~larger.is_leaf[moved] & (self.regime_ != "multi_path"))
         opened = opened[self.means_.counts[opened] > 0]
@@ -250,8 +245,8 @@ class Prototype(Model):
     def _label_vectors(self, h: Hierarchy) -> FloatArray:
         given = node_descriptions(h, self.descriptions)
         kept = slice(None) if self.label_text == "path" else slice(-1, None)
-        names = [name_words(" ".join(path.split(" > ")[kept])) for path in h.paths()]
-        return self._vectors(Strings.of([f"{name} {given.get(node, '')}".strip() for node, name in enumerate(names)]))
+        names = [" ".join(path.split(" > ")[kept]) for path in h.paths()]
+        return self._vectors(Strings.of([label_text(name, given.get(node)) for node, name in enumerate(names)]))
 
     def _rows(self, data: Training) -> LabelMatrix:
         """Mark the outputs of texts: their nodes, and the stop where their path ends at an inner node."""

@@ -21,6 +21,8 @@ _ROWS: tuple[Lazy[Model], ...] = (
     Lazy("hitin", "a transformer and a network over the coding tree of the labels", "models.neural.systems:Hitin"),
     Lazy("hgclr", "a transformer, by contrast with words that matter for labels", "models.neural.systems:Hgclr"),
     Lazy("hbgl", "a transformer that writes labels level by level", "models.neural.systems:Hbgl"),
+    Lazy("memory", "the labels of the nearest training texts and label names, no training", "models.memory:Memory"),
+    Lazy("lexical", "labels whose names a text has, ranked; finds labels never seen", "models.lexical:Lexical"),
     Lazy("stack", "several models, pooled with weights learned out of fold", "models.stack.model:Stack"),
     Lazy("most_frequent", "every text has the labels of training, by their shares", "models.baselines:MostFrequent"),
     Lazy("nothing", "no text has any label", "models.baselines:Nothing"),

@@ -3,10 +3,11 @@
 from typing import Annotated, Any, TypedDict
 
 import numpy.typing as npt
+from scipy import sparse
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.kinds import Between
-from treelabel.core.schema import Array, indices
+from treelabel.core.schema import Array, Arrays, Csr, indices
 from treelabel.hierarchy import Hierarchy
 from treelabel.text.ngrams import LARGEST_N, MOST_FEATURES
 
@@ -67,3 +68,56 @@ def require_inner(hierarchy: Hierarchy, stops: npt.NDArray[Any]) -> None:
     leaves = stops[hierarchy.is_leaf[stops]]
     if len(leaves):
         raise TreelabelError(f"stops holds {leaves[0]}, which is a leaf; expected inner nodes")
+
+
+def csr_arrays(name: str, rows: sparse.csr_array) -> Arrays:
+    """Return a sparse matrix as arrays to save.
+
+    Parameters
+    ----------
+    name
+        The beginning of their names.
+    rows
+        The matrix.
+
+    Returns
+    -------
+    dict of arrays
+    """
+    return {f"{name}_data": rows.data, f"{name}_indices": rows.indices, f"{name}_indptr": rows.indptr}
+
+
+def csr_schema(name: str, rows: str) -> Csr:
+    """Declare what `csr_arrays` returns.
+
+    Parameters
+    ----------
+    name
+        As there.
+    rows
+        The name of the number of rows; columns are those of tf-idf.
+
+    Returns
+    -------
+    Csr
+    """
+    return Csr(rows, "width", f"{name}_indices", f"{name}_indptr", f"{name}_data")
+
+
+def csr_of(name: str, arrays: Arrays, shape: tuple[int, int]) -> sparse.csr_array:
+    """Make a sparse matrix of what `csr_arrays` returned.
+
+    Parameters
+    ----------
+    name
+        As there.
+    arrays
+        Arrays that fit `csr_schema`.
+    shape
+        Rows and columns.
+
+    Returns
+    -------
+    csr_array
+    """
+    return sparse.csr_array((arrays[f"{name}_data"], arrays[f"{name}_indices"], arrays[f"{name}_indptr"]), shape)

@@ -13,17 +13,20 @@ import numpy as np
 from treelabel.core.compute import LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.progress import progress_bar
-from treelabel.core.scale import BLOCK_SCORES, MANY_NODES
+from treelabel.core.scale import BLOCK_SCORES, KEPT_SCORES, MANY_NODES
 from treelabel.core.schema import Arrays, Schema, with_prefix
 from treelabel.core.strings import Strings
 from treelabel.encoders.protocol import Encoder
+from treelabel.encoders.registry import default_encoder_name
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
+from treelabel.models.descriptions import Descriptions, check_descriptions
 from treelabel.models.evidence import HeldOut
 from treelabel.models.folds import draw_folds, hold_out
 from treelabel.models.registry import MODELS, check_setting_names, make_model
 from treelabel.models.settings import Settings
-from treelabel.models.stack.pool import Pool, pool_of
+from treelabel.models.stack.candidates import is_extreme, pool_of
+from treelabel.models.stack.pool import Pool
 from treelabel.rules import decide
 from treelabel.scores import Scores
 
@@ -42,6 +45,14 @@ DEFAULT_ESTIMATORS: tuple[Spec, ...] = (
     {"model": "linear", "tfidf": False},
     "prototype",
 )
+# Where labels are very many and documents have several: most labels have few documents, but names. Memory and prototype
+# know the embeddings; rankers would take several times as long with them.
+EXTREME_ESTIMATORS: tuple[Spec, ...] = (
+    {"model": "extreme", "encoder": None},
+    "memory",
+    "lexical",
+    "prototype",
+)
 
 
 class Values(TypedDict):
@@ -55,20 +66,25 @@ class Stack(Model):
 
     Each of `cv` folds is left out in turn, every estimator learns the others and scores it; then all learn everything.
     With one path per document, ln P(terminal node) is the weighted sum of the estimators' (PathPool); with several,
-    logits of nodes are added up (NodePool). Learning costs `cv` + 1 times what the estimators cost; from 20,000
-    documents on, a single fold of 4,000 is left out. Where documents x nodes are very many, weights are learned from a
-    sample of them. A validation set takes the place of the folds. After a deadline, or at Ctrl-C, weights are learned
-    from the folds that are done; if there is none, all estimators have the same weight.
+    logits of nodes are added up (NodePool). With several of more than 2,000 labels, only the 100 largest scores of each
+    estimator are looked at, and what an estimator does not say counts for itself (PooledCandidates). Learning costs
+    `cv` + 1 times what the estimators cost; from 20,000 documents on, a single fold of 4,000 is left out. Where
+    documents x nodes are very many, weights are learned from a sample of them. A validation set takes the place of the
+    folds. After a deadline, or at Ctrl-C, weights are learned from the folds that are done; if there is none, all
+    estimators have the same weight.
 
     Parameters
     ----------
     hierarchy : Hierarchy or None
         The hierarchy, where training data have none of their own.
-    estimators : tuple
+    estimators : tuple or None
         Names of MODELS, models that have not learned, or mappings such as {"model": "linear", "C": 1.0}; by default
-        linear with tf-idf, linear with embeddings, and prototype.
+        linear with tf-idf, linear with embeddings, and prototype; with several of more than 2,000 labels extreme,
+        memory, lexical and prototype.
     encoder : str, Encoder or None
         Handed to all estimators that take one and do not have their own ({"model": "linear", "encoder": None}).
+    descriptions : mapping, str or None
+        Descriptions of labels, handed to all estimators that take them and do not have their own.
     cv : int
         The number of folds.
     seed : int
@@ -82,14 +98,16 @@ class Stack(Model):
     def __init__(
         self,
         hierarchy: Hierarchy | None = None,
-        estimators: tuple[Spec, ...] = DEFAULT_ESTIMATORS,
+        estimators: tuple[Spec, ...] | None = None,
         encoder: str | Encoder | None = None,
+        descriptions: Descriptions = None,
         cv: int = 5,
         seed: int = 0,
     ) -> None:
         self.hierarchy = hierarchy
         self.estimators = estimators
         self.encoder = encoder
+        self.descriptions = descriptions
         self.cv = cv
         self.seed = seed
 
@@ -103,25 +121,32 @@ class Stack(Model):
     def _nested(self) -> dict[str, Settings]:
         """Return the estimators by the name of their model; those after the first of a name have a number behind it."""
         found: dict[str, Settings] = {}
-        for estimator in self._unfitted():
+        for estimator in self._made(self._given(), self.encoder):
             count = sum(name.partition("-")[0] == estimator.name for name in found)
             found[f"{estimator.name}-{count + 1}" if count else estimator.name] = estimator
         return found
 
     def _set_nested(self, name: str, estimator: Settings) -> None:
         assert isinstance(estimator, Model)
-        place = list(self._nested()).index(name)
-        self.estimators = (*self.estimators[:place], estimator, *self.estimators[place + 1 :])
+        place, given = list(self._nested()).index(name), self._given()
+        self.estimators = (*given[:place], estimator, *given[place + 1 :])
+
+    def _given(self) -> tuple[Spec, ...]:
+        """Return the estimators in the settings, or the usual ones."""
+        return DEFAULT_ESTIMATORS if self.estimators is None else self.estimators
 
     # Learning
 
+    def _check_settings(self) -> None:
+        check_descriptions(self.descriptions)
+
     def _fit(self, train: Training) -> HeldOut | None:
-        if not len(self.estimators):
+        if not len(self._given()):
             raise TreelabelError("the model stack needs estimators=, such as ('linear', 'prototype')")
         if self.cv < 2:
             raise TreelabelError(f"the setting cv of the model stack must be at least 2, found {self.cv}")
         self.estimators_ = self._fitted(train)
-        self.pool_: Pool = pool_of(train.regime).equal(train, len(self.estimators_))
+        self.pool_: Pool = pool_of(train.regime, train.hierarchy).equal(train, len(self.estimators_))
         given, rows = self._left_out(train)
         if not len(rows):
             return None
@@ -131,22 +156,37 @@ class Stack(Model):
 
     def _fitted(self, train: Training) -> list[Model]:
         """Make the estimators, and fit them."""
-        estimators = self._unfitted()
+        # A memory without an encoder does without embeddings; here it is to have them.
+        usual = self._is_extreme and self.estimators is None and self.encoder is None
+        estimators = self._unfitted(default_encoder_name() if usual else None)
         for estimator in estimators:
             estimator.hierarchy_, estimator.regime_ = train.hierarchy, train.regime
             estimator._fit(train)
         return estimators
 
-    def _unfitted(self) -> list[Model]:
-        """Make the estimators."""
-        return [make_estimator(spec, self.encoder, self.seed) for spec in self.estimators]
+    def _unfitted(self, encoder: str | None = None) -> list[Model]:
+        """Make the estimators for the labels that are known, with the encoder of the settings or another."""
+        usual = EXTREME_ESTIMATORS if self._is_extreme and self.estimators is None else self._given()
+        return self._made(usual, self.encoder if encoder is None else encoder)
+
+    def _made(self, specs: tuple[Spec, ...], encoder: str | Encoder | None) -> list[Model]:
+        return [make_estimator(spec, encoder, self.seed, self.descriptions) for spec in specs]
+
+    @property
+    def _is_extreme(self) -> bool:
+        return hasattr(self, "hierarchy_") and is_extreme(self.regime_, self.hierarchy_)
+
+    def _scores_of(self, estimator: Model, texts: Strings) -> Any:
+        """Return what an estimator says of texts, of very many labels the largest scores alone."""
+        return (estimator._score_top(texts, KEPT_SCORES) if self._is_extreme else estimator._score(texts)).values
 
     def _left_out(self, train: Training) -> tuple[list[Any], LongArray]:
         """Score documents that estimators have not seen: one matrix per estimator, and which documents these are."""
-        most = max(FEWEST_KEPT, MOST_KEPT // (len(self.estimators_) * min(len(train.hierarchy), MANY_NODES)))
+        width = KEPT_SCORES if self._is_extreme else min(len(train.hierarchy), MANY_NODES)
+        most = max(FEWEST_KEPT, MOST_KEPT // (len(self.estimators_) * width))
         if train.valid is not None:
             rows = np.random.default_rng(self.seed).permutation(len(train.valid))[:most]
-            return [each._score(train.valid.texts.take(rows)).values for each in self.estimators_], rows
+            return [self._scores_of(each, train.valid.texts.take(rows)) for each in self.estimators_], rows
         found: list[list[Any]] = []
         done: list[LongArray] = []
         folds = make_folds(train, self.cv, self.seed)
@@ -157,7 +197,7 @@ class Stack(Model):
                     if train.stop or not others.labels.nnz:
                         break
                     kept = left_out[: max(1, most // len(folds))]
-                    found.append([each._score(train.texts.take(kept)).values for each in self._fitted(others)])
+                    found.append([self._scores_of(each, train.texts.take(kept)) for each in self._fitted(others)])
                     done.append(kept)
                     told(len(done))
             except KeyboardInterrupt:
@@ -171,11 +211,15 @@ class Stack(Model):
     # Scoring
 
     def _score(self, texts: Strings) -> Scores:
-        given = [each._score(texts).values for each in self.estimators_]
-        step = max(1, BLOCK_SCORES // len(self.hierarchy_))
+        given = [self._scores_of(each, texts) for each in self.estimators_]
+        step = max(1, BLOCK_SCORES // (KEPT_SCORES if self._is_extreme else len(self.hierarchy_)))
         starts = range(0, max(1, len(texts)), step)
         pooled = [self.pool_.probabilities([values[low : low + step] for values in given]) for low in starts]
         return Scores.concat(self.hierarchy_, pooled)
+
+    def _score_top(self, texts: Strings, top: int) -> Scores:
+        # Of very many labels, few have a score anyway.
+        return self._score(texts).top_k(top) if self._is_extreme else super()._score_top(texts, top)
 
     def explain(self, text: str, node: int | None = None) -> Any:
         """Return the explanation of the first estimator that has one, of the best leaf of all; p is that of all."""
@@ -203,7 +247,7 @@ class Stack(Model):
         unfitted, stored = self._unfitted(), values["estimators"]
         if not unfitted or len(stored) != len(unfitted):
             raise TreelabelError(f"{len(stored)} estimators have learned, but the settings name {len(unfitted)}")
-        schemas = {"pool.": pool_of(self.regime_).schema(self.hierarchy_, len(unfitted))}
+        schemas = {"pool.": pool_of(self.regime_, self.hierarchy_).schema(self.hierarchy_, len(unfitted))}
         for place, (each, own) in enumerate(zip(unfitted, stored, strict=True)):
             each.hierarchy_, each.regime_ = self.hierarchy_, self.regime_
             kept = {name: value for name, value in each.get_params(deep=False).items() if name not in each.unsaved}
@@ -216,7 +260,7 @@ class Stack(Model):
         for place, (each, own) in enumerate(zip(self.estimators_, values["estimators"], strict=True)):
             each.hierarchy_, each.regime_ = self.hierarchy_, self.regime_
             each._restore(own, with_prefix(arrays, f"{place}."))
-        self.pool_ = pool_of(self.regime_).of(self.hierarchy_, with_prefix(arrays, "pool."))
+        self.pool_ = pool_of(self.regime_, self.hierarchy_).of(self.hierarchy_, with_prefix(arrays, "pool."))
 
     def _write_files(self, folder: Path) -> None:
         for place, estimator in enumerate(self.estimators_):
@@ -233,7 +277,7 @@ class Stack(Model):
                 estimator._read_files(Path(own))
 
 
-def make_estimator(spec: Spec, encoder: str | Encoder | None, seed: int) -> Model:
+def make_estimator(spec: Spec, encoder: str | Encoder | None, seed: int, descriptions: Descriptions = None) -> Model:
     """Make a model of its description.
 
     Parameters
@@ -244,6 +288,8 @@ def make_estimator(spec: Spec, encoder: str | Encoder | None, seed: int) -> Mode
         The encoder, unless the description has one.
     seed : int
         The seed, unless the description has one.
+    descriptions : mapping, str or None
+        Descriptions of labels, unless the description has some.
 
     Returns
     -------
@@ -260,7 +306,8 @@ def make_estimator(spec: Spec, encoder: str | Encoder | None, seed: int) -> Mode
         raise TreelabelError(f"expected the name of a model, or a mapping that has it as 'model', found {spec!r}")
     name = said.pop("model")
     known = MODELS.find(name).maker.setting_names()
-    usual = {key: value for key, value in (("encoder", encoder), ("seed", seed)) if key in known}
+    handed = {"encoder": encoder, "seed": seed, "descriptions": descriptions}
+    usual = {key: value for key, value in handed.items() if key in known}
     # JSON has no tuples.
     own = {key: tuple(value) if isinstance(value, list) else value for key, value in said.items()}
     check_setting_names(name, own)

@@ -15,7 +15,7 @@ from scipy import sparse
 from treelabel.calibration.base import LARGEST_PARAMETER
 from treelabel.calibration.fitting import fit_softmax_mixture
 from treelabel.calibration.outputs import LEVELS
-from treelabel.core.compute import DoubleArray, IntArray, LongArray
+from treelabel.core.compute import BoolArray, DoubleArray, IntArray, LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.schema import Array, Arrays, Schema, indices
 from treelabel.hierarchy import Hierarchy, label_matrix, row_numbers
@@ -246,7 +246,7 @@ class NodePool:
         coefficients = self.coefficients.copy()
         for level in np.unique(levels):
             at = levels == level
-            coefficients[level] = fit_sigmoid_pool(parts[at], true[at])
+            coefficients[level] = self._fit_level(parts[at], true[at])
         return replace(self, coefficients=coefficients)
 
     def probabilities(self, given: Sequence[Any]) -> Any:
@@ -297,8 +297,18 @@ class NodePool:
         """
         return cls(hierarchy, arrays["coefficients"])
 
+    def _fit_level(self, parts: DoubleArray, true: BoolArray) -> DoubleArray:
+        """Learn the coefficients of a level."""
+        return fit_sigmoid_pool(parts, true)
+
     def _possible(self, given: Sequence[Any]) -> tuple[DoubleArray, LongArray, LongArray]:
         """List the logits of what some model takes for possible, one row each; its document and its node."""
+        p, row, node = self._known(given)
+        inside = np.clip(p, LEAST, 1 - LEAST)
+        return np.log(inside / (1 - inside)), row, node
+
+    def _known(self, given: Sequence[Any]) -> tuple[DoubleArray, LongArray, LongArray]:
+        """List the probabilities of what some model takes for possible, one row each; its document and its node."""
         most = sparse.csr_array(given[0])
         for values in given[1:]:
             most = sparse.csr_array(most.maximum(sparse.csr_array(values)))
@@ -307,8 +317,7 @@ class NodePool:
         row = row_numbers(most)
         node = most.indices.astype(np.int64)
         p = [np.asarray(values[row, node], np.float64).ravel() for values in given]
-        inside = np.clip(np.stack(p, axis=1).reshape(len(row), len(given)), LEAST, 1 - LEAST)
-        return np.log(inside / (1 - inside)), row, node
+        return np.stack(p, axis=1).reshape(len(row), len(given)), row, node
 
 
 Pool = PathPool | NodePool
@@ -318,11 +327,6 @@ def _check_path_pool(arrays: Arrays) -> None:
     """Refuse a pool without terminal nodes, and a mixture weight above 1."""
     if not len(arrays["terminals"]) or arrays["mixture"][2] > 1:
         raise TreelabelError("terminals is empty, or mixture does not end in a weight from 0 to 1")
-
-
-def pool_of(regime: str) -> type[Pool]:
-    """Return the kind of pool for a kind of labels: see `regime_of`."""
-    return NodePool if regime == "multi_path" else PathPool
 
 
 def softmax_beside(logits: DoubleArray, missing: int) -> DoubleArray:

@@ -92,7 +92,9 @@ def fit_softmax_pool(near: FloatArray, hit: BoolArray, offsets: DoubleArray) -> 
     return _least(loss, equal_weights(near.shape[2])[1:], len(hit))
 
 
-def fit_sigmoid_pool(parts: DoubleArray, true: BoolArray) -> DoubleArray:
+def fit_sigmoid_pool(
+    parts: DoubleArray, true: BoolArray, first: DoubleArray | None = None, free: int = 1
+) -> DoubleArray:
     """Find b and weights, these at least 0, with which sigmoid(b + weights x logits) has the least log loss.
 
     Parameters
@@ -101,6 +103,10 @@ def fit_sigmoid_pool(parts: DoubleArray, true: BoolArray) -> DoubleArray:
         Logits.
     true : array of shape (n,)
         Whether each is one of a true label.
+    first : array of shape (1 + models,) or None
+        The center of the prior; None for equal weights.
+    free : int
+        How many numbers, b first, may be below 0.
 
     Returns
     -------
@@ -114,7 +120,7 @@ def fit_sigmoid_pool(parts: DoubleArray, true: BoolArray) -> DoubleArray:
         error = expit(z) - true
         return float((np.logaddexp(0, z) - true * z).sum()), np.concatenate([[error.sum()], parts.T @ error])
 
-    return _least(loss, equal_weights(parts.shape[1]), len(true), free=1)
+    return _least(loss, equal_weights(parts.shape[1]) if first is None else first, len(true), free)
 
 
 def equal_weights(count: int) -> DoubleArray:

@@ -1,0 +1,379 @@
+"""A retrieval memory: texts have the labels of the training texts, and of the label names, that are most like them."""
+
+from dataclasses import astuple, dataclass, replace
+from typing import Annotated, Any, ClassVar, Self, TypedDict
+
+import numpy as np
+from scipy import sparse
+
+from treelabel.core.compute import FloatArray, LongArray
+from treelabel.core.kinds import Between
+from treelabel.core.scale import KEPT_SCORES
+from treelabel.core.schema import Array, Arrays, Csr, Schema
+from treelabel.core.strings import Strings
+from treelabel.core.vectors import normalize_rows
+from treelabel.encoders.cached import CachedEncoder
+from treelabel.encoders.protocol import Encoder
+from treelabel.encoders.registry import encoder_note, find_encoder, same_encoder
+from treelabel.hierarchy import Hierarchy
+from treelabel.models.base import Model, Training
+from treelabel.models.candidates import CandidateMap, largest, map_of, voted, votes_for
+from treelabel.models.descriptions import Descriptions, check_descriptions, is_code, label_text, node_descriptions
+from treelabel.models.evidence import HeldOut, Trial
+from treelabel.models.folds import hold_out
+from treelabel.models.growth import grown_nodes
+from treelabel.models.neighbours import DenseStore, Nearest, SparseStore, Store, sparse_rows, votes
+from treelabel.models.schema import (
+    MOST_DIMENSION,
+    EncoderNote,
+    csr_arrays,
+    csr_of,
+    csr_schema,
+    require_width,
+    tfidf_arrays,
+)
+from treelabel.models.training import training_of
+from treelabel.scores import Scores
+from treelabel.text import NgramShape, Tfidf
+
+# Settings that held-out documents choose from, and how many of these are looked at. The first of each is the default.
+POWERS = (8.0, 4.0, 12.0)
+BLENDS = (0.5, 0.3, 0.7, 0.9)
+LABEL_WEIGHTS = (1.0, 0.0, 0.25, 0.5, 2.0)
+THRESHOLDS = (0.3, 0.2, 0.4, 0.5)
+MOST_LEFT_OUT = 2_000
+# Texts whose neighbours are looked up at once.
+TEXT_BLOCK = 4096
+MOST_DOCUMENTS = 1 << 40
+
+
+@dataclass(frozen=True)
+class Weights:
+    """How neighbours and names count: see `Memory`."""
+
+    power: float = POWERS[0]
+    blend: float = BLENDS[0]
+    label_weight: float = LABEL_WEIGHTS[0]
+    threshold: float = THRESHOLDS[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Recalled:
+    """The neighbours of texts by tf-idf and by embeddings (if there are any), and the labels with names like them."""
+
+    by_words: Nearest
+    by_embedding: Nearest | None
+    names: Nearest
+
+
+class Values(TypedDict):
+    """The encoder, the number of training texts, and what was chosen."""
+
+    encoder: EncoderNote | None
+    documents: Annotated[int, Between(1, MOST_DOCUMENTS)]
+    weights: tuple[float, float, float, float]
+
+
+class Memory(Model):
+    """The labels of the nearest training texts and the nearest label names; nothing is trained.
+
+    The evidence for a label is the share of it among the `n_neighbors` nearest training texts, each of which votes with
+    weight cosine^power, plus label_weight x max(cosine(text, label's name) - threshold, 0). With an encoder there are
+    neighbours by embeddings and neighbours by tf-idf (with half the power: these cosines are smaller), and the shares
+    are blended; names are compared by embeddings then, by tf-idf without one. Labels that training never saw are found
+    by their names. Where documents have several paths, evidence becomes a probability by isotonic regression; with one
+    path, it is shared out between terminal nodes. What is None is chosen, and all is calibrated, on training documents
+    that are left out in turn, with their group.
+
+    Search is exact: scoring costs texts x (training texts + labels) x dimension, and the words that texts have in
+    common. Scores are sparse: memory grows with 100 scores per text. What an approximate index would need is said in
+    `neighbours`. A saved model has a row for each training text, of hashed words and in half precision.
+
+    Parameters
+    ----------
+    hierarchy : Hierarchy or None
+        The hierarchy, where training data have none of their own.
+    encoder : str, Encoder or None
+        Makes embeddings of texts; None takes tf-idf alone.
+    n_neighbors : int
+        The number of neighbours that vote.
+    power : float or None
+        Neighbours count by their cosine to this power.
+    blend : float or None
+        The share of embeddings in the vote, beside tf-idf.
+    label_weight, threshold : float or None
+        How much a label's name counts, and from which cosine on.
+    descriptions : mapping, str or None
+        Descriptions of labels that are added to their names; they take the place of names that are codes.
+    ngram_range : (int, int)
+        The shortest and the longest n-grams of words.
+    min_df : int
+        N-grams are those of at least this many texts.
+    seed : int
+        Seed of the random numbers.
+
+    >>> h = Hierarchy.flat(["music", "sports", "chess"])
+    >>> texts = ["the band plays", "the goal of the match"] * 5
+    >>> model = Memory(h).fit(texts, [["music"], ["sports"]] * 5)
+    >>> model.predict(["the match was lost"])
+    [['sports']]
+    """
+
+    name: ClassVar[str] = "memory"
+    learned = Values
+    map_: CandidateMap
+
+    def __init__(
+        self,
+        hierarchy: Hierarchy | None = None,
+        encoder: str | Encoder | None = None,
+        n_neighbors: Annotated[int, Between(1, 10_000)] = 50,
+        power: Annotated[float, Between(0, 100)] | None = None,
+        blend: Annotated[float, Between(0, 1)] | None = None,
+        label_weight: Annotated[float, Between(0, 1000)] | None = None,
+        threshold: Annotated[float, Between(0, 1)] | None = None,
+        descriptions: Descriptions = None,
+        ngram_range: tuple[int, int] = (1, 1),
+        min_df: Annotated[int, Between(1, 1_000_000)] = 1,
+        seed: int = 0,
+    ) -> None:
+        self.hierarchy = hierarchy
+        self.encoder = encoder
+        self.n_neighbors = n_neighbors
+        self.power = power
+        self.blend = blend
+        self.label_weight = label_weight
+        self.threshold = threshold
+        self.descriptions = descriptions
+        self.ngram_range = ngram_range
+        self.min_df = min_df
+        self.seed = seed
+
+    def _check_settings(self) -> None:
+        check_descriptions(self.descriptions)
+        _ = self._shape
+
+    @property
+    def _shape(self) -> NgramShape:
+        return NgramShape(self.ngram_range)
+
+    # Learning
+
+    def _fit(self, train: Training) -> HeldOut | None:
+        self.encoder_ = None if self.encoder is None else CachedEncoder(find_encoder(self.encoder))
+        self.tfidf_, rows = Tfidf.fit_transform(train.texts, self._shape, self.min_df)
+        self.words_ = SparseStore(rows)
+        vectors = self._embedded(train.texts, train.progress)
+        self.vectors_ = None if vectors is None else DenseStore(vectors.astype(np.float16))
+        self.names_ = self._name_store(train.hierarchy)
+        self.targets_ = voted(train, self.regime_)
+        self.weights_ = Weights(*self._choices(first=True)[0])
+        self.trials_: tuple[Trial, ...] = ()
+        self.map_ = map_of(self.regime_).first(train.hierarchy, votes_for(self.targets_))
+        left = self._left_out(train)
+        held, groups = train[left], np.arange(len(train)) if train.groups is None else train.groups
+        recalled = self._recall(rows[left], None if vectors is None else vectors[left], groups, groups[left])
+        self._choose(recalled, held)
+        scores = Scores(train.hierarchy, self.map_.probabilities(self._evidence(recalled)))
+        return HeldOut(scores, held.labels, held.groups) if len(left) > 1 else None
+
+    def _left_out(self, train: Training) -> LongArray:
+        """Draw documents to look at; each is left out with its group alone, so that all of a small set can be."""
+        if train.groups is None:
+            return np.sort(np.random.default_rng(self.seed).permutation(len(train))[:MOST_LEFT_OUT])
+        few = len(train) <= MOST_LEFT_OUT
+        return np.arange(len(train)) if few else hold_out(len(train), MOST_LEFT_OUT, self.seed, train.groups)
+
+    def _choices(self, first: bool = False) -> list[tuple[float, ...]]:
+        """List the values of each setting to choose from; or the first of each, as one entry."""
+        given = (self.power, self.blend, self.label_weight, self.threshold)
+        usual = (POWERS, BLENDS, LABEL_WEIGHTS, THRESHOLDS)
+        found = [many if value is None else (value,) for value, many in zip(given, usual, strict=True)]
+        return [tuple(many[0] for many in found)] if first else found
+
+    def _choose(self, recalled: Recalled, held: Training) -> None:
+        """Choose the settings that are None one after the other, and fit the map; see `trial` of maps."""
+        losses: dict[Weights, float] = {}
+
+        def loss(weights: Weights) -> float:
+            if weights not in losses:
+                losses[weights] = self.map_.trial(self._evidence(recalled, weights), held)
+            return losses[weights]
+
+        names = ("label_weight", "threshold", "power", "blend", "label_weight")
+        choices = dict(zip(Weights.__dataclass_fields__, self._choices(), strict=True))
+        for name in names:
+            if name == "blend" and self.encoder_ is None:
+                continue
+            tried = [replace(self.weights_, **{name: value}) for value in choices[name]]
+            self.weights_ = min([self.weights_, *tried], key=loss)
+        self.map_ = self.map_.fit(self._evidence(recalled), held)
+        if len(losses) > 1 and self.regime_ != "multi_path":
+            shown = sorted(losses, key=lambda weights: losses[weights])[:5]
+            self.trials_ = tuple(Trial(described(each), losses[each], 0.0, each == self.weights_) for each in shown)
+
+    def _trials(self) -> tuple[Trial, ...]:
+        return self.trials_
+
+    def partial_fit(self, data: Any, labels: Any = None, *, hierarchy: Hierarchy | None = None) -> Self:
+        """Add texts to the memory; what was chosen stays, and words that are new are not known. Costs the new texts.
+
+        Parameters
+        ----------
+        data : Dataset or sequence of str
+            Texts, with their labels if it is a Dataset.
+        labels : sequence or None
+            One list of labels per text.
+        hierarchy : Hierarchy or None
+            A hierarchy with further labels, if there are any.
+
+        Returns
+        -------
+        Memory
+            The model itself.
+        """
+        if not hasattr(self, "words_"):
+            return self.fit(data, labels, hierarchy=hierarchy)
+        larger = self.hierarchy_ if hierarchy is None else hierarchy
+        more = training_of(data, labels, larger)
+        if larger != self.hierarchy_:
+            self._grow(larger)
+        self.targets_ = sparse.vstack([self.targets_, voted(more, self.regime_)], format="csr")
+        self.words_ = SparseStore(
+            sparse.vstack([self.words_.features, self.tfidf_.transform(more.texts)], format="csr")
+        )
+        vectors = self._asked(more.texts)
+        if self.vectors_ is not None and vectors is not None:
+            self.vectors_ = DenseStore(np.concatenate([self.vectors_.vectors, vectors.astype(np.float16)]))
+        self.map_ = map_of(self.regime_).first(larger, votes_for(self.targets_)).restored(self.map_.arrays())
+        return self
+
+    def _grow(self, larger: Hierarchy) -> None:
+        """Go over to a hierarchy with further labels."""
+        moved = grown_nodes(self.hierarchy_, larger)
+        old = self.targets_
+        self.targets_ = sparse.csr_array((old.data, moved[old.indices], old.indptr), (old.shape[0], len(larger)))
+        self.targets_.sort_indices()
+        self.hierarchy_, self.names_ = larger, self._name_store(larger)
+
+    # Features
+
+    def _embedded(self, texts: Strings, progress: bool | None = None) -> FloatArray | None:
+        """Make embeddings of length 1, if there is an encoder."""
+        if self.encoder_ is None:
+            return None
+        found: FloatArray = normalize_rows(self.encoder_.transform(list(texts), progress)).astype(np.float32)
+        return found
+
+    def _asked(self, texts: Strings) -> FloatArray | None:
+        """Make embeddings of new texts, which are as wide as those that are stored."""
+        found = self._embedded(texts)
+        if found is not None and self.vectors_ is not None:
+            require_width(found, self.vectors_.vectors.shape[1], self)
+        return found
+
+    def _name_store(self, h: Hierarchy) -> Store:
+        """Make rows of the names of labels; a code says nothing, and has a row of zeros."""
+        given = node_descriptions(h, self.descriptions)
+        texts = [label_text(name, given.get(node)) for node, name in enumerate(h.names)]
+        silent = np.array([is_code(text) for text in texts], np.bool_)
+        vectors = self._embedded(Strings.of(texts))
+        if vectors is None:
+            rows = self.tfidf_.transform(["" if quiet else text for text, quiet in zip(texts, silent, strict=True)])
+            return SparseStore(rows)
+        vectors[silent] = 0
+        return DenseStore(vectors.astype(np.float16))
+
+    def _recall(
+        self,
+        words: sparse.csr_array,
+        vectors: FloatArray | None,
+        groups: LongArray | None = None,
+        own: LongArray | None = None,
+    ) -> Recalled:
+        """Look up what texts are like, leaving out training texts of their own group if groups are given."""
+        count = min(self.n_neighbors, self.targets_.shape[0])
+        by_words = self.words_.nearest(words, count, groups, own)
+        labels = min(self.n_neighbors, len(self.hierarchy_))
+        if vectors is None or not isinstance(self.vectors_, DenseStore) or not isinstance(self.names_, DenseStore):
+            assert isinstance(self.names_, SparseStore)
+            return Recalled(by_words, None, self.names_.nearest(words, labels))
+        by_embedding = self.vectors_.nearest(vectors, count, groups, own)
+        return Recalled(by_words, by_embedding, self.names_.nearest(vectors, labels))
+
+    # Scoring
+
+    def _evidence(self, recalled: Recalled, weights: Weights | None = None) -> sparse.csr_array:
+        """Add up what speaks for labels; the 100 that most speaks for are kept: documents x nodes."""
+        by = self.weights_ if weights is None else weights
+        found = votes(recalled.by_words, self.targets_, by.power / 2)
+        if recalled.by_embedding is not None:
+            other = votes(recalled.by_embedding, self.targets_, by.power)
+            found = (1 - by.blend) * found + by.blend * other
+        cosines = by.label_weight * np.maximum(recalled.names.cosines - np.float32(by.threshold), 0)
+        named = sparse_rows(recalled.names.rows, cosines, len(self.hierarchy_))
+        evidence = sparse.csr_array(found + named, dtype=np.float32)
+        evidence.eliminate_zeros()
+        evidence.sort_indices()
+        return largest(evidence, KEPT_SCORES)
+
+    def _score(self, texts: Strings) -> Scores:
+        parts = [sparse.csr_array((0, len(self.hierarchy_)), dtype=np.float32)]
+        for low in range(0, len(texts), TEXT_BLOCK):
+            block = texts[low : low + TEXT_BLOCK]
+            recalled = self._recall(self.tfidf_.transform(block), self._asked(block))
+            parts.append(self.map_.probabilities(self._evidence(recalled)))
+        return Scores(self.hierarchy_, sparse.vstack(parts, format="csr"))
+
+    def _score_top(self, texts: Strings, top: int) -> Scores:
+        # Only the likeliest are there anyway, and blocks of other sizes would round in other ways.
+        return self._score(texts).top_k(top)
+
+    # Saving
+
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
+        note = None if self.encoder_ is None else encoder_note(self.encoder_)
+        values = {"encoder": note, "documents": self.targets_.shape[0], "weights": list(astuple(self.weights_))}
+        arrays = {**self.tfidf_.arrays(), **self.map_.arrays(), **csr_arrays("words", self.words_.features)}
+        arrays |= {"labels_indices": self.targets_.indices, "labels_indptr": self.targets_.indptr}
+        if isinstance(self.names_, DenseStore) and self.vectors_ is not None:
+            return values, {**arrays, "vectors": self.vectors_.vectors, "names": self.names_.vectors}
+        assert isinstance(self.names_, SparseStore)
+        return values, {**arrays, **csr_arrays("names", self.names_.features)}
+
+    def _schema(self, values: dict[str, Any]) -> Schema:
+        kind = map_of(self.regime_)
+        arrays = {**tfidf_arrays(), **kind.schema()}
+        csr = [
+            csr_schema("words", "documents"),
+            Csr("documents", "nodes", "labels_indices", "labels_indptr", None, True),
+        ]
+        if values["encoder"] is None:
+            csr.append(csr_schema("names", "nodes"))
+        else:
+            arrays["vectors"] = Array("float16", ("documents", "dimension"), -2, 2)
+            arrays["names"] = Array("float16", ("nodes", "dimension"), -2, 2)
+        sizes = {"nodes": len(self.hierarchy_), "buckets": self._shape.n_features, "documents": values["documents"]}
+        most = {"width": sizes["buckets"], "dimension": MOST_DIMENSION}
+        return Schema(arrays, tuple(csr), sizes, most, (kind.check,))
+
+    def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
+        note, nodes = values["encoder"], len(self.hierarchy_)
+        self.encoder_ = None if note is None else CachedEncoder(same_encoder(self.encoder, note))
+        self.weights_, self.trials_ = Weights(*map(float, values["weights"])), ()
+        self.tfidf_ = Tfidf(self._shape, arrays["buckets"], arrays["idf"])
+        width, documents = self.tfidf_.width, values["documents"]
+        self.words_ = SparseStore(csr_of("words", arrays, (documents, width)))
+        marks = np.ones(len(arrays["labels_indices"]), np.float32), arrays["labels_indices"], arrays["labels_indptr"]
+        self.targets_ = sparse.csr_array(marks, (documents, nodes))
+        self.vectors_ = None
+        if note is None:
+            self.names_ = SparseStore(csr_of("names", arrays, (nodes, width)))
+        else:
+            self.vectors_, self.names_ = DenseStore(arrays["vectors"]), DenseStore(arrays["names"])
+        self.map_ = map_of(self.regime_).first(self.hierarchy_, votes_for(self.targets_)).restored(arrays)
+
+
+def described(weights: Weights) -> str:
+    """Return what was chosen as text."""
+    return f"power={weights.power:g} blend={weights.blend:g} names={weights.label_weight:g}>{weights.threshold:g}"
