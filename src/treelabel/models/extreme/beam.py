@@ -22,7 +22,7 @@ WORTH_A_TABLE = 8
 
 @dataclass(frozen=True, eq=False)
 class Beam:
-    """What a search has found so far: nodes of a level and their scores, document by document, best first.
+    """The state of a search: nodes of a level and their scores, document by document, best first.
 
     Scores are logarithms: the sum over the levels of -max(0, 1 - margin)^2, which is the squared hinge loss of a yes.
     """
@@ -33,7 +33,19 @@ class Beam:
 
 
 def batch_size(tree: LabelTree, width: int) -> int:
-    """Return how many documents are searched for together, so that scores of children stay within some megabytes."""
+    """Return how many documents are searched for together, so that scores of children stay within some megabytes.
+
+    Parameters
+    ----------
+    tree : LabelTree
+        The tree.
+    width : int
+        Nodes of a level that are kept for each document.
+
+    Returns
+    -------
+    int
+    """
     largest = max(int(np.diff(ends).max(initial=1)) for ends in tree.children)
     return max(16, min(BATCH, BATCH_SCORES // (largest * min(width, max(tree.sizes)))))
 
@@ -108,7 +120,27 @@ def expand(
     rankers: Rankers,
     kept: int,
 ) -> Beam:
-    """Go on from the nodes of a beam to the best of their children."""
+    """Go on from the nodes of a beam to the best of their children.
+
+    Parameters
+    ----------
+    features : csr_array of shape (documents, features)
+        Documents.
+    start, stop : int
+        The first of them that the beam is of, and one past the last.
+    beam : Beam
+        The nodes so far.
+    children : array of shape (nodes + 1,)
+        The children of each node.
+    rankers : Rankers
+        Their rankers.
+    kept : int
+        Children to keep for each document.
+
+    Returns
+    -------
+    Beam
+    """
     documents = np.repeat(np.arange(start, stop, dtype=np.int32), np.diff(beam.ptr))
     order = np.argsort(beam.nodes, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(np.diff(children)[beam.nodes])])

@@ -189,6 +189,17 @@ def _tree_schema(sizes: list[int], labels: int, width: int) -> Schema:
 def tree_sizes(labels: int, leaf_size: int) -> list[int]:
     """Choose the number of clusters of each level above the labels.
 
+    Parameters
+    ----------
+    labels : int
+        The number of labels.
+    leaf_size : int
+        Labels of a cluster of the last level, about.
+
+    Returns
+    -------
+    list of int
+
     >>> tree_sizes(16_000, 100), tree_sizes(1_000_000, 100), tree_sizes(50, 100)
     ([160], [100, 10000], [])
     """

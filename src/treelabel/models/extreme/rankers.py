@@ -172,7 +172,7 @@ def train_rankers(
 
 
 class _Cluster(NamedTuple):
-    """What the children of one cluster have learned; see `Rankers`."""
+    """The weights of the children of one cluster; see `Rankers`."""
 
     features: IntArray
     rows: LongArray

@@ -154,8 +154,8 @@ def hinge_pass(
 
     Each problem is min 1/2 |w|^2 + sum of C_x max(0, 1 - y w x)^2, its dual one variable a >= 0 per document with
     w = sum of a y x; the best a for a document given all others is a - (y w x - 1 + a / 2C_x) / (|x|^2 + 1 / 2C_x), not
-    below 0 (Hsieh et al. 2008). `ridges` are the 1 / 2C_x; those of an output's positive documents are multiplied by its
-    `relief`. Rows have length 1, and a bias is one more feature of value 1.
+    below 0 (Hsieh et al. 2008). `ridges` are the 1 / 2C_x; an output's `relief` multiplies those of its positive
+    documents. Rows have length 1, and a bias is one more feature of value 1.
     """
     margin, change, after = np.zeros(BLOCK, np.float32), np.zeros(BLOCK, np.float32), np.zeros(BLOCK, np.float32)
     changed = 0
