@@ -1,4 +1,4 @@
-"""omikuji with its defaults on tf-idf of words: three label trees."""
+"""omikuji on tf-idf of words, three label trees: with its defaults (Parabel), or shallow wide ones (Bonsai)."""
 
 import os
 import tempfile
@@ -30,7 +30,11 @@ def learn(task: Task) -> Any:
             for row, pairs in documents:
                 values = " ".join(f"{at}:{value:.6g}" for at, value in pairs)
                 lines.write(",".join(map(str, row)) + f" {values}\n")
-        return vectorizer, omikuji.Model.train_on_data(str(file))
+        settings = omikuji.Model.default_hyper_param()
+        if task.variant == "bonsai":
+            settings.cluster_balanced, settings.cluster_k = False, 100
+            settings.max_depth, settings.min_branch_size = 3, 100
+        return vectorizer, omikuji.Model.train_on_data(str(file), settings)
 
 
 def score(task: Task, model: Any) -> Any:
@@ -48,4 +52,4 @@ def size(model: Any) -> int:
 
 
 if __name__ == "__main__":
-    run(learn, score, size)
+    run(learn, score, size, ("parabel", "bonsai"))
