@@ -15,6 +15,7 @@ from treelabel.encoders.sources import Pooling
 from treelabel.encoders.token_states import TokenStates
 from treelabel.losses.torch import torch_loss
 from treelabel.models.base import Training
+from treelabel.models.classes import stop_nodes
 from treelabel.models.folds import hold_out
 from treelabel.models.neural.architecture import PLAIN, Architecture
 from treelabel.models.neural.backbones import new_backbone, prepared_backbone
@@ -57,7 +58,8 @@ def fit_network(settings: NeuralSettings, train: Training, architecture: Archite
     FittedNetwork
         The trained network, on the CPU.
     """
-    objective = Objective.of(train, settings.loss, settings.loss_params)
+    ends = stop_nodes(train.hierarchy, train.labels) if architecture.has_stops else None
+    objective = Objective.of(train, settings.loss, settings.loss_params, ends)
     rows, _ = objective.truth(train)
     every = train if len(rows) == len(train) else replace(train[rows], valid=train.valid)
     with seeded(settings.seed):
@@ -135,7 +137,7 @@ def fine_tune(
         The trained network.
     """
     kept, held_out = split_validation(settings, train)
-    featurizer, backbone = new_backbone(settings, train.texts)
+    featurizer, backbone = new_backbone(settings, train.texts, architecture.scratch)
     parts = parts_of(settings, train, objective, int(backbone.config.hidden_size), featurizer.pooling)
     parts = replace(parts, backbone=backbone)
     if architecture.needs_names:

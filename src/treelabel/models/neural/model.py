@@ -55,7 +55,8 @@ class Neural(Model):
     tfidf, lsa_components
         Whether tf-idf, reduced to `lsa_components` columns, stands beside frozen embeddings.
     max_length, pooling
-        Tokens that are read of a text, and "cls", "mean" or "max"; by default what the encoder's folder states.
+        Tokens that are read of a text, and "cls", "mean", "max" or "last" (token); by default what the encoder's
+        folder states.
     epochs, batch_size, learning_rate
         By default 30, 128 and 5e-3 for "head"; 20, 16 and 2e-5 for "all", as in the papers, with a rate of 2e-4 for
         "lora" and 1e-3 for scratch.

@@ -51,6 +51,8 @@ class System(Neural):
     # (epochs, batch_size, learning_rate) of each recipe, and the rate of all but the encoder where it is fine-tuned.
     recipes: ClassVar[Mapping[Recipe, tuple[int, int, float]]]
     outputs_rate: ClassVar[float]
+    # The rate of a hidden layer before the outputs where it is another one.
+    hidden_rate: ClassVar[float | None] = None
     # The settings that other systems do not have.
     own_settings: ClassVar[tuple[str, ...]] = ()
 
@@ -142,7 +144,8 @@ class System(Neural):
         own = (
             {}
             if recipe in ("head", "scratch") or given.learning_rate
-            else dict.fromkeys(("hidden", "outputs"), self.outputs_rate)
+            else {"hidden": self.outputs_rate if self.hidden_rate is None else self.hidden_rate}
+            | {"outputs": self.outputs_rate}
         )
         return replace(
             given,
