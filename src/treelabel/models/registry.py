@@ -24,6 +24,11 @@ _ROWS: tuple[Lazy[Model], ...] = (
         "a transformer and clusters of labels by frequency, narrower for rare ones",
         "models.neural.cluster_systems:AplcXlnet",
     ),
+    Lazy(
+        "x_transformer",
+        "a transformer that finds clusters of labels, and linear rankers in these",
+        "models.neural.cluster_systems:XTransformer",
+    ),
     Lazy("stack", "several models, pooled with weights learned out of fold", "models.stack.model:Stack"),
     Lazy("most_frequent", "every text has the labels of training, by their shares", "models.baselines:MostFrequent"),
     Lazy("nothing", "no text has any label", "models.baselines:Nothing"),

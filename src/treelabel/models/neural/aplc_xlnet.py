@@ -5,7 +5,6 @@ projection of the text, and their probability is that of their cluster times the
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from torch.nn import functional
 from treelabel.calibration.outputs import ABSENT
 from treelabel.core.compute import LongArray
 from treelabel.losses.torch import TorchLoss
+from treelabel.models.neural.gold import TrueLabels
 from treelabel.models.neural.network import DROPOUT, Network
 from treelabel.models.neural.parts import Parts
 
@@ -120,7 +120,7 @@ class LabelClusters(nn.Module):
         """
         x = self.features(vectors)
         labels, gates = self._head(x)
-        head, *tails = true.split(self.sizes, dim=1)
+        head, *tails = torch.split(true, self.sizes, dim=1)
         total = _cross_entropy(labels, head)
         terms = torch.full_like(total, self.sizes[0])
         for number, (tail, own) in enumerate(zip(self.tails, tails, strict=True)):
@@ -162,33 +162,6 @@ def product_logit(one: Tensor, other: Tensor) -> Tensor:
 
 def _cross_entropy(logits: Tensor, true: Tensor) -> Tensor:
     return functional.binary_cross_entropy_with_logits(logits, true, reduction="none").sum(1)
-
-
-@dataclass(frozen=True, eq=False)
-class TrueLabels:
-    """The true labels of a training set, documents × labels."""
-
-    labels: sparse.csr_array
-
-    def __len__(self) -> int:
-        return int(self.labels.shape[0])
-
-    def batch(self, rows: LongArray, device: torch.device | str | None = None) -> Tensor:
-        """Return the true labels of some documents as ones among zeros.
-
-        Parameters
-        ----------
-        rows
-            The numbers of the documents.
-        device
-            Where the tensor is put.
-
-        Returns
-        -------
-        Tensor
-            Documents × labels.
-        """
-        return torch.from_numpy(self.labels[rows].toarray().astype(np.float32)).to(device)
 
 
 class AplcNetwork(Network):
