@@ -30,6 +30,9 @@ class Architecture:
     has_stops
         Whether inner nodes at which documents end have leaves of their own below them whatever the loss, so that every
         terminal label is a leaf of the hierarchy that the network sees.
+    only_seen
+        Whether the best epoch is the one that is best at labels which training documents have. Of very many labels,
+        many that held-out documents have are not among these, and cost the more the surer a network becomes.
     scratch
         What the encoder "scratch" is.
     """
@@ -41,6 +44,7 @@ class Architecture:
     restore: Callable[[Parts], Network] | None = None
     has_file: bool = True
     has_stops: bool = False
+    only_seen: bool = False
     scratch: Family = "bert"
 
     def restored(self, parts: Parts) -> Network:

@@ -39,7 +39,8 @@ class AplcXlnet(System):
     projection of the text: an epoch costs documents × hidden_size × labels for the head and less for each tail, of
     which only those with true labels are trained. `AplcNetwork` says what differs from the paper. encoder="scratch" is
     a small XLNet. Where the encoder is fine-tuned, the official rates are the defaults: 5e-5 for the encoder, 1e-4 for
-    the hidden layer and 2e-3 for clusters (discriminative fine-tuning; `learning_rates` has others).
+    the hidden layer and 2e-3 for clusters (discriminative fine-tuning; `learning_rates` has others). Thousands of steps
+    pass before rare labels are told apart: with few documents, small batches are worth their time.
 
     Parameters
     ----------
@@ -57,13 +58,12 @@ class AplcXlnet(System):
 
     name = "aplc_xlnet"
     recipes: ClassVar[Mapping[Recipe, tuple[int, int, float]]] = {
-        "head": (30, 128, 5e-3),
+        "head": (30, 32, 1e-2),
         "lora": (20, 16, 2e-4),
         "all": (20, 16, 5e-5),
         "scratch": (20, 16, 1e-3),
     }
     outputs_rate = 2e-3
-    hidden_rate = 1e-4
 
     def __init__(
         self,
@@ -80,6 +80,11 @@ class AplcXlnet(System):
         self.hidden_size = hidden_size
         self.lr_scheduler: str = lr_scheduler
 
+    def _group_rates(self, recipe: Recipe) -> Mapping[str, float]:
+        hidden: dict[Recipe, float] = {"head": 1e-3, "lora": 1e-4, "all": 1e-4}
+        own = {"hidden": hidden[recipe]} if recipe in hidden else {}
+        return {**super()._group_rates(recipe), **own}
+
     def _check_settings(self) -> None:
         super()._check_settings()
         require_own_loss(self)
@@ -89,7 +94,7 @@ class AplcXlnet(System):
         from treelabel.models.neural.architecture import Architecture
 
         make = partial(AplcNetwork, tail_clusters=self.tail_clusters, div_value=self.div_value)
-        return Architecture(make, identity=self._identity(), has_stops=True, scratch="xlnet")
+        return Architecture(make, identity=self._identity(), has_stops=True, only_seen=True, scratch="xlnet")
 
 
 class XTransformer(System):

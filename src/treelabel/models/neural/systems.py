@@ -51,8 +51,6 @@ class System(Neural):
     # (epochs, batch_size, learning_rate) of each recipe, and the rate of all but the encoder where it is fine-tuned.
     recipes: ClassVar[Mapping[Recipe, tuple[int, int, float]]]
     outputs_rate: ClassVar[float]
-    # The rate of a hidden layer before the outputs where it is another one.
-    hidden_rate: ClassVar[float | None] = None
     # The settings that other systems do not have.
     own_settings: ClassVar[tuple[str, ...]] = ()
 
@@ -130,6 +128,10 @@ class System(Neural):
         own = {name: value for name, value in self.get_params(deep=False).items() if name not in left_out}
         return f"{self.name} {sorted(own.items())}"
 
+    def _group_rates(self, recipe: Recipe) -> Mapping[str, float]:
+        """Return the learning rates of groups of parameters that differ from that of the recipe."""
+        return {} if recipe in ("head", "scratch") else dict.fromkeys(("hidden", "outputs"), self.outputs_rate)
+
     def _settings(self) -> NeuralSettings:
         """Return the settings, with the system's own defaults."""
         if self.mode not in get_args(Mode):
@@ -141,12 +143,7 @@ class System(Neural):
         recipe: Recipe = "scratch" if given.encoder == "scratch" else given.trained_part
         epochs, batch_size, rate = self.recipes[recipe]
         # A rate that is given is that of all parts.
-        own = (
-            {}
-            if recipe in ("head", "scratch") or given.learning_rate
-            else {"hidden": self.outputs_rate if self.hidden_rate is None else self.hidden_rate}
-            | {"outputs": self.outputs_rate}
-        )
+        own = {} if given.learning_rate else self._group_rates(recipe)
         return replace(
             given,
             epochs=epochs if given.epochs is None else given.epochs,
