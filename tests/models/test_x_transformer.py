@@ -33,9 +33,8 @@ def topics(documents: int = 240, seed: int = 0) -> Dataset:
     """Make texts with two labels each; labels of a group of five share a word."""
     rng = np.random.default_rng(seed)
     labels = [rng.choice(40, 2, replace=False) for _ in range(documents)]
-    texts = [
-        " ".join(f"own{label} own{label} group{label // 5} noise{rng.integers(9)}" for label in row) for row in labels
-    ]
+    words = [[f"own{label} own{label} group{label // 5} noise{rng.integers(9)}" for label in row] for row in labels]
+    texts = [" ".join(row) for row in words]
     return Dataset.of(texts, [[LABELS[label] for label in row] for row in labels], FLAT)
 
 
