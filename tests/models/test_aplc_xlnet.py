@@ -12,12 +12,15 @@ from torch.nn import functional
 from tests.helpers import WordVectors, registered
 from treelabel import Dataset, Hierarchy, TreelabelError, load_model, make_model
 from treelabel.calibration.outputs import ABSENT
+from treelabel.core.strings import Strings
 from treelabel.encoders.backbone import pooled
+from treelabel.encoders.sources import find_source
 from treelabel.models.check import CASES
 from treelabel.models.neural.aplc_xlnet import AplcNetwork, LabelClusters, labels_by_frequency, product_logit
 from treelabel.models.neural.network import Network, parameter_groups
 from treelabel.models.neural.parts import Parts
 from treelabel.models.neural.schedules import SCHEDULES
+from treelabel.models.neural.scratch import learned_tokenizer, small_xlnet
 from treelabel.models.objective import Objective
 from treelabel.models.training import training_of
 
@@ -155,6 +158,22 @@ def test_scratch_is_an_xlnet_that_is_read_at_its_last_token(tmp_path: Path) -> N
     loaded: Any = load_model(tmp_path / "model")
     assert loaded.fitted_.network.backbone.config.model_type == "xlnet"
     assert np.array_equal(loaded.score(case.texts).dense(), model.score(case.texts).dense())
+
+
+@pytest.mark.parametrize("mode", ["head", "all", "lora"])
+@pytest.mark.slow
+def test_an_xlnet_in_a_folder_is_used_frozen_or_fine_tuned(mode: str, tmp_path: Path) -> None:
+    case, folder = CASES["leaf"], tmp_path / "xlnet"
+    torch.manual_seed(0)
+    tokenizer = learned_tokenizer(Strings.of(case.texts), "xlnet")
+    small_xlnet(tokenizer.get_vocab_size()).save_pretrained(folder)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    assert find_source(str(folder)).pooling == "last"
+    model = make_model("aplc_xlnet", encoder=str(folder), mode=mode, epochs=2, max_length=16)
+    model.fit(case.texts, case.labels, hierarchy=case.hierarchy)
+    model.save(tmp_path / "model")
+    expected = model.score(case.texts).dense()
+    assert np.array_equal(load_model(tmp_path / "model").score(case.texts).dense(), expected)
 
 
 @pytest.mark.parametrize("mask", [[1, 1, 0], [0, 1, 1], [1, 1, 1], [0, 0, 0]])
