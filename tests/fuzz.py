@@ -60,6 +60,8 @@ OTHERS: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     "hitin": ("hitin", {"encoder": "words", "mode": "head", "epochs": 1, "tree_size": 4}, ("leaf",)),
     "hgclr": ("hgclr", {"encoder": "words", "mode": "head", "epochs": 1}, ("many",)),
     "hbgl": ("hbgl", {"encoder": "words", "mode": "head", "epochs": 1, "global_steps": 1}, ("leaf",)),
+    "aplc_xlnet": ("aplc_xlnet", {"encoder": "words", "mode": "head", "epochs": 1, "hidden_size": 4}, ("path",)),
+    "x_transformer": ("x_transformer", {"encoder": "words", "mode": "head", "epochs": 1}, ("leaf", "many")),
 }
 
 

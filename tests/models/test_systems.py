@@ -25,9 +25,9 @@ from treelabel.models.neural.network import Network
 
 LEAF = CASES["leaf"]
 DATA = Dataset.of(LEAF.texts, LEAF.labels, LEAF.hierarchy)
-SYSTEMS = ("hitin", "hgclr", "hbgl")
+SYSTEMS = ("hitin", "hgclr", "hbgl", "aplc_xlnet", "x_transformer")
 MODES = ("words", "frozen", "lora", "fine-tuned", "scratch")
-OWN: dict[str, dict[str, Any]] = {"hitin": {}, "hgclr": {"contrastive_weight": 0.05}, "hbgl": {"global_steps": 5}}
+OWN: dict[str, dict[str, Any]] = {"hgclr": {"contrastive_weight": 0.05}, "hbgl": {"global_steps": 5}}
 
 
 @pytest.fixture(scope="session")
@@ -42,6 +42,12 @@ def words(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFact
     torch.set_num_threads(1)
     with registered("words", WordVectors):
         yield
+
+
+def weights_of(folder: Path) -> Path:
+    """Return the file of a network's weights; that of a matcher has a prefix."""
+    (found,) = folder.glob("*weights.safetensors")
+    return found
 
 
 def made(system: str, mode: str, folder: Path, **settings: Any) -> Any:
@@ -60,7 +66,9 @@ def made(system: str, mode: str, folder: Path, **settings: Any) -> Any:
         },
         "scratch": {"encoder": "scratch", "epochs": 12, "learning_rate": 3e-3},
     }
-    return make_model(system, **{**of_mode[mode], "batch_size": 8, "weight_decay": 0.0, **OWN[system], **settings})
+    return make_model(
+        system, **{**of_mode[mode], "batch_size": 8, "weight_decay": 0.0, **OWN.get(system, {}), **settings}
+    )
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -113,7 +121,19 @@ model.save(output)
 """
 
 
-@pytest.mark.parametrize(("system", "mode"), [("hitin", "head"), ("hgclr", "all"), ("hbgl", "head"), ("hbgl", "all")])
+@pytest.mark.parametrize(
+    ("system", "mode"),
+    [
+        ("hitin", "head"),
+        ("hgclr", "all"),
+        ("hbgl", "head"),
+        ("hbgl", "all"),
+        ("aplc_xlnet", "head"),
+        ("aplc_xlnet", "all"),
+        ("x_transformer", "head"),
+        ("x_transformer", "all"),
+    ],
+)
 @pytest.mark.slow
 def test_a_run_that_is_killed_goes_on_to_the_same_weights(system: str, mode: str, folder: Path, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
@@ -133,9 +153,11 @@ def test_a_run_that_is_killed_goes_on_to_the_same_weights(system: str, mode: str
             process.send_signal(signal.SIGKILL)
         _, errors = process.communicate(timeout=300)
         assert process.returncode == (0 if kill_after is None else -signal.SIGKILL), errors
-    one, other = (load_file(tmp_path / name / "weights.safetensors") for name in ("whole", "broken"))
+    one, other = (load_file(weights_of(tmp_path / name)) for name in ("whole", "broken"))
     assert one.keys() == other.keys()
     assert all(torch.equal(value, other[name]) for name, value in one.items())
+    with np.load(tmp_path / "whole" / "arrays.npz") as first, np.load(tmp_path / "broken" / "arrays.npz") as second:
+        assert all(np.array_equal(first[name], second[name]) for name in first)
 
 
 # Token states
@@ -174,7 +196,7 @@ def test_an_encoder_without_token_states_says_what_single_words_mean() -> None:
 
 
 @pytest.mark.parametrize("mode", ["frozen", "fine-tuned"])
-@pytest.mark.parametrize("system", ["hitin", "hgclr"])
+@pytest.mark.parametrize("system", ["hitin", "hgclr", "aplc_xlnet"])
 @pytest.mark.slow
 def test_an_exported_system_gives_the_same_scores(system: str, mode: str, folder: Path, tmp_path: Path) -> None:
     model = made(system, mode, folder, epochs=3).fit(DATA)
@@ -233,17 +255,17 @@ def test_a_typo_in_a_setting_gets_the_nearest_name() -> None:
 
 def rewrite(folder: Path, weights: dict[str, torch.Tensor]) -> None:
     """Replace the weights of a model, with a checksum that fits."""
-    save_file(weights, folder / "weights.safetensors")
+    file = weights_of(folder)
+    save_file(weights, file)
     described = json.loads((folder / "model.json").read_text())
-    digest = hashlib.sha256((folder / "weights.safetensors").read_bytes()).hexdigest()
-    described["sha256"]["weights.safetensors"] = digest
+    described["sha256"][file.name] = hashlib.sha256(file.read_bytes()).hexdigest()
     (folder / "model.json").write_text(json.dumps(described))
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_weights_that_are_not_the_model_s_are_refused(system: str, folder: Path, tmp_path: Path) -> None:
     made(system, "words", folder, epochs=1).fit(DATA).save(tmp_path)
-    weights = load_file(tmp_path / "weights.safetensors")
+    weights = load_file(weights_of(tmp_path))
     rewrite(tmp_path, weights)
     load_model(tmp_path)
     name = next(name for name, value in weights.items() if value.ndim == 2)
@@ -279,6 +301,8 @@ def test_a_negative_variance_or_another_loss_in_a_folder_is_refused(folder: Path
         (("hitin", {"height": 2}), ("hitin", {"height": 3})),
         (("hgclr", {"threshold": 0.2}), ("hgclr", {"threshold": 0.5})),
         (("hgclr", {}), ("hbgl", {})),
+        (("aplc_xlnet", {"tail_clusters": 1}), ("aplc_xlnet", {"tail_clusters": 2})),
+        (("x_transformer", {"beam_size": 1}), ("x_transformer", {"beam_size": 2})),
     ],
     ids=str,
 )

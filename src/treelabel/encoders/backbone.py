@@ -62,7 +62,7 @@ def pooled(hidden: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:
     mask
         n × length, 1 where there is a token and 0 where there is padding.
     pooling
-        The first token, the mean over tokens, or their maximum.
+        The first token, the mean over tokens, their maximum, or the last token.
 
     Returns
     -------
@@ -70,11 +70,14 @@ def pooled(hidden: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:
         n × width.
 
     >>> hidden, mask = torch.tensor([[[1.0], [4.0], [9.0]]]), torch.tensor([[1, 1, 0]])
-    >>> [pooled(hidden, mask, pooling).item() for pooling in ("cls", "mean", "max")]
-    [1.0, 2.5, 4.0]
+    >>> [pooled(hidden, mask, pooling).item() for pooling in ("cls", "mean", "max", "last")]
+    [1.0, 2.5, 4.0, 4.0]
     """
     if pooling == "cls":
         return hidden[:, 0]
+    if pooling == "last":
+        last = (mask * torch.arange(mask.shape[1], device=mask.device)).argmax(1)
+        return hidden[torch.arange(len(hidden), device=mask.device), last]
     there = mask.unsqueeze(-1)
     if pooling == "mean":
         weights = there.to(hidden.dtype)

@@ -10,7 +10,7 @@ from treelabel.core.registry import suggestion
 from treelabel.core.settings_text import read_settings, split_settings, with_settings
 from treelabel.encoders.files import USUAL_LENGTH, Files, find_files, read_config, verify_weights
 
-Pooling = Literal["cls", "mean", "max"]
+Pooling = Literal["cls", "mean", "max", "last"]
 
 
 @dataclass(frozen=True)
@@ -140,4 +140,6 @@ def _usual_length(files: Files) -> int:
 def _usual_pooling(folder: Path) -> Pooling:
     stated = read_config(folder / "1_Pooling" / "config.json")
     modes: dict[str, Pooling] = {"pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max"}
-    return next((how for mode, how in modes.items() if stated.get(mode) is True), "cls")
+    # XLNet has its [CLS] behind the text.
+    usual: Pooling = "last" if read_config(folder / "config.json").get("model_type") == "xlnet" else "cls"
+    return next((how for mode, how in modes.items() if stated.get(mode) is True), usual)

@@ -23,6 +23,16 @@ _ROWS: tuple[Lazy[Model], ...] = (
     Lazy("hbgl", "a transformer that writes labels level by level", "models.neural.systems:Hbgl"),
     Lazy("memory", "the labels of the nearest training texts and label names, no training", "models.memory:Memory"),
     Lazy("lexical", "labels whose names a text has, ranked; finds labels never seen", "models.lexical:Lexical"),
+    Lazy(
+        "aplc_xlnet",
+        "a transformer and clusters of labels by frequency, narrower for rare ones",
+        "models.neural.cluster_systems:AplcXlnet",
+    ),
+    Lazy(
+        "x_transformer",
+        "a transformer that finds clusters of labels, and linear rankers in these",
+        "models.neural.cluster_systems:XTransformer",
+    ),
     Lazy("stack", "several models, pooled with weights learned out of fold", "models.stack.model:Stack"),
     Lazy("most_frequent", "every text has the labels of training, by their shares", "models.baselines:MostFrequent"),
     Lazy("nothing", "no text has any label", "models.baselines:Nothing"),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from treelabel.models.neural.network import Network, Outputs
 from treelabel.models.neural.parts import Parts
+from treelabel.models.neural.scratch import Family
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,14 @@ class Architecture:
     has_file
         Whether weights are saved in a file of their own also over a frozen encoder, where the plain network has them
         among the arrays of the model.
+    has_stops
+        Whether inner nodes at which documents end have leaves of their own below them whatever the loss, so that every
+        terminal label is a leaf of the hierarchy that the network sees.
+    only_seen
+        Whether the best epoch is the one that is best at labels which training documents have. Of very many labels,
+        many that held-out documents have are not among these, and cost the more the surer a network becomes.
+    scratch
+        What the encoder "scratch" is.
     """
 
     make: Callable[[Parts], Network]
@@ -34,6 +43,9 @@ class Architecture:
     identity: str = ""
     restore: Callable[[Parts], Network] | None = None
     has_file: bool = True
+    has_stops: bool = False
+    only_seen: bool = False
+    scratch: Family = "bert"
 
     def restored(self, parts: Parts) -> Network:
         """Make the network that scores, with random weights."""

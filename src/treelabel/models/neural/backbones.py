@@ -9,16 +9,16 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
 from treelabel.encoders.backbone import load_backbone, load_tokenizer
 from treelabel.encoders.files import read_config
-from treelabel.encoders.sources import find_source
+from treelabel.encoders.sources import Pooling, find_source
 from treelabel.models.neural.featurizers import TokenFeaturizer
 from treelabel.models.neural.network import freeze, with_lora
-from treelabel.models.neural.scratch import learned_tokenizer, small_bert
+from treelabel.models.neural.scratch import Family, learned_tokenizer, small_bert, small_xlnet
 from treelabel.models.neural.settings import NeuralSettings
 
 SCRATCH_LENGTH = 128
 
 
-def new_backbone(settings: NeuralSettings, texts: Strings) -> tuple[TokenFeaturizer, Any]:
+def new_backbone(settings: NeuralSettings, texts: Strings, family: Family = "bert") -> tuple[TokenFeaturizer, Any]:
     """Make the transformer to train.
 
     Parameters
@@ -27,6 +27,8 @@ def new_backbone(settings: NeuralSettings, texts: Strings) -> tuple[TokenFeaturi
         The settings of the model.
     texts
         Training texts, from which "scratch" learns its tokenizer.
+    family
+        What "scratch" is.
 
     Returns
     -------
@@ -35,9 +37,11 @@ def new_backbone(settings: NeuralSettings, texts: Strings) -> tuple[TokenFeaturi
     """
     if settings.encoder == "scratch":
         length = SCRATCH_LENGTH if settings.max_length is None else settings.max_length
-        tokenizer = learned_tokenizer(texts)
-        backbone = small_bert(tokenizer.get_vocab_size(), length)
-        return TokenFeaturizer(tokenizer, length, "mean" if settings.pooling is None else settings.pooling), backbone
+        tokenizer = learned_tokenizer(texts, family)
+        size = tokenizer.get_vocab_size()
+        backbone = small_xlnet(size) if family == "xlnet" else small_bert(size, length)
+        usual: Pooling = "last" if family == "xlnet" else "mean"
+        return TokenFeaturizer(tokenizer, length, usual if settings.pooling is None else settings.pooling), backbone
     source = find_source(str(settings.encoder_spec))
     if read_config(Path(source.place) / "config.json").get("is_encoder_decoder"):
         raise TreelabelError(

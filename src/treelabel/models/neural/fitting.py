@@ -13,8 +13,10 @@ from treelabel.core.compute import LongArray
 from treelabel.core.strings import Strings
 from treelabel.encoders.sources import Pooling
 from treelabel.encoders.token_states import TokenStates
+from treelabel.hierarchy.sets import keep_entries
 from treelabel.losses.torch import torch_loss
 from treelabel.models.base import Training
+from treelabel.models.classes import stop_nodes
 from treelabel.models.folds import hold_out
 from treelabel.models.neural.architecture import PLAIN, Architecture
 from treelabel.models.neural.backbones import new_backbone, prepared_backbone
@@ -57,7 +59,8 @@ def fit_network(settings: NeuralSettings, train: Training, architecture: Archite
     FittedNetwork
         The trained network, on the CPU.
     """
-    objective = Objective.of(train, settings.loss, settings.loss_params)
+    ends = stop_nodes(train.hierarchy, train.labels) if architecture.has_stops else None
+    objective = Objective.of(train, settings.loss, settings.loss_params, ends)
     rows, _ = objective.truth(train)
     every = train if len(rows) == len(train) else replace(train[rows], valid=train.valid)
     with seeded(settings.seed):
@@ -100,6 +103,7 @@ def fit_head(
     network = architecture.make(parts)
     # Made once, since some networks learn from the hierarchy when they are made.
     untrained, random = deepcopy(network), torch.get_rng_state()
+    held_out = with_seen_labels(held_out, train[kept]) if architecture.only_seen else held_out
     validation = Validation.of(held_out, featurizer, objective, settings.seed)
     if validation is None:
         kept = np.arange(len(train))
@@ -135,13 +139,14 @@ def fine_tune(
         The trained network.
     """
     kept, held_out = split_validation(settings, train)
-    featurizer, backbone = new_backbone(settings, train.texts)
+    featurizer, backbone = new_backbone(settings, train.texts, architecture.scratch)
     parts = parts_of(settings, train, objective, int(backbone.config.hidden_size), featurizer.pooling)
     parts = replace(parts, backbone=backbone)
     if architecture.needs_names:
         parts = replace(parts, name_vectors=name_embeddings(parts, featurizer))
     network = architecture.make(replace(parts, backbone=prepared_backbone(settings, backbone)))
     config = TrainingConfig.of(settings, train, architecture.identity)
+    held_out = with_seen_labels(held_out, train[kept]) if architecture.only_seen else held_out
     validation = Validation.of(held_out, featurizer, objective, settings.seed)
     shown = train if validation is None else train[kept]
     inputs = featurizer.inputs(shown.texts)
@@ -323,6 +328,29 @@ def split_validation(settings: NeuralSettings, train: Training) -> tuple[LongArr
         return everything, None
     held = hold_out(len(train), count, settings.seed, train.groups)
     return np.setdiff1d(everything, held), train[held]
+
+
+def with_seen_labels(held_out: Training | None, shown: Training) -> Training | None:
+    """Leave out labels that training does not see.
+
+    Parameters
+    ----------
+    held_out
+        Documents that find the best epoch, if there are any.
+    shown
+        Those that are trained on.
+
+    Returns
+    -------
+    Training or None
+        The same documents.
+    """
+    if held_out is None:
+        return None
+    seen = np.zeros(len(shown.hierarchy), np.bool_)
+    seen[shown.closed.indices] = True
+    closed = held_out.closed
+    return replace(held_out, labels=keep_entries(closed, seen[closed.indices]))
 
 
 @contextmanager

@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
 from treelabel.core.compute import LongArray
@@ -63,3 +65,30 @@ class GoldLabels:
         """
         nodes = torch.from_numpy(self.closed[rows].toarray()).float()
         return Gold(self.prepared.batch(rows, device), nodes.to(device))
+
+
+@dataclass(frozen=True, eq=False)
+class TrueLabels:
+    """The true labels of a training set, documents × labels, for networks with a loss of their own."""
+
+    labels: sparse.csr_array
+
+    def __len__(self) -> int:
+        return int(self.labels.shape[0])
+
+    def batch(self, rows: LongArray, device: torch.device | str | None = None) -> Tensor:
+        """Return the true labels of some documents as ones among zeros.
+
+        Parameters
+        ----------
+        rows
+            The numbers of the documents.
+        device
+            Where the tensor is put.
+
+        Returns
+        -------
+        Tensor
+            Documents × labels.
+        """
+        return torch.from_numpy(self.labels[rows].toarray().astype(np.float32)).to(device)

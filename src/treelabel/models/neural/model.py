@@ -18,6 +18,7 @@ from treelabel.encoders.registry import default_encoder_name
 from treelabel.encoders.sources import Pooling
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
+from treelabel.models.evidence import HeldOut
 from treelabel.models.neural.exported import ExportedNetwork
 from treelabel.models.neural.saved import ExportedValues, NetworkValues, saved_schema
 from treelabel.models.neural.settings import NeuralSettings
@@ -55,7 +56,8 @@ class Neural(Model):
     tfidf, lsa_components
         Whether tf-idf, reduced to `lsa_components` columns, stands beside frozen embeddings.
     max_length, pooling
-        Tokens that are read of a text, and "cls", "mean" or "max"; by default what the encoder's folder states.
+        Tokens that are read of a text, and "cls", "mean", "max" or "last" (token); by default what the encoder's
+        folder states.
     epochs, batch_size, learning_rate
         By default 30, 128 and 5e-3 for "head"; 20, 16 and 2e-5 for "all", as in the papers, with a rate of 2e-4 for
         "lora" and 1e-3 for scratch.
@@ -97,7 +99,7 @@ class Neural(Model):
     has_file: ClassVar[bool] = False
     # The setting that states what is trained.
     part_setting: ClassVar[str] = "train"
-    learned = NetworkValues | ExportedValues
+    learned: ClassVar[Any] = NetworkValues | ExportedValues
     fitted_: "FittedNetwork | ExportedNetwork"
     unsaved = ("hierarchy", "callbacks", "checkpoint_dir", "checkpoint_seconds")
 
@@ -179,14 +181,20 @@ class Neural(Model):
         checked_params(self.loss_params)
         self._settings().check(self.name, self.part_setting)
 
-    def _fit(self, train: Training) -> None:
+    def _with_encoder(self) -> NeuralSettings:
+        """Return the settings, with the best encoder that is installed if none was given."""
         settings = self._settings()
         if settings.encoder is None:
             name = default_encoder_name(None if settings.trained_part == "head" else "transformer")
             settings = replace(settings, encoder=name)
+        return settings
+
+    def _fit(self, train: Training) -> HeldOut | None:
+        settings = self._with_encoder()
         with require_extra("neural", f"the model {self.name}"):
             fit_network, _ = _torch_side()
             self.fitted_ = fit_network(settings, train, self._architecture())
+        return None
 
     def _score(self, texts: Strings) -> Scores:
         return self.fitted_.score(texts)

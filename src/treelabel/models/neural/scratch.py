@@ -1,7 +1,7 @@
-"""A small BERT with random weights and its own tokenizer: no files are needed."""
+"""A small BERT or XLNet with random weights and its own tokenizer: no files are needed."""
 
 from collections import Counter
-from typing import Any
+from typing import Any, Literal
 
 from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
@@ -17,13 +17,28 @@ VOCABULARY = 8_000
 # The longest beginning or end of a word that is a piece of its own.
 LONGEST_PIECE = 8
 MARKS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+# Where [CLS] stands: before the text in BERT, at its end in XLNet.
+Family = Literal["bert", "xlnet"]
+TEMPLATES: dict[Family, str] = {"bert": "[CLS] $A [SEP]", "xlnet": "$A [SEP] [CLS]"}
 
 
-def learned_tokenizer(texts: Strings) -> Tokenizer:
+def learned_tokenizer(texts: Strings, family: Family = "bert") -> Tokenizer:
     """Train an uncased WordPiece tokenizer, as BERT's, on the most frequent words, beginnings and ends.
 
     The trainers of `tokenizers` break ties at random, so that the same texts give different vocabularies; this one
     depends on the texts alone.
+
+    Parameters
+    ----------
+    texts
+        Training texts.
+    family
+        Where special tokens are put.
+
+    Returns
+    -------
+    Tokenizer
+        It neither truncates nor pads.
 
     >>> learned_tokenizer(Strings.of(["a cat sat", "a cat", "a sat hat"])).encode("A cat that").tokens
     ['[CLS]', 'a', 'cat', 't', '##h', '##at', '[SEP]']
@@ -36,7 +51,7 @@ def learned_tokenizer(texts: Strings) -> Tokenizer:
     tokenizer = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]"))
     tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
     marks = [(mark, vocabulary[mark]) for mark in ("[CLS]", "[SEP]")]
-    tokenizer.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=marks)
+    tokenizer.post_processor = TemplateProcessing(single=TEMPLATES[family], special_tokens=marks)
     return tokenizer
 
 
@@ -87,3 +102,13 @@ def small_bert(vocabulary: int, max_length: int) -> Any:
         pad_token_id=0,
     )
     return BertModel(config, add_pooling_layer=False)
+
+
+def small_xlnet(vocabulary: int) -> Any:
+    """Make an XLNet of two layers and width 64 with random weights; it reads texts of any length."""
+    from transformers import XLNetConfig, XLNetModel
+
+    config = XLNetConfig(
+        vocab_size=vocabulary, d_model=WIDTH, n_layer=LAYERS, n_head=4, d_inner=4 * WIDTH, pad_token_id=0
+    )
+    return XLNetModel(config)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from treelabel.core.errors import TreelabelError
 from treelabel.encoders.protocol import Encoder
@@ -13,7 +13,7 @@ CHOICES: dict[str, tuple[str | None, ...]] = {
     "train": ("auto", "head", "lora", "all"),
     "lr_scheduler": ("linear", "slanted", "constant"),
     "precision": ("auto", "fp32", "bf16"),
-    "pooling": (None, "cls", "mean", "max"),
+    "pooling": (None, *get_args(Pooling)),
 }
 # The smallest and the largest value of each numeric setting.
 LIMITS: dict[str, tuple[float, float]] = {

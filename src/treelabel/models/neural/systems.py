@@ -128,6 +128,10 @@ class System(Neural):
         own = {name: value for name, value in self.get_params(deep=False).items() if name not in left_out}
         return f"{self.name} {sorted(own.items())}"
 
+    def _group_rates(self, recipe: Recipe) -> Mapping[str, float]:
+        """Return the learning rates of groups of parameters that differ from that of the recipe."""
+        return {} if recipe in ("head", "scratch") else dict.fromkeys(("hidden", "outputs"), self.outputs_rate)
+
     def _settings(self) -> NeuralSettings:
         """Return the settings, with the system's own defaults."""
         if self.mode not in get_args(Mode):
@@ -139,11 +143,7 @@ class System(Neural):
         recipe: Recipe = "scratch" if given.encoder == "scratch" else given.trained_part
         epochs, batch_size, rate = self.recipes[recipe]
         # A rate that is given is that of all parts.
-        own = (
-            {}
-            if recipe in ("head", "scratch") or given.learning_rate
-            else dict.fromkeys(("hidden", "outputs"), self.outputs_rate)
-        )
+        own = {} if given.learning_rate else self._group_rates(recipe)
         return replace(
             given,
             epochs=epochs if given.epochs is None else given.epochs,

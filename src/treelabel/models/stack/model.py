@@ -1,7 +1,5 @@
 """Several models as one: their scores are pooled, with weights learned on documents that they have not seen."""
 
-import shutil
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -23,6 +21,7 @@ from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import Descriptions, check_descriptions
 from treelabel.models.evidence import HeldOut
 from treelabel.models.folds import draw_folds, hold_out
+from treelabel.models.part_files import files_from, files_to
 from treelabel.models.registry import MODELS, check_setting_names, make_model
 from treelabel.models.settings import Settings
 from treelabel.models.stack.candidates import is_extreme, pool_of
@@ -264,17 +263,13 @@ class Stack(Model):
 
     def _write_files(self, folder: Path) -> None:
         for place, estimator in enumerate(self.estimators_):
-            with tempfile.TemporaryDirectory() as own:
-                estimator._write_files(Path(own))
-                for file in sorted(Path(own).iterdir()):
-                    shutil.copyfile(file, folder / f"{place}.{file.name}")
+            with files_to(folder, f"{place}.") as own:
+                estimator._write_files(own)
 
     def _read_files(self, folder: Path) -> None:
         for place, estimator in enumerate(self.estimators_):
-            with tempfile.TemporaryDirectory() as own:
-                for file in sorted(folder.glob(f"{place}.*")):
-                    shutil.copyfile(file, Path(own) / file.name.removeprefix(f"{place}."))
-                estimator._read_files(Path(own))
+            with files_from(folder, f"{place}.") as own:
+                estimator._read_files(own)
 
 
 def make_estimator(spec: Spec, encoder: str | Encoder | None, seed: int, descriptions: Descriptions = None) -> Model:

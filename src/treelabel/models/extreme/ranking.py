@@ -1,0 +1,217 @@
+"""Ranking behind a matcher: which documents rankers are shown, and the margins of labels in a document's clusters."""
+
+from typing import Literal
+
+import numpy as np
+from scipy import sparse
+
+from treelabel.calibration.fitting import fit_logistic
+from treelabel.core.compute import BoolArray, FloatArray, IntArray, LongArray, kernel, over_rows
+from treelabel.core.vectors import normalize_rows
+from treelabel.models.extreme.label_tree import LabelTree
+from treelabel.models.extreme.rankers import Rankers
+
+Negatives = Literal["gold", "matcher", "both"]
+
+# Without held-out documents margins m become σ(2 m): at 0 as steep as (1 + m) / 2, which squared hinge estimates.
+USUAL_MAP = (2.0, 0.0)
+
+
+def best_clusters(margins: FloatArray, count: int) -> sparse.csr_array:
+    """Mark the clusters with the largest margins.
+
+    Parameters
+    ----------
+    margins
+        Documents × clusters.
+    count
+        How many of each document.
+
+    Returns
+    -------
+    csr_array
+        Boolean, documents × clusters.
+
+    >>> best_clusters(np.array([[0.5, -1.0, 2.0]]), 2).toarray().tolist()
+    [[True, False, True]]
+    """
+    documents, clusters = margins.shape
+    count = min(count, clusters)
+    # Ties go to the first, so that the same margins always have the same clusters.
+    best = np.sort(np.argsort(-margins, axis=1, kind="stable")[:, :count], axis=1)
+    ones = np.ones(best.size, np.bool_)
+    return sparse.csr_array((ones, best.ravel().astype(np.int32), np.arange(documents + 1) * count), margins.shape)
+
+
+def joined_features(tfidf: sparse.csr_array, vectors: FloatArray) -> sparse.csr_array:
+    """Put tf-idf and text vectors side by side, each scaled to length 1, and then both together.
+
+    Parameters
+    ----------
+    tfidf
+        Documents × n-grams.
+    vectors
+        Documents × width.
+
+    Returns
+    -------
+    csr_array
+        float32, documents × (n-grams + width).
+    """
+    both = sparse.hstack([normalize_rows(tfidf), sparse.csr_array(normalize_rows(vectors))], format="csr")
+    found = sparse.csr_array(normalize_rows(both), dtype=np.float32)
+    found.sort_indices()
+    return found
+
+
+def shown_documents(gold: sparse.csr_array, beam: sparse.csr_array, negatives: Negatives) -> sparse.csr_array:
+    """Mark the documents that the rankers of each cluster learn from.
+
+    Parameters
+    ----------
+    gold
+        The clusters of true labels, documents × clusters (teacher-forced negatives).
+    beam
+        The clusters that the matcher finds (matcher-aware negatives).
+    negatives
+        Which of them.
+
+    Returns
+    -------
+    csr_array
+        Boolean, documents × clusters.
+    """
+    if negatives == "both":
+        return sparse.csr_array(gold + beam)
+    return gold if negatives == "gold" else beam
+
+
+def rank(features: sparse.csr_array, beam: sparse.csr_array, tree: LabelTree, rankers: Rankers) -> sparse.csr_array:
+    """Compute the margins of the labels in some clusters of each document; others are not looked at.
+
+    Parameters
+    ----------
+    features
+        Documents × features.
+    beam
+        The clusters of each document, documents × clusters.
+    tree
+        The clusters.
+    rankers
+        Their rankers.
+
+    Returns
+    -------
+    csr_array
+        Documents × labels, in the order of the tree; what is not stored was not looked at.
+    """
+    children = tree.children[1]
+    sizes = np.diff(children)[beam.indices]
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    margins = np.empty(offsets[-1], np.float32)
+
+    def some(start: int, stop: int) -> None:
+        rank_documents(
+            features.indptr,
+            features.indices,
+            features.data,
+            beam.indptr,
+            beam.indices,
+            offsets,
+            rankers.clusters,
+            rankers.features,
+            rankers.rows,
+            rankers.children,
+            rankers.weights,
+            rankers.bias,
+            children,
+            margins,
+            start,
+            stop,
+        )
+
+    over_rows(some, beam.shape[0], least=64)
+    places = np.arange(offsets[-1]) - np.repeat(offsets[:-1] - children[beam.indices], sizes)
+    return sparse.csr_array((margins, places.astype(np.int32), offsets[beam.indptr]), (beam.shape[0], children[-1]))
+
+
+@kernel
+def rank_documents(
+    ptr: IntArray,
+    idx: IntArray,
+    val: FloatArray,
+    beam_ptr: IntArray,
+    beam: IntArray,
+    offsets: LongArray,
+    clusters: LongArray,
+    features: IntArray,
+    rows: LongArray,
+    members: IntArray,
+    weights: FloatArray,
+    bias: FloatArray,
+    children: LongArray,
+    margins: FloatArray,
+    start: int,
+    stop: int,
+) -> None:
+    """Write the margins of the labels of each document's clusters, from the offset of each cluster on."""
+    for document in range(start, stop):
+        for pair in range(beam_ptr[document], beam_ptr[document + 1]):
+            cluster = beam[pair]
+            out = margins[offsets[pair] : offsets[pair + 1]]
+            out[:] = bias[children[cluster] : children[cluster + 1]]
+            known = features[clusters[cluster] : clusters[cluster + 1]]
+            for entry in range(ptr[document], ptr[document + 1]):
+                place = np.searchsorted(known, idx[entry])
+                if place < len(known) and known[place] == idx[entry]:
+                    row = clusters[cluster] + place
+                    for weight in range(rows[row], rows[row + 1]):
+                        out[members[weight]] += val[entry] * weights[weight]
+
+
+def fit_map(margins: sparse.csr_array, true: sparse.csr_array) -> tuple[float, float]:
+    """Fit P(label | margin) = σ(slope · margin + intercept) to the labels that were looked at (Platt scaling).
+
+    Parameters
+    ----------
+    margins
+        Margins of held-out documents, documents × labels.
+    true
+        Their true labels.
+
+    Returns
+    -------
+    tuple
+        The slope, which is positive, and the intercept.
+    """
+    is_true = stored_in(margins, true)
+    positive, negative = int(is_true.sum()), int((~is_true).sum())
+    if not positive or not negative:
+        return USUAL_MAP
+    # Platt's targets, which no finite margin reaches, keep few documents from being sure.
+    target = np.where(is_true, (positive + 1) / (positive + 2), 1 / (negative + 2))
+    slope, intercept = fit_logistic(margins.data[:, None], target, slopes=(1e-3, 20.0))
+    return float(slope), float(intercept)
+
+
+def stored_in(some: sparse.csr_array, others: sparse.csr_array) -> BoolArray:
+    """Mark the entries of a sparse matrix that another one stores too.
+
+    Parameters
+    ----------
+    some, others
+        Of the same shape.
+
+    Returns
+    -------
+    array
+        One value per entry of the first.
+    """
+
+    def keys(matrix: sparse.csr_array) -> LongArray:
+        rows = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr))
+        found: LongArray = rows * matrix.shape[1] + matrix.indices
+        return found
+
+    found: BoolArray = np.isin(keys(some), keys(others))
+    return found
