@@ -19,6 +19,16 @@ _ROWS: tuple[Lazy[Model], ...] = (
     Lazy("hitin", "a transformer and a network over the coding tree of the labels", "models.neural.systems:Hitin"),
     Lazy("hgclr", "a transformer, by contrast with words that matter for labels", "models.neural.systems:Hgclr"),
     Lazy("hbgl", "a transformer that writes labels level by level", "models.neural.systems:Hbgl"),
+    Lazy(
+        "attention_xml",
+        "a BiLSTM, attention of every label, a tree of labels trained level by level",
+        "models.neural.extreme_systems:AttentionXml",
+    ),
+    Lazy(
+        "light_xml",
+        "a transformer that recalls clusters of labels and ranks their labels",
+        "models.neural.extreme_systems:LightXml",
+    ),
     Lazy("stack", "several models, pooled with weights learned out of fold", "models.stack.model:Stack"),
     Lazy("most_frequent", "every text has the labels of training, by their shares", "models.baselines:MostFrequent"),
     Lazy("nothing", "no text has any label", "models.baselines:Nothing"),

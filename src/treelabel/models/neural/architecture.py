@@ -3,8 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from treelabel.models.extreme.label_tree import LabelTree
 from treelabel.models.neural.network import Network, Outputs
 from treelabel.models.neural.parts import Parts
+from treelabel.models.neural.scratch import LAYERS
+from treelabel.models.training import Training
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,10 @@ class Architecture:
     has_file
         Whether weights are saved in a file of their own also over a frozen encoder, where the plain network has them
         among the arrays of the model.
+    label_tree
+        Puts the labels of training documents into a label tree, for networks that rank candidates.
+    scratch_layers
+        The layers of the small transformer that encoder="scratch" stands for; without any it is vectors of word pieces.
     """
 
     make: Callable[[Parts], Network]
@@ -34,6 +41,8 @@ class Architecture:
     identity: str = ""
     restore: Callable[[Parts], Network] | None = None
     has_file: bool = True
+    label_tree: Callable[[Training], LabelTree] | None = None
+    scratch_layers: int = LAYERS
 
     def restored(self, parts: Parts) -> Network:
         """Make the network that scores, with random weights."""

@@ -12,13 +12,13 @@ from treelabel.encoders.files import read_config
 from treelabel.encoders.sources import find_source
 from treelabel.models.neural.featurizers import TokenFeaturizer
 from treelabel.models.neural.network import freeze, with_lora
-from treelabel.models.neural.scratch import learned_tokenizer, small_bert
+from treelabel.models.neural.scratch import LAYERS, learned_tokenizer, small_bert
 from treelabel.models.neural.settings import NeuralSettings
 
 SCRATCH_LENGTH = 128
 
 
-def new_backbone(settings: NeuralSettings, texts: Strings) -> tuple[TokenFeaturizer, Any]:
+def new_backbone(settings: NeuralSettings, texts: Strings, scratch_layers: int = LAYERS) -> tuple[TokenFeaturizer, Any]:
     """Make the transformer to train.
 
     Parameters
@@ -27,6 +27,8 @@ def new_backbone(settings: NeuralSettings, texts: Strings) -> tuple[TokenFeaturi
         The settings of the model.
     texts
         Training texts, from which "scratch" learns its tokenizer.
+    scratch_layers
+        The layers of a transformer from scratch.
 
     Returns
     -------
@@ -36,7 +38,7 @@ def new_backbone(settings: NeuralSettings, texts: Strings) -> tuple[TokenFeaturi
     if settings.encoder == "scratch":
         length = SCRATCH_LENGTH if settings.max_length is None else settings.max_length
         tokenizer = learned_tokenizer(texts)
-        backbone = small_bert(tokenizer.get_vocab_size(), length)
+        backbone = small_bert(tokenizer.get_vocab_size(), length, scratch_layers)
         return TokenFeaturizer(tokenizer, length, "mean" if settings.pooling is None else settings.pooling), backbone
     source = find_source(str(settings.encoder_spec))
     if read_config(Path(source.place) / "config.json").get("is_encoder_decoder"):

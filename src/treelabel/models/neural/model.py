@@ -182,11 +182,14 @@ class Neural(Model):
     def _fit(self, train: Training) -> None:
         settings = self._settings()
         if settings.encoder is None:
-            name = default_encoder_name(None if settings.trained_part == "head" else "transformer")
-            settings = replace(settings, encoder=name)
+            settings = replace(settings, encoder=self._default_encoder(settings))
         with require_extra("neural", f"the model {self.name}"):
             fit_network, _ = _torch_side()
             self.fitted_ = fit_network(settings, train, self._architecture())
+
+    def _default_encoder(self, settings: NeuralSettings) -> str:
+        """Return the name of the encoder where none is given."""
+        return default_encoder_name(None if settings.trained_part == "head" else "transformer")
 
     def _score(self, texts: Strings) -> Scores:
         return self.fitted_.score(texts)
