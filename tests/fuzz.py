@@ -57,6 +57,12 @@ OTHERS: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     "hitin": ("hitin", {"encoder": "words", "mode": "head", "epochs": 1, "tree_size": 4}, ("leaf",)),
     "hgclr": ("hgclr", {"encoder": "words", "mode": "head", "epochs": 1}, ("many",)),
     "hbgl": ("hbgl", {"encoder": "words", "mode": "head", "epochs": 1, "global_steps": 1}, ("leaf",)),
+    "attention_xml": (
+        "attention_xml",
+        {"encoder": "words", "epochs": 1, "max_flat_labels": 2, "cluster_size": 2, "lstm_size": 4, "mlp_size": 4},
+        ("leaf",),
+    ),
+    "light_xml": ("light_xml", {"encoder": "words", "epochs": 1, "max_flat_labels": 2, "cluster_size": 2}, ("many",)),
 }
 
 

@@ -30,7 +30,7 @@ def words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
         yield
 
 
-NETWORKS = ("neural", "hitin", "hgclr", "hbgl")
+NETWORKS = ("neural", "hitin", "hgclr", "hbgl", "attention_xml", "light_xml")
 
 
 def assert_largest(model: Any, texts: Any, top: int) -> None:

@@ -80,9 +80,9 @@ class AttentionXml(ExtremeSystem):
     takes_states = True
     needs_encoder = False
     recipes: ClassVar[Mapping[Recipe, tuple[int, int, float]]] = dict.fromkeys(
-        ("head", "lora", "all", "scratch"), (30, 32, 2e-3)
+        ("head", "lora", "all", "scratch"), (30, 32, 5e-3)
     )
-    outputs_rate = 2e-3
+    outputs_rate = 5e-3
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class LightXml(ExtremeSystem):
 
     name = "light_xml"
     recipes: ClassVar[Mapping[Recipe, tuple[int, int, float]]] = {
-        "head": (30, 64, 2e-3),
+        "head": (30, 64, 5e-3),
         "lora": (20, 16, 2e-4),
         "all": (20, 16, 1e-4),
         "scratch": (20, 16, 1e-3),

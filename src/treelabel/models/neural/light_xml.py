@@ -13,6 +13,9 @@ from treelabel.models.neural.network import layers_of
 from treelabel.models.neural.parts import Parts
 from treelabel.models.neural.ranking import RankingNetwork, TreeGold, among, choose_clusters, in_parts, multi_hot
 
+# Scoring a label in a product of matrices is so many times faster than looking its embedding up.
+WORTH_ALL = 32
+
 
 class LightXmlNetwork(RankingNetwork):
     """A text vector, a linear layer over clusters (the recaller), and embeddings of labels (the ranker).
@@ -101,7 +104,14 @@ class LightXmlNetwork(RankingNetwork):
             Texts × candidates.
         """
         narrow = self.bottleneck(vectors)
+        if self._at_once(labels):
+            found: Tensor = (narrow @ self.embeddings.T).gather(1, labels)
+            return found
         return torch.einsum("ncb,nb->nc", functional.embedding(labels, self.embeddings), narrow)
+
+    def _at_once(self, labels: Tensor) -> bool:
+        """Whether to score all labels and pick the candidates, which saves copying the embeddings of candidates."""
+        return len(self.embeddings) <= WORTH_ALL * labels.shape[1]
 
     def losses(self, inputs: Sequence[Tensor], truth: TreeGold, loss: TorchLoss) -> Tensor:
         """Return the cross-entropy of clusters plus that of candidates: see `Network.losses`."""
@@ -142,7 +152,8 @@ class LightXmlNetwork(RankingNetwork):
             return torch.arange(clusters.shape[1], device=clusters.device).expand_as(clusters), clusters
         recalled, chosen = clusters.topk(min(self.top_clusters, clusters.shape[1]))
         labels, there = self.below(1, chosen)
-        parts = in_parts((vectors, labels), labels.shape[1] * self.embeddings.shape[1])
+        count, width = self.embeddings.shape
+        parts = in_parts((vectors, labels), count if self._at_once(labels) else labels.shape[1] * width)
         own = torch.cat([self.label_logits(*part).float().sigmoid() for part in parts])
         above = recalled.repeat_interleave(labels.shape[1] // recalled.shape[1], dim=1)
         return labels, own * above * there
