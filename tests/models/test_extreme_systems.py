@@ -11,6 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
+from torch.nn import functional
 
 from tests.helpers import WordVectors, registered
 from tests.strategies import examples
@@ -125,28 +126,30 @@ def test_a_reader_reads_both_ways_and_does_not_see_padding() -> None:
     np.testing.assert_allclose(reader(words[1:], mask[1:]).detach(), both(words[1:])[0].detach(), atol=1e-6)
 
 
+def planted_word_found(seed: int) -> float:
+    """Train a label that is true where one word stands; return how often this word has the largest attention."""
+    torch.manual_seed(seed)
+    words, documents, length = torch.randn(41, 16), 200, 8
+    ids, true = torch.randint(0, 40, (documents, length)), torch.rand(documents, 1) < 0.5
+    places, rows = torch.randint(0, length, (documents,)), true[:, 0].nonzero()[:, 0]
+    ids[rows, places[rows]] = 40
+    # Without a reader, which carries words to their neighbours.
+    level, states, mask = Level(16, 1, 8, 16, 0.0, 0.0), words[ids], torch.ones(ids.shape).bool()
+    optimizer = torch.optim.Adam(level.parameters(), 1e-2)
+    for _ in range(200):
+        loss = functional.binary_cross_entropy_with_logits(level.logits(states, mask), true.float())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    weights = attention_weights(states, mask, level.queries)[rows, 0]
+    return float((weights.argmax(1) == places[rows]).float().mean())
+
+
 @pytest.mark.slow
 def test_attention_finds_the_word_that_decides() -> None:
-    rng = np.random.default_rng(0)
-    planted = [f"sign{number}" for number in range(4)]
-    labels = [[f"label{row % 4}"] for row in range(160)]
-    texts = []
-    for row in range(160):
-        noise = [f"word{number}" for number in rng.integers(0, 40, 7)]
-        noise.insert(rng.integers(0, 8), planted[row % 4])
-        texts.append(" ".join(noise))
-    h = Hierarchy.flat(sorted({name for own in labels for name in own}))
-    model = make_model(
-        "attention_xml", encoder="words", epochs=25, lstm_size=16, mlp_size=16, learning_rate=1e-2, states_dropout=0.2
-    )
-    fitted = model.fit(texts, labels, hierarchy=h).fitted_
-    inputs = fitted.featurizer.inputs(texts).batch(np.arange(40))
-    network: Any = fitted.network.eval()
-    seen, mask = network.words(0, inputs)
-    weights = attention_weights(network.at(0).states(seen, mask), mask, network.at(0).queries).detach()
-    # Texts are cut into words as they stand; their labels are in the order of the hierarchy.
-    right = [int(weights[row, row % 4].argmax()) == texts[row].split().index(planted[row % 4]) for row in range(40)]
-    assert np.mean(right) > 0.9
+    found = [planted_word_found(seed) for seed in range(10)]
+    # From some random starts a query learns to look away from the word, and stays there.
+    assert sum(share > 0.95 for share in found) >= 8
 
 
 # Candidates

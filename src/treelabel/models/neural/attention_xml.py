@@ -360,5 +360,7 @@ def attention_weights(states: Tensor, mask: Tensor, queries: Tensor) -> Tensor:
     >>> attention_weights(states, mask, torch.tensor([[0.0], [9.0]])).round(decimals=2).tolist()
     [[[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]]]
     """
-    scores = queries @ states.transpose(1, 2)
+    # `@` would multiply labels that are in training in another order than others, and round differently.
+    shared = queries.ndim == 2
+    scores = functional.linear(states, queries).transpose(1, 2) if shared else queries @ states.transpose(1, 2)
     return scores.masked_fill(~mask.unsqueeze(1), -torch.inf).softmax(-1)
