@@ -79,7 +79,7 @@ def turn_round(mask: Tensor) -> Tensor:
 
 
 class Level(nn.Module):
-    """What is learned for the nodes of one level: a reader, a query for every node, and an MLP that all share.
+    """The network of one level: a reader, a query for every node, and an MLP that all nodes share.
 
     Parameters
     ----------
