@@ -62,6 +62,12 @@ OTHERS: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     "hbgl": ("hbgl", {"encoder": "words", "mode": "head", "epochs": 1, "global_steps": 1}, ("leaf",)),
     "aplc_xlnet": ("aplc_xlnet", {"encoder": "words", "mode": "head", "epochs": 1, "hidden_size": 4}, ("path",)),
     "x_transformer": ("x_transformer", {"encoder": "words", "mode": "head", "epochs": 1}, ("leaf", "many")),
+    "attention_xml": (
+        "attention_xml",
+        {"encoder": "words", "epochs": 1, "max_flat_labels": 2, "cluster_size": 2, "lstm_size": 4, "mlp_size": 4},
+        ("leaf",),
+    ),
+    "light_xml": ("light_xml", {"encoder": "words", "epochs": 1, "max_flat_labels": 2, "cluster_size": 2}, ("many",)),
 }
 
 

@@ -25,9 +25,21 @@ from treelabel.models.neural.network import Network
 
 LEAF = CASES["leaf"]
 DATA = Dataset.of(LEAF.texts, LEAF.labels, LEAF.hierarchy)
-SYSTEMS = ("hitin", "hgclr", "hbgl", "aplc_xlnet", "x_transformer")
+SYSTEMS = ("hitin", "hgclr", "hbgl", "aplc_xlnet", "x_transformer", "attention_xml", "light_xml")
 MODES = ("words", "frozen", "lora", "fine-tuned", "scratch")
-OWN: dict[str, dict[str, Any]] = {"hgclr": {"contrastive_weight": 0.05}, "hbgl": {"global_steps": 5}}
+# AttentionXML reads word vectors, and has no transformer to train.
+MODES_OF = dict.fromkeys(SYSTEMS, MODES) | {"attention_xml": ("words", "frozen", "scratch")}
+OWN: dict[str, dict[str, Any]] = {
+    "hgclr": {"contrastive_weight": 0.05},
+    "hbgl": {"global_steps": 5},
+    "attention_xml": {"max_flat_labels": 3, "cluster_size": 2, "top_clusters": 2, "lstm_size": 16, "mlp_size": 16},
+    "light_xml": {"max_flat_labels": 3, "cluster_size": 2, "top_clusters": 2},
+}
+
+
+def systems_in(*modes: str) -> list[tuple[str, str]]:
+    """Return the systems that can be trained in each mode, with the mode."""
+    return [(mode, system) for mode in modes for system in SYSTEMS if mode in MODES_OF[system]]
 
 
 @pytest.fixture(scope="session")
@@ -71,23 +83,20 @@ def made(system: str, mode: str, folder: Path, **settings: Any) -> Any:
     )
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
-@pytest.mark.parametrize("mode", ["words", "frozen", "scratch"])
+@pytest.mark.parametrize(("mode", "system"), systems_in("words", "frozen", "scratch"))
 @pytest.mark.slow
 def test_every_system_stands_the_battery(mode: str, system: str, folder: Path) -> None:
     assert not check_model(lambda: made(system, mode, folder, epochs=1), learns=False)
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
-@pytest.mark.parametrize("mode", ["words", "fine-tuned"])
+@pytest.mark.parametrize(("mode", "system"), systems_in("words", "fine-tuned"))
 @pytest.mark.slow
 def test_every_system_learns(mode: str, system: str, folder: Path) -> None:
     for kind in ("leaf", "many"):
         it_learns(lambda: made(system, mode, folder, epochs=24), CASES[kind])
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("mode", "system"), systems_in(*MODES))
 def test_a_saved_system_scores_as_before(mode: str, system: str, folder: Path, tmp_path: Path) -> None:
     model = made(system, mode, folder, epochs=2).fit(DATA)
     texts = [*LEAF.texts[:9], *HARD_TEXTS]
@@ -110,7 +119,9 @@ from treelabel.models import make_model
 from treelabel.models.check import CASES
 case = CASES["leaf"]
 system, encoder, mode, output, *checkpoints = sys.argv[1:]
-own = dict(global_steps=5) if system == "hbgl" else {}
+tree = dict(max_flat_labels=3, cluster_size=2, top_clusters=2)
+small = {"hbgl": dict(global_steps=5), "light_xml": tree, "attention_xml": dict(**tree, lstm_size=8, mlp_size=8)}
+own = small.get(system, {})
 settings = dict(encoder=encoder, mode=mode, epochs=2, learning_rate=5e-3, batch_size=8, dropout=0.1, seed=1, **own)
 more = dict(checkpoint_dir=checkpoints[0], checkpoint_seconds=0.0) if checkpoints else {}
 model = make_model(system, **settings, **more)
@@ -132,6 +143,9 @@ model.save(output)
         ("aplc_xlnet", "all"),
         ("x_transformer", "head"),
         ("x_transformer", "all"),
+        ("attention_xml", "head"),
+        ("light_xml", "head"),
+        ("light_xml", "all"),
     ],
 )
 @pytest.mark.slow
@@ -303,6 +317,7 @@ def test_a_negative_variance_or_another_loss_in_a_folder_is_refused(folder: Path
         (("hgclr", {}), ("hbgl", {})),
         (("aplc_xlnet", {"tail_clusters": 1}), ("aplc_xlnet", {"tail_clusters": 2})),
         (("x_transformer", {"beam_size": 1}), ("x_transformer", {"beam_size": 2})),
+        (("light_xml", {"cluster_size": 2}), ("light_xml", {"cluster_size": 3})),
     ],
     ids=str,
 )

@@ -30,7 +30,7 @@ def words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
         yield
 
 
-NETWORKS = ("neural", "hitin", "hgclr", "hbgl", "aplc_xlnet", "x_transformer")
+NETWORKS = ("neural", "hitin", "hgclr", "hbgl", "aplc_xlnet", "x_transformer", "attention_xml", "light_xml")
 
 
 def assert_largest(model: Any, texts: Any, top: int) -> None:

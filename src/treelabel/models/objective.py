@@ -130,8 +130,7 @@ class Objective:
 
     def portions(self, documents: int) -> list[LongArray]:
         """Split documents into portions to score at once: some thousands, or fewer if there are many nodes."""
-        step = max(1, min(DOCUMENTS_AT_ONCE, VALUES_AT_ONCE // max(1, len(self.change.new))))
-        return [np.arange(low, min(low + step, documents)) for low in range(0, documents, step)]
+        return portions_of(documents, min(DOCUMENTS_AT_ONCE, VALUES_AT_ONCE // max(1, len(self.change.new))))
 
     def scores(self, logits: DoubleArray) -> Scores:
         """Turn logits into scores of the hierarchy; of very many nodes the likeliest are kept."""
@@ -142,6 +141,28 @@ class Objective:
         given = Scores(self.change.new, probabilities)
         found = (given if self.loss.coherent else given.coherent()).moved_back(self.change)
         return found.top_k(KEPT_NODES) if len(self.hierarchy) > MANY_NODES else found
+
+
+def portions_of(documents: int, step: int = DOCUMENTS_AT_ONCE) -> list[LongArray]:
+    """Split documents into portions.
+
+    Parameters
+    ----------
+    documents
+        How many there are.
+    step
+        How many a portion has, 1 at least.
+
+    Returns
+    -------
+    list of LongArray
+        Row numbers.
+
+    >>> [rows.tolist() for rows in portions_of(3, 2)]
+    [[0, 1], [2]]
+    """
+    step = max(1, step)
+    return [np.arange(low, min(low + step, documents)) for low in range(0, documents, step)]
 
 
 def objective_arrays() -> dict[str, Array]:

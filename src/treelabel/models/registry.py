@@ -33,6 +33,16 @@ _ROWS: tuple[Lazy[Model], ...] = (
         "a transformer that finds clusters of labels, and linear rankers in these",
         "models.neural.cluster_systems:XTransformer",
     ),
+    Lazy(
+        "attention_xml",
+        "a BiLSTM, attention of every label, a tree of labels trained level by level",
+        "models.neural.extreme_systems:AttentionXml",
+    ),
+    Lazy(
+        "light_xml",
+        "a transformer that recalls clusters of labels and ranks their labels",
+        "models.neural.extreme_systems:LightXml",
+    ),
     Lazy("stack", "several models, pooled with weights learned out of fold", "models.stack.model:Stack"),
     Lazy("most_frequent", "every text has the labels of training, by their shares", "models.baselines:MostFrequent"),
     Lazy("nothing", "no text has any label", "models.baselines:Nothing"),

@@ -38,6 +38,11 @@ class StopSignal:
         """Take note of Ctrl-C."""
         self.reason = "interrupt"
 
+    def share(self, parts: int) -> "StopSignal":
+        """Return the signal of the next of several parts that are left, which have equal shares of the time left."""
+        left = max(0.0, self.deadline - time.monotonic())
+        return StopSignal(time.monotonic() + left / parts, self.reason)
+
 
 @contextmanager
 def held_interrupt(stop: StopSignal) -> Iterator[None]:

@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from treelabel.models.extreme.label_tree import LabelTree
 from treelabel.models.neural.network import Network, Outputs
 from treelabel.models.neural.parts import Parts
-from treelabel.models.neural.scratch import Family
+from treelabel.models.neural.scratch import LAYERS, Family
+from treelabel.models.training import Training
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,10 @@ class Architecture:
         many that held-out documents have are not among these, and cost the more the surer a network becomes.
     scratch
         What the encoder "scratch" is.
+    label_tree
+        Puts the labels of training documents into a label tree, for networks that rank candidates.
+    scratch_layers
+        The layers of the small transformer that encoder="scratch" stands for; without any it is vectors of word pieces.
     """
 
     make: Callable[[Parts], Network]
@@ -46,6 +52,8 @@ class Architecture:
     has_stops: bool = False
     only_seen: bool = False
     scratch: Family = "bert"
+    label_tree: Callable[[Training], LabelTree] | None = None
+    scratch_layers: int = LAYERS
 
     def restored(self, parts: Parts) -> Network:
         """Make the network that scores, with random weights."""

@@ -12,13 +12,15 @@ from treelabel.encoders.files import read_config
 from treelabel.encoders.sources import Pooling, find_source
 from treelabel.models.neural.featurizers import TokenFeaturizer
 from treelabel.models.neural.network import freeze, with_lora
-from treelabel.models.neural.scratch import Family, learned_tokenizer, small_bert, small_xlnet
+from treelabel.models.neural.scratch import LAYERS, Family, learned_tokenizer, small_bert, small_xlnet
 from treelabel.models.neural.settings import NeuralSettings
 
 SCRATCH_LENGTH = 128
 
 
-def new_backbone(settings: NeuralSettings, texts: Strings, family: Family = "bert") -> tuple[TokenFeaturizer, Any]:
+def new_backbone(
+    settings: NeuralSettings, texts: Strings, family: Family = "bert", scratch_layers: int = LAYERS
+) -> tuple[TokenFeaturizer, Any]:
     """Make the transformer to train.
 
     Parameters
@@ -29,6 +31,8 @@ def new_backbone(settings: NeuralSettings, texts: Strings, family: Family = "ber
         Training texts, from which "scratch" learns its tokenizer.
     family
         What "scratch" is.
+    scratch_layers
+        The layers of a transformer from scratch.
 
     Returns
     -------
@@ -39,7 +43,7 @@ def new_backbone(settings: NeuralSettings, texts: Strings, family: Family = "ber
         length = SCRATCH_LENGTH if settings.max_length is None else settings.max_length
         tokenizer = learned_tokenizer(texts, family)
         size = tokenizer.get_vocab_size()
-        backbone = small_xlnet(size) if family == "xlnet" else small_bert(size, length)
+        backbone = small_xlnet(size) if family == "xlnet" else small_bert(size, length, scratch_layers)
         usual: Pooling = "last" if family == "xlnet" else "mean"
         return TokenFeaturizer(tokenizer, length, usual if settings.pooling is None else settings.pooling), backbone
     source = find_source(str(settings.encoder_spec))

@@ -12,6 +12,7 @@ from treelabel.core.schema import Arrays
 from treelabel.core.strings import Strings
 from treelabel.encoders.token_states import TokenStates
 from treelabel.losses.torch import require_exportable, torch_loss
+from treelabel.models.extreme.label_tree import LabelTree
 from treelabel.models.neural.architecture import Architecture
 from treelabel.models.neural.export import export_graph
 from treelabel.models.neural.exported import ExportedNetwork
@@ -19,6 +20,7 @@ from treelabel.models.neural.featurizers import Featurizer, FrozenFeaturizer, St
 from treelabel.models.neural.inputs import KnownVectors
 from treelabel.models.neural.network import Network, compute_logits
 from treelabel.models.neural.parts import Parts
+from treelabel.models.neural.ranking import RankingNetwork, ranked_scores
 from treelabel.models.neural.settings import NeuralSettings
 from treelabel.models.neural.weights import (
     load_weights,
@@ -28,7 +30,7 @@ from treelabel.models.neural.weights import (
     verify_tokenizer,
     write_weights,
 )
-from treelabel.models.objective import Objective
+from treelabel.models.objective import Objective, portions_of
 from treelabel.models.schema import require_width
 from treelabel.scores import Scores
 
@@ -47,15 +49,32 @@ class FittedNetwork:
     has_file: bool
     stopped: bool = False
 
-    def score(self, texts: Strings) -> Scores:
-        """Score texts, some thousands at a time."""
+    def score(self, texts: Strings, top: int | None = None) -> Scores:
+        """Score texts, some thousands at a time.
+
+        Parameters
+        ----------
+        texts
+            The texts.
+        top
+            Keep only so many of the largest scores of each text, of a network that ranks candidates.
+
+        Returns
+        -------
+        Scores
+            The probability of every node.
+        """
         parts, outputs = [], len(self.objective.loss.outputs)
-        for rows in self.objective.portions(len(texts)):
+        for rows in self.objective.portions(len(texts)) if top is None else portions_of(len(texts)):
             inputs = self.featurizer.inputs(texts.take(rows))
             if isinstance(inputs, KnownVectors | TokenStates):
                 require_width(inputs.values, self.width, "neural")
-            logits = compute_logits(self.network, self.featurizer.batches(inputs), inputs, outputs)
-            parts.append(self.objective.scores(logits / self.temperature).values)
+            batches = self.featurizer.batches(inputs)
+            if isinstance(self.network, RankingNetwork):
+                parts.append(ranked_scores(self.network, batches, inputs, top).values)
+            else:
+                logits = compute_logits(self.network, batches, inputs, outputs)
+                parts.append(self.objective.scores(logits / self.temperature).values)
         return Scores.concat(self.objective.hierarchy, parts)
 
     def exported(self, runtime: Literal["onnx", "int8"]) -> ExportedNetwork:
@@ -72,6 +91,8 @@ class FittedNetwork:
             values = {**values, "width": self.width}
         if not self._in_file:
             arrays = {**arrays, **{name: value.numpy() for name, value in self.network.state_dict().items()}}
+        if isinstance(self.network, RankingNetwork):
+            arrays = {**arrays, **self.network.tree.arrays()}
         own = {"loss": self.objective.name, "temperature": self.temperature, "epoch_losses": list(self.epoch_losses)}
         of_objective: dict[str, Any] = {
             "stop_nodes": self.objective.stop_nodes,
@@ -120,7 +141,8 @@ class FittedNetwork:
         """
         values, arrays = stored
         featurizer: Featurizer
-        parts = Parts(objective, 0, None, "mean", 0.0, settings.hidden_size)
+        tree = None if architecture.label_tree is None else LabelTree.of(arrays)
+        parts = Parts(objective, 0, None, "mean", 0.0, settings.hidden_size, tree=tree)
         if settings.trained_part != "head":
             featurizer = TokenFeaturizer.restored(values["featurizer"], folder)
             parts = replace(parts, pooling=featurizer.pooling)

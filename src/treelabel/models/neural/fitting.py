@@ -1,7 +1,7 @@
 """From settings and training data to a trained network."""
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
@@ -95,7 +95,7 @@ def fit_head(
     inputs = featurizer.inputs(train.texts, train.progress)
     config = TrainingConfig.of(settings, train, architecture.identity)
     pooling = featurizer.pooling if isinstance(featurizer, StatesFeaturizer) else "mean"
-    parts = parts_of(settings, train, objective, inputs.width, pooling)
+    parts = parts_of(settings, train, objective, architecture, inputs.width, pooling)
     if architecture.needs_names:
         parts = replace(parts, name_vectors=name_states(parts, featurizer))
 
@@ -107,12 +107,14 @@ def fit_head(
     validation = Validation.of(held_out, featurizer, objective, settings.seed)
     if validation is None:
         kept = np.arange(len(train))
-    state = train_network(network, chosen(inputs, kept), config, objective, train[kept], validation)
+    states = train_network(network, chosen(inputs, kept), config, objective, train[kept], validation)
+    state = states[-1]
     if len(kept) < len(train) and not state.stopped:
         torch.set_rng_state(random)
-        again = replace(config, stop_after=int(np.argmin(state.epoch_losses)) + 1, part="all")
+        epochs = [int(np.argmin(each.epoch_losses)) + 1 for each in states]
+        again = train_network(untrained, inputs, replace(config, part="all"), objective, train, None, epochs)
         # A network that was stopped half-way is worse than the one trained on fewer documents.
-        state.stopped = train_network(untrained, inputs, again, objective, train, None).stopped
+        state.stopped = again[-1].stopped
         network = network if state.stopped else untrained
     return fitted(parts, featurizer, network, state, architecture)
 
@@ -139,8 +141,9 @@ def fine_tune(
         The trained network.
     """
     kept, held_out = split_validation(settings, train)
-    featurizer, backbone = new_backbone(settings, train.texts, architecture.scratch)
-    parts = parts_of(settings, train, objective, int(backbone.config.hidden_size), featurizer.pooling)
+    featurizer, backbone = new_backbone(settings, train.texts, architecture.scratch, architecture.scratch_layers)
+    width = int(backbone.config.hidden_size)
+    parts = parts_of(settings, train, objective, architecture, width, featurizer.pooling)
     parts = replace(parts, backbone=backbone)
     if architecture.needs_names:
         parts = replace(parts, name_vectors=name_embeddings(parts, featurizer))
@@ -153,7 +156,7 @@ def fine_tune(
     if settings.precision == "auto" and supports_bf16(network):
         sample = inputs.batch(np.arange(min(2, len(shown))))
         config = replace(config, bf16=faster_in_bf16(network, [value[:, :TOKENS_TO_MEASURE] for value in sample]))
-    state = train_network(network, inputs, config, objective, shown, validation)
+    state = train_network(network, inputs, config, objective, shown, validation)[-1]
     network.backbone = without_lora(network.backbone)
     if settings.gradient_checkpointing:
         network.backbone.gradient_checkpointing_disable()
@@ -185,7 +188,14 @@ def new_frozen_featurizer(
     return FrozenFeaturizer.fit(settings.encoder_spec, texts, components, settings.seed)
 
 
-def parts_of(settings: NeuralSettings, train: Training, objective: Objective, width: int, pooling: Pooling) -> Parts:
+def parts_of(
+    settings: NeuralSettings,
+    train: Training,
+    objective: Objective,
+    architecture: Architecture,
+    width: int,
+    pooling: Pooling,
+) -> Parts:
     """Return the parts of a network, without a backbone; over a frozen encoder there is no dropout unless asked for.
 
     Parameters
@@ -196,6 +206,8 @@ def parts_of(settings: NeuralSettings, train: Training, objective: Objective, wi
         The training data.
     objective
         What to train for.
+    architecture
+        Says whether labels are put into a tree.
     width
         The width of what the network sees.
     pooling
@@ -209,7 +221,8 @@ def parts_of(settings: NeuralSettings, train: Training, objective: Objective, wi
     usual = 0.0 if settings.trained_part == "head" else DROPOUT
     dropout = usual if settings.dropout is None else settings.dropout
     hidden = settings.hidden_size
-    return Parts(objective, width, None, pooling, dropout, hidden, stop=train.stop, progress=train.progress)
+    tree = None if architecture.label_tree is None else architecture.label_tree(train)
+    return Parts(objective, width, None, pooling, dropout, hidden, tree=tree, stop=train.stop, progress=train.progress)
 
 
 def chosen(inputs: KnownVectors | TokenStates, rows: LongArray) -> KnownVectors | TokenStates:
@@ -242,8 +255,12 @@ def train_network(
     objective: Objective,
     train: Training,
     validate: Validate | None,
-) -> TrainState:
-    """Train a network in place.
+    epochs: Sequence[int] | None = None,
+) -> list[TrainState]:
+    """Train a network in place, stage by stage.
+
+    Stages have equal shares of the time that is left. What follows a stage that was stopped writes no checkpoints: a
+    later run goes on with that stage.
 
     Parameters
     ----------
@@ -259,15 +276,31 @@ def train_network(
         The training documents.
     validate
         Finds the best epoch.
+    epochs
+        The epoch after which each stage ends although the schedule has more.
 
     Returns
     -------
-    TrainState
-        The state at the end.
+    list of TrainState
+        The state at the end of each stage; the last one is stopped if any is.
     """
-    loss = torch_loss(objective.loss)
+    loss, labels, stages = torch_loss(objective.loss), objective.truth(train)[1], network.stages
+    states: list[TrainState] = []
     with threads_for(network):
-        return Trainer(network, loss, config, validate).fit(inputs, network.prepare(loss, objective.truth(train)[1]))
+        for stage in range(stages):
+            own = replace(config, stop_after=None if epochs is None else epochs[stage])
+            if stages > 1:
+                own = replace(own, part=f"{config.part}-{stage}", stop=config.stop.share(stages - stage))
+            if any(state.stopped for state in states):
+                own = replace(own, checkpoint_dir=None)
+            truth = network.begin_stage(stage, inputs, loss, labels)
+            states.append(Trainer(network, loss, own, validate).fit(inputs, truth))
+            if own.stop.reason == "interrupt":
+                config.stop.interrupt()
+    states[-1].stopped = any(state.stopped for state in states)
+    if states[-1].stopped and config.stop.reason is None:
+        config.stop.reason = "deadline"
+    return states
 
 
 def fitted(

@@ -185,8 +185,7 @@ class Neural(Model):
         """Return the settings, with the best encoder that is installed if none was given."""
         settings = self._settings()
         if settings.encoder is None:
-            name = default_encoder_name(None if settings.trained_part == "head" else "transformer")
-            settings = replace(settings, encoder=name)
+            settings = replace(settings, encoder=self._default_encoder(settings))
         return settings
 
     def _fit(self, train: Training) -> HeldOut | None:
@@ -195,6 +194,10 @@ class Neural(Model):
             fit_network, _ = _torch_side()
             self.fitted_ = fit_network(settings, train, self._architecture())
         return None
+
+    def _default_encoder(self, settings: NeuralSettings) -> str:
+        """Return the name of the encoder where none is given."""
+        return default_encoder_name(None if settings.trained_part == "head" else "transformer")
 
     def _score(self, texts: Strings) -> Scores:
         return self.fitted_.score(texts)

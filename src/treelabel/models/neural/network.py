@@ -46,8 +46,8 @@ class Outputs(nn.Module):
 class Network(nn.Module):
     """A backbone, pooling and outputs; without a backbone, outputs over vectors or token states that are given.
 
-    A system with a training of its own overrides `losses`, and `prepare` where it looks at labels itself; one that
-    scores with less than it is trained with overrides `finished`.
+    A system with a training of its own overrides `losses`, and `prepare` where it looks at labels itself; one that is
+    trained part by part, `stages` and `begin_stage`; one that scores with less than it is trained with, `finished`.
 
     Parameters
     ----------
@@ -149,6 +149,30 @@ class Network(nn.Module):
             What batches are taken from.
         """
         return loss.prepare(labels)
+
+    @property
+    def stages(self) -> int:
+        """The number of trainings that follow each other, each of another part of the network; usually one."""
+        return 1
+
+    def begin_stage(self, stage: int, inputs: Inputs, loss: TorchLoss, labels: Any) -> Prepared:
+        """Make ready for a stage: choose what is trained by `requires_grad`, given what the stages before have learned.
+
+        Parameters
+        ----------
+        stage
+            The number of the stage, from 0.
+        inputs
+            What the network takes of the training documents.
+        loss, labels
+            See `prepare`.
+
+        Returns
+        -------
+        Prepared
+            The labels, as `losses` takes them in this stage.
+        """
+        return self.prepare(loss, labels)
 
     def penalty(self, loss: TorchLoss) -> Tensor:
         """Return the cost of the output weights themselves."""

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from treelabel.encoders.sources import Pooling
 from treelabel.hierarchy import Hierarchy
+from treelabel.models.extreme.label_tree import LabelTree
 from treelabel.models.objective import Objective
 from treelabel.models.stopping import StopSignal
 
@@ -31,6 +32,8 @@ class Parts:
         The width of a hidden layer before the outputs; 0 for none.
     name_vectors
         The word vectors of the pieces of each node's name (pieces × width); None where a saved network is restored.
+    tree
+        The tree of the labels, for networks that rank candidates.
     stop, progress
         Whether to end early, and whether to show a progress bar.
     """
@@ -42,6 +45,7 @@ class Parts:
     dropout: float
     hidden_size: int = 0
     name_vectors: tuple[Tensor, ...] | None = None
+    tree: LabelTree | None = None
     stop: StopSignal | None = None
     progress: bool | None = None
 
@@ -49,6 +53,12 @@ class Parts:
     def hierarchy(self) -> Hierarchy:
         """The hierarchy of the outputs."""
         return self.objective.change.new
+
+    @property
+    def label_tree(self) -> LabelTree:
+        """The tree of the labels, of which there must be one."""
+        assert self.tree is not None
+        return self.tree
 
     @property
     def outputs(self) -> int:

@@ -75,8 +75,8 @@ def pieces_of(words: Counter[str]) -> list[str]:
     return characters + [piece for piece, count in ranked[:VOCABULARY] if count > 1 and piece not in known]
 
 
-def small_bert(vocabulary: int, max_length: int) -> Any:
-    """Make a BERT of two layers and width 64 with random weights, which depend on torch's seed.
+def small_bert(vocabulary: int, max_length: int, layers: int = LAYERS) -> Any:
+    """Make a BERT of few layers and width 64 with random weights, which depend on torch's seed.
 
     Parameters
     ----------
@@ -84,6 +84,8 @@ def small_bert(vocabulary: int, max_length: int) -> Any:
         The number of tokens.
     max_length
         The number of positions.
+    layers
+        The number of layers; without any, states are the vectors of word pieces and their positions.
 
     Returns
     -------
@@ -95,7 +97,7 @@ def small_bert(vocabulary: int, max_length: int) -> Any:
     config = BertConfig(
         vocab_size=vocabulary,
         hidden_size=WIDTH,
-        num_hidden_layers=LAYERS,
+        num_hidden_layers=layers,
         num_attention_heads=4,
         intermediate_size=4 * WIDTH,
         max_position_embeddings=max_length,

@@ -10,6 +10,7 @@ from treelabel.models.base import Training
 from treelabel.models.neural.featurizers import Featurizer
 from treelabel.models.neural.inputs import Inputs
 from treelabel.models.neural.network import Network, compute_logits
+from treelabel.models.neural.ranking import RankingNetwork, ranking_loss
 from treelabel.models.objective import Objective
 from treelabel.models.validation import log_loss
 
@@ -62,7 +63,9 @@ class Validation:
         return cls(sample, inputs, featurizer.batches(inputs), objective)
 
     def __call__(self, network: Network) -> tuple[float, float]:
-        """Return the log loss, and the temperature of the logits that gives it."""
+        """Return the log loss, and the temperature of the logits that gives it; candidates are ranked without one."""
+        if isinstance(network, RankingNetwork):
+            return ranking_loss(network, self.batches, self.inputs, self.data.labels), 1.0
         logits = compute_logits(network, self.batches, self.inputs, len(self.objective.loss.outputs))
         if not np.isfinite(logits).all():
             return np.inf, 1.0
