@@ -347,6 +347,19 @@ def test_linear_hands_over_and_says_so(tmp_path: Path, monkeypatch: pytest.Monke
     assert insisted.extreme_ is None
 
 
+def test_the_macro_optimal_rule_decides_on_sparse_scores() -> None:
+    texts, names = planted(1500, 60)
+    pairs = [f"{one} {two}" for one, two in zip(texts[::2], texts[1::2], strict=True)]
+    labels = [[*one, *two] for one, two in zip(names[::2], names[1::2], strict=True)]
+    h = Hierarchy.flat([f"label {label}" for label in range(60)])
+    model = treelabel.make_model("extreme", leaf_size=10).fit(pairs[:600], labels[:600], hierarchy=h)
+    scores = model.score(pairs[600:])
+    chosen = treelabel.decide(scores, "optimal:macro_f1@2")
+    assert np.diff(chosen.csr.indptr).max() == 2
+    found = treelabel.evaluate(labels[600:], decisions=chosen, hierarchy=h, metrics=["macro_f1"])["macro_f1"]
+    assert found > 0.9
+
+
 def test_a_broken_label_tree_is_refused(tmp_path: Path) -> None:
     texts, names = planted(200, 30)
     h = Hierarchy.flat([f"label {label}" for label in range(30)])

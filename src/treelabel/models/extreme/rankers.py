@@ -208,6 +208,7 @@ class _Job:
             return _Cluster(nothing, np.zeros(1, np.int64), nothing, np.zeros(0, np.float32), bias)
         given = self.features
         known = compact(given.indptr, given.indices, given.data, documents, given.shape[1])
+        total = np.bincount(known.idx, known.val, len(known.names)).astype(np.float32)
         orders = _orders(len(documents), self.solver, cluster)
 
         def block(low: int) -> tuple[Any, FloatArray]:
@@ -216,7 +217,7 @@ class _Job:
             relief = np.ones(BLOCK, np.float32)
             if self.emphasis is not None:
                 relief[: len(few)] = 1 / self.emphasis[few]
-            weights, bias = _learn_block(known, marks, orders, self.solver.c, relief, self.stop)
+            weights, bias = _learn_block(known, total, marks, orders, self.solver.c, relief, self.stop)
             return large_weights(weights, (few - first).astype(np.int32), self.solver.prune), bias[: len(few)]
 
         parts = each(block, range(first, last, BLOCK))
@@ -241,11 +242,16 @@ def _marks(by_child: sparse.csc_array, few: LongArray, documents: IntArray) -> B
 
 
 def _learn_block(
-    known: Rows, marks: BoolArray, orders: list[LongArray], c: float, relief: FloatArray, stop: StopSignal
+    known: Rows,
+    total: FloatArray,
+    marks: BoolArray,
+    orders: list[LongArray],
+    c: float,
+    relief: FloatArray,
+    stop: StopSignal,
 ) -> tuple[FloatArray, FloatArray]:
     """Learn sixteen classifiers: weights and biases."""
     count = len(marks)
-    total = np.bincount(known.idx, known.val, len(known.names)).astype(np.float32)
     weights, bias = empty_lines(len(known.names)), np.zeros(BLOCK, np.float32)
     duals, ridges = np.zeros((count, BLOCK), np.float32), np.full(count, 0.5 / c, np.float32)
     everyone = np.arange(count)
