@@ -42,6 +42,8 @@ QUICK = {"model": "prototype", "parent_prior_strength": 1.0, "label_prior_streng
 NEEDED: dict[str, dict[str, Any]] = {
     "prototype": {"encoder": "words"},
     "stack": {"encoder": "words", "cv": 2, "estimators": ("linear", QUICK)},
+    "attention_xml": {"encoder": "words", "epochs": 2, "lstm_size": 8, "mlp_size": 8},
+    "light_xml": {"encoder": "words", "epochs": 2},
 }
 
 
