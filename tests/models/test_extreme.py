@@ -78,7 +78,10 @@ def test_only_the_largest_features_of_a_label_are_kept() -> None:
     assert_allclose(largest_features(sparse.csr_array(whole), 4).toarray(), few, atol=1e-6)
 
 
-@pytest.mark.parametrize(("labels", "sizes"), [(100, [7]), (101, [3, 12]), (64, [4, 16]), (5, [2]), (3, [8]), (1, [])])
+@pytest.mark.parametrize(
+    ("labels", "sizes"),
+    [(100, [7]), (101, [3, 12]), (64, [4, 16]), (219, [3, 10]), (37, [6, 13, 30]), (5, [2]), (3, [8]), (1, [])],
+)
 def test_clusters_are_balanced_and_have_every_label_once(labels: int, sizes: list[int]) -> None:
     tree = cluster_labels(unit_rows(labels, 30), sizes)
     assert sorted(tree.labels.tolist()) == list(range(labels))
@@ -138,6 +141,27 @@ def test_a_label_of_a_dag_stands_below_each_parent() -> None:
 
 def test_trees_grow_with_the_logarithm_of_labels() -> None:
     assert [len(tree_sizes(10**power, 100)) for power in range(1, 9)] == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def test_labels_of_equal_scores_do_not_displace_better_ones() -> None:
+    ptr, labels = np.array([[0, 3]]), np.array([0, 1, 2], np.int32)
+    scores = np.log(np.array([0.1, 0.1, 0.9], np.float32))
+    ends, found, means = forest.mean_scores(ptr, np.array([0, 3]), labels, scores, 2)
+    assert (ends.tolist(), found.tolist()) == ([0, 2], [0, 2])
+    assert_allclose(np.exp(means), [0.1, 0.9], rtol=1e-5)
+
+
+def test_a_label_in_several_clusters_has_its_best_score_of_each_tree() -> None:
+    ptr, labels = np.array([[0, 2], [0, 1]]), np.array([4, 4, 4], np.int32)
+    scores = np.log(np.array([0.9, 0.8, 0.5], np.float32))
+    _, found, means = forest.mean_scores(ptr, np.array([0, 2, 3]), labels, scores, 5)
+    assert found.tolist() == [4]
+    assert_allclose(np.exp(means), [0.7], rtol=1e-5)
+
+
+def test_large_negative_features_of_a_label_are_kept() -> None:
+    kept = largest_features(sparse.csr_array(np.array([[-3.0, 1.0, 0.5]], np.float32)), 2).toarray()
+    assert_allclose(kept, [[-3 / np.sqrt(10), 1 / np.sqrt(10), 0]], rtol=1e-6)
 
 
 # Rankers and beams
@@ -231,7 +255,7 @@ def test_negatives_of_the_matcher_come_from_its_beam(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(forest, "train_rankers", spy)
     make = [lambda rows: cluster_labels(rows, [6])]
-    made = fit_forest(features, labels, None, make, Solver(), "matcher", 2, None, StopSignal())
+    made = fit_forest(features, labels, None, make, Solver(), "both", 2, None, StopSignal())
     tree, levels = made.trees[0]
     sent = search(features, tree, levels[:1], 2, 2).toarray() != 0
     gold = tree.above(labels)[0].toarray()
@@ -265,7 +289,7 @@ def test_models_pass_the_battery(name: str) -> None:
 
 
 def test_the_hierarchy_as_label_tree_passes_the_battery() -> None:
-    check_model(lambda: treelabel.make_model("extreme", tree="hierarchy", negatives="matcher"))
+    check_model(lambda: treelabel.make_model("extreme", tree="hierarchy", negatives="both"))
 
 
 def test_extreme_learns_many_labels_from_few_documents() -> None:

@@ -19,6 +19,7 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.scale import KEPT_SCORES
 from treelabel.core.schema import Array, Arrays
 from treelabel.hierarchy import Hierarchy, LabelMatrix, label_matrix, row_numbers
+from treelabel.hierarchy.sets import matches
 from treelabel.models.training import Training
 from treelabel.scores import Scores
 from treelabel.scores.kernels import top_k_csr
@@ -64,7 +65,8 @@ class NodeMap:
         -------
         NodeMap
         """
-        p = 1 / (1 + np.exp(-np.linspace(-10, 10, STEPS + 1)))
+        # The map has its values in the middle of steps.
+        p = 1 / (1 + np.exp(10 - 20 * (np.arange(STEPS + 1) + 0.5) / STEPS))
         return cls(hierarchy, np.tile(np.concatenate([[-10.0, 10.0], p]), (LEVELS + 1, 1)))
 
     def fit(self, evidence: sparse.csr_array, held: Training) -> "NodeMap":
@@ -332,10 +334,7 @@ def true_candidates(evidence: sparse.csr_array, closed: LabelMatrix) -> BoolArra
     -------
     array of shape (candidates,)
     """
-    width = evidence.shape[1]
-    keys = row_numbers(evidence).astype(np.int64) * width + evidence.indices
-    found: BoolArray = np.isin(keys, row_numbers(closed).astype(np.int64) * width + closed.indices)
-    return found
+    return matches(closed, evidence)
 
 
 def smooth_isotonic(z: FloatArray, true: BoolArray) -> DoubleArray:

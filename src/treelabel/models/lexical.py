@@ -17,6 +17,7 @@ from treelabel.models.base import Model, Training
 from treelabel.models.candidates import CandidateMap, largest, map_of, voted
 from treelabel.models.descriptions import Descriptions, check_descriptions, name_words, node_descriptions
 from treelabel.models.evidence import HeldOut
+from treelabel.models.folds import hold_out
 from treelabel.scores import Scores
 from treelabel.text.phrases import Found, Phrases
 
@@ -136,7 +137,10 @@ class Lexical(Model):
         self._count(train.texts, targets)
         self.map_ = map_of(self.regime_).first(train.hierarchy, self.index_.counts)
         self.coefficients_, self.scales_ = np.zeros(FEATURES + 1), np.tile([[0.0], [1.0]], FEATURES)
-        some = np.sort(np.random.default_rng(self.seed).permutation(len(train))[:MOST_RANKED])
+        some: LongArray = np.arange(len(train))
+        if len(train) > MOST_RANKED:
+            # Whole groups: what is taken off a group is counted in it.
+            some = hold_out(len(train), MOST_RANKED, self.seed, train.groups)
         held, found = train[some], self.phrases_.find(train.texts.take(some))
         true, others = self._left_out(found, targets[some], held.groups)
         matches = self._matches(found, others)

@@ -19,7 +19,7 @@ from treelabel.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
 from treelabel.models.candidates import CandidateMap, largest, map_of, voted, votes_for
 from treelabel.models.descriptions import Descriptions, check_descriptions, is_code, label_text, node_descriptions
-from treelabel.models.evidence import HeldOut, Trial
+from treelabel.models.evidence import HeldOut
 from treelabel.models.folds import hold_out
 from treelabel.models.growth import grown_nodes
 from treelabel.models.neighbours import DenseStore, Nearest, SparseStore, Store, sparse_rows, votes
@@ -168,7 +168,6 @@ class Memory(Model):
         self.names_ = self._name_store(train.hierarchy)
         self.targets_ = voted(train, self.regime_)
         self.weights_ = Weights(*self._choices(first=True)[0])
-        self.trials_: tuple[Trial, ...] = ()
         self.map_ = map_of(self.regime_).first(train.hierarchy, votes_for(self.targets_))
         left = self._left_out(train)
         held, groups = train[left], np.arange(len(train)) if train.groups is None else train.groups
@@ -208,12 +207,6 @@ class Memory(Model):
             tried = [replace(self.weights_, **{name: value}) for value in choices[name]]
             self.weights_ = min([self.weights_, *tried], key=loss)
         self.map_ = self.map_.fit(self._evidence(recalled), held)
-        if len(losses) > 1 and self.regime_ != "multi_path":
-            shown = sorted(losses, key=lambda weights: losses[weights])[:5]
-            self.trials_ = tuple(Trial(described(each), losses[each], 0.0, each == self.weights_) for each in shown)
-
-    def _trials(self) -> tuple[Trial, ...]:
-        return self.trials_
 
     def partial_fit(self, data: Any, labels: Any = None, *, hierarchy: Hierarchy | None = None) -> Self:
         """Add texts to the memory; what was chosen stays, and words that are new are not known. Costs the new texts.
@@ -360,7 +353,7 @@ class Memory(Model):
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         note, nodes = values["encoder"], len(self.hierarchy_)
         self.encoder_ = None if note is None else CachedEncoder(same_encoder(self.encoder, note))
-        self.weights_, self.trials_ = Weights(*map(float, values["weights"])), ()
+        self.weights_ = Weights(*map(float, values["weights"]))
         self.tfidf_ = Tfidf(self._shape, arrays["buckets"], arrays["idf"])
         width, documents = self.tfidf_.width, values["documents"]
         self.words_ = SparseStore(csr_of("words", arrays, (documents, width)))
@@ -372,8 +365,3 @@ class Memory(Model):
         else:
             self.vectors_, self.names_ = DenseStore(arrays["vectors"]), DenseStore(arrays["names"])
         self.map_ = map_of(self.regime_).first(self.hierarchy_, votes_for(self.targets_)).restored(arrays)
-
-
-def described(weights: Weights) -> str:
-    """Return what was chosen as text."""
-    return f"power={weights.power:g} blend={weights.blend:g} names={weights.label_weight:g}>{weights.threshold:g}"

@@ -24,7 +24,8 @@ WORTH_A_TABLE = 8
 class Beam:
     """The state of a search: nodes of a level and their scores, document by document, best first.
 
-    Scores are logarithms: the sum over the levels of -max(0, 1 - margin)^2, which is the squared hinge loss of a yes.
+    Scores are logarithms: the sum over the levels of -max(0, 1 - margin)^2, which is the squared hinge loss of a yes,
+    and of BEYOND x max(0, margin - 1).
     """
 
     ptr: LongArray

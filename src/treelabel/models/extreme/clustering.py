@@ -9,7 +9,8 @@ from treelabel.core.compute import FloatArray, IntArray, LongArray, in_threads, 
 from treelabel.models.extreme.label_tree import LabelTree
 from treelabel.models.extreme.rows import compact_rows
 
-# Passes of 2-means at most, and the least rise of the mean cosine for another one.
+# Passes of 2-means at most, and by how much more labels must be nearer to their own centre than to the other, on
+# average, for another one.
 MOST_PASSES = 20
 LEAST_RISE = 1e-4
 
@@ -17,8 +18,8 @@ LEAST_RISE = 1e-4
 def cluster_labels(features: sparse.csr_array, sizes: list[int], seed: int = 0) -> LabelTree:
     """Cluster labels into a tree with the given number of nodes on each level above the labels.
 
-    Each cluster is divided by balanced spherical 2-means, again and again, until there are enough; the sizes of
-    clusters of a level differ by 1 at most. Costs about features of all labels x log2(clusters) x 10 passes.
+    Each cluster is divided by balanced spherical 2-means, again and again, until there are enough; those of
+    the last level differ by one label at most. Costs about features of all labels x log2(clusters) x 10 passes.
 
     Parameters
     ----------
@@ -39,37 +40,49 @@ def cluster_labels(features: sparse.csr_array, sizes: list[int], seed: int = 0) 
     True
     """
     count = features.shape[0]
-    counts = [min(size, count) for size in sizes if size > 1]
+    counts = sorted({min(size, count) for size in sizes if size > 1})
     order = np.arange(count, dtype=np.int32)
-    ends, children = np.array([0, count]), []
-    for wanted in counts:
-        # Each cluster is divided into as many as its share of labels.
-        inner = np.round(np.linspace(0, wanted, len(ends))).astype(np.int64)
-        children.append(inner)
-        ends = _divide(features, order, ends, np.diff(inner), seed)
-        seed += 1
-    children.append(ends.astype(np.int64))
+    # Where labels of each cluster begin and end: those of the last level are alike, others are made of whole ones.
+    ends = np.round(np.linspace(0, count, (counts or [1])[-1] + 1)).astype(np.int64)
+    children, borders = [ends], [ends]
+    for fewer in [*counts[-2::-1], 1] if counts else []:
+        below = np.round(np.linspace(0, len(borders[0]) - 1, fewer + 1)).astype(np.int64)
+        children.insert(0, below)
+        borders.insert(0, borders[0][below])
+    for level in range(len(counts)):
+        _divide(features, order, children[level], borders[level + 1], seed + level)
     return LabelTree(tuple(children), order)
 
 
-def _divide(features: sparse.csr_array, order: IntArray, ends: LongArray, parts: LongArray, seed: int) -> LongArray:
-    """Divide each cluster order[ends[j]:ends[j + 1]] into parts[j] in place; return where the new ones end."""
-    # (first label, one past the last, number of parts), in order.
-    waiting = [(int(low), int(high), int(many)) for (low, high), many in zip(pairwise(ends), parts, strict=True)]
+def _divide(features: sparse.csr_array, order: IntArray, parents: LongArray, ends: LongArray, seed: int) -> None:
+    """Divide the labels of each parent into its clusters, in place, by halves of its clusters and their halves.
+
+    Parameters
+    ----------
+    features : csr_array of shape (labels, features)
+        Features of labels.
+    order : array of int32
+        The labels, those of a parent side by side.
+    parents : array of shape (parents + 1,)
+        The clusters of each parent.
+    ends : array of shape (clusters + 1,)
+        The labels of each cluster.
+    seed : int
+        Seed of the first centres.
+    """
     idx, val, ptr = features.indices, features.data, features.indptr
-    while any(many > 1 for *_, many in waiting):
 
-        def split(task: tuple[int, int, int]) -> list[tuple[int, int, int]]:
-            low, high, many = task
-            if many == 1:
-                return [task]
-            left = many // 2
-            first = round((high - low) * left / many)
-            order[low:high] = halve(ptr, idx, val, order[low:high], first, seed + low, features.shape[1])
-            return [(low, low + first, left), (low + first, high, many - left)]
+    def split(task: tuple[int, int]) -> list[tuple[int, int]]:
+        first, last = task
+        middle = (first + last) // 2
+        low, high = int(ends[first]), int(ends[last])
+        order[low:high] = halve(ptr, idx, val, order[low:high], int(ends[middle]) - low, seed + low, features.shape[1])
+        return [(first, middle), (middle, last)]
 
-        waiting = [part for found in in_threads(split, waiting) for part in found]
-    return np.array([0, *(high for _, high, _ in waiting)], np.int64)
+    waiting = [(int(first), int(last)) for first, last in pairwise(parents)]
+    while waiting:
+        found = in_threads(split, [task for task in waiting if task[1] - task[0] > 1])
+        waiting = [part for parts in found for part in parts]
 
 
 @kernel

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -12,11 +12,10 @@ from treelabel.core.schema import Arrays, Csr, Schema, with_prefix
 from treelabel.core.vectors import normalize_rows
 from treelabel.models.extreme.beam import batch_size, search, search_some
 from treelabel.models.extreme.label_features import pifa
-from treelabel.models.extreme.label_tree import MOST_LEVELS, LabelTree
+from treelabel.models.extreme.label_tree import LabelTree
 from treelabel.models.extreme.rankers import Rankers, Solver, train_rankers
+from treelabel.models.extreme.ranking import Negatives, shown_documents
 from treelabel.models.stopping import StopSignal
-
-Negatives = Literal["gold", "matcher"]
 
 # Features of a label that it is clustered by, and that documents are compared with: more are no better.
 CLUSTER_FEATURES = 128
@@ -38,6 +37,10 @@ class Candidates(NamedTuple):
     ptr: LongArray
     labels: IntArray
     parts: FloatArray
+
+    def csr(self, labels: int) -> sparse.csr_array:
+        """Return the candidates as a matrix, documents x labels, with the first part as values."""
+        return sparse.csr_array((self.parts[:, 0], self.labels, self.ptr), (len(self.ptr) - 1, labels))
 
 
 @dataclass(frozen=True)
@@ -208,7 +211,7 @@ def tree_sizes(labels: int, leaf_size: int) -> list[int]:
     if clusters > 1:
         depth = int(np.ceil(np.log(clusters) / np.log(MOST_BRANCHES) - 1e-9))
         sizes = [round(clusters ** ((level + 1) / depth)) for level in range(depth)]
-    return sizes[:MOST_LEVELS]
+    return sizes
 
 
 def fit_forest(
@@ -240,16 +243,16 @@ def fit_forest(
         Each makes a tree of label features.
     solver : Solver
         How rankers are learned.
-    negatives : {"gold", "matcher"}
-        The documents that rankers of a cluster see: its own, or those too that the level above sends there.
+    negatives : {"gold", "matcher", "both"}
+        The documents that rankers of a cluster see: its own, those that the level above sends there, or both.
     beam_size : int
-        Clusters of a level that a document is sent to, for "matcher".
+        Clusters of a level that a document is sent to.
     emphasis : array of shape (labels,) or None
         How many times other errors those of a label's own documents count.
     stop : StopSignal
         When to hurry.
     done : callable, optional
-        Gets the number of levels that are done, of all trees.
+        Gets the number of trees that are done.
 
     Returns
     -------
@@ -263,7 +266,7 @@ def fit_forest(
         )
         labels = sparse.csr_array(sparse.vstack([labels, own], format="csr"))
     label_features = pifa(features, labels, CLUSTER_FEATURES)
-    trees, count = [], 0
+    trees = list[tuple[LabelTree, tuple[Rankers, ...]]]()
     for each in make:
         tree = each(label_features)
         above, levels = tree.above(labels), list[Rankers]()
@@ -271,22 +274,22 @@ def fit_forest(
         for level in range(tree.depth):
             extra = emphasis[tree.labels] if emphasis is not None and level + 1 == tree.depth else None
             levels.append(train_rankers(features, shown, above[level], tree.children[level], solver, extra, stop))
-            shown = above[level]
-            if negatives == "matcher" and level + 1 < tree.depth:
-                sent = search(features, tree, levels, beam_size, beam_size)
-                sent.data = np.ones(len(sent.data), np.bool_)
-                shown = sparse.csr_array(shown + sent)
-            count += 1
-            if done is not None:
-                done(count)
+            if level + 1 < tree.depth:
+                sent = None
+                if negatives != "gold":
+                    sent = search(features, tree, levels, beam_size, beam_size)
+                    sent.data = np.ones(len(sent.data), np.bool_)
+                shown = shown_documents(above[level], sent, negatives)
         trees.append((tree, tuple(levels)))
+        if done is not None:
+            done(len(trees))
     if names is None:
         names = sparse.csr_array((labels.shape[1], features.shape[1]), dtype=np.float32)
     return Forest(tuple(trees), largest_features(label_features, PROTOTYPE_FEATURES), names)
 
 
 def largest_features(rows: sparse.csr_array, most: int) -> sparse.csr_array:
-    """Keep the largest features of each row, and scale rows to length 1.
+    """Keep the features of each row that are largest by magnitude, and scale rows to length 1.
 
     Parameters
     ----------
@@ -309,18 +312,18 @@ def largest_features(rows: sparse.csr_array, most: int) -> sparse.csr_array:
 
 @kernel
 def keep_largest(ptr: IntArray, idx: IntArray, val: FloatArray, most: int) -> tuple[LongArray, IntArray, FloatArray]:
-    """Keep the largest entries of each row: their number, columns and values; of equal ones, the first."""
+    """Keep the entries of each row that are largest by magnitude: number, columns, values; of equal ones, the first."""
     sizes = np.minimum(np.diff(ptr), most).astype(np.int64)
     columns, values = np.empty(sizes.sum(), idx.dtype), np.empty(sizes.sum(), val.dtype)
     used = 0
     for row in range(len(sizes)):
-        own = val[ptr[row] : ptr[row + 1]]
+        own = np.abs(val[ptr[row] : ptr[row + 1]])
         border = np.partition(own, len(own) - sizes[row])[len(own) - sizes[row]] if len(own) else own.dtype.type(0)
         ties = sizes[row] - (own > border).sum()
         for at in range(len(own)):
             if own[at] > border or (own[at] == border and ties > 0):
                 ties -= own[at] == border
-                columns[used], values[used] = idx[ptr[row] + at], own[at]
+                columns[used], values[used] = idx[ptr[row] + at], val[ptr[row] + at]
                 used += 1
     return sizes, columns, values
 
@@ -329,38 +332,51 @@ def keep_largest(ptr: IntArray, idx: IntArray, val: FloatArray, most: int) -> tu
 def mean_scores(
     ptr: LongArray, offsets: LongArray, labels: IntArray, scores: FloatArray, most: int
 ) -> tuple[LongArray, IntArray, FloatArray]:
-    """Average the scores of labels over trees, keep the largest of each document, and return their logarithms."""
+    """Average the scores of labels over trees, keep the largest of each document, and return their logarithms.
+
+    A label that stands in several clusters of a tree has its best score there; of equal scores the first are kept.
+    """
     trees, documents = ptr.shape[0], ptr.shape[1] - 1
     longest = (ptr[:, 1:] - ptr[:, :-1]).sum(axis=0).max() if documents else 0
     found, means = np.empty(documents * most, np.int32), np.empty(documents * most, np.float32)
     ends = np.zeros(documents + 1, np.int64)
-    names, values = np.empty(longest, np.int32), np.empty(longest, np.float32)
+    names, values, owner = np.empty(longest, np.int32), np.empty(longest, np.float32), np.empty(longest, np.int32)
     used = 0
     for document in range(documents):
         count = 0
         for tree in range(trees):
             for at in range(offsets[tree] + ptr[tree, document], offsets[tree] + ptr[tree, document + 1]):
                 names[count], values[count] = labels[at], np.exp(max(scores[at], np.float32(LEAST_SCORE)))
+                owner[count] = tree
                 count += 1
-        order, kinds = np.argsort(names[:count], kind="mergesort"), 0
-        # A label's sum is collected at its first place, which is never after the place that is read.
-        merged, sums = np.empty(count, np.int32), np.empty(count, np.float32)
-        for place in order:
-            if kinds == 0 or merged[kinds - 1] != names[place]:
-                merged[kinds], sums[kinds] = names[place], np.float32(0)
-                kinds += 1
-            sums[kinds - 1] += values[place]
-        border = np.float32(-1)
-        if kinds > most:
-            border = np.partition(sums[:kinds], kinds - most)[kinds - most]
-        taken = 0
+        kinds, merged, sums = merge_labels(names[:count], values[:count], owner[:count])
+        border = np.partition(sums[:kinds], kinds - most)[kinds - most] if kinds > most else np.float32(-1)
+        ties = most - (sums[:kinds] > border).sum()
         for at in range(kinds):
-            if sums[at] >= border and taken < most:
+            if sums[at] > border or (sums[at] == border and ties > 0):
+                ties -= sums[at] == border
                 found[used], means[used] = merged[at], np.log(sums[at] / trees)
                 used += 1
-                taken += 1
         ends[document + 1] = used
     return ends, found[:used].copy(), means[:used].copy()
+
+
+@fast_kernel
+def merge_labels(names: IntArray, values: FloatArray, owner: IntArray) -> tuple[int, IntArray, FloatArray]:
+    """Add up the best values of each label in each tree: the number of labels, their names (rising), and the sums."""
+    merged, sums = np.empty(len(names), np.int32), np.empty(len(names), np.float32)
+    kinds, tree, best = 0, -1, np.float32(0)
+    # The order is stable, so that those of one tree stand together.
+    for place in np.argsort(names, kind="mergesort"):
+        if kinds == 0 or merged[kinds - 1] != names[place]:
+            merged[kinds], sums[kinds], tree = names[place], np.float32(0), -1
+            kinds += 1
+        if owner[place] != tree:
+            tree, best = owner[place], np.float32(0)
+        if values[place] > best:
+            sums[kinds - 1] += values[place] - best
+            best = values[place]
+    return kinds, merged, sums
 
 
 @fast_kernel

@@ -1,6 +1,6 @@
 """The model for very many labels: rankers in label trees, prototypes, calibrated scores of the best labels."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from treelabel.calibration.base import LARGEST_PARAMETER
 from treelabel.calibration.fitting import fit_logistic
-from treelabel.core.compute import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
+from treelabel.core.compute import DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.core.kinds import Between
 from treelabel.core.progress import progress_bar
 from treelabel.core.schema import Array, Arrays, Schema, indices, with_prefix
@@ -18,14 +18,16 @@ from treelabel.core.strings import Strings
 from treelabel.encoders.protocol import Encoder
 from treelabel.hierarchy import Hierarchy, LabelMatrix, label_matrix
 from treelabel.hierarchy.information import inverse_propensities
+from treelabel.hierarchy.sets import matches
 from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import Descriptions, check_descriptions, name_words, node_descriptions
 from treelabel.models.evidence import HeldOut
 from treelabel.models.extreme.clustering import cluster_labels
 from treelabel.models.extreme.featurizer import MOST_WIDTH, FeatureSettings, FeatureValues, Featurizer
-from treelabel.models.extreme.forest import PARTS, Candidates, Forest, Make, Negatives, Search, fit_forest, tree_sizes
+from treelabel.models.extreme.forest import PARTS, Candidates, Forest, Make, Search, fit_forest, tree_sizes
 from treelabel.models.extreme.label_tree import hierarchy_tree
 from treelabel.models.extreme.rankers import Solver
+from treelabel.models.extreme.ranking import Negatives
 from treelabel.models.folds import draw_folds, hold_out
 from treelabel.scores import Scores
 
@@ -64,9 +66,10 @@ class Extreme(Model):
     it has the largest of them.
 
     Learning costs about trees x documents x labels per document x features per document x leaf_size / 16 for each of
-    some five passes, and as much again where documents are few, for calibration; scoring a document about trees x
-    beam_size x its features x levels, which grows with the logarithm of the number of labels. Scores are sparse: no
-    more than `n_candidates` labels per document, and their ancestors.
+    some five passes; it is done once more without the documents that are held out, `cv` times more with up to 3,000
+    documents, and only without them where they are less than 1%. Scoring a document costs about trees x beam_size x its
+    features x levels, which grows with the logarithm of the number of labels. Scores are sparse: no more than
+    `n_candidates` labels per document, and their ancestors. Words are weighed by all documents, those held out too.
 
     Parameters
     ----------
@@ -82,9 +85,9 @@ class Extreme(Model):
         Clusters of each level that a document is sent to.
     n_candidates : int
         Labels that are scored for a document, at most.
-    negatives : {"gold", "matcher"}
+    negatives : {"gold", "matcher", "both"}
         The documents that the rankers of a cluster are shown: those that have a label of the cluster (teacher forcing),
-        or those too that the level above sends there (matcher-aware negatives).
+        those that the level above sends there (matcher-aware negatives), or both.
     propensity : float
         How much more errors on a label's own documents count where it is rare: 1 / its propensity, to this power.
     label_text : bool
@@ -194,20 +197,21 @@ class Extreme(Model):
         again = valid is None and len(folds[0]) > NEGLIGIBLE * len(train)
         fits = len(folds) + again if valid is None else 1
         found: list[tuple[Candidates, LabelMatrix]] = []
-        with progress_bar("learning", fits, train.progress) as done:
+        trees = self.n_trees if self.tree == "clusters" else 1
+        with progress_bar("learning", fits * trees, train.progress) as done:
             for number, fold in enumerate(folds):
                 if number and train.stop:
                     break
                 others = np.setdiff1d(np.arange(len(train)), fold, assume_unique=True)
-                self.forest_ = self._forest(train, features[others], targets[others], names)
+                told = _shifted(done, number * trees)
+                self.forest_ = self._forest(train, features[others], targets[others], names, told)
                 held = (features[fold], targets[fold]) if valid is None else valid
                 found.append((self.forest_.candidates(held[0], self._search), held[1]))
-                done(number + 1)
             self.weights_ = fit_weights(found, self.parts)
             if again and not train.stop:
                 # What was learned without the held-out documents makes room.
                 del self.forest_
-                self.forest_ = self._forest(train, features, targets, names)
+                self.forest_ = self._forest(train, features, targets, names, _shifted(done, len(folds) * trees))
         rows = np.concatenate(folds[: len(found)]) if valid is None else np.arange(len(train.valid or ()))
         if not len(rows):
             return None
@@ -232,12 +236,19 @@ class Extreme(Model):
         count = len(train)
         if self.validation_fraction is None and count <= FEW_DOCUMENTS:
             return draw_folds(count, self.cv, self.seed, train.groups)
-        wanted = int((self.validation_fraction or VALIDATION_FRACTION) * count)
-        wanted = wanted if self.validation_fraction is not None else min(wanted, MOST_HELD_OUT)
+        if self.validation_fraction is None:
+            wanted = min(int(VALIDATION_FRACTION * count), MOST_HELD_OUT)
+        else:
+            wanted = int(self.validation_fraction * count)
         return [hold_out(count, max(1, wanted), self.seed, train.groups)]
 
     def _forest(
-        self, train: Training, features: sparse.csr_array, targets: LabelMatrix, names: sparse.csr_array | None
+        self,
+        train: Training,
+        features: sparse.csr_array,
+        targets: LabelMatrix,
+        names: sparse.csr_array | None,
+        done: Callable[[int], None],
     ) -> Forest:
         solver = Solver(self.C, self.max_iter, self.prune, self.seed)
         return fit_forest(
@@ -250,6 +261,7 @@ class Extreme(Model):
             self.beam_size,
             self._emphasis(targets),
             train.stop,
+            done,
         )
 
     def _makers(self) -> Sequence[Make]:
@@ -344,6 +356,11 @@ class Extreme(Model):
         self.forest_ = Forest.of(values["trees"], len(self.labels_), values["width"], own)
 
 
+def _shifted(done: Callable[[int], None], start: int) -> Callable[[int], None]:
+    """Tell how much is done from a start on."""
+    return lambda count: done(start + count)
+
+
 def fit_weights(found: Sequence[tuple[Candidates, LabelMatrix]], count: int = PARTS) -> DoubleArray:
     """Fit the weights of what speaks for a candidate, and a constant, by the least log loss.
 
@@ -360,29 +377,9 @@ def fit_weights(found: Sequence[tuple[Candidates, LabelMatrix]], count: int = PA
         The weights, at least 0, and the constant.
     """
     parts = np.concatenate([each.parts[:, :count] for each, _ in found])
-    true = np.concatenate([are_true(*each) for each in found])
+    true = np.concatenate([matches(labels, each.csr(labels.shape[1])) for each, labels in found])
     weights = np.zeros(PARTS + 1)
     weights[0] = 1
     if true.any():
         weights[[*range(count), PARTS]] = fit_logistic(parts, true.astype(np.float64), slopes=(0, LARGEST_SLOPE))
     return weights
-
-
-def are_true(found: Candidates, labels: LabelMatrix) -> BoolArray:
-    """Mark the candidates that are labels of their document.
-
-    Parameters
-    ----------
-    found : Candidates
-        Candidates.
-    labels : csr_array of shape (documents, labels)
-        True labels.
-
-    Returns
-    -------
-    array of shape (candidates,)
-    """
-    width = np.int64(labels.shape[1])
-    given = np.repeat(np.arange(labels.shape[0]), np.diff(labels.indptr)) * width + labels.indices
-    asked = np.repeat(np.arange(len(found.ptr) - 1), np.diff(found.ptr)) * width + found.labels
-    return np.isin(asked, given)

@@ -49,11 +49,6 @@ class Rankers:
     weights: FloatArray
     bias: FloatArray
 
-    @property
-    def nbytes(self) -> int:
-        """The memory that they take."""
-        return sum(array.nbytes for array in self.arrays().values())
-
     def arrays(self) -> Arrays:
         """Return what was learned, to save."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
@@ -125,7 +120,6 @@ def train_rankers(
     solver: Solver,
     emphasis: FloatArray | None,
     stop: StopSignal,
-    done: Callable[[int], None] | None = None,
 ) -> Rankers:
     """Learn a squared-hinge classifier for each child of each cluster, sixteen children at a time.
 
@@ -149,8 +143,6 @@ def train_rankers(
         How many times the weight of other errors those of a child's own documents have.
     stop : StopSignal
         Once it is true, the remaining children are learned in few passes.
-    done : callable, optional
-        Gets the number of clusters that are done.
 
     Returns
     -------
@@ -162,7 +154,7 @@ def train_rankers(
     large = np.flatnonzero(costs * LARGE_SHARE > costs.sum())
     found = {cluster: job.learn(cluster, in_threads) for cluster in large.tolist()}
     small = np.setdiff1d(np.arange(len(children) - 1), large).tolist()
-    found |= zip(small, in_threads(job.learn, small, done, stop.interrupt), strict=True)
+    found |= zip(small, in_threads(job.learn, small, interrupt=stop.interrupt), strict=True)
     parts = [found[cluster] for cluster in range(len(children) - 1)]
     sizes = np.cumsum([0, *(len(part.features) for part in parts)])
     entries = np.cumsum([0, *(len(part.children) for part in parts)])

@@ -6,8 +6,9 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.calibration.fitting import fit_logistic
-from treelabel.core.compute import BoolArray, FloatArray, IntArray, LongArray, kernel, over_rows
+from treelabel.core.compute import FloatArray, IntArray, LongArray, kernel, over_rows
 from treelabel.core.vectors import normalize_rows
+from treelabel.hierarchy.sets import matches
 from treelabel.models.extreme.label_tree import LabelTree
 from treelabel.models.extreme.rankers import Rankers
 
@@ -184,7 +185,7 @@ def fit_map(margins: sparse.csr_array, true: sparse.csr_array) -> tuple[float, f
     tuple
         The slope, which is positive, and the intercept.
     """
-    is_true = stored_in(margins, true)
+    is_true = matches(true, margins)
     positive, negative = int(is_true.sum()), int((~is_true).sum())
     if not positive or not negative:
         return USUAL_MAP
@@ -192,26 +193,3 @@ def fit_map(margins: sparse.csr_array, true: sparse.csr_array) -> tuple[float, f
     target = np.where(is_true, (positive + 1) / (positive + 2), 1 / (negative + 2))
     slope, intercept = fit_logistic(margins.data[:, None], target, slopes=(1e-3, 20.0))
     return float(slope), float(intercept)
-
-
-def stored_in(some: sparse.csr_array, others: sparse.csr_array) -> BoolArray:
-    """Mark the entries of a sparse matrix that another one stores too.
-
-    Parameters
-    ----------
-    some, others
-        Of the same shape.
-
-    Returns
-    -------
-    array
-        One value per entry of the first.
-    """
-
-    def keys(matrix: sparse.csr_array) -> LongArray:
-        rows = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr))
-        found: LongArray = rows * matrix.shape[1] + matrix.indices
-        return found
-
-    found: BoolArray = np.isin(keys(some), keys(others))
-    return found

@@ -18,9 +18,9 @@ class Svm(Extreme):
     """tf-idf and one linear support vector machine (squared hinge) per label, learned from all documents.
 
     The best labels by margin are kept; a logistic function of the squared hinge loss, fitted on held-out documents,
-    makes probabilities of them. It is `extreme` without a tree, without prototypes and without label names. Learning
-    costs documents x features per document x labels / 16 for each of some five passes, twice; scoring a document costs
-    its features x labels that have a weight for them.
+    makes probabilities of them. It is `extreme` without a tree and without label names, in whose logit prototypes have
+    no weight. Learning costs documents x features per document x labels / 16 for each of some five passes, as often as
+    in `Extreme`; scoring a document costs its features x labels that have a weight for them.
 
     Parameters
     ----------
