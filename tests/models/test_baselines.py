@@ -13,7 +13,13 @@ from treelabel import Dataset, Hierarchy, TreelabelError, evaluate, load_model, 
 from treelabel.core.strings import Strings
 from treelabel.models import Model
 from treelabel.models.description_match import sentences
-from treelabel.models.descriptions import name_words, node_descriptions, read_descriptions, stop_buckets
+from treelabel.models.descriptions import (
+    UnknownLabelWarning,
+    name_words,
+    node_descriptions,
+    read_descriptions,
+    stop_buckets,
+)
 
 TREE = Hierarchy.from_paths(["poisoning > by drugs", "poisoning > by food", "fall > from ladder", "fall > from bed"])
 TEXTS = {
@@ -163,9 +169,8 @@ def test_descriptions_come_from_a_file_or_a_mapping(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "match"),
     [
-        (b"by food\tmeals\nby drugs pills\n", r"labels.tsv:2: expected label, tab, description; found 1 columns"),
-        (b"by food\tmeals\tdishes\n", r"labels.tsv:1: .*found 3 columns"),
-        (b"by food\tmeals\nby foot\tshoes\n", r"labels.tsv:2: unknown label 'by foot'; did you mean 'by food'"),
+        (b"by food\tmeals\nby drugs pills\n", r"labels.tsv:2: expected label, tab, description; found no tab"),
+        (b"by foot\tshoes\n", r"labels.tsv:1: unknown label 'by foot'; did you mean 'by food'"),
         (b"by food\tmeals\npoisoning > by food\tx\n", r"labels.tsv:2: a second description of 'poisoning > by food'"),
         (b"by food\t \n", r"labels.tsv:1: the description of 'by food' is empty"),
         (b"by food\tmeals\nby drugs\t\xff\n", r"labels.tsv:2: byte 10 of the line \(0xff\) is not utf-8"),
@@ -176,6 +181,15 @@ def test_a_file_of_descriptions_is_refused_with_its_line(tmp_path: Path, content
     for name in ("description_match", "svm_descriptions", "zero_shot"):
         with pytest.raises(TreelabelError, match=match):
             fitted(name, descriptions=str(tmp_path / "labels.tsv"))
+
+
+def test_a_file_may_describe_labels_that_are_not_here(tmp_path: Path) -> None:
+    (tmp_path / "labels.tsv").write_text("by food\tmeals\tand dishes\nby foot\tshoes\n")
+    with pytest.warns(
+        UnknownLabelWarning, match="'by foot'; did you mean 'by food'.* 1 unknown labels are passed over"
+    ):
+        model = fitted("description_match", descriptions=str(tmp_path / "labels.tsv"))
+    assert model.predict(["meals and dishes"]) == [["by food"]]
 
 
 @pytest.mark.parametrize(

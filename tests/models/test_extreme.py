@@ -14,6 +14,7 @@ import treelabel
 from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.check import check_model
+from treelabel.models.descriptions import UnknownLabelWarning
 from treelabel.models.extreme import beam, forest
 from treelabel.models.extreme.beam import search
 from treelabel.models.extreme.clustering import cluster_labels
@@ -320,7 +321,8 @@ def test_descriptions_take_the_place_of_names(tmp_path: Path) -> None:
     h = Hierarchy.flat([*(f"label {label}" for label in range(40)), "x"])
     file = tmp_path / "names.tsv"
     file.write_text("x\tnoise17 noise170\nnot in the data\tsomething\n")
-    model = treelabel.make_model("extreme", descriptions=str(file)).fit(texts, names, hierarchy=h)
+    with pytest.warns(UnknownLabelWarning, match="1 unknown labels are passed over"):
+        model = treelabel.make_model("extreme", descriptions=str(file)).fit(texts, names, hierarchy=h)
     assert model.predict(["noise17 noise170"]) == [["x"]]
 
 

@@ -1,6 +1,7 @@
 """Label descriptions: reading them, and hashing their words into binary features."""
 
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,10 @@ StopWords = Sequence[str] | str | None
 WORDS = NgramShape(n_features=1 << 30)
 
 
+class UnknownLabelWarning(UserWarning):
+    """A file describes labels that the hierarchy does not have."""
+
+
 def check_descriptions(descriptions: Any) -> None:
     """Refuse what is neither None, nor the name of a file, nor a mapping of labels to texts."""
     if descriptions is None or isinstance(descriptions, str):
@@ -43,10 +48,10 @@ def read_descriptions(path: str | Path, hierarchy: Hierarchy) -> dict[int, str]:
     Parameters
     ----------
     path : str or Path
-        A UTF-8 file; every line holds a label (name or path), a tab and the description.
+        A UTF-8 file; every line holds a label (name or path), a tab and the description, which may have tabs.
     hierarchy : Hierarchy
         The hierarchy of the labels. A file may describe a whole vocabulary, so labels that are not in the hierarchy are
-        passed over, unless all are.
+        passed over with a warning, unless all are.
 
     Returns
     -------
@@ -61,17 +66,20 @@ def read_descriptions(path: str | Path, hierarchy: Hierarchy) -> dict[int, str]:
     {1: 'the second letter'}
     """
     file, found = existing_file(path), dict[int, str]()
-    unknown: UnknownLabelError | None = None
+    unknown: list[UnknownLabelError] = []
     for number, line in numbered_lines(file):
-        cells = line.split("\t")
+        cells = line.split("\t", 1)
         if len(cells) != 2:
-            raise TreelabelError(f"{file}:{number}: expected label, tab, description; found {len(cells)} columns")
+            raise TreelabelError(f"{file}:{number}: expected label, tab, description; found no tab")
         try:
             _describe(found, hierarchy, cells[0], cells[1], f"{file}:{number}")
         except UnknownLabelError as error:
-            unknown = error if unknown is None else unknown
-    if unknown is not None and not found:
-        raise unknown
+            unknown.append(error)
+    if unknown and not found:
+        raise unknown[0]
+    if unknown:
+        message = f"{unknown[0]}; descriptions of {len(unknown):,} unknown labels are passed over"
+        warnings.warn(UnknownLabelWarning(message), stacklevel=2)
     return found
 
 

@@ -184,8 +184,9 @@ class Extreme(Model):
     # Learning
 
     def _fit(self, train: Training) -> HeldOut | None:
+        texts = self._label_texts(train)
         self.featurizer_, features = Featurizer.fit(self._features, train)
-        names = self._names(train)
+        names = None if texts is None else self.featurizer_.rows(texts, train.progress)
         self.labels_ = self._labels(train, names)
         names = None if names is None else sparse.csr_array(names[self.labels_])
         targets = self._targets(train)
@@ -289,13 +290,12 @@ class Extreme(Model):
             self.ngram_range, self.char_ngram_range, self.min_df, self.n_features, self.encoder, self.encoder_weight
         )
 
-    def _names(self, train: Training) -> sparse.csr_array | None:
-        """Return the features of the names of all nodes, if names are used."""
-        if not self.label_text or not self.featurizer_.reads_texts:
+    def _label_texts(self, train: Training) -> Strings | None:
+        """Return the names or descriptions of all nodes, if they are used."""
+        if not self.label_text or train.features is not None:
             return None
         given = node_descriptions(train.hierarchy, self.descriptions)
-        texts = [given.get(node) or name_words(name) for node, name in enumerate(train.hierarchy.names)]
-        return self.featurizer_.rows(Strings.of(texts), train.progress)
+        return Strings.of([given.get(node) or name_words(name) for node, name in enumerate(train.hierarchy.names)])
 
     def _rows(self, train: Training) -> sparse.csr_array:
         return self.featurizer_.rows(train.texts if train.features is None else train.features, train.progress)
