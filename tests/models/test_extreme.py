@@ -349,6 +349,31 @@ def test_features_without_texts_are_learned_and_scored(tmp_path: Path) -> None:
         treelabel.make_model("linear").fit(data)
 
 
+def test_features_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "data.xmc"
+    file.write_text("2 3 2\n0 1:nan\n1 2:1\n")
+    with pytest.raises(TreelabelError, match=r"data.xmc:2: the value of feature '1:nan' is not a finite number"):
+        treelabel.read(file)
+    file.write_text("40 3 2\n" + "0 1:1\n1 2:1\n" * 20)
+    data = treelabel.read(file)
+    model = treelabel.make_model("extreme").fit(data)
+    rows = data.features.copy()
+    rows.data[3] = np.inf
+    with pytest.raises(TreelabelError, match="document 3: feature 2 is inf"):
+        model.score(rows)
+    assert_allclose(model.score(1e37 * data.features).dense(), model.score(data).dense(), atol=1e-6)
+
+
+def test_hierarchies_that_are_no_label_trees_are_refused() -> None:
+    chain = Hierarchy.from_paths([" > ".join(f"n{level}" for level in range(100))])
+    model = treelabel.make_model("extreme", tree="hierarchy")
+    with pytest.raises(TreelabelError, match=r"has 100 levels.*use tree='clusters'"):
+        model.fit(["a", "b"], [["n3"], ["n7"]], hierarchy=chain)
+    ladder = Hierarchy.from_edges([(f"{a}{at}", f"{b}{at + 1}") for at in range(20) for a in "ab" for b in "ab"])
+    with pytest.raises(TreelabelError, match=r"unfolding would make .*use tree='clusters'"):
+        model.fit(["a", "b"], [["a3"], ["b7"]], hierarchy=ladder)
+
+
 def test_memory_of_scores_grows_with_candidates_and_not_with_labels() -> None:
     texts, names = planted(400, 200)
     h = Hierarchy.flat([f"label {label}" for label in range(200)])

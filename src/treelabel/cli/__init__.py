@@ -52,6 +52,11 @@ def _run(arguments: list[str], debug: bool) -> int:
             if debug:
                 raise
             return _say(_sentence(error), 2)
+        except SystemError as error:
+            # Ctrl-C within a compiled loop.
+            if isinstance(error.__cause__, KeyboardInterrupt | Terminated):
+                raise error.__cause__ from None
+            raise
         except Exception as error:
             if debug:
                 raise

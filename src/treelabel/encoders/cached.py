@@ -85,6 +85,10 @@ class CachedEncoder:
                     raise TreelabelError(
                         f"the encoder {self.name} gave an array of shape {rows.shape} for {len(part)} texts"
                     )
+                if not np.isfinite(rows).all():
+                    raise TreelabelError(
+                        f"the encoder {self.name} gave numbers that are not finite; nothing of them was stored"
+                    )
                 if width not in (None, rows.shape[1]):
                     raise TreelabelError(
                         f"the encoder {self.name} gave {width} numbers for some texts and {rows.shape[1]} for others"

@@ -239,7 +239,7 @@ class Model(Settings, ABC):
     def _score_checked(self, texts: Any, ids: tuple[str, ...] | None, top: int | None = None) -> Scores:
         if not hasattr(self, "hierarchy_"):
             raise TreelabelError(f"this {self.name} model has not learned anything yet; call fit first")
-        if top is not None and top < 1:
+        if top is not None and (not isinstance(top, int | np.integer) or top < 1):
             raise TreelabelError(f"expected to keep at least 1 score per text, found top={top}")
         self._require_texts(isinstance(texts, Strings))
         scores = self._score(texts) if top is None else self._score_top(texts, top)

@@ -118,7 +118,7 @@ class Lexical(Model):
         hierarchy: Hierarchy | None = None,
         descriptions: Descriptions = None,
         C: Annotated[float, Between(1e-6, 1e6)] = 1.0,  # noqa: N803
-        seed: int = 0,
+        seed: Annotated[int, Between(0, 1 << 32)] = 0,
     ) -> None:
         self.hierarchy = hierarchy
         self.descriptions = descriptions

@@ -135,7 +135,7 @@ class Memory(Model):
         descriptions: Descriptions = None,
         ngram_range: tuple[int, int] = (1, 1),
         min_df: Annotated[int, Between(1, 1_000_000)] = 1,
-        seed: int = 0,
+        seed: Annotated[int, Between(0, 1 << 32)] = 0,
     ) -> None:
         self.hierarchy = hierarchy
         self.encoder = encoder

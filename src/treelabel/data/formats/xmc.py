@@ -20,6 +20,7 @@ from treelabel.hierarchy import Hierarchy
 
 # Nodes and features are numbered in 32 bits.
 LARGEST = 2**31 - 1
+LARGEST_VALUE = float(np.finfo(np.float32).max)
 
 
 def read_xmc(path: Path, options: ReadOptions) -> RowSource:
@@ -118,9 +119,12 @@ def parse_line(line: str, features: int, labels: int) -> tuple[list[str], tuple[
 
 def _number(pair: list[str]) -> float:
     try:
-        return float(pair[1])
+        value = float(pair[1])
     except ValueError:
         raise ValueError(f"the value of feature {quoted(':'.join(pair))} is not a number") from None
+    if not abs(value) <= LARGEST_VALUE:
+        raise ValueError(f"the value of feature {quoted(':'.join(pair))} is not a finite number of single precision")
+    return value
 
 
 def write_xmc(output: Output) -> None:

@@ -129,7 +129,15 @@ class Featurizer:
                     f"the documents have {documents.shape[1]:,} features, but the model has learned from "
                     f"{self.width:,}; expected the same features in the same order"
                 )
-            return sparse.csr_array(normalize_rows(sparse.csr_array(documents)), dtype=np.float32)
+            # In double precision, as squares of large numbers and of small ones must not vanish.
+            given = sparse.csr_array(documents, dtype=np.float64)
+            wrong = np.flatnonzero(~np.isfinite(given.data))
+            if len(wrong):
+                row = int(np.searchsorted(given.indptr, wrong[0], side="right")) - 1
+                raise TreelabelError(f"document {row}: feature {given.indices[wrong[0]]} is {given.data[wrong[0]]}")
+            rows = sparse.csr_array(normalize_rows(given), dtype=np.float32)
+            rows.sort_indices()
+            return rows
         rows = self.tfidf.transform(documents)
         if self.encoder is None:
             return rows

@@ -16,6 +16,8 @@ from treelabel.hierarchy import Hierarchy
 
 # Levels of a tree at most.
 MOST_LEVELS = 64
+# Ways to a node of a DAG, on average, with which it is still used as a label tree.
+MOST_COPIES = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +168,15 @@ def hierarchy_tree(hierarchy: Hierarchy, nodes: IntArray) -> LabelTree:
     LabelTree
         Clusters are the inner nodes of the hierarchy.
     """
-    change = None if hierarchy.is_tree else hierarchy.unfold()
+    if hierarchy.max_depth > MOST_LEVELS:
+        raise TreelabelError(
+            f"the hierarchy has {hierarchy.max_depth:,} levels, and as a label tree it may have {MOST_LEVELS}; "
+            "use tree='clusters'"
+        )
+    try:
+        change = None if hierarchy.is_tree else hierarchy.unfold(MOST_COPIES * len(hierarchy))
+    except TreelabelError as error:
+        raise TreelabelError(f"{error}; use tree='clusters'") from None
     unfolded = hierarchy if change is None else change.new
     label_of = np.full(len(hierarchy), -1, np.int64)
     label_of[nodes] = np.arange(len(nodes))

@@ -148,7 +148,7 @@ class Extreme(Model):
         validation_fraction: Annotated[float, Between(0, 1)] | None = None,
         cv: Annotated[int, Between(2, 100)] = 5,
         max_iter: Annotated[int, Between(1, 10_000)] = 7,
-        seed: int = 0,
+        seed: Annotated[int, Between(0, 1 << 32)] = 0,
     ) -> None:
         self.hierarchy = hierarchy
         self.tree = tree

@@ -54,7 +54,7 @@ class Svm(Extreme):
         validation_fraction: Annotated[float, Between(0, 1)] | None = None,
         cv: Annotated[int, Between(2, 100)] = 5,
         max_iter: Annotated[int, Between(1, 10_000)] = 7,
-        seed: int = 0,
+        seed: Annotated[int, Between(0, 1 << 32)] = 0,
     ) -> None:
         super().__init__(
             hierarchy,

@@ -3,7 +3,6 @@
 import warnings
 from typing import Any
 
-from treelabel.core.errors import TreelabelError
 from treelabel.models.extreme.model import Extreme
 from treelabel.models.training import Training
 
@@ -50,12 +49,6 @@ def hand_over(settings: dict[str, Any], train: Training) -> Extreme:
     Extreme
         A model that has not learned.
     """
-    if not settings["tfidf"]:
-        raise TreelabelError(
-            f"{len(train):,} texts with {int((train.frequencies > 0).sum()):,} labels are too many for one output per "
-            "label, and the model extreme, which could take over, needs tf-idf; leave tfidf=False out, or give a head "
-            "such as head='nodes' to insist"
-        )
     warnings.warn(
         HandoverWarning(
             f"{len(train):,} texts with {int((train.frequencies > 0).sum()):,} labels: one output per label would take "

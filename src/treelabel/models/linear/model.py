@@ -168,7 +168,7 @@ class Linear(Model):
 
     def _fit(self, train: Training) -> HeldOut | None:
         self.extreme_ = None
-        if self.head == "auto" and train.weights is None and is_too_much(train):
+        if self.head == "auto" and self.tfidf and train.weights is None and is_too_much(train):
             self.trials_: Sequence[Trial] = ()
             self.extreme_ = hand_over(self.get_params(deep=False), train)
             return self.extreme_._fit(train)
