@@ -13,6 +13,7 @@ import resource
 import sys
 import tempfile
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,8 @@ class Pecos:
     """XR-Linear of libpecos with its defaults."""
 
     def __init__(self) -> None:
-        from pecos.xmc import Indexer, LabelEmbeddingFactory
-        from pecos.xmc.xlinear.model import XLinearModel
-
-        self.parts = Indexer, LabelEmbeddingFactory, XLinearModel
+        library, linear = import_module("pecos.xmc"), import_module("pecos.xmc.xlinear.model")
+        self.parts = library.Indexer, library.LabelEmbeddingFactory, linear.XLinearModel
 
     def fit(self, x: Any, y: Any, folder: Path) -> int:
         """Learn; the model is loaded again for prediction, its fast way."""
@@ -53,9 +52,7 @@ class Omikuji:
     """omikuji: Parabel's three binary trees by default, or Bonsai's shallow wide ones."""
 
     def __init__(self, bonsai: bool = False) -> None:
-        import omikuji
-
-        self.library, self.bonsai = omikuji, bonsai
+        self.library, self.bonsai = import_module("omikuji"), bonsai
         os.environ["RAYON_NUM_THREADS"] = str(THREADS)
 
     def fit(self, x: Any, y: Any, folder: Path) -> int:

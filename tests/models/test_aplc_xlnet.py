@@ -48,7 +48,8 @@ def clusters(sizes: list[int], width: int = 8, **settings: Any) -> LabelClusters
 def test_rare_labels_see_narrower_projections() -> None:
     made = clusters([3, 4, 5, 2], hidden_size=20)
     assert made.widths == [10, 5, 2]
-    assert [tail[0].weight.shape for tail in made.tails] == [(10, 20), (5, 20), (2, 20)]
+    tails: Any = made.tails
+    assert [tail[0].weight.shape for tail in tails] == [(10, 20), (5, 20), (2, 20)]
     assert made.head.weight.shape == (3 + 3, 20)
     biased = [name for name, _ in made.named_parameters() if name.endswith("bias") and "hidden" not in name]
     # Those of layer norms.
@@ -94,9 +95,10 @@ def test_a_tail_without_true_labels_costs_its_gate_alone() -> None:
     labels = functional.binary_cross_entropy_with_logits(logits, true[:, :5], reduction="none").sum(1)
     expected = (labels + functional.softplus(gate)) / (5 + 1)
     torch.testing.assert_close(made.losses(vectors, true), expected)
-    made.losses(vectors, true).sum().backward()
-    assert all(not parameter.grad.any() for parameter in made.tails[1].parameters())
-    assert all(parameter.grad.any() for parameter in made.tails[0].parameters())
+    torch.autograd.backward(made.losses(vectors, true).sum())
+    slopes: list[list[Any]] = [[each.grad for each in tail.parameters()] for tail in made.tails]
+    assert all(not slope.any() for slope in slopes[1])
+    assert all(slope.any() for slope in slopes[0])
 
 
 def network_of(labels: list[list[str]], hierarchy: Hierarchy, **settings: Any) -> AplcNetwork:

@@ -139,7 +139,7 @@ def planted_word_found(seed: int) -> float:
     for _ in range(200):
         loss = functional.binary_cross_entropy_with_logits(level.logits(states, mask), true.float())
         optimizer.zero_grad()
-        loss.backward()
+        torch.autograd.backward(loss)
         optimizer.step()
     weights = attention_weights(states, mask, level.queries)[rows, 0]
     return float((weights.argmax(1) == places[rows]).float().mean())
