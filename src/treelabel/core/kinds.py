@@ -174,7 +174,11 @@ def words(kind: Any) -> str:
         return " or ".join(repr(each) for each in get_args(kind))
     if origin is Annotated:
         base, limits = get_args(kind)
-        return f"{words(base)} from {limits.low:g} to {limits.high:g}" if isinstance(limits, Between) else words(base)
+        return (
+            f"{words(base)} from {_shown(limits.low)} to {_shown(limits.high)}"
+            if isinstance(limits, Between)
+            else words(base)
+        )
     if origin is tuple and get_args(kind)[-1] is not Ellipsis:
         return f"a list of {len(get_args(kind))}"
     if origin in (tuple, list, Sequence):
@@ -183,3 +187,8 @@ def words(kind: Any) -> str:
         return "a mapping"
     simple = {int: "a whole number", float: "a number", str: "text", bool: "true or false", None: "null"}
     return simple.get(None if kind is type(None) else kind) or str(getattr(kind, "__name__", kind))
+
+
+def _shown(limit: float) -> str:
+    """Write a limit: whole numbers in full."""
+    return f"{limit:,}" if isinstance(limit, int) else f"{limit:g}"
