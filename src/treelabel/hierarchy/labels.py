@@ -73,6 +73,28 @@ def find_label(hierarchy: Hierarchy, label: str | Sequence[str], sep: str | None
     raise problem or _unknown(hierarchy, label)
 
 
+def is_named(hierarchy: Hierarchy, label: str) -> bool:
+    """Return whether a label, or the last step of a path, is a name of the hierarchy: quickly, as files have many.
+
+    Parameters
+    ----------
+    hierarchy : Hierarchy
+        The hierarchy.
+    label : str
+        A name or a path.
+
+    Returns
+    -------
+    bool
+
+    >>> h = Hierarchy.from_paths(["A > B"])
+    >>> is_named(h, "B"), is_named(h, "C > B"), is_named(h, "A > C")
+    (True, True, False)
+    """
+    last = (split_path(label, separator)[-1] for separator in SEPARATORS)
+    return label in hierarchy.ids_by_name or any(name in hierarchy.ids_by_name for name in last)
+
+
 def _find_path(hierarchy: Hierarchy, names: list[str], label: str) -> int:
     if not names or names[-1] not in hierarchy.ids_by_name:
         raise _unknown(hierarchy, label)

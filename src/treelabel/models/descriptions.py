@@ -14,7 +14,7 @@ from treelabel.core.compute import IntArray, LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import existing_file, numbered_lines
 from treelabel.hierarchy import Hierarchy
-from treelabel.hierarchy.labels import UnknownLabelError, find_label
+from treelabel.hierarchy.labels import UnknownLabelError, find_label, is_named
 from treelabel.text import NgramShape
 from treelabel.text.ngrams import count_ngrams
 
@@ -66,19 +66,24 @@ def read_descriptions(path: str | Path, hierarchy: Hierarchy) -> dict[int, str]:
     {1: 'the second letter'}
     """
     file, found = existing_file(path), dict[int, str]()
-    unknown: list[UnknownLabelError] = []
+    unknown: UnknownLabelError | None = None
+    passed = 0
     for number, line in numbered_lines(file):
         cells = line.split("\t", 1)
         if len(cells) != 2:
             raise TreelabelError(f"{file}:{number}: expected label, tab, description; found no tab")
         try:
-            _describe(found, hierarchy, cells[0], cells[1], f"{file}:{number}")
+            # The nearest names are looked up for the first unknown label alone, which takes a while.
+            if unknown is None or is_named(hierarchy, cells[0]):
+                _describe(found, hierarchy, cells[0], cells[1], f"{file}:{number}")
+            else:
+                passed += 1
         except UnknownLabelError as error:
-            unknown.append(error)
-    if unknown and not found:
-        raise unknown[0]
-    if unknown:
-        message = f"{unknown[0]}; descriptions of {len(unknown):,} unknown labels are passed over"
+            unknown, passed = error if unknown is None else unknown, passed + 1
+    if unknown is not None and not found:
+        raise unknown
+    if unknown is not None:
+        message = f"{unknown}; descriptions of {passed:,} unknown labels are passed over"
         warnings.warn(UnknownLabelWarning(message), stacklevel=2)
     return found
 
