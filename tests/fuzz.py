@@ -37,6 +37,8 @@ OTHERS: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     ),
     "prototype": ("prototype", {"encoder": "words"}, ("leaf", "path", "many", "DAG")),
     "memory": ("memory", {}, ("leaf", "many")),
+    "extreme": ("extreme", {"leaf_size": 2, "n_trees": 2}, ("leaf", "many", "DAG")),
+    "svm": ("svm", {}, ("leaf",)),
     "memory embedded": ("memory", {"encoder": "words"}, ("path", "many")),
     "lexical": ("lexical", {}, ("leaf", "many", "DAG")),
     "stack": (

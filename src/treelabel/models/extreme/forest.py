@@ -302,7 +302,7 @@ def largest_features(rows: sparse.csr_array, most: int) -> sparse.csr_array:
     -------
     csr_array of shape (rows, features)
 
-    >>> largest_features(sparse.csr_array([[3.0, 1.0, 4.0]]), 2).toarray().round(2).tolist()
+    >>> largest_features(sparse.csr_array([[3.0, 1.0, 4.0]]), 2).toarray().astype(float).round(2).tolist()
     [[0.6, 0.0, 0.8]]
     """
     sizes, idx, val = keep_largest(rows.indptr, rows.indices, rows.data, most)

@@ -26,7 +26,8 @@ def pifa(features: sparse.csr_array, labels: sparse.csr_array, most: int = 256) 
     csr_array of shape (labels, features)
         float32.
 
-    >>> pifa(sparse.csr_array([[1.0, 0], [0, 1]]), sparse.csr_array([[1, 0], [1, 1]])).toarray().round(2).tolist()
+    >>> found = pifa(sparse.csr_array([[1.0, 0], [0, 1]]), sparse.csr_array([[1, 0], [1, 1]]))
+    >>> found.toarray().astype(float).round(2).tolist()
     [[0.71, 0.71], [0.0, 1.0]]
     """
     by_label = sparse.csc_array(labels)
