@@ -360,15 +360,17 @@ def test_what_follows_a_stage_that_was_cut_short_writes_no_checkpoint(tmp_path: 
     model = make_model(
         "attention_xml",
         encoder="words",
-        epochs=100_000,
-        patience=100_000,
+        epochs=400,
         checkpoint_dir=str(tmp_path),
         callbacks=(lambda step, values: seen.append(step),),
         **SMALL["attention_xml"],
     )
     model.fit(many_labels(100), max_seconds=2)
     assert model.stopped_ == "deadline"
-    assert [file.parent.name for file in tmp_path.rglob("*.safetensors")] == ["first-0"]
+    # How far the first level comes in its share of the time depends on the machine; no other level keeps anything.
+    found = {file.parent.name for file in tmp_path.rglob("*.safetensors")}
+    assert found <= {"first-0", "all-0"}
+    assert len(found) == 1
     assert len(seen) > 3
 
 

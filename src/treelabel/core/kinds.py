@@ -191,4 +191,4 @@ def words(kind: Any) -> str:
 
 def _shown(limit: float) -> str:
     """Write a limit: whole numbers in full."""
-    return f"{limit:,}" if isinstance(limit, int) else f"{limit:g}"
+    return str(limit) if isinstance(limit, int) else f"{limit:g}"
