@@ -359,7 +359,8 @@ def test_what_follows_a_stage_that_was_cut_short_writes_no_checkpoint(tmp_path: 
     model = make_model(
         "attention_xml",
         encoder="words",
-        epochs=400,
+        epochs=100_000,
+        patience=100_000,
         checkpoint_dir=str(tmp_path),
         **SMALL["attention_xml"],
     )
