@@ -269,10 +269,10 @@ def swap(array: Any) -> Any:
 @pytest.mark.parametrize(
     ("name", "change", "match"),
     [
-        ("0.ranker_clusters", swap, "ranker_clusters does not divide"),
-        ("0.ranker_rows", swap, "ranker_rows does not divide"),
-        ("0.ranker_features", swap, "ranker_features is not rising"),
-        ("0.ranker_children", lambda array: np.full_like(array, 39), "beyond the last of its cluster"),
+        ("0.ranker_clusters", swap, "clusters does not divide"),
+        ("0.ranker_rows", swap, "rows does not divide"),
+        ("0.ranker_features", swap, "features of a cluster do not rise"),
+        ("0.ranker_children", lambda array: np.full_like(array, 39), "a child that its cluster does not have"),
         ("0.tree_labels", np.zeros_like, "each label into one cluster"),
         ("0.tree_children", swap, "tree_children"),
         ("label_nodes", swap, "label_nodes"),

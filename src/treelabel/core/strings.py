@@ -71,6 +71,15 @@ class Strings(Sequence[str]):
     def __repr__(self) -> str:
         return f"Strings({len(self):,} texts)"
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all texts in UTF-8.
+
+        >>> Strings.of(["a", "é"]).nbytes
+        3
+        """
+        return int(pc.sum(pc.binary_length(self.arrow)).as_py() or 0)
+
     def take(self, rows: Any) -> "Strings":
         """Select rows by number."""
         return Strings(self.arrow.take(pa.array(np.asarray(rows, np.int64))))

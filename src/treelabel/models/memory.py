@@ -209,7 +209,7 @@ class Memory(Model):
         self.map_ = self.map_.fit(self._evidence(recalled), held)
 
     def partial_fit(self, data: Any, labels: Any = None, *, hierarchy: Hierarchy | None = None) -> Self:
-        """Add texts to the memory; what was chosen stays, and words that are new are not known. Costs the new texts.
+        """Add texts to the memory; what was chosen stays, and words that are new are not known. Copies the whole.
 
         Parameters
         ----------

@@ -9,7 +9,7 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.kinds import Between
 from treelabel.core.schema import Array, Arrays, Csr, indices
 from treelabel.hierarchy import Hierarchy
-from treelabel.text.ngrams import LARGEST_N, MOST_FEATURES
+from treelabel.text.ngrams import LARGEST_N, MOST_FEATURES, NgramShape
 
 # No embedding has more columns.
 MOST_DIMENSION = 1 << 16
@@ -29,6 +29,30 @@ class Ngrams(TypedDict):
 
     ngram_range: tuple[Length, Length] | None
     n_features: Annotated[int, Between(1, MOST_FEATURES)]
+
+
+class AllNgrams(Ngrams):
+    """N-grams of words, and of characters if there are any."""
+
+    char_ngram_range: tuple[Length, Length] | None
+    weights: list[Annotated[float, Between(0, 1e3)]] | None
+
+
+def ngram_values(shape: NgramShape) -> AllNgrams:
+    """Return the shape of n-grams as JSON keeps it."""
+    return {
+        "ngram_range": shape.ngram_range,
+        "char_ngram_range": shape.char_ngram_range,
+        "n_features": shape.n_features,
+        "weights": None if shape.weights is None else list(shape.weights),
+    }
+
+
+def saved_shape(values: AllNgrams) -> NgramShape:
+    """Make the shape of n-grams of what `ngram_values` returned."""
+    weights = values["weights"]
+    parts = values["ngram_range"], values["char_ngram_range"], values["n_features"]
+    return NgramShape(*parts, None if weights is None else tuple(weights))
 
 
 def tfidf_arrays() -> dict[str, Array]:
@@ -70,7 +94,7 @@ def require_inner(hierarchy: Hierarchy, stops: npt.NDArray[Any]) -> None:
         raise TreelabelError(f"stops holds {leaves[0]}, which is a leaf; expected inner nodes")
 
 
-def csr_arrays(name: str, rows: sparse.csr_array) -> Arrays:
+def csr_arrays(name: str, rows: sparse.csr_array) -> dict[str, npt.NDArray[Any]]:
     """Return a sparse matrix as arrays to save.
 
     Parameters
@@ -95,7 +119,7 @@ def csr_schema(name: str, rows: str) -> Csr:
     name
         As there.
     rows
-        The name of the number of rows; columns are those of tf-idf.
+        The name of the number of rows; that of columns is "width".
 
     Returns
     -------

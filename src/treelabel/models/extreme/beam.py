@@ -143,16 +143,41 @@ def expand(
     Beam
     """
     documents = np.repeat(np.arange(start, stop, dtype=np.int32), np.diff(beam.ptr))
-    order = np.argsort(beam.nodes, kind="stable")
-    offsets = np.concatenate([[0], np.cumsum(np.diff(children)[beam.nodes])])
-    found = score_children(
+    offsets, found = margins_of(features, documents, beam.nodes, children, rankers)
+    add_losses(found, offsets, beam.scores)
+    return Beam(*best_children(beam.ptr, beam.nodes, offsets, children, found, kept))
+
+
+def margins_of(
+    features: sparse.csr_array, documents: IntArray, nodes: IntArray, children: LongArray, rankers: Rankers
+) -> tuple[LongArray, FloatArray]:
+    """Compute the margins of all children of some nodes, each for a document.
+
+    Parameters
+    ----------
+    features : csr_array of shape (documents, features)
+        Documents.
+    documents, nodes : arrays of int32
+        Pairs of a document and a node.
+    children : array of shape (nodes + 1,)
+        The children of each node.
+    rankers : Rankers
+        Their rankers.
+
+    Returns
+    -------
+    (array of shape (pairs + 1,), array)
+        Where the margins of each pair begin, and the margins.
+    """
+    offsets = np.concatenate([[0], np.cumsum(np.diff(children)[nodes])])
+    order = np.argsort(nodes, kind="stable")
+    margins = child_margins(
         features.indptr,
         features.indices,
         features.data,
         features.shape[1],
         documents,
-        beam.nodes,
-        beam.scores,
+        nodes,
         order,
         offsets,
         children,
@@ -163,7 +188,7 @@ def expand(
         rankers.weights,
         rankers.bias,
     )
-    return Beam(*best_children(beam.ptr, beam.nodes, offsets, children, found, kept))
+    return offsets, margins
 
 
 @kernel
@@ -180,23 +205,22 @@ def place_of(features: IntArray, low: int, high: int, feature: int) -> int:
 
 
 @kernel
-def add_losses(out: FloatArray, above: float) -> None:
+def add_losses(found: FloatArray, offsets: LongArray, scores: FloatArray) -> None:
     """Turn the margins of children into scores: what their parent has, less the squared hinge loss of each."""
-    for child in range(len(out)):
-        margin = out[child]
-        missing = np.float32(1) - margin
-        out[child] = above + (BEYOND * -missing if missing < 0 else -missing * missing)
+    for pair in range(len(scores)):
+        for at in range(offsets[pair], offsets[pair + 1]):
+            missing = np.float32(1) - found[at]
+            found[at] = scores[pair] + (BEYOND * -missing if missing < 0 else -missing * missing)
 
 
 @fast_kernel
-def score_children(  # noqa: C901
+def child_margins(  # noqa: C901
     ptr: IntArray,
     idx: IntArray,
     val: FloatArray,
     width: int,
     documents: IntArray,
     nodes: IntArray,
-    scores: FloatArray,
     order: LongArray,
     offsets: LongArray,
     children: LongArray,
@@ -207,7 +231,7 @@ def score_children(  # noqa: C901
     weights: FloatArray,
     bias: FloatArray,
 ) -> FloatArray:
-    """Score all children of the nodes of a beam, cluster by cluster; what a child has begins at its node's offset."""
+    """Compute the margins of all children, cluster by cluster; those of a pair begin at its offset."""
     found = np.empty(offsets[-1], np.float32)
     table = np.full(width, -1, np.int32)
     first = 0
@@ -233,7 +257,6 @@ def score_children(  # noqa: C901
                     x = val[entry]
                     for weight in range(rows[place], rows[place + 1]):
                         out[members[weight]] += x * weights[weight]
-            add_losses(out, scores[pair])
         if tabled:
             for place in range(low, high):
                 table[features[place]] = -1

@@ -16,21 +16,14 @@ from treelabel.encoders.joined import joined
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import encoder_note, find_encoder, same_encoder
 from treelabel.models.linear.selection import shape_of
-from treelabel.models.schema import EncoderNote, Length, Ngrams, tfidf_arrays
+from treelabel.models.schema import AllNgrams, EncoderNote, ngram_values, saved_shape, tfidf_arrays
 from treelabel.models.training import Training
-from treelabel.text import NgramShape, Tfidf
+from treelabel.text import Tfidf
 
 NgramRange = tuple[int, int] | None
 
 # No matrix has more columns.
 MOST_WIDTH = 2**31 - 1
-
-
-class AllNgrams(Ngrams):
-    """N-grams of words, and of characters if there are any."""
-
-    char_ngram_range: tuple[Length, Length] | None
-    weights: list[Annotated[float, Between(0, 1e3)]] | None
 
 
 class FeatureValues(TypedDict):
@@ -147,15 +140,7 @@ class Featurizer:
 
     def values(self) -> FeatureValues:
         """Return what JSON keeps."""
-        shape = None if self.tfidf is None else self.tfidf.shape
-        ngrams: Any = None
-        if shape is not None:
-            ngrams = {
-                "ngram_range": shape.ngram_range,
-                "char_ngram_range": shape.char_ngram_range,
-                "n_features": shape.n_features,
-                "weights": None if shape.weights is None else list(shape.weights),
-            }
+        ngrams = None if self.tfidf is None else ngram_values(self.tfidf.shape)
         note: Any = None if self.encoder is None else encoder_note(self.encoder)
         return {"encoder": note, "ngrams": ngrams, "width": self.width}
 
@@ -172,7 +157,7 @@ class Featurizer:
             name: Array(each.dtype, ("ngrams",), each.low, each.high, each.rising)
             for name, each in tfidf_arrays().items()
         }
-        return arrays, {"buckets": _shape(values["ngrams"]).buckets}, {"ngrams": values["width"]}
+        return arrays, {"buckets": saved_shape(values["ngrams"]).buckets}, {"ngrams": values["width"]}
 
     @classmethod
     def of(cls, values: Any, arrays: Arrays, settings: FeatureSettings) -> "Featurizer":
@@ -192,13 +177,7 @@ class Featurizer:
         tfidf = encoder = None
         if values["ngrams"] is not None:
             buckets: IntArray = arrays["buckets"]
-            tfidf = Tfidf(_shape(values["ngrams"]), buckets, arrays["idf"])
+            tfidf = Tfidf(saved_shape(values["ngrams"]), buckets, arrays["idf"])
         if values["encoder"] is not None:
             encoder = CachedEncoder(same_encoder(settings.encoder, values["encoder"]))
         return cls(values["width"], tfidf, encoder, settings.encoder_weight)
-
-
-def _shape(values: AllNgrams) -> NgramShape:
-    weights = values["weights"]
-    parts = values["ngram_range"], values["char_ngram_range"], values["n_features"]
-    return NgramShape(*parts, None if weights is None else tuple(weights))

@@ -8,13 +8,14 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.core.compute import FloatArray, IntArray, LongArray, fast_kernel, kernel, over_rows
-from treelabel.core.schema import Arrays, Csr, Schema, with_prefix
+from treelabel.core.schema import Arrays, Schema, with_prefix
 from treelabel.core.vectors import normalize_rows
 from treelabel.models.extreme.beam import batch_size, search, search_some
 from treelabel.models.extreme.label_features import pifa
 from treelabel.models.extreme.label_tree import LabelTree
 from treelabel.models.extreme.rankers import Rankers, Solver, train_rankers
 from treelabel.models.extreme.ranking import Negatives, shown_documents
+from treelabel.models.schema import csr_arrays, csr_of, csr_schema
 from treelabel.models.stopping import StopSignal
 
 # Features of a label that it is clustered by, and that documents are compared with: more are no better.
@@ -118,10 +119,7 @@ class Forest:
             found |= {f"{which}.{name}": array for name, array in tree.arrays().items()}
             for level, rankers in enumerate(levels):
                 found |= {f"{which}.{level}.{name}": array for name, array in rankers.arrays().items()}
-        for name in ("prototypes", "names"):
-            rows = getattr(self, name)
-            found |= {f"{name}_data": rows.data, f"{name}_indices": rows.indices, f"{name}_indptr": rows.indptr}
-        return found
+        return found | csr_arrays("prototypes", self.prototypes) | csr_arrays("names", self.names)
 
     @staticmethod
     def schema(trees: list[list[int]], labels: int, width: int) -> Schema:
@@ -139,10 +137,7 @@ class Forest:
         Schema
         """
         parts = {f"{which}.": _tree_schema(sizes, labels, width) for which, sizes in enumerate(trees)}
-        rows = tuple(
-            Csr("labels", "width", f"{name}_indices", f"{name}_indptr", f"{name}_data")
-            for name in ("prototypes", "names")
-        )
+        rows = csr_schema("prototypes", "labels"), csr_schema("names", "labels")
         return Schema(csr=rows, sizes={"labels": labels, "width": width}, parts=parts)
 
     @classmethod
@@ -165,11 +160,7 @@ class Forest:
             own = with_prefix(arrays, f"{which}.")
             levels = tuple(Rankers(**with_prefix(own, f"{level}.")) for level in range(len(sizes)))
             made.append((LabelTree.of(own), levels))
-        rows = (
-            sparse.csr_array(tuple(arrays[f"{name}_{part}"] for part in ("data", "indices", "indptr")), (labels, width))
-            for name in ("prototypes", "names")
-        )
-        return cls(tuple(made), *rows)
+        return cls(tuple(made), *(csr_of(name, arrays, (labels, width)) for name in ("prototypes", "names")))
 
 
 def _tree_schema(sizes: list[int], labels: int, width: int) -> Schema:

@@ -6,9 +6,10 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.calibration.fitting import fit_logistic
-from treelabel.core.compute import FloatArray, IntArray, LongArray, kernel, over_rows
+from treelabel.core.compute import FloatArray, LongArray, over_rows
 from treelabel.core.vectors import normalize_rows
 from treelabel.hierarchy.sets import matches
+from treelabel.models.extreme.beam import BATCH, margins_of
 from treelabel.models.extreme.label_tree import LabelTree
 from treelabel.models.extreme.rankers import Rankers
 
@@ -107,67 +108,18 @@ def rank(features: sparse.csr_array, beam: sparse.csr_array, tree: LabelTree, ra
         Documents × labels, in the order of the tree; what is not stored was not looked at.
     """
     children = tree.children[1]
-    sizes = np.diff(children)[beam.indices]
-    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    margins = np.empty(offsets[-1], np.float32)
 
-    def some(start: int, stop: int) -> None:
-        rank_documents(
-            features.indptr,
-            features.indices,
-            features.data,
-            beam.indptr,
-            beam.indices,
-            offsets,
-            rankers.clusters,
-            rankers.features,
-            rankers.rows,
-            rankers.children,
-            rankers.weights,
-            rankers.bias,
-            children,
-            margins,
-            start,
-            stop,
-        )
+    def some(start: int, stop: int) -> tuple[LongArray, FloatArray]:
+        part = slice(beam.indptr[start], beam.indptr[stop])
+        documents = np.repeat(np.arange(start, stop, dtype=np.int32), np.diff(beam.indptr[start : stop + 1]))
+        return margins_of(features, documents, beam.indices[part], children, rankers)
 
-    over_rows(some, beam.shape[0], least=64)
-    places = np.arange(offsets[-1]) - np.repeat(offsets[:-1] - children[beam.indices], sizes)
-    return sparse.csr_array((margins, places.astype(np.int32), offsets[beam.indptr]), (beam.shape[0], children[-1]))
-
-
-@kernel
-def rank_documents(
-    ptr: IntArray,
-    idx: IntArray,
-    val: FloatArray,
-    beam_ptr: IntArray,
-    beam: IntArray,
-    offsets: LongArray,
-    clusters: LongArray,
-    features: IntArray,
-    rows: LongArray,
-    members: IntArray,
-    weights: FloatArray,
-    bias: FloatArray,
-    children: LongArray,
-    margins: FloatArray,
-    start: int,
-    stop: int,
-) -> None:
-    """Write the margins of the labels of each document's clusters, from the offset of each cluster on."""
-    for document in range(start, stop):
-        for pair in range(beam_ptr[document], beam_ptr[document + 1]):
-            cluster = beam[pair]
-            out = margins[offsets[pair] : offsets[pair + 1]]
-            out[:] = bias[children[cluster] : children[cluster + 1]]
-            known = features[clusters[cluster] : clusters[cluster + 1]]
-            for entry in range(ptr[document], ptr[document + 1]):
-                place = np.searchsorted(known, idx[entry])
-                if place < len(known) and known[place] == idx[entry]:
-                    row = clusters[cluster] + place
-                    for weight in range(rows[row], rows[row + 1]):
-                        out[members[weight]] += val[entry] * weights[weight]
+    parts = over_rows(some, beam.shape[0], least=64, most=BATCH)
+    sizes = np.concatenate([np.diff(offsets) for offsets, _ in parts])
+    ends = np.concatenate([[0], np.cumsum(sizes)])
+    places = np.arange(ends[-1]) - np.repeat(ends[:-1] - children[beam.indices], sizes)
+    margins = np.concatenate([found for _, found in parts])
+    return sparse.csr_array((margins, places.astype(np.int32), ends[beam.indptr]), (beam.shape[0], children[-1]))
 
 
 def fit_map(margins: sparse.csr_array, true: sparse.csr_array) -> tuple[float, float]:

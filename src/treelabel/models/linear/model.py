@@ -27,7 +27,14 @@ from treelabel.models.linear.handover import hand_over, is_too_much, successor
 from treelabel.models.linear.heads import Head, Job
 from treelabel.models.linear.registry import HEADS
 from treelabel.models.linear.selection import AUTO, choose, shape_of
-from treelabel.models.schema import MOST_DIMENSION, EncoderNote, Length, Ngrams, require_width
+from treelabel.models.schema import (
+    MOST_DIMENSION,
+    AllNgrams,
+    EncoderNote,
+    ngram_values,
+    require_width,
+    saved_shape,
+)
 from treelabel.rules import decide
 from treelabel.scores import Scores
 from treelabel.text import NgramShape, Tfidf
@@ -53,13 +60,6 @@ class Step:
     p: float
     speaks_for: list[tuple[str, float]]
     speaks_against: list[tuple[str, float]]
-
-
-class AllNgrams(Ngrams):
-    """N-grams of words, and of characters if there are any."""
-
-    char_ngram_range: tuple[Length, Length] | None
-    weights: list[Annotated[float, Between(0, 1e3)]] | None
 
 
 class Values(TypedDict):
@@ -340,13 +340,7 @@ class Linear(Model):
             values["encoder"] = encoder_note(self.encoder_)
             values["encoder_width"] = self.head_.weights.sparse.shape[0] - (self.tfidf_.width if self.tfidf_ else 0)
         if self.tfidf_ is not None:
-            shape = self.tfidf_.shape
-            values["ngrams"] = {
-                "ngram_range": shape.ngram_range,
-                "char_ngram_range": shape.char_ngram_range,
-                "n_features": shape.n_features,
-                "weights": None if shape.weights is None else list(shape.weights),
-            }
+            values["ngrams"] = ngram_values(self.tfidf_.shape)
             arrays |= self.tfidf_.arrays()
         return values, arrays
 
@@ -355,7 +349,7 @@ class Linear(Model):
             return self._successor().schema(values["extreme"])
         find_head(values["head"])
         width = 0 if values["encoder"] is None else values.get("encoder_width", 0)
-        buckets = None if values["ngrams"] is None else _shape(values["ngrams"]).buckets
+        buckets = None if values["ngrams"] is None else saved_shape(values["ngrams"]).buckets
         return FittedHead.schema(values["head"], self.regime_, self.hierarchy_, buckets, width)
 
     def _successor(self) -> Extreme:
@@ -372,18 +366,12 @@ class Linear(Model):
         self.tfidf_ = self.encoder_ = None
         width = 0
         if values["ngrams"] is not None:
-            self.tfidf_ = Tfidf(_shape(values["ngrams"]), arrays["buckets"], arrays["idf"])
+            self.tfidf_ = Tfidf(saved_shape(values["ngrams"]), arrays["buckets"], arrays["idf"])
             width = self.tfidf_.width
         if values["encoder"] is not None:
             self.encoder_ = CachedEncoder(same_encoder(self.encoder, values["encoder"]))
             width += int(values["encoder_width"])
         self.head_ = FittedHead.of(values["head"], self.regime_, self.hierarchy_, width, arrays)
-
-
-def _shape(values: AllNgrams) -> NgramShape:
-    weights = values["weights"]
-    parts = values["ngram_range"], values["char_ngram_range"], values["n_features"]
-    return NgramShape(*parts, None if weights is None else tuple(weights))
 
 
 def find_head(name: str) -> Head:

@@ -6,11 +6,12 @@ import numpy as np
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.kinds import AnyFloat, Between
-from treelabel.core.schema import Array, Arrays, Schema, indices
+from treelabel.core.schema import Array, Arrays, Schema, indices, with_prefix
 from treelabel.encoders.sources import Pooling
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.extreme.indexing import cluster_hierarchy
 from treelabel.models.extreme.label_tree import LabelTree
+from treelabel.models.extreme.rankers import Rankers
 from treelabel.models.objective import objective_arrays
 from treelabel.models.schema import MOST_DIMENSION, EncoderNote, Ngrams, require_inner, tfidf_arrays
 
@@ -153,38 +154,21 @@ def _indexing_schema(labels: int, values: dict[str, Any]) -> Schema:
     if clusters > labels:
         raise TreelabelError(f"there are {clusters:,} clusters of {labels:,} labels")
     matcher = saved_schema(cluster_hierarchy(clusters), values["matcher"], None)
-    rankers = {
-        "ranker_clusters": Array("int64", ("nodes + 1",), 0, "known"),
-        "ranker_features": indices("known", "width"),
-        "ranker_rows": Array("int64", ("known + 1",), 0, "entries"),
-        "ranker_children": indices("entries", "labels"),
-        "ranker_weights": Array("float32", ("entries",)),
-        "ranker_bias": Array("float32", ("labels",)),
-    }
-    # Limits of later arrays are sizes of earlier ones.
-    order = ("ranker_features", "ranker_children", "ranker_clusters", "ranker_rows", "ranker_weights", "ranker_bias")
     return Schema(
-        {**matcher.arrays, **LabelTree.schema(), **{name: rankers[name] for name in order}},
+        {**matcher.arrays, **LabelTree.schema()},
         (),
-        {**matcher.sizes, "labels": labels, "instances": labels, "width": width, "levels": 2},
-        {**matcher.most, "tree_ends": clusters + 3, "known": clusters * width, "entries": labels * width},
+        {**matcher.sizes, "labels": labels, "instances": labels, "levels": 2},
+        {**matcher.most, "tree_ends": clusters + 3},
         (*matcher.relations, require_rankers),
         matcher.files,
+        {"ranker_": Rankers.schema(width, clusters, labels)},
     )
 
 
 def require_rankers(arrays: Arrays) -> None:
     """Refuse arrays of a tree and of rankers that do not fit each other; each for itself is in its range."""
     tree = LabelTree.of(arrays)
-    clusters, features, rows = (arrays[f"ranker_{name}"] for name in ("clusters", "features", "rows"))
-    if tree.sizes[0] != len(clusters) - 1 or len(np.unique(tree.labels)) < len(tree.labels):
+    rankers = with_prefix(arrays, "ranker_")
+    if tree.sizes[0] != len(rankers["clusters"]) - 1 or len(np.unique(tree.labels)) < len(tree.labels):
         raise TreelabelError("tree_labels and tree_children do not put each label into one cluster of the matcher")
-    for name, ends, last in (("clusters", clusters, len(features)), ("rows", rows, len(arrays["ranker_children"]))):
-        if ends[0] != 0 or ends[-1] != last or (np.diff(ends) < 0).any():
-            raise TreelabelError(f"ranker_{name} does not divide what it points to")
-    cluster = np.repeat(np.arange(len(clusters) - 1), np.diff(clusters))
-    if ((np.diff(cluster) == 0) & (np.diff(features) <= 0)).any():
-        raise TreelabelError("ranker_features is not rising within a cluster")
-    most = np.repeat(np.diff(tree.children[1])[cluster], np.diff(rows))
-    if (arrays["ranker_children"] >= most).any():
-        raise TreelabelError("ranker_children holds a label beyond the last of its cluster")
+    Rankers.check(tree.children[1], rankers)

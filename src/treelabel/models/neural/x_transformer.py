@@ -150,7 +150,7 @@ class Indexing:
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Return what is saved: values for JSON, and arrays."""
         values, arrays = self.matcher.state()
-        rankers = {f"ranker_{name}": getattr(self.rankers, name) for name in Rankers.__dataclass_fields__}
+        rankers = {f"ranker_{name}": array for name, array in self.rankers.arrays().items()}
         own = {"clusters": self.tree.sizes[0], "slope": self.slope, "intercept": self.intercept}
         return {**own, "matcher": values}, {**arrays, **self.tree.arrays(), **rankers}
 
@@ -261,7 +261,7 @@ class FittedXTransformer:
                     f"rankers are of {own['width']:,} columns, but there are {tfidf.width:,} of tf-idf and "
                     f"{matcher.width:,} of the encoder"
                 )
-            rankers = Rankers(*(kept[f"ranker_{name}"] for name in Rankers.__dataclass_fields__))
+            rankers = Rankers(**with_prefix(kept, "ranker_"))
             indexings.append(Indexing(LabelTree.of(kept), matcher, rankers, own["slope"], own["intercept"]))
         return cls(hierarchy, arrays["label_nodes"], tfidf, tuple(indexings), beam_size)
 
