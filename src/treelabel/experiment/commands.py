@@ -28,7 +28,7 @@ from treelabel.core.kinds import LARGEST, AnyFloat, Between, check_kind
 from treelabel.core.locking import lock
 from treelabel.data import Dataset, read, write, write_taxonomy
 from treelabel.encoders.folders import cache_folder
-from treelabel.experiment.processes import MARK, end_marked
+from treelabel.experiment.processes import MARK, end_marked, run_watched
 from treelabel.experiment.sets import Parts
 from treelabel.experiment.spec import PLACEHOLDER, SystemSpec
 from treelabel.hierarchy import label_matrix
@@ -42,13 +42,14 @@ TIMES = ("fit_seconds", "score_seconds", "model_bytes")
 
 @dataclass(frozen=True)
 class Told:
-    """The output of a command: scores, decisions or values, how long it ran, and what it told of times and sizes."""
+    """The output of a command: scores, decisions or values, how long it ran, its peak memory, and what it told."""
 
     scores: Scores | None = None
     decisions: Decisions | None = None
     values: Mapping[str, float] | None = None
     told: Mapping[str, float] | None = None
     seconds: float = math.nan
+    peak_memory: float = math.nan
 
 
 # Environments
@@ -161,7 +162,7 @@ def run_command(system: SystemSpec, parts: Parts, spec_folder: Path, working: Pa
     begun = time.perf_counter()
     with (working / "log").open("wb") as log:
         try:
-            done = subprocess.run(
+            returncode, peak = run_watched(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -174,16 +175,14 @@ def run_command(system: SystemSpec, parts: Parts, spec_folder: Path, working: Pa
         finally:
             end_marked(working)
     took = time.perf_counter() - begun
-    if done.returncode:
+    if returncode:
         lines = (working / "log").read_text(errors="replace").strip().splitlines()
-        ended = (
-            f"ended by {signal.Signals(-done.returncode).name}" if done.returncode < 0 else f"exit {done.returncode}"
-        )
+        ended = f"ended by {signal.Signals(-returncode).name}" if returncode < 0 else f"exit {returncode}"
         raise TreelabelError(f"the command failed ({ended}): {shorten(lines[-1], 300) if lines else 'it said nothing'}")
     if not (working / "output").is_file():
         raise TreelabelError("the command ended well but wrote no file to {output}")
     try:
-        return replace(_read_output(system, parts.test, working), seconds=took)
+        return replace(_read_output(system, parts.test, working), seconds=took, peak_memory=peak)
     except TreelabelError as error:
         # The folder has another name at every run.
         raise TreelabelError(f"what the command wrote: {str(error).replace(f'{working}{os.sep}', '')}") from None

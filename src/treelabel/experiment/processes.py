@@ -1,10 +1,13 @@
 """Processes of runs: their memory, whether they have ended, and how all that they started is found and ended."""
 
 import os
+import re
 import signal
 import subprocess
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -12,6 +15,8 @@ import psutil
 MARK = "TREELABEL_RUN"
 # A process may start others while processes are listed.
 ROUNDS = 10
+# Seconds between two looks at the memory of a process: what it takes and gives back in between may be missed.
+WATCH_INTERVAL = 0.2
 
 
 def end_marked(folder: Path) -> None:
@@ -46,6 +51,47 @@ def memory_of(pid: int) -> float:
         with suppress(psutil.Error):
             total += process.memory_info().rss
     return total
+
+
+def peak_of(pid: int) -> float:
+    """Return the most memory that a process has had since it began; elsewhere than on Linux, what it has now.
+
+    The kernel's ru_maxrss would not do: a process begins with that of the one that started it.
+    """
+    with suppress(OSError):
+        found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+        return float(found[1]) * 1024 if found else 0.0
+    with suppress(psutil.Error):
+        return float(psutil.Process(pid).memory_info().rss)
+    return 0.0
+
+
+def run_watched(command: Sequence[str], **options: Any) -> tuple[int, float]:
+    """Run a command to its end, and watch its memory.
+
+    Parameters
+    ----------
+    command : sequence of str
+        The command.
+    **options
+        Those of `subprocess.Popen`.
+
+    Returns
+    -------
+    tuple of (int, float)
+        Its exit status, and the most memory of it and all that it started, in bytes.
+    """
+    peak = 0.0
+    with subprocess.Popen(command, **options) as process:
+        try:
+            while process.poll() is None:
+                peak = max(peak, peak_of(process.pid), memory_of(process.pid))
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(WATCH_INTERVAL)
+        except BaseException:
+            process.kill()
+            raise
+    return process.returncode, peak
 
 
 def family_of(pid: int) -> list[psutil.Process]:

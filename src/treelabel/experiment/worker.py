@@ -5,9 +5,9 @@ it: it watches its standard input, which closes when that process is gone, howev
 """
 
 import json
+import math
 import os
 import platform
-import resource
 import signal
 import sys
 import tempfile
@@ -29,7 +29,7 @@ from treelabel.experiment.code import loaded_code
 from treelabel.experiment.commands import run_command
 from treelabel.experiment.judging import Output, judge_output, measured
 from treelabel.experiment.parts import context_to_json, save_parts
-from treelabel.experiment.processes import MARK, end_marked
+from treelabel.experiment.processes import MARK, end_marked, peak_of
 from treelabel.experiment.reading import parse_spec
 from treelabel.experiment.results import Judged, Run, load_run
 from treelabel.experiment.sets import Parts, load_parts, with_files
@@ -92,7 +92,9 @@ def main() -> None:
         told = str(error) if isinstance(error, TreelabelError) else f"{type(error).__name__}: {error}"
         run = replace(run, status="failed", reason=" ".join(told.split()))
     try:
-        write_run(Path(job.results), replace(run, seconds=time.monotonic() - begun, **surroundings()))
+        # That of a command is known; the worker's own memory is not that of the system.
+        peak = peak_of(os.getpid()) if math.isnan(run.peak_memory) else run.peak_memory
+        write_run(Path(job.results), replace(run, seconds=time.monotonic() - begun, peak_memory=peak, **surroundings()))
     except TreelabelError as error:
         _give_up(error)
 
@@ -132,8 +134,7 @@ def write_run(results: Path, run: Run) -> None:
 
 
 def surroundings() -> dict[str, Any]:
-    """Return what a result depends on beside the spec: code, versions, machine; and the most memory used."""
-    used = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    """Return what a result depends on beside the spec: code, versions, machine."""
     versions = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -145,8 +146,6 @@ def surroundings() -> dict[str, Any]:
         "code": loaded_code(),
         "versions": versions,
         "machine": machine,
-        # Linux counts in units of 1,024 bytes, macOS in bytes.
-        "peak_memory": float(used * (1 if sys.platform == "darwin" else 1024)),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
@@ -357,6 +356,7 @@ def _commanded(spec: Spec, system: SystemSpec, parts: Parts, run: Run) -> tuple[
         fit_seconds=times.get("fit_seconds", told.seconds),
         score_seconds=times.get("score_seconds", float("nan")),
         model_bytes=times.get("model_bytes", float("nan")),
+        peak_memory=told.peak_memory,
     )
     if told.values is not None:
         judged = Judged("values", "values", told.values)
