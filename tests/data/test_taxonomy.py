@@ -143,7 +143,7 @@ REFUSALS = {
     "nothing but commas": ("t.csv", "A,B\n,,\n", ":2: empty name: the parent of '' is missing"),
     "a parent of nothing": ("t.taxonomy", "A\t\t\n", ":1: empty name: the child of 'A' is missing"),
     "empty child in a table": ("t.csv", "id,parent\na,\n,a\n", ":3: empty name: the child of 'a' is missing"),
-    "one field": ("t.tsv", "A\tB\nC\n", ":2: expected a parent and a child separated by a tab, found 'C'"),
+    "names alone": ("t.tsv", "A\nC\n", ":1: expected a parent and a child separated by a tab, found 'A'; a list of"),
     "short row": ("t.csv", "parent,x,child\nA,1,B\nA\n", ":3: 1 fields, too few for the header's columns"),
     "bad quotes": ("t.csv", 'A,B\n"A"x,B\n', ":2: not valid CSV: ',' expected after '\"'"),
     "wrong byte": ("t.tsv", b"A\tB\nA\tcaf\xe9\n", ":2: byte 6 of the line (0xe9) is not utf-8"),

@@ -42,6 +42,8 @@ def read_together(paths: Sequence[str | Path], taxonomy: Any = None, **options: 
         limits = options.get("limits", DEFAULT_LIMITS)
         taxonomy = read_taxonomy(beside[0], root=options.get("root"), limits=limits) if beside else None
     data = [read(path, taxonomy=taxonomy, **options) for path in files]
+    if taxonomy is None and len({part.choices.get("separator") for part in data}) > 1:
+        data = _read_alike(files, data, options)
     if all(part.hierarchy == data[0].hierarchy for part in data):
         return data
     for part in data:
@@ -54,3 +56,15 @@ def read_together(paths: Sequence[str | Path], taxonomy: Any = None, **options: 
         moved = renamed(part.labels, np.array([place[path] for path in tree], np.int32), len(union))
         united.append(replace(part, labels=moved, hierarchy=union))
     return united
+
+
+def _read_alike(files: Sequence[Path], data: Sequence[Dataset], options: dict[str, Any]) -> list[Dataset]:
+    """Read files again whose labels were understood in different ways; the most documents say which is right."""
+    largest = max(range(len(data)), key=lambda at: len(data[at]))
+    sep = data[largest].choices.get("separator")
+    # No label has a line break, so that as a separator it keeps all labels whole.
+    again = options | {"sep": "\n" if sep is None else sep}
+    return [
+        part if part.choices.get("separator") == sep else read(file, **again)
+        for file, part in zip(files, data, strict=True)
+    ]
