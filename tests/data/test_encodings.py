@@ -170,7 +170,7 @@ def test_what_is_no_utf_8_says_how_to_go_on(tmp_path: Path) -> None:
         "(--encoding cp1252; old Windows files are cp1252)"
     )
     with pytest.raises(TreelabelError, match=r"--encoding utf-16\)"):
-        read_text(tmp_path, "d.jsonl", '{"text": "日本語", "label": "本"}\n'.encode("utf-16-le")[:60] + b"\n")
+        read_text(tmp_path, "d.csv", "日本語日本語,日本語日本語\n".encode("utf-16-le"))
 
 
 def test_a_mark_wins_over_the_encoding_that_is_named(tmp_path: Path) -> None:

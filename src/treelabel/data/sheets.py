@@ -90,18 +90,22 @@ def open_sheet(path: Path, sheet: str | None = None, limits: Limits = DEFAULT_LI
     if suffixes(path)[1] is not None:
         raise TreelabelError(f"{path}: an .xlsx file is compressed already; unpack it first")
     check_archive(path, limits)
-    with require_extra("excel", "reading .xlsx"):
-        from openpyxl import load_workbook
-    with damage_told(path), _quiet():
-        book = load_workbook(path, read_only=True, data_only=True, keep_links=False)
-    try:
+    with _open_book(path, data_only=True) as book:
         found = _chosen(path, book, sheet)
         others = [] if sheet is not None else [each.title for each in book.worksheets if each is not found]
         opened = Sheet(path, found.title, others, iter(()), found.max_row)
         opened.rows = _rows(opened, found, limits)
         yield opened
-    finally:
-        book.close()
+
+
+@contextmanager
+def _open_book(path: Path, data_only: bool) -> Iterator[Any]:
+    with require_extra("excel", "reading .xlsx"):
+        from openpyxl import load_workbook
+    with path.open("rb") as raw:
+        with damage_told(path), _quiet():
+            book = load_workbook(raw, read_only=True, data_only=data_only, keep_links=False)
+        yield book
 
 
 @contextmanager
@@ -165,14 +169,8 @@ def _values(path: Path, source: Any) -> Iterator[tuple[Any, ...]]:
 
 def _formulas(path: Path, name: str) -> Iterator[tuple[Any, ...]]:
     """Read a sheet a second time, with formulas in place of their values."""
-    from openpyxl import load_workbook
-
-    with damage_told(path), _quiet():
-        book = load_workbook(path, read_only=True, data_only=False, keep_links=False)
-    try:
+    with _open_book(path, data_only=False) as book:
         yield from _values(path, book[name])
-    finally:
-        book.close()
 
 
 def _scanned(path: Path, source: Any) -> tuple[dict[int, list[tuple[int, int]]], bool]:

@@ -76,7 +76,7 @@ def _rows(path: Path, options: ReadOptions, choices: dict[str, str]) -> Iterator
 
 
 def header_place(rows: list[SheetRow]) -> int:
-    """Find the row with the names of columns: the first that is wide, of different texts, none of them a number.
+    """Find the row with the names of columns: the first that is wide and has no number or date.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def header_place(rows: list[SheetRow]) -> int:
     enough = ceil(SHARE * max(map(len, filled)))
 
     def is_header(cells: list[str]) -> bool:
-        return len(cells) >= enough and len(set(cells)) == len(cells) and not any(map(_is_number, cells))
+        return len(cells) >= enough and not any(map(_is_number, cells))
 
     return next((at for at, cells in enumerate(filled) if is_header(cells)), 0)
 
