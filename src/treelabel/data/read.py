@@ -12,7 +12,7 @@ import numpy as np
 
 from treelabel.core.compute import IntArray
 from treelabel.core.errors import TreelabelError, shorten
-from treelabel.core.inputs import UndecodableError, existing_file
+from treelabel.core.inputs import existing_file
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.core.progress import progress_bar
 from treelabel.data.collect import Collector, Incoming
@@ -20,7 +20,7 @@ from treelabel.data.dataset import Dataset
 from treelabel.data.fields import FieldChoice, Fields, ListMeaning
 from treelabel.data.formats import BATCH, Problem, ReadOptions, Row, RowSource, format_to_read
 from treelabel.data.names import unprintable
-from treelabel.data.taxonomy import recognised_taxonomy, taxonomy_beside
+from treelabel.data.taxonomy import taxonomy_beside, taxonomy_of_data
 from treelabel.hierarchy import SEPARATOR, Hierarchy, split_path
 from treelabel.hierarchy.labels import Label, UnknownLabelError, find_label
 from treelabel.hierarchy.separators import guess_separator
@@ -152,13 +152,7 @@ class _Known(NamedTuple):
 
 
 def _taxonomy_in(file: Path, root: str | None, encoding: str, limits: Limits) -> _Known:
-    """Read a taxonomy: in UTF-8 if it is that, else in the encoding of the data."""
-    try:
-        hierarchy, form = recognised_taxonomy(file, root=root, limits=limits)
-    except UndecodableError:
-        if encoding == "utf-8":
-            raise
-        hierarchy, form = recognised_taxonomy(file, root=root, encoding=encoding, limits=limits)
+    hierarchy, form = taxonomy_of_data(file, root, encoding, limits)
     return _Known(hierarchy, {"hierarchy": str(file), "taxonomy": form})
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from treelabel.core.errors import TreelabelError, located, quoted
-from treelabel.core.inputs import existing_file, numbered_lines, open_input, suffixes, whole_lines
+from treelabel.core.inputs import UndecodableError, existing_file, numbered_lines, open_input, suffixes, whole_lines
 from treelabel.core.json_text import JsonLimitError, parse_json
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.core.outputs import open_output
@@ -116,6 +116,33 @@ def recognised_taxonomy(
         if kind == "skos":
             return read_skos(file, language, tree, limits), "SKOS"
     raise TreelabelError(f"{file}: cannot tell the taxonomy's format by its ending; known are {', '.join(ENDINGS)}")
+
+
+def taxonomy_of_data(file: Path, root: str | None, encoding: str, limits: Limits) -> tuple[Hierarchy, str]:
+    """Read the taxonomy of data in some encoding: in UTF-8 if it is that, as treelabel writes it, else like the data.
+
+    Parameters
+    ----------
+    file
+        The taxonomy.
+    root
+        As for `read_taxonomy`.
+    encoding
+        That of the data.
+    limits
+        The resources that reading may take.
+
+    Returns
+    -------
+    (Hierarchy, str)
+        As from `recognised_taxonomy`.
+    """
+    try:
+        return recognised_taxonomy(file, root=root, limits=limits)
+    except UndecodableError:
+        if encoding == "utf-8":
+            raise
+        return recognised_taxonomy(file, root=root, encoding=encoding, limits=limits)
 
 
 def _read_paths(file: Path, sep: str | None, encoding: str, limits: Limits) -> tuple[Hierarchy, str]:
