@@ -133,7 +133,7 @@ def convert(
     unfolded and cut.
 
     \b
-    Formats: csv, tsv, jsonl, xlsx, parquet, fasttext, xmc, htc; add .gz or .zst to compress text.
+    Formats: csv, tsv, jsonl, parquet, fasttext, xmc, htc, xlsx; add .gz or .zst to compress text.
     Examples:
       treelabel convert train.csv train.parquet --labels category --sep ' > '
       treelabel convert train.jsonl.gz train.ft --taxonomy tax.tsv --deduplicate

@@ -1,4 +1,4 @@
-"""What a text file is encoded in, told by its first bytes, and reading it as UTF-8 whatever that is."""
+"""Encodings of text files: told by their first bytes, and read as UTF-8 whatever they are."""
 
 import codecs
 from io import BufferedReader, RawIOBase

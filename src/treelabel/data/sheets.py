@@ -199,7 +199,7 @@ def _scanned(path: Path, source: Any) -> tuple[dict[int, list[tuple[int, int]]],
 def _fill_merged(
     number: int, cells: list[str], merged: dict[int, list[tuple[int, int]]], is_open: dict[int, tuple[int, str]]
 ) -> None:
-    """Give the cells that a merged one covers in the rows below its value; `is_open` has these by column."""
+    """Fill the cells that a merged one covers in the rows below with its value; `is_open` has these by column."""
     for column, (last, value) in list(is_open.items()):
         if number > last:
             del is_open[column]

@@ -102,7 +102,17 @@ def recognised_taxonomy(
     limits: Limits = DEFAULT_LIMITS,
     sheet: str | None = None,
 ) -> tuple[Hierarchy, str]:
-    """Read a hierarchy as `read_taxonomy` does; the second value tells people what was recognised in the file."""
+    """Read a hierarchy, and say for people what was recognised in the file.
+
+    Parameters
+    ----------
+    path, format, root, tree, sep, language, encoding, limits, sheet
+        As for `read_taxonomy`.
+
+    Returns
+    -------
+    (Hierarchy, str)
+    """
     file = existing_file(path)
     kind = format or ENDINGS.get(suffixes(file)[0])
     # Makers of hierarchies do not know the file of what they refuse.

@@ -34,6 +34,13 @@ class ParentColumns(NamedTuple):
     child: int
     name: int | None
 
+    def told(self, header: Sequence[str]) -> str:
+        """Say for people what was recognised."""
+        parent, child = quoted(header[self.parent], 40), quoted(header[self.child], 40)
+        if self.name is None:
+            return f"parents in the column {parent}, labels in {child}"
+        return f"parents in the column {parent}, which are called by {child}, names in {quoted(header[self.name], 40)}"
+
 
 @dataclass(frozen=True)
 class PathColumns:
@@ -45,6 +52,13 @@ class PathColumns:
     columns: tuple[int, ...]
     separator: str | None
     first: int
+
+    def told(self, header: Sequence[str]) -> str:
+        """Say for people what was recognised; a header that is none is not quoted."""
+        names = [quoted(header[at], 40) if self.first else str(at + 1) for at in self.columns]
+        if self.separator is None:
+            return f"one level in each of the columns {' and '.join(names)}"
+        return f"full paths in the column {names[0]}, separated by {self.separator!r}"
 
 
 def parent_columns(rows: list[list[str]]) -> ParentColumns | None:
@@ -179,22 +193,3 @@ def _separator(values: Sequence[str], sep: str | None) -> str:
     if sep is not None:
         return sep
     return SEPARATOR if any(SEPARATOR in value for value in values) else guess_separator(values) or SEPARATOR
-
-
-def path_told(found: PathColumns, header: Sequence[str]) -> str:
-    """Say for people what was recognised."""
-    if found.first:
-        named = " and ".join(quoted(header[at], 40) for at in found.columns)
-    else:
-        named = " and ".join(str(at + 1) for at in found.columns)
-    if found.separator is None:
-        return f"one level in each of the columns {named}"
-    return f"full paths in the column {named}, separated by {found.separator!r}"
-
-
-def parent_told(found: ParentColumns, header: Sequence[str]) -> str:
-    """Say for people what was recognised."""
-    parent, child = quoted(header[found.parent], 40), quoted(header[found.child], 40)
-    if found.name is None:
-        return f"parents in the column {parent}, labels in {child}"
-    return f"parents in the column {parent}, which are called by {child}, names in {quoted(header[found.name], 40)}"

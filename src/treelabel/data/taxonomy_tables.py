@@ -16,9 +16,7 @@ from treelabel.data.taxonomy_columns import (
     PathColumns,
     Row,
     parent_columns,
-    parent_told,
     path_columns,
-    path_told,
 )
 from treelabel.hierarchy import Hierarchy, split_path
 from treelabel.hierarchy.build import Edges, edges_of_pairs, text_array
@@ -30,18 +28,30 @@ NO_PARENT = {"0", "-1", "null", "none", "nan", "n/a", "na", "-", "\\n"}
 def read_table(
     file: Path, root: str | None, tree: bool, sep: str | None, encoding: str, limits: Limits, sheet: str | None
 ) -> tuple[Hierarchy, str]:
-    """Read a table of edges, of paths or of levels (see `read_taxonomy`); say for people which it is."""
+    """Read a table of edges, of paths or of levels; say for people which it is.
+
+    Parameters
+    ----------
+    file
+        The table.
+    root, tree, sep, encoding, limits, sheet
+        As for `read_taxonomy`.
+
+    Returns
+    -------
+    (Hierarchy, str)
+    """
     rows = _rows(file, encoding, limits, sheet)
     cells = [row for _, row in rows]
     columns = parent_columns(cells)
     if columns is not None:
-        told = parent_told(columns, cells[0])
+        told = columns.told(cells[0])
         if columns.name is not None:
             return Hierarchy.from_coded(_edges_of_table(rows[1:], columns, file), root, tree), told
         return _hierarchy_of_edges(rows[1:], columns, file, root, tree), told
     paths = path_columns(cells, sep)
     if paths is not None:
-        return Hierarchy.from_paths(_paths_of(rows[paths.first :], paths, file)), path_told(paths, cells[0])
+        return Hierarchy.from_paths(_paths_of(rows[paths.first :], paths, file)), paths.told(cells[0])
     if suffixes(file)[0] == ".xlsx":
         rows = [(number, [cell for at, cell in enumerate(row) if any(row[at:])]) for number, row in rows]
     return _hierarchy_of_edges(rows, None, file, root, tree), "a parent and its children on each line"
@@ -59,7 +69,7 @@ def _rows(file: Path, encoding: str, limits: Limits, sheet: str | None) -> list[
 
 
 def _trimmed(rows: list[Row]) -> list[Row]:
-    """Give the rows of a sheet the same length, without the columns that are empty throughout."""
+    """Bring the rows of a sheet to the same length, without the columns that are empty throughout."""
     width = max((len(row) for _, row in rows), default=0)
     full = [(number, row + [""] * (width - len(row))) for number, row in rows]
     used = [at for at in range(width) if any(row[at] for _, row in full)]
@@ -93,7 +103,15 @@ def _cells(line: str, delimiter: str, file: Path, number: int) -> list[str]:
 
 
 def check_names(names: Iterable[str], where: object) -> None:
-    """Refuse names with characters that no name in a file may have."""
+    """Refuse names with characters that no name in a file may have.
+
+    Parameters
+    ----------
+    names
+        The names.
+    where
+        Where they stand, for the message.
+    """
     found = unprintable(names)
     if found is not None:
         raise TreelabelError(f"{where}: {found}")
@@ -185,7 +203,7 @@ def _pairs_of(
 
 
 def _paths_of(rows: list[Row], columns: PathColumns, file: Path) -> list[list[str]]:
-    """Read a path from each row: out of one cell, or of one cell a level.
+    """Read a path from each row: out of one cell, or out of several cells, each of a level.
 
     Names that are left out at the beginning are those of the row above, as people write an outline.
     """

@@ -14,7 +14,7 @@ from treelabel.hierarchy import SEPARATOR, split_path
 
 
 class Demand(NamedTuple):
-    """What must hold before a mark is taken for a separator.
+    """The evidence that a mark needs before it is taken for a separator.
 
     Parameters
     ----------

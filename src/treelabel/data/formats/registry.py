@@ -50,14 +50,6 @@ FORMATS: Registry[Format] = Registry(
             "one JSON object per line",
             EVERYTHING - {"hierarchy"},
         ),
-        Format(
-            "xlsx",
-            (".xlsx",),
-            read_excel,
-            write_excel,
-            "a sheet of Excel, a row of names",
-            EVERYTHING - {"hierarchy"},
-        ),
         Format("parquet", (".parquet", ".pq"), read_parquet, write_parquet, "Parquet, hierarchy included", EVERYTHING),
         Format(
             "fasttext",
@@ -82,6 +74,14 @@ FORMATS: Registry[Format] = Registry(
             write_htc,
             "one JSON object per line with token and label",
             frozenset({"texts", "line breaks", "empty documents"}),
+        ),
+        Format(
+            "xlsx",
+            (".xlsx",),
+            read_excel,
+            write_excel,
+            "a sheet of Excel, a row of names",
+            EVERYTHING - {"hierarchy"},
         ),
     ),
 )
