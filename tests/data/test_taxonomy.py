@@ -132,6 +132,14 @@ def test_levels_are_told_by_their_values_where_rows_would_say_edges_twice(tmp_pa
     assert paths_of(tmp_path, "u.csv", "A;B;C\nB;D;E\n") == ["A", "A > B", "A > B > D", "A > B > E", "A > C"]
 
 
+def test_edges_whose_names_look_like_paths_stay_edges(tmp_path: Path) -> None:
+    content = "Root\tCS\nRoot\tEE\nCS\tCS/learning\nCS\tCS/graphs\nEE\tEE/power\nEE\tEE/waves\n"
+    expected = ["CS", "CS > CS/graphs", "CS > CS/learning", "EE", "EE > EE/power", "EE > EE/waves"]
+    assert paths_of(tmp_path, "t.tsv", content) == expected
+    content = "Root\ttopics\nRoot\tplaces\ntopics\ttopics::ship\ntopics\ttopics::corn\nplaces\tplaces::usa\n"
+    assert "topics > topics::corn" in paths_of(tmp_path, "u.tsv", content)
+
+
 def test_a_header_alone_makes_a_list_of_labels(tmp_path: Path) -> None:
     assert paths_of(tmp_path, "t.csv", "Category\nfood\nTCP/IP\n") == ["TCP/IP", "food"]
 

@@ -159,12 +159,19 @@ def _by_value(rows: list[list[str]], sep: str | None) -> PathColumns | None:
     if width > 10:
         return None
     found = [(at, guess) for at in range(width) if (guess := guess_separator(_values(rows, at))) is not None]
-    if len(found) != 1:
+    if len(found) != 1 or not _is_numbering(rows, found[0][0]):
         return None
     at, guess = found[0]
     separator = sep or guess
     is_header = width > 1 and _is_header(rows) and separator not in rows[0][at]
     return PathColumns((at,), separator, int(is_header))
+
+
+def _is_numbering(rows: Sequence[Sequence[str]], paths: int) -> bool:
+    """Return whether the columns beside paths could number them; those of edges have parents, which recur."""
+    first = [row[0] for row in rows] if paths != 0 else [row[1] if len(row) > 1 else "" for row in rows]
+    known = set(_values(rows, paths))
+    return max(map(len, rows)) == 1 or (len(set(first)) == len(first) and not known.intersection(first))
 
 
 def _are_levels(rows: list[list[str]]) -> bool:
