@@ -153,6 +153,7 @@ def test_inspect_describes_a_taxonomy(dag: Path, run: Run) -> None:
     shown = table(succeeded(run("inspect", dag)))
     hierarchy = read_taxonomy(dag)
     assert shown == {
+        "read as": "a parent and its children on each line",
         "nodes": "4 (1 leaves), DAG of depth 3",
         "nodes per level": "2-1-1",
         "unique names": "yes",

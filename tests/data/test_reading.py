@@ -287,6 +287,7 @@ def test_what_was_chosen_is_told(tmp_path: Path) -> None:
         "labels": "Category",
         "id": "row numbers",
         "hierarchy": "made of the labels",
+        "separator": " > ",
     }
     taxonomy = put(tmp_path, "taxonomy.tsv", "x\ty\n")
     again = read(tmp_path / "d.csv", text=["Title", "Description"], id="sku")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.strategies import examples
 from treelabel import Hierarchy, TreelabelError, read_alternative_names, read_taxonomy, write_taxonomy
+from treelabel.data.taxonomy import recognised_taxonomy
 
 PETS = ["pet", "food", "pet > dog", "pet > cat", "pet > dog > poodle"]
 
@@ -50,6 +51,124 @@ EDGE_FILES = {
 @pytest.mark.parametrize(("name", "content"), EDGE_FILES.values(), ids=EDGE_FILES)
 def test_edges_in_all_their_forms_mean_the_same(tmp_path: Path, name: str, content: str | bytes) -> None:
     assert paths_of(tmp_path, name, content) == sorted(PETS)
+
+
+# Tables of other kinds, and what is said of them.
+TABLES = {
+    "names alone": ("t.tsv", "pet\tdog\npet\tcat\ndog\tpoodle\nfood\npet\n", "a parent and its children on each line"),
+    "numbered ids": (
+        "t.csv",
+        "Name,Parent ID,ID\npet,0,1\nfood,0,2\ndog,1,3\ncat,1,4\npoodle,3,5\n",
+        "parents in the column 'Parent ID', which are called by 'ID', names in 'Name'",
+    ),
+    "ids with points, as pandas saves them": (
+        "t.csv",
+        "category_id,category_name,parent_category_id\n1,pet,\n2,food,\n3,dog,1.0\n4,cat,1.0\n5,poodle,3.0\n",
+        "parents in the column 'parent_category_id', which are called by 'category_id', names in 'category_name'",
+    ),
+    "no parent": (
+        "t.csv",
+        "id;parentId;name\n1;NULL;pet\n2;NULL;food\n3;1;dog\n4;1;cat\n5;3;poodle\n",
+        "parents in the column 'parentId', which are called by 'id', names in 'name'",
+    ),
+    "another word for child": (
+        "t.csv",
+        "Parent,Kategorie\n,pet\n,food\npet,dog\npet,cat\ndog,poodle\n",
+        "parents in the column 'Parent', labels in 'Kategorie'",
+    ),
+    "levels": (
+        "t.csv",
+        "Level 2,note,Level 1,Level 3\ndog,x,pet,poodle\ncat,,pet,\n,,food,\n",
+        "one level in each of the columns 'Level 1' and 'Level 2' and 'Level 3'",
+    ),
+    "an outline": (
+        "t.csv",
+        "L1;L2;L3\npet;;\n;dog;\n;;poodle\n;cat;\nfood;;\n",
+        "one level in each of the columns 'L1' and 'L2' and 'L3'",
+    ),
+    "levels by words": (
+        "t.tsv",
+        "Department\tClass\tSub-class\npet\tdog\tpoodle\npet\tcat\t\nfood\t\t\n",
+        "one level in each of the columns 'Department' and 'Class' and 'Sub-class'",
+    ),
+    "paths in a column": (
+        "t.csv",
+        "id,Full Path\n1,pet > dog > poodle\n2,pet > cat\n3,food\n",
+        "full paths in the column 'Full Path', separated by ' > '",
+    ),
+    "paths alone": (
+        "t.csv",
+        "path\npet > dog > poodle\npet > cat\nfood\n",
+        "full paths in the column 'path', separated",
+    ),
+    "paths under another name": (
+        "t.csv",
+        "Nr;Pfad\n1;pet>dog>poodle\n2;pet>cat\n3;food\n4;pet>dog\n",
+        "full paths in the column 'Pfad', separated by '>'",
+    ),
+    "paths without a header": (
+        "t.tsv",
+        "pet>dog>poodle\npet>cat\nfood\npet>dog\n",
+        "full paths in the column 1, separ",
+    ),
+    "paths with another separator": ("t.txt", "pet::dog::poodle\npet::cat\nfood\npet::dog\n", "separated by '::'"),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "told"), TABLES.values(), ids=TABLES)
+def test_tables_of_all_kinds_mean_the_same_and_say_what_they_are(
+    tmp_path: Path, name: str, content: str, told: str
+) -> None:
+    hierarchy, form = recognised_taxonomy(put(tmp_path, name, content))
+    assert sorted(hierarchy.paths()) == sorted(PETS)
+    assert told in form
+
+
+def test_levels_are_told_by_their_values_where_rows_would_say_edges_twice(tmp_path: Path) -> None:
+    rows = ["Warengruppe;Gruppe;Artikel", "food;dairy;milk", "food;dairy;cheese", "food;meat;ham", "home;garden;rake"]
+    expected = sorted(Hierarchy.from_paths([row.split(";") for row in rows[1:]]).paths())
+    assert paths_of(tmp_path, "t.csv", "\n".join(rows)) == expected
+    # A parent with its children is what it was.
+    assert paths_of(tmp_path, "u.csv", "A;B;C\nB;D;E\n") == ["A", "A > B", "A > B > D", "A > B > E", "A > C"]
+
+
+def test_edges_whose_names_look_like_paths_stay_edges(tmp_path: Path) -> None:
+    content = "Root\tCS\nRoot\tEE\nCS\tCS/learning\nCS\tCS/graphs\nEE\tEE/power\nEE\tEE/waves\n"
+    expected = ["CS", "CS > CS/graphs", "CS > CS/learning", "EE", "EE > EE/power", "EE > EE/waves"]
+    assert paths_of(tmp_path, "t.tsv", content) == expected
+    content = "Root\ttopics\nRoot\tplaces\ntopics\ttopics::ship\ntopics\ttopics::corn\nplaces\tplaces::usa\n"
+    assert "topics > topics::corn" in paths_of(tmp_path, "u.tsv", content)
+
+
+def test_a_header_alone_makes_a_list_of_labels(tmp_path: Path) -> None:
+    assert paths_of(tmp_path, "t.csv", "Category\nfood\nTCP/IP\n") == ["TCP/IP", "food"]
+
+
+@pytest.mark.parametrize("first", ["path", "level1", "category", "label"])
+def test_labels_called_like_columns_are_labels_where_they_have_children(tmp_path: Path, first: str) -> None:
+    content = f"{first}\tlevel2\nlevel2\tx\n"
+    assert paths_of(tmp_path, "t.tsv", content) == [first, f"{first} > level2", f"{first} > level2 > x"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("id,parent_id,name\n1,9,A\n", ":2: unknown parent: 'A' has parent '9', which has no row of its own"),
+        ("level1,level2\nA,B\n,\nC,D\n,,\n", None),
+        ("level1,level2,level3\n,B,C\n", ":2: empty name in the path ' > B > C'"),
+        ("level1,level2,level3\nA,,C\n", ":2: empty name in the path 'A >  > C'"),
+        ("path\nA >  > B\n", ":2: empty name in the path 'A >  > B'"),
+        ("path\nA\x07 > B\n", ":2: the label 'A\\x07' has the control character U+0007"),
+    ],
+)
+def test_tables_with_gaps(tmp_path: Path, content: str, message: str | None) -> None:
+    file = put(tmp_path, "t.csv", content)
+    if message is None:
+        assert sorted(read_taxonomy(file).paths()) == ["A", "A > B", "C", "C > D"]
+        return
+    with pytest.raises(TreelabelError) as refused:
+        read_taxonomy(file)
+    assert f"{file}{message}" in str(refused.value)
 
 
 @pytest.mark.parametrize("compression", ["gz", "zst", "bz2"])
@@ -143,7 +262,7 @@ REFUSALS = {
     "nothing but commas": ("t.csv", "A,B\n,,\n", ":2: empty name: the parent of '' is missing"),
     "a parent of nothing": ("t.taxonomy", "A\t\t\n", ":1: empty name: the child of 'A' is missing"),
     "empty child in a table": ("t.csv", "id,parent\na,\n,a\n", ":3: empty name: the child of 'a' is missing"),
-    "one field": ("t.tsv", "A\tB\nC\n", ":2: expected a parent and a child separated by a tab, found 'C'"),
+    "names alone": ("t.tsv", "A\nC\n", ":1: expected a parent and a child separated by a tab, found 'A'; a list of"),
     "short row": ("t.csv", "parent,x,child\nA,1,B\nA\n", ":3: 1 fields, too few for the header's columns"),
     "bad quotes": ("t.csv", 'A,B\n"A"x,B\n', ":2: not valid CSV: ',' expected after '\"'"),
     "wrong byte": ("t.tsv", b"A\tB\nA\tcaf\xe9\n", ":2: byte 6 of the line (0xe9) is not utf-8"),

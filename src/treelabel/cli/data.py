@@ -63,14 +63,21 @@ def inspect(
     if is_score_file(file):
         _print(*_scores_summary(file), json)
     elif _is_taxonomy(file):
-        from treelabel.data import read_taxonomy
+        from treelabel.data.taxonomy import recognised_taxonomy
 
-        _print(*_taxonomy_summary(read_taxonomy(file, root=read.root, limits=read.limits)), json)
+        hierarchy, form = recognised_taxonomy(
+            file, root=read.root, sep=read.sep, encoding=read.encoding, limits=read.limits, sheet=read.sheet
+        )
+        values, rows = _taxonomy_summary(hierarchy)
+        _print({"read_as": form, **values}, [("read as", form), *rows], json)
     else:
         data, training = read.read_with(file, train)
         described = data.describe(training)
         columns = ", ".join(f"{what}: {data.choices[what]}" for what in ("text", "labels", "id"))
         chosen = [("file", str(file)), ("columns", columns), ("hierarchy", data.choices["hierarchy"])]
+        chosen += [(what, data.choices[what]) for what in ("sheet", "taxonomy") if what in data.choices]
+        if "separator" in data.choices:
+            chosen.append(("separator", f"{data.choices['separator']!r} in labels, guessed (--sep says otherwise)"))
         _print({**described.to_json(), "choices": dict(data.choices)}, [*chosen, *described.rows()], json)
 
 
@@ -126,10 +133,11 @@ def convert(
     unfolded and cut.
 
     \b
-    Formats: csv, tsv, jsonl, parquet, fasttext, xmc, htc; add .gz or .zst to compress.
+    Formats: csv, tsv, jsonl, parquet, fasttext, xmc, htc, xlsx; add .gz or .zst to compress text.
     Examples:
       treelabel convert train.csv train.parquet --labels category --sep ' > '
       treelabel convert train.jsonl.gz train.ft --taxonomy tax.tsv --deduplicate
+      treelabel convert tickets.xlsx tickets.csv --sheet 2
       treelabel convert subjects.ttl subjects.taxonomy.tsv
     """
     from treelabel import data as d
@@ -209,7 +217,9 @@ def _convert_scores(source: Path, target: Path, unfold: bool, cut: int | None) -
 def _convert_taxonomy(source: Path, target: Path, read: ReadArguments, unfold: bool, cut: int | None) -> None:
     from treelabel.data import read_taxonomy, write_taxonomy
 
-    hierarchy = read_taxonomy(source, root=read.root, limits=read.limits)
+    hierarchy = read_taxonomy(
+        source, root=read.root, sep=read.sep, encoding=read.encoding, limits=read.limits, sheet=read.sheet
+    )
     if unfold:
         hierarchy = hierarchy.unfold().new
     if cut is not None:

@@ -58,12 +58,19 @@ class ReadArguments:
         str | None, typer.Option(help="Column whose equal values belong together (customer, source): never divided.")
     ] = None
     taxonomy: Annotated[Path | None, typer.Option(help="File with the hierarchy (default: the one beside).")] = None
-    sep: Annotated[str | None, typer.Option(help="Separator of names in a label path, such as ' > '.")] = None
+    sep: Annotated[
+        str | None, typer.Option(help="Separator of names in a label path, such as ' > ' (default: guessed).")
+    ] = None
     label_sep: Annotated[str | None, typer.Option(help="Separator of several labels in one cell, such as ';'.")] = None
     lists: Annotated[str, typer.Option(help="What a list of names is: labels, or the steps of one path.")] = "labels"
     root: Annotated[str | None, typer.Option(help="Name of the taxonomy's root (default: a top called Root).")] = None
     format: Annotated[str | None, typer.Option(help="Format of the input (default: by its ending).")] = None
-    encoding: Annotated[str, typer.Option(help="Encoding of the input.")] = "utf-8"
+    encoding: Annotated[
+        str, typer.Option(help="Encoding of text without a byte order mark, such as cp1252 (old Windows files).")
+    ] = "utf-8"
+    sheet: Annotated[str | None, typer.Option(help="Sheet of an .xlsx file: name or number (default: the first).")] = (
+        None
+    )
     delimiter: Annotated[str | None, typer.Option(help="Delimiter of CSV columns (default: guessed).")] = None
     header: Annotated[bool, typer.Option(help="Whether the first CSV line names the columns.")] = True
     quotes: Annotated[bool, typer.Option(help="Whether CSV values may be quoted.")] = True

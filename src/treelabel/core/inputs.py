@@ -1,6 +1,5 @@
 """Opening files to read: regular files only, decompressed by the ending, line by line, within limits."""
 
-import codecs
 import errno
 import os
 import stat
@@ -16,6 +15,7 @@ from typing import IO, Any, cast
 import pyarrow as pa
 
 from treelabel.core.commit import finish_commit
+from treelabel.core.encodings import AsUtf8, encoding_of, is_known, is_like_ascii, peekable
 from treelabel.core.errors import TreelabelError, quoted
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.core.registry import did_you_mean
@@ -141,8 +141,8 @@ def _check_ratio(path: Path, unpacked: int, packed: int, limits: Limits) -> None
         )
 
 
-def first_mark(stream: IO[bytes], path: Path) -> bytes:
-    """Look at the first byte behind byte order mark and white space, and leave it to be read.
+def first_mark(stream: IO[bytes], path: Path, encoding: str = "utf-8") -> bytes:
+    """Look at the first character behind byte order mark and white space, and leave it to be read.
 
     Parameters
     ----------
@@ -150,14 +150,19 @@ def first_mark(stream: IO[bytes], path: Path) -> bytes:
         From `open_input`.
     path
         The file, to be named in messages.
+    encoding
+        As Python calls it; what the first bytes say goes first (see `encoding_of`).
 
     Returns
     -------
     bytes
-        The byte; empty at the end of the file.
+        The character in UTF-8; empty at the end of the file.
     """
+    _require_known(encoding, path)
     with _decompressing(path):
-        return cast("BufferedReader", stream).peek(1).removeprefix(codecs.BOM_UTF8).lstrip()[:1]
+        head = cast("BufferedReader", stream).peek(1)
+    text = head.decode(encoding_of(head, encoding), "ignore")
+    return text.removeprefix("\ufeff").lstrip()[:1].encode("utf-8", "replace")
 
 
 def whole_lines(stream: IO[bytes], path: Path, encoding: str, limits: Limits = DEFAULT_LIMITS) -> list[str]:
@@ -180,9 +185,9 @@ def whole_lines(stream: IO[bytes], path: Path, encoding: str, limits: Limits = D
             size += len(piece)
             _check_whole(path, size, limits)
     lines: list[str] = []
-    for line in text_lines(BytesIO(b"".join(pieces)), path, encoding, replace(limits, line=None)):
+    for line in text_lines(BytesIO(b"".join(pieces)), path, encoding, replace(limits, line=None), False):
         if isinstance(line, UndecodableLine):
-            raise TreelabelError(f"{path}:{len(lines) + 1}: {line}")
+            raise UndecodableError(f"{path}:{len(lines) + 1}: {line}")
         lines.append(line)
     return lines
 
@@ -212,13 +217,17 @@ def numbered_lines(file: Path, encoding: str = "utf-8", limits: Limits = DEFAULT
     with open_input(file, limits=limits) as stream:
         for number, line in enumerate(text_lines(stream, file, encoding, limits, universal=True), 1):
             if isinstance(line, UndecodableLine):
-                raise TreelabelError(f"{file}:{number}: {line}")
+                raise UndecodableError(f"{file}:{number}: {line}")
             if line.strip():
                 yield number, line.rstrip("\r\n")
 
 
 def text_lines(
-    stream: IO[bytes], path: Path, encoding: str, limits: Limits = DEFAULT_LIMITS, universal: bool = False
+    stream: IO[bytes],
+    path: Path,
+    encoding: str = "utf-8",
+    limits: Limits = DEFAULT_LIMITS,
+    universal: bool | None = None,
 ) -> Iterator[str]:
     """Decode lines one by one, so that a wrong byte is reported with its line.
 
@@ -228,29 +237,43 @@ def text_lines(
     ----------
     stream : from `open_input`.
     path : to be named in messages.
-    encoding : as Python calls it.
-    limits : how long a line may be.
-    universal : whether a lone carriage return ends a line, too. Lines keep their ends as they are.
+    encoding : as Python calls it; a byte order mark, or the NULs of UTF-16, go first (see `encoding_of`).
+    limits : how long a line may be, in bytes.
+    universal : whether a lone carriage return ends a line, too; by default where no line ends otherwise. Lines keep
+        their ends as they are.
 
     Returns
     -------
     iterator of str
         The lines with their line breaks.
     """
-    try:
-        codecs.lookup(encoding)
-    except LookupError:
-        raise TreelabelError(f"{path}: unknown encoding {quoted(encoding)}; usual are utf-8, latin-1, cp1252") from None
+    _require_known(encoding, path)
     with _decompressing(path):
-        for number, raw in enumerate(_raw_lines(stream, limits.line or sys.maxsize, universal)):
+        source = peekable(stream)
+        found = encoding_of(source.peek(1), encoding)
+        is_recoded = not is_like_ascii(found)
+        if is_recoded:
+            source = BufferedReader(AsUtf8(source, found), BUFFER)
+        if universal is None:
+            head = source.peek(1)
+            universal = b"\r" in head[:-1] and b"\n" not in head
+        for number, raw in enumerate(_raw_lines(source, limits.line or sys.maxsize, universal)):
             if raw is None:
                 yield UndecodableLine(f"the line is too long; {limits.hint('line')}")
                 continue
             try:
-                line = raw.decode(encoding)
+                line = raw.decode("utf-8" if is_recoded else found)
             except UnicodeError as error:
-                line = UndecodableLine(_undecodable(raw, encoding, error))
-            yield line.removeprefix("\ufeff") if number == 0 and not isinstance(line, UndecodableLine) else line
+                line = UndecodableLine(_damaged(raw, found) if is_recoded else _undecodable(raw, found, error))
+            if number == 0 and not isinstance(line, UndecodableLine):
+                line = line.removeprefix("\ufeff")
+            if line:
+                yield line
+
+
+def _require_known(encoding: str, path: Path) -> None:
+    if not is_known(encoding):
+        raise TreelabelError(f"{path}: unknown encoding {quoted(encoding)}; usual are utf-8, cp1252, latin-1, utf-16")
 
 
 @contextmanager
@@ -264,10 +287,26 @@ def _decompressing(path: Path) -> Iterator[None]:
 
 
 def _undecodable(raw: bytes, encoding: str, error: UnicodeError) -> str:
-    advice = "save the file as UTF-8 or name its encoding (for instance latin-1)"
+    usual = "utf-16" if b"\0" in raw else "cp1252" if encoding == "utf-8" else "utf-8"
+    hint = "; old Windows files are cp1252" if usual == "cp1252" else ""
+    advice = f"save the file as UTF-8, or name its encoding (--encoding {usual}{hint})"
     if not isinstance(error, UnicodeDecodeError):
         return f"the line is not {encoding}: {error}; {advice}"
     return f"byte {error.start + 1} of the line (0x{raw[error.start]:02x}) is not {encoding}; {advice}"
+
+
+def _damaged(raw: bytes, encoding: str) -> str:
+    """Say where a line that was recoded has bytes that mean nothing."""
+    try:
+        raw.decode()
+    except UnicodeDecodeError as error:
+        place = len(raw[: error.start].decode()) + 1
+        return f"character {place} of the line is not {encoding}; the file may be damaged or cut short"
+    raise AssertionError("a line that can be decoded is not damaged")
+
+
+class UndecodableError(TreelabelError):
+    """A line of a file that has to be read as a whole cannot be given as text."""
 
 
 class UndecodableLine(str):

@@ -1,11 +1,12 @@
 """Read a data file into a Dataset: in batches, naming file and line of whatever is wrong."""
 
+import logging
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -17,13 +18,15 @@ from treelabel.core.progress import progress_bar
 from treelabel.data.collect import Collector, Incoming
 from treelabel.data.dataset import Dataset
 from treelabel.data.fields import FieldChoice, Fields, ListMeaning
-from treelabel.data.formats import BATCH, Problem, ReadOptions, Row, RowSource, format_of
+from treelabel.data.formats import BATCH, Problem, ReadOptions, Row, RowSource, format_to_read
 from treelabel.data.names import unprintable
-from treelabel.data.taxonomy import read_taxonomy, taxonomy_beside
+from treelabel.data.taxonomy import taxonomy_beside, taxonomy_of_data
 from treelabel.hierarchy import SEPARATOR, Hierarchy, split_path
 from treelabel.hierarchy.labels import Label, UnknownLabelError, find_label
+from treelabel.hierarchy.separators import guess_separator
 
 OnError = Literal["stop", "skip"]
+LOG = logging.getLogger(__name__)
 
 
 class SkippedRowsWarning(UserWarning):
@@ -51,6 +54,7 @@ def read(
     limits: Limits = DEFAULT_LIMITS,
     progress: bool | None = None,
     group: str | None = None,
+    sheet: str | None = None,
 ) -> Dataset:
     """Read a file of texts with labels; any format in `FORMATS`, also compressed (.gz, .zst, .bz2).
 
@@ -64,7 +68,8 @@ def read(
         Names of the columns; by default they are guessed ("text", "label", "level1", ...). Several text columns are
         joined, several label columns are the levels of one path.
     sep : str, optional
-        The separator of the names of a path inside a label.
+        The separator of the names of a path inside a label; by default one of > / | :: \\ where it explains the labels
+        (see `guess_separator`), which `Dataset.choices` then says.
     taxonomy : str, Path or Hierarchy, optional
         The hierarchy, or a file with one. By default that in the file (Parquet), else `taxonomy.tsv` beside the file,
         else one made of the labels: a tree if they are paths, one level if not.
@@ -77,7 +82,8 @@ def read(
     root : str, optional
         The node of a taxonomy that stands for the root.
     encoding, delimiter, header, quotes
-        How to read text: the encoding, and for CSV the delimiter (by default guessed), whether the first line names
+        How to read text: the encoding where the file does not tell it itself (by a byte order mark, or as UTF-16), and
+        for CSV the delimiter (by default guessed), whether the first line names
         the columns, and whether values may be quoted.
     on_error : "stop" or "skip"
         Whether a row that cannot be used is an error, or is left out and counted in a warning.
@@ -91,6 +97,8 @@ def read(
         Whether to show a progress bar; by default on a terminal.
     group : str, optional
         The column that tells which documents belong together (a customer, a source): see `Dataset.groups`.
+    sheet : str, optional
+        The sheet of an .xlsx file, by its name or its number from 1 on; by default the first.
 
     Returns
     -------
@@ -106,19 +114,23 @@ def read(
     file = existing_file(path)
     if "" in (sep, label_sep):
         raise TreelabelError("a separator must be at least one character; without one it is guessed")
-    hierarchy = read_taxonomy(taxonomy, root=root, limits=limits) if isinstance(taxonomy, str | Path) else taxonomy
+    if isinstance(taxonomy, str | Path):
+        known: _Known | None = _taxonomy_in(Path(taxonomy), root, encoding, limits)
+    else:
+        known = None if taxonomy is None else _Known(taxonomy, {"hierarchy": "given"})
     problems = _Problems(file, on_error)
     collector = Collector(limits)
     with progress_bar(f"reading {file.name}", file.stat().st_size, progress) as seen:
-        source = format_of(file, format).read(file, ReadOptions(encoding, delimiter, header, quotes, seen, limits))
+        options = ReadOptions(encoding, delimiter, header, quotes, seen, limits, sheet)
+        source = format_to_read(file, format, options).read(file, options)
         choice = FieldChoice(text, labels, id, label_sep, lists, need_text, need_labels, group)
         fields = _collect(source, choice, collector, problems)
     if fields is None or len(collector) == 0:
         raise TreelabelError(f"{file}: no documents; the file is empty, or every line is blank or was skipped")
-    origin = str(taxonomy) if isinstance(taxonomy, str | Path) else "given"
-    if hierarchy is None:
-        hierarchy, origin = _hierarchy_found(file, root, source, collector, sep, limits)
-    nodes = _nodes(hierarchy, collector, sep, problems)
+    if known is None:
+        known = _hierarchy_found(file, root, source, collector, sep, options)
+    hierarchy = known.hierarchy
+    nodes = _nodes(hierarchy, collector, known.sep or sep, problems)
     if len(hierarchy) == 0:
         raise TreelabelError(f"{file}: no label in the file can be used; give a taxonomy, or mend the labels")
     data, left_out = collector.dataset(hierarchy, nodes, source.features)
@@ -128,7 +140,20 @@ def read(
         if len(data) == 0:
             raise TreelabelError(f"{file}: no documents left, as all {problems.skipped:,} rows were skipped: {first}")
         warnings.warn(SkippedRowsWarning(f"{file}: skipped {problems.skipped:,} rows: {first}"), stacklevel=2)
-    return replace(data, choices=fields.told() | {"hierarchy": origin}, group=group)
+    return replace(data, choices=fields.told() | dict(source.choices) | known.told, group=group)
+
+
+class _Known(NamedTuple):
+    """A hierarchy, what to tell people of where it is from, and the separator if one was guessed."""
+
+    hierarchy: Hierarchy
+    told: dict[str, str]
+    sep: str | None = None
+
+
+def _taxonomy_in(file: Path, root: str | None, encoding: str, limits: Limits) -> _Known:
+    hierarchy, form = taxonomy_of_data(file, root, encoding, limits)
+    return _Known(hierarchy, {"hierarchy": str(file), "taxonomy": form})
 
 
 @dataclass
@@ -205,29 +230,33 @@ def _listed(columns: Iterable[str]) -> str:
 
 
 def _hierarchy_found(
-    file: Path, root: str | None, source: RowSource, collector: Collector, sep: str | None, limits: Limits
-) -> tuple[Hierarchy, str]:
+    file: Path, root: str | None, source: RowSource, collector: Collector, sep: str | None, options: ReadOptions
+) -> _Known:
     """Return the hierarchy in the file, or beside it, or made of the labels; and which of these it is."""
     if source.hierarchy is not None:
-        return source.hierarchy, "in the file"
+        return _Known(source.hierarchy, {"hierarchy": "in the file"})
     beside = taxonomy_beside(file)
     if beside is not None:
-        return read_taxonomy(beside, root=root, limits=limits), str(beside)
-    return _hierarchy_of(collector.keys, sep, file), "made of the labels"
+        return _taxonomy_in(beside, root, options.encoding, options.limits)
+    return _hierarchy_of(collector.keys, sep, file)
 
 
-def _hierarchy_of(keys: dict[Label, int], sep: str | None, file: Path) -> Hierarchy:
+def _hierarchy_of(keys: dict[Label, int], sep: str | None, file: Path) -> _Known:
     """Make a hierarchy of the labels themselves."""
     if not keys:
         raise TreelabelError(f"{file}: no labels found and no taxonomy given; name the label column, or a taxonomy")
     # What cannot be a name is told as an unknown label, with its line.
     usable = [key for key in keys if unprintable(_names(key)) is None]
     texts = [key for key in usable if isinstance(key, str)]
-    if sep is None and texts and sum(SEPARATOR in text for text in texts) > len(texts) / 2:
-        sep = SEPARATOR
+    told, guessed = {"hierarchy": "made of the labels"}, None
+    if sep is None and (guessed := guess_separator(texts)) is not None:
+        sep = guessed
+        told["separator"] = guessed
+        if guessed != SEPARATOR:
+            LOG.info("%s: labels are taken as paths separated by %r (--sep says otherwise)", file, guessed)
     if sep is None and len(texts) == len(usable):
-        return Hierarchy.flat(texts)
+        return _Known(Hierarchy.flat(texts), told)
     paths = [
         (split_path(key, sep) if sep is not None else [key]) if isinstance(key, str) else list(key) for key in usable
     ]
-    return Hierarchy.from_paths(path for path in paths if all(path))
+    return _Known(Hierarchy.from_paths(path for path in paths if all(path)), told, guessed)

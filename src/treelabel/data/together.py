@@ -11,7 +11,7 @@ from treelabel.core.inputs import existing_file
 from treelabel.core.limits import DEFAULT_LIMITS
 from treelabel.data.dataset import Dataset
 from treelabel.data.read import read
-from treelabel.data.taxonomy import read_taxonomy, taxonomy_beside
+from treelabel.data.taxonomy import taxonomy_beside, taxonomy_of_data
 from treelabel.hierarchy import Hierarchy
 from treelabel.hierarchy.sets import renamed
 
@@ -39,9 +39,11 @@ def read_together(paths: Sequence[str | Path], taxonomy: Any = None, **options: 
     files = [existing_file(path) for path in paths]
     if taxonomy is None:
         beside = [found for file in files if (found := taxonomy_beside(file)) is not None]
-        limits = options.get("limits", DEFAULT_LIMITS)
-        taxonomy = read_taxonomy(beside[0], root=options.get("root"), limits=limits) if beside else None
+        limits, encoding = options.get("limits", DEFAULT_LIMITS), options.get("encoding", "utf-8")
+        taxonomy = taxonomy_of_data(beside[0], options.get("root"), encoding, limits)[0] if beside else None
     data = [read(path, taxonomy=taxonomy, **options) for path in files]
+    if taxonomy is None and len({part.choices.get("separator") for part in data}) > 1:
+        data = _read_alike(files, data, options)
     if all(part.hierarchy == data[0].hierarchy for part in data):
         return data
     for part in data:
@@ -54,3 +56,15 @@ def read_together(paths: Sequence[str | Path], taxonomy: Any = None, **options: 
         moved = renamed(part.labels, np.array([place[path] for path in tree], np.int32), len(union))
         united.append(replace(part, labels=moved, hierarchy=union))
     return united
+
+
+def _read_alike(files: Sequence[Path], data: Sequence[Dataset], options: dict[str, Any]) -> list[Dataset]:
+    """Read files again whose labels were understood in different ways; the most documents say which is right."""
+    largest = max(range(len(data)), key=lambda at: len(data[at]))
+    sep = data[largest].choices.get("separator")
+    # No label has a line break, so that as a separator it keeps all labels whole.
+    again = options | {"sep": "\n" if sep is None else sep}
+    return [
+        part if part.choices.get("separator") == sep else read(file, **again)
+        for file, part in zip(files, data, strict=True)
+    ]

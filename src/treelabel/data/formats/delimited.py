@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import sys
 import warnings
 from collections import Counter
@@ -25,6 +26,8 @@ from treelabel.data.formulas import (
 )
 
 DELIMITERS = (",", ";", "\t", "|")
+# A first line by which Excel is told the delimiter.
+TOLD_DELIMITER = re.compile(r"\"?sep=(.)\"?[\r\n]*", re.IGNORECASE)
 
 
 def read_delimited(path: Path, options: ReadOptions) -> RowSource:
@@ -54,7 +57,10 @@ def _rows(path: Path, options: ReadOptions) -> Iterator[Row | Problem]:
             raise TreelabelError(
                 f"{path}: the file is empty; expected a line with column names, then one line per document"
             )
-        delimiter = options.delimiter or _guess_delimiter(path, first)
+        told = TOLD_DELIMITER.fullmatch(first)
+        if told is not None:
+            next(lines)
+        delimiter = options.delimiter or (told[1] if told is not None else _guess_delimiter(path, first))
         if len(delimiter) != 1 or delimiter in '"\r\n':
             raise TreelabelError(f"the delimiter is {quoted(delimiter)}, expected one character that can separate")
         reader = csv.reader(
@@ -170,7 +176,7 @@ def write_delimited(output: Output) -> None:
         header = [output.id, output.text, output.labels, *columns]
         plain.writerow([*map(escape, header), MARKER] if is_marked else header)
         for document in output.documents():
-            extra = [_cell(document.extra[name]) for name in columns]
+            extra = [value_cell(document.extra[name]) for name in columns]
             row = [document.id, document.text, label_cell(document.labels), *extra]
             if is_marked:
                 row, count = escaped_row(row)
@@ -191,7 +197,12 @@ def write_delimited(output: Output) -> None:
         )
 
 
-def _cell(value: object) -> str:
+def value_cell(value: object) -> str:
+    """Write a value of a further column into a cell: a text as it is, anything else as JSON.
+
+    >>> value_cell("a"), value_cell(None), value_cell([1, "é"])
+    ('a', '', '[1, "é"]')
+    """
     if value is None or isinstance(value, str):
         return value or ""
     return json.dumps(value, ensure_ascii=False, default=str)

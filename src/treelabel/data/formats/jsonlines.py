@@ -32,7 +32,7 @@ def read_json_lines(path: Path, options: ReadOptions) -> RowSource:
 
 def _rows(path: Path, options: ReadOptions) -> Iterator[Row | Problem]:
     with open_input(path, options.seen, options.limits) as stream:
-        if first_mark(stream, path) == b"[":
+        if first_mark(stream, path, options.encoding) == b"[":
             yield from _array(path, whole_lines(stream, path, options.encoding, options.limits), options.limits)
             return
         lines = text_lines(stream, path, options.encoding, options.limits)

@@ -3,16 +3,25 @@
 from pathlib import Path
 
 from treelabel.core.errors import TreelabelError, quoted
-from treelabel.core.inputs import suffixes
+from treelabel.core.inputs import open_input, suffixes, text_lines
 from treelabel.core.registry import Registry
 from treelabel.data.formats.delimited import read_delimited, write_delimited
-from treelabel.data.formats.fasttext import read_fasttext, write_fasttext
+from treelabel.data.formats.excel import read_excel, write_excel
+from treelabel.data.formats.fasttext import PREFIX, read_fasttext, write_fasttext
 from treelabel.data.formats.jsonlines import read_json_lines, write_htc, write_json_lines
 from treelabel.data.formats.parquet import read_parquet, write_parquet
-from treelabel.data.formats.rows import Format
+from treelabel.data.formats.rows import Format, ReadOptions
 from treelabel.data.formats.xmc import read_xmc, write_xmc
 
 EVERYTHING = frozenset({"ids", "texts", "line breaks", "empty documents", "columns", "hierarchy"})
+# Spreadsheets that are not read, and what to save them as.
+OTHER_SHEETS = {
+    ".xls": "the old format of Excel",
+    ".xlsb": "a binary format of Excel",
+    ".xlsm": "a format of Excel with macros",
+    ".ods": "a format of LibreOffice",
+    ".numbers": "a format of Numbers",
+}
 
 FORMATS: Registry[Format] = Registry(
     "format",
@@ -66,8 +75,47 @@ FORMATS: Registry[Format] = Registry(
             "one JSON object per line with token and label",
             frozenset({"texts", "line breaks", "empty documents"}),
         ),
+        Format(
+            "xlsx",
+            (".xlsx",),
+            read_excel,
+            write_excel,
+            "a sheet of Excel, a row of names",
+            EVERYTHING - {"hierarchy"},
+        ),
     ),
 )
+
+
+def format_to_read(path: Path, name: str | None, options: ReadOptions) -> Format:
+    """Find the format of a file that is there: by name, by its ending, or a .txt file by its first line.
+
+    Excel saves "Unicode text" as .txt, with tabs; fastText's files and JSON Lines are often called so, too.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    name : str, optional
+        A name of FORMATS.
+    options : ReadOptions
+        The encoding and the limits are looked at.
+
+    Returns
+    -------
+    Format
+    """
+    try:
+        return format_of(path, name)
+    except TreelabelError:
+        if name is not None or suffixes(path)[0] != ".txt":
+            raise
+        with open_input(path, limits=options.limits) as stream:
+            first = next(text_lines(stream, path, options.encoding, options.limits, universal=True), "").lstrip()
+        by_line = "fasttext" if first.startswith(PREFIX) else "jsonl" if first[:1] in ("{", "[") else "tsv"
+        if by_line == "tsv" and "\t" not in first:
+            raise
+        return FORMATS.find(by_line)
 
 
 def format_of(path: Path, name: str | None = None) -> Format:
@@ -92,6 +140,10 @@ def format_of(path: Path, name: str | None = None) -> Format:
     ending, compression = suffixes(path)
     name = path.name.lower() if compression is None else path.stem.lower()
     found = next((entry for entry in FORMATS.values() if name.endswith(entry.endings)), None)
+    if ending in OTHER_SHEETS:
+        raise TreelabelError(
+            f"{path}: {OTHER_SHEETS[ending]} cannot be read or written; save it as .xlsx or as CSV (UTF-8) instead"
+        )
     if found is None:
         known = ", ".join(ending for entry in FORMATS.values() for ending in entry.endings)
         raise TreelabelError(

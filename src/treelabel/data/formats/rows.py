@@ -1,7 +1,7 @@
 """Common to all formats: rows that come in, documents that go out, and the options of both."""
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,6 +41,7 @@ class ReadOptions:
     quotes: bool = True
     seen: Callable[[int], None] | None = None
     limits: Limits = DEFAULT_LIMITS
+    sheet: str | None = None
 
 
 def parsed_lines(lines: Iterable[str], parse: Callable[[int, str], Row | Problem]) -> Iterator[Row | Problem]:
@@ -70,11 +71,15 @@ def parsed_lines(lines: Iterable[str], parse: Callable[[int, str], Row | Problem
 
 @dataclass(frozen=True)
 class RowSource:
-    """The rows of a file, with the hierarchy and the number of features if the file itself says them."""
+    """The rows of a file, with the hierarchy and the number of features if the file itself says them.
+
+    `choices` tells people what the reader had to choose, once all rows are read.
+    """
 
     rows: Iterator[Row | Problem]
     hierarchy: Hierarchy | None = None
     features: int | None = None
+    choices: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,165 @@
+"""Excel files (.xlsx): a sheet whose columns have names, found where the table begins."""
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from datetime import date, datetime
+from itertools import chain, islice
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from treelabel.core.errors import TreelabelError, quoted, some
+from treelabel.data.formats.delimited import label_cell, value_cell
+from treelabel.data.formats.rows import Output, Problem, ReadOptions, Row, RowSource
+from treelabel.data.sheets import MOST_ROWS, column_letters, open_sheet, write_sheet
+
+LOG = logging.getLogger(__name__)
+# Titles and notes may stand above a table; this many rows are looked at to find where it begins.
+LOOKED_AT = 20
+# The names of its columns fill at least this share of the widest of these rows.
+SHARE = 0.6
+# Excel keeps fifteen digits of a number.
+LARGEST_NUMBER = 10**15
+
+SheetRow = tuple[int, list[str]]
+
+
+def read_excel(path: Path, options: ReadOptions) -> RowSource:
+    """Read a sheet row by row; lines are row numbers as Excel shows them, and values are texts.
+
+    Rows above the names of the columns are passed over, as are empty rows; a column without a name has that of its
+    letter.
+
+    Parameters
+    ----------
+    path
+        The file.
+    options
+        How to read it.
+
+    Returns
+    -------
+    RowSource
+    """
+    choices: dict[str, str] = {}
+    return RowSource(_rows(path, options, choices), choices=choices)
+
+
+def _rows(path: Path, options: ReadOptions, choices: dict[str, str]) -> Iterator[Row | Problem]:
+    size = path.stat().st_size
+    with open_sheet(path, options.sheet, options.limits) as sheet:
+        choices["sheet"] = sheet.told()
+        if sheet.others:
+            LOG.info("%s: the sheet %s is read, not %s (--sheet)", path, quoted(sheet.name), some(sheet.others))
+        first = list(islice(sheet.rows, LOOKED_AT))
+        if not first:
+            raise TreelabelError(
+                f"{path}: the sheet {quoted(sheet.name)} is empty; expected a row with column names, then one row per "
+                f"document{'; choose another sheet (--sheet)' if sheet.others else ''}"
+            )
+        columns: dict[int, str] = {}
+        if options.header:
+            at = header_place(first)
+            columns = _columns(path, first[at])
+            choices["sheet"] += f", columns named in row {first[at][0]}"
+            if at > 0:
+                LOG.info("%s: took the names of the columns from row %d (%s)", path, first[at][0], _listed(columns))
+            first = first[at + 1 :]
+        for number, cells in chain(first, sheet.rows):
+            yield Row(number, _named(cells, columns, options.header))
+            if options.seen is not None and sheet.last_row:
+                options.seen(min(size, size * number // sheet.last_row))
+        if sheet.merged:
+            choices["sheet"] += f", {sheet.merged:,} cells merged over rows, with their value in each"
+        sheet.warn()
+
+
+def header_place(rows: list[SheetRow]) -> int:
+    """Find the row with the names of columns: the first that is wide and has no number or date.
+
+    Parameters
+    ----------
+    rows
+        The first rows that are not empty.
+
+    Returns
+    -------
+    int
+        Its place; 0 if no row looks like it.
+
+    >>> header_place([(1, ["Products 2024", "", ""]), (3, ["id", "text", "label"]), (4, ["1", "woof", "dog"])])
+    1
+    """
+    filled = [[cell.strip() for cell in cells if cell.strip()] for _, cells in rows]
+    enough = ceil(SHARE * max(map(len, filled)))
+
+    def is_header(cells: list[str]) -> bool:
+        return len(cells) >= enough and not any(map(_is_number, cells))
+
+    return next((at for at, cells in enumerate(filled) if is_header(cells)), 0)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        try:
+            datetime.fromisoformat(cell)
+        except ValueError:
+            return False
+    return True
+
+
+def _columns(path: Path, header: SheetRow) -> dict[int, str]:
+    number, cells = header
+    columns = {at: name.strip() for at, name in enumerate(cells) if name.strip()}
+    twice = sorted(name for name, count in Counter(columns.values()).items() if count > 1)
+    if twice:
+        raise TreelabelError(f"{path}:{number}: the column {quoted(twice[0])} stands twice in the header; rename one")
+    return columns
+
+
+def _named(cells: list[str], columns: dict[int, str], is_named: bool) -> dict[str, Any]:
+    """Return the values of a row by column; those of columns without a name only where there are any."""
+    if not is_named:
+        return {str(at + 1): cell for at, cell in enumerate(cells)}
+    values: dict[str, Any] = {name: cells[at] if at < len(cells) else "" for at, name in columns.items()}
+    for at, cell in enumerate(cells):
+        if cell and at not in columns:
+            values.setdefault(f"column {column_letters(at)}", cell)
+    return values
+
+
+def _listed(columns: dict[int, str]) -> str:
+    return some(list(columns.values()))
+
+
+def write_excel(output: Output) -> None:
+    """Write a sheet with a row of names and one row per document; numbers and dates stay what they are."""
+    if len(output.data) >= MOST_ROWS:
+        raise TreelabelError(
+            f"{output.path}: {len(output.data):,} documents, and a sheet of Excel holds {MOST_ROWS - 1:,} below its "
+            "header; write .csv or .parquet, or split the data"
+        )
+    write_sheet(output.path, _written(output))
+
+
+def _written(output: Output) -> Iterator[list[Any]]:
+    columns = list(output.data.extra)
+    yield [output.id, output.text, output.labels, *columns]
+    for document in output.documents():
+        extra = [_value(document.extra[name]) for name in columns]
+        yield [document.id, document.text, label_cell(document.labels), *extra]
+
+
+def _value(value: Any) -> Any:
+    """Return a value as Excel has it, where it has such values; others as CSV would have them."""
+    if value is None or isinstance(value, str | bool):
+        return value
+    if isinstance(value, int | float) and abs(value) < LARGEST_NUMBER:
+        return value
+    is_date = isinstance(value, date) and value.year > 1900
+    if is_date and not (isinstance(value, datetime) and (value.tzinfo is not None or value.microsecond)):
+        return value
+    return str(value) if isinstance(value, date) else value_cell(value)

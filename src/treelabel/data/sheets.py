@@ -1,0 +1,331 @@
+"""Sheets of Excel files (.xlsx): their cells as the texts that a person sees, a row at a time, and how to write them.
+
+An .xlsx file is a zip archive of XML files. What it would unpack to, and whether it declares entities, is checked
+before openpyxl opens it. Formulas give the values that Excel saved with them.
+"""
+
+import re
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import date, datetime, time
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+from treelabel.core.errors import TreelabelError, quoted, require_extra, some
+from treelabel.core.inputs import suffixes
+from treelabel.core.limits import DEFAULT_LIMITS, Limits
+from treelabel.core.outputs import whole_file
+from treelabel.data.sheet_safety import check_archive, damage_told
+
+# Excel's own limits.
+MOST_ROWS, MOST_COLUMNS, MOST_CHARACTERS = 1_048_576, 16_384, 32_767
+ERRORS = {"#NULL!", "#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "#N/A"}
+# Characters that XML cannot hold, or would change, are written by their number, as Excel does it.
+ENCODED = re.compile(r"_x([0-9A-Fa-f]{4})_")
+LOOKS_ENCODED = re.compile(r"_(?=x[0-9A-Fa-f]{4})")
+NOT_IN_XML = re.compile("[\x00-\x08\x0b-\x1f\ufffe\uffff]")
+MERGED = re.compile(rb'<mergeCell\b[^>]*?\bref="([A-Z]{1,3})(\d{1,7}):([A-Z]{1,3})(\d{1,7})"')
+FORMULA = re.compile(rb"<f[\s/>]")
+PIECE, LONGEST_TAG = 1 << 20, 200
+CHUNK = 512
+
+
+class SheetWarning(UserWarning):
+    """Says which cells of a sheet have no value to read."""
+
+
+@dataclass
+class Sheet:
+    """A sheet that is open: its rows, which sheets there are, and what was found on the way."""
+
+    path: Path
+    name: str
+    others: list[str]
+    rows: Iterator[tuple[int, list[str]]]
+    last_row: int | None
+    without_value: list[str] = field(default_factory=list)
+    with_error: list[str] = field(default_factory=list)
+    merged: int = 0
+
+    def told(self) -> str:
+        """Return which sheet is read, for people."""
+        return f"{self.name}{f' (the first of {len(self.others) + 1})' if self.others else ''}"
+
+    def warn(self) -> None:
+        """Say what could not be read, once all rows were."""
+        kinds = (
+            (self.without_value, "formulas whose values were not saved; open the file in Excel and save it"),
+            (self.with_error, "errors of a formula, such as #N/A"),
+        )
+        for cells, what in kinds:
+            if cells:
+                message = f"{self.path}: taken as empty are {len(cells):,} cells ({some(cells, 3)}) with {what}"
+                warnings.warn(SheetWarning(message), stacklevel=3)
+
+
+@contextmanager
+def open_sheet(path: Path, sheet: str | None = None, limits: Limits = DEFAULT_LIMITS) -> Iterator[Sheet]:
+    """Open a sheet to read it row by row; rows without any value are passed over.
+
+    A cell that was merged over several rows has its value in each of them. Dates are written as 2024-01-31, whole
+    numbers without a point, TRUE and FALSE as Excel shows them.
+
+    Parameters
+    ----------
+    path : Path
+        An .xlsx file.
+    sheet : str, optional
+        The name of a sheet, or its number from 1 on; by default the first that is not hidden.
+    limits : Limits
+        What the file may unpack to, and how long a cell may be.
+
+    Yields
+    ------
+    Sheet
+    """
+    if suffixes(path)[1] is not None:
+        raise TreelabelError(f"{path}: an .xlsx file is compressed already; unpack it first")
+    check_archive(path, limits)
+    with _open_book(path, data_only=True) as book:
+        found = _chosen(path, book, sheet)
+        others = [] if sheet is not None else [each.title for each in book.worksheets if each is not found]
+        opened = Sheet(path, found.title, others, iter(()), found.max_row)
+        opened.rows = _rows(opened, found, limits)
+        yield opened
+
+
+@contextmanager
+def _open_book(path: Path, data_only: bool) -> Iterator[Any]:
+    with require_extra("excel", "reading .xlsx"):
+        from openpyxl import load_workbook
+    with path.open("rb") as raw:
+        with damage_told(path), _quiet():
+            book = load_workbook(raw, read_only=True, data_only=data_only, keep_links=False)
+        yield book
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep openpyxl from telling about parts of a file that hold no values."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _chosen(path: Path, book: Any, sheet: str | None) -> Any:
+    sheets = book.worksheets
+    if not sheets:
+        raise TreelabelError(f"{path}: has no sheet with cells")
+    if sheet is None:
+        return next((each for each in sheets if each.sheet_state == "visible"), sheets[0])
+    by_name = {each.title.strip().lower(): each for each in reversed(sheets)}
+    if sheet.strip().lower() in by_name:
+        return by_name[sheet.strip().lower()]
+    if sheet.isdecimal() and 1 <= int(sheet[:9]) <= len(sheets):
+        return sheets[int(sheet[:9]) - 1]
+    names = some([each.title for each in sheets], 10)
+    raise TreelabelError(f"{path}: has no sheet {quoted(sheet)}; there are {names}; give a name, or a number from 1 on")
+
+
+def _rows(sheet: Sheet, source: Any, limits: Limits) -> Iterator[tuple[int, list[str]]]:
+    path = sheet.path
+    with damage_told(path):
+        merged, has_formulas = _scanned(path, source)
+    sheet.merged = sum(map(len, merged.values()))
+    formulas = _formulas(path, sheet.name) if has_formulas else None
+    open_merges: dict[int, tuple[int, str]] = {}
+    for number, values in enumerate(_values(path, source), 1):
+        if number > MOST_ROWS:
+            raise TreelabelError(f"{path}:{number:,}: more rows than the {MOST_ROWS:,} that a sheet can have")
+        if limits.exceeded("columns", len(values)):
+            raise TreelabelError(f"{path}:{number}: {len(values):,} columns; {limits.hint('columns')}")
+        cells = [cell_text(value) for value in values]
+        if formulas is not None:
+            _note_missing(sheet, number, cells, next(formulas, ()))
+        _note_errors(sheet, number, cells)
+        is_empty = not any(map(str.strip, cells))
+        _fill_merged(number, cells, merged, open_merges)
+        if any(limits.exceeded("line", len(cell)) for cell in cells):
+            raise TreelabelError(f"{path}:{number}: a cell is too long; {limits.hint('line')}")
+        if not is_empty:
+            yield number, cells
+
+
+def _values(path: Path, source: Any) -> Iterator[tuple[Any, ...]]:
+    """Read the values of all rows; the size that a sheet claims to have may be wrong, and is not looked at."""
+    source.reset_dimensions()
+    rows = source.iter_rows(values_only=True)
+    while True:
+        with damage_told(path), _quiet():
+            chunk = list(islice(rows, CHUNK))
+        if not chunk:
+            return
+        yield from chunk
+
+
+def _formulas(path: Path, name: str) -> Iterator[tuple[Any, ...]]:
+    """Read a sheet a second time, with formulas in place of their values."""
+    with _open_book(path, data_only=False) as book:
+        yield from _values(path, book[name])
+
+
+def _scanned(path: Path, source: Any) -> tuple[dict[int, list[tuple[int, int]]], bool]:
+    """Look through the XML of a sheet for merged cells, which come behind all rows, and for formulas.
+
+    Returns the column and the last row of cells that were merged over several rows, by their first row.
+    """
+    merged: dict[int, list[tuple[int, int]]] = {}
+    has_formulas = False
+    # openpyxl knows the place of a sheet, but gives no merged cells to who reads row by row.
+    with ZipFile(path) as archive, archive.open(source._worksheet_path) as stream:
+        held = b""
+        while piece := stream.read(PIECE):
+            held += piece
+            has_formulas = has_formulas or FORMULA.search(held) is not None
+            end = 0
+            for found in MERGED.finditer(held):
+                end = found.end()
+                top, bottom = int(found[2]), int(found[4])
+                if top < bottom:
+                    merged.setdefault(top, []).append((_column_number(found[1]), min(bottom, MOST_ROWS)))
+            held = held[max(end, len(held) - LONGEST_TAG) :]
+    return merged, has_formulas
+
+
+def _fill_merged(
+    number: int, cells: list[str], merged: dict[int, list[tuple[int, int]]], is_open: dict[int, tuple[int, str]]
+) -> None:
+    """Fill the cells that a merged one covers in the rows below with its value; `is_open` has these by column."""
+    for column, (last, value) in list(is_open.items()):
+        if number > last:
+            del is_open[column]
+        else:
+            cells.extend([""] * (column + 1 - len(cells)))
+            cells[column] = cells[column] or value
+    for column, last in merged.get(number, ()):
+        if column < len(cells) and cells[column]:
+            is_open[column] = last, cells[column]
+
+
+def _note_missing(sheet: Sheet, number: int, cells: list[str], formulas: tuple[Any, ...]) -> None:
+    for column, (cell, formula) in enumerate(zip(cells, formulas, strict=False)):
+        is_text = isinstance(formula, str)
+        if not cell and formula is not None and (not is_text or formula.startswith("=")):
+            sheet.without_value.append(f"{column_letters(column)}{number}")
+
+
+def _note_errors(sheet: Sheet, number: int, cells: list[str]) -> None:
+    for column, cell in enumerate(cells):
+        if cell[:1] == "#" and cell in ERRORS:
+            sheet.with_error.append(f"{column_letters(column)}{number}")
+            cells[column] = ""
+
+
+def cell_text(value: Any) -> str:
+    """Write a value as a person sees it in its cell.
+
+    >>> cell_text(12.0), cell_text(0.25), cell_text(datetime(2024, 1, 31)), cell_text(True), cell_text(None)
+    ('12', '0.25', '2024-01-31', 'TRUE', '')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return ENCODED.sub(lambda found: chr(int(found[1], 16)), value) if "_x" in value else value
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    if isinstance(value, datetime):
+        return value.date().isoformat() if value.time() == time() else value.isoformat(" ", "seconds")
+    return value.isoformat() if isinstance(value, date | time) else str(value)
+
+
+def encoded_text(text: str) -> str:
+    r"""Write a text as Excel stores it: characters that XML has no place for by their number.
+
+    >>> encoded_text("a\r\nb"), encoded_text("_x000D_"), cell_text(encoded_text("_x0041\x0b"))
+    ('a_x000D_\nb', '_x005F_x000D_', '_x0041\x0b')
+    """
+    if LOOKS_ENCODED.search(text):
+        text = LOOKS_ENCODED.sub("_x005F_", text)
+    return NOT_IN_XML.sub(lambda found: f"_x{ord(found[0]):04X}_", text)
+
+
+def column_letters(column: int) -> str:
+    """Return what Excel calls a column, counted from 0.
+
+    >>> column_letters(0), column_letters(25), column_letters(26)
+    ('A', 'Z', 'AA')
+    """
+    letters = ""
+    while column >= 0:
+        letters = chr(ord("A") + column % 26) + letters
+        column = column // 26 - 1
+    return letters
+
+
+def _column_number(letters: bytes) -> int:
+    number = 0
+    for letter in letters:
+        number = number * 26 + letter - ord("A") + 1
+    return number - 1
+
+
+def write_sheet(path: Path, rows: Iterable[list[Any]], title: str = "data") -> None:
+    """Write rows to a file with one sheet, its first row fixed at the top; the file appears whole or not at all.
+
+    Texts are stored as texts, so that none is run as a formula.
+
+    Parameters
+    ----------
+    path : Path
+        An .xlsx file.
+    rows : iterable of lists
+        Texts, numbers, dates and None.
+    title : str
+        The name of the sheet.
+    """
+    if suffixes(path)[1] is not None:
+        raise TreelabelError(f"{path}: an .xlsx file is compressed already; leave the ending {path.suffix} out")
+    with require_extra("excel", "writing .xlsx"):
+        from openpyxl import Workbook
+    book = Workbook(write_only=True)
+    sheet = book.create_sheet(title)
+    sheet.freeze_panes = "A2"
+    with whole_file(path) as working:
+        try:
+            for number, row in enumerate(rows, 1):
+                if number > MOST_ROWS or len(row) > MOST_COLUMNS:
+                    raise TreelabelError(
+                        f"{path}: a sheet of Excel holds {MOST_ROWS:,} rows and {MOST_COLUMNS:,} columns, and this is "
+                        "more; write .csv or .parquet, or split the data"
+                    )
+                sheet.append([_stored(sheet, value, path, number) for value in row])
+        except BaseException:
+            sheet.close()
+            raise
+        book.save(working)
+
+
+def _stored(sheet: Any, value: Any, path: Path, number: int) -> Any:
+    """Return a value as openpyxl takes it; texts that it would take for something else are said to be texts."""
+    from openpyxl.cell import WriteOnlyCell
+
+    if not isinstance(value, str):
+        return value
+    text = encoded_text(value)
+    if len(text) > MOST_CHARACTERS // 2 and len(text.encode("utf-16-le")) // 2 > MOST_CHARACTERS:
+        raise TreelabelError(
+            f"{path}: row {number:,} has a text of {len(value):,} characters, and a cell of Excel holds "
+            f"{MOST_CHARACTERS:,}; write .csv, .jsonl or .parquet"
+        )
+    if text[:1] not in ("=", "#", "+", "-", "@", "\t"):
+        return text
+    cell = WriteOnlyCell(sheet, text)
+    # Excel keeps such a cell as text even when somebody edits it.
+    cell.data_type, cell.quotePrefix = "s", True
+    return cell

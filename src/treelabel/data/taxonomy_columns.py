@@ -1,0 +1,202 @@
+"""Which columns of a table hold its hierarchy: told by their names, in any order and case, else by their values."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+from treelabel.core.errors import quoted
+from treelabel.data.fields import LEVEL_NAME
+from treelabel.hierarchy import SEPARATOR
+from treelabel.hierarchy.build import ROOT_NAMES
+from treelabel.hierarchy.separators import guess_separator
+
+CHILD_COLUMNS = ("child", "label", "name", "id", "node", "code", "title", "category", "class", "concept", "term", "key")
+ID_COLUMNS = ("id", "code", "node", "key")
+PARENT_NAME = re.compile(r"parent_?((category|class|node|label|concept)?_?(id|name|code|key|title)?)?")
+PATH_NAME = re.compile(r"(\w*_)?(full_?)?path|breadcrumbs?|full_?name")
+# Columns that hold one name in a line, or paths.
+LABEL_NAMES = ("label", "labels", "category", "categories", "name", "class", "taxonomy", "hierarchy", "topic", "title")
+LEVEL_WORD = re.compile(
+    r"(main_?|top_?)?(sub_?)*"
+    r"(department|dept|division|section|segment|domain|area|family|group|class|brick|category|commodity|topic|chapter)"
+    r"(_name)?"
+)
+
+Row = tuple[int, list[str]]
+
+
+class ParentColumns(NamedTuple):
+    """Columns of a table of edges: the parent, the one that parents refer to, and the name if that is another."""
+
+    parent: int
+    child: int
+    name: int | None
+
+    def told(self, header: Sequence[str]) -> str:
+        """Say for people what was recognised."""
+        parent, child = quoted(header[self.parent], 40), quoted(header[self.child], 40)
+        if self.name is None:
+            return f"parents in the column {parent}, labels in {child}"
+        return f"parents in the column {parent}, which are called by {child}, names in {quoted(header[self.name], 40)}"
+
+
+@dataclass(frozen=True)
+class PathColumns:
+    """Columns whose values make a path: one that has it whole, with a separator, or one for each level.
+
+    `first` is the place of the first row behind the header, which may be missing.
+    """
+
+    columns: tuple[int, ...]
+    separator: str | None
+    first: int
+
+    def told(self, header: Sequence[str]) -> str:
+        """Say for people what was recognised; a header that is none is not quoted."""
+        names = [quoted(header[at], 40) if self.first else str(at + 1) for at in self.columns]
+        if self.separator is None:
+            return f"one level in each of the columns {' and '.join(names)}"
+        return f"full paths in the column {names[0]}, separated by {self.separator!r}"
+
+
+def parent_columns(rows: list[list[str]]) -> ParentColumns | None:
+    """Find the columns of a table of edges if the first line is a header that names the parent's.
+
+    Where several could be the child's (id and name, say), it is the one whose values the parents are called by; if that
+    is an id and there is a name beside it, labels are called by the name.
+
+    >>> parent_columns([["Name", "ID", "Parent ID"], ["pet", "1", ""], ["dog", "2", "1"]])
+    ParentColumns(parent=2, child=1, name=0)
+    """
+    kinds = [_kind(cell) for cell in (rows[0] if rows else [])]
+    if "parent" not in kinds:
+        return None
+    above = kinds.index("parent")
+    choices = [kinds.index(name) for name in CHILD_COLUMNS if name in kinds]
+    if not choices and _is_header(rows):
+        choices = [at for at in range(len(kinds)) if at != above]
+    if not choices:
+        return None
+    parents = {row[above] for row in rows[1:] if len(row) > above}
+    by_id = rows[0][above].lower().endswith(("id", "code", "key"))
+
+    def fits(at: int) -> tuple[int, bool]:
+        called = sum(len(row) > at and row[at] in parents for row in rows[1:])
+        return called, by_id and kinds[at] in ID_COLUMNS
+
+    child = max(choices, key=fits)
+    names = [kinds.index(name) for name in ("name", "label", "title", "category") if name in kinds]
+    return ParentColumns(above, child, next((at for at in names if at != child and kinds[child] in ID_COLUMNS), None))
+
+
+def _plain(cell: str) -> str:
+    return re.sub(r"[\W_]+", "_", cell.strip().lower()).strip("_")
+
+
+def _kind(cell: str) -> str:
+    name = _plain(cell)
+    if PARENT_NAME.fullmatch(name):
+        return "parent"
+    return "id" if name.endswith("_id") else name.removesuffix("_name")
+
+
+def _is_header(rows: Sequence[Sequence[str]]) -> bool:
+    """Return whether no value of the first row stands anywhere else, as names of columns do not."""
+    names = {cell for cell in rows[0] if cell}
+    if len(rows) < 2 or any(name.lower() in ROOT_NAMES for name in names):
+        return False
+    return not any(cell in names for row in rows[1:] for cell in row)
+
+
+def path_columns(rows: list[list[str]], sep: str | None = None) -> PathColumns | None:
+    """Find the columns of a table whose rows are paths; None where rows are edges.
+
+    Parameters
+    ----------
+    rows : list of lists of str
+        The cells of all rows, the header first if there is one.
+    sep : str, optional
+        The separator of paths in one column; by default it is guessed.
+
+    Returns
+    -------
+    PathColumns or None
+
+    >>> path_columns([["No", "Level 2", "Level 1"], ["1", "dog", "pet"], ["2", "cat", "pet"]])
+    PathColumns(columns=(2, 1), separator=None, first=1)
+    >>> path_columns([["id", "Full path"], ["1", "pet/dog"]], sep="/")
+    PathColumns(columns=(1,), separator='/', first=1)
+    """
+    if not rows:
+        return None
+    return (_named_columns(rows, sep) if _is_header(rows) else None) or _by_value(rows, sep)
+
+
+def _named_columns(rows: list[list[str]], sep: str | None) -> PathColumns | None:
+    names = [_plain(cell) for cell in rows[0]]
+    path = next((at for at, name in enumerate(names) if PATH_NAME.fullmatch(name)), None)
+    if path is not None:
+        return PathColumns((path,), _separator(_values(rows[1:], path), sep), 1)
+    numbered = [(int(found[2]), at) for at, name in enumerate(names) if (found := LEVEL_NAME.fullmatch(name))]
+    if len(numbered) > 1:
+        return PathColumns(tuple(at for _, at in sorted(numbered)), None, 1)
+    words = [at for at, name in enumerate(names) if LEVEL_WORD.fullmatch(name)]
+    if len(words) > 1:
+        return PathColumns(tuple(words), None, 1)
+    for at, name in enumerate(names):
+        values = _values(rows[1:], at)
+        if name in LABEL_NAMES and (len(names) == 1 or guess_separator(values) is not None):
+            return PathColumns((at,), _separator(values, sep), 1)
+    return None
+
+
+def _by_value(rows: list[list[str]], sep: str | None) -> PathColumns | None:
+    width = max(map(len, rows))
+    if width > 2 and _are_levels(rows):
+        return PathColumns(tuple(range(width)), None, int(_is_header(rows)))
+    if width > 10:
+        return None
+    found = [(at, guess) for at in range(width) if (guess := guess_separator(_values(rows, at))) is not None]
+    if len(found) != 1 or not _is_numbering(rows, found[0][0]):
+        return None
+    at, guess = found[0]
+    separator = sep or guess
+    is_header = width > 1 and _is_header(rows) and separator not in rows[0][at]
+    return PathColumns((at,), separator, int(is_header))
+
+
+def _is_numbering(rows: Sequence[Sequence[str]], paths: int) -> bool:
+    """Return whether the columns beside paths could number them; those of edges have parents, which recur."""
+    first = [row[0] for row in rows] if paths != 0 else [row[1] if len(row) > 1 else "" for row in rows]
+    known = set(_values(rows, paths))
+    return max(map(len, rows)) == 1 or (len(set(first)) == len(first) and not known.intersection(first))
+
+
+def _are_levels(rows: list[list[str]]) -> bool:
+    """Return whether columns are levels: read as a parent with its children, the rows would say some edges twice.
+
+    Every name then has one parent, the one in the column before it.
+    """
+    body = rows[1:]
+    full = [row for row in body if all(row)]
+    if len({len(row) for row in rows}) > 1 or 2 * len(full) < len(body) or not full:
+        return False
+    repeated = len({(row[0], row[1]) for row in full}) < len(full)
+    parents: dict[tuple[int, str], set[str]] = {}
+    for row in full:
+        for level, (above, name) in enumerate(pairwise(row)):
+            parents.setdefault((level, name), set()).add(above)
+    several = sum(len(found) > 1 for found in parents.values())
+    return repeated and several <= 0.1 * len(parents)
+
+
+def _values(rows: Iterable[Sequence[str]], at: int) -> list[str]:
+    return [row[at] for row in rows if at < len(row) and row[at]]
+
+
+def _separator(values: Sequence[str], sep: str | None) -> str:
+    if sep is not None:
+        return sep
+    return SEPARATOR if any(SEPARATOR in value for value in values) else guess_separator(values) or SEPARATOR
