@@ -648,7 +648,9 @@ def test_a_metric_that_cannot_apply_is_skipped_with_its_reason() -> None:
 
 
 def test_metrics_none_of_which_applies_are_an_error() -> None:
-    with pytest.raises(TreelabelError, match="none of the metrics applies: hf1_auc: .*; ece: this metric needs scores"):
+    with pytest.raises(
+        TreelabelError, match=r"none of the metrics applies: hf1_auc: .*; ece: this metric needs scores"
+    ):
         evaluate(TRUTH, DECIDED, hierarchy=TREE, metrics=["hf1_auc", "ece"], on_error="skip")
 
 

@@ -10,7 +10,8 @@ from treelabel.cli.data import convert, inspect, sample, split
 from treelabel.cli.decide import decide, rules, tune
 from treelabel.cli.demo import demo
 from treelabel.cli.encoders import encoders
-from treelabel.cli.judge import compare, evaluate, metrics
+from treelabel.cli.evaluate import evaluate
+from treelabel.cli.judge import compare, metrics
 from treelabel.cli.models import explain, export, fit, models, predict, score
 from treelabel.cli.report import report
 from treelabel.cli.sign import sign

@@ -107,7 +107,7 @@ def read(
     if "" in (sep, label_sep):
         raise TreelabelError("a separator must be at least one character; without one it is guessed")
     hierarchy = read_taxonomy(taxonomy, root=root, limits=limits) if isinstance(taxonomy, str | Path) else taxonomy
-    problems = _Problems(file, on_error)
+    problems = Problems(file, on_error)
     collector = Collector(limits)
     with progress_bar(f"reading {file.name}", file.stat().st_size, progress) as seen:
         source = format_of(file, format).read(file, ReadOptions(encoding, delimiter, header, quotes, seen, limits))
@@ -118,7 +118,7 @@ def read(
     origin = str(taxonomy) if isinstance(taxonomy, str | Path) else "given"
     if hierarchy is None:
         hierarchy, origin = _hierarchy_found(file, root, source, collector, sep, limits)
-    nodes = _nodes(hierarchy, collector, sep, problems)
+    nodes = find_nodes(hierarchy, collector, sep, problems)
     if len(hierarchy) == 0:
         raise TreelabelError(f"{file}: no label in the file can be used; give a taxonomy, or mend the labels")
     data, left_out = collector.dataset(hierarchy, nodes, source.features)
@@ -132,7 +132,7 @@ def read(
 
 
 @dataclass
-class _Problems:
+class Problems:
     """Problems found: the first stops the reading, or all are counted and the first few reported."""
 
     file: Path
@@ -141,6 +141,7 @@ class _Problems:
     told: list[str] = field(default_factory=list)
 
     def tell(self, line: int, message: str) -> None:
+        """Stop at a problem, or keep it to be reported."""
         told = f"{self.file}:{line}: {message}"
         if self.on_error == "stop":
             raise TreelabelError(f"{shorten(told, 1500)} (to leave out such rows: --on-error skip)")
@@ -148,11 +149,12 @@ class _Problems:
             self.told.append(shorten(told, 500))
 
     def skip(self, line: int, message: str, lines: int = 1) -> None:
+        """Count lines that are left out."""
         self.tell(line, message)
         self.skipped += lines
 
 
-def _collect(source: RowSource, choice: FieldChoice, collector: Collector, problems: _Problems) -> Fields | None:
+def _collect(source: RowSource, choice: FieldChoice, collector: Collector, problems: Problems) -> Fields | None:
     """Move all rows into the collector; return the columns that were chosen, if there was a row at all."""
     fields: Fields | None = None
     while rows := list(islice(source.rows, BATCH)):
@@ -167,12 +169,13 @@ def _collect(source: RowSource, choice: FieldChoice, collector: Collector, probl
             if isinstance(row, Problem):
                 problems.skip(row.line, row.message, row.lines)
             elif fields is not None:
-                _understand(row, fields, len(collector), batch, problems)
+                understand(row, fields, len(collector), batch, problems)
         collector.add(batch)
     return fields
 
 
-def _understand(row: Row, fields: Fields, before: int, batch: list[Incoming], problems: _Problems) -> None:
+def understand(row: Row, fields: Fields, before: int, batch: list[Incoming], problems: Problems) -> None:
+    """Take a row into a batch, or tell what is wrong with it; `before` is the number of documents before the batch."""
     try:
         name = row.values.get(fields.id) if fields.id is not None else None
         known = str(before + len(batch)) if name is None or name == "" else str(name)
@@ -185,7 +188,7 @@ def _understand(row: Row, fields: Fields, before: int, batch: list[Incoming], pr
         batch.append(Incoming(row.line, known, text, labels, row.values, row.features))
 
 
-def _nodes(hierarchy: Hierarchy, collector: Collector, sep: str | None, problems: _Problems) -> IntArray:
+def find_nodes(hierarchy: Hierarchy, collector: Collector, sep: str | None, problems: Problems) -> IntArray:
     """Find the node of every distinct label; -1 for those that are unknown and may be skipped."""
     nodes = np.full(len(collector.keys), -1, np.int32)
     for code, label in enumerate(collector.keys):
@@ -213,10 +216,10 @@ def _hierarchy_found(
     beside = taxonomy_beside(file)
     if beside is not None:
         return read_taxonomy(beside, root=root, limits=limits), str(beside)
-    return _hierarchy_of(collector.keys, sep, file), "made of the labels"
+    return hierarchy_of_labels(collector.keys, sep, file), "made of the labels"
 
 
-def _hierarchy_of(keys: dict[Label, int], sep: str | None, file: Path) -> Hierarchy:
+def hierarchy_of_labels(keys: dict[Label, int], sep: str | None, file: Path) -> Hierarchy:
     """Make a hierarchy of the labels themselves."""
     if not keys:
         raise TreelabelError(f"{file}: no labels found and no taxonomy given; name the label column, or a taxonomy")

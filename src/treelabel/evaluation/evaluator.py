@@ -87,7 +87,7 @@ def evaluate(
     context = make_context(h, train_frequencies, train_documents, true, closed)
     context = replace(context, propensity=propensity, bin_edges=bin_edges)
     evaluator = Evaluator(h, metrics, rule=rule, context=context, keep_documents=keep_documents, on_error=on_error)
-    evaluator._add(evaluator._batch(true, decisions, scores, closed))
+    evaluator.add_batch(evaluator.batch(true, decisions, scores, closed))
     return replace(evaluator.result(), groups=getattr(truth, "groups", None))
 
 
@@ -198,9 +198,10 @@ class Evaluator:
             As for `evaluate`.
         """
         decisions, scores = in_order(truth, decisions, "decisions"), in_order(truth, scores, "scores")
-        self._add(self._batch(truth, decisions, scores))
+        self.add_batch(self.batch(truth, decisions, scores))
 
-    def _add(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
+        """Judge documents that `batch` made."""
         rows = self._rows_for(batch)
         totals, kept, skipped = {}, {}, dict(self.skipped)
         # The largest k first: what it ranks begins with what a smaller k needs.
@@ -245,14 +246,27 @@ class Evaluator:
         rows = chosen_metrics(self.metrics, batch)
         return rows if self.rows is None else [row for row in self.rows if row in rows]
 
-    def _batch(self, truth: Any, decisions: Any, scores: Scores | None, closed: LabelMatrix | None = None) -> Batch:
+    def batch(self, truth: Any, decisions: Any, scores: Scores | None, closed: LabelMatrix | None = None) -> Batch:
+        """Make documents to judge; they are in order already.
+
+        Parameters
+        ----------
+        truth, decisions, scores
+            As for `evaluate`.
+        closed
+            The truth with its ancestors, if that is known.
+
+        Returns
+        -------
+        Batch
+        """
         assert self.context is not None
         if scores is not None and not isinstance(scores, Scores):
             raise TreelabelError(f"expected Scores(hierarchy, matrix) for scores=, found {type(scores).__name__}")
         h = common_hierarchy(self.hierarchy, scores, decisions, truth)
         true = label_sets(truth, h, "truth")
         if decisions is None and scores is not None and needs_decisions(self.metrics):
-            decisions = self._decide(scores, true)
+            decisions = self.decide(scores, true)
         self.used_rule = getattr(decisions, "rule", None)
         chosen = None if decisions is None else label_sets(decisions, h, "decisions")
         for name, size in (
@@ -263,8 +277,20 @@ class Evaluator:
                 raise TreelabelError(f"truth has {true.shape[0]:,} documents, {name} have {size:,}")
         return Batch(self.context, true, chosen, scores, closed, self.documents)
 
-    def _decide(self, scores: Scores, truth: LabelMatrix) -> Decisions:
-        """Use the rule; what it learns of how rare labels are comes from training, never from the truth."""
+    def decide(self, scores: Scores, truth: LabelMatrix) -> Decisions:
+        """Use the rule; what it learns of how rare labels are comes from training, never from the truth.
+
+        Parameters
+        ----------
+        scores
+            The scores of some documents.
+        truth : label matrix of shape (documents, nodes)
+            Tells the usual rule, if none was given and none is known yet.
+
+        Returns
+        -------
+        Decisions
+        """
         assert self.context is not None
         if self.rule is None and self.default_rule is None:
             self.default_rule = default_rule(self.hierarchy, truth)
