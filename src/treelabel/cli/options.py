@@ -133,7 +133,10 @@ class ReadArguments:
 
 
 def with_read_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a command's parameter of type `ReadArguments` appear as the options it consists of."""
+    """Let a command's parameter of type `ReadArguments` appear as the options it consists of.
+
+    An option that the command has itself, such as --limit of drift, takes the place of one of these.
+    """
     hints = get_type_hints(command, include_extras=True)
     place = next(name for name, hint in hints.items() if hint is ReadArguments)
     option_hints = get_type_hints(ReadArguments, include_extras=True)
@@ -142,6 +145,7 @@ def with_read_options(command: Callable[..., Any]) -> Callable[..., Any]:
             entry.name, inspect.Parameter.KEYWORD_ONLY, default=entry.default, annotation=option_hints[entry.name]
         )
         for entry in fields(ReadArguments)
+        if entry.name not in hints
     ]
 
     @wraps(command)
