@@ -1,5 +1,6 @@
 """Drift: planted drifts are found, chance and held-out texts are none, and what is not remembered is not compared."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +43,7 @@ def test_texts_like_those_of_training_have_not_drifted(folder: Path, run: Run, n
 def test_texts_of_other_labels_have_drifted(folder: Path, run: Run) -> None:
     ended = run("drift", folder / "model", folder / "pets.csv", "--json")
     assert ended.code == 3
-    found = ended.json
+    found = json.loads(ended.out)
     assert found["drift"] is True
     beyond = {each["name"]: each for each in found["measures"] if each["is_beyond"]}
     assert {"label shares, level 1", "label shares, level 2"} <= beyond.keys()
@@ -56,7 +57,7 @@ def test_texts_of_other_labels_have_drifted(folder: Path, run: Run) -> None:
 def test_garbled_words_have_drifted(folder: Path, run: Run) -> None:
     ended = run("drift", folder / "model", folder / "garbled.csv", "--json")
     assert ended.code == 3
-    found = {each["name"]: each for each in ended.json["measures"]}
+    found = {each["name"]: each for each in json.loads(ended.out)["measures"]}
     assert found["unknown words"]["now"] > 0.9
     assert found["unknown words"]["is_beyond"]
     assert found["confidence"]["is_beyond"]

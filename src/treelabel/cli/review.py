@@ -1,6 +1,5 @@
 """The command review: what is safe to accept, what a person should look at first, and training data of the answers."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -129,7 +128,7 @@ def _apply(
     queue: Path, model: Path | None, output: Path, accepted: bool, read: ReadArguments, require_signature: Path | None
 ) -> None:
     from treelabel.core.errors import TreelabelError
-    from treelabel.data import read_taxonomy, write
+    from treelabel.data import read_taxonomy
     from treelabel.data.formats import ReadOptions
     from treelabel.data.queue import LABEL_SEPARATOR, read_queue
     from treelabel.models import load_model
@@ -146,5 +145,5 @@ def _apply(
     )
     if not len(found.data):
         raise TreelabelError(f"{queue}: no row has a label ({counts}), so there is nothing to write")
-    write(replace(found.data, choices={}), output, escape_formulas=True)
+    found.write(output)
     echo(f"{output}: {len(found.data):,} documents of {queue}: {counts}")

@@ -5,6 +5,7 @@ alternatives. In `label`, a person writes one label, several joined by a separat
 nothing to skip the text. Accepted rows are left empty: their suggestion stands for them.
 """
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from treelabel.core.inputs import existing_file
 from treelabel.core.strings import Strings
 from treelabel.data.dataset import Dataset
 from treelabel.data.formats import Problem, ReadOptions, Row, format_of
+from treelabel.data.formulas import EscapedFormulasWarning
 from treelabel.data.taxonomy import read_taxonomy, taxonomy_beside
 from treelabel.data.write import write
 from treelabel.hierarchy import Hierarchy
@@ -74,7 +76,14 @@ def write_queue(data: Dataset, rows: Sequence[QueueRow], path: str | Path, sep: 
     others = {name: column for name, column in data.extra.items() if name not in (*COLUMNS, "label")}
     empty = encode(data.hierarchy, [[] for _ in rows])
     queue = replace(data, labels=empty, extra=columns | others, group=None, features=None)
-    return write(queue, path, label_column="label", escape_formulas=True)
+    return _written(queue, path, "label")
+
+
+def _written(data: Dataset, path: str | Path, label_column: str) -> list[Path]:
+    """Write a file for spreadsheets; that cells were escaped is no news, as they are read as they were."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EscapedFormulasWarning)
+        return write(data, path, label_column=label_column, escape_formulas=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +95,10 @@ class Applied:
     confirmed: int
     accepted: int
     skipped: int
+
+    def write(self, path: str | Path) -> list[Path]:
+        """Write the training data, and the hierarchy beside them; return the files."""
+        return _written(self.data, path, "labels")
 
 
 def read_queue(
