@@ -57,7 +57,7 @@ def evaluate(
       treelabel evaluate test.jsonl scores.npz --metrics hf1,hf1_auc,precision@5 --intervals --json
       treelabel evaluate test.csv predictions.jsonl --train train.csv --by-label --errors errors.csv
     """
-    from treelabel.data.tables import require_table_name, write_table
+    from treelabel.data.table_files import require_table_name, write_table
 
     for output in (by_label_output, errors):
         if output is not None:

@@ -141,7 +141,7 @@ class Problems:
     told: list[str] = field(default_factory=list)
 
     def tell(self, line: int, message: str) -> None:
-        """Stop at a problem, or keep it to be reported."""
+        """Report a problem."""
         told = f"{self.file}:{line}: {message}"
         if self.on_error == "stop":
             raise TreelabelError(f"{shorten(told, 1500)} (to leave out such rows: --on-error skip)")
@@ -149,7 +149,7 @@ class Problems:
             self.told.append(shorten(told, 500))
 
     def skip(self, line: int, message: str, lines: int = 1) -> None:
-        """Count lines that are left out."""
+        """Report a problem that costs rows."""
         self.tell(line, message)
         self.skipped += lines
 
@@ -175,7 +175,7 @@ def _collect(source: RowSource, choice: FieldChoice, collector: Collector, probl
 
 
 def understand(row: Row, fields: Fields, before: int, batch: list[Incoming], problems: Problems) -> None:
-    """Take a row into a batch, or tell what is wrong with it; `before` is the number of documents before the batch."""
+    """Add a row to a batch that begins behind `before` others, or report why it cannot be used."""
     try:
         name = row.values.get(fields.id) if fields.id is not None else None
         known = str(before + len(batch)) if name is None or name == "" else str(name)

@@ -51,7 +51,7 @@ def save_scores(path: Path, hierarchy: Hierarchy, values: Any, ids: tuple[str, .
     ids : tuple of str, optional
         One per document.
     """
-    writer = {".npz": _save_npz, ".parquet": _save_parquet}[ending_of(path)]
+    writer = {".npz": _save_npz, ".parquet": _save_parquet}[score_ending(path)]
     with whole_file(path) as temporary:
         writer(Stored(hierarchy, values, ids), temporary)
 
@@ -59,7 +59,7 @@ def save_scores(path: Path, hierarchy: Hierarchy, values: Any, ids: tuple[str, .
 def load_scores(path: Path) -> Stored:
     """Read what `save_scores` wrote."""
     file = existing_file(path)
-    reader = {".npz": _load_npz, ".parquet": _load_parquet}[ending_of(file)]
+    reader = {".npz": _load_npz, ".parquet": _load_parquet}[score_ending(file)]
     try:
         return reader(file)
     except (TreelabelError, MemoryError):
@@ -72,8 +72,8 @@ def load_scores(path: Path) -> Stored:
         raise TreelabelError(f"{file}: not {WHAT}, or damaged{why}") from error
 
 
-def ending_of(path: Path) -> str:
-    """Return the ending of a score file, refusing others."""
+def score_ending(path: Path) -> str:
+    """Return the ending of a score file, refusing any other."""
     ending, compression = suffixes(path)
     if ending not in (".npz", ".parquet") or compression is not None:
         raise TreelabelError(f"{path}: scores are stored as .npz or .parquet; give the file one of these endings")

@@ -20,12 +20,12 @@ from treelabel.scores.core import Scores
 from treelabel.scores.store import (
     WHAT,
     check_shapes,
-    ending_of,
     load_scores,
     npz_hierarchy,
     open_parquet,
     parquet_hierarchy,
     parquet_rows,
+    score_ending,
 )
 
 # Numbers of a batch that are held at a time, unless a size is given.
@@ -41,7 +41,7 @@ class ScoreFile:
 
     def __init__(self, path: str | Path) -> None:
         self.path = existing_file(path)
-        self._is_npz = ending_of(self.path) == ".npz"
+        self._is_npz = score_ending(self.path) == ".npz"
         with one_sentence(self.path, WHAT), located(self.path):
             self.hierarchy = self._hierarchy()
 
