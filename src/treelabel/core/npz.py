@@ -125,7 +125,15 @@ def open_npz(file: Path, what: str) -> Iterator[Npz]:
 
 @contextmanager
 def one_sentence(file: Path, what: str) -> Iterator[None]:
-    """Turn whatever a library raises on the bytes of a file into one sentence; `what` says what it should be."""
+    """Turn whatever a library raises on the bytes of a file into one sentence.
+
+    Parameters
+    ----------
+    file
+        The file.
+    what
+        What it should be, for messages.
+    """
     try:
         yield
     except (TreelabelError, MemoryError):

@@ -33,7 +33,7 @@ MOST_TOLD = 10
 
 @dataclass(frozen=True)
 class QueueRow:
-    """What the queue says of a text beside its id: paths of the suggestion, how sure it is, and what else it may be."""
+    """A row of a queue, beside id and text: paths of the suggestion, how sure it is, and what else it may be."""
 
     is_accepted: bool
     priority: float

@@ -141,7 +141,15 @@ class Problems:
     told: list[str] = field(default_factory=list)
 
     def tell(self, line: int, message: str) -> None:
-        """Report a problem."""
+        """Report a problem.
+
+        Parameters
+        ----------
+        line
+            Where it is.
+        message
+            What it is.
+        """
         told = f"{self.file}:{line}: {message}"
         if self.on_error == "stop":
             raise TreelabelError(f"{shorten(told, 1500)} (to leave out such rows: --on-error skip)")
@@ -149,7 +157,15 @@ class Problems:
             self.told.append(shorten(told, 500))
 
     def skip(self, line: int, message: str, lines: int = 1) -> None:
-        """Report a problem that costs rows."""
+        """Report a problem that costs rows.
+
+        Parameters
+        ----------
+        line, message
+            As for `tell`.
+        lines
+            How many are left out.
+        """
         self.tell(line, message)
         self.skipped += lines
 
@@ -175,7 +191,21 @@ def _collect(source: RowSource, choice: FieldChoice, collector: Collector, probl
 
 
 def understand(row: Row, fields: Fields, before: int, batch: list[Incoming], problems: Problems) -> None:
-    """Add a row to a batch that begins behind `before` others, or report why it cannot be used."""
+    """Add a row to a batch, or report why it cannot be used.
+
+    Parameters
+    ----------
+    row
+        The row.
+    fields
+        The columns to read.
+    before
+        The number of documents before the batch.
+    batch
+        Where the row is added.
+    problems
+        Where problems are reported.
+    """
     try:
         name = row.values.get(fields.id) if fields.id is not None else None
         known = str(before + len(batch)) if name is None or name == "" else str(name)
@@ -189,7 +219,24 @@ def understand(row: Row, fields: Fields, before: int, batch: list[Incoming], pro
 
 
 def find_nodes(hierarchy: Hierarchy, collector: Collector, sep: str | None, problems: Problems) -> IntArray:
-    """Find the node of every distinct label; -1 for those that are unknown and may be skipped."""
+    """Find the node of every distinct label.
+
+    Parameters
+    ----------
+    hierarchy
+        The hierarchy.
+    collector
+        What has the labels.
+    sep
+        The separator of paths.
+    problems
+        Where unknown labels are reported.
+
+    Returns
+    -------
+    array of int32
+        -1 for labels that are unknown and may be skipped.
+    """
     nodes = np.full(len(collector.keys), -1, np.int32)
     for code, label in enumerate(collector.keys):
         try:
@@ -220,7 +267,21 @@ def _hierarchy_found(
 
 
 def hierarchy_of_labels(keys: dict[Label, int], sep: str | None, file: Path) -> Hierarchy:
-    """Make a hierarchy of the labels themselves."""
+    """Make a hierarchy of the labels themselves.
+
+    Parameters
+    ----------
+    keys
+        The labels, numbered.
+    sep
+        The separator of paths; None guesses whether there are any.
+    file
+        The file, for messages.
+
+    Returns
+    -------
+    Hierarchy
+    """
     if not keys:
         raise TreelabelError(f"{file}: no labels found and no taxonomy given; name the label column, or a taxonomy")
     # What cannot be a name is told as an unknown label, with its line.

@@ -212,6 +212,18 @@ def common_hierarchy(files: Sequence[DataFile], taxonomy: str | Path | Hierarchy
 def prediction_columns(values: dict[str, Any], fields: Fields) -> dict[str, Any]:
     """Keep of a row of predictions whether its labels stand for their ancestors too, and how sure the surest is.
 
+    Parameters
+    ----------
+    values
+        The values of the row by column.
+    fields
+        The columns that are read.
+
+    Returns
+    -------
+    dict
+        "closed", and "p", which is None where it is not known.
+
     >>> fields = Fields((), ("labels",), "id")
     >>> prediction_columns({"labels": [{"label": "A", "p": 0.5}, {"label": "B", "p": 0.75}], "closed": True}, fields)
     {'closed': True, 'p': 0.75}

@@ -41,7 +41,7 @@ Mean = tuple[float, float, int]
 
 
 class Reference(Protocol):
-    """What a model remembers of its training: `models.profile.Profile` has it."""
+    """The training as a model remembers it: `models.profile.Profile` has it."""
 
     @property
     def documents(self) -> int:

@@ -29,6 +29,14 @@ def blocks(truth: LabelMatrix, decisions: LabelMatrix) -> Iterator[tuple[LabelMa
 def ranges(low: LongArray, sizes: LongArray) -> LongArray:
     """Concatenate the ranges low, low + 1, ... of the given sizes.
 
+    Parameters
+    ----------
+    low, sizes : arrays of shape (ranges,)
+
+    Returns
+    -------
+    array of shape (sum of sizes,)
+
     >>> ranges(np.array([5, 0]), np.array([2, 3])).tolist()
     [5, 6, 0, 1, 2]
     """
@@ -39,6 +47,14 @@ def ranges(low: LongArray, sizes: LongArray) -> LongArray:
 
 def joined(left: LongArray, right: LongArray) -> tuple[LongArray, LongArray]:
     """Return the places of all pairs of equal keys.
+
+    Parameters
+    ----------
+    left, right : arrays of keys
+
+    Returns
+    -------
+    (array, array), each of shape (pairs,)
 
     >>> [places.tolist() for places in joined(np.array([7, 8]), np.array([8, 7, 8]))]
     [[0, 1, 1], [1, 0, 2]]

@@ -112,7 +112,7 @@ class Survey:
 
 @dataclass(frozen=True)
 class Question:
-    """What to find out: by which metrics and rule, and whether documents are kept, labels and mistakes listed."""
+    """A question: by which metrics and rule to judge, and whether to keep documents, list labels and mistakes."""
 
     metrics: Sequence[str] | str | None = None
     rule: str | Tuned | None = None

@@ -1,4 +1,4 @@
-"""What a model remembers of its training beside what it learned: counts and means, no texts; for review and drift."""
+"""Profiles: counts and means of its training that a model remembers for review and drift; no texts."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, NotRequired, TypedDict
