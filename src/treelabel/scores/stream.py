@@ -85,9 +85,11 @@ class ScoreFile:
     def _parquet(self, size: int) -> Iterator[Scores]:
         stored = open_parquet(self.path)
         has_ids = not stored.schema_arrow.field("id").nullable
-        for batch in stored.iter_batches(batch_size=size):
-            ids, values = parquet_rows(batch, len(self.hierarchy), self.path)
-            yield Scores(self.hierarchy, values, tuple(ids) if has_ids else None)
+        # Arrow holds on to what it has read of a file until a reading of row groups is over.
+        for group in range(stored.metadata.num_row_groups):
+            for batch in stored.iter_batches(batch_size=size, row_groups=[group]):
+                ids, values = parquet_rows(batch, len(self.hierarchy), self.path)
+                yield Scores(self.hierarchy, values, tuple(ids) if has_ids else None)
 
 
 def _reader(stored: Npz, streams: ExitStack, name: str) -> Callable[[int], Any]:
