@@ -84,11 +84,13 @@ def test_coverage_adds_up_over_batches_and_evaluators(result: Result) -> None:
     assert merged.notes == result.notes
 
 
-def test_values_are_unknown_where_a_batch_without_them_is_part_of_the_whole() -> None:
+def test_batches_tell_of_abstaining_what_one_pass_tells() -> None:
     stream = Evaluator(TREE, ["micro_f1"])
     stream.add([["F"]], [["F"]])
     stream.add([["F"]], [[]])
-    assert stream.result().notes == ["Coverage: of 2 documents, 50.0% got a label and 50.0% a leaf."]
+    whole = evaluate([["F"], ["F"]], [["F"], []], hierarchy=TREE, metrics=["micro_f1"])
+    assert stream.result().notes == whole.notes
+    assert stream.result().notes[-1].split() == ["those", "with", "a", "label", "1.0000", "1.0000", "1.0000"]
     assert evaluate([["F"], ["F"]], [["F"], []], hierarchy=TREE, metrics=["micro_f1"]).notes[1:] == [
         "What abstaining costs   hp      hr      hf1",
         "  all documents         0.5000  0.5000  0.5000",

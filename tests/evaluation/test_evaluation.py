@@ -630,3 +630,56 @@ def test_what_has_ids_is_matched_by_them() -> None:
     # Ids that are only row numbers say nothing, so the order counts.
     unnamed = Dataset.of(["", "", ""], [["B"], ["A"], ["A"]], h)
     assert evaluate(unnamed, scores=scores, metrics=["hf1"])["hf1"] == 1
+
+
+# Metrics that do not apply
+
+
+def test_a_metric_that_cannot_apply_is_skipped_with_its_reason() -> None:
+    truth = [["F"], ["E", "D"], ["D"], ["F"]]
+    result = evaluate(truth, DECIDED, hierarchy=TREE, metrics=["hf1", "wu_palmer", "hf1_auc"], on_error="skip")
+    assert list(result.values) == ["hf1"]
+    assert result.skipped["wu_palmer"].startswith("this metric compares single labels, but row 1 has 2 true ones")
+    assert "scores" in result.skipped["hf1_auc"]
+    assert result.notes[0].startswith("Skipped wu_palmer: this metric compares")
+    assert json.loads(result.to_json())["skipped"] == result.skipped
+    with pytest.raises(TreelabelError, match="wu_palmer: this metric compares single labels"):
+        evaluate(truth, DECIDED, hierarchy=TREE, metrics=["hf1", "wu_palmer"])
+
+
+def test_metrics_none_of_which_applies_are_an_error() -> None:
+    with pytest.raises(
+        TreelabelError, match=r"none of the metrics applies: hf1_auc: .*; ece: this metric needs scores"
+    ):
+        evaluate(TRUTH, DECIDED, hierarchy=TREE, metrics=["hf1_auc", "ece"], on_error="skip")
+
+
+def test_a_metric_that_fails_in_a_later_batch_is_skipped_and_the_row_is_counted_from_the_first() -> None:
+    judge = Evaluator(TREE, ["hf1", "leaf_accuracy"], on_error="skip")
+    judge.add(TRUTH, DECIDED)
+    judge.add([["F", "E"]], [["F"]])
+    result = judge.result()
+    assert list(result.values) == ["hf1"]
+    assert "row 4 has 2 true ones" in result.skipped["leaf_accuracy"]
+    other = Evaluator(TREE, ["hf1", "leaf_accuracy"], on_error="skip")
+    other.add(TRUTH, DECIDED)
+    assert list((other | judge).result().values) == ["hf1"]
+    assert (other | judge).result().skipped == result.skipped
+
+
+def test_a_metric_without_a_value_is_skipped_too() -> None:
+    judge = Evaluator(TREE, ["hf1", "macro_f1_by_decile"], on_error="skip")
+    judge.add(TRUTH, DECIDED)
+    result = judge.result()
+    assert list(result.values) == ["hf1"]
+    assert "training frequencies" in result.skipped["macro_f1_by_decile"]
+
+
+@pytest.mark.parametrize("single", [True, False], ids=["single", "multi"])
+def test_batches_of_any_size_give_the_same_bits(single: bool) -> None:
+    documents = random_documents(TREE, 200, 4, single)
+    whole = one_pass("tree", documents).result()
+    streamed = evaluator("tree")
+    for part in parts_of(documents, list(range(7, 200, 7))):
+        streamed.add(*part)
+    assert json.loads(streamed.result().to_json()) == json.loads(whole.to_json())

@@ -9,10 +9,13 @@ from treelabel.cli.bench import bench
 from treelabel.cli.data import convert, inspect, sample, split
 from treelabel.cli.decide import decide, rules, tune
 from treelabel.cli.demo import demo
+from treelabel.cli.drift import drift
 from treelabel.cli.encoders import encoders
-from treelabel.cli.judge import compare, evaluate, metrics
+from treelabel.cli.evaluate import evaluate
+from treelabel.cli.judge import compare, metrics
 from treelabel.cli.models import explain, export, fit, models, predict, score
 from treelabel.cli.report import report
+from treelabel.cli.review import review
 from treelabel.cli.sign import sign
 from treelabel.cli.sweep import sweep
 from treelabel.cli.tables import tables
@@ -59,6 +62,8 @@ for command in (
     tune,
     evaluate,
     compare,
+    review,
+    drift,
     report,
     metrics,
     rules,

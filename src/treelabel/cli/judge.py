@@ -1,10 +1,9 @@
-"""Commands that judge: evaluate, compare, metrics."""
+"""Commands that judge: compare, metrics; and what they share with evaluate."""
 
 import json as jsonlib
 import re
 import textwrap
 import warnings
-from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,7 +40,8 @@ def metric_names(metrics: str | None) -> list[str] | str | None:
 def read_system(path: Path, truth: "Dataset", read: ReadArguments) -> Any:
     """Read predictions or scores, in the order of the truth."""
     from treelabel.data import read as read_data
-    from treelabel.evaluation.alignment import rows_by_id
+    from treelabel.data.stream import closed_rows
+    from treelabel.evaluation.alignment import closed_where, rows_by_id
     from treelabel.scores import Scores, is_score_file
 
     if is_score_file(path):
@@ -62,7 +62,7 @@ def read_system(path: Path, truth: "Dataset", read: ReadArguments) -> Any:
         from treelabel.core.errors import TreelabelError
 
         raise TreelabelError(f"{path}: {len(found):,} rows without ids for {len(truth):,} documents of the truth")
-    return found if isinstance(found, Scores) else found.labels
+    return found if isinstance(found, Scores) else closed_where(truth.hierarchy, found.labels, closed_rows(found))
 
 
 def system_names(paths: list[Path]) -> list[str]:
@@ -73,54 +73,6 @@ def system_names(paths: list[Path]) -> list[str]:
         if len(set(names)) == len(paths):
             return names
     raise TreelabelError("the same file stands twice among the systems")
-
-
-@with_read_options
-def evaluate(
-    truth: Annotated[Path, typer.Argument(metavar="TRUTH", help="Data file with the true labels.")],
-    predictions: Annotated[
-        Path, typer.Argument(metavar="PREDICTIONS", help="Predictions (.jsonl ...) or scores (.npz, .parquet).")
-    ],
-    read: ReadArguments,
-    metrics: MetricsOption = None,
-    train: TrainOption = None,
-    rule: JudgedRuleOption = None,
-    intervals: Annotated[bool, typer.Option("--intervals", help="Add 95% bootstrap intervals.")] = False,
-    json: JsonOption = False,
-) -> None:
-    """Judge predictions or scores against the truth.
-
-    Documents are matched by id. A prediction is {"id": ..., "labels": [...]}, labels being names, paths or
-    objects with "label" or "path". Scores are decided by the rule that predict takes for labels like those of the
-    truth, which is printed, or by --rule. Where documents got no label, it says how many, and what those with one have.
-
-    \b
-    Examples:
-      treelabel evaluate test.jsonl predictions.jsonl --taxonomy tax.tsv
-      treelabel evaluate test.jsonl scores.npz --metrics hf1,hf1_auc,precision@5 --intervals --json
-    """
-    from treelabel.evaluation import evaluate as judge
-    from treelabel.scores import Scores
-
-    data, training = read.read_with(truth, train, need_text=False)
-    system = read_system(predictions, data, read)
-    given = {"scores": system} if isinstance(system, Scores) else {"decisions": system}
-    result = judge(
-        data,
-        **given,
-        rule=rule,
-        metrics=metric_names(metrics),
-        train_frequencies=training,
-    )
-    if not json:
-        echo(result.table(intervals))
-        return
-    stored = jsonlib.loads(result.to_json())
-    if intervals:
-        ends = {name: [found.low, found.high] for name, found in result.intervals().items()}
-        # JSON has no way to write that an end is not known.
-        stored["intervals"] = {name: [None if isnan(end) else end for end in pair] for name, pair in ends.items()}
-    typer.echo(jsonlib.dumps(stored, indent=2))
 
 
 @with_read_options

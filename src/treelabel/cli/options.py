@@ -109,8 +109,22 @@ class ReadArguments:
         need_labels: bool = True,
     ) -> "tuple[Dataset, Dataset | None]":
         """Read a data file and, if there is one, a training file under the same hierarchy."""
-        from treelabel.core.errors import TreelabelError, quoted
+        from treelabel.core.errors import TreelabelError
         from treelabel.data import read, read_together
+
+        options = self.options(need_text, need_labels)
+        if taxonomy is not None:
+            if self.taxonomy is not None:
+                raise TreelabelError("--taxonomy cannot be given here: the scores know their hierarchy")
+            options["taxonomy"] = taxonomy
+        if train is None:
+            return read(path, **options), None
+        data, training = read_together([path, train], **options)
+        return data, training
+
+    def options(self, need_text: bool = True, need_labels: bool = True) -> dict[str, Any]:
+        """Return the options of `read`, checked."""
+        from treelabel.core.errors import TreelabelError, quoted
 
         for name, allowed in (("on_error", ("stop", "skip")), ("lists", ("labels", "path"))):
             if getattr(self, name) not in allowed:
@@ -120,20 +134,16 @@ class ReadArguments:
         options = asdict(self) | {"text": self.text or None, "labels": self.labels or None}
         options |= {"need_text": need_text, "need_labels": need_labels, "limits": self.limits}
         del options["limit"]
-        if taxonomy is not None:
-            if self.taxonomy is not None:
-                raise TreelabelError("--taxonomy cannot be given here: the scores know their hierarchy")
-            options["taxonomy"] = taxonomy
         # A shell hands the two characters of '\t' on as they are.
         options["delimiter"] = "\t" if self.delimiter == "\\t" else self.delimiter
-        if train is None:
-            return read(path, **options), None
-        data, training = read_together([path, train], **options)
-        return data, training
+        return options
 
 
 def with_read_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a command's parameter of type `ReadArguments` appear as the options it consists of."""
+    """Let a command's parameter of type `ReadArguments` appear as the options it consists of.
+
+    An option that the command has itself, such as --limit of drift, takes the place of one of these.
+    """
     hints = get_type_hints(command, include_extras=True)
     place = next(name for name, hint in hints.items() if hint is ReadArguments)
     option_hints = get_type_hints(ReadArguments, include_extras=True)
@@ -142,6 +152,7 @@ def with_read_options(command: Callable[..., Any]) -> Callable[..., Any]:
             entry.name, inspect.Parameter.KEYWORD_ONLY, default=entry.default, annotation=option_hints[entry.name]
         )
         for entry in fields(ReadArguments)
+        if entry.name not in hints
     ]
 
     @wraps(command)

@@ -28,6 +28,8 @@ class Header(NamedTuple):
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
+    # Whether columns stand first.
+    is_fortran: bool = False
 
     @property
     def size(self) -> int:
@@ -59,6 +61,13 @@ class Npz:
         with self._archive.open(f"{name}.npy") as stream:
             return np.asarray(np.lib.format.read_array(stream, allow_pickle=False), order="C")
 
+    @contextmanager
+    def opened(self, name: str) -> Iterator[IO[bytes]]:
+        """Open the bytes of an array, which can be read piece by piece."""
+        with self._archive.open(f"{name}.npy") as stream:
+            _read_header(stream)
+            yield stream
+
     def _header(self, info: zipfile.ZipInfo) -> Header:
         with self._archive.open(info) as stream:
             header, taken = _read_header(stream)
@@ -83,10 +92,10 @@ def _read_header(stream: IO[bytes]) -> tuple[Header, int]:
     version = np.lib.format.read_magic(stream)
     if version not in _HEADERS:
         raise ValueError(f"a .npy file of version {version[0]}.{version[1]}, expected 1.0 or 2.0")
-    shape, _, dtype = _HEADERS[version](stream)
+    shape, is_fortran, dtype = _HEADERS[version](stream)
     if not all(isinstance(size, int) and size >= 0 for size in shape):
         raise ValueError(f"an array of shape {shape}")
-    return Header(dtype, shape), stream.tell()
+    return Header(dtype, shape, is_fortran and len(shape) > 1), stream.tell()
 
 
 @contextmanager
@@ -107,7 +116,7 @@ def open_npz(file: Path, what: str) -> Iterator[Npz]:
     ------
     Npz
     """
-    with _one_sentence(file, what):
+    with one_sentence(file, what):
         if not stat.S_ISREG(file.stat().st_mode):
             raise TreelabelError(f"{file}: is no ordinary file, expected {what}")
         with zipfile.ZipFile(file) as archive:
@@ -115,7 +124,16 @@ def open_npz(file: Path, what: str) -> Iterator[Npz]:
 
 
 @contextmanager
-def _one_sentence(file: Path, what: str) -> Iterator[None]:
+def one_sentence(file: Path, what: str) -> Iterator[None]:
+    """Turn whatever a library raises on the bytes of a file into one sentence.
+
+    Parameters
+    ----------
+    file
+        The file.
+    what
+        What it should be, for messages.
+    """
     try:
         yield
     except (TreelabelError, MemoryError):

@@ -115,10 +115,10 @@ def read(
     if "" in (sep, label_sep):
         raise TreelabelError("a separator must be at least one character; without one it is guessed")
     if isinstance(taxonomy, str | Path):
-        known: _Known | None = _taxonomy_in(Path(taxonomy), root, encoding, limits)
+        known: Known | None = _taxonomy_in(Path(taxonomy), root, encoding, limits)
     else:
-        known = None if taxonomy is None else _Known(taxonomy, {"hierarchy": "given"})
-    problems = _Problems(file, on_error)
+        known = None if taxonomy is None else Known(taxonomy, {"hierarchy": "given"})
+    problems = Problems(file, on_error)
     collector = Collector(limits)
     with progress_bar(f"reading {file.name}", file.stat().st_size, progress) as seen:
         options = ReadOptions(encoding, delimiter, header, quotes, seen, limits, sheet)
@@ -130,7 +130,7 @@ def read(
     if known is None:
         known = _hierarchy_found(file, root, source, collector, sep, options)
     hierarchy = known.hierarchy
-    nodes = _nodes(hierarchy, collector, known.sep or sep, problems)
+    nodes = find_nodes(hierarchy, collector, known.sep or sep, problems)
     if len(hierarchy) == 0:
         raise TreelabelError(f"{file}: no label in the file can be used; give a taxonomy, or mend the labels")
     data, left_out = collector.dataset(hierarchy, nodes, source.features)
@@ -143,7 +143,7 @@ def read(
     return replace(data, choices=fields.told() | dict(source.choices) | known.told, group=group)
 
 
-class _Known(NamedTuple):
+class Known(NamedTuple):
     """A hierarchy, what to tell people of where it is from, and the separator if one was guessed."""
 
     hierarchy: Hierarchy
@@ -151,13 +151,13 @@ class _Known(NamedTuple):
     sep: str | None = None
 
 
-def _taxonomy_in(file: Path, root: str | None, encoding: str, limits: Limits) -> _Known:
+def _taxonomy_in(file: Path, root: str | None, encoding: str, limits: Limits) -> Known:
     hierarchy, form = taxonomy_of_data(file, root, encoding, limits)
-    return _Known(hierarchy, {"hierarchy": str(file), "taxonomy": form})
+    return Known(hierarchy, {"hierarchy": str(file), "taxonomy": form})
 
 
 @dataclass
-class _Problems:
+class Problems:
     """Problems found: the first stops the reading, or all are counted and the first few reported."""
 
     file: Path
@@ -166,6 +166,15 @@ class _Problems:
     told: list[str] = field(default_factory=list)
 
     def tell(self, line: int, message: str) -> None:
+        """Report a problem.
+
+        Parameters
+        ----------
+        line
+            Where it is.
+        message
+            What it is.
+        """
         told = f"{self.file}:{line}: {message}"
         if self.on_error == "stop":
             raise TreelabelError(f"{shorten(told, 1500)} (to leave out such rows: --on-error skip)")
@@ -173,11 +182,20 @@ class _Problems:
             self.told.append(shorten(told, 500))
 
     def skip(self, line: int, message: str, lines: int = 1) -> None:
+        """Report a problem that costs rows.
+
+        Parameters
+        ----------
+        line, message
+            As for `tell`.
+        lines
+            How many are left out.
+        """
         self.tell(line, message)
         self.skipped += lines
 
 
-def _collect(source: RowSource, choice: FieldChoice, collector: Collector, problems: _Problems) -> Fields | None:
+def _collect(source: RowSource, choice: FieldChoice, collector: Collector, problems: Problems) -> Fields | None:
     """Move all rows into the collector; return the columns that were chosen, if there was a row at all."""
     fields: Fields | None = None
     while rows := list(islice(source.rows, BATCH)):
@@ -192,12 +210,27 @@ def _collect(source: RowSource, choice: FieldChoice, collector: Collector, probl
             if isinstance(row, Problem):
                 problems.skip(row.line, row.message, row.lines)
             elif fields is not None:
-                _understand(row, fields, len(collector), batch, problems)
+                understand(row, fields, len(collector), batch, problems)
         collector.add(batch)
     return fields
 
 
-def _understand(row: Row, fields: Fields, before: int, batch: list[Incoming], problems: _Problems) -> None:
+def understand(row: Row, fields: Fields, before: int, batch: list[Incoming], problems: Problems) -> None:
+    """Add a row to a batch, or report why it cannot be used.
+
+    Parameters
+    ----------
+    row
+        The row.
+    fields
+        The columns to read.
+    before
+        The number of documents before the batch.
+    batch
+        Where the row is added.
+    problems
+        Where problems are reported.
+    """
     try:
         name = row.values.get(fields.id) if fields.id is not None else None
         known = str(before + len(batch)) if name is None or name == "" else str(name)
@@ -210,8 +243,25 @@ def _understand(row: Row, fields: Fields, before: int, batch: list[Incoming], pr
         batch.append(Incoming(row.line, known, text, labels, row.values, row.features))
 
 
-def _nodes(hierarchy: Hierarchy, collector: Collector, sep: str | None, problems: _Problems) -> IntArray:
-    """Find the node of every distinct label; -1 for those that are unknown and may be skipped."""
+def find_nodes(hierarchy: Hierarchy, collector: Collector, sep: str | None, problems: Problems) -> IntArray:
+    """Find the node of every distinct label.
+
+    Parameters
+    ----------
+    hierarchy
+        The hierarchy.
+    collector
+        What has the labels.
+    sep
+        The separator of paths.
+    problems
+        Where unknown labels are reported.
+
+    Returns
+    -------
+    array of int32
+        -1 for labels that are unknown and may be skipped.
+    """
     nodes = np.full(len(collector.keys), -1, np.int32)
     for code, label in enumerate(collector.keys):
         try:
@@ -231,18 +281,32 @@ def _listed(columns: Iterable[str]) -> str:
 
 def _hierarchy_found(
     file: Path, root: str | None, source: RowSource, collector: Collector, sep: str | None, options: ReadOptions
-) -> _Known:
+) -> Known:
     """Return the hierarchy in the file, or beside it, or made of the labels; and which of these it is."""
     if source.hierarchy is not None:
-        return _Known(source.hierarchy, {"hierarchy": "in the file"})
+        return Known(source.hierarchy, {"hierarchy": "in the file"})
     beside = taxonomy_beside(file)
     if beside is not None:
         return _taxonomy_in(beside, root, options.encoding, options.limits)
-    return _hierarchy_of(collector.keys, sep, file)
+    return hierarchy_of_labels(collector.keys, sep, file)
 
 
-def _hierarchy_of(keys: dict[Label, int], sep: str | None, file: Path) -> _Known:
-    """Make a hierarchy of the labels themselves."""
+def hierarchy_of_labels(keys: dict[Label, int], sep: str | None, file: Path) -> Known:
+    """Make a hierarchy of the labels themselves.
+
+    Parameters
+    ----------
+    keys
+        The labels, numbered.
+    sep
+        The separator of paths; None guesses whether there is one.
+    file
+        The file, for messages.
+
+    Returns
+    -------
+    Known
+    """
     if not keys:
         raise TreelabelError(f"{file}: no labels found and no taxonomy given; name the label column, or a taxonomy")
     # What cannot be a name is told as an unknown label, with its line.
@@ -255,8 +319,8 @@ def _hierarchy_of(keys: dict[Label, int], sep: str | None, file: Path) -> _Known
         if guessed != SEPARATOR:
             LOG.info("%s: labels are taken as paths separated by %r (--sep says otherwise)", file, guessed)
     if sep is None and len(texts) == len(usable):
-        return _Known(Hierarchy.flat(texts), told)
+        return Known(Hierarchy.flat(texts), told)
     paths = [
         (split_path(key, sep) if sep is not None else [key]) if isinstance(key, str) else list(key) for key in usable
     ]
-    return _Known(Hierarchy.from_paths(path for path in paths if all(path)), told, guessed)
+    return Known(Hierarchy.from_paths(path for path in paths if all(path)), told, guessed)

@@ -46,16 +46,14 @@ def read_together(paths: Sequence[str | Path], taxonomy: Any = None, **options: 
         data = _read_alike(files, data, options)
     if all(part.hierarchy == data[0].hierarchy for part in data):
         return data
-    for part in data:
-        _ = part.hierarchy.parent
-    trees = [[tuple(part.hierarchy.path_names(node)) for node in range(len(part.hierarchy))] for part in data]
-    union = Hierarchy.from_paths(path for tree in trees for path in tree)
+    union = united([part.hierarchy for part in data])
     place = {tuple(union.path_names(node)): node for node in range(len(union))}
-    united = []
-    for part, tree in zip(data, trees, strict=True):
-        moved = renamed(part.labels, np.array([place[path] for path in tree], np.int32), len(union))
-        united.append(replace(part, labels=moved, hierarchy=union))
-    return united
+    moved = []
+    for part in data:
+        names = [place[tuple(part.hierarchy.path_names(node))] for node in range(len(part.hierarchy))]
+        labels = renamed(part.labels, np.array(names, np.int32), len(union))
+        moved.append(replace(part, labels=labels, hierarchy=union))
+    return moved
 
 
 def _read_alike(files: Sequence[Path], data: Sequence[Dataset], options: dict[str, Any]) -> list[Dataset]:
@@ -68,3 +66,15 @@ def _read_alike(files: Sequence[Path], data: Sequence[Dataset], options: dict[st
         part if part.choices.get("separator") == sep else read(file, **again)
         for file, part in zip(files, data, strict=True)
     ]
+
+
+def united(hierarchies: Sequence[Hierarchy]) -> Hierarchy:
+    """Make one tree of all paths of several trees.
+
+    >>> united([Hierarchy.from_paths(["A > B"]), Hierarchy.from_paths(["A > C"])]).paths()
+    ['A', 'A > B', 'A > C']
+    """
+    for each in hierarchies:
+        # Raises an error where it is no tree.
+        _ = each.parent
+    return Hierarchy.from_paths(tuple(each.path_names(node)) for each in hierarchies for node in range(len(each)))

@@ -24,6 +24,7 @@ def write(
     sep: str | None = None,
     taxonomy: bool = True,
     escape_formulas: bool = False,
+    label_column: str = "labels",
 ) -> list[Path]:
     """Write a dataset by the file's ending or `format`, and its hierarchy beside it; return the files written.
 
@@ -47,6 +48,8 @@ def write(
     escape_formulas : bool
         Whether to make CSV and TSV safe to open in a spreadsheet: `read` returns the same data, while other readers
         see an apostrophe in front of cells that would be run as formulas (see `treelabel.data.formulas`).
+    label_column : str
+        The name of the column with the labels.
 
     Returns
     -------
@@ -54,7 +57,7 @@ def write(
         The files written.
     """
     target = Path(path)
-    data = _with_free_names(data)
+    data = _with_free_names(data, label_column)
     entry = format_of(target, format)
     # A name alone says nothing of the levels above it, so without a taxonomy it takes the path.
     alone = not taxonomy and data.hierarchy.max_depth > 1 and data.hierarchy.is_tree and "hierarchy" not in entry.holds
@@ -68,7 +71,7 @@ def write(
 
     written = [target]
     with together():
-        entry.write(Output(target, data, label_texts, escape_formulas=escape_formulas))
+        entry.write(Output(target, data, label_texts, labels=label_column, escape_formulas=escape_formulas))
         if taxonomy and not entry.holds & {"hierarchy", "features"}:
             beside = taxonomy_name(target, data.hierarchy)
             write_taxonomy(data.hierarchy, beside)
@@ -79,9 +82,9 @@ def write(
     return written
 
 
-def _with_free_names(data: Dataset) -> Dataset:
+def _with_free_names(data: Dataset, label_column: str) -> Dataset:
     """Rename further columns that would stand in the file under the name of one of ours."""
-    reserved = ("id", "text", "labels", MARKER)
+    reserved = ("id", "text", label_column, MARKER)
     taken = {*reserved, *data.extra}
 
     def free(name: str) -> str:

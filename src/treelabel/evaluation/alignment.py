@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from treelabel.core.compute import BoolArray
 from treelabel.core.errors import TreelabelError, some
-from treelabel.hierarchy import Hierarchy, LabelMatrix, as_labels
+from treelabel.hierarchy import Hierarchy, LabelMatrix, as_labels, keep_entries, matches, row_numbers
 from treelabel.hierarchy.labels import encode
 from treelabel.rules import Decisions
 from treelabel.scores import Scores
@@ -47,6 +48,31 @@ def label_sets(labels: Any, hierarchy: Hierarchy, what: str) -> LabelMatrix:
     if sparse.issparse(labels) or isinstance(labels, np.ndarray):
         return as_labels(labels, len(hierarchy), what)
     return encode(hierarchy, labels)
+
+
+def closed_where(hierarchy: Hierarchy, labels: LabelMatrix, rows: BoolArray) -> LabelMatrix:
+    """Add all ancestors to the labels of some documents: those whose labels stand for them too.
+
+    Parameters
+    ----------
+    hierarchy
+        The hierarchy of the labels.
+    labels : label matrix of shape (documents, nodes)
+    rows : array of bool, shape (documents,)
+        Marks these documents.
+
+    Returns
+    -------
+    label matrix of the same shape
+
+    >>> h = Hierarchy.from_paths(["A > B"])
+    >>> closed_where(h, encode(h, ["B", "B"]), np.array([True, False])).toarray().tolist()
+    [[True, True], [False, True]]
+    """
+    if not rows.any():
+        return labels
+    closed = hierarchy.closure(labels)
+    return keep_entries(closed, rows[row_numbers(closed)] | matches(labels, closed))
 
 
 def rows_by_id(truth: Any, ids: Sequence[str] | None, where: str) -> list[int] | None:

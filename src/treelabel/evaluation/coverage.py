@@ -1,11 +1,11 @@
 """Coverage: how many documents got a label at all, and what those without one cost."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from treelabel.core.compute import DoubleArray
+from treelabel.evaluation.sums import Pair, added, column_sums
 from treelabel.hierarchy import row_sizes
 from treelabel.metrics import Batch
 from treelabel.metrics.overlap import f_beta, precision, recall
@@ -19,52 +19,41 @@ class Coverage:
 
     `label` and `leaf` are shares. `all_documents` and `answered` are hp, hr and hf1 of all documents and of those with
     a label: a document without one has 0 in all three (unless it has no true label either), which is what abstaining
-    costs. They are NaN where nothing was computed, as no document of a batch abstained.
+    costs. They are NaN without sums.
     """
 
     documents: int
     with_label: int
     with_leaf: int
-    sums: DoubleArray | None = None
-    answered_sums: DoubleArray | None = None
+    sums: Pair | None = None
+    answered_sums: Pair | None = None
 
     @classmethod
-    def of(cls, batch: Batch, with_values: bool = True) -> "Coverage":
-        """Count the documents of a batch that has decisions.
-
-        Parameters
-        ----------
-        batch : Batch
-            Documents.
-        with_values : bool
-            Whether to compute the values even if every document got a label, so that there is nothing to compare.
-
-        Returns
-        -------
-        Coverage
-        """
+    def of(cls, batch: Batch) -> "Coverage":
+        """Count the documents of a batch that has decisions."""
         # Ancestors are no leaves, and make no label of none.
         chosen = batch.decisions
         has_label = row_sizes(chosen) > 0
         # Leaves up to the end of each row, less those up to its beginning.
         leaves = np.append(0, np.cumsum(batch.hierarchy.is_leaf[chosen.indices]))[chosen.indptr]
         counts = len(batch), int(has_label.sum()), int(np.count_nonzero(np.diff(leaves)))
-        if has_label.all() and not with_values:
-            return cls(*counts)
         abc = batch.unit_overlap
-        values = np.stack([precision(abc), recall(abc), f_beta(abc)])
-        sums = values.sum(axis=1)
-        return cls(*counts, sums, sums - values[:, ~has_label].sum(axis=1))
+        values = np.stack([precision(abc), recall(abc), f_beta(abc)]).T
+        return cls(*counts, column_sums(values), column_sums(values[has_label]))
+
+    def told(self, with_values: bool) -> "Coverage":
+        """Leave out the values where every document got a label, so that there is nothing to compare, unless wanted."""
+        return self if with_values or self.with_label < self.documents else replace(self, sums=None, answered_sums=None)
 
     def __add__(self, other: "Coverage") -> "Coverage":
         return Coverage(
             self.documents + other.documents,
             self.with_label + other.with_label,
             self.with_leaf + other.with_leaf,
-            None if self.sums is None or other.sums is None else self.sums + other.sums,
+            None if self.sums is None or other.sums is None else added(self.sums, other.sums),
             None
             if self.answered_sums is None or other.answered_sums is None
-            else self.answered_sums + other.answered_sums,
+            else added(self.answered_sums, other.answered_sums),
         )
 
     @property
@@ -88,8 +77,8 @@ class Coverage:
         return self._means(self.answered_sums, self.with_label)
 
     @staticmethod
-    def _means(sums: DoubleArray | None, count: int) -> dict[str, float]:
-        means = np.full(len(JUDGED), np.nan) if sums is None or not count else sums / count
+    def _means(sums: Pair | None, count: int) -> dict[str, float]:
+        means = np.full(len(JUDGED), np.nan) if sums is None or not count else sums[0] / count
         return dict(zip(JUDGED, means.tolist(), strict=True))
 
     def notes(self) -> list[str]:

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy import sparse
@@ -11,28 +11,18 @@ from scipy import sparse
 from treelabel.core.compute import LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.evaluation.alignment import common_hierarchy, in_order, label_sets
+from treelabel.evaluation.chosen import chosen_metrics, listed_metrics, needs_decisions, require_some
 from treelabel.evaluation.coverage import JUDGED, Coverage
 from treelabel.evaluation.result import Result
+from treelabel.evaluation.sums import Pair, added, column_sums
 from treelabel.hierarchy import Hierarchy, LabelMatrix, row_sizes
-from treelabel.metrics import METRICS, Batch, Context, Metric, find_metric
+from treelabel.metrics import Batch, Context, Metric, find_metric
 from treelabel.metrics.batch import closed_sets, label_totals
 from treelabel.rules import Decisions, Tuned, decide
 from treelabel.rules.defaults import default_rule
 from treelabel.scores import Scores
 
-DEFAULT_DECISION_METRICS = (
-    "hp",
-    "hr",
-    "hf1",
-    "micro_f1",
-    "macro_f1",
-    "samples_f1",
-    "hamming",
-    "subset_accuracy",
-    "level_accuracy",
-    "shortest_path",
-)
-DEFAULT_SCORE_METRICS = ("hf1_auc",)
+OnError = Literal["raise", "skip"]
 
 
 def evaluate(
@@ -45,6 +35,7 @@ def evaluate(
     train_frequencies: Any = None,
     train_documents: int | None = None,
     keep_documents: bool = True,
+    on_error: OnError = "raise",
     propensity: tuple[float, float] = (0.55, 1.5),
     bin_edges: tuple[int, ...] = (1, 10, 100, 1000),
 ) -> Result:
@@ -70,7 +61,11 @@ def evaluate(
     train_documents : int, optional
         The number of training documents, where `train_frequencies` are counts.
     keep_documents : bool
-        Whether to keep the value of each document, which intervals need.
+        Whether to keep the value of each document, which intervals need: two numbers for each metric that is a mean,
+        and the labels of each document, with ancestors, for those that count labels.
+    on_error : "raise" or "skip"
+        Whether a metric that cannot apply (single labels are needed, say) is an error, or is left out with its reason
+        in `Result.skipped`. If none applies, it is an error either way.
     propensity : (float, float)
         A and B of the propensity model; common are (0.6, 2.6) for Amazon and (0.5, 0.4) for Wikipedia.
     bin_edges : tuple of int
@@ -91,8 +86,8 @@ def evaluate(
     decisions, scores = in_order(truth, decisions, "decisions"), in_order(truth, scores, "scores")
     context = make_context(h, train_frequencies, train_documents, true, closed)
     context = replace(context, propensity=propensity, bin_edges=bin_edges)
-    evaluator = Evaluator(h, metrics, rule=rule, context=context, keep_documents=keep_documents)
-    evaluator._add(evaluator._batch(true, decisions, scores, closed))
+    evaluator = Evaluator(h, metrics, rule=rule, context=context, keep_documents=keep_documents, on_error=on_error)
+    evaluator.add_batch(evaluator.batch(true, decisions, scores, closed))
     return replace(evaluator.result(), groups=getattr(truth, "groups", None))
 
 
@@ -156,9 +151,12 @@ def _guess_documents(hierarchy: Hierarchy, counts: LongArray, closed: LabelMatri
 class Evaluator:
     """Judge batch by batch; two evaluators merge with `|` into what one pass over all documents would be.
 
-    Holds sums only, so memory does not grow with documents, unless `keep_documents` asks for the value of each one (and
-    with it intervals). Counts are exact; sums differ from one pass by rounding alone. Without a rule, the first
-    documents with scores tell which one suits their truth, and it stays (see `default_rule`).
+    Holds sums only, so memory does not grow with documents, unless `keep_documents` asks for the parts of each one (and
+    with them intervals): 16 bytes a document for each metric that is a mean, and some 5 bytes for each label that is
+    true or predicted, ancestors included, where a metric counts labels. Counts are exact, and sums carry what rounding
+    takes from them, so that batches make no difference (see `sums`). Without a rule, the first documents with scores
+    tell which one suits their truth, and it stays (see `default_rule`). With `on_error="skip"`, a metric that does not
+    apply to some document is left out, and `skipped` says why.
 
     >>> h = Hierarchy.flat(["A", "B"])
     >>> one, two = Evaluator(h, ["micro_f1"]), Evaluator(h, ["micro_f1"])
@@ -182,6 +180,10 @@ class Evaluator:
     used_rule: str | None = None
     default_rule: str | None = None
     coverage: Coverage | None = None
+    on_error: OnError = "raise"
+    skipped: dict[str, str] = field(default_factory=dict)
+    # What rounding took from the sums.
+    lost: dict[Any, tuple[Any, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.context is None:
@@ -196,30 +198,46 @@ class Evaluator:
             As for `evaluate`.
         """
         decisions, scores = in_order(truth, decisions, "decisions"), in_order(truth, scores, "scores")
-        self._add(self._batch(truth, decisions, scores))
+        self.add_batch(self.batch(truth, decisions, scores))
 
-    def _add(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
+        """Judge documents that `batch` made."""
         rows = self._rows_for(batch)
-        totals, kept = {}, {}
+        totals, kept, skipped = {}, {}, dict(self.skipped)
         # The largest k first: what it ranks begins with what a smaller k needs.
         for key, metric in sorted({row.key: row for row in rows}.items(), key=lambda item: -item[1].default):
             try:
                 parts = metric.parts_of(batch)
             except TreelabelError as error:
-                raise TreelabelError(f"{metric.name}: {error}") from None
-            totals[key] = tuple(_column_sums(part) for part in parts)
+                if self.on_error == "raise":
+                    raise TreelabelError(f"{metric.name}: {error}") from None
+                skipped |= {row.name: str(error) for row in rows if row.key == key}
+                continue
+            totals[key] = [column_sums(part) for part in parts]
             if self.keep_documents:
                 kept[key] = parts
-        with_values = any(row.name in JUDGED for row in rows)
-        coverage = None if batch.given_decisions is None else Coverage.of(batch, with_values)
+        rows = [row for row in rows if row.name not in skipped]
+        require_some(rows, skipped)
+        coverage = None if batch.given_decisions is None else Coverage.of(batch)
         # Only now, so that a batch that is refused leaves nothing behind.
-        self.rows = rows
+        self.rows, self.skipped = rows, skipped
         self.coverage = _both(self.coverage, coverage) if self.documents else coverage
-        self.sums = {key: _added(self.sums[key], total) if key in self.sums else total for key, total in totals.items()}
+        self._take({key: self._pairs(key, total) for key, total in totals.items()})
         self.kept = {key: self.kept.get(key, []) for key in kept}
         for key, parts in kept.items():
             self.kept[key].append(parts)
         self.documents += len(batch)
+
+    def _pairs(self, key: Any, more: Sequence[Pair] = ()) -> list[Pair]:
+        """Return the sums of a metric with what rounding took from them, after adding more."""
+        mine = list(zip(self.sums[key], self.lost[key], strict=True)) if key in self.sums else []
+        if not mine or not more:
+            return mine or list(more)
+        return [added(one, two) for one, two in zip(mine, more, strict=True)]
+
+    def _take(self, totals: dict[Any, list[Pair]]) -> None:
+        self.sums = {key: tuple(high for high, _ in pairs) for key, pairs in totals.items()}
+        self.lost = {key: tuple(low for _, low in pairs) for key, pairs in totals.items()}
 
     def _rows_for(self, batch: Batch) -> list[Metric]:
         """The metrics of all documents so far: "all" is what applies to every one of them."""
@@ -228,14 +246,27 @@ class Evaluator:
         rows = chosen_metrics(self.metrics, batch)
         return rows if self.rows is None else [row for row in self.rows if row in rows]
 
-    def _batch(self, truth: Any, decisions: Any, scores: Scores | None, closed: LabelMatrix | None = None) -> Batch:
+    def batch(self, truth: Any, decisions: Any, scores: Scores | None, closed: LabelMatrix | None = None) -> Batch:
+        """Make documents to judge; they are in order already.
+
+        Parameters
+        ----------
+        truth, decisions, scores
+            As for `evaluate`.
+        closed
+            The truth with its ancestors, if that is known.
+
+        Returns
+        -------
+        Batch
+        """
         assert self.context is not None
         if scores is not None and not isinstance(scores, Scores):
             raise TreelabelError(f"expected Scores(hierarchy, matrix) for scores=, found {type(scores).__name__}")
         h = common_hierarchy(self.hierarchy, scores, decisions, truth)
         true = label_sets(truth, h, "truth")
-        if decisions is None and scores is not None and _needs_decisions(self.metrics):
-            decisions = self._decide(scores, true)
+        if decisions is None and scores is not None and needs_decisions(self.metrics):
+            decisions = self.decide(scores, true)
         self.used_rule = getattr(decisions, "rule", None)
         chosen = None if decisions is None else label_sets(decisions, h, "decisions")
         for name, size in (
@@ -244,10 +275,22 @@ class Evaluator:
         ):
             if size is not None and size != true.shape[0]:
                 raise TreelabelError(f"truth has {true.shape[0]:,} documents, {name} have {size:,}")
-        return Batch(self.context, true, chosen, scores, closed)
+        return Batch(self.context, true, chosen, scores, closed, self.documents)
 
-    def _decide(self, scores: Scores, truth: LabelMatrix) -> Decisions:
-        """Use the rule; what it learns of how rare labels are comes from training, never from the truth."""
+    def decide(self, scores: Scores, truth: LabelMatrix) -> Decisions:
+        """Use the rule; what it learns of how rare labels are comes from training, never from the truth.
+
+        Parameters
+        ----------
+        scores
+            The scores of some documents.
+        truth : label matrix of shape (documents, nodes)
+            Tells the usual rule, if none was given and none is known yet.
+
+        Returns
+        -------
+        Decisions
+        """
         assert self.context is not None
         if self.rule is None and self.default_rule is None:
             self.default_rule = default_rule(self.hierarchy, truth)
@@ -269,17 +312,19 @@ class Evaluator:
         merged.rows, merged.used_rule, merged.default_rule = rows, self.used_rule, self.default_rule
         merged.documents = self.documents + other.documents
         merged.coverage = _both(self.coverage, other.coverage)
-        for key in {row.key for row in rows}:
-            merged.sums[key] = _added(self.sums[key], other.sums[key])
-            if keep:
-                merged.kept[key] = [*self.kept[key], *other.kept[key]]
+        merged.on_error, merged.skipped = self.on_error, self.skipped | other.skipped
+        require_some(rows, merged.skipped)
+        keys = {row.key for row in rows}
+        merged._take({key: self._pairs(key, other._pairs(key)) for key in keys})
+        if keep:
+            merged.kept = {key: [*self.kept[key], *other.kept[key]] for key in keys}
         return merged
 
     def _require_alike(self, other: "Evaluator") -> None:
         assert self.context is not None
         assert other.context is not None
-        is_all = self.metrics == "all" and other.metrics == "all"
-        if not is_all and self.rows != other.rows:
+        may_differ = self.metrics == other.metrics and (self.metrics == "all" or self.skipped or other.skipped)
+        if not may_differ and self.rows != other.rows:
             raise TreelabelError("evaluators of different metrics cannot be merged")
         if self.used_rule != other.used_rule:
             raise TreelabelError(
@@ -299,80 +344,26 @@ class Evaluator:
         }
         rows = self.rows
         if rows is None:
-            rows = [find_metric(name) for name in _listed(self.metrics)]
+            rows = [find_metric(name) for name in listed_metrics(self.metrics)]
+        elif self.on_error == "skip":
+            rows = self._with_values(rows)
         is_default = self.used_rule is not None and self.used_rule == self.default_rule
-        return Result(rows, self.sums, self.context, self.documents, self.used_rule, parts, is_default, self.coverage)
+        with_values = any(row.name in JUDGED for row in rows)
+        coverage = None if self.coverage is None else self.coverage.told(with_values)
+        judged = Result(rows, self.sums, self.context, self.documents, self.used_rule, parts, is_default, coverage)
+        return replace(judged, skipped=dict(self.skipped))
 
-
-def _listed(names: Sequence[str] | str | None) -> list[str]:
-    """The metrics that were asked for by name."""
-    if names is None or names == "all":
-        return []
-    return [names] if isinstance(names, str) else list(names)
-
-
-def _needs_decisions(names: Sequence[str] | str | None) -> bool:
-    """Return whether any of the metrics looks at decisions; "all" and the usual few do."""
-    listed = _listed(names)
-    return not listed or any("decisions" in find_metric(name).needs for name in listed)
-
-
-def chosen_metrics(names: Sequence[str] | str | None, batch: Batch) -> list[Metric]:
-    """Find metrics by name; "all" takes every row whose needs are met, None a usual few.
-
-    Parameters
-    ----------
-    names
-        Names, "all" or None.
-    batch
-        Documents that show what is there: decisions, scores, training frequencies.
-
-    Returns
-    -------
-    list of Metric
-    """
-    listed = _listed(names)
-    if names == "all":
-        listed = _applicable(batch)
-    elif names is None:
-        listed += DEFAULT_DECISION_METRICS if batch.given_decisions is not None else ()
-        listed += DEFAULT_SCORE_METRICS if batch.given_scores is not None else ()
-    if not listed:
-        missing = "no metric is named" if names is not None and names != "all" else "pass decisions= or scores="
-        raise TreelabelError(f"nothing to judge: {missing}")
-    return [find_metric(name) for name in listed]
-
-
-def _applicable(batch: Batch) -> list[str]:
-    """The metrics whose needs are met. Those of decisions need single labels on both sides, others in the truth."""
-    have = {"decisions": batch.given_decisions is not None, "scores": batch.given_scores is not None}
-    have["frequencies"] = batch.context.closed is not None and batch.context.documents is not None
-    have["tree"] = batch.hierarchy.is_tree
-    single_truth = _is_single(batch.hierarchy, batch.truth)
-    single_both = single_truth and have["decisions"] and _is_single(batch.hierarchy, batch.decisions)
-    found = []
-    for row in METRICS.values():
-        have["single label"] = single_both if "decisions" in row.needs else single_truth
-        if all(have[need] for need in row.needs):
-            found.append(row.name)
-    return found
-
-
-def _is_single(hierarchy: Hierarchy, labels: LabelMatrix) -> bool:
-    return bool(row_sizes(hierarchy.most_specific(labels)).max(initial=0) <= 1)
-
-
-def _column_sums(part: Any) -> Any:
-    """Sum a documents x columns part by column; label counts stay whole numbers."""
-    if not sparse.issparse(part):
-        return part.sum(axis=0)
-    if part.dtype == np.bool_:
-        return label_totals(part)
-    return np.bincount(part.indices, weights=part.data, minlength=part.shape[1])
-
-
-def _added(one: tuple[Any, ...], two: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(a + b for a, b in zip(one, two, strict=True))
+    def _with_values(self, rows: list[Metric]) -> list[Metric]:
+        """Leave out metrics that have no value of their sums, as nothing is known of training, say."""
+        assert self.context is not None
+        for row in rows:
+            try:
+                row.value_of(self.sums[row.key], self.context)
+            except TreelabelError as error:
+                self.skipped[row.name] = str(error)
+        left = [row for row in rows if row.name not in self.skipped]
+        require_some(left, self.skipped)
+        return left
 
 
 def _both(one: Coverage | None, two: Coverage | None) -> Coverage | None:

@@ -31,7 +31,8 @@ class Result:
     `levels` and `bins` (of training frequency) are tables; `curves` what can be plotted. `str(result)` is a table.
     `rule` made the decisions of scores; `is_default_rule` says that nobody asked for it. `coverage` tells how many
     documents got a label and a leaf, and the values of those alone. Where `groups` of documents are known, intervals
-    draw whole groups: documents of one customer are not so many independent ones.
+    draw whole groups: documents of one customer are not so many independent ones. `skipped` tells which metrics that
+    were asked for do not apply, and why.
     """
 
     metrics: Sequence[Metric]
@@ -43,6 +44,7 @@ class Result:
     is_default_rule: bool = False
     coverage: Coverage | None = None
     groups: tuple[str, ...] | None = None
+    skipped: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def values(self) -> dict[str, float]:
@@ -243,7 +245,8 @@ class Result:
     @cached_property
     def notes(self) -> list[str]:
         """Notes on the values: which rule decided, if none was named, and who got no label."""
-        notes = [] if self.coverage is None else self.coverage.notes()
+        notes = [f"Skipped {name}: {reason}." for name, reason in self.skipped.items()]
+        notes += [] if self.coverage is None else self.coverage.notes()
         if self.is_default_rule:
             notes.append(f"Scores were decided by {self.rule}, as predict decides for labels like these.")
         return notes
@@ -271,6 +274,7 @@ class Result:
             "fingerprint": self.fingerprint,
             "values": values,
             "coverage": None if self.coverage is None else self.coverage.to_json(),
+            "skipped": dict(self.skipped),
         }
         return json.dumps(stored, indent=2)
 

@@ -4,7 +4,7 @@ from typing import Final, Literal, get_args
 
 import numpy as np
 
-from treelabel.core.compute import IntArray
+from treelabel.core.compute import IntArray, LongArray
 from treelabel.hierarchy.sets import LabelMatrix, row_sizes
 from treelabel.hierarchy.structure import Structure
 
@@ -67,14 +67,50 @@ def usual_regime(hierarchy: Structure, labels: LabelMatrix, share: float = USUAL
     >>> usual_regime(h, rows), usual_regime(h, rows, share=0.98)
     ('single_path', 'multi_path')
     """
+    return usual_of(count_regimes(hierarchy, labels), share)
+
+
+def count_regimes(hierarchy: Structure, labels: LabelMatrix) -> LongArray:
+    """Count documents with labels, those with one most specific label, and those of which that is a leaf.
+
+    Parameters
+    ----------
+    hierarchy : Structure
+        A tree or DAG.
+    labels : LabelMatrix, documents x nodes
+        As given or closed.
+
+    Returns
+    -------
+    array of shape (3,)
+        Counts of several batches add up.
+    """
     terminal = hierarchy.most_specific(labels)
     sizes = row_sizes(terminal)
     single = np.flatnonzero(sizes == 1)
-    in_leaf = int(hierarchy.is_leaf[terminal.indices[terminal.indptr[single]]].sum())
-    least = share * int((sizes > 0).sum())
+    in_leaf = hierarchy.is_leaf[terminal.indices[terminal.indptr[single]]].sum()
+    return np.array([(sizes > 0).sum(), len(single), in_leaf], np.int64)
+
+
+def usual_of(counts: LongArray, share: float = USUAL_SHARE) -> Regime:
+    """Return the usual regime of documents that `count_regimes` counted; see `usual_regime`.
+
+    Parameters
+    ----------
+    counts
+        What `count_regimes` returned.
+    share
+        Above 0 and at most 1.
+
+    Returns
+    -------
+    Regime
+    """
+    labelled, single, in_leaf = counts.tolist()
+    least = share * labelled
     if least and in_leaf >= least:
         return "single_path"
-    return "partial_path" if len(single) >= least else "multi_path"
+    return "partial_path" if single >= least else "multi_path"
 
 
 def document_regimes(hierarchy: Structure, labels: LabelMatrix, closed: LabelMatrix) -> IntArray:

@@ -91,13 +91,17 @@ class Context:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Documents to be judged. Everything that several metrics need is computed once, when first asked for."""
+    """Documents to be judged. Everything that several metrics need is computed once, when first asked for.
+
+    `first` is the number of documents before these, for messages that name a row.
+    """
 
     context: Context
     truth: LabelMatrix
     given_decisions: LabelMatrix | None = None
     given_scores: Scores | None = None
     given_closure: LabelMatrix | None = None
+    first: int = 0
     _tables: dict[Any, Any] = field(default_factory=dict, init=False)
 
     def __len__(self) -> int:
@@ -182,11 +186,12 @@ class Batch:
         sizes = row_sizes(terminal)
         if (sizes > 1).any():
             row = int(np.argmax(sizes > 1))
+            where = self.first + row
             names = [
                 self.hierarchy.names[node] for node in terminal.indices[terminal.indptr[row] : terminal.indptr[row + 1]]
             ]
             raise TreelabelError(
-                f"this metric compares single labels, but row {row} has {len(names)} {what} ones: {some(names)}"
+                f"this metric compares single labels, but row {where} has {len(names)} {what} ones: {some(names)}"
             )
         single = np.full(len(self), -1, np.int32)
         single[sizes == 1] = terminal.indices

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict, overload
 import numpy as np
 import numpy.typing as npt
 
+from treelabel.core.compute import DoubleArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.kinds import check_kind
 from treelabel.core.scale import BLOCK_SCORES
@@ -19,6 +20,7 @@ from treelabel.hierarchy.labels import decode
 from treelabel.hierarchy.regime import Regime
 from treelabel.models.classes import stop_nodes, terminal_probabilities
 from treelabel.models.evidence import Evidence, HeldOut, Trial, decide_by_evidence, odd_documents
+from treelabel.models.profile import Profile, unknown_words
 from treelabel.models.settings import Settings
 from treelabel.models.stopping import StopSignal
 from treelabel.models.store import save_model, storable_settings
@@ -28,6 +30,7 @@ from treelabel.models.training import Training as Training
 from treelabel.models.training import labels_of, texts_of, training_of
 from treelabel.rules import Decisions, Tuned, decide
 from treelabel.scores import Scores
+from treelabel.text import Tfidf
 
 
 class NoValues(TypedDict):
@@ -58,6 +61,8 @@ class Model(Settings, ABC):
     regime_: Regime
     rule_: str
     evidence_: Evidence
+    # None in folders that were written before models remembered their training.
+    profile_: Profile | None = None
 
     if TYPE_CHECKING:
         # What is learned is known to each model alone.
@@ -127,6 +132,7 @@ class Model(Settings, ABC):
         self.stopped_ = None
         held = self._fit(train)
         self.rule_, self.evidence_ = decide_by_evidence(train.hierarchy, train.labels, held, self._trials())
+        self.profile_ = Profile.of(train, held, self.default_rule, self._known_words(), getattr(self, "min_df", 1))
         self.odd_documents_ = odd_documents(train.hierarchy, train.labels)
         self.stopped_ = stop.reason
         return self
@@ -224,6 +230,28 @@ class Model(Settings, ABC):
         for: see `evidence_`.
         """
         return self.rule_
+
+    def unknown_words(self, texts: Any) -> DoubleArray | None:
+        """Return the share of the words of each text that the model does not know; None if it has no vocabulary.
+
+        Parameters
+        ----------
+        texts
+            A list of texts, or a Dataset.
+
+        Returns
+        -------
+        array of shape (texts,) or None
+            NaN for texts without words.
+        """
+        column, _ = texts_of(texts)
+        vocabulary = self._known_words()
+        return None if vocabulary is None or not isinstance(column, Strings) else unknown_words(vocabulary, column)
+
+    def _known_words(self) -> Tfidf | None:
+        """Return the n-grams that the model learned from training texts, if it counts n-grams."""
+        found: Tfidf | None = getattr(self, "tfidf_", None)
+        return found
 
     def _decided(self, scores: Scores, rule: str | Tuned | None) -> Decisions:
         return decide(scores, self.default_rule if rule is None else rule)

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypedDict, cast, get_type_hints
+from typing import Any, NotRequired, TypedDict, cast, get_type_hints
 
 import numpy as np
 
@@ -18,9 +18,10 @@ from treelabel.hierarchy import Hierarchy, hierarchy_from_json
 from treelabel.hierarchy.regime import Regime
 from treelabel.models.base import Model
 from treelabel.models.evidence import Evidence, Stored
+from treelabel.models.profile import Profile, StoredProfile
 from treelabel.models.registry import MODELS, check_setting_names, make_model
 from treelabel.models.signing import check_signature
-from treelabel.models.store import KIND, VERSION, package_version
+from treelabel.models.store import KIND, PROFILE, VERSION, package_version
 from treelabel.rules.parsing import find_rule
 
 # How often a folder is read again because it was replaced meanwhile.
@@ -42,6 +43,7 @@ class Description(TypedDict):
     stop_nodes: list[int]
     fingerprint: str
     learned: dict[str, Any]
+    profile: NotRequired[StoredProfile]
     sha256: dict[str, str]
 
 
@@ -102,10 +104,19 @@ def _load(where: Path, require_signature: str | Path | None, settings: dict[str,
         model.rule_, model.evidence_ = _known_rule(stored["rule"]), Evidence.of(stored["evidence"])
         model.stop_nodes_ = _stop_nodes(stored["stop_nodes"], model.hierarchy_)
         schema = model.schema(stored["learned"])
-        _require_files(stored["sha256"], schema)
+        _require_files(stored["sha256"], schema, (PROFILE,) if "profile" in stored else ())
         model._restore(stored["learned"], _arrays(where / ARRAYS, schema))
         model._read_files(where)
+        model.profile_ = _profile(where, stored, model.hierarchy_)
     return model
+
+
+def _profile(where: Path, stored: Description, hierarchy: Hierarchy) -> Profile | None:
+    """Read what the model remembers of its training, if it does."""
+    if "profile" not in stored:
+        return None
+    arrays = _arrays(where / PROFILE, Profile.schema(hierarchy))
+    return Profile.restored(stored["profile"], arrays, hierarchy)
 
 
 @contextmanager
@@ -142,6 +153,8 @@ def _described(where: Path, require_signature: str | Path | None) -> Description
             f"treelabel {package_version()} reads version {VERSION}"
         )
     for name, kind in get_type_hints(Description).items():
+        if name not in stored and name in Description.__optional_keys__:
+            continue
         if name not in stored or not fits(stored[name], kind):
             raise TreelabelError(f"{file}: damaged: {name!r} is missing or of the wrong kind")
     return cast("Description", stored)
@@ -190,9 +203,9 @@ def _require_listed(digests: dict[str, str], names: tuple[str, ...]) -> None:
         raise TreelabelError(f"the model is incomplete: model.json has no checksum of {missing[0]}")
 
 
-def _require_files(digests: dict[str, str], schema: Schema) -> None:
+def _require_files(digests: dict[str, str], schema: Schema, more: tuple[str, ...]) -> None:
     """Check that the folder has just the files of the model."""
-    names = (HIERARCHY, ARRAYS, *schema.file_names)
+    names = (HIERARCHY, ARRAYS, *schema.file_names, *more)
     _require_listed(digests, names)
     unknown = [name for name in digests if name not in names]
     if unknown:

@@ -17,10 +17,12 @@ from treelabel.encoders.protocol import Encoder
 from treelabel.hierarchy import Hierarchy, hierarchy_to_json
 from treelabel.hierarchy.regime import Regime
 from treelabel.models.evidence import Evidence
+from treelabel.models.profile import Profile
 from treelabel.models.settings import Settings
 
 KIND = "treelabel model"
 VERSION = 1
+PROFILE = "profile.npz"
 
 
 class Storable(Protocol):
@@ -31,6 +33,7 @@ class Storable(Protocol):
     regime_: Regime
     rule_: str
     evidence_: Evidence
+    profile_: Profile | None
 
     @property
     def hierarchy_(self) -> Hierarchy:
@@ -125,6 +128,12 @@ def _write(model: Storable, folder: Path) -> None:
     (folder / "hierarchy.json").write_text(hierarchy_to_json(model.hierarchy_), encoding="utf-8")
     np.savez(folder / "arrays.npz", allow_pickle=False, **arrays)
     model._write_files(folder)
+    profile = model.profile_
+    # A model that has gone over to other labels knows nothing of how often they occur.
+    if profile is not None and profile.fingerprint == model.hierarchy_.fingerprint:
+        np.savez(folder / PROFILE, allow_pickle=False, **profile.arrays())
+    else:
+        profile = None
     stored = {
         "kind": KIND,
         "version": VERSION,
@@ -137,6 +146,7 @@ def _write(model: Storable, folder: Path) -> None:
         "stop_nodes": model.stop_nodes_.tolist(),
         "fingerprint": model.hierarchy_.fingerprint,
         "learned": values,
+        **({} if profile is None else {"profile": profile.to_json()}),
         "sha256": {file.name: _digest(file) for file in sorted(folder.iterdir())},
     }
     (folder / "model.json").write_text(json.dumps(stored, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

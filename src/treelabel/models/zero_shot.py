@@ -136,6 +136,9 @@ class ZeroShot(Model):
         likely: DoubleArray = odds / odds.sum(axis=1, keepdims=True)
         return likely
 
+    def _known_words(self) -> None:
+        """Words come from the names of labels, not from training texts."""
+
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         kept = self.prototypes_
         if self.encoder_ is not None:

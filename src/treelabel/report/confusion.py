@@ -1,17 +1,14 @@
 """Which labels are taken for which: between siblings, and across the tree by distance."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
 
 from treelabel.core.compute import LongArray
+from treelabel.evaluation.pairs import blocks, joined, nearest, ranges
 from treelabel.hierarchy import Hierarchy, LabelMatrix, keep_entries, matches, row_numbers
 from treelabel.report.systems import System
-
-# Documents whose pairs are held at a time.
-BLOCK = 2_000
 
 
 @dataclass(frozen=True)
@@ -69,10 +66,10 @@ def sibling_counts(hierarchy: Hierarchy, truth: LabelMatrix, decisions: LabelMat
     """
     size = len(hierarchy)
     total = sparse.csr_array((size, size), dtype=np.int64)
-    for true, found in _blocks(truth, decisions):
+    for true, found in blocks(truth, decisions):
         missed = _with_parents(hierarchy, keep_entries(true, ~matches(found, true)))
         wrong = _with_parents(hierarchy, keep_entries(found, ~matches(true, found)))
-        left, right = _joined(missed[0], wrong[0])
+        left, right = joined(missed[0], wrong[0])
         # Siblings with two common parents are still confused only once in a document.
         triples = np.unique(np.stack([missed[1][left], missed[2][left], wrong[2][right]]), axis=1)
         ones = np.ones(triples.shape[1], np.int64)
@@ -80,33 +77,13 @@ def sibling_counts(hierarchy: Hierarchy, truth: LabelMatrix, decisions: LabelMat
     return total
 
 
-def _blocks(truth: LabelMatrix, decisions: LabelMatrix) -> Iterator[tuple[LabelMatrix, LabelMatrix]]:
-    for start in range(0, truth.shape[0], BLOCK):
-        yield truth[start : start + BLOCK], decisions[start : start + BLOCK]
-
-
 def _with_parents(hierarchy: Hierarchy, labels: LabelMatrix) -> tuple[LongArray, LongArray, LongArray]:
     """Return one number for document and parent, the document, and the node, for every parent of every label."""
     nodes, rows = labels.indices.astype(np.int64), row_numbers(labels).astype(np.int64)
     low, sizes = hierarchy.parent_ptr[nodes].astype(np.int64), np.diff(hierarchy.parent_ptr)[nodes].astype(np.int64)
-    parents = hierarchy.parent_idx[_ranges(low, sizes)]
+    parents = hierarchy.parent_idx[ranges(low, sizes)]
     rows, nodes = np.repeat(rows, sizes), np.repeat(nodes, sizes)
     return rows * (len(hierarchy) + 1) + parents + 1, rows, nodes
-
-
-def _ranges(low: LongArray, sizes: LongArray) -> LongArray:
-    """Concatenate the ranges low, low + 1, ... of the given sizes."""
-    before = np.cumsum(sizes) - sizes
-    found: LongArray = np.repeat(low - before, sizes) + np.arange(int(sizes.sum()))
-    return found
-
-
-def _joined(left: LongArray, right: LongArray) -> tuple[LongArray, LongArray]:
-    """Return the places of all pairs of equal keys."""
-    order = np.argsort(right, kind="stable")
-    low = np.searchsorted(right[order], left, "left")
-    sizes = np.searchsorted(right[order], left, "right") - low
-    return np.repeat(np.arange(len(left)), sizes), order[_ranges(low, sizes)]
 
 
 def sibling_confusions(system: System, counts: sparse.csr_array, most: int = 25) -> list[Confusion]:
@@ -190,17 +167,12 @@ def far_confusions(system: System, most: int = 25) -> list[Confusion]:
     """
     h, size = system.hierarchy, len(system.hierarchy)
     total: dict[int, int] = {}
-    for true, found in _blocks(system.truth, system.decisions):
+    for true, found in blocks(system.truth, system.decisions):
         ends, predicted = h.most_specific(true), h.most_specific(found)
         wrong = keep_entries(predicted, ~matches(true, predicted))
-        left, right = _joined(row_numbers(wrong), row_numbers(ends))
-        codes = ends.indices[right].astype(np.int64) * size + wrong.indices[left]
-        distinct, which = np.unique(codes, return_inverse=True)
-        edges = h.distance(distinct // size, distinct % size)[which]
-        # The nearest true label of every wrong one, the lowest id among equals.
-        order = np.lexsort((codes, edges, left))
-        first = np.append(True, np.diff(left[order]) > 0)[: len(order)]
-        for code, count in zip(*np.unique(codes[order][first], return_counts=True), strict=True):
+        near, _ = nearest(h, wrong, ends)
+        codes = near[near >= 0] * size + wrong.indices[near >= 0]
+        for code, count in zip(*np.unique(codes, return_counts=True), strict=True):
             total[int(code)] = total.get(int(code), 0) + int(count)
     codes = np.array(sorted(total), np.int64)
     counts = np.array([total[code] for code in codes.tolist()], np.int64)

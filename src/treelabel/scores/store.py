@@ -14,7 +14,7 @@ from treelabel.core.arrays import checked_csr
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import existing_file, suffixes
 from treelabel.core.json_text import read_json
-from treelabel.core.npz import Headers, open_npz
+from treelabel.core.npz import Headers, Npz, open_npz
 from treelabel.core.outputs import whole_file
 from treelabel.hierarchy import Hierarchy, hierarchy_from_json, hierarchy_to_json
 
@@ -51,7 +51,7 @@ def save_scores(path: Path, hierarchy: Hierarchy, values: Any, ids: tuple[str, .
     ids : tuple of str, optional
         One per document.
     """
-    writer = {".npz": _save_npz, ".parquet": _save_parquet}[_ending(path)]
+    writer = {".npz": _save_npz, ".parquet": _save_parquet}[score_ending(path)]
     with whole_file(path) as temporary:
         writer(Stored(hierarchy, values, ids), temporary)
 
@@ -59,7 +59,7 @@ def save_scores(path: Path, hierarchy: Hierarchy, values: Any, ids: tuple[str, .
 def load_scores(path: Path) -> Stored:
     """Read what `save_scores` wrote."""
     file = existing_file(path)
-    reader = {".npz": _load_npz, ".parquet": _load_parquet}[_ending(file)]
+    reader = {".npz": _load_npz, ".parquet": _load_parquet}[score_ending(file)]
     try:
         return reader(file)
     except (TreelabelError, MemoryError):
@@ -72,7 +72,8 @@ def load_scores(path: Path) -> Stored:
         raise TreelabelError(f"{file}: not {WHAT}, or damaged{why}") from error
 
 
-def _ending(path: Path) -> str:
+def score_ending(path: Path) -> str:
+    """Return the ending of a score file, refusing any other."""
     ending, compression = suffixes(path)
     if ending not in (".npz", ".parquet") or compression is not None:
         raise TreelabelError(f"{path}: scores are stored as .npz or .parquet; give the file one of these endings")
@@ -84,12 +85,13 @@ def is_score_file(path: Path) -> bool:
     if suffixes(path)[0] != ".parquet":
         return suffixes(path)[0] == ".npz"
     try:
-        return VERSION_KEY in (_open_parquet(existing_file(path)).schema_arrow.metadata or {})
+        return VERSION_KEY in (open_parquet(existing_file(path)).schema_arrow.metadata or {})
     except (pa.ArrowException, OSError):
         return False
 
 
-def _open_parquet(file: Path) -> pq.ParquetFile:
+def open_parquet(file: Path) -> pq.ParquetFile:
+    """Open a Parquet file."""
     # A large hierarchy in the metadata goes beyond the limit that guards readers by default.
     return pq.ParquetFile(file, thrift_string_size_limit=2**31 - 1)
 
@@ -120,15 +122,32 @@ def _save_npz(scores: Stored, file: Path) -> None:
 
 def _load_npz(file: Path) -> Stored:
     with open_npz(file, WHAT) as stored:
-        _check_members(stored.headers, file)
-        _check_version(int(stored["treelabel_scores"]), file)
-        hierarchy = hierarchy_from_json(bytes(stored["hierarchy"]), str(file))
+        hierarchy = npz_hierarchy(stored, file)
         ids = _ids(read_json(bytes(stored["ids"]), str(file), "list of ids"), file)
-        _check_shapes(stored.headers, len(hierarchy), None if ids is None else len(ids), file)
+        check_shapes(stored.headers, len(hierarchy), None if ids is None else len(ids), file)
         if "values" in stored:
             return Stored(hierarchy, stored["values"], ids)
         parts = stored["data"], stored["indices"], stored["indptr"]
         return Stored(hierarchy, checked_csr(parts, (len(parts[2]) - 1, len(hierarchy)), str(file)), ids)
+
+
+def npz_hierarchy(stored: Npz, file: Path) -> Hierarchy:
+    """Check the arrays of a file, but for their values, and read its hierarchy.
+
+    Parameters
+    ----------
+    stored
+        The open file.
+    file
+        Its name, for messages.
+
+    Returns
+    -------
+    Hierarchy
+    """
+    _check_members(stored.headers, file)
+    _check_version(int(stored["treelabel_scores"]), file)
+    return hierarchy_from_json(bytes(stored["hierarchy"]), str(file))
 
 
 def _check_members(headers: Headers, file: Path) -> None:
@@ -148,8 +167,20 @@ def _check_members(headers: Headers, file: Path) -> None:
             )
 
 
-def _check_shapes(headers: Headers, nodes: int, ids: int | None, file: Path) -> None:
-    """Compare what arrays of scores would be read with what the hierarchy and the ids allow."""
+def check_shapes(headers: Headers, nodes: int, ids: int | None, file: Path) -> None:
+    """Compare what arrays of scores would be read with what the hierarchy and the ids allow.
+
+    Parameters
+    ----------
+    headers
+        Types and shapes of the arrays.
+    nodes
+        The number of nodes.
+    ids
+        The number of ids; None if there are none, or if they are not known yet.
+    file
+        The file, for messages.
+    """
     if "values" in headers:
         documents, columns = headers["values"].shape
         fits = columns == nodes
@@ -205,7 +236,31 @@ def _columns(values: Any) -> list[pa.Array]:
 
 
 def _load_parquet(file: Path) -> Stored:
-    stored = _open_parquet(file)
+    stored = open_parquet(file)
+    hierarchy = parquet_hierarchy(stored, file)
+    parts = [parquet_rows(batch, len(hierarchy), file) for batch in stored.iter_batches(batch_size=ROWS)]
+    ids = None if stored.schema_arrow.field("id").nullable else tuple(name for part in parts for name in part[0])
+    if "scores" in stored.schema_arrow.names:
+        none = np.zeros((0, len(hierarchy)), np.float32)
+        return Stored(hierarchy, np.concatenate([none, *(part[1] for part in parts)]), ids)
+    none = sparse.csr_array((0, len(hierarchy)), dtype=np.float32)
+    return Stored(hierarchy, sparse.vstack([none, *(part[1] for part in parts)], format="csr"), ids)
+
+
+def parquet_hierarchy(stored: pq.ParquetFile, file: Path) -> Hierarchy:
+    """Check a file, but for its values, and read its hierarchy.
+
+    Parameters
+    ----------
+    stored
+        The open file.
+    file
+        Its name, for messages.
+
+    Returns
+    -------
+    Hierarchy
+    """
     metadata = stored.schema_arrow.metadata or {}
     if VERSION_KEY not in metadata:
         raise TreelabelError(f"{file}: a Parquet file, but not one with scores of treelabel")
@@ -213,13 +268,7 @@ def _load_parquet(file: Path) -> Stored:
     hierarchy = hierarchy_from_json(metadata[HIERARCHY_KEY], str(file))
     _check_columns(stored.schema_arrow, len(hierarchy), file)
     _check_unpacked(stored.metadata, len(hierarchy), file)
-    parts = [_rows(batch, len(hierarchy), file) for batch in stored.iter_batches(batch_size=ROWS)]
-    ids = None if stored.schema_arrow.field("id").nullable else tuple(name for part in parts for name in part[0])
-    if "scores" in stored.schema_arrow.names:
-        none = np.zeros((0, len(hierarchy)), np.float32)
-        return Stored(hierarchy, np.concatenate([none, *(part[1] for part in parts)]), ids)
-    none = sparse.csr_array((0, len(hierarchy)), dtype=np.float32)
-    return Stored(hierarchy, sparse.vstack([none, *(part[1] for part in parts)], format="csr"), ids)
+    return hierarchy
 
 
 def _check_columns(schema: pa.Schema, nodes: int, file: Path) -> None:
@@ -266,8 +315,22 @@ def _check_unpacked(metadata: Any, nodes: int, file: Path) -> None:
                 )
 
 
-def _rows(batch: pa.RecordBatch, nodes: int, file: Path) -> tuple[list[Any], Any]:
-    """Return the ids and the scores of some documents."""
+def parquet_rows(batch: pa.RecordBatch, nodes: int, file: Path) -> tuple[list[Any], Any]:
+    """Return the ids and the scores of some documents.
+
+    Parameters
+    ----------
+    batch
+        Rows of a score file.
+    nodes
+        The number of nodes.
+    file
+        The file, for messages.
+
+    Returns
+    -------
+    (list, array or csr_array of shape (documents, nodes))
+    """
     batch.validate(full=True)
     ids = batch.column("id").to_pylist()
     lists = [batch.column(name) for name in batch.schema.names if name != "id"]

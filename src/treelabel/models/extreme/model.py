@@ -30,6 +30,7 @@ from treelabel.models.extreme.rankers import Solver
 from treelabel.models.extreme.ranking import Negatives
 from treelabel.models.folds import draw_folds, hold_out
 from treelabel.scores import Scores
+from treelabel.text import Tfidf
 
 # With at most this many documents, each of them is held out once, in one of `cv` folds.
 FEW_DOCUMENTS = 3_000
@@ -301,6 +302,9 @@ class Extreme(Model):
         return self.featurizer_.rows(train.texts if train.features is None else train.features, train.progress)
 
     # Scoring
+
+    def _known_words(self) -> Tfidf | None:
+        return self.featurizer_.tfidf
 
     def _score(self, texts: Strings) -> Scores:
         found = self.forest_.candidates(self.featurizer_.rows(texts), self._search)

@@ -280,6 +280,9 @@ class Linear(Model):
         require_width(features, self.head_.weights.sparse.shape[0], self)
         return Scores(self.hierarchy_, self.head_.probabilities(features, top))
 
+    def _known_words(self) -> Tfidf | None:
+        return super()._known_words() if self.extreme_ is None else self.extreme_._known_words()
+
     # Explaining
 
     def explain(self, text: str, node: int | None = None, most: int = 8) -> list[Step]:

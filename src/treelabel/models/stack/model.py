@@ -28,6 +28,7 @@ from treelabel.models.stack.candidates import is_extreme, pool_of
 from treelabel.models.stack.pool import Pool
 from treelabel.rules import decide
 from treelabel.scores import Scores
+from treelabel.text import Tfidf
 
 # From this many documents on, one fold is left out instead of each in turn: weights are few.
 MANY_DOCUMENTS = 20_000
@@ -114,6 +115,10 @@ class Stack(Model):
     def exhaustive(self) -> bool:
         """Whether the scores of children sum to their parent's: always, whatever those of the estimators do."""
         return True
+
+    def _known_words(self) -> Tfidf | None:
+        """Return that of the first estimator that has one."""
+        return next((found for each in self.estimators_ if (found := each._known_words()) is not None), None)
 
     # Settings of estimators
 

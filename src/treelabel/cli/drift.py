@@ -1,0 +1,66 @@
+"""The command drift: whether texts still are what a model was trained on."""
+
+import json as jsonlib
+from typing import Annotated
+
+import typer
+
+from treelabel.cli.models import ModelArgument, TextsArgument
+from treelabel.cli.options import JsonOption, ReadArguments, SignatureOption, with_read_options
+from treelabel.cli.printing import echo
+
+# For a cron job: texts have drifted.
+DRIFTED = 3
+# Scores that are held at a time; of more labels, only the likeliest of each text.
+MOST_SCORES = 1 << 23
+MANY_LABELS = 10_000
+KEPT = 100
+
+
+@with_read_options
+def drift(
+    model: ModelArgument,
+    texts: TextsArgument,
+    read: ReadArguments,
+    limit: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="The largest change of a share that is no drift.")
+    ] = 0.1,
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+    require_signature: SignatureOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Compare texts with what a model was trained on: unknown words, shares of labels, confidence.
+
+    All are shares from 0 to 1, compared with what the model remembers of training and held-out documents. A change is
+    beyond the limit if all of its 95% interval is, so that few texts alone are no drift. The exit code is then 3, for
+    a job that runs every night. A model folder of an earlier version remembers nothing: fit it anew.
+
+    \b
+    Examples:
+      treelabel drift model this-week.csv
+      treelabel drift model this-week.csv --limit 0.05 --json > drift.json || mail -s "drift" me < drift.json
+    """
+    from treelabel.core.errors import TreelabelError
+    from treelabel.data.stream import DataFile
+    from treelabel.evaluation.drift import DriftMeter
+    from treelabel.models import load_model
+
+    loaded = load_model(model, require_signature)
+    options = read.options(need_labels=False)
+    if options.pop("taxonomy") is not None:
+        raise TreelabelError("--taxonomy cannot be given here: the model knows its hierarchy")
+    file, h = DataFile.of(texts, **options), loaded.hierarchy_
+    meter = DriftMeter(h, loaded.profile_, seed)
+    top = KEPT if len(h) > MANY_LABELS else None
+    size = max(1, min(8192, MOST_SCORES // max(1, min(len(h), MANY_LABELS))))
+    for batch in file.batches(h, size, texts=True):
+        meter.add(loaded.score(batch, top=top), loaded.unknown_words(batch))
+    found = meter.result(limit)
+    if all(measure.change is None for measure in found.measures):
+        raise TreelabelError(
+            f"{model}: the model remembers nothing of its training that {texts} could be compared with; fit it anew "
+            "with this version of treelabel"
+        )
+    echo(jsonlib.dumps(found.to_json(), indent=2, ensure_ascii=False) if json else str(found))
+    if found.is_beyond:
+        raise typer.Exit(DRIFTED)

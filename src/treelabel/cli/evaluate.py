@@ -1,0 +1,150 @@
+"""The command evaluate: judge predictions or scores, by metrics, by label, and document by document."""
+
+import json as jsonlib
+from collections.abc import Iterator
+from math import isnan
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from treelabel.cli.judge import JudgedRuleOption, MetricsOption, TrainOption, metric_names
+from treelabel.cli.options import JsonOption, ReadArguments, require_file_name, require_other_file, with_read_options
+from treelabel.cli.printing import echo
+
+if TYPE_CHECKING:
+    from treelabel.evaluation.streaming import Judged, Opened, Predicted
+    from treelabel.hierarchy import Hierarchy
+
+
+@with_read_options
+def evaluate(
+    truth: Annotated[Path, typer.Argument(metavar="TRUTH", help="Data file with the true labels.")],
+    predictions: Annotated[
+        Path, typer.Argument(metavar="PREDICTIONS", help="Predictions (.jsonl ...) or scores (.npz, .parquet).")
+    ],
+    read: ReadArguments,
+    metrics: MetricsOption = None,
+    train: TrainOption = None,
+    rule: JudgedRuleOption = None,
+    intervals: Annotated[bool, typer.Option("--intervals", help="Add 95% bootstrap intervals.")] = False,
+    by_label: Annotated[
+        bool, typer.Option("--by-label", help="Add a table of the labels, worst first (with --json: all of them).")
+    ] = False,
+    by_label_output: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the table of all labels (.csv, .tsv, .json, .jsonl, .parquet)."),
+    ] = None,
+    errors: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the wrong documents, worst first (the same formats)."),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Judge predictions or scores against the truth.
+
+    Documents are matched by id. A prediction is {"id": ..., "labels": [...]}, labels being names, paths or
+    objects with "label" or "path"; with "closed": true they stand for their ancestors too. Scores are decided by the
+    rule that predict takes for labels like those of the truth, which is printed, or by --rule. Where documents got no
+    label, it says how many, and what those with one have. A metric that does not apply is skipped, and it says why.
+
+    Both files are read in batches: where ids stand in the same order, memory does not grow with the documents, but for
+    some bytes per document and metric with --intervals, and for the texts of at most 100,000 documents with --errors.
+
+    \b
+    Examples:
+      treelabel evaluate test.jsonl predictions.jsonl --taxonomy tax.tsv
+      treelabel evaluate test.jsonl scores.npz --metrics hf1,hf1_auc,precision@5 --intervals --json
+      treelabel evaluate test.csv predictions.jsonl --train train.csv --by-label --errors errors.csv
+    """
+    from treelabel.data.table_files import require_table_name, write_table
+
+    for output in (by_label_output, errors):
+        if output is not None:
+            require_table_name(output)
+            require_file_name(output)
+            require_other_file(output, truth, predictions, train)
+    judged = _judged(
+        truth,
+        predictions,
+        read,
+        train,
+        metrics=metric_names(metrics),
+        rule=rule,
+        keep_documents=intervals,
+        by_label=by_label or by_label_output is not None,
+        errors=errors is not None,
+    )
+    written = []
+    if judged.labels is not None and by_label_output is not None:
+        write_table(judged.labels.to_arrow(), by_label_output)
+        written.append(f"{by_label_output}: {len(judged.labels.rows()):,} labels, worst first")
+    if judged.wrong is not None and errors is not None:
+        write_table(judged.wrong.to_arrow(), errors)
+        written.append(f"{errors}: {judged.wrong}")
+    if json:
+        typer.echo(jsonlib.dumps(_stored(judged, intervals, by_label), indent=2))
+        return
+    parts = [judged.result.table(intervals)]
+    parts += [str(judged.labels)] if by_label and judged.labels is not None else []
+    echo("\n\n".join([*parts, *(["\n".join(written)] if written else [])]))
+
+
+def _judged(truth: Path, predictions: Path, read: ReadArguments, train: Path | None, **asked: Any) -> "Judged":
+    """Wire files to what judges them."""
+    from treelabel.data.stream import DataFile, with_hierarchy
+    from treelabel.evaluation.streaming import Question, Survey, judge_files
+
+    options = read.options(need_text=False)
+    taxonomy = options.pop("taxonomy")
+    given = [DataFile.of(file, **options) for file in (truth, train) if file is not None]
+    (data, *learned), h = with_hierarchy(given, taxonomy)
+    counted = Survey.of(h, lambda: learned[0].batches(h)) if learned else None
+    question = Question(**asked)
+    return judge_files(
+        h,
+        lambda: data.batches(h, texts=question.errors),
+        _opened_system(predictions, h, read),
+        question,
+        counted,
+        str(predictions),
+    )
+
+
+def _opened_system(path: Path, hierarchy: "Hierarchy", read: ReadArguments) -> "Opened":
+    """Return what begins to read predictions or scores."""
+    from treelabel.data.stream import DataFile, closed_rows, prediction_columns
+    from treelabel.evaluation.alignment import closed_where
+    from treelabel.evaluation.streaming import Predicted
+    from treelabel.scores import is_score_file
+    from treelabel.scores.stream import ScoreFile
+
+    if is_score_file(path):
+        scores = ScoreFile(path)
+        hierarchy.require_same(scores.hierarchy.fingerprint, str(path))
+        return scores.batches
+    data = DataFile.of(path, on_error=read.options()["on_error"], limits=read.limits, need_text=False)
+
+    def opened() -> Iterator["Predicted"]:
+        import numpy as np
+
+        for batch in data.batches(hierarchy, columns=prediction_columns):
+            p = np.array([np.nan if each is None else each for each in batch.extra["p"].to_pylist()], np.float64)
+            yield Predicted(closed_where(hierarchy, batch.labels, closed_rows(batch)), batch.ids, p)
+
+    return opened
+
+
+def _stored(judged: "Judged", intervals: bool, by_label: bool) -> dict[str, Any]:
+    """Return all that was found as JSON values."""
+    result = judged.result
+    stored: dict[str, Any] = jsonlib.loads(result.to_json())
+    if intervals:
+        ends = {name: [found.low, found.high] for name, found in result.intervals().items()}
+        # JSON has no way to write that an end is not known.
+        stored["intervals"] = {name: [None if isnan(end) else end for end in pair] for name, pair in ends.items()}
+    if by_label and judged.labels is not None:
+        stored["labels"] = list(judged.labels.to_json())
+    if judged.wrong is not None:
+        stored["errors"] = {"documents": judged.wrong.count, "kinds": judged.wrong.kinds}
+    return stored

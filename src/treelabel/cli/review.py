@@ -1,0 +1,149 @@
+"""The command review: what is safe to accept, what a person should look at first, and training data of the answers."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from treelabel.cli.options import (
+    ReadArguments,
+    SignatureOption,
+    require_file_name,
+    require_other_file,
+    with_read_options,
+)
+from treelabel.cli.printing import echo
+
+if TYPE_CHECKING:
+    from treelabel.models.review import Reviewed
+
+
+@with_read_options
+def review(
+    read: ReadArguments,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="File to write: the queue, or with --apply training data.")
+    ],
+    model: Annotated[Path | None, typer.Argument(metavar="[MODEL]", help="Model folder that fit wrote.")] = None,
+    texts: Annotated[
+        Path | None, typer.Argument(metavar="[TEXTS]", help="Data file with texts (labels are not looked at).")
+    ] = None,
+    precision: Annotated[float, typer.Option(help="The share of accepted predictions that must be right.")] = 0.95,
+    alternatives: Annotated[int, typer.Option(min=0, help="Other labels to list for each text.")] = 3,
+    apply: Annotated[
+        Path | None, typer.Option(metavar="QUEUE", help="Turn a queue that was filled in into training data.")
+    ] = None,
+    accepted: Annotated[
+        bool, typer.Option("--accepted", help="With --apply: take accepted rows, too, with their suggestion.")
+    ] = False,
+    require_signature: SignatureOption = None,
+) -> None:
+    """Say which predictions are safe to accept, and which texts a person should look at first.
+
+    The queue has a row for each text: the suggestion with its probability, alternatives, and the status accept or
+    review. What is safe is measured on the documents that were held out of training. Texts to review come first, the
+    most useful at the top: (1 - p) x density x rarity, density being how similar the other texts of the file are, and
+    rarity how few training documents the suggested label has.
+
+    In the empty column label, write one label, several joined by ';' (or --label-sep), ok for the suggestion, or ? or
+    nothing to skip the text. Then --apply makes training data of it, which fit reads. Labels are checked by the
+    taxonomy beside the queue, or that of MODEL; if one is unknown, its row is named and nothing is written.
+
+    \b
+    Examples:
+      treelabel review model new.csv -o queue.csv --precision 0.95
+      treelabel review --apply queue.csv -o new-training.csv --accepted
+    """
+    from treelabel.core.errors import TreelabelError
+
+    require_file_name(output)
+    require_other_file(output, texts, apply)
+    if apply is not None:
+        if texts is not None:
+            raise TreelabelError(f"--apply reads {apply} alone; leave out {texts}")
+        _apply(apply, model, output, accepted, read, require_signature)
+        return
+    if model is None or texts is None:
+        raise TreelabelError("expected a model and a file with texts, or --apply and a queue")
+    if accepted:
+        raise TreelabelError("--accepted says what --apply takes; leave it out here")
+    _queue(model, texts, output, precision, alternatives, read, require_signature)
+
+
+def _queue(
+    model: Path,
+    texts: Path,
+    output: Path,
+    precision: float,
+    alternatives: int,
+    read: ReadArguments,
+    require_signature: Path | None,
+) -> None:
+    from treelabel.data.queue import LABEL_SEPARATOR, QueueRow, write_queue
+    from treelabel.hierarchy.labels import decode
+    from treelabel.models import load_model
+    from treelabel.models.review import review as look
+
+    loaded = load_model(model, require_signature)
+    h, sep = loaded.hierarchy_, read.label_sep or LABEL_SEPARATOR
+    data = read.read(texts, taxonomy=h, need_labels=False)
+    found = look(loaded, data, precision, alternatives)
+    paths = decode(h, found.suggestions, paths=True)
+    rows = [
+        QueueRow(
+            bool(found.accepted[row]),
+            float(found.priority[row]),
+            paths[row],
+            float(found.p[row]),
+            [(h.paths([node])[0], p) for node, p in found.alternatives[row]],
+        )
+        for row in found.order.tolist()
+    ]
+    write_queue(data[found.order], rows, output, sep)
+    echo(f"{output}: {_told(found, precision)}")
+    typer.echo(
+        f"Fill in the column label (several labels joined by {sep!r}, ok for the suggestion, ? or nothing to skip), "
+        f"then: treelabel review --apply {output} -o new-training.csv --accepted"
+    )
+
+
+def _told(found: "Reviewed", precision: float) -> str:
+    accepted, total, by = int(found.accepted.sum()), len(found.p), found.acceptance
+    if by.precision is None:
+        how = f"{by.held_out:,} held-out documents" if by.held_out else "probabilities"
+        reached = f"none accepted, as {how} show no threshold with a precision of {precision:g}"
+    else:
+        share = accepted / max(1, total)
+        sure = " by their probabilities alone, as the model remembers no held-out documents"
+        if by.bound is not None:
+            sure = f", at least {by.bound:.3f} with 90% confidence ({by.held_out:,} held-out documents)"
+        reached = (
+            f"{accepted:,} accepted ({share:.1%}) from p = {by.threshold:.3f} on; expected precision "
+            f"{by.precision:.3f}{sure}"
+        )
+    return f"{total:,} texts; {reached}; {total - accepted:,} to review, the most useful first"
+
+
+def _apply(
+    queue: Path, model: Path | None, output: Path, accepted: bool, read: ReadArguments, require_signature: Path | None
+) -> None:
+    from treelabel.core.errors import TreelabelError
+    from treelabel.data import read_taxonomy
+    from treelabel.data.formats import ReadOptions
+    from treelabel.data.queue import LABEL_SEPARATOR, read_queue
+    from treelabel.models import load_model
+
+    hierarchy = None if read.taxonomy is None else read_taxonomy(read.taxonomy, root=read.root)
+    if model is not None:
+        hierarchy = load_model(model, require_signature).hierarchy_
+    given = read.options()
+    options = ReadOptions(given["encoding"], given["delimiter"], quotes=given["quotes"], limits=read.limits)
+    found = read_queue(queue, hierarchy, accepted, read.label_sep or LABEL_SEPARATOR, options)
+    counts = (
+        f"{found.labelled:,} labelled, {found.confirmed:,} confirmed, {found.accepted:,} accepted, {found.skipped:,} "
+        "skipped"
+    )
+    if not len(found.data):
+        raise TreelabelError(f"{queue}: no row has a label ({counts}), so there is nothing to write")
+    found.write(output)
+    echo(f"{output}: {len(found.data):,} documents of {queue}: {counts}")

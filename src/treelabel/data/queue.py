@@ -1,0 +1,193 @@
+"""Review queues: a file of texts with suggestions that a person corrects, and the training data made of it.
+
+A queue has the columns id, text, label (for the person), status ("accept" or "review"), priority, suggestion, p and
+alternatives. In `label`, a person writes one label, several joined by a separator, "ok" for the suggestion, or "?" or
+nothing to skip the text. Accepted rows are left empty: their suggestion stands for them.
+"""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.inputs import existing_file
+from treelabel.core.strings import Strings
+from treelabel.data.dataset import Dataset
+from treelabel.data.formats import Problem, ReadOptions, Row, format_of
+from treelabel.data.formulas import EscapedFormulasWarning
+from treelabel.data.taxonomy import read_taxonomy, taxonomy_beside
+from treelabel.data.write import write
+from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.labels import UnknownLabelError, encode, find_label
+
+LABEL_SEPARATOR = ";"
+ACCEPT, REVIEW = "accept", "review"
+OK, SKIP = "ok", "?"
+COLUMNS = ("status", "priority", "suggestion", "p", "alternatives")
+# Mistakes that are named at a time.
+MOST_TOLD = 10
+
+
+@dataclass(frozen=True)
+class QueueRow:
+    """A row of a queue, beside id and text: paths of the suggestion, how sure it is, and what else it may be."""
+
+    is_accepted: bool
+    priority: float
+    suggestion: Sequence[str]
+    p: float
+    alternatives: Sequence[tuple[str, float]]
+
+
+def write_queue(data: Dataset, rows: Sequence[QueueRow], path: str | Path, sep: str = LABEL_SEPARATOR) -> list[Path]:
+    """Write a queue, and the hierarchy beside it, by which labels are checked later; return the files.
+
+    Parameters
+    ----------
+    data : Dataset
+        The texts, in the order of the queue; their further columns are written too.
+    rows : sequence of QueueRow
+        What is said of each.
+    path : str or Path
+        A file of a format that holds columns: .csv, .tsv, .jsonl, .parquet.
+    sep : str
+        What joins several labels in a cell.
+
+    Returns
+    -------
+    list of Path
+    """
+    if "columns" not in format_of(Path(path)).holds:
+        raise TreelabelError(f"{path}: this format has no further columns; write the queue as .csv")
+    written = {
+        "status": [ACCEPT if row.is_accepted else REVIEW for row in rows],
+        "priority": [round(row.priority, 4) for row in rows],
+        "suggestion": [f"{sep} ".join(row.suggestion) for row in rows],
+        "p": [round(row.p, 4) for row in rows],
+        "alternatives": [" | ".join(f"{label} ({p:.2f})" for label, p in row.alternatives) for row in rows],
+    }
+    kinds = {"priority": pa.float64(), "p": pa.float64()}
+    columns = {
+        name: pa.chunked_array([pa.array(cells, kinds.get(name, pa.string()))]) for name, cells in written.items()
+    }
+    others = {name: column for name, column in data.extra.items() if name not in (*COLUMNS, "label")}
+    empty = encode(data.hierarchy, [[] for _ in rows])
+    queue = replace(data, labels=empty, extra=columns | others, group=None, features=None)
+    return _written(queue, path, "label")
+
+
+def _written(data: Dataset, path: str | Path, label_column: str) -> list[Path]:
+    """Write a file for spreadsheets; that cells were escaped is no news, as they are read as they were."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EscapedFormulasWarning)
+        return write(data, path, label_column=label_column, escape_formulas=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Applied:
+    """Training data made of a queue, and how many of its rows a person labelled, how many were accepted or skipped."""
+
+    data: Dataset
+    labelled: int
+    confirmed: int
+    accepted: int
+    skipped: int
+
+    def write(self, path: str | Path) -> list[Path]:
+        """Write the training data, and the hierarchy beside them; return the files."""
+        return _written(self.data, path, "labels")
+
+
+def read_queue(
+    path: str | Path,
+    hierarchy: Hierarchy | None = None,
+    accepted: bool = False,
+    sep: str = LABEL_SEPARATOR,
+    options: ReadOptions | None = None,
+) -> Applied:
+    """Make training data of a queue that a person has corrected; nothing is made if any label is unknown.
+
+    Parameters
+    ----------
+    path : str or Path
+        The queue.
+    hierarchy : Hierarchy, optional
+        Where labels are looked up; by default what was written beside the queue.
+    accepted : bool
+        Whether accepted rows that nobody corrected are training data, too, with their suggestion.
+    sep : str
+        What joins several labels in a cell.
+    options : ReadOptions, optional
+        How to read the file.
+
+    Returns
+    -------
+    Applied
+    """
+    file = existing_file(path)
+    if hierarchy is None:
+        beside = taxonomy_beside(file)
+        if beside is None:
+            raise TreelabelError(f"{file}: no taxonomy beside it to check labels by; name the model, or --taxonomy")
+        hierarchy = read_taxonomy(beside)
+    ids, texts, labels, problems = list[str](), list[str](), list[list[str]](), list[str]()
+    counts = dict.fromkeys(("labelled", "confirmed", "accepted", "skipped"), 0)
+    for row in _rows(file, ReadOptions() if options is None else options):
+        how, cell = _meant(row, hierarchy, accepted)
+        counts[how] += 1
+        if cell is None:
+            continue
+        try:
+            labels.append([hierarchy.paths([node])[0] for node in _found(cell, hierarchy, sep)])
+        except UnknownLabelError as error:
+            problems.append(f"{file}:{row.line}: {error}")
+            continue
+        ids.append(str(row.values.get("id") or row.line))
+        texts.append(str(row.values["text"] or ""))
+    if problems:
+        more = f"; and {len(problems) - MOST_TOLD:,} more rows" if len(problems) > MOST_TOLD else ""
+        raise TreelabelError("; ".join(problems[:MOST_TOLD]) + f"{more}; nothing was written")
+    names = Strings.of(ids)
+    return Applied(Dataset(names, Strings.of(texts), encode(hierarchy, labels), hierarchy), **counts)
+
+
+def _rows(file: Path, options: ReadOptions) -> Iterator[Row]:
+    """Read the rows, refusing a file that is no queue."""
+    for row in format_of(file).read(file, options).rows:
+        if isinstance(row, Problem):
+            raise TreelabelError(f"{file}:{row.line}: {row.message}")
+        missing = [name for name in ("text", "label") if name not in row.values]
+        if missing:
+            raise TreelabelError(
+                f"{file}:{row.line}: no column {missing[0]!r}; expected a queue that 'treelabel review' wrote, with "
+                f"all its columns; it has {', '.join(quoted(name, 40) for name in list(row.values)[:20])}"
+            )
+        yield row
+
+
+def _meant(row: Row, hierarchy: Hierarchy, accepted: bool) -> tuple[str, str | None]:
+    """Return what a row counts as, and the cell with its labels, if it has any."""
+    cell = str(row.values["label"] if row.values["label"] is not None else "").strip()
+    suggestion = str(row.values.get("suggestion") or "").strip() or None
+    if cell.lower() == OK and OK not in hierarchy.ids_by_name:
+        return ("confirmed", suggestion) if suggestion is not None else ("skipped", None)
+    if cell and cell != SKIP:
+        return "labelled", cell
+    is_accepted = str(row.values.get("status") or "").strip().lower() == ACCEPT
+    if accepted and is_accepted and not cell and suggestion is not None:
+        return "accepted", suggestion
+    return "skipped", None
+
+
+def _found(cell: str, hierarchy: Hierarchy, sep: str) -> list[int]:
+    """Find the labels of a cell, which is one label, or several joined by a separator."""
+    try:
+        return [find_label(hierarchy, cell)]
+    except UnknownLabelError:
+        parts = [part.strip() for part in cell.split(sep) if part.strip()]
+        if len(parts) < 2:
+            raise
+        return [find_label(hierarchy, part) for part in parts]

@@ -1,0 +1,269 @@
+"""Judge files of any length: truth and predictions in batches, matched by id, memory that does not grow with them."""
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from treelabel.core.compute import DoubleArray, LongArray
+from treelabel.core.errors import TreelabelError
+from treelabel.core.strings import Strings
+from treelabel.evaluation.alignment import rows_by_id
+from treelabel.evaluation.evaluator import Evaluator
+from treelabel.evaluation.label_table import LabelTable
+from treelabel.evaluation.result import Result
+from treelabel.evaluation.wrong_documents import WrongDocuments
+from treelabel.hierarchy import Hierarchy, LabelMatrix, row_numbers
+from treelabel.hierarchy.regime import count_regimes, usual_of
+from treelabel.metrics import Batch, Context
+from treelabel.metrics.batch import closed_sets, label_totals
+from treelabel.rules import Tuned
+from treelabel.rules.defaults import DEFAULT_RULES
+from treelabel.scores import Scores
+
+# Begins to read documents from the first one on; each batch has ids and labels (or scores), and can be sliced.
+Opened = Callable[[], Iterator[Any]]
+
+
+class OutOfOrderError(Exception):
+    """Predictions do not stand in the order of the truth, so they cannot be read side by side with it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Predicted:
+    """Predicted labels of some documents, the probability of the surest one of each (NaN: not known), and their ids."""
+
+    labels: LabelMatrix
+    ids: Sequence[str] | None = None
+    p: DoubleArray | None = None
+
+    def __len__(self) -> int:
+        return int(self.labels.shape[0])
+
+    def __getitem__(self, rows: Any) -> "Predicted":
+        """Select documents by slice or row numbers."""
+        ids = self.ids
+        if ids is not None:
+            ids = ids[rows] if isinstance(rows, slice) else [ids[row] for row in rows]
+        return Predicted(self.labels[rows], ids, None if self.p is None else self.p[rows])
+
+    @classmethod
+    def joined(cls, parts: Sequence["Predicted"]) -> "Predicted":
+        """Put batches together."""
+        ids = None if any(part.ids is None for part in parts) else [name for part in parts for name in part.ids or ()]
+        p = None if any(part.p is None for part in parts) else np.concatenate([part.p for part in parts])
+        return cls(sparse.vstack([part.labels for part in parts], format="csr"), ids, p)
+
+
+@dataclass
+class Survey:
+    """Counts over the labels of documents, batch by batch: how often each occurs, and which regime is the usual one."""
+
+    hierarchy: Hierarchy
+    documents: int = 0
+    closed: LongArray = field(init=False)
+    given: LongArray = field(init=False)
+    regimes: LongArray = field(default_factory=lambda: np.zeros(3, np.int64))
+
+    def __post_init__(self) -> None:
+        self.closed, self.given = (np.zeros(len(self.hierarchy), np.int64) for _ in range(2))
+
+    @classmethod
+    def of(cls, hierarchy: Hierarchy, opened: Opened) -> "Survey":
+        """Count all documents of a file.
+
+        Parameters
+        ----------
+        hierarchy
+            The hierarchy.
+        opened
+            Begins to read the file.
+
+        Returns
+        -------
+        Survey
+        """
+        found = cls(hierarchy)
+        for batch in opened():
+            found.add(batch.labels)
+        return found
+
+    def add(self, labels: LabelMatrix) -> None:
+        """Count some documents."""
+        self.documents += labels.shape[0]
+        self.closed += label_totals(closed_sets(self.hierarchy, labels))
+        self.given += label_totals(labels)
+        self.regimes += count_regimes(self.hierarchy, labels)
+
+    def context(self, is_from_truth: bool = False) -> Context:
+        """Return what metrics know of reference documents."""
+        known = self.closed, self.given, self.documents
+        return Context(self.hierarchy, *known, is_from_truth=is_from_truth)
+
+    @property
+    def default_rule(self) -> str:
+        """The rule that suits these labels: see `rules.defaults`."""
+        return DEFAULT_RULES[usual_of(self.regimes)]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question: by which metrics and rule to judge, and whether to keep documents, list labels and mistakes."""
+
+    metrics: Sequence[str] | str | None = None
+    rule: str | Tuned | None = None
+    keep_documents: bool = False
+    by_label: bool = False
+    errors: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """The answer: values, the table of labels and the wrong documents, each if it was asked for."""
+
+    result: Result
+    labels: LabelTable | None = None
+    wrong: WrongDocuments | None = None
+
+
+def judge_files(
+    hierarchy: Hierarchy,
+    truth: Opened,
+    system: Opened,
+    question: Question,
+    train: Survey | None = None,
+    where: str = "the predictions",
+) -> Judged:
+    """Judge predictions or scores against the truth, reading both in batches.
+
+    The truth is read twice: first to count its labels (they are the reference where there is no training data, and
+    tell the usual rule), then side by side with the predictions. If these have the same ids in the same order, or none,
+    memory does not grow with documents, but for what `question` asks to keep. If not, all predictions are held, and
+    the ids of the truth, to match them.
+
+    Parameters
+    ----------
+    hierarchy : Hierarchy
+        The hierarchy of both.
+    truth : callable
+        Begins to read the documents with their true labels: Datasets, or what has ids and labels.
+    system : callable
+        Begins to read the same documents as `Predicted` labels, or as Scores.
+    question : Question
+        What to find out. Metrics that do not apply are skipped, with their reason in the result.
+    train : Survey, optional
+        What the labels of training documents are like; by default those of the truth.
+    where : str
+        How messages call the predictions.
+
+    Returns
+    -------
+    Judged
+    """
+    seen = Survey.of(hierarchy, truth)
+    try:
+        return _judge(hierarchy, in_step(truth(), system()), question, seen, train, where)
+    except OutOfOrderError:
+        return _judge(hierarchy, _matched(truth, system, where), question, seen, train, where)
+
+
+def in_step(truth: Iterator[Any], system: Iterator[Any]) -> Iterator[tuple[Any, Any]]:
+    """Yield equal parts of two streams of batches; other documents or another order is an OutOfOrderError.
+
+    Parameters
+    ----------
+    truth, system : iterators
+        Batches of any sizes.
+
+    Yields
+    ------
+    (batch, batch)
+    """
+    other: Any = ()
+    for each in truth:
+        batch = each
+        while len(batch):
+            while not len(other):
+                other = next(system, None)
+                if other is None:
+                    raise OutOfOrderError
+            count = min(len(batch), len(other))
+            one, two = batch[:count], other[:count]
+            if two.ids is not None and list(one.ids) != list(two.ids):
+                raise OutOfOrderError
+            yield one, two
+            batch, other = batch[count:], other[count:]
+    if len(other) or any(len(rest) for rest in system):
+        raise OutOfOrderError
+
+
+def _matched(truth: Opened, system: Opened, where: str) -> Iterator[tuple[Any, Any]]:
+    """Hold all predictions, and yield those of each batch of the truth."""
+    parts = list(system())
+    ids = Strings.of([name for batch in truth() for name in batch.ids])
+    if parts and isinstance(parts[0], Scores):
+        names = None if parts[0].ids is None else tuple(name for part in parts for name in part.ids)
+        found: Any = replace(Scores.concat(parts[0].hierarchy, [part.values for part in parts]), ids=names)
+    else:
+        found = Predicted.joined(parts)
+    rows = rows_by_id(SimpleNamespace(ids=ids), found.ids, where)
+    if rows is None and len(found) != len(ids):
+        raise TreelabelError(f"{where}: {len(found):,} rows without ids for {len(ids):,} documents of the truth")
+    start = 0
+    for batch in truth():
+        stop = start + len(batch)
+        yield batch, found[start:stop] if rows is None else found[rows[start:stop]]
+        start = stop
+
+
+def _judge(
+    hierarchy: Hierarchy,
+    pairs: Iterator[tuple[Any, Any]],
+    question: Question,
+    seen: Survey,
+    train: Survey | None,
+    where: str,
+) -> Judged:
+    context = seen.context(is_from_truth=True) if train is None else train.context()
+    judge = Evaluator(
+        hierarchy, question.metrics, question.rule, keep_documents=question.keep_documents, context=context
+    )
+    judge.on_error = "skip"
+    judge.default_rule = seen.default_rule if question.rule is None else None
+    table = LabelTable(hierarchy, None if train is None else train.closed) if question.by_label else None
+    wrong = WrongDocuments(hierarchy) if question.errors else None
+    groups: list[str] = []
+    has_label = is_decided = False
+    for true, found in pairs:
+        batch, p = _batch(judge, true, found, table is not None or wrong is not None)
+        judge.add_batch(batch)
+        if table is not None:
+            table.add(batch.closed_truth, batch.closed_decisions)
+        if wrong is not None:
+            texts = true.texts if any(true.texts) else None
+            wrong.add(list(true.ids), batch.closed_truth, batch.closed_decisions, texts, p)
+        if question.keep_documents:
+            groups += getattr(true, "groups", None) or ()
+        is_decided = isinstance(found, Scores)
+        has_label = has_label or is_decided or batch.decisions.nnz > 0
+    if not has_label:
+        warnings.warn(f"{where}: no document has a label", stacklevel=2)
+    return Judged(replace(judge.result(), groups=tuple(groups) or None), table, wrong)
+
+
+def _batch(judge: Evaluator, true: Any, found: Any, with_decisions: bool) -> tuple[Batch, DoubleArray | None]:
+    """Return documents to judge, and the probability of the surest label that each got."""
+    if not isinstance(found, Scores):
+        return judge.batch(true.labels, found.labels, None), found.p
+    decisions = judge.decide(found, true.labels) if with_decisions else None
+    batch = judge.batch(true.labels, decisions, found)
+    if batch.given_decisions is None:
+        return batch, None
+    ends = judge.hierarchy.most_specific(batch.decisions)
+    p = np.full(len(batch), np.nan)
+    np.fmax.at(p, row_numbers(ends), batch.scores_at(ends).astype(np.float64))
+    return batch, p

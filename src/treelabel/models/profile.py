@@ -1,0 +1,278 @@
+"""Profiles: counts and means of its training that a model remembers for review and drift; no texts."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, NotRequired, TypedDict
+
+import numpy as np
+
+from treelabel.core.compute import BoolArray, DoubleArray, FloatArray, LongArray
+from treelabel.core.errors import TreelabelError
+from treelabel.core.kinds import Between
+from treelabel.core.schema import Array, Arrays, Schema
+from treelabel.core.strings import Strings
+from treelabel.hierarchy import Hierarchy, LabelMatrix, keep_entries, matches, row_numbers, row_sizes
+from treelabel.models.evidence import MOST_TRIED, HeldOut
+from treelabel.models.training import Training
+from treelabel.rules import Decisions, decide
+from treelabel.scores import Scores
+from treelabel.text import NgramShape, Tfidf
+from treelabel.text.ngrams import count_ngrams
+from treelabel.text.tfidf import columns_of
+
+# Held-out documents of which it is kept how sure the model was of each, and whether it was right.
+MOST_KEPT = 20_000
+# Training texts whose unknown words are counted, as if they had not been learned.
+MOST_TEXTS = 2_000
+
+Mean = tuple[float, float, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """Counts and means of training documents, and of those held out of training, if there were any.
+
+    Parameters
+    ----------
+    fingerprint : str
+        Of the hierarchy.
+    documents : int
+        How many training documents there were.
+    frequencies : array of int64, shape (nodes,)
+        How many of them have each label, ancestors included.
+    shares : array of float32, shape (nodes,), or None
+        The mean probability of each node on held-out documents.
+    sure, right : arrays of shape (documents,), or None
+        How sure the model was of the labels that it gave held-out documents (the least probability of a most specific
+        one), and whether all of these are true. None if there are no held-out documents.
+    confidence : (float, float, int) or None
+        The probability of the likeliest leaf of held-out documents: mean, standard deviation, documents.
+    unknown_words : (float, float, int) or None
+        The share of the words of a text that no other training text has, in the same way; None without a vocabulary.
+    """
+
+    fingerprint: str
+    documents: int
+    frequencies: LongArray
+    shares: FloatArray | None = None
+    sure: FloatArray | None = None
+    right: BoolArray | None = None
+    confidence: Mean | None = None
+    unknown_words: Mean | None = None
+
+    @classmethod
+    def of(cls, train: Training, held: HeldOut | None, rule: str, vocabulary: Tfidf | None, min_df: int) -> "Profile":
+        """Count what is remembered.
+
+        Parameters
+        ----------
+        train : Training
+            The training documents.
+        held : HeldOut or None
+            Those of them that were scored by what was learned without them.
+        rule : str
+            The rule by which the model predicts.
+        vocabulary : Tfidf or None
+            The n-grams that it knows.
+        min_df : int
+            In how many texts n-grams had to be to become known.
+
+        Returns
+        -------
+        Profile
+        """
+        h = train.hierarchy
+        unknown = None
+        if vocabulary is not None and train.features is None:
+            some = train.texts
+            if len(some) > MOST_TEXTS:
+                kept = np.random.default_rng(0).choice(len(some), MOST_TEXTS, replace=False)
+                some = some.take(np.sort(kept))
+            unknown = mean_of(unknown_words(vocabulary, some, len(train), min_df))
+        if held is None or not len(held.scores):
+            return cls(h.fingerprint, len(train), train.frequencies, unknown_words=unknown)
+        sure, right = _judged(held, rule)
+        total = np.asarray(held.scores.values.sum(axis=0, dtype=np.float64)).ravel()
+        return cls(
+            h.fingerprint,
+            len(train),
+            train.frequencies,
+            np.clip(total / len(held.scores), 0, 1).astype(np.float32),
+            sure,
+            right,
+            mean_of(confidence_of(held.scores)),
+            unknown,
+        )
+
+    def arrays(self) -> Arrays:
+        """Return the arrays to save; what is not known is empty."""
+        nothing = np.zeros(0, np.float32)
+        return {
+            "frequencies": self.frequencies.astype(np.int64),
+            "shares": nothing if self.shares is None else self.shares,
+            "sure": nothing if self.sure is None else self.sure,
+            "right": np.zeros(0, np.int8) if self.right is None else self.right.astype(np.int8),
+        }
+
+    def to_json(self) -> "StoredProfile":
+        """Return the numbers to save."""
+        return {"documents": self.documents, "confidence": self.confidence, "unknown_words": self.unknown_words}
+
+    @staticmethod
+    def schema(hierarchy: Hierarchy) -> Schema:
+        """Declare what `arrays` returns."""
+        declared = {
+            "frequencies": Array("int64", ("nodes",), 0),
+            "shares": Array("float32", ("shares",), 0, 1),
+            "sure": Array("float32", ("held",), 0, 1),
+            "right": Array("int8", ("held",), 0, 1),
+        }
+        return Schema(declared, sizes={"nodes": len(hierarchy)}, most={"shares": len(hierarchy), "held": MOST_KEPT})
+
+    @classmethod
+    def restored(cls, stored: "StoredProfile", arrays: Arrays, hierarchy: Hierarchy) -> "Profile":
+        """Make it of what `to_json` and `arrays` returned.
+
+        Parameters
+        ----------
+        stored
+            The numbers.
+        arrays
+            Arrays that fit the schema.
+        hierarchy
+            The hierarchy of the model.
+
+        Returns
+        -------
+        Profile
+        """
+        if len(arrays["shares"]) not in (0, len(hierarchy)):
+            raise TreelabelError(f"damaged: shares of {len(arrays['shares']):,} of {len(hierarchy):,} labels")
+        known = len(arrays["sure"]) > 0
+        return cls(
+            hierarchy.fingerprint,
+            stored["documents"],
+            arrays["frequencies"],
+            arrays["shares"] if len(arrays["shares"]) else None,
+            arrays["sure"] if known else None,
+            arrays["right"].astype(np.bool_) if known else None,
+            _mean(stored.get("confidence")),
+            _mean(stored.get("unknown_words")),
+        )
+
+
+Share = Annotated[float, Between(0, 1)]
+StoredMean = tuple[Share, Share, Annotated[int, Between(1, 1 << 62)]]
+
+
+class StoredProfile(TypedDict):
+    """The numbers of a `Profile` as JSON values."""
+
+    documents: Annotated[int, Between(1, 1 << 62)]
+    confidence: NotRequired[StoredMean | None]
+    unknown_words: NotRequired[StoredMean | None]
+
+
+def _mean(stored: Any) -> Mean | None:
+    return None if stored is None else (float(stored[0]), float(stored[1]), int(stored[2]))
+
+
+def mean_of(values: DoubleArray) -> Mean | None:
+    """Return mean, standard deviation and count of the values that are known; None if none is.
+
+    >>> mean_of(np.array([0.25, 0.75, np.nan]))
+    (0.5, 0.25, 2)
+    """
+    known = values[~np.isnan(values)]
+    return (float(known.mean()), float(known.std()), len(known)) if len(known) else None
+
+
+def confidence_of(scores: Scores) -> DoubleArray:
+    """Return the probability of the likeliest leaf of each document.
+
+    >>> confidence_of(Scores(Hierarchy.from_paths(["A > B", "A > C"]), [[0.75, 0.25, 0.5]])).tolist()
+    [0.5]
+    """
+    best = scores.best(scores.hierarchy.is_leaf)
+    found = np.zeros(len(scores))
+    rows = np.flatnonzero(best >= 0)
+    found[rows] = np.asarray(scores.values[rows, best[rows]], np.float64).ravel()
+    return found
+
+
+def least_sure(scores: Scores, decisions: Decisions) -> DoubleArray:
+    """Return how sure it is that all labels of each document are right: the least probability of a most specific one.
+
+    Parameters
+    ----------
+    scores
+        The probabilities.
+    decisions
+        The labels that were chosen by them.
+
+    Returns
+    -------
+    array of shape (documents,)
+        0 where there is no label.
+
+    >>> s = Scores(Hierarchy.from_paths(["A > B", "A > C"]), [[0.75, 0.25, 0.5]])
+    >>> least_sure(s, decide(s, "best_leaf")).tolist(), least_sure(s, decide(s, "threshold@0.9")).tolist()
+    ([0.5], [0.0])
+    """
+    ends = decisions.most_specific
+    rows = row_numbers(ends)
+    found = np.where(row_sizes(ends) > 0, np.inf, 0.0)
+    if len(rows):
+        np.minimum.at(found, rows, np.asarray(scores.values[rows, ends.indices], np.float64).ravel())
+    return found
+
+
+def _judged(held: HeldOut, rule: str) -> tuple[FloatArray, BoolArray]:
+    """How sure the model is of the labels of held-out documents, and whether all of them are true."""
+    count, most = len(held.scores), MOST_KEPT if rule == "best_leaf" else MOST_TRIED
+    rows = np.arange(count)
+    if count > most:
+        rows = np.sort(np.random.default_rng(0).choice(count, most, replace=False))
+    scores = Scores(held.scores.hierarchy, held.scores.values[rows])
+    decisions = decide(scores, rule)
+    true: LabelMatrix = scores.hierarchy.closure(held.labels[rows])
+    wrong = keep_entries(decisions.csr, ~matches(true, decisions.csr))
+    return np.clip(least_sure(scores, decisions), 0, 1).astype(np.float32), row_sizes(wrong) == 0
+
+
+def unknown_words(vocabulary: Tfidf, texts: Strings, learned: int | None = None, min_df: int = 1) -> DoubleArray:
+    """Return the share of the distinct words of each text that a model does not know; NaN for texts without words.
+
+    Where n-grams do not begin with single words, those that there are take their place. With `learned`, the texts are
+    among those that the vocabulary was learned from, and a word counts as unknown if it would be without its text.
+
+    Parameters
+    ----------
+    vocabulary : Tfidf
+        What was learned.
+    texts : Strings
+        Texts.
+    learned : int, optional
+        The number of texts that it was learned from.
+    min_df : int
+        In how many texts n-grams had to be to become known.
+
+    Returns
+    -------
+    array of shape (texts,)
+
+    >>> vocabulary = Tfidf.fit(["a b", "b c"], NgramShape())
+    >>> unknown_words(vocabulary, ["b d", "c", ""]).tolist(), unknown_words(vocabulary, ["a b", "b c"], 2).tolist()
+    ([0.5, 0.0, nan], [0.5, 0.5])
+    """
+    shape = vocabulary.shape
+    single = shape.ngram_range is not None and shape.ngram_range[0] == 1
+    counted = count_ngrams(texts, NgramShape((1, 1), None, shape.n_features) if single else shape)
+    columns = columns_of(vocabulary.slots, counted.buckets)
+    is_unknown = columns < 0
+    if learned is not None and vocabulary.width:
+        # The weight of an n-gram tells how many texts have it: see `Tfidf`.
+        rarest = 1 + np.log((1 + learned) / (1 + min_df))
+        is_unknown |= vocabulary.idf[np.maximum(columns, 0)] > rarest - 1e-3
+    rows = np.repeat(np.arange(len(counted.sizes)), counted.sizes)
+    found = np.bincount(rows[is_unknown], minlength=len(counted.sizes)).astype(np.float64)
+    return np.where(counted.sizes > 0, found / np.maximum(counted.sizes, 1), np.nan)
