@@ -243,6 +243,9 @@ def split(
     by: Annotated[str, typer.Option(help="random, stratified (by leaf), group, time.")] = "stratified",
     column: Annotated[str | None, typer.Option(help="Column with the group or the time.")] = None,
     per_class: Annotated[int | None, typer.Option(help="Instead: this many documents per class in train.")] = None,
+    keep_duplicates: Annotated[
+        bool, typer.Option(help="Whether documents with the same text come into one part (not by time or per class).")
+    ] = True,
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
     to_format: Annotated[str, typer.Option(help="Format of the parts.")] = "jsonl",
     force: Annotated[bool, typer.Option("--force", help="Replace parts that are there already.")] = False,
@@ -251,8 +254,8 @@ def split(
 ) -> None:
     """Divide a file for training and testing.
 
-    The hierarchy is written beside the parts. With --group, documents with the same value in that column come into one
-    part, so that nothing is tested on what it was trained on.
+    The hierarchy is written beside the parts. Documents with the same text (case and spacing aside) come into one part,
+    and with --group those with the same value in that column, so that nothing is tested on what it was trained on.
 
     \b
     Examples:
@@ -270,7 +273,7 @@ def split(
     if per_class is not None:
         divided = dict(zip(("train", "test"), d.per_class(dataset, per_class, seed), strict=True))
     else:
-        divided = d.split(dataset, _parts(parts), by, column, seed)  # type: ignore[arg-type]
+        divided = d.split(dataset, _parts(parts), by, column, seed, keep_duplicates=keep_duplicates)  # type: ignore[arg-type]
     ending = d.FORMATS.find(to_format).endings[0]
     targets = {name: folder / f"{name}{ending}" for name in divided}
     taxonomy = folder / f"taxonomy{'.tsv' if writable_as_edges(dataset.hierarchy) else '.json'}"
