@@ -52,7 +52,9 @@ class ReadArguments:
     """Options of reading a data file."""
 
     text: Annotated[list[str] | None, typer.Option(help="Column with the text (title,body: several, joined).")] = None
-    labels: Annotated[list[str] | None, typer.Option(help="Column with the labels (dept,class: levels of a path).")] = None
+    labels: Annotated[list[str] | None, typer.Option(help="Column with the labels (dept,class: levels of a path).")] = (
+        None
+    )
     id: Annotated[str | None, typer.Option(help="Column with the document's id.")] = None
     group: Annotated[
         str | None, typer.Option(help="Column whose equal values belong together (customer, source): never divided.")
