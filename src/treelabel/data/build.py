@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from treelabel.core.compute import DoubleArray, IntArray, LongArray
 from treelabel.core.errors import TreelabelError
+from treelabel.core.strings import Strings
 from treelabel.data.dataset import Dataset, values_of_column
 from treelabel.data.group_split import fill_parts, fill_parts_alike
 from treelabel.data.same_text import plain_text, text_codes, units
@@ -115,10 +116,7 @@ def folds(data: Dataset, count: int = 3, seed: int = 0, keep_duplicates: bool = 
         raise TreelabelError(f"expected at least 2 folds, found {count}")
     rng, shares = np.random.default_rng(seed), np.full(count, 1 / count)
     whole = _units(data, data.group, "stratified", keep_duplicates)
-    if whole is None:
-        assigned = _dealt(data, shares, rng)
-    else:
-        assigned = _whole_units(data, whole, "stratified", shares, rng)
+    assigned = _dealt(data, shares, rng) if whole is None else _whole_units(data, whole, "stratified", shares, rng)
     sizes = np.bincount(assigned, minlength=count)
     if not sizes.all():
         what = "documents" if data.group is None else f"groups of column {data.group!r}"
@@ -360,3 +358,24 @@ def deduplicate(data: Dataset, against: Sequence[str] = ()) -> Dataset:
     united = from_ids(ptr, data.labels.indices[order], len(data.hierarchy))
     whole = replace(data, labels=united, choices={})
     return whole[np.flatnonzero(target == np.arange(len(data)))]
+
+
+def without_texts(data: Dataset, texts: Strings) -> Dataset:
+    """Leave out documents whose text, case and spacing aside, is among others, such as those of training data.
+
+    Parameters
+    ----------
+    data
+        A dataset.
+    texts
+        The texts to leave out.
+
+    Returns
+    -------
+    Dataset
+    """
+    codes, others = text_codes(data.texts, texts)
+    kept = data[np.flatnonzero((codes < 0) | ~np.isin(codes, others))]
+    if len(kept) == 0:
+        raise TreelabelError("no document is left: all texts are among those to leave out")
+    return kept

@@ -16,6 +16,7 @@ from treelabel.hierarchy import row_sizes
 from treelabel.models import make_model
 from treelabel.models.near_copies import near_copies
 from treelabel.models.out_of_fold import out_of_fold
+from treelabel.scores import Scores
 
 # A label is reported that is at least as likely wrong as right.
 DOUBTED = 0.5
@@ -23,11 +24,15 @@ DOUBTED = 0.5
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """The labelled documents, and their labels in the order of doubt: see `evaluation.label_errors`."""
+    """The labelled documents, their out-of-fold scores, and their labels in the order of doubt.
+
+    See `evaluation.label_errors` for what is doubted, and why.
+    """
 
     data: Dataset
     model: str
     folds: int
+    scores: Scores
     suspects: Suspects
 
     @property
@@ -149,4 +154,4 @@ def audit(
     scores = out_of_fold(lambda: make_model(model, **made), data, parts, progress)
     codes = near_copies(data.texts, text_codes(data.texts)[0])
     suspects = find_suspects(scores, data.labels, disagreements(codes, data.hierarchy.most_specific(data.labels)))
-    return Audit(data, model, len(parts), suspects)
+    return Audit(data, model, len(parts), scores, suspects)

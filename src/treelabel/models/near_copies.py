@@ -14,7 +14,7 @@ from treelabel.text import NgramShape, Tfidf
 # The search goes through all texts for each of them: seconds for this many; of more, only equal texts are known.
 MOST_TEXTS: Final = 50_000
 NEIGHBOURS: Final = 5
-# Candidates are found by n-grams that at most this many texts have, which all copies share; others take long to compare.
+# Candidates are found by words that at most this many texts have, which all copies share; others take long to compare.
 MOST_SHARED: Final = 100
 
 

@@ -43,9 +43,8 @@ def out_of_fold(
     >>> from treelabel.models.training import training_of
     >>> data = training_of(["a", "b", "a", "b"], ["x", "y", "x", "y"], Hierarchy.flat(["x", "y"]))
     >>> halves = [np.array([0, 1]), np.array([2, 3])]
-    >>> scores = out_of_fold(lambda: make_model("linear"), data, halves)
-    >>> scores.dense().argmax(axis=1).tolist()
-    [0, 1, 0, 1]
+    >>> out_of_fold(lambda: make_model("most_frequent"), data, halves).dense().tolist()
+    [[0.5, 0.5], [0.5, 0.5], [0.5, 0.5], [0.5, 0.5]]
     """
     rows = np.concatenate(folds) if len(folds) else np.zeros(0, np.int64)
     if not np.array_equal(np.sort(rows), np.arange(len(data.texts))):
