@@ -7,10 +7,10 @@
 
 Half of the swapped labels go to a sibling, half to a label of another branch, all at random; the texts stay. Ours is
 `treelabel.audit` with its defaults. cleanlab ranks by what its users give it, the five-fold probabilities of
-LogisticRegression on TfidfVectorizer(sublinear_tf=True, min_df=2), and by the probabilities that ours had in the same run; of its
-rankings (find_label_issues, then label quality by self-confidence; self-confidence, normalised margin and
-confidence-weighted entropy, each with and without adjusted probabilities) the best on the set counts, which no user of
-it could know. Nothing of ours was chosen on what is printed: the shape of the score and its two constants (PRIOR of
+LogisticRegression on TfidfVectorizer(sublinear_tf=True, min_df=2), and by the probabilities that ours had in the same
+run; of its rankings (find_label_issues, then label quality by self-confidence; self-confidence and normalised margin,
+with and without adjusted probabilities; confidence-weighted entropy) the best on the set counts, which no user of it
+could know. Nothing of ours was chosen on what is printed: the shape of the score and its two constants (PRIOR of
 `evaluation.label_errors`, the cosine of `near_copies`) were chosen on wos1k, newsgroups20 and hwv, and on these sets
 with another seed of the swaps (7).
 

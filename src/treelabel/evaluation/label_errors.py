@@ -23,7 +23,7 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.core.compute import BoolArray, DoubleArray, IntArray, LongArray
-from treelabel.hierarchy import Hierarchy, LabelMatrix, row_numbers
+from treelabel.hierarchy import Hierarchy, LabelMatrix, keep_entries, row_numbers
 from treelabel.hierarchy.regime import usual_regime
 from treelabel.scores import Scores
 
@@ -162,15 +162,20 @@ class _Doubt:
         """Return the probabilities that documents belong below nodes."""
         return np.maximum(_at(self.below, rows, nodes), self.floor[rows])
 
-    def rate(self, found: "_Entries") -> float:
+    def rate(self, found: "_Entries", has_many: bool) -> float:
         """Estimate the share of given labels that are wrong, as confident learning does."""
         rows, given, suggested, _ = (each[found.given >= 0] for each in found)
-        p = self.p_end(rows, given)
-        usual = np.bincount(given, p, len(self.classes)) / np.maximum(
-            np.bincount(given, minlength=len(self.classes)), 1
-        )
-        other = np.where(suggested >= 0, self.p_end(rows, np.maximum(suggested, 0)), 0)
-        is_wrong = (suggested >= 0) & (p < usual[given]) & (other >= usual[suggested]) & (other > p)
+        p, count = self.p_end(rows, given), self.count_end
+        sums = np.bincount(given, p, len(self.classes))
+        usual = sums / np.maximum(count, 1)
+        if has_many:
+            # The classes are questions of their own: a label is confidently wrong where it is no likelier than usual
+            # among documents without it.
+            others = (np.asarray(self.end.sum(axis=0)).ravel() - sums) / np.maximum(self.end.shape[0] - count, 1)
+            is_wrong = p <= np.minimum(others, usual)[given]
+        else:
+            other = np.where(suggested >= 0, self.p_end(rows, np.maximum(suggested, 0)), 0)
+            is_wrong = (suggested >= 0) & (p < usual[given]) & (other >= usual[suggested]) & (other > p)
         return float(np.clip(is_wrong.mean() if len(rows) else 0, LEAST_RATE, MOST_RATE))
 
     def log_odds(self, rows: LongArray, nodes: LongArray) -> DoubleArray:
@@ -208,6 +213,8 @@ class _Doubt:
     def best_other(self, taken: LabelMatrix) -> tuple[LongArray, DoubleArray]:
         """Find the likeliest class of each document that is not among those taken; -1 where none has a probability."""
         columns = np.flatnonzero(self.classes)
+        if not len(columns):
+            return np.full(taken.shape[0], -1), np.zeros(taken.shape[0])
         if sparse.issparse(self.end):
             end = sparse.csr_array(self.end[:, columns])
             end = sparse.csr_array(end - end.multiply(taken[:, columns]))
@@ -222,9 +229,7 @@ class _Doubt:
 def _missing(scores: Scores, closed: LabelMatrix) -> _Entries:
     """Find likely labels that were not given, the most specific ones of each document."""
     h, p = scores.hierarchy, scores.csr()
-    likely = sparse.csr_array((p.data >= LIKELY, p.indices, p.indptr), p.shape)
-    likely.eliminate_zeros()
-    lacking = h.most_specific(likely)
+    lacking = h.most_specific(keep_entries(p, p.data >= LIKELY))
     rows, nodes = row_numbers(lacking), lacking.indices.astype(np.int64)
     free = ~np.asarray(_at(closed, rows, nodes), np.bool_)
     rows, nodes = rows[free], nodes[free]
@@ -253,7 +258,7 @@ def _at(matrix: np.ndarray | sparse.csr_array, rows: LongArray, columns: LongArr
 
 
 def _ranked(h: Hierarchy, doubt: _Doubt, found: _Entries, same: Disagreements | None, has_many: bool) -> Suspects:
-    rate = doubt.rate(found)
+    rate = doubt.rate(found, has_many)
     rates = np.full(len(found.rows), rate)
     copies = np.full(len(found.rows), -1, np.int64)
     if same is not None:

@@ -9,7 +9,7 @@ from treelabel.core.compute import LongArray
 from treelabel.core.errors import quoted
 from treelabel.data.findings.finding import EXAMPLES, Finding, Inspected, counted
 from treelabel.data.spelling import clean_name, loose_key, name_key, spelling_groups
-from treelabel.hierarchy import split_path
+from treelabel.hierarchy import SEPARATOR, split_path
 from treelabel.hierarchy.labels import SEPARATORS
 
 
@@ -75,8 +75,10 @@ def find_other_separators(inspected: Inspected) -> Finding | None:
     h = inspected.data.hierarchy
     if not h.is_tree:
         return None
-    keys = [[name_key(name) for name in h.path_names(node)] for node in range(len(h)) if h.depth[node] > 1]
-    paths = {tuple(path) for path in keys}
+    known = [
+        h.path_names(node) if h.depth[node] > 1 else split_path(h.names[node], SEPARATOR) for node in range(len(h))
+    ]
+    paths = {tuple(map(name_key, path)) for path in known if len(path) > 1}
     found: list[tuple[int, str]] = []
     for node, name in enumerate(h.names):
         for separator in SEPARATORS:
