@@ -16,8 +16,8 @@ root downwards, as if PRIOR documents had said so.
 """
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -27,6 +27,8 @@ from treelabel.hierarchy import Hierarchy, LabelMatrix, keep_entries, row_number
 from treelabel.hierarchy.regime import usual_regime
 from treelabel.scores import Scores
 
+# Dense or CSR, documents x nodes.
+Values: TypeAlias = Any
 Reason = Literal["sibling", "far", "near", "deeper", "higher", "duplicate disagrees", "extra", "missing"]
 
 # How many documents the shrinkage of rare labels is worth.
@@ -71,9 +73,17 @@ class Suspects:
 
     def first(self, count: int) -> "Suspects":
         """Return the most doubted ones."""
-        arrays = (self.rows, self.given, self.suggested, self.p_given, self.p_suggested, self.score)
-        cut = [array[:count] for array in arrays]
-        return Suspects(*cut, self.reasons[:count], self.copies[:count], self.rate)  # type: ignore[arg-type]
+        return replace(
+            self,
+            rows=self.rows[:count],
+            given=self.given[:count],
+            suggested=self.suggested[:count],
+            p_given=self.p_given[:count],
+            p_suggested=self.p_suggested[:count],
+            score=self.score[:count],
+            reasons=self.reasons[:count],
+            copies=self.copies[:count],
+        )
 
 
 def find_suspects(scores: Scores, labels: LabelMatrix, same: Disagreements | None = None) -> Suspects:
@@ -128,8 +138,8 @@ class _Doubt:
     """Probabilities that documents belong below each node, and end at it; and how many do, as labels say."""
 
     hierarchy: Hierarchy
-    below: np.ndarray | sparse.csr_array  # type: ignore[type-arg]
-    end: np.ndarray | sparse.csr_array  # type: ignore[type-arg]
+    below: Values
+    end: Values
     classes: BoolArray
     count_below: LongArray
     count_end: LongArray
@@ -164,7 +174,8 @@ class _Doubt:
 
     def rate(self, found: "_Entries", has_many: bool) -> float:
         """Estimate the share of given labels that are wrong, as confident learning does."""
-        rows, given, suggested, _ = (each[found.given >= 0] for each in found)
+        kept = found.given >= 0
+        rows, given, suggested = found.rows[kept], found.given[kept], found.suggested[kept]
         p, count = self.p_end(rows, given), self.count_end
         sums = np.bincount(given, p, len(self.classes))
         usual = sums / np.maximum(count, 1)
@@ -182,7 +193,7 @@ class _Doubt:
         """Compute log q(g) - log p(g) of given labels, p(g) shrunk."""
         h, every = self.hierarchy, int(self.classes.sum())
         p = self.p_end(rows, nodes)
-        first = h.parent_idx[h.parent_ptr[:-1]]
+        first: LongArray = h.parent_idx[h.parent_ptr[:-1]].astype(np.int64)
         p_parent, n_parent, top = np.ones(len(rows)), np.full(len(rows), float(every)), nodes
         way = [nodes]
         above = first[nodes]
@@ -196,7 +207,8 @@ class _Doubt:
         p_top = np.where(top == nodes, p, self.p_below(rows, top))
         far = np.maximum(1 - p_top, 0) / np.maximum(every - self.classes_below[top], 1)
         shrunk = self._shrunk(rows, way, p, every)
-        return np.log((near + far) / 2 + TINY) - np.log(shrunk + TINY)
+        odds: DoubleArray = np.log((near + far) / 2 + TINY) - np.log(shrunk + TINY)
+        return odds
 
     def _shrunk(self, rows: LongArray, way: list[LongArray], p: DoubleArray, every: int) -> DoubleArray:
         """Shrink probabilities from the root downwards to the shares of labels in what is above them."""
@@ -237,7 +249,7 @@ def _missing(scores: Scores, closed: LabelMatrix) -> _Entries:
     return _Entries(rows, np.full(len(rows), -1), nodes, np.log(found) - np.log1p(-found))
 
 
-def _floor(scores: np.ndarray | sparse.csr_array) -> DoubleArray:  # type: ignore[type-arg]
+def _floor(scores: Values) -> DoubleArray:
     """Return what scores that were not kept are taken for: half the smallest one that was, of each document."""
     floor = np.zeros(scores.shape[0])
     if sparse.issparse(scores):
@@ -250,7 +262,7 @@ def _joined(one: _Entries, other: _Entries) -> _Entries:
     return _Entries(*(np.concatenate(pair) for pair in zip(one, other, strict=True)))
 
 
-def _at(matrix: np.ndarray | sparse.csr_array, rows: LongArray, columns: LongArray) -> DoubleArray:  # type: ignore[type-arg]
+def _at(matrix: Values, rows: LongArray, columns: LongArray) -> DoubleArray:
     if not len(rows):
         return np.zeros(0)
     found = matrix[rows, columns]
@@ -268,26 +280,35 @@ def _ranked(h: Hierarchy, doubt: _Doubt, found: _Entries, same: Disagreements | 
     score = np.exp(np.minimum(log_score, 0))
     order = np.lexsort((found.rows, -log_score))
     rows, given, suggested = found.rows[order], found.given[order], found.suggested[order]
-    p = [np.where(nodes >= 0, doubt.p_end(rows, np.maximum(nodes, 0)), np.nan) for nodes in (given, suggested)]
-    reasons = _reasons(h, given, suggested, copies[order], has_many)
+    p_given, p_suggested = (
+        np.where(nodes >= 0, doubt.p_end(rows, np.maximum(nodes, 0)), np.nan) for nodes in (given, suggested)
+    )
     return Suspects(
-        rows, given.astype(np.int32), suggested.astype(np.int32), *p, score[order], reasons, copies[order], rate
+        rows,
+        given.astype(np.int32),
+        suggested.astype(np.int32),
+        p_given,
+        p_suggested,
+        score[order],
+        _reasons(h, given, suggested, copies[order]),
+        copies[order],
+        rate,
     )
 
 
-def _reasons(h: Hierarchy, given: LongArray, suggested: LongArray, copies: LongArray, has_many: bool) -> list[Reason]:
+def _reasons(h: Hierarchy, given: LongArray, suggested: LongArray, copies: LongArray) -> list[Reason]:
     both = (given >= 0) & (suggested >= 0)
     one, two = np.maximum(given, 0), np.maximum(suggested, 0)
     first = h.parent_idx[h.parent_ptr[:-1]]
     is_sibling = both & (first[one] == first[two])
     meets = both & (h.lowest_common_ancestor(one, two) >= 0) if len(one) else both
     deeper, higher = (both & h.is_ancestor(*pair) if len(one) else both for pair in ((one, two), (two, one)))
-    chosen = np.select(
+    chosen: list[Reason] = np.select(
         [copies >= 0, given < 0, suggested < 0, deeper, higher, is_sibling, meets],
         ["duplicate disagrees", "missing", "extra", "deeper", "higher", "sibling", "near"],
         "far",
-    )
-    return chosen.tolist()
+    ).tolist()
+    return chosen
 
 
 def disagreements(codes: LongArray, labels: LabelMatrix) -> Disagreements:

@@ -83,7 +83,8 @@ def _codes(column: pa.ChunkedArray) -> LongArray | None:
         return None
     coded = column.combine_chunks().dictionary_encode()
     coded = coded.combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
-    return coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    codes: LongArray = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes
 
 
 def _chain(columns: dict[str, LongArray], order: list[str], label: str) -> list[str]:
