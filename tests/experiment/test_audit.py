@@ -63,7 +63,9 @@ def test_documents_without_labels_are_left_out() -> None:
     labels[0] = 0
     some = replace(data, labels=PETS.closure(labels))
     assert len(audit(some, "most_frequent", cv=2).data) == 35
-    with pytest.raises(TreelabelError, match="1 documents have labels"):
+    with pytest.raises(TreelabelError, match="unknown model 'linea'"):
+        audit(data, "linea")
+    with pytest.raises(TreelabelError, match="1 documents with labels are too few"):
         audit(data[:1])
 
 

@@ -62,7 +62,7 @@ def mend(data: Dataset, train: Dataset | None = None) -> tuple[Dataset, list[str
 
 
 def _unite_spellings(data: Dataset, train: Dataset | None) -> tuple[Dataset, list[str]]:
-    """Give labels that are spellings of one their most frequent name."""
+    """Unite labels that are spellings of one under its most frequent name."""
     h = data.hierarchy
     groups = spelling_groups(h)
     frequencies = data.frequencies if train is None else data.frequencies + train.frequencies

@@ -10,7 +10,7 @@ import pyarrow as pa
 from treelabel.core.errors import TreelabelError
 from treelabel.data import Dataset
 from treelabel.data.build import folds
-from treelabel.data.same_text import text_codes
+from treelabel.data.same_text import text_codes, units
 from treelabel.evaluation.label_errors import Suspects, disagreements, find_suspects
 from treelabel.hierarchy import row_sizes
 from treelabel.models import make_model
@@ -145,13 +145,20 @@ def audit(
     >>> found["text"], found["given"], found["suggested"], found["reason"]
     ('meow 5', 'dog', 'cat', 'sibling')
     """
+    made = {"seed": seed} | dict(settings or {})
+    # A name or a setting that is wrong is refused before anything is learned.
+    make_model(model, **made)
     labelled = np.flatnonzero(row_sizes(data.labels))
     data = data if len(labelled) == len(data) else data[labelled]
-    if len(data) < 2:
-        raise TreelabelError(f"{len(data)} documents have labels; at least 2 are needed to doubt any")
-    made = {"seed": seed} | dict(settings or {})
-    parts = folds(data, min(cv, len(data)), seed, keep_duplicates=True)
+    codes = text_codes(data.texts)[0]
+    whole = units(codes, None if data.groups is None else np.unique(data.groups, return_inverse=True)[1])
+    count = min(cv, int(whole.max(initial=-1)) + 1)
+    if count < 2:
+        raise TreelabelError(
+            f"{len(data):,} documents with labels are too few to doubt any: two different texts, or groups, are needed"
+        )
+    parts = folds(data, count, seed, keep_duplicates=True)
     scores = out_of_fold(lambda: make_model(model, **made), data, parts, progress)
-    codes = near_copies(data.texts, text_codes(data.texts)[0])
+    codes = near_copies(data.texts, codes)
     suspects = find_suspects(scores, data.labels, disagreements(codes, data.hierarchy.most_specific(data.labels)))
     return Audit(data, model, len(parts), scores, suspects)
