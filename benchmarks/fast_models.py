@@ -104,7 +104,7 @@ def two_files(name: str, train: str = "train") -> tuple[Dataset, Dataset]:
 
 def divided(data: Dataset) -> tuple[Dataset, Dataset]:
     """Divide a set that comes in one part."""
-    train, test = split(data, {"train": 0.8, "test": 0.2}, seed=0).values()
+    train, test = split(data, {"train": 0.8, "test": 0.2}, seed=0, keep_duplicates=False).values()
     return train, test
 
 

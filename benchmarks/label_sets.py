@@ -37,10 +37,10 @@ def with_texts(name: str, seed: int) -> Parts:
     """Train the linear model on part of the training documents, and score the rest and the test documents."""
     if name == "attack":
         procedures = read(DATA / name / "procedures.jsonl.gz")
-        train, test = split(procedures, {"train": 0.8, "test": 0.2}, seed=seed).values()
+        train, test = split(procedures, {"train": 0.8, "test": 0.2}, seed=seed, keep_duplicates=False).values()
     else:
         train, test = read_together([DATA / name / f"{part}.jsonl.gz" for part in ("train", "test")])
-    fit, valid = split(train, {"fit": 0.85, "valid": 0.15}, seed=seed).values()
+    fit, valid = split(train, {"fit": 0.85, "valid": 0.15}, seed=seed, keep_duplicates=False).values()
     model = make_model("linear", seed=seed).fit(fit)
     return model.score(valid), valid.labels, model.score(test), test.labels
 

@@ -124,7 +124,8 @@ def divisions(parts: Parts, count: int) -> Iterator[Parts]:
     pooled = Dataset(ids, texts, labels, first.hierarchy)
     share = len(first) / len(pooled)
     for seed in range(1, count):
-        train, test = split(pooled, {"train": share, "test": 1 - share}, seed=seed).values()
+        shares = {"train": share, "test": 1 - share}
+        train, test = split(pooled, shares, seed=seed, keep_duplicates=False).values()
         yield train, test
 
 

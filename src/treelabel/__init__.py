@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from treelabel.evaluation.predictions import write_predictions
     from treelabel.evaluation.result import Result
     from treelabel.evaluation.tuning import tune
+    from treelabel.experiment.audit import audit
     from treelabel.hierarchy import Hierarchy
     from treelabel.metrics import METRICS
     from treelabel.models import LOSSES, MODELS, load_model, make_model, save_model
@@ -57,6 +58,7 @@ _PLACES = {
     "Scores": "scores",
     "TreelabelError": "core.errors",
     "Tuned": "rules",
+    "audit": "experiment.audit",
     "back_off_table": "evaluation.back_off_table",
     "check_model": "models.check",
     "compare": "evaluation",
@@ -98,6 +100,7 @@ __all__ = [
     "Scores",
     "TreelabelError",
     "Tuned",
+    "audit",
     "back_off_table",
     "check_model",
     "compare",

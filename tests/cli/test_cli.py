@@ -125,6 +125,8 @@ def test_inspect_counts_documents_and_labels(pets: Path, run: Run) -> None:
     assert shown["regime"] == "partial path (75.0% single path, 25.0% partial path)"
     assert shown["further columns"] == "year"
     values = json.loads(succeeded(run("inspect", pets, "--json")))
+    findings = values.pop("findings")
+    assert [finding["kind"] for finding in findings] == ["contradictions", "rare_labels"]
     assert values == read(pets).describe().to_json() | {"choices": dict(read(pets).choices)}
     assert (values["documents"], values["nodes_per_level"]) == (4, [1, 2])
 

@@ -135,7 +135,7 @@ def test_labels_with_one_document_are_all_in_the_first_part() -> None:
     h = Hierarchy.from_paths([f"top > {name}" for name in [*names, "frequent"]])
     rows = ["frequent"] * 50 + names
     for seed in range(5):
-        parts = split(Dataset.of(rows, rows, h), {"train": 0.6, "test": 0.4}, seed=seed)
+        parts = split(Dataset.of(rows, rows, h), {"train": 0.6, "test": 0.4}, seed=seed, keep_duplicates=False)
         assert sizes(parts) == [60, 40]
         assert set(names) <= set(parts["train"].texts)
         assert set(parts["test"].texts) == {"frequent"}
@@ -146,7 +146,8 @@ def test_a_label_that_only_stands_beside_rarer_ones_is_in_the_first_part() -> No
     h = Hierarchy.flat(["common", *(f"rare {at}" for at in range(6))])
     rows = [[f"rare {at}", *(["common"] if turn == 0 else [])] for at in range(6) for turn in range(5)]
     for seed in range(40):
-        parts = split(Dataset.of(["x"] * 30, rows, h), {"train": 0.25, "test": 0.75}, seed=seed)
+        texts = [str(row) for row in range(30)]
+        parts = split(Dataset.of(texts, rows, h), {"train": 0.25, "test": 0.75}, seed=seed)
         assert sizes(parts) == [8, 22]
         assert (parts["train"].frequencies > 0).all()
 

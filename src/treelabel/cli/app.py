@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 import treelabel
+from treelabel.cli.audit import audit
 from treelabel.cli.bench import bench
 from treelabel.cli.data import convert, inspect, sample, split
 from treelabel.cli.decide import decide, rules, tune
@@ -52,6 +53,7 @@ for command in (
     convert,
     split,
     sample,
+    audit,
     fit,
     score,
     predict,

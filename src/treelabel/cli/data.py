@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from treelabel.cli.options import JsonOption, ReadArguments, with_read_options
+from treelabel.cli.findings import print_findings, require_fixable, write_fixed
+from treelabel.cli.options import JsonOption, ReadArguments, require_other_file, with_read_options
 from treelabel.cli.printing import echo
 
 if TYPE_CHECKING:
@@ -44,12 +45,23 @@ def _is_taxonomy(path: Path) -> bool:
 def inspect(
     file: InputArgument,
     read: ReadArguments,
-    train: Annotated[Path | None, typer.Option(help="Training file, for the frequencies of labels.")] = None,
+    train: Annotated[
+        Path | None, typer.Option(help="Training file, for the frequencies of labels and for texts in both.")
+    ] = None,
+    fix: Annotated[
+        Path | None, typer.Option(metavar="OUT", help="Write the file anew, with what is safe to mend mended.")
+    ] = None,
+    raw: RawOption = False,
     json: JsonOption = False,
 ) -> None:
     """Describe what a file holds and what is wrong with it.
 
-    Counts documents, levels, labels per document, rare and unseen labels, duplicates; finds the regime.
+    Counts documents, levels, labels per document, rare and unseen labels, duplicates; finds the regime. Then tells what
+    looks wrong, with examples and the option or command that mends it: columns that look like levels, cells with
+    several labels, spellings of one label, texts that are in training and test or have different labels, and more.
+
+    --fix OUT unites spellings (case, spaces, HTML entities, Unicode), and leaves out empty texts and copies with the
+    same labels. It never changes FILE, and leaves to you what needs judgment.
 
     FILE may also be a taxonomy (taxonomy.tsv, .ttl) or a score file (.npz, .parquet).
 
@@ -57,12 +69,19 @@ def inspect(
     Examples:
       treelabel inspect train.csv --text body --labels category --sep ' > '
       treelabel inspect test.jsonl.gz --train train.jsonl.gz --taxonomy tax.tsv --json
+      treelabel inspect raw.csv --labels dept,class,subclass --fix train.csv
     """
     from treelabel.scores import is_score_file
 
-    if is_score_file(file):
+    is_scores, is_taxonomy = is_score_file(file), _is_taxonomy(file)
+    if fix is not None:
+        if is_scores or is_taxonomy:
+            _refuse_without_documents(file, {"--fix": True})
+        require_other_file(fix, file, train)
+        require_fixable(fix)
+    if is_scores:
         _print(*_scores_summary(file), json)
-    elif _is_taxonomy(file):
+    elif is_taxonomy:
         from treelabel.data.taxonomy import recognised_taxonomy
 
         hierarchy, form = recognised_taxonomy(
@@ -71,14 +90,30 @@ def inspect(
         values, rows = _taxonomy_summary(hierarchy)
         _print({"read_as": form, **values}, [("read as", form), *rows], json)
     else:
-        data, training = read.read_with(file, train)
-        described = data.describe(training)
-        columns = ", ".join(f"{what}: {data.choices[what]}" for what in ("text", "labels", "id"))
-        chosen = [("file", str(file)), ("columns", columns), ("hierarchy", data.choices["hierarchy"])]
-        chosen += [(what, data.choices[what]) for what in ("sheet", "taxonomy") if what in data.choices]
-        if "separator" in data.choices:
-            chosen.append(("separator", f"{data.choices['separator']!r} in labels, guessed (--sep says otherwise)"))
-        _print({**described.to_json(), "choices": dict(data.choices)}, [*chosen, *described.rows()], json)
+        _inspect_documents(file, read, train, fix, raw, json)
+
+
+def _inspect_documents(
+    file: Path, read: ReadArguments, train: Path | None, fix: Path | None, raw: bool, json: bool
+) -> None:
+    from treelabel.data.findings import find_problems
+
+    data, training = read.read_with(file, train)
+    described, findings = data.describe(training), find_problems(data, training)
+    done = [] if fix is None else write_fixed(data, training, fix, not raw)
+    if json:
+        told = {"choices": dict(data.choices), "findings": [finding.to_json() for finding in findings]}
+        _print({**described.to_json(), **told} | ({"fixed": done} if fix is not None else {}), [], json)
+        return
+    columns = ", ".join(f"{what}: {data.choices[what]}" for what in ("text", "labels", "id"))
+    chosen = [("file", str(file)), ("columns", columns), ("hierarchy", data.choices["hierarchy"])]
+    chosen += [(what, data.choices[what]) for what in ("sheet", "taxonomy") if what in data.choices]
+    if "separator" in data.choices:
+        chosen.append(("separator", f"{data.choices['separator']!r} in labels, guessed (--sep says otherwise)"))
+    _print({}, [*chosen, *described.rows()], json)
+    print_findings(findings)
+    if done:
+        echo("\n" + "\n".join(done))
 
 
 def _taxonomy_summary(hierarchy: "Hierarchy") -> tuple[dict[str, Any], list[tuple[str, str]]]:
@@ -120,6 +155,9 @@ def convert(
     write_taxonomy: Annotated[bool, typer.Option(help="Write the hierarchy beside the output.")] = True,
     force: Annotated[bool, typer.Option("--force", help="Replace another hierarchy beside the output.")] = False,
     deduplicate: Annotated[bool, typer.Option("--deduplicate", help="Join documents with the same text.")] = False,
+    without: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Leave out texts that are in this file, too (training data).")
+    ] = None,
     unfold: Annotated[bool, typer.Option("--unfold", help="Make a DAG a tree.")] = False,
     cut: Annotated[int | None, typer.Option(help="Keep this many levels.")] = None,
     other_leaves: Annotated[bool, typer.Option("--other-leaves", help="Let every document end in a leaf.")] = False,
@@ -138,6 +176,7 @@ def convert(
       treelabel convert train.csv train.parquet --labels category --sep ' > '
       treelabel convert train.jsonl.gz train.ft --taxonomy tax.tsv --deduplicate
       treelabel convert tickets.xlsx tickets.csv --sheet 2
+      treelabel convert test.csv clean-test.csv --without train.csv
       treelabel convert subjects.ttl subjects.taxonomy.tsv
     """
     from treelabel import data as d
@@ -149,13 +188,17 @@ def convert(
         raise TreelabelError(f"--labels-as is {labels_as!r}, expected auto, names or paths")
     is_scores = is_score_file(source) or suffixes(target)[0] == ".npz"
     if is_scores or _is_taxonomy(source):
-        _refuse_without_documents(source, {"--deduplicate": deduplicate, "--other-leaves": other_leaves})
+        asked = {"--deduplicate": deduplicate, "--other-leaves": other_leaves, "--without": without is not None}
+        _refuse_without_documents(source, asked)
         if is_scores:
             _convert_scores(source, target, unfold, cut)
         else:
             _convert_taxonomy(source, target, read, unfold, cut)
         return
-    dataset = _changed(read.read(source), deduplicate, unfold, cut, other_leaves)
+    dataset, others = read.read_with(source, without)
+    if others is not None:
+        dataset = d.without_texts(dataset, others.texts)
+    dataset = _changed(dataset, deduplicate, unfold, cut, other_leaves)
     if write_taxonomy:
         _refuse_other_taxonomy(target, to_format, dataset, force)
     written = d.write(dataset, target, to_format, labels_as, None, write_taxonomy, not raw)  # type: ignore[arg-type]
@@ -253,6 +296,9 @@ def split(
     by: Annotated[str, typer.Option(help="random, stratified (by leaf), group, time.")] = "stratified",
     column: Annotated[str | None, typer.Option(help="Column with the group or the time.")] = None,
     per_class: Annotated[int | None, typer.Option(help="Instead: this many documents per class in train.")] = None,
+    keep_duplicates: Annotated[
+        bool, typer.Option(help="Whether documents with the same text come into one part (not by time or per class).")
+    ] = True,
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
     to_format: Annotated[str, typer.Option(help="Format of the parts.")] = "jsonl",
     force: Annotated[bool, typer.Option("--force", help="Replace parts that are there already.")] = False,
@@ -261,8 +307,8 @@ def split(
 ) -> None:
     """Divide a file for training and testing.
 
-    The hierarchy is written beside the parts. With --group, documents with the same value in that column come into one
-    part, so that nothing is tested on what it was trained on.
+    The hierarchy is written beside the parts. Documents with the same text (case and spacing aside) come into one part,
+    and with --group those with the same value in that column, so that nothing is tested on what it was trained on.
 
     \b
     Examples:
@@ -280,7 +326,7 @@ def split(
     if per_class is not None:
         divided = dict(zip(("train", "test"), d.per_class(dataset, per_class, seed), strict=True))
     else:
-        divided = d.split(dataset, _parts(parts), by, column, seed)  # type: ignore[arg-type]
+        divided = d.split(dataset, _parts(parts), by, column, seed, keep_duplicates=keep_duplicates)  # type: ignore[arg-type]
     ending = d.FORMATS.find(to_format).endings[0]
     targets = {name: folder / f"{name}{ending}" for name in divided}
     taxonomy = folder / f"taxonomy{'.tsv' if writable_as_edges(dataset.hierarchy) else '.json'}"

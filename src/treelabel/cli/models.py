@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from treelabel.cli.decide import RuleOption
+from treelabel.cli.findings import tell_serious
 from treelabel.cli.options import JsonOption, ReadArguments, SignatureOption, require_other_file, with_read_options
 from treelabel.cli.printing import echo
 from treelabel.cli.report import held_out_report, require_report
@@ -84,6 +85,8 @@ def fit(
     if report is not None:
         require_report(report, train, valid)
     data, checked = read.read_with(train, valid)
+    if is_first_process():
+        tell_serious(train, data, checked)
     made.fit(data, valid=checked, max_seconds=max_seconds)
     if is_first_process():
         _keep(made, data, output, force, bool(settings.get("checkpoint_dir")))

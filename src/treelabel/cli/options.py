@@ -51,8 +51,10 @@ def require_file_name(output: Path) -> None:
 class ReadArguments:
     """Options of reading a data file."""
 
-    text: Annotated[list[str] | None, typer.Option(help="Column with the text (repeat to join several).")] = None
-    labels: Annotated[list[str] | None, typer.Option(help="Column with the labels (repeat: levels of a path).")] = None
+    text: Annotated[list[str] | None, typer.Option(help="Column with the text (title,body: several, joined).")] = None
+    labels: Annotated[list[str] | None, typer.Option(help="Column with the labels (dept,class: levels of a path).")] = (
+        None
+    )
     id: Annotated[str | None, typer.Option(help="Column with the document's id.")] = None
     group: Annotated[
         str | None, typer.Option(help="Column whose equal values belong together (customer, source): never divided.")

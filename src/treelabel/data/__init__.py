@@ -1,7 +1,7 @@
 """Datasets: reading, writing, describing, splitting, and the embedded sample."""
 
 from treelabel.core.strings import Strings
-from treelabel.data.build import cut, deduplicate, per_class, split, unfold, with_other_leaves
+from treelabel.data.build import cut, deduplicate, per_class, split, unfold, with_other_leaves, without_texts
 from treelabel.data.dataset import Dataset
 from treelabel.data.describe import Description, describe
 from treelabel.data.formats import FORMATS
@@ -31,6 +31,7 @@ __all__ = [
     "split",
     "unfold",
     "with_other_leaves",
+    "without_texts",
     "write",
     "write_taxonomy",
 ]

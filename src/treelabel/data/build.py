@@ -9,8 +9,10 @@ import pyarrow as pa
 
 from treelabel.core.compute import DoubleArray, IntArray, LongArray
 from treelabel.core.errors import TreelabelError
+from treelabel.core.strings import Strings
 from treelabel.data.dataset import Dataset, values_of_column
 from treelabel.data.group_split import fill_parts, fill_parts_alike
+from treelabel.data.same_text import plain_text, text_codes, units
 from treelabel.hierarchy import row_numbers, row_sizes
 from treelabel.hierarchy.labels import from_ids
 
@@ -24,10 +26,12 @@ def split(
     column: str | None = None,
     seed: int = 0,
     group: str | None = None,
+    keep_duplicates: bool = True,
 ) -> dict[str, Dataset]:
     """Divide a dataset into named parts.
 
-    Documents of one group are never divided, if `group` or the dataset says what their groups are.
+    Documents of one group are never divided, if `group` or the dataset says what their groups are, and neither are
+    those with the same text, so that nothing is tested on what it was trained on.
 
     - random: any document anywhere.
     - stratified: every leaf in about its share in each part. A leaf with too few documents for all parts has them in
@@ -50,6 +54,8 @@ def split(
         Seed of the random numbers.
     group : str, optional
         The column whose equal values stay together; by default that of the dataset. A split by time takes none.
+    keep_duplicates : bool
+        Whether documents with the same text, case and spacing aside, stay together. A split by time divides them.
 
     Returns
     -------
@@ -69,8 +75,9 @@ def split(
         together = column if column is not None else together
     if (by == "group" and together is None) or (by == "time" and column is None):
         raise TreelabelError(f"splitting by {by} needs the name of a column; there are: {_columns(data)}")
-    if together is not None:
-        assigned = _whole_groups(data, together, by, shares, rng)
+    whole = _units(data, together, by, keep_duplicates)
+    if whole is not None:
+        assigned = _whole_units(data, whole, by, shares, rng)
     elif by == "random":
         assigned = _by_order(rng.permutation(len(data)), shares)
     elif by == "stratified":
@@ -80,7 +87,7 @@ def split(
     return {name: data[np.flatnonzero(assigned == at)] for at, name in enumerate(parts)}
 
 
-def folds(data: Dataset, count: int = 3, seed: int = 0) -> list[LongArray]:
+def folds(data: Dataset, count: int = 3, seed: int = 0, keep_duplicates: bool = False) -> list[LongArray]:
     """Divide documents into folds for cross-validation, each with about its share of every label.
 
     Unlike `split`, no fold is favoured with the rare labels. Documents of one group are in one fold.
@@ -93,6 +100,8 @@ def folds(data: Dataset, count: int = 3, seed: int = 0) -> list[LongArray]:
         The number of folds.
     seed : int
         Seed of the random numbers.
+    keep_duplicates : bool
+        Whether documents with the same text are in one fold, too.
 
     Returns
     -------
@@ -106,10 +115,8 @@ def folds(data: Dataset, count: int = 3, seed: int = 0) -> list[LongArray]:
     if count < 2:
         raise TreelabelError(f"expected at least 2 folds, found {count}")
     rng, shares = np.random.default_rng(seed), np.full(count, 1 / count)
-    if data.group is None:
-        assigned = _dealt(data, shares, rng)
-    else:
-        assigned = _whole_groups(data, data.group, "stratified", shares, rng)
+    whole = _units(data, data.group, "stratified", keep_duplicates)
+    assigned = _dealt(data, shares, rng) if whole is None else _whole_units(data, whole, "stratified", shares, rng)
     sizes = np.bincount(assigned, minlength=count)
     if not sizes.all():
         what = "documents" if data.group is None else f"groups of column {data.group!r}"
@@ -117,15 +124,24 @@ def folds(data: Dataset, count: int = 3, seed: int = 0) -> list[LongArray]:
     return [np.flatnonzero(assigned == fold).astype(np.int64) for fold in range(count)]
 
 
-def _whole_groups(data: Dataset, group: str, by: SplitBy, shares: DoubleArray, rng: np.random.Generator) -> LongArray:
-    if by == "time":
+def _units(data: Dataset, group: str | None, by: SplitBy, keep_duplicates: bool) -> LongArray | None:
+    """Number what must not be divided: groups, and documents with the same text; None if all stand alone."""
+    if group is not None and by == "time":
         raise TreelabelError(
             f"a split by time would divide the groups of column {group!r}; split by time without groups, or by group"
         )
-    codes, _ = _column_codes(data, group, as_time=False)
-    if by == "random":
-        return fill_parts(codes, shares, rng)
-    return fill_parts_alike(codes, data.closed, shares, rng)
+    groups = None if group is None else _column_codes(data, group, as_time=False)[0]
+    if not keep_duplicates or by == "time" or data.features is not None:
+        return groups
+    codes = text_codes(data.texts)[0]
+    has_copies = len(codes) and np.bincount(codes[codes >= 0], minlength=1).max() > 1
+    return units(codes, groups) if has_copies else groups
+
+
+def _whole_units(
+    data: Dataset, whole: LongArray, by: SplitBy, shares: DoubleArray, rng: np.random.Generator
+) -> LongArray:
+    return fill_parts(whole, shares, rng) if by == "random" else fill_parts_alike(whole, data.closed, shares, rng)
 
 
 def _checked_shares(parts: Mapping[str, float]) -> DoubleArray:
@@ -329,10 +345,10 @@ def deduplicate(data: Dataset, against: Sequence[str] = ()) -> Dataset:
     Dataset
     """
     first_row: dict[str, int] = {}
-    other = {_plain(text) for text in against}
+    other = {plain_text(text) for text in against}
     target = np.empty(len(data), np.int64)
     for row, text in enumerate(data.texts):
-        plain = _plain(text)
+        plain = plain_text(text)
         target[row] = -1 if plain in other else first_row.setdefault(plain, row) if plain else row
     rows = row_numbers(data.labels)
     moved = target[rows]
@@ -344,5 +360,22 @@ def deduplicate(data: Dataset, against: Sequence[str] = ()) -> Dataset:
     return whole[np.flatnonzero(target == np.arange(len(data)))]
 
 
-def _plain(text: str) -> str:
-    return " ".join(text.casefold().split())
+def without_texts(data: Dataset, texts: Strings) -> Dataset:
+    """Leave out documents whose text, case and spacing aside, is among others, such as those of training data.
+
+    Parameters
+    ----------
+    data
+        A dataset.
+    texts
+        The texts to leave out.
+
+    Returns
+    -------
+    Dataset
+    """
+    codes, others = text_codes(data.texts, texts)
+    kept = data[np.flatnonzero((codes < 0) | ~np.isin(codes, others))]
+    if len(kept) == 0:
+        raise TreelabelError("no document is left: all texts are among those to leave out")
+    return kept

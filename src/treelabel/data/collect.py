@@ -54,6 +54,7 @@ class Collector:
     texts: list[pa.Array] = field(default_factory=list)
     extra: list[dict[str, pa.Array]] = field(default_factory=list)
     features: list[tuple[IntArray, FloatArray]] = field(default_factory=list)
+    lines: "array[int]" = field(default_factory=lambda: array("q"))
 
     def __len__(self) -> int:
         return len(self.ends) - 1
@@ -67,6 +68,7 @@ class Collector:
                     self.key_lines.append(document.line)
                 self.codes.append(code)
             self.ends.append(len(self.codes))
+            self.lines.append(document.line)
         self.ids.append(pa.array([document.id for document in batch], pa.large_string(), memory_pool=POOL))
         self.texts.append(pa.array([document.text for document in batch], pa.large_string(), memory_pool=POOL))
         names = dict.fromkeys(name for document in batch for name in document.values)
@@ -117,6 +119,7 @@ class Collector:
             hierarchy,
             self._extra_columns(),
             None if features is None else _feature_matrix(self.features, features),
+            lines=np.array(self.lines, np.int64),
         )
         bad = np.unique(np.searchsorted(ends, np.flatnonzero(given < 0), side="right") - 1)
         return (data[np.setdiff1d(np.arange(len(data)), bad)] if len(bad) else data), len(bad)

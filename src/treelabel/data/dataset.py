@@ -9,6 +9,7 @@ import pyarrow as pa
 from scipy import sparse
 
 from treelabel.core.arrays import require_sound
+from treelabel.core.compute import LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
 from treelabel.data.describe import Description, describe
@@ -25,7 +26,8 @@ class Dataset(LabelledTexts):
     matrix where a format brings numbers instead of texts. `choices` tells what reading had to choose: the columns, and
     where the hierarchy comes from. `group` names the further column that tells which documents belong together (one
     customer, one source, copies of one text) and must not be divided between training and test; `groups` are its
-    values. Make one with `treelabel.read` or `Dataset.of`.
+    values. `lines` tells the line (or row) of the file on which each document begins, for messages. Make one with
+    `treelabel.read` or `Dataset.of`.
 
     >>> ds = Dataset.of(["woof", "meow"], [["dog"], ["cat"]], Hierarchy.from_paths(["pet > dog", "pet > cat"]))
     >>> ds
@@ -42,6 +44,7 @@ class Dataset(LabelledTexts):
     features: sparse.csr_array | None = None
     choices: Mapping[str, str] = field(default_factory=dict)
     group: str | None = None
+    lines: LongArray | None = None
 
     def __post_init__(self) -> None:
         if sparse.issparse(self.labels):
@@ -51,6 +54,8 @@ class Dataset(LabelledTexts):
         if self.features is not None:
             require_sound(self.features, "features")
             sizes["features"] = self.features.shape[0]
+        if self.lines is not None:
+            sizes["lines"] = len(self.lines)
         if len(set(sizes.values())) > 1:
             raise TreelabelError(f"columns of different lengths: {', '.join(f'{k} {v:,}' for k, v in sizes.items())}")
         if self.labels.shape[1] != len(self.hierarchy):
@@ -114,7 +119,10 @@ class Dataset(LabelledTexts):
             columns = {name: column.take(pa.array(picked)) for name, column in self.extra.items()}
             ids, texts = self.ids.take(picked), self.texts.take(picked)
         features = None if self.features is None else self.features[picked]
-        return Dataset(ids, texts, self.labels[picked], self.hierarchy, columns, features, group=self.group)
+        lines = None if self.lines is None else self.lines[picked]
+        return Dataset(
+            ids, texts, self.labels[picked], self.hierarchy, columns, features, group=self.group, lines=lines
+        )
 
     def batches(self, size: int = 4096) -> Iterator["Dataset"]:
         """Yield consecutive parts of at most `size` documents."""

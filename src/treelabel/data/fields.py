@@ -225,11 +225,19 @@ class FieldChoice:
 def _asked(names: str | Sequence[str] | None, columns: Sequence[str], where: str, what: str) -> tuple[str, ...] | None:
     if names is None:
         return None
-    wanted = (names,) if isinstance(names, str) else tuple(names)
+    listed = (names,) if isinstance(names, str) else tuple(names)
+    several = what in ("text", "labels")
+    wanted = tuple(part for name in listed for part in (_named_together(name, columns) if several else (name,)))
     missing = [name for name in wanted if name not in columns]
     if missing:
         raise TreelabelError(f"{where}: no column {quoted(missing[0])} for the {what}; columns are {_list(columns)}")
     return wanted
+
+
+def _named_together(name: str, columns: Sequence[str]) -> tuple[str, ...]:
+    """Take "dept,class" for two columns, unless there is one column of that name."""
+    parts = tuple(part.strip() for part in name.split(","))
+    return (name,) if name in columns or not all(part in columns for part in parts) else parts
 
 
 def _guess(names: Sequence[str], columns: Sequence[str]) -> tuple[str, ...]:

@@ -66,7 +66,7 @@ def read(
         The file.
     text, labels, id : str or sequence of str, optional
         Names of the columns; by default they are guessed ("text", "label", "level1", ...). Several text columns are
-        joined, several label columns are the levels of one path.
+        joined, several label columns are the levels of one path; "dept,class" names two columns as well.
     sep : str, optional
         The separator of the names of a path inside a label; by default one of > / | :: \\ where it explains the labels
         (see `guess_separator`), which `Dataset.choices` then says.

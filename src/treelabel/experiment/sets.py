@@ -36,7 +36,9 @@ class Parts:
         held = self.valid if self.valid is not None else self.spare
         if held is not None:
             return some_of(self.train, MOST_LEARNED), some_of(held, MOST_HELD_OUT)
-        learn, held = split(self.train, {"learn": 1 - HELD_OUT, "held": HELD_OUT}, seed=0).values()
+        # Published numbers are of divisions that know nothing of duplicates.
+        shares = {"learn": 1 - HELD_OUT, "held": HELD_OUT}
+        learn, held = split(self.train, shares, seed=0, keep_duplicates=False).values()
         return some_of(learn, MOST_LEARNED), some_of(held, MOST_HELD_OUT)
 
 
@@ -208,7 +210,7 @@ def _read(data: DataSpec, folder: Path) -> dict[str, Dataset]:
         files = [find_file(getattr(data, name), folder) for name in names]
         return dict(zip(names, read_together(files, progress=False, **options), strict=True))
     whole = load_sample() if data.all == SAMPLE else read(find_file(data.all, folder), progress=False, **options)
-    return split(whole, data.split, seed=data.split_seed)
+    return split(whole, data.split, seed=data.split_seed, keep_duplicates=False)
 
 
 def some_of(data: Dataset, count: int | None, seed: int = 0) -> Dataset:

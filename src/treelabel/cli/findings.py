@@ -1,0 +1,61 @@
+"""How findings about data are told: in full by inspect, in one line by fit; and what inspect --fix does."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from treelabel.cli.options import require_file_name
+from treelabel.cli.printing import echo
+
+if TYPE_CHECKING:
+    from treelabel.data import Dataset
+    from treelabel.data.findings import Finding
+
+
+def print_findings(findings: "list[Finding]") -> None:
+    """Print every finding with its examples and what mends it."""
+    from treelabel.core.errors import printable
+
+    if not findings:
+        echo("\nnothing looks wrong")
+    for finding in findings:
+        echo(printable(f"\n{'serious' if finding.is_serious else 'note'}: {finding.message}", keep="\n"))
+        for example in finding.examples:
+            echo(printable(f"  {example}"))
+        echo(printable(f"  -> {finding.remedy}"))
+
+
+def write_fixed(data: "Dataset", train: "Dataset | None", target: Path, escape_formulas: bool) -> list[str]:
+    """Mend a dataset and write it; return what was done."""
+    from treelabel.data import write
+    from treelabel.data.mend import mend
+
+    mended, done = mend(data, train)
+    written = write(mended, target, escape_formulas=escape_formulas)
+    beside = f", and their hierarchy beside them ({written[1].name})" if written[1:] else ""
+    return [*done, f"wrote {target}: {len(mended):,} of {len(data):,} documents{beside}"]
+
+
+def require_fixable(target: Path) -> None:
+    """Refuse to write over a file, or to a name that no data file has, before anything is read."""
+    from treelabel.core.errors import TreelabelError
+    from treelabel.data.formats import format_of
+
+    require_file_name(target)
+    format_of(target)
+    if target.exists():
+        raise TreelabelError(f"{target} is there already; choose another name")
+
+
+def tell_serious(train: Path, data: "Dataset", valid: "Dataset | None") -> None:
+    """Say in one line of standard error what is seriously wrong with training data."""
+    from treelabel.core.errors import printable
+    from treelabel.data.findings import find_problems
+
+    found = find_problems(data)
+    if valid is not None:
+        found = [*(each for each in find_problems(valid, data) if each.kind == "shared_texts"), *found]
+    told = "; ".join(finding.message for finding in found if finding.is_serious)
+    if told:
+        typer.echo(printable(f"treelabel: note: {told}; treelabel inspect {train} says more"), err=True)

@@ -1,0 +1,189 @@
+"""A finding, and the data that findings are made of: each is counted once, however many findings need it."""
+
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from treelabel.core.compute import LongArray
+from treelabel.core.errors import quoted
+from treelabel.data.dataset import Dataset
+from treelabel.data.same_text import text_codes
+
+# Examples that a finding has at most.
+EXAMPLES = 3
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something about a file that a person should know.
+
+    Parameters
+    ----------
+    kind : str
+        The row of FINDINGS.
+    count : int
+        How many documents or labels it is about.
+    message : str
+        What was found, in one sentence with counts.
+    examples : tuple of str
+        A few of them, with their lines.
+    remedy : str
+        The option or command that mends it.
+    is_serious : bool
+        Whether numbers or models are wrong because of it.
+    is_fixed : bool
+        Whether `inspect --fix` mends it.
+    """
+
+    kind: str
+    count: int
+    message: str
+    examples: tuple[str, ...]
+    remedy: str
+    is_serious: bool = False
+    is_fixed: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self) | {"examples": list(self.examples)}
+
+
+@dataclass(frozen=True, eq=False)
+class Inspected:
+    """A dataset, the one that a model would learn from if there is one, and what several findings need of both."""
+
+    data: Dataset
+    train: Dataset | None = None
+
+    @cached_property
+    def _codes(self) -> list[LongArray]:
+        return text_codes(*(part.texts for part in (self.data, self.train) if part is not None))
+
+    @property
+    def codes(self) -> LongArray:
+        """Numbers of the texts, equal for equal ones, -1 for empty ones."""
+        return self._codes[0]
+
+    @property
+    def train_codes(self) -> LongArray:
+        """The same of the training data."""
+        return self._codes[1] if self.train is not None else np.zeros(0, np.int64)
+
+    @cached_property
+    def label_sets(self) -> LongArray:
+        """A number for the label set of each document, most specific labels alone: equal for equal sets."""
+        return label_set_numbers(self.data)
+
+    @property
+    def is_made_of_labels(self) -> bool:
+        """Whether the hierarchy says nothing that the labels do not."""
+        return self.data.choices.get("hierarchy") == "made of the labels"
+
+    def where(self, row: int) -> str:
+        """Return the place of a document in its file, as people look for it."""
+        return place(self.data, row)
+
+    def given(self, row: int) -> str:
+        """Return the labels of a document."""
+        return labels_of(self.data, row)
+
+
+def counted(count: int, one: str, many: str) -> str:
+    """Return a count with the words that fit it.
+
+    Parameters
+    ----------
+    count : int
+        The count.
+    one, many : str
+        What follows 1, and any other number.
+
+    Returns
+    -------
+    str
+
+    >>> counted(1, "text has", "texts have"), counted(2000, "text has", "texts have")
+    ('1 text has', '2,000 texts have')
+    """
+    return f"{count:,} {one if count == 1 else many}"
+
+
+def share(count: int, every: int, verb: str) -> str:
+    """Return how many of all documents do something.
+
+    Parameters
+    ----------
+    count : int
+        How many do.
+    every : int
+        How many documents there are.
+    verb : str
+        What they do, in the plural; "have" and "repeat" know their singular.
+
+    Returns
+    -------
+    str
+
+    >>> share(1, 9, "have"), share(2, 9, "have"), share(1, 9, "repeat")
+    ('1 of 9 documents has', '2 of 9 documents have', '1 of 9 documents repeats')
+    """
+    single = "has" if verb == "have" else f"{verb}s"
+    return f"{count:,} of {every:,} documents {single if count == 1 else verb}"
+
+
+def place(data: Dataset, row: int) -> str:
+    """Return where a document stands.
+
+    Parameters
+    ----------
+    data : Dataset
+        The documents.
+    row : int
+        The number of one.
+
+    Returns
+    -------
+    str
+        "line 17", or its id where lines are not known.
+    """
+    return f"id {quoted(data.ids[row], 40)}" if data.lines is None else f"line {data.lines[row]:,}"
+
+
+def labels_of(data: Dataset, row: int) -> str:
+    """Return the labels of a document as text.
+
+    Parameters
+    ----------
+    data : Dataset
+        The documents.
+    row : int
+        The number of one.
+
+    Returns
+    -------
+    str
+    """
+    listed = data[row : row + 1].paths()[0]
+    return " + ".join(quoted(label, 60) for label in listed[:4]) or "no label"
+
+
+def label_set_numbers(data: Dataset) -> LongArray:
+    """Number the label sets of documents: equal sets, as most specific labels, have equal numbers.
+
+    Every node has 64 random bits, and a set the sum of those of its nodes.
+
+    >>> from treelabel.hierarchy import Hierarchy
+    >>> h = Hierarchy.from_paths(["A > B", "C"])
+    >>> label_set_numbers(Dataset.of(["x", "y", "z"], [["B"], ["A", "B"], ["C"]], h)).tolist()
+    [0, 0, 1]
+    """
+    ends = data.hierarchy.most_specific(data.labels)
+    bits = np.random.default_rng(0).integers(0, 1 << 62, len(data.hierarchy), np.int64)
+    total = np.concatenate([[0], np.cumsum(bits[ends.indices], dtype=np.int64)])
+    sums = total[ends.indptr[1:]] - total[ends.indptr[:-1]]
+    _, first, inverse = np.unique(sums, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[inverse]

@@ -1,0 +1,121 @@
+"""Finding: columns that look like the levels of a hierarchy, of which only one was read."""
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from treelabel.core.compute import LongArray
+from treelabel.core.errors import quoted
+from treelabel.data.findings.finding import Finding, Inspected
+from treelabel.hierarchy import row_sizes
+
+# A value of the child's column determines that of the parent's if this share of its documents has the same one there.
+AGREE: Final = 0.97
+# This share of a child's values must do so; others, such as "Other", may stand under several parents.
+DETERMINED: Final = 0.8
+# A column that nearly always has the same value is determined by every other one.
+MOST_USUAL: Final = 0.9
+# A parent has at least this many children on average, and a child this many documents.
+BRANCHING: Final = 1.5
+DOCUMENTS: Final = 2.0
+MOST_COLUMNS: Final = 50
+
+
+def find_level_columns(inspected: Inspected) -> Finding | None:
+    """Find columns in which the value of one determines that of the next one above, such as subclass, class, dept.
+
+    The columns are ordered by how many values they have, and the longest chain that holds the column of labels counts.
+    """
+    data = inspected.data
+    label = data.choices.get("labels", "none")
+    if not inspected.is_made_of_labels or data.hierarchy.max_depth > 1 or not len(data):
+        return None
+    columns = {label: _label_codes(inspected)}
+    for name, column in list(data.extra.items())[:MOST_COLUMNS]:
+        codes = _codes(column)
+        if codes is not None:
+            columns[name] = codes
+    order = sorted(columns, key=lambda name: int(columns[name].max(initial=-1)))
+    chain = _chain(columns, order, label)
+    if len(chain) < 2:
+        return None
+    sizes = [f"{name} ({int(columns[name].max()) + 1:,})" for name in chain]
+    return Finding(
+        "level_columns",
+        len(chain),
+        f"the columns {', '.join(sizes)} look like the levels of a hierarchy, each value under one of the level above, "
+        f"but labels are read from {quoted(label)} alone",
+        (_example(inspected, chain, label),),
+        f"--labels {','.join(chain)}" if not any("," in name for name in chain) else _repeated(chain),
+        is_serious=True,
+    )
+
+
+def _repeated(chain: list[str]) -> str:
+    return " ".join(f"--labels {quoted(name)}" for name in chain)
+
+
+def _example(inspected: Inspected, chain: list[str], label: str) -> str:
+    data = inspected.data
+    row = int(np.flatnonzero(row_sizes(data.labels) == 1)[0])
+    values = [data.names()[row][0] if name == label else str(data.extra[name][row]) for name in chain]
+    return f"{inspected.where(row)}: {' > '.join(quoted(value, 40) for value in values)}"
+
+
+def _label_codes(inspected: Inspected) -> LongArray:
+    """Number the labels of documents that have one; -1 for others."""
+    labels = inspected.data.labels
+    codes = np.full(labels.shape[0], -1, np.int64)
+    one = row_sizes(labels) == 1
+    codes[one] = np.unique(labels.indices[labels.indptr[:-1][one]], return_inverse=True)[1]
+    return codes
+
+
+def _codes(column: pa.ChunkedArray) -> LongArray | None:
+    """Number the values of a column of words or whole numbers; empty ones are -1. None if it is of another kind."""
+    kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        column = pc.utf8_trim_whitespace(column)
+        column = pc.if_else(pc.equal(column, ""), pa.scalar(None, column.type), column)
+    elif not pa.types.is_integer(kind):
+        return None
+    coded = column.combine_chunks().dictionary_encode()
+    coded = coded.combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
+    codes: LongArray = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes
+
+
+def _chain(columns: dict[str, LongArray], order: list[str], label: str) -> list[str]:
+    """Climb from the label's column upwards, then downwards, always to the nearest column that fits."""
+    at = order.index(label)
+    chain = [label]
+    for name in reversed(order[:at]):
+        if _determines(columns[chain[0]], columns[name]):
+            chain.insert(0, name)
+    for name in order[at + 1 :]:
+        if _determines(columns[name], columns[chain[-1]]):
+            chain.append(name)
+    return chain
+
+
+def _determines(child: LongArray, parent: LongArray) -> bool:
+    """Return whether the values of one column (nearly) always say those of another, which are fewer."""
+    both = (child >= 0) & (parent >= 0)
+    child, parent = child[both], parent[both]
+    if not len(child):
+        return False
+    children, parents = len(np.unique(child)), len(np.unique(parent))
+    if parents < 2 or children < BRANCHING * parents or len(child) < DOCUMENTS * children:
+        return False
+    if np.bincount(parent).max() > MOST_USUAL * len(parent):
+        return False
+    pairs, counts = np.unique(child * (int(parent.max()) + 1) + parent, return_counts=True)
+    usual = np.zeros(int(child.max()) + 1, np.int64)
+    np.maximum.at(usual, pairs // (int(parent.max()) + 1), counts)
+    every = np.bincount(child)
+    # A value with one document determines everything.
+    several = every > 1
+    does = usual[several] >= AGREE * every[several]
+    return bool(does.sum() >= DETERMINED * max(1, several.sum()) and usual.sum() >= DETERMINED * len(child))

@@ -1,0 +1,64 @@
+"""The table of findings, in the order in which they are told; adding one is a function and a row."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from treelabel.core.registry import Registry
+from treelabel.data.dataset import Dataset
+from treelabel.data.findings import duplicates, frequencies, label_names, levels, parents, several_labels, texts
+from treelabel.data.findings.finding import Finding, Inspected
+
+
+@dataclass(frozen=True)
+class Check:
+    """A row of FINDINGS: what is looked for, and the function that looks."""
+
+    name: str
+    help: str
+    find: Callable[[Inspected], Finding | None]
+
+
+FINDINGS: Registry[Check] = Registry(
+    "finding",
+    (
+        Check("level_columns", "columns that look like levels of a hierarchy", levels.find_level_columns),
+        Check("several_labels", "cells that look like several labels", several_labels.find_several_labels),
+        Check("spellings", "labels that differ in case, spaces, entities, Unicode", label_names.find_spellings),
+        Check("similar_names", "labels that differ in punctuation alone", label_names.find_similar_names),
+        Check("other_separators", "paths with another separator", label_names.find_other_separators),
+        Check("several_parents", "names under several parents", parents.find_several_parents),
+        Check("shared_texts", "texts that are in the training data, too", duplicates.find_shared_texts),
+        Check("contradictions", "equal texts with different labels", duplicates.find_contradictions),
+        Check("copies", "equal texts with the same labels", duplicates.find_copies),
+        Check("empty_texts", "documents without text", texts.find_empty_texts),
+        Check("unlabelled", "documents without labels", texts.find_unlabelled),
+        Check("equal_ids", "ids of several documents", texts.find_equal_ids),
+        Check("rare_labels", "labels with too few texts to learn", frequencies.find_rare_labels),
+        Check("unseen_labels", "labels without a text in training", frequencies.find_unseen_labels),
+    ),
+)
+
+
+def find_problems(data: Dataset, train: Dataset | None = None) -> list[Finding]:
+    """Look for all that FINDINGS lists, in time linear in the size of the data.
+
+    Parameters
+    ----------
+    data : Dataset
+        What to look at; lines and columns are known if it was read from a file.
+    train : Dataset, optional
+        What a model would learn from, if `data` is to test it.
+
+    Returns
+    -------
+    list of Finding
+        The serious ones first.
+
+    >>> from treelabel.hierarchy import Hierarchy
+    >>> data = Dataset.of(["a", "A", "", "b"], ["x", "y", "x", "y"], Hierarchy.flat(["x", "y"]))
+    >>> [(each.kind, each.count) for each in find_problems(data)]
+    [('contradictions', 2), ('empty_texts', 1), ('rare_labels', 2)]
+    """
+    inspected = Inspected(data, train)
+    found = [finding for check in FINDINGS.values() if (finding := check.find(inspected)) is not None]
+    return sorted(found, key=lambda finding: not finding.is_serious)

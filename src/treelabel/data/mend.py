@@ -1,0 +1,84 @@
+"""Mend what is safe to mend in a dataset: spellings of labels, empty texts, copies."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from treelabel.core.errors import TreelabelError
+from treelabel.data.dataset import Dataset
+from treelabel.data.findings.duplicates import repeated
+from treelabel.data.findings.finding import Inspected, counted, label_set_numbers
+from treelabel.data.names import unprintable
+from treelabel.data.same_text import text_codes
+from treelabel.data.spelling import spelling_groups, usual_spellings
+from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.sets import renamed
+
+
+def mend(data: Dataset, train: Dataset | None = None) -> tuple[Dataset, list[str]]:
+    """Return the dataset without what is surely wrong with it, and what was done, with counts.
+
+    - Spellings of one label (case, spaces, HTML entities, Unicode forms) become the most frequent one, where the
+      hierarchy was made of the labels; a taxonomy that was given is left alone.
+    - Documents without text are left out.
+    - Of documents with the same text, case and spacing aside, and the same labels, the first stays.
+
+    Everything else needs a person's judgment: see `find_problems`.
+
+    Parameters
+    ----------
+    data : Dataset
+        What to mend; it is not changed.
+    train : Dataset, optional
+        Training data under the same hierarchy, whose spellings count, too.
+
+    Returns
+    -------
+    (Dataset, list of str)
+
+    >>> data = Dataset.of(["a", "A", " ", "b"], ["x", "X ", "x", "X&amp;"], Hierarchy.flat(["x", "X ", "X&amp;"]))
+    >>> mended, done = mend(replace(data, choices={"hierarchy": "made of the labels"}))
+    >>> mended.names(), done[1:]
+    ([['x'], ['X&']], ['left out 1 document without text', 'left out 1 copy of a text with the same labels'])
+    """
+    done = []
+    if Inspected(data).is_made_of_labels and data.hierarchy.is_tree:
+        united, told = _unite_spellings(data, train)
+        data, done = united, told
+    if data.features is not None:
+        return data, done
+    codes = text_codes(data.texts)[0]
+    empty = codes < 0
+    same, _ = repeated(codes, label_set_numbers(data))
+    copies = ~empty & (same != np.arange(len(same)))
+    if empty.all():
+        raise TreelabelError("no document has a text, so nothing would be left; name the column with the text (--text)")
+    if empty.any():
+        done.append(f"left out {counted(int(empty.sum()), 'document', 'documents')} without text")
+    if copies.any():
+        done.append(f"left out {counted(int(copies.sum()), 'copy', 'copies')} of a text with the same labels")
+    kept = np.flatnonzero(~empty & ~copies)
+    return (data if len(kept) == len(data) else replace(data[kept], choices=data.choices)), done
+
+
+def _unite_spellings(data: Dataset, train: Dataset | None) -> tuple[Dataset, list[str]]:
+    """Unite labels that are spellings of one under its most frequent name."""
+    h = data.hierarchy
+    groups = spelling_groups(h)
+    frequencies = data.frequencies if train is None else data.frequencies + train.frequencies
+    names = usual_spellings(h.names, groups, frequencies)
+    # A name that cannot stand in a file stays as it is.
+    if unprintable(names) is not None or [names[group] for group in groups.tolist()] == list(h.names):
+        return data, []
+    paths: list[tuple[str, ...]] = []
+    for node, group in enumerate(groups.tolist()):
+        above = () if h.parent[node] < 0 else paths[h.parent[node]]
+        paths.append((*above, names[group]))
+    united = Hierarchy.from_paths(paths)
+    place = {tuple(united.path_names(node)): node for node in range(len(united))}
+    moved = renamed(data.labels, np.array([place[path] for path in paths], np.int32), len(united))
+    changed = [node for node, path in enumerate(paths) if path[-1] != h.names[node]]
+    rows = int(np.sum(data.closed.astype(np.int32) @ np.isin(np.arange(len(h)), changed).astype(np.int32) > 0))
+    told = f"gave {counted(len(changed), 'label', 'labels')} of {rows:,} documents another spelling: "
+    told += f"{len(h):,} labels are {len(united):,} now"
+    return replace(data, labels=moved, hierarchy=united), [told]

@@ -1,0 +1,113 @@
+"""Which documents have the same text, case and spacing aside; and which belong together by that and by their group."""
+
+from hashlib import blake2b
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse import csgraph
+
+from treelabel.core.compute import LongArray
+from treelabel.core.strings import Strings
+
+
+def plain_text(text: str) -> str:
+    r"""Return a text without what makes no other text of it: case, and how words are spaced.
+
+    >>> plain_text(" Two\n WORDS ")
+    'two words'
+    """
+    return " ".join(text.casefold().split())
+
+
+def text_digests(texts: Strings) -> LongArray:
+    """Compute 128 bits of each plain text, and zeros for empty ones: equal texts have equal ones, others never.
+
+    Linear in the size of the texts, 16 bytes of memory each.
+
+    Returns
+    -------
+    array of shape (texts, 2)
+
+    >>> found = text_digests(Strings.of(["a b", "A  b", "", "c"]))
+    >>> bool((found[0] == found[1]).all()), found[2].tolist(), bool((found[0] == found[3]).all())
+    (True, [0, 0], False)
+    """
+    parts = bytearray()
+    for text in texts:
+        plain = plain_text(text)
+        parts += blake2b(plain.encode("utf-8", "surrogatepass"), digest_size=16).digest() if plain else bytes(16)
+    return np.frombuffer(parts, np.int64).reshape(-1, 2)
+
+
+def text_codes(*columns: Strings) -> list[LongArray]:
+    """Number the texts of one or several columns: equal ones alike in all columns, -1 for empty ones.
+
+    Parameters
+    ----------
+    *columns
+        Columns of texts.
+
+    Returns
+    -------
+    list of arrays of shape (texts,)
+        One per column.
+
+    >>> [codes.tolist() for codes in text_codes(Strings.of(["a", "b", "A "]), Strings.of(["", "b"]))]
+    [[0, 1, 0], [-1, 1]]
+    """
+    digests = np.concatenate([text_digests(texts) for texts in columns])
+    is_empty = ~digests.any(axis=1)
+    order = np.lexsort((np.arange(len(digests)), digests[:, 1], digests[:, 0]))
+    ordered = digests[order]
+    is_new = np.ones(len(order), np.bool_)
+    is_new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    # The first of equal texts gives them their place in the order of the numbers.
+    first = order[np.flatnonzero(is_new)][np.cumsum(is_new) - 1] if len(order) else order
+    leader = np.empty(len(order), np.int64)
+    leader[order] = first
+    codes = np.where(is_empty, -1, leader)
+    numbers = np.full(len(codes), -1, np.int64)
+    numbers[codes >= 0] = np.unique(codes[codes >= 0], return_inverse=True)[1]
+    return np.split(numbers, np.cumsum([len(texts) for texts in columns])[:-1])
+
+
+def units(codes: LongArray, groups: LongArray | None = None) -> LongArray:
+    """Number the documents that must not be divided: equal texts, and those of a group, and what hangs together so.
+
+    Parameters
+    ----------
+    codes : array of shape (documents,)
+        From `text_codes`; documents with -1 stand alone.
+    groups : array of shape (documents,) or None
+        The group of each document, numbered from 0.
+
+    Returns
+    -------
+    array of shape (documents,)
+        Numbers from 0 on.
+
+    >>> units(np.array([0, 1, 0, -1])).tolist()
+    [0, 1, 0, 2]
+    >>> units(np.array([0, 1, 0, -1]), np.array([0, 0, 1, 2])).tolist()
+    [0, 0, 0, 1]
+    """
+    count = len(codes)
+    alone = codes < 0
+    texts = codes.copy()
+    texts[alone] = codes.max(initial=-1) + 1 + np.arange(int(alone.sum()))
+    if groups is None:
+        return _in_order(texts)
+    # Documents, texts and groups are nodes of one graph, whose connected components are the units.
+    shape = (count, int(texts.max(initial=-1)) + 1 + int(groups.max(initial=-1)) + 1)
+    columns = np.concatenate([texts, groups + texts.max(initial=-1) + 1])
+    member = sparse.csr_array((np.ones(2 * count, np.int8), (np.tile(np.arange(count), 2), columns)), shape)
+    graph = sparse.block_array([[None, member], [member.T, None]], format="csr")
+    return _in_order(csgraph.connected_components(graph, directed=False)[1][:count])
+
+
+def _in_order(numbers: LongArray) -> LongArray:
+    """Number values anew, in the order in which they first occur."""
+    _, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[inverse]

@@ -1,0 +1,136 @@
+"""inspect with findings and --fix, fit's line about them, split, convert --without and audit on the command line."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.helpers import Run, put
+from treelabel import read
+
+WARTS = """text,category
+woof,Pet > Dog
+WOOF,pet > dog
+woof,Pet > Cat
+,Pet > Dog
+meow,Pet &amp; Co > Cat
+purr,Pet > Cat
+"""
+
+
+@pytest.fixture
+def warts(tmp_path: Path) -> Path:
+    return put(tmp_path, "warts.csv", WARTS)
+
+
+def test_inspect_tells_findings_with_examples_and_remedies(warts: Path, run: Run) -> None:
+    out = run("inspect", warts).out
+    assert "serious: 7 labels are spellings of 5" in out
+    assert "  line 2: 'Pet > Dog', but line 4: 'Pet > Cat' for 'woof'" in out
+    assert "  -> --fix OUT gives each its most frequent spelling" in out
+    kinds = {finding["kind"]: finding for finding in run("inspect", warts, "--json").json["findings"]}
+    assert {"spellings", "contradictions", "empty_texts"} <= set(kinds)
+    assert kinds["empty_texts"]["examples"] == ["line 5: 'Pet > Dog'"]
+
+
+def test_inspect_says_that_nothing_looks_wrong(tmp_path: Path, run: Run) -> None:
+    rows = "".join(f"text {number},{'xy'[number % 2]}\n" for number in range(12))
+    assert "nothing looks wrong" in run("inspect", put(tmp_path, "t.csv", f"text,label\n{rows}")).out
+
+
+def test_fix_writes_a_new_file_and_says_what_it_did(warts: Path, tmp_path: Path, run: Run) -> None:
+    before, target = warts.read_bytes(), tmp_path / "fixed.csv"
+    out = run("inspect", warts, "--fix", target).out
+    assert "left out 1 document without text" in out
+    assert "left out 1 copy of a text with the same labels" in out
+    assert f"wrote {target}: 4 of 6 documents" in out
+    assert warts.read_bytes() == before
+    fixed = read(target)
+    assert fixed.paths() == [["Pet > Dog"], ["Pet > Cat"], ["Pet & Co > Cat"], ["Pet > Cat"]]
+    assert not {"spellings", "empty_texts", "copies"} & {
+        f["kind"] for f in run("inspect", target, "--json").json["findings"]
+    }
+    told = run("inspect", warts, "--fix", tmp_path / "again.jsonl", "--json").json
+    assert told["fixed"][-1].startswith("wrote ")
+
+
+def test_fix_never_replaces_a_file(warts: Path, tmp_path: Path, run: Run) -> None:
+    other = put(tmp_path, "other.csv", "mine")
+    for target, message in ((warts, "would be replaced"), (other, "is there already"), (tmp_path / "x.y", "ending")):
+        ended = run("inspect", warts, "--fix", target)
+        assert (ended.code, message in ended.err) == (2, True)
+    assert (warts.read_text(), other.read_text()) == (WARTS, "mine")
+    taxonomy = put(tmp_path, "t.taxonomy.tsv", "A\tB\n")
+    assert "holds no documents, so --fix" in run("inspect", taxonomy, "--fix", tmp_path / "new.csv").err
+
+
+def test_fit_repeats_the_serious_findings_in_one_line(warts: Path, tmp_path: Path, run: Run) -> None:
+    valid = put(tmp_path, "valid.csv", "text,category\nWoof,Pet > Dog\n")
+    ended = run("fit", warts, "-o", tmp_path / "model", "--model", "most_frequent", "--valid", valid)
+    assert ended.code == 0
+    line = next(line for line in ended.err.splitlines() if "says more" in line)
+    assert "1 of 1 texts is in the training data, too" in line
+    assert "1 text has different labels in different rows (3 documents)" in line
+    assert line.endswith(f"treelabel inspect {warts} says more")
+
+
+def test_fit_says_nothing_of_clean_data(tmp_path: Path, run: Run) -> None:
+    rows = "".join(f"text {number},{'xy'[number % 2]}\n" for number in range(12))
+    file = put(tmp_path, "t.csv", f"text,label\n{rows}")
+    ended = run("fit", file, "-o", tmp_path / "model", "--model", "most_frequent")
+    assert (ended.code, ended.err) == (0, "")
+
+
+def test_split_keeps_duplicates_together_unless_told_otherwise(tmp_path: Path, run: Run) -> None:
+    rows = "".join(f"text {number // 2},{'xy'[number % 4 // 2]}\n" for number in range(80))
+    file = put(tmp_path, "t.csv", f"text,label\n{rows}")
+
+    def shared(*options: str) -> int:
+        folder = tmp_path / f"parts{len(options)}"
+        assert run("split", file, folder, "--parts", "a=0.5,b=0.5", *options).code == 0
+        return len(set(read(folder / "a.jsonl").texts) & set(read(folder / "b.jsonl").texts))
+
+    assert shared() == 0
+    assert shared("--no-keep-duplicates") > 0
+
+
+def test_convert_leaves_out_what_is_in_another_file(tmp_path: Path, run: Run) -> None:
+    train = put(tmp_path, "train.csv", "text,label\nWoof,dog\n")
+    test = put(tmp_path, "test.csv", "text,label\nwoof,dog\nmeow,cat\n")
+    target = tmp_path / "clean.csv"
+    assert "1 documents" in run("convert", test, target, "--without", train).out
+    assert list(read(target).texts) == ["meow"]
+
+
+def test_audit_lists_what_looks_wrong(tmp_path: Path, run: Run) -> None:
+    words = {"pet > dog": "woof bark", "pet > cat": "meow purr", "food > cake": "sugar oven"}
+    rows = [f"{text} {label[-1]}{number},{label}" for label, text in words.items() for number in range(10)]
+    rows.append("meow purr indeed,food > cake")
+    file = put(tmp_path, "t.csv", "text,label\n" + "\n".join(rows) + "\n")
+    shown = run("audit", file, "--folds", "3", "--top", "1")
+    assert "line 32: food > cake" in shown.out
+    assert "-> pet > cat" in shown.out
+    target = tmp_path / "suspects.csv"
+    assert str(target) in run("audit", file, "--folds", "3", "--top", "4", "-o", target).out
+    with target.open(newline="") as stream:
+        listed = list(csv.DictReader(stream))
+    assert len(listed) == 4
+    assert {"id", "text", "labels", "line", "given", "suggested", "p_given", "p_suggested", "score", "reason"} <= set(
+        listed[0]
+    )
+    assert (listed[0]["line"], listed[0]["suggested"]) == ("32", "pet > cat")
+    told = run("audit", file, "--folds", "3", "--top", "1", "--json").json
+    assert (told["documents"], len(told["suspects"]), told["suspects"][0]["line"]) == (31, 1, 32)
+    assert json.dumps(told)
+
+
+def test_audit_refuses_what_cannot_be_written(warts: Path, tmp_path: Path, run: Run) -> None:
+    for target, message in (
+        (warts, "would be replaced"),
+        (tmp_path / "a.ft", "no place for"),
+        (tmp_path / "a.b", "ending"),
+    ):
+        ended = run("audit", warts, "-o", target)
+        assert (ended.code, message in ended.err) == (2, True)
+    assert "too few" in run("audit", put(tmp_path, "one.csv", "text,label\na,x\na,y\n"), "--folds", "2").err
