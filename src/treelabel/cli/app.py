@@ -16,6 +16,7 @@ from treelabel.cli.report import report
 from treelabel.cli.sign import sign
 from treelabel.cli.sweep import sweep
 from treelabel.cli.tables import tables
+from treelabel.cli.update import update
 
 app = typer.Typer(
     name="treelabel",
@@ -52,6 +53,7 @@ for command in (
     fit,
     score,
     predict,
+    update,
     explain,
     export,
     sign,
