@@ -310,8 +310,8 @@ class Model(Settings, ABC):
             Another model; this one stays as it is.
         """
         raise TreelabelError(
-            f"to take in new texts or labels, the model {self.name} has to learn the old texts again, which it does not "
-            "keep; name the file that it was trained on with --train (train=)"
+            f"to take in new texts or labels, the model {self.name} has to learn the old texts again, which it does "
+            "not keep; name the file that it was trained on with --train (train=)"
         )
 
     def _refitted(self, train: Training, before: int) -> Self:

@@ -27,6 +27,7 @@ from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import default_encoder, encoder_note, find_encoder, same_encoder
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 from treelabel.hierarchy.moves import Moves
+from treelabel.hierarchy.regime import Regime
 from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import Descriptions, check_descriptions, label_text, node_descriptions
 from treelabel.models.evidence import HeldOut
@@ -239,9 +240,9 @@ class Prototype(Model):
         counts = np.maximum(found[:, -1], 0).astype(np.float32)
         self.means_ = replace(first, sums=found[:, :-1].astype(np.float32), counts=counts)
         self.hierarchy_, self.stops_ = h, stops
-        if len(stops) and self.regime_ == "single_path":
-            self.regime_ = "partial_path"
-            self.rule_ = DEFAULT_RULES["partial_path"]
+        usual: Regime = "partial_path" if len(stops) else "single_path"
+        if self.regime_ not in (usual, "multi_path"):
+            self.regime_, self.rule_ = usual, DEFAULT_RULES[usual]
         self.calibration_ = self._calibration.of(outputs_of(h, stops), self.calibration_.arrays())
 
     @property

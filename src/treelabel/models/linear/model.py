@@ -261,7 +261,8 @@ class Linear(Model):
         made.hierarchy_, made.regime_, made.stopped_ = train.hierarchy, train.regime, None
         made.stop_nodes_ = stop_nodes(train.hierarchy, train.labels)
         shape = made._shapes()[0] if self.tfidf_ is None else self.tfidf_.shape
-        rows = Rows(made._learned_features(train, train, shape), [], self.max_iter, self.seed)
+        features = made._learned_features(train, train, shape)
+        rows = Rows(features, [], self.max_iter, self.seed, skipped=made._folds(train))
         job = Job(rows, train, self.C, self.tau, self.prune)
         made.head_ = refit_head(self.head_, job, before / len(train))
         # Nothing is held out: the rule and its evidence are those of the first fit.
