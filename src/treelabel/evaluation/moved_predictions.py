@@ -46,6 +46,10 @@ def _is_entry(entry: Any) -> bool:
     return isinstance(entry, dict) and isinstance(entry.get("path", entry.get("label")), str)
 
 
+def _label(entry: dict[str, Any]) -> str:
+    return str(entry.get("path", entry.get("label")))
+
+
 def _objects(file: Path, limits: Limits) -> Iterator[tuple[str, Any]]:
     """Yield where each line stands, and its JSON."""
     for number, line in numbered_lines(file, limits=limits):
@@ -71,7 +75,7 @@ def predicted_hierarchy(path: str | Path, limits: Limits = DEFAULT_LIMITS) -> Hi
     file = existing_file(path)
     paths: dict[str, None] = {}
     for place, line in _objects(file, limits):
-        paths.update(dict.fromkeys(entry.get("path", entry.get("label")) for entry in _entries(place, line)))
+        paths.update(dict.fromkeys(_label(entry) for entry in _entries(place, line)))
     if not paths:
         raise TreelabelError(f"{file}: no document has a label, so there is nothing to carry to another taxonomy")
     return Hierarchy.from_paths(paths)
@@ -111,7 +115,7 @@ def move_predictions(
         for place, line in _objects(existing_file(source), limits):
             given: dict[int, dict[str, Any]] = {}
             for entry in _entries(place, line):
-                label = entry.get("path", entry.get("label"))
+                label = _label(entry)
                 if label not in known:
                     with located(place):
                         known[label] = find_label(moves.old, label)

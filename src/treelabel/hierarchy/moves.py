@@ -189,16 +189,17 @@ class Moves:
     def shares(self) -> sparse.csr_array:
         """Where what ends at an old node goes: old x new; rows sum to 1, to 0 where a top label was deleted."""
         rows: list[dict[int, float]] = []
-        for node, found in enumerate(self.targets):
-            rows.append({target: 1 / len(found) for target in found})
+        for node, targets in enumerate(self.targets):
+            rows.append({target: 1 / len(targets) for target in targets})
             above = [rows[parent] for parent in _parents(self.old, node) if parent >= 0 and rows[parent]]
-            if not found:
+            if not targets:
                 for row in above:
                     for target, share in row.items():
                         rows[node][target] = rows[node].get(target, 0.0) + share / len(above)
-        entries = [(node, target, share) for node, row in enumerate(rows) for target, share in row.items()]
-        at, to, share = (np.array(column) for column in zip(*entries, strict=True)) if entries else ([], [], [])
-        return sparse.csr_array((np.asarray(share, np.float64), (at, to)), (len(self.old), len(self.new)))
+        at = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+        to = np.array([target for row in rows for target in row], np.int32)
+        found = np.array([share for row in rows for share in row.values()], np.float64)
+        return sparse.csr_array((found, (at, to)), (len(self.old), len(self.new)))
 
     def scores(self, scores: Any, exclusive: bool | None = None) -> Any:
         """Carry scores to the new hierarchy; CSR stays CSR. `Scores.moved` makes them coherent.

@@ -321,9 +321,9 @@ class Model(Settings, ABC):
 
     def _chosen(self) -> dict[str, Any]:
         """Return the settings that learning chose and that another fit takes over."""
-        encoder = getattr(self, "encoder_", None)
-        known = "encoder" in self.setting_names() and encoder is not None and getattr(self, "encoder", None) is None
-        return {"encoder": encoder.name} if known else {}
+        encoder: Any = getattr(self, "encoder_", None)
+        is_open = "encoder" in self.setting_names() and getattr(self, "encoder", None) is None
+        return {"encoder": encoder.name} if is_open and encoder is not None else {}
 
     @abstractmethod
     def _score(self, texts: Strings) -> Scores:
