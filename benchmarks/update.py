@@ -26,6 +26,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.measure import best_of_each
+
 from treelabel import (
     Dataset,
     Hierarchy,

@@ -31,7 +31,19 @@ class MovedFile:
 
 
 def is_prediction_file(path: Path, limits: Limits = DEFAULT_LIMITS) -> bool:
-    """Return whether a file holds predictions as treelabel writes them: JSON Lines of labels with their paths."""
+    """Return whether a file holds predictions as treelabel writes them: JSON Lines of labels with their paths.
+
+    Parameters
+    ----------
+    path
+        The file, of which one line is read.
+    limits
+        The resources that reading may take.
+
+    Returns
+    -------
+    bool
+    """
     if suffixes(path)[0] not in ENDINGS:
         return False
     try:
@@ -71,7 +83,19 @@ def _entries(place: str, line: Any) -> list[dict[str, Any]]:
 
 
 def predicted_hierarchy(path: str | Path, limits: Limits = DEFAULT_LIMITS) -> Hierarchy:
-    """Make a hierarchy of the paths in a prediction file."""
+    """Make a hierarchy of the paths in a prediction file.
+
+    Parameters
+    ----------
+    path
+        The file.
+    limits
+        The resources that reading may take.
+
+    Returns
+    -------
+    Hierarchy
+    """
     file = existing_file(path)
     paths: dict[str, None] = {}
     for place, line in _objects(file, limits):
@@ -164,7 +188,7 @@ def _together(values: list[float | None], exclusive: bool) -> float | None:
 
 
 def _raise_ancestors(made: list[tuple[int, dict[str, Any]]], moves: Moves) -> None:
-    """Give a listed ancestor at least the probability of every label below it."""
+    """Raise a listed ancestor to the probability of every label below it."""
     for target, entry in made:
         below = [own["p"] for node, own in made if "p" in own and target in moves.new.ancestors([node]).indices]
         if below:

@@ -104,7 +104,7 @@ class Moves:
 
     @cached_property
     def kinds(self) -> tuple[MoveKind, ...]:
-        """What became of each old label."""
+        """The kind of change of each old label."""
         old_paths, new_paths = self.old.paths(), self.new.paths()
         taken = np.bincount([node for found in self.targets for node in found], minlength=len(self.new))
         return tuple(self._kind(node, old_paths, new_paths, taken) for node in range(len(self.old)))

@@ -98,7 +98,7 @@ def _keeps_documents(moves: Moves, node: int, taken: npt.NDArray[Any], above: bo
 
 
 def _renamed(known: Outputs, moves: Moves) -> Outputs:
-    """Give outputs to the new nodes."""
+    """Assign the outputs to the new nodes."""
     where = np.array([found[0] if len(found) == 1 else -1 for found in moves.targets], np.int32)
     terminals = where[known.terminals]
     order = np.argsort(terminals)
