@@ -45,8 +45,8 @@ from treelabel.models.prediction_changes import prediction_changes
 DATA = Path(os.environ.get("TREELABEL_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 FILES = {"dbpedia5k": ("all",), "mwpd_gpc": ("train", "test"), "clinc150": ("train", "test")}
 SETTINGS = {"linear": {}, "prototype": {"encoder": "potion"}}
-# Updating takes at most this share of the time of fitting anew (of linear: most where texts are long and labels many, so
-# that learning the weights once is what takes long), and the quality is less by at most so much.
+# Updating takes at most this share of the time of fitting anew, and loses at most so much. For linear it is most where
+# texts are long and labels many, so that learning the weights once is what takes long.
 MOST_TIME = {"linear": 0.7, "prototype": 0.2}
 MOST_LOSS = 0.01
 

@@ -2,11 +2,11 @@
 
 What is learned again are the weights, in one training with all documents; n-grams, the head and the calibration, whose
 parameters belong to levels and not to labels, are those of the first fit, which spends 40 to 90% of its time on them
-(benchmarks/update.py). Documents are visited in the same order as in a fit, so that the weights are those of fitting anew with
-the same settings, bit for bit. They start where every training starts: on mwpd_gpc (10,012 documents), starting from
-the dual variables of nine tenths of the documents takes 0.7 times as long in the loop, which is a fifth of a fit; but
-59% of all documents x outputs have a dual variable, far more than there are weights, and to derive these from weights,
-a = 2C max(0, 1 - y w x), multiplies what was pruned and not yet converged by 2C for each document.
+(benchmarks/update.py). Documents are visited in the same order as in a fit, so that the weights are those of fitting
+anew with the same settings, bit for bit. They start where every training starts: on mwpd_gpc (10,012 documents),
+starting from the dual variables of nine tenths of the documents takes 0.7 times as long in the loop, which is a fifth
+of a fit there; but 59% of all documents x outputs have a dual variable, far more than there are weights, and to derive
+these from weights, a = 2C max(0, 1 - y w x), multiplies what was pruned and not yet converged by 2C for each document.
 """
 
 from dataclasses import replace
