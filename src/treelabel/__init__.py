@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         per_class,
         read,
         read_alternative_names,
+        read_moves,
         read_taxonomy,
         read_together,
         split,
@@ -36,8 +37,9 @@ if TYPE_CHECKING:
     from treelabel.evaluation.tuning import tune
     from treelabel.experiment.audit import audit
     from treelabel.hierarchy import Hierarchy
+    from treelabel.hierarchy.moves import Moves
     from treelabel.metrics import METRICS
-    from treelabel.models import LOSSES, MODELS, load_model, make_model, save_model
+    from treelabel.models import LOSSES, MODELS, load_model, make_model, save_model, update_model
     from treelabel.models.check import check_model
     from treelabel.report import write_report
     from treelabel.rules import RULES, Decisions, Tuned, decide
@@ -53,6 +55,7 @@ _PLACES = {
     "Limits": "core.limits",
     "METRICS": "metrics",
     "MODELS": "models",
+    "Moves": "hierarchy.moves",
     "RULES": "rules",
     "Result": "evaluation",
     "Scores": "scores",
@@ -72,12 +75,14 @@ _PLACES = {
     "per_class": "data",
     "read": "data",
     "read_alternative_names": "data",
+    "read_moves": "data",
     "read_taxonomy": "data",
     "read_together": "data",
     "save_model": "models",
     "split": "data",
     "tune": "evaluation.tuning",
     "unfold": "data",
+    "update_model": "models",
     "with_other_leaves": "data",
     "write": "data",
     "write_predictions": "evaluation.predictions",
@@ -96,6 +101,7 @@ __all__ = [
     "Evaluator",
     "Hierarchy",
     "Limits",
+    "Moves",
     "Result",
     "Scores",
     "TreelabelError",
@@ -114,12 +120,14 @@ __all__ = [
     "per_class",
     "read",
     "read_alternative_names",
+    "read_moves",
     "read_taxonomy",
     "read_together",
     "save_model",
     "split",
     "tune",
     "unfold",
+    "update_model",
     "with_other_leaves",
     "write",
     "write_predictions",

@@ -20,6 +20,7 @@ from treelabel.cli.review import review
 from treelabel.cli.sign import sign
 from treelabel.cli.sweep import sweep
 from treelabel.cli.tables import tables
+from treelabel.cli.update import update
 
 app = typer.Typer(
     name="treelabel",
@@ -57,6 +58,7 @@ for command in (
     fit,
     score,
     predict,
+    update,
     explain,
     export,
     sign,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from treelabel.cli.findings import print_findings, require_fixable, write_fixed
+from treelabel.cli.moves import MovesOption, OldTaxonomyOption, check_moves, move_without_texts, read_moved
 from treelabel.cli.options import JsonOption, ReadArguments, require_other_file, with_read_options
 from treelabel.cli.printing import echo
 
@@ -161,6 +162,8 @@ def convert(
     unfold: Annotated[bool, typer.Option("--unfold", help="Make a DAG a tree.")] = False,
     cut: Annotated[int | None, typer.Option(help="Keep this many levels.")] = None,
     other_leaves: Annotated[bool, typer.Option("--other-leaves", help="Let every document end in a leaf.")] = False,
+    moves: MovesOption = None,
+    old_taxonomy: OldTaxonomyOption = None,
     raw: RawOption = False,
 ) -> None:
     """Write a file in another format.
@@ -170,6 +173,9 @@ def convert(
     Taxonomies (IN and OUT named ...taxonomy..., or .ttl) and score files (.npz, .parquet) convert too, and can be
     unfolded and cut.
 
+    With --moves, data, predictions (.jsonl) and scores are carried to the new --taxonomy: labels that were merged add
+    up, a label that was split goes to what its new ones have in common, a deleted one to its parent.
+
     \b
     Formats: csv, tsv, jsonl, parquet, fasttext, xmc, htc, xlsx; add .gz or .zst to compress text.
     Examples:
@@ -178,24 +184,32 @@ def convert(
       treelabel convert tickets.xlsx tickets.csv --sheet 2
       treelabel convert test.csv clean-test.csv --without train.csv
       treelabel convert subjects.ttl subjects.taxonomy.tsv
+      treelabel convert scores.npz new-scores.npz --moves moves.tsv --taxonomy new.tsv
     """
     from treelabel import data as d
     from treelabel.core.errors import TreelabelError, printable
     from treelabel.core.inputs import suffixes
+    from treelabel.evaluation.moved_predictions import is_prediction_file
     from treelabel.scores import is_score_file
 
     if labels_as not in ("auto", "names", "paths"):
         raise TreelabelError(f"--labels-as is {labels_as!r}, expected auto, names or paths")
     is_scores = is_score_file(source) or suffixes(target)[0] == ".npz"
-    if is_scores or _is_taxonomy(source):
-        asked = {"--deduplicate": deduplicate, "--other-leaves": other_leaves, "--without": without is not None}
+    asked = {"--deduplicate": deduplicate, "--other-leaves": other_leaves, "--without": without is not None}
+    check_moves((source, target), read, moves, old_taxonomy, {"--unfold": unfold, "--cut": cut is not None})
+    if is_scores or (_is_taxonomy(source) if moves is None else is_prediction_file(source, read.limits)):
         _refuse_without_documents(source, asked)
-        if is_scores:
+        if moves is not None:
+            move_without_texts(source, target, read, moves, old_taxonomy)
+        elif is_scores:
             _convert_scores(source, target, unfold, cut)
         else:
             _convert_taxonomy(source, target, read, unfold, cut)
         return
-    dataset, others = read.read_with(source, without)
+    if moves is not None:
+        dataset, others = read_moved(source, read, moves, old_taxonomy), None if without is None else read.read(without)
+    else:
+        dataset, others = read.read_with(source, without)
     if others is not None:
         dataset = d.without_texts(dataset, others.texts)
     dataset = _changed(dataset, deduplicate, unfold, cut, other_leaves)

@@ -100,7 +100,7 @@ def _keep(made: "Model", data: "Dataset", output: Path, force: bool, has_checkpo
     if made.stopped_ == "interrupt" and output.exists() and any(output.iterdir()):
         typer.echo(f"treelabel: learning was interrupted; the model in {output} stays as it is{more}", err=True)
         raise typer.Exit(INTERRUPTED)
-    _save(made, output, force)
+    save(made, output, force)
     described = f"{made.name}, {len(data):,} documents, {len(data.hierarchy):,} nodes, {size_of(output):.1f} MB"
     typer.echo(f"{output}: {described}")
     found = made.evidence_.describe(made.default_rule, made.regime_)
@@ -113,7 +113,7 @@ def _keep(made: "Model", data: "Dataset", output: Path, force: bool, has_checkpo
         typer.echo(f"learning was stopped before its end, and the best so far was kept{more}")
 
 
-def _save(model: "Model", output: Path, force: bool) -> None:
+def save(model: "Model", output: Path, force: bool) -> None:
     """Save a model; a signal that comes when it is in place already is too late, and the command ends as usual."""
     before = output.stat().st_ino if output.exists() else None
     try:
@@ -310,5 +310,5 @@ def export(
     if not hasattr(loaded, "exported"):
         raise TreelabelError(f"{model}: a model of the kind {loaded.name} is no network; only neural can be exported")
     require_replaceable(output, force)
-    _save(loaded.exported("int8" if int8 else "onnx"), output, force)
+    save(loaded.exported("int8" if int8 else "onnx"), output, force)
     typer.echo(f"{output}: {size_of(output):.1f} MB")

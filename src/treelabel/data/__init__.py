@@ -5,11 +5,12 @@ from treelabel.data.build import cut, deduplicate, per_class, split, unfold, wit
 from treelabel.data.dataset import Dataset
 from treelabel.data.describe import Description, describe
 from treelabel.data.formats import FORMATS
+from treelabel.data.moves import read_moves
 from treelabel.data.read import SkippedRowsWarning, read
 from treelabel.data.sample import load_sample
 from treelabel.data.skos import read_alternative_names
 from treelabel.data.taxonomy import read_taxonomy, write_taxonomy
-from treelabel.data.together import read_together
+from treelabel.data.together import read_together, with_further_labels
 from treelabel.data.write import losses, write
 
 __all__ = [
@@ -26,10 +27,12 @@ __all__ = [
     "per_class",
     "read",
     "read_alternative_names",
+    "read_moves",
     "read_taxonomy",
     "read_together",
     "split",
     "unfold",
+    "with_further_labels",
     "with_other_leaves",
     "without_texts",
     "write",

@@ -16,6 +16,7 @@ from treelabel.data.describe import Description, describe
 from treelabel.hierarchy import Change, Hierarchy, LabelMatrix
 from treelabel.hierarchy.labelled import LabelledTexts
 from treelabel.hierarchy.labels import decode, encode
+from treelabel.hierarchy.moves import Moves
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -149,8 +150,8 @@ class Dataset(LabelledTexts):
         """Return the labels of each document as full paths."""
         return decode(self.hierarchy, self.labels, paths=True)
 
-    def moved(self, change: Change) -> "Dataset":
-        """Carry the labels over to another hierarchy that was made of this one."""
+    def moved(self, change: Change | Moves) -> "Dataset":
+        """Carry the labels over to another hierarchy: one made of this one, or a taxonomy that this one became."""
         self.hierarchy.require_same(change.old.fingerprint, "the change")
         return replace(self, labels=change.labels(self.labels), hierarchy=change.new)
 

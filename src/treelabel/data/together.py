@@ -2,17 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from treelabel.core.errors import TreelabelError, quoted, some
 from treelabel.core.inputs import existing_file
 from treelabel.core.limits import DEFAULT_LIMITS
 from treelabel.data.dataset import Dataset
 from treelabel.data.read import read
 from treelabel.data.taxonomy import taxonomy_beside, taxonomy_of_data
 from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.labels import UnknownLabelError, find_label
 from treelabel.hierarchy.sets import renamed
 
 
@@ -78,3 +81,52 @@ def united(hierarchies: Sequence[Hierarchy]) -> Hierarchy:
         # Raises an error where it is no tree.
         _ = each.parent
     return Hierarchy.from_paths(tuple(each.path_names(node)) for each in hierarchies for node in range(len(each)))
+
+
+def with_further_labels(data: Dataset, known: Hierarchy) -> Dataset:
+    """Bring documents under a hierarchy that is known, extended by those of their labels that it does not have.
+
+    Parameters
+    ----------
+    data : Dataset
+        Documents under a hierarchy of their own, such as one made of their labels.
+    known : Hierarchy
+        A label that it has, by name or path, is that label; others are added by their full paths.
+
+    Returns
+    -------
+    Dataset
+        Under the extended hierarchy.
+
+    >>> h = Hierarchy.from_paths(["pet > horse", "pet > dog"])
+    >>> new = Dataset.of(["neigh", "woof"], ["pet > horse", "pet > dog"], h)
+    >>> with_further_labels(new, Hierarchy.from_paths(["pet > dog"])).hierarchy.paths()
+    ['pet', 'pet > dog', 'pet > horse']
+    """
+    used = np.unique(data.labels.indices)
+    where = {node: _known_label(known, data.hierarchy, node) for node in used.tolist()}
+    paths = [data.hierarchy.path_names(node) for node, place in where.items() if place is None]
+    lone = [path[0] for path in paths if len(path) == 1 and known.max_depth > 1]
+    if lone:
+        raise TreelabelError(
+            f"{some(lone)}: new labels without a path, which the hierarchy has no place for; write full paths such as "
+            f"{quoted(known.paths([known.leaves[0]])[0])}"
+        )
+    if known.is_tree:
+        larger = Hierarchy.from_paths([*(known.path_names(node) for node in range(len(known))), *paths])
+    else:
+        steps = [pair for path in paths for pair in pairwise(path)]
+        larger = Hierarchy.from_edges(dict.fromkeys([*known.edges(), *steps]), root="", nodes=known.names)
+    to = np.zeros(len(data.hierarchy), np.int32)
+    for node, place in where.items():
+        names = data.hierarchy.path_names(node) if place is None else known.path_names(place)
+        to[node] = find_label(larger, names)
+    return replace(data, labels=renamed(data.labels, to, len(larger)), hierarchy=larger)
+
+
+def _known_label(known: Hierarchy, own: Hierarchy, node: int) -> int | None:
+    """Find a label in a hierarchy that is known, None if it is not there."""
+    try:
+        return find_label(known, own.path_names(node))
+    except UnknownLabelError:
+        return None

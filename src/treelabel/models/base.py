@@ -17,6 +17,7 @@ from treelabel.core.schema import Arrays, Schema
 from treelabel.core.strings import Strings
 from treelabel.hierarchy import Hierarchy
 from treelabel.hierarchy.labels import decode
+from treelabel.hierarchy.moves import Moves
 from treelabel.hierarchy.regime import Regime
 from treelabel.models.classes import stop_nodes, terminal_probabilities
 from treelabel.models.evidence import Evidence, HeldOut, Trial, decide_by_evidence, odd_documents
@@ -319,6 +320,38 @@ class Model(Settings, ABC):
     def _trials(self) -> Sequence[Trial]:
         """Return what was tried in learning."""
         return ()
+
+    # Not abstract: most models keep nothing that texts could be added to.
+    def _updated(self, more: Training | None, moves: Moves) -> Self:
+        """Return a model with further documents under another hierarchy, made of what was learned alone.
+
+        Parameters
+        ----------
+        more : Training or None
+            Documents with labels of the new hierarchy; None for a hierarchy alone.
+        moves : Moves
+            From the hierarchy of the model to the new one.
+
+        Returns
+        -------
+        Model
+            Another model; this one stays as it is.
+        """
+        raise TreelabelError(
+            f"to take in new texts or labels, the model {self.name} has to learn the old texts again, which it does "
+            "not keep; name the file that it was trained on with --train (train=)"
+        )
+
+    def _refitted(self, train: Training, before: int) -> Self:
+        """Return a model of the same kind that was fitted to documents, the first `before` of which this one knows."""
+        made = type(self)(**(self.get_params(deep=False) | self._chosen() | {"hierarchy": None}))
+        return made.fit(train, progress=train.progress)
+
+    def _chosen(self) -> dict[str, Any]:
+        """Return the settings that learning chose and that another fit takes over."""
+        encoder: Any = getattr(self, "encoder_", None)
+        is_open = "encoder" in self.setting_names() and getattr(self, "encoder", None) is None
+        return {"encoder": encoder.name} if is_open and encoder is not None else {}
 
     @abstractmethod
     def _score(self, texts: Strings) -> Scores:

@@ -1,5 +1,6 @@
 """A retrieval memory: texts have the labels of the training texts, and of the label names, that are most like them."""
 
+from copy import copy
 from dataclasses import astuple, dataclass, replace
 from typing import Annotated, Any, ClassVar, Self, TypedDict
 
@@ -16,8 +17,10 @@ from treelabel.encoders.cached import CachedEncoder
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import encoder_note, find_encoder, same_encoder
 from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.moves import Moves
 from treelabel.models.base import Model, Training
 from treelabel.models.candidates import CandidateMap, largest, map_of, voted, votes_for
+from treelabel.models.classes import stop_nodes
 from treelabel.models.descriptions import Descriptions, check_descriptions, is_code, label_text, node_descriptions
 from treelabel.models.evidence import HeldOut
 from treelabel.models.folds import hold_out
@@ -241,13 +244,26 @@ class Memory(Model):
         self.map_ = map_of(self.regime_).first(larger, votes_for(self.targets_)).restored(self.map_.arrays())
         return self
 
+    def _updated(self, more: Training | None, moves: Moves) -> Self:
+        made = copy(self)
+        made.hierarchy = None
+        if not moves.is_identity:
+            made._carry(moves)
+            made.map_ = map_of(made.regime_).first(moves.new, votes_for(made.targets_)).restored(made.map_.arrays())
+        return made if more is None else made.partial_fit(more)
+
     def _grow(self, larger: Hierarchy) -> None:
         """Go over to a hierarchy with further labels."""
         moved = grown_nodes(self.hierarchy_, larger)
-        old = self.targets_
-        self.targets_ = sparse.csr_array((old.data, moved[old.indices], old.indptr), (old.shape[0], len(larger)))
-        self.targets_.sort_indices()
-        self.hierarchy_, self.names_ = larger, self._name_store(larger)
+        self._carry(Moves(self.hierarchy_, larger, tuple((node,) for node in moved.tolist())))
+
+    def _carry(self, moves: Moves) -> None:
+        """Go over to another hierarchy: what texts speak for goes with their labels."""
+        labels = moves.labels(self.targets_)
+        marks = moves.new.closure(labels) if self.regime_ == "multi_path" else labels
+        self.targets_ = sparse.csr_array((np.ones(marks.nnz, np.float32), marks.indices, marks.indptr), marks.shape)
+        self.hierarchy_, self.names_ = moves.new, self._name_store(moves.new)
+        self.stop_nodes_ = stop_nodes(moves.new, labels)
 
     # Features
 

@@ -5,6 +5,7 @@ in which texts of one label differ anyway count less: embeddings are whitened by
 """
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Literal, Self, TypedDict
@@ -15,7 +16,7 @@ from scipy import sparse
 from treelabel.calibration.base import Calibration
 from treelabel.calibration.outputs import Outputs
 from treelabel.calibration.registry import calibration_for
-from treelabel.core.compute import FloatArray, IntArray, LongArray
+from treelabel.core.compute import FloatArray, IntArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.kinds import LARGEST, Between
 from treelabel.core.schema import Array, Arrays, Schema, indices
@@ -25,6 +26,8 @@ from treelabel.encoders.cached import CachedEncoder
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import default_encoder, encoder_note, find_encoder, same_encoder
 from treelabel.hierarchy import Hierarchy, LabelMatrix
+from treelabel.hierarchy.moves import Moves
+from treelabel.hierarchy.regime import Regime
 from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import Descriptions, check_descriptions, label_text, node_descriptions
 from treelabel.models.evidence import HeldOut
@@ -44,6 +47,8 @@ MOST_LEFT_OUT = 1_500
 FEWEST_LEFT_OUT = 200
 # Where documents have groups, one of this many parts is left out.
 GROUPED_PARTS = 5
+# A stop has at least this much of a text: shares of labels that were split may be small, rounding errors are smaller.
+LEAST_TEXTS = 1e-3
 # So many cosines are computed at once.
 BLOCK_COSINES = 1 << 24
 
@@ -201,30 +206,44 @@ class Prototype(Model):
         self.stop_nodes_ = self.stops_
         return self
 
+    def _updated(self, more: Training | None, moves: Moves) -> Self:
+        made = copy(self)
+        made.hierarchy = None
+        if not moves.is_identity:
+            made._carry(moves, self.stops_[:0])
+            made.prototypes_, made.stop_nodes_ = made._prototypes(), made.stops_
+        return made if more is None else made.partial_fit(more)
+
     def _grow(self, larger: Hierarchy, more: IntArray) -> None:
-        """Go over to a hierarchy with further labels, or with more stops at inner nodes.
-
-        Sums stay with their labels; new labels start with their names.
-        """
+        """Go over to a hierarchy with further labels, or with more stops at inner nodes."""
         moved = grown_nodes(self.hierarchy_, larger)
-        # Texts of a leaf that has children now stop at an inner node.
-        opened = np.flatnonzero(self.hierarchy_.is_leaf & ~larger.is_leaf[moved] & (self.regime_ != "multi_path"))
-        opened = opened[self.means_.counts[opened] > 0]
-        stops: IntArray = np.unique(np.concatenate([moved[self.stops_], moved[opened], more])).astype(np.int32)
-        grown = Means.first(larger, stops, self._label_vectors(larger))
+        self._carry(Moves(self.hierarchy_, larger, tuple((node,) for node in moved.tolist())), more)
 
-        def carry(sources: LongArray, to: LongArray) -> None:
-            grown.sums[to], grown.counts[to] = self.means_.sums[sources], self.means_.counts[sources]
+    def _carry(self, moves: Moves, more: IntArray) -> None:
+        """Go over to another hierarchy: sums go with their labels; new labels start with their names.
 
-        carry(np.arange(len(moved)), moved.astype(np.int64))
-        carry(opened, len(larger) + np.searchsorted(stops, moved[opened]))
-        known = len(moved) + np.arange(len(self.stops_))
-        carry(known, len(larger) + np.searchsorted(stops, moved[self.stops_]))
-        self.hierarchy_, self.stops_, self.means_ = larger, stops, grown
-        if len(stops) and self.regime_ == "single_path":
-            self.regime_ = "partial_path"
-            self.rule_ = DEFAULT_RULES["partial_path"]
-        self.calibration_ = self._calibration.of(outputs_of(larger, stops), self.calibration_.arrays())
+        Parameters
+        ----------
+        moves : Moves
+            From the hierarchy of the model to the new one.
+        more : array of int32
+            Further inner nodes at which paths may end. Texts of a leaf that has children now stop there, too.
+        """
+        h, nodes = moves.new, len(self.hierarchy_)
+        known = np.column_stack([self.means_.sums[:nodes], self.means_.counts[:nodes]]).astype(np.float64)
+        total, ends = moves.sums(known), moves.residues(known)
+        stopped = np.flatnonzero(~h.is_leaf & (ends[:, -1] > LEAST_TEXTS) & (self.regime_ != "multi_path"))
+        kept = moves.forward[self.stops_].indices if len(self.stops_) else self.stops_
+        stops: IntArray = np.unique(np.concatenate([stopped, kept[~h.is_leaf[kept]], more])).astype(np.int32)
+        found = np.concatenate([total, ends[stops]])
+        first = Means.first(h, stops, self._label_vectors(h))
+        counts = np.maximum(found[:, -1], 0).astype(np.float32)
+        self.means_ = replace(first, sums=found[:, :-1].astype(np.float32), counts=counts)
+        self.hierarchy_, self.stops_ = h, stops
+        usual: Regime = "partial_path" if len(stops) else "single_path"
+        if self.regime_ not in (usual, "multi_path"):
+            self.regime_, self.rule_ = usual, DEFAULT_RULES[usual]
+        self.calibration_ = self._calibration.of(outputs_of(h, stops), self.calibration_.arrays())
 
     @property
     def _calibration(self) -> type[Calibration]:

@@ -12,6 +12,7 @@ from scipy import sparse
 from treelabel.core.compute import BoolArray, IntArray, LongArray, ScoreArray, over_rows
 from treelabel.core.errors import TreelabelError, located
 from treelabel.hierarchy import Change, Hierarchy, label_matrix
+from treelabel.hierarchy.moves import Moves
 from treelabel.scores import kernels
 from treelabel.scores.checks import ROUNDING, checked_scores, leaf_ids, numbers, precision
 from treelabel.scores.store import load_scores, save_scores
@@ -358,10 +359,14 @@ class Scores:
         )
         return np.concatenate(parts)
 
-    def moved(self, change: Change) -> "Scores":
-        """Carry scores over to another hierarchy that was made of this one."""
+    def moved(self, change: Change | Moves) -> "Scores":
+        """Carry scores over to another hierarchy: one made of this one, or a taxonomy that this one became.
+
+        After moves, scores are coherent: see `Moves`.
+        """
         self.hierarchy.require_same(change.old.fingerprint, "the change")
-        return Scores(change.new, change.scores(self.values), self.ids)
+        made = Scores(change.new, change.scores(self.values), self.ids)
+        return made.coherent("max") if isinstance(change, Moves) else made
 
     def moved_back(self, change: Change) -> "Scores":
         """Carry scores back to the hierarchy that this one was made of."""

@@ -64,6 +64,8 @@ class Rows:
         Whether all documents are learned in the end, or only those outside the last fold.
     weights : array of shape (documents,) or None
         Weights above 0: the loss of a document counts C times as much.
+    skipped : sequence of arrays of int64
+        Folds that are not learned without; all documents are visited in the order in which they would be after these.
     """
 
     features: sparse.csr_array
@@ -72,6 +74,7 @@ class Rows:
     seed: int = 0
     learn_all: bool = True
     weights: DoubleArray | None = None
+    skipped: Sequence[LongArray] = ()
 
     @cached_property
     def held(self) -> LongArray:
@@ -97,9 +100,10 @@ class Rows:
         """
         rng = np.random.default_rng(self.seed)
         every = np.arange(self.features.shape[0]) if kept is None else kept
-        learned = [np.setdiff1d(every, fold, assume_unique=True) for fold in self.folds]
+        learned = [np.setdiff1d(every, fold, assume_unique=True) for fold in (*self.skipped, *self.folds)]
         learned += [every] * self.learn_all
-        return [[rng.permutation(some) for _ in range(self.max_iter)] for some in learned]
+        drawn = [[rng.permutation(some) for _ in range(self.max_iter)] for some in learned]
+        return drawn[len(self.skipped) :]
 
 
 @kernel

@@ -1,8 +1,9 @@
 """The default model: tf-idf of n-grams, linear outputs, and a calibrated distribution over the hierarchy."""
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, NotRequired, TypedDict, cast
+from typing import Annotated, Any, Literal, NotRequired, Self, TypedDict, cast
 
 import numpy as np
 from scipy import sparse
@@ -17,7 +18,9 @@ from treelabel.encoders.joined import joined
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import default_encoder, encoder_note, find_encoder, same_encoder
 from treelabel.hierarchy import Hierarchy, label_matrix
+from treelabel.hierarchy.moves import Moves
 from treelabel.models.base import Model, Training
+from treelabel.models.classes import stop_nodes
 from treelabel.models.evidence import HeldOut, Trial
 from treelabel.models.extreme.model import Extreme
 from treelabel.models.folds import draw_folds, hold_out
@@ -27,6 +30,7 @@ from treelabel.models.linear.handover import hand_over, is_too_much, successor
 from treelabel.models.linear.heads import Head, Job
 from treelabel.models.linear.registry import HEADS
 from treelabel.models.linear.selection import AUTO, choose, shape_of
+from treelabel.models.linear.update import MOST_GROWTH, moved_head, refit_head
 from treelabel.models.schema import (
     MOST_DIMENSION,
     AllNgrams,
@@ -226,6 +230,45 @@ class Linear(Model):
         else:
             wanted = int(self.validation_fraction * count)
         return [hold_out(count, max(1, wanted), self.seed, train.groups)]
+
+    # Going on
+
+    def _chosen(self) -> dict[str, Any]:
+        if self.extreme_ is not None:
+            return {}
+        found: dict[str, Any] = {**super()._chosen(), "head": self.head_.head}
+        if self.tfidf_ is not None:
+            shape = self.tfidf_.shape
+            found |= {"ngram_range": shape.ngram_range, "char_ngram_range": shape.char_ngram_range}
+        return found
+
+    def _updated(self, more: Training | None, moves: Moves) -> Self:
+        if more is not None or self.extreme_ is not None:
+            return super()._updated(more, moves)
+        made = copy(self)
+        made.hierarchy, made.hierarchy_ = None, moves.new
+        made.head_ = moved_head(self.head_, moves)
+        made.stop_nodes_ = np.sort(moves.forward[self.stop_nodes_].indices)
+        return made
+
+    def _refitted(self, train: Training, before: int) -> Self:
+        keeps = self.extreme_ is None and train.regime == self.regime_ and len(train) <= MOST_GROWTH * before
+        if not keeps or train.weights is not None:
+            return super()._refitted(train, before)
+        made = type(self)(**(self.get_params(deep=False) | self._chosen() | {"hierarchy": None}))
+        find_head(self.head_.head).refuse(train)
+        made.extreme_, made.encoder_, made.trials_ = None, self.encoder_, ()
+        made.hierarchy_, made.regime_, made.stopped_ = train.hierarchy, train.regime, None
+        made.stop_nodes_ = stop_nodes(train.hierarchy, train.labels)
+        shape = made._shapes()[0] if self.tfidf_ is None else self.tfidf_.shape
+        features = made._learned_features(train, train, shape)
+        rows = Rows(features, [], self.max_iter, self.seed, skipped=made._folds(train))
+        job = Job(rows, train, self.C, self.tau, self.prune)
+        made.head_ = refit_head(self.head_, job, before / len(train))
+        # Nothing is held out: the rule and its evidence are those of the first fit.
+        made.rule_, made.evidence_, made.odd_documents_ = self.rule_, self.evidence_, ""
+        made.stopped_ = train.stop.reason
+        return made
 
     # Features
 

@@ -1,0 +1,138 @@
+"""Options and steps of commands that carry files to a taxonomy that has changed."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from treelabel.cli.options import ReadArguments, require_other_file
+
+if TYPE_CHECKING:
+    from treelabel.data import Dataset
+    from treelabel.hierarchy import Hierarchy
+    from treelabel.hierarchy.moves import Moves
+
+MovesOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Table of old and new labels, a tab between them (names or paths; nothing behind the tab deletes): what "
+        "became of labels that the new --taxonomy calls otherwise.",
+    ),
+]
+OldTaxonomyOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="With --moves: the taxonomy of IN, or hierarchy.json of a model (default: that in the file or beside it, "
+        "else the labels of the file).",
+    ),
+]
+
+
+def new_hierarchy(read: ReadArguments, moves: Path | None) -> "Hierarchy | None":
+    """Read the new taxonomy, without which a table of moves means nothing."""
+    from treelabel.core.errors import TreelabelError
+    from treelabel.data import read_taxonomy
+
+    if read.taxonomy is None:
+        if moves is not None:
+            raise TreelabelError("--moves needs --taxonomy: the file with the new hierarchy, where the labels go")
+        return None
+    return read_taxonomy(read.taxonomy, root=read.root, limits=read.limits)
+
+
+def moves_to(old: "Hierarchy", read: ReadArguments, moves: Path | None, partial: bool = False) -> "Moves":
+    """Find the labels of an old hierarchy in the new taxonomy, by a table of moves if there is one."""
+    from treelabel.core.errors import located
+    from treelabel.data import read_moves
+    from treelabel.hierarchy.moves import Moves
+
+    new = new_hierarchy(read, moves)
+    rows = [] if moves is None else read_moves(moves, read.encoding, read.limits)
+    with located(read.taxonomy if moves is None else moves):
+        return Moves.of(old, old if new is None else new, rows, partial)
+
+
+def told(moves: "Moves", partial: bool = False) -> str:
+    """Say what became of labels; which ones are new is not known if the old ones are but a part."""
+    found = [f"{count:,} {kind}" for kind, count in moves.counts().items() if kind not in ("same", "path")]
+    found += [f"{len(moves.added):,} new"] * bool(len(moves.added) and not partial)
+    return f"labels: {', '.join(found) or 'all stay'}"
+
+
+def _old_hierarchy(read: ReadArguments, old_taxonomy: Path | None) -> "Hierarchy | None":
+    from treelabel.data import read_taxonomy
+
+    return None if old_taxonomy is None else read_taxonomy(old_taxonomy, root=read.root, limits=read.limits)
+
+
+def read_moved(source: Path, read: ReadArguments, moves: Path, old_taxonomy: Path | None) -> "Dataset":
+    """Read a data file under its old taxonomy and carry it to the new one."""
+    from treelabel.hierarchy.sets import row_sizes
+
+    data = replace(read, taxonomy=None).read(source, taxonomy=_old_hierarchy(read, old_taxonomy))
+    partial = data.choices["hierarchy"] == "made of the labels"
+    found = moves_to(data.hierarchy, read, moves, partial)
+    carried = data.moved(found)
+    emptied = int(((row_sizes(carried.labels) == 0) & (row_sizes(data.labels) > 0)).sum())
+    typer.echo(told(found, partial))
+    if emptied:
+        typer.echo(f"treelabel: note: {emptied:,} documents have no label any more", err=True)
+    return carried
+
+
+def check_moves(
+    files: tuple[Path, Path],
+    read: ReadArguments,
+    moves: Path | None,
+    old_taxonomy: Path | None,
+    others: dict[str, bool],
+) -> None:
+    """Refuse options that do not go with a table of moves, or without one."""
+    from treelabel.core.errors import TreelabelError
+
+    if moves is None:
+        if old_taxonomy is not None:
+            raise TreelabelError("--old-taxonomy belongs to --moves; without it, --taxonomy is that of IN")
+        return
+    source, target = files
+    require_other_file(target, source, moves, read.taxonomy, old_taxonomy)
+    _ = new_hierarchy(read, moves)
+    for option, asked in others.items():
+        if asked:
+            raise TreelabelError(f"{option} and --moves cannot both change the hierarchy; convert twice")
+
+
+def move_without_texts(source: Path, target: Path, read: ReadArguments, moves: Path, old_taxonomy: Path | None) -> None:
+    """Carry a score file, which knows its old taxonomy, or a prediction file to the new one."""
+    from treelabel.scores import is_score_file
+
+    if is_score_file(source):
+        _move_scores(source, target, read, moves)
+    else:
+        _move_predictions(source, target, read, moves, old_taxonomy)
+
+
+def _move_scores(source: Path, target: Path, read: ReadArguments, moves: Path) -> None:
+    from treelabel.scores import Scores
+
+    scores = Scores.load(source)
+    found = moves_to(scores.hierarchy, read, moves)
+    scores.moved(found).save(target)
+    typer.echo(told(found))
+    typer.echo(f"wrote {target}: scores of {len(scores):,} documents, {len(found.new):,} nodes")
+
+
+def _move_predictions(source: Path, target: Path, read: ReadArguments, moves: Path, old_taxonomy: Path | None) -> None:
+    from treelabel.evaluation import moved_predictions
+
+    old = _old_hierarchy(read, old_taxonomy)
+    known = moved_predictions.predicted_hierarchy(source, read.limits) if old is None else old
+    found = moves_to(known, read, moves, partial=old is None)
+    done = moved_predictions.move_predictions(source, target, found, read.limits)
+    typer.echo(told(found, partial=old is None))
+    typer.echo(f"wrote {target}: {done.documents:,} documents, {done.changed:,} of them with other labels")
+    if done.emptied:
+        typer.echo(f"treelabel: note: {done.emptied:,} documents have no label any more", err=True)

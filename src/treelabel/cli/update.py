@@ -1,0 +1,174 @@
+"""The command that brings a model up to date: update."""
+
+import csv
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from treelabel.cli.models import INTERRUPTED, ForceOption, ModelArgument, save, size_of
+from treelabel.cli.moves import MovesOption, moves_to, told
+from treelabel.cli.options import (
+    ReadArguments,
+    SignatureOption,
+    require_file_name,
+    require_other_file,
+    with_read_options,
+)
+from treelabel.cli.printing import echo
+
+if TYPE_CHECKING:
+    from treelabel.data import Dataset
+    from treelabel.hierarchy.moves import Moves
+    from treelabel.models import Model
+    from treelabel.models.prediction_changes import PredictionChanges
+
+
+@with_read_options
+def update(
+    model: ModelArgument,
+    read: ReadArguments,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Model folder to write; MODEL stays as it is.")],
+    new: Annotated[
+        Path | None, typer.Argument(metavar="[NEW]", help="Data file with new texts and labels of the new taxonomy.")
+    ] = None,
+    moves: MovesOption = None,
+    add_labels: Annotated[
+        bool, typer.Option("--add-labels", help="Take labels of NEW that the model does not know for new ones.")
+    ] = False,
+    train: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The file that MODEL was trained on, for models that cannot add to it."),
+    ] = None,
+    compare: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Texts to tell which predictions change, and why.")
+    ] = None,
+    changes: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the predictions that change as CSV, with --compare.")
+    ] = None,
+    force: ForceOption = False,
+    require_signature: SignatureOption = None,
+) -> None:
+    """Bring a model up to date: new texts, new labels, and labels renamed, moved, merged, split or deleted.
+
+    The new taxonomy is --taxonomy; labels that it calls otherwise are in --moves, a line each: the old label, a tab,
+    the new one. Labels that stay need no line, nor do those below a label that was renamed or moved. prototype and
+    memory add texts to what their folders keep. linear learns its weights anew from --train and NEW, and keeps what
+    fitting had chosen and calibrated; labels that are only renamed need no texts. Other models are fitted anew to
+    --train and NEW. The options about reading are for all data files.
+
+    \b
+    Examples:
+      treelabel update model new.csv -o model2 --train train.csv
+      treelabel update model new.csv -o model2 --train train.csv --add-labels --compare test.csv
+      treelabel update model -o model2 --taxonomy spring.tsv --moves moves.tsv
+      treelabel update model new.csv -o model2 --taxonomy spring.tsv --moves moves.tsv --train train.csv \\
+        --compare test.csv --changes changes.csv
+    """
+    from treelabel.core.errors import TreelabelError
+    from treelabel.models import load_model, update_model
+    from treelabel.models.store import require_replaceable
+
+    _refuse_contradictions(new, read, add_labels, compare, changes)
+    if output.exists() and model.exists() and output.samefile(model):
+        raise TreelabelError(f"{output}: is the model to update, which stays as it is; choose another folder for -o")
+    require_replaceable(output, force)
+    if changes is not None:
+        require_file_name(changes)
+        require_other_file(changes, new, train, compare, moves, read.taxonomy)
+    loaded = load_model(model, require_signature)
+    path, data = _new_data(loaded, new, read, moves, add_labels)
+    original = _original(train, path, read)
+    made = update_model(loaded, data, moves=path, train=original)
+    if getattr(made, "stopped_", None) == "interrupt" and output.exists() and any(output.iterdir()):
+        typer.echo(f"treelabel: learning was interrupted; the model in {output} stays as it is", err=True)
+        raise typer.Exit(INTERRUPTED)
+    compared = None
+    if compare is not None:
+        from treelabel.models.prediction_changes import prediction_changes
+
+        texts = replace(read, taxonomy=None).read(compare, taxonomy=loaded.hierarchy_, need_labels=False)
+        compared = prediction_changes(loaded, made, texts, path)
+    save(made, output, force)
+    count = sum(0 if part is None else len(part) for part in (original, data))
+    typer.echo(f"{output}: {made.name}, {count:,} documents, {len(path.new):,} nodes, {size_of(output):.1f} MB")
+    echo(told(path))
+    if compared is not None:
+        _report(compared, changes)
+
+
+def _refuse_contradictions(
+    new: Path | None, read: ReadArguments, add_labels: bool, compare: Path | None, changes: Path | None
+) -> None:
+    from treelabel.core.errors import TreelabelError
+
+    if new is None and read.taxonomy is None:
+        raise TreelabelError("nothing to update: give NEW, a file with new texts, or --taxonomy with the new hierarchy")
+    if add_labels and read.taxonomy is not None:
+        raise TreelabelError("--add-labels and --taxonomy cannot both say what the new labels are; leave one out")
+    if add_labels and new is None:
+        raise TreelabelError("--add-labels takes labels from NEW, but no such file is given")
+    if changes is not None and compare is None:
+        raise TreelabelError("--changes needs --compare: the texts whose predictions are compared")
+
+
+def _new_data(
+    loaded: "Model", new: Path | None, read: ReadArguments, moves: Path | None, add_labels: bool
+) -> "tuple[Moves, Dataset | None]":
+    """Find the way to the new hierarchy, and read the new texts under it."""
+    from treelabel.core.errors import TreelabelError
+    from treelabel.hierarchy.moves import Moves
+
+    plain = replace(read, taxonomy=None)
+    if add_labels and new is not None:
+        from treelabel.data import with_further_labels
+
+        data = with_further_labels(plain.read(new), loaded.hierarchy_)
+        return Moves.of(loaded.hierarchy_, data.hierarchy), data
+    path = moves_to(loaded.hierarchy_, read, moves)
+    if new is None:
+        return path, None
+    try:
+        return path, plain.read(new, taxonomy=path.new)
+    except TreelabelError as error:
+        if read.taxonomy is not None or "unknown label" not in str(error):
+            raise
+        hint = "if it is a new label, give the new hierarchy with --taxonomy, or --add-labels"
+        raise TreelabelError(f"{error}; {hint}") from error
+
+
+def _original(train: Path | None, path: "Moves", read: ReadArguments) -> "Dataset | None":
+    """Read the original training file under the old hierarchy, or under the new one if its labels are of that."""
+    from treelabel.core.errors import TreelabelError
+
+    if train is None:
+        return None
+    plain = replace(read, taxonomy=None)
+    try:
+        return plain.read(train, taxonomy=path.old)
+    except TreelabelError as error:
+        if path.is_identity or "unknown" not in str(error):
+            raise
+        try:
+            return plain.read(train, taxonomy=path.new)
+        except TreelabelError:
+            raise error from None
+
+
+def _report(compared: "PredictionChanges", changes: Path | None) -> None:
+    """Print what changes, and write it."""
+    from treelabel.core.errors import printable
+    from treelabel.core.outputs import open_output
+    from treelabel.data.formulas import escape
+
+    for line in compared.summary().splitlines():
+        echo(printable(line))
+    if changes is None:
+        return
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerows([escape(cell) for cell in row] for row in compared.table())
+    with open_output(changes) as stream:
+        stream.write(buffer.getvalue().encode())
+    echo(f"wrote {changes}: {len(compared.changes):,} predictions that change")

@@ -1,0 +1,91 @@
+"""Tables of moves: files that say what became of the labels of a taxonomy."""
+
+import csv
+from pathlib import Path
+
+from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.inputs import existing_file, numbered_lines, suffixes
+from treelabel.core.limits import DEFAULT_LIMITS, Limits
+from treelabel.data.names import unprintable
+from treelabel.hierarchy.moves import Move
+
+OLD_COLUMNS = ("old", "from", "before", "old label", "old_label", "old path", "old_path")
+NEW_COLUMNS = ("new", "to", "after", "new label", "new_label", "new path", "new_path")
+DELIMITERS = (",", ";", "|")
+
+
+def read_moves(path: str | Path, encoding: str = "utf-8", limits: Limits = DEFAULT_LIMITS) -> list[Move]:
+    """Read a table of moves: a line is an old label and what became of it, names or full paths.
+
+    A name may be given where it is unique in its taxonomy. Two lines with one old label split it, two with one new
+    label merge, and a line with nothing behind the old label deletes it. Labels that stay need no line, nor do those
+    below a label that was renamed or moved as a whole.
+
+    Parameters
+    ----------
+    path : str or Path
+        Tabs separate columns, or commas, semicolons or bars in a .csv file. A first line with the columns old and new
+        (or from and to) is understood, in any order and beside others; lines with # are comments.
+    encoding : str
+        As Python calls it.
+    limits : Limits
+        The resources that reading may take.
+
+    Returns
+    -------
+    list of Move
+        Each with its file and line.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "moves.tsv")
+    ...     _ = file.write_text("old\\tnew\\npet > dog\\tpet > hound\\nfish\\t\\n")
+    ...     [(move.old, move.new) for move in read_moves(file)]
+    [('pet > dog', 'pet > hound'), ('fish', '')]
+    """
+    file = existing_file(path)
+    lines = [(at, line) for at, line in numbered_lines(file, encoding, limits) if not line.startswith("#")]
+    if not lines:
+        raise TreelabelError(f"{file}: no moves; expected lines with an old label and a new one, separated by a tab")
+    delimiter = _delimiter(file, lines[0][1])
+    rows = [(at, _cells(line, delimiter, f"{file}:{at}")) for at, line in lines]
+    columns = _columns([cell.lower() for cell in rows[0][1]])
+    return [_move(cells, columns, f"{file}:{at}") for at, cells in (rows if columns is None else rows[1:])]
+
+
+def _delimiter(file: Path, first: str) -> str:
+    if suffixes(file)[0] != ".csv" or "\t" in first:
+        return "\t"
+    return max(DELIMITERS, key=first.count)
+
+
+def _cells(line: str, delimiter: str, place: str) -> list[str]:
+    if delimiter == "\t":
+        return [cell.strip() for cell in line.split("\t")]
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter, strict=True))]
+    except csv.Error as error:
+        raise TreelabelError(f"{place}: not valid CSV: {error}") from error
+
+
+def _columns(header: list[str]) -> tuple[int, int] | None:
+    """Find the columns of a header, or None if the first line is none."""
+    old = next((at for at, cell in enumerate(header) if cell in OLD_COLUMNS), None)
+    new = next((at for at, cell in enumerate(header) if cell in NEW_COLUMNS), None)
+    return None if old is None or new is None else (old, new)
+
+
+def _move(cells: list[str], columns: tuple[int, int] | None, place: str) -> Move:
+    if columns is None and any(cells[2:]):
+        raise TreelabelError(
+            f"{place}: {len(cells)} columns, expected an old label and a new one; write one line for each new label, "
+            "or name the columns old and new in the first line"
+        )
+    at = (0, 1) if columns is None else columns
+    old, new = (cells[column] if column < len(cells) else "" for column in at)
+    if not old:
+        raise TreelabelError(f"{place}: no old label before {quoted(new)}; new labels need no line")
+    found = unprintable([old, new])
+    if found is not None:
+        raise TreelabelError(f"{place}: {found}")
+    return Move(old, new, place)
