@@ -11,6 +11,7 @@ from tests.helpers import WordVectors, registered
 from treelabel import Dataset, Hierarchy, Moves, TreelabelError, load_model, make_model, update_model
 from treelabel.models.check import CASES, TREE
 from treelabel.models.prediction_changes import prediction_changes
+from treelabel.models.training import training_of
 
 # Nothing is chosen, so that fitting anew differs in nothing but what is learned.
 PROTOTYPE: dict[str, Any] = {
@@ -310,3 +311,28 @@ def test_a_changed_mind_is_told_with_probabilities() -> None:
     assert "1 because the model sees the text differently" in found.summary()
     assert found.table()[1][:3] == ["0", "new mind", "pet > dog > terrier"]
     assert prediction_changes(model, model, data, Moves.of(TREE, TREE)).changes == ()
+
+
+def test_what_a_model_remembers_of_its_training_follows_the_labels() -> None:
+    """Counts are those of old and new documents under the new hierarchy; review and drift go on working."""
+    old = Hierarchy.from_paths(["pet > cat", "pet > dog", "farm > cow"])
+    new = Hierarchy.from_paths(["pet > cat", "pet > hound", "farm > cow"])
+    texts = ["it meows", "it barks", "it gives milk"] * 10
+    model = make_model("linear", hierarchy=old).fit(texts, [["cat"], ["dog"], ["cow"]] * 10)
+    moves = Moves.of(old, new, [("dog", "hound")])
+    renamed = update_model(model, moves=moves)
+    more = training_of(["who barks"], [["hound"]], new)
+    refitted = update_model(
+        model, ["who barks"], [["hound"]], moves=moves, train=Dataset.of(texts, ["cat", "dog", "cow"] * 10, old)
+    )
+    profile = model.profile_
+    assert profile is not None
+    for made, added in ((renamed, 0), (refitted, 1)):
+        kept = made.profile_
+        assert kept is not None
+        assert kept.fingerprint == new.fingerprint
+        assert kept.documents == 30 + added
+        counts = dict(zip(new.names, kept.frequencies.tolist(), strict=True))
+        assert counts == {"pet": 20 + added, "farm": 10, "cat": 10, "hound": 10 + added, "cow": 10}
+    assert profile.carried(moves, more).documents == 31
+    assert profile.fingerprint == old.fingerprint

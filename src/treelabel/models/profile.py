@@ -1,6 +1,6 @@
 """Profiles: counts and means of its training that a model remembers for review and drift; no texts."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, NotRequired, TypedDict
 
 import numpy as np
@@ -11,6 +11,7 @@ from treelabel.core.kinds import Between
 from treelabel.core.schema import Array, Arrays, Schema
 from treelabel.core.strings import Strings
 from treelabel.hierarchy import Hierarchy, LabelMatrix, keep_entries, matches, row_numbers, row_sizes
+from treelabel.hierarchy.moves import Moves
 from treelabel.models.evidence import MOST_TRIED, HeldOut
 from treelabel.models.training import Training
 from treelabel.rules import Decisions, decide
@@ -101,6 +102,36 @@ class Profile:
             right,
             mean_of(confidence_of(held.scores)),
             unknown,
+        )
+
+    def carried(self, moves: Moves, more: Training | None) -> "Profile":
+        """Return the profile of a model that was updated without holding anything out.
+
+        Counts follow the labels, and those of new documents are added; what held-out documents said of how sure and how
+        right the model is stays as it was. Shares of labels are told where no label changed.
+
+        Parameters
+        ----------
+        moves : Moves
+            From the hierarchy of the profile to that of the updated model.
+        more : Training or None
+            The new documents.
+
+        Returns
+        -------
+        Profile
+        """
+        counts = self.frequencies
+        if not moves.is_identity:
+            counts = np.rint(moves.sums(counts[:, None].astype(np.float64))[:, 0]).astype(np.int64)
+        if more is not None:
+            counts = counts + more.frequencies
+        return replace(
+            self,
+            fingerprint=moves.new.fingerprint,
+            documents=self.documents + (0 if more is None else len(more)),
+            frequencies=np.maximum(counts, 0),
+            shares=self.shares if moves.is_identity else None,
         )
 
     def arrays(self) -> Arrays:

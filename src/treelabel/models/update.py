@@ -70,11 +70,20 @@ def update_model(
         raise TreelabelError("there is nothing to update: neither new texts nor another hierarchy were given")
     more = None if data is None else training_of(data, labels, path.new, progress=progress)
     if train is None:
-        return model._updated(more, path)
+        return _with_profile(model._updated(more, path), model, path, more)
     original = training_of(train, None, None, progress=progress)
     original, more = _grouped(original, more, getattr(train, "groups", None), getattr(data, "groups", None))
     original = carried(original, path)
-    return model._refitted(original if more is None else _joined(original, more), len(original))
+    made = model._refitted(original if more is None else _joined(original, more), len(original))
+    return _with_profile(made, model, path, more)
+
+
+def _with_profile(made: Model, model: Model, moves: Moves, more: Training | None) -> Model:
+    """Carry the profile over to a model that was not fitted as a whole, which would have made one of its own."""
+    fitted = made.profile_ is not None and made.profile_ is not model.profile_
+    if not fitted and model.profile_ is not None:
+        made.profile_ = model.profile_.carried(moves, more)
+    return made
 
 
 def _grouped(
