@@ -11,13 +11,14 @@ import numpy as np
 
 from treelabel.core.compute import IntArray
 from treelabel.core.errors import TreelabelError, shorten
-from treelabel.core.inputs import existing_file
+from treelabel.core.inputs import STANDARD, existing_file
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.core.progress import progress_bar
 from treelabel.data.collect import Collector, Incoming
 from treelabel.data.dataset import Dataset
 from treelabel.data.fields import FieldChoice, Fields, ListMeaning
-from treelabel.data.formats import BATCH, Problem, ReadOptions, Row, RowSource, format_of
+from treelabel.data.formats import BATCH, Problem, ReadOptions, Row, RowSource
+from treelabel.data.formats.standard import settled
 from treelabel.data.names import unprintable
 from treelabel.data.taxonomy import read_taxonomy, taxonomy_beside
 from treelabel.hierarchy import SEPARATOR, Hierarchy, split_path
@@ -107,10 +108,11 @@ def read(
     if "" in (sep, label_sep):
         raise TreelabelError("a separator must be at least one character; without one it is guessed")
     hierarchy = read_taxonomy(taxonomy, root=root, limits=limits) if isinstance(taxonomy, str | Path) else taxonomy
-    problems = _Problems(file, on_error)
+    problems = Problems(file, on_error)
     collector = Collector(limits)
-    with progress_bar(f"reading {file.name}", file.stat().st_size, progress) as seen:
-        source = format_of(file, format).read(file, ReadOptions(encoding, delimiter, header, quotes, seen, limits))
+    size = None if file == STANDARD else file.stat().st_size
+    with settled(file, format) as (found, entry), progress_bar(f"reading {file.name}", size, progress) as seen:
+        source = entry.read(found, ReadOptions(encoding, delimiter, header, quotes, seen, limits))
         choice = FieldChoice(text, labels, id, label_sep, lists, need_text, need_labels, group)
         fields = _collect(source, choice, collector, problems)
     if fields is None or len(collector) == 0:
@@ -118,7 +120,7 @@ def read(
     origin = str(taxonomy) if isinstance(taxonomy, str | Path) else "given"
     if hierarchy is None:
         hierarchy, origin = _hierarchy_found(file, root, source, collector, sep, limits)
-    nodes = _nodes(hierarchy, collector, sep, problems)
+    nodes = find_nodes(hierarchy, collector, sep, problems)
     if len(hierarchy) == 0:
         raise TreelabelError(f"{file}: no label in the file can be used; give a taxonomy, or mend the labels")
     data, left_out = collector.dataset(hierarchy, nodes, source.features)
@@ -132,7 +134,7 @@ def read(
 
 
 @dataclass
-class _Problems:
+class Problems:
     """Problems found: the first stops the reading, or all are counted and the first few reported."""
 
     file: Path
@@ -141,6 +143,7 @@ class _Problems:
     told: list[str] = field(default_factory=list)
 
     def tell(self, line: int, message: str) -> None:
+        """Report a problem."""
         told = f"{self.file}:{line}: {message}"
         if self.on_error == "stop":
             raise TreelabelError(f"{shorten(told, 1500)} (to leave out such rows: --on-error skip)")
@@ -148,11 +151,12 @@ class _Problems:
             self.told.append(shorten(told, 500))
 
     def skip(self, line: int, message: str, lines: int = 1) -> None:
+        """Report a problem that costs rows."""
         self.tell(line, message)
         self.skipped += lines
 
 
-def _collect(source: RowSource, choice: FieldChoice, collector: Collector, problems: _Problems) -> Fields | None:
+def _collect(source: RowSource, choice: FieldChoice, collector: Collector, problems: Problems) -> Fields | None:
     """Move all rows into the collector; return the columns that were chosen, if there was a row at all."""
     fields: Fields | None = None
     while rows := list(islice(source.rows, BATCH)):
@@ -167,12 +171,13 @@ def _collect(source: RowSource, choice: FieldChoice, collector: Collector, probl
             if isinstance(row, Problem):
                 problems.skip(row.line, row.message, row.lines)
             elif fields is not None:
-                _understand(row, fields, len(collector), batch, problems)
+                understand(row, fields, len(collector), batch, problems)
         collector.add(batch)
     return fields
 
 
-def _understand(row: Row, fields: Fields, before: int, batch: list[Incoming], problems: _Problems) -> None:
+def understand(row: Row, fields: Fields, before: int, batch: list[Incoming], problems: Problems) -> None:
+    """Add a row to a batch that begins behind `before` others, or report why it cannot be used."""
     try:
         name = row.values.get(fields.id) if fields.id is not None else None
         known = str(before + len(batch)) if name is None or name == "" else str(name)
@@ -185,7 +190,7 @@ def _understand(row: Row, fields: Fields, before: int, batch: list[Incoming], pr
         batch.append(Incoming(row.line, known, text, labels, row.values, row.features))
 
 
-def _nodes(hierarchy: Hierarchy, collector: Collector, sep: str | None, problems: _Problems) -> IntArray:
+def find_nodes(hierarchy: Hierarchy, collector: Collector, sep: str | None, problems: Problems) -> IntArray:
     """Find the node of every distinct label; -1 for those that are unknown and may be skipped."""
     nodes = np.full(len(collector.keys), -1, np.int32)
     for code, label in enumerate(collector.keys):
