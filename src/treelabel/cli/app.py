@@ -11,7 +11,8 @@ from treelabel.cli.decide import decide, rules, tune
 from treelabel.cli.demo import demo
 from treelabel.cli.encoders import encoders
 from treelabel.cli.judge import compare, evaluate, metrics
-from treelabel.cli.models import explain, export, fit, models, predict, score
+from treelabel.cli.models import explain, export, fit, models
+from treelabel.cli.predict import predict, score
 from treelabel.cli.report import report
 from treelabel.cli.sign import sign
 from treelabel.cli.sweep import sweep

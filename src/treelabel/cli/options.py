@@ -1,7 +1,7 @@
 """Options that many commands share, written once: how to read a data file."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields
 from functools import wraps
 from pathlib import Path
@@ -102,16 +102,33 @@ class ReadArguments:
         need_labels: bool = True,
     ) -> "tuple[Dataset, Dataset | None]":
         """Read a data file and, if there is one, a training file under the same hierarchy."""
-        from treelabel.core.errors import TreelabelError, quoted
         from treelabel.data import read, read_together
+
+        options = self._options(taxonomy) | {"need_text": need_text, "need_labels": need_labels}
+        if train is None:
+            return read(path, **options), None
+        data, training = read_together([path, train], **options)
+        return data, training
+
+    def read_batches(
+        self, path: Path, hierarchy: "Hierarchy", size: int, first: int, columns: bool, title: str
+    ) -> "Iterator[Dataset]":
+        """Read the texts of a data file a batch at a time; whether there are labels makes no difference."""
+        from treelabel.data.batches import OPTIONS, read_batches
+
+        options = {name: value for name, value in self._options(hierarchy).items() if name in OPTIONS}
+        return read_batches(path, hierarchy, size, first, columns, title, need_labels=False, **options)
+
+    def _options(self, taxonomy: "Hierarchy | None") -> dict[str, Any]:
+        """Return the options of `read`, checked."""
+        from treelabel.core.errors import TreelabelError, quoted
 
         for name, allowed in (("on_error", ("stop", "skip")), ("lists", ("labels", "path"))):
             if getattr(self, name) not in allowed:
                 option = name.replace("_", "-")
                 found = quoted(getattr(self, name))
                 raise TreelabelError(f"--{option} is {found}, expected {' or '.join(allowed)}")
-        options = asdict(self) | {"text": self.text or None, "labels": self.labels or None}
-        options |= {"need_text": need_text, "need_labels": need_labels, "limits": self.limits}
+        options = asdict(self) | {"text": self.text or None, "labels": self.labels or None, "limits": self.limits}
         del options["limit"]
         if taxonomy is not None:
             if self.taxonomy is not None:
@@ -119,10 +136,7 @@ class ReadArguments:
             options["taxonomy"] = taxonomy
         # A shell hands the two characters of '\t' on as they are.
         options["delimiter"] = "\t" if self.delimiter == "\\t" else self.delimiter
-        if train is None:
-            return read(path, **options), None
-        data, training = read_together([path, train], **options)
-        return data, training
+        return options
 
 
 def with_read_options(command: Callable[..., Any]) -> Callable[..., Any]:

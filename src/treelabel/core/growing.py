@@ -8,13 +8,14 @@ first and the journal after them, so that a kill at any moment leaves a file tha
 
 import json
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
 from treelabel.core.commit import sync
-from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.errors import TreelabelError, printable, quoted
 from treelabel.core.locking import lock
 from treelabel.core.outputs import errors_of, mode_of, target_of
 
@@ -103,6 +104,31 @@ class Growing:
         for path in (self.path, self.journal, self.journal.with_name(f"{self.journal.name}.new")):
             with suppress(OSError):
                 path.unlink(missing_ok=True)
+
+
+class StandardOutput:
+    """Standard output in the place of a file that grows: what is committed is on its way."""
+
+    def __init__(self) -> None:
+        self.state: dict[str, Any] = {}
+        self.size = 0
+
+    def write(self, data: Any) -> None:
+        """Write bytes; on a terminal, what would drive it is escaped as JSON does it."""
+        if sys.stdout.isatty():
+            sys.stdout.write(printable(bytes(data).decode(errors="replace"), keep="\n\t"))
+        else:
+            sys.stdout.buffer.write(data)
+        self.size += len(data)
+
+    def commit(self, **state: Any) -> None:
+        """Send on what was written."""
+        sys.stdout.flush()
+        sys.stdout.buffer.flush()
+        self.state = state
+
+    def keep(self) -> None:
+        """Do nothing more: it is out already."""
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import json
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -30,9 +30,10 @@ from treelabel.hierarchy import Hierarchy, label_matrix
 # Batches grow from the first one to their full size by this factor.
 GROWTH = 4
 
-_FIELDS = frozenset({"text", "labels", "id", "label_sep", "lists", "need_text", "need_labels"})
-_READING = frozenset({"encoding", "delimiter", "header", "quotes", "limits"})
-_OTHERS = frozenset({"format", "sep", "on_error"})
+_FIELDS = frozenset(each.name for each in fields(FieldChoice)) - {"group"}
+_READING = frozenset(each.name for each in fields(ReadOptions)) - {"seen"}
+# Options of `read` that reading in batches has, too.
+OPTIONS = _FIELDS | _READING | {"format", "sep", "on_error"}
 
 
 def batch_sizes(size: int, first: int | None = None) -> Iterator[int]:
@@ -94,7 +95,7 @@ def read_batches(
     ...     [list(batch.texts) for batch in read_batches(file, Hierarchy.flat(["A"]), 2, need_labels=False)]
     [['one', 'two'], ['three']]
     """
-    unknown = sorted(set(options) - _FIELDS - _READING - _OTHERS)
+    unknown = sorted(set(options) - OPTIONS)
     if unknown:
         raise TreelabelError(f"reading in batches has no option {unknown[0]!r}")
     if size < 1 or (first is not None and first < 1):
@@ -179,8 +180,8 @@ class _Reader:
             if header is None:
                 yield None
                 return
-            fields = self._choose(header[0], 2)
-            wanted = header[0] if self.columns else [name for name in header[0] if name in {*fields.text, fields.id}]
+            chosen = self._choose(header[0], 2)
+            wanted = header[0] if self.columns else [name for name in header[0] if name in {*chosen.text, chosen.id}]
             yield from read_blocks(self.file, self.options, *header, wanted)
         elif self.entry.name == "parquet":
             for batch in record_batches(self.file, self.options):

@@ -155,3 +155,10 @@ def number_texts(values: DoubleArray) -> pa.Array:
         return texts
     own = [repr(value) for value in values[odd].tolist()]
     return pa.compute.replace_with_mask(texts, pa.array(odd), pa.array(own, pa.large_string()))
+
+
+def optional_number_texts(column: pa.Array) -> pa.Array:
+    """Write numbers as JSON does; nothing stays nothing."""
+    there = column.is_valid()
+    texts = number_texts(column.fill_null(0.5).to_numpy(zero_copy_only=False))
+    return pa.compute.if_else(there, texts, pa.scalar(None, pa.large_string()))

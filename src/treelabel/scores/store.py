@@ -51,7 +51,7 @@ def save_scores(path: Path, hierarchy: Hierarchy, values: Any, ids: tuple[str, .
     ids : tuple of str, optional
         One per document.
     """
-    writer = {".npz": _save_npz, ".parquet": _save_parquet}[_ending(path)]
+    writer = {".npz": _save_npz, ".parquet": _save_parquet}[score_ending(path)]
     with whole_file(path) as temporary:
         writer(Stored(hierarchy, values, ids), temporary)
 
@@ -59,7 +59,7 @@ def save_scores(path: Path, hierarchy: Hierarchy, values: Any, ids: tuple[str, .
 def load_scores(path: Path) -> Stored:
     """Read what `save_scores` wrote."""
     file = existing_file(path)
-    reader = {".npz": _load_npz, ".parquet": _load_parquet}[_ending(file)]
+    reader = {".npz": _load_npz, ".parquet": _load_parquet}[score_ending(file)]
     try:
         return reader(file)
     except (TreelabelError, MemoryError):
@@ -72,7 +72,8 @@ def load_scores(path: Path) -> Stored:
         raise TreelabelError(f"{file}: not {WHAT}, or damaged{why}") from error
 
 
-def _ending(path: Path) -> str:
+def score_ending(path: Path) -> str:
+    """Return the ending of a score file, refusing any other."""
     ending, compression = suffixes(path)
     if ending not in (".npz", ".parquet") or compression is not None:
         raise TreelabelError(f"{path}: scores are stored as .npz or .parquet; give the file one of these endings")
@@ -176,17 +177,18 @@ def _ids(stored: Any, file: Path) -> tuple[str, ...] | None:
 
 def _save_parquet(scores: Stored, file: Path) -> None:
     """Write one row per document: its id, and either all scores or the stored nodes with theirs."""
-    schema = _schema(scores)
+    schema = score_schema(scores)
     with pq.ParquetWriter(file, schema, compression="zstd") as writer:
         documents = scores.values.shape[0]
         for start in range(0, documents, ROWS):
             rows = slice(start, min(start + ROWS, documents))
             ids = [None] * (rows.stop - rows.start) if scores.ids is None else scores.ids[rows]
-            columns = [pa.array(ids, pa.string()), *_columns(scores.values[rows])]
+            columns = [pa.array(ids, pa.string()), *score_columns(scores.values[rows])]
             writer.write_table(pa.table(columns, schema=schema))
 
 
-def _schema(scores: Stored) -> pa.Schema:
+def score_schema(scores: Stored) -> pa.Schema:
+    """Return the columns of a Parquet file of scores."""
     number = pa.from_numpy_dtype(scores.values.dtype)
     fields = [pa.field("id", pa.string(), nullable=scores.ids is None)]
     if scores.is_sparse:
@@ -196,7 +198,7 @@ def _schema(scores: Stored) -> pa.Schema:
     return pa.schema(fields, {HIERARCHY_KEY: hierarchy_to_json(scores.hierarchy), VERSION_KEY: str(VERSION)})
 
 
-def _columns(values: Any) -> list[pa.Array]:
+def score_columns(values: Any) -> list[pa.Array]:
     """Lay out the scores of some documents as columns of lists."""
     if not sparse.issparse(values):
         return [pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])]
