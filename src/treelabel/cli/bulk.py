@@ -3,9 +3,6 @@
 import bz2
 import gzip
 import hashlib
-import shutil
-import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -21,6 +18,7 @@ from treelabel.core.compute import background
 from treelabel.core.errors import TreelabelError
 from treelabel.core.growing import Growing, StandardOutput, growing_file
 from treelabel.core.inputs import STANDARD, existing_file, suffixes
+from treelabel.core.standard import as_output
 
 if TYPE_CHECKING:
     from treelabel.data import Dataset
@@ -111,11 +109,8 @@ class Job:
             yield StandardOutput()
             return
         # Formats that are made of a whole stream go through a file.
-        with tempfile.TemporaryDirectory(prefix="treelabel-") as folder:
-            with growing_file(Path(folder, f"output.{self.kind}"), {}) as file:
-                yield file
-            with Path(folder, f"output.{self.kind}").open("rb") as made:
-                shutil.copyfileobj(made, sys.stdout.buffer)
+        with as_output(self.output, f".{self.kind}") as made, growing_file(made, {}) as file:
+            yield file
 
     def batches(self, done: int, columns: bool, title: str) -> "Iterator[tuple[Dataset, tuple[Any, Any]]]":
         """Read the texts, those of `done` documents aside: each batch, with the ids and columns that go with it."""

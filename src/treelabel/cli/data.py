@@ -105,8 +105,13 @@ def _scores_summary(file: Path) -> tuple[dict[str, Any], list[tuple[str, str]]]:
 
 @with_read_options
 def convert(
-    source: Annotated[Path, typer.Argument(metavar="IN", help="The file to read.")],
-    target: Annotated[Path, typer.Argument(metavar="OUT", help="The file to write; its ending says the format.")],
+    source: Annotated[Path, typer.Argument(metavar="IN", help="The file to read; - for standard input.")],
+    target: Annotated[
+        Path,
+        typer.Argument(
+            metavar="OUT", help="The file to write; its ending says the format. - for standard output (JSON Lines)."
+        ),
+    ],
     read: ReadArguments,
     to_format: Annotated[str | None, typer.Option(help="Format of the output (default: by its ending).")] = None,
     labels_as: Annotated[str, typer.Option(help="Write labels as: auto, names or paths.")] = "auto",
@@ -131,10 +136,12 @@ def convert(
       treelabel convert train.csv train.parquet --labels category --sep ' > '
       treelabel convert train.jsonl.gz train.ft --taxonomy tax.tsv --deduplicate
       treelabel convert subjects.ttl subjects.taxonomy.tsv
+      zcat train.csv.gz | treelabel convert - - --to-format parquet | ssh store 'cat > train.parquet'
     """
     from treelabel import data as d
     from treelabel.core.errors import TreelabelError, printable
-    from treelabel.core.inputs import suffixes
+    from treelabel.core.inputs import STANDARD, suffixes
+    from treelabel.core.standard import as_output
     from treelabel.scores import is_score_file
 
     if labels_as not in ("auto", "names", "paths"):
@@ -148,12 +155,25 @@ def convert(
             _convert_taxonomy(source, target, read, unfold, cut)
         return
     dataset = _changed(read.read(source), deduplicate, unfold, cut, other_leaves)
-    if write_taxonomy:
+    is_printed = target == STANDARD
+    if write_taxonomy and not is_printed:
         _refuse_other_taxonomy(target, to_format, dataset, force)
-    written = d.write(dataset, target, to_format, labels_as, None, write_taxonomy, not raw)  # type: ignore[arg-type]
-    lost = d.losses(dataset, target, to_format)
+    to_format = (to_format or "jsonl") if is_printed else to_format
+    with as_output(target, d.FORMATS.find(to_format).endings[0] if to_format else "") as file:
+        written = d.write(
+            dataset,
+            file,
+            to_format,
+            labels_as,
+            None,
+            write_taxonomy and not is_printed,
+            not raw,  # type: ignore[arg-type]
+        )
+    lost = d.losses(dataset, file, to_format)
     if lost:
         typer.echo(f"treelabel: note: this format has no place for {printable(', '.join(lost))}", err=True)
+    if is_printed:
+        return
     typer.echo(f"wrote {written[0]}: {len(dataset):,} documents")
     for other in written[1:]:
         typer.echo(f"wrote {other}: their hierarchy")

@@ -12,10 +12,11 @@ from scipy import sparse
 
 from treelabel.core.arrays import checked_csr
 from treelabel.core.errors import TreelabelError
-from treelabel.core.inputs import existing_file, suffixes
+from treelabel.core.inputs import STANDARD, existing_file, standard_input, suffixes
 from treelabel.core.json_text import read_json
 from treelabel.core.npz import Headers, open_npz
 from treelabel.core.outputs import whole_file
+from treelabel.core.standard import as_input
 from treelabel.hierarchy import Hierarchy, hierarchy_from_json, hierarchy_to_json
 
 VERSION = 1
@@ -57,8 +58,12 @@ def save_scores(path: Path, hierarchy: Hierarchy, values: Any, ids: tuple[str, .
 
 
 def load_scores(path: Path) -> Stored:
-    """Read what `save_scores` wrote."""
+    """Read what `save_scores` wrote; - is standard input."""
     file = existing_file(path)
+    if file == STANDARD:
+        is_parquet = standard_input().peek(4).startswith(b"PAR1")
+        with as_input(file, ".parquet" if is_parquet else ".npz") as copy:
+            return load_scores(copy)
     reader = {".npz": _load_npz, ".parquet": _load_parquet}[score_ending(file)]
     try:
         return reader(file)

@@ -1,8 +1,6 @@
 """Data from standard input: which format it is, by its first bytes, and a file of it where a format needs one."""
 
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +10,7 @@ import pyarrow as pa
 from treelabel.core.errors import TreelabelError, quoted
 from treelabel.core.inputs import MAGIC, STANDARD, standard_input
 from treelabel.core.registry import did_you_mean
+from treelabel.core.standard import as_input
 from treelabel.data.fields import ID_NAMES, LABEL_NAMES, TEXT_NAMES
 from treelabel.data.formats.registry import FORMATS, format_of
 from treelabel.data.formats.rows import Format
@@ -43,10 +42,7 @@ def settled(file: Path, name: str | None) -> Iterator[tuple[Path, Format]]:
     if entry.name in STREAMED:
         yield file, entry
         return
-    with tempfile.TemporaryDirectory(prefix="treelabel-") as folder:
-        copy = Path(folder, f"standard_input{entry.endings[0]}")
-        with copy.open("wb") as stream:
-            shutil.copyfileobj(standard_input(), stream)
+    with as_input(file, entry.endings[0]) as copy:
         yield copy, entry
 
 
