@@ -96,7 +96,9 @@ def test_scores_have_the_digits_that_single_precision_has() -> None:
 def test_names_are_written_as_they_are() -> None:
     flat = Hierarchy.flat(['naïve "quote"', "日本"])
     line = next(prediction_lines(decide(Scores(flat, [[0.9, 0.1]]))))
-    assert line == '{"id": "0", "labels": [{"label": "naïve \\"quote\\"", "path": "naïve \\"quote\\""}], "closed": true}'
+    assert (
+        line == '{"id": "0", "labels": [{"label": "naïve \\"quote\\"", "path": "naïve \\"quote\\""}], "closed": true}'
+    )
 
 
 # There and back

@@ -156,19 +156,12 @@ def convert(
         return
     dataset = _changed(read.read(source), deduplicate, unfold, cut, other_leaves)
     is_printed = target == STANDARD
-    if write_taxonomy and not is_printed:
+    is_beside = write_taxonomy and not is_printed
+    if is_beside:
         _refuse_other_taxonomy(target, to_format, dataset, force)
     to_format = (to_format or "jsonl") if is_printed else to_format
     with as_output(target, d.FORMATS.find(to_format).endings[0] if to_format else "") as file:
-        written = d.write(
-            dataset,
-            file,
-            to_format,
-            labels_as,
-            None,
-            write_taxonomy and not is_printed,
-            not raw,  # type: ignore[arg-type]
-        )
+        written = d.write(dataset, file, to_format, labels_as, None, is_beside, not raw)  # type: ignore[arg-type]
     lost = d.losses(dataset, file, to_format)
     if lost:
         typer.echo(f"treelabel: note: this format has no place for {printable(', '.join(lost))}", err=True)

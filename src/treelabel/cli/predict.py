@@ -23,14 +23,14 @@ ResumeOption = Annotated[
     ),
 ]
 STANDARD = Path("-")
-PREDICTIONS = {
+PREDICTIONS: dict[str, tuple[str, ...]] = {
     "jsonl": (".jsonl", ".json", ".ndjson"),
     "csv": (".csv",),
     "tsv": (".tsv", ".tab"),
     "parquet": (".parquet", ".pq"),
     "xlsx": (".xlsx",),
 }
-SCORES = {"npz": (".npz",), "parquet": (".parquet",)}
+SCORES: dict[str, tuple[str, ...]] = {"npz": (".npz",), "parquet": (".parquet",)}
 # Rules that give a document one most specific label at most.
 ONE_LABEL = (
     "best_leaf",

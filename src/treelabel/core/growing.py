@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -168,15 +168,11 @@ def growing_file(path: str | Path, about: Mapping[str, Any], resume: bool = Fals
     if target.exists() and not target.is_file():
         raise TreelabelError(f"{path}: is not an ordinary file; write to a file and copy it there, or to - for a pipe")
     file = Growing(target, about)
-    with errors_of(target):
+    with errors_of(target), closing(file):
         file.open(resume)
         try:
             yield file
         except BaseException:
-            if resume and file.state:
-                file.close()
-            else:
+            if not (resume and file.state):
                 file.remove()
             raise
-        finally:
-            file.close()

@@ -162,6 +162,11 @@ def require_excel() -> Any:
 
 def _write_excel(spool: Path, working: Path, target: Path) -> None:
     """Write one sheet; text stays text, also where it looks like a formula."""
+    if sum(map(len, read_spool(spool))) > MOST_EXCEL_ROWS:
+        raise TreelabelError(
+            f"{target}: an Excel sheet has at most {MOST_EXCEL_ROWS:,} rows below its header, and there are more; "
+            "write .csv or .parquet"
+        )
     openpyxl = require_excel()
     cell_of = import_module("openpyxl.cell").WriteOnlyCell
     book = openpyxl.Workbook(write_only=True)
@@ -175,14 +180,7 @@ def _write_excel(spool: Path, working: Path, target: Path) -> None:
         return made
 
     sheet.append([cell(name) for name in read_schema(spool).names])
-    rows = 0
     for batch in read_spool(spool):
-        rows += len(batch)
-        if rows > MOST_EXCEL_ROWS:
-            raise TreelabelError(
-                f"{target}: an Excel sheet has at most {MOST_EXCEL_ROWS:,} rows below its header, and there are more; "
-                "write .csv or .parquet"
-            )
         columns = [column.to_pylist() for column in batch.columns]
         for values in zip(*columns, strict=True):
             sheet.append([cell(value) for value in values])

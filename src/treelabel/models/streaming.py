@@ -92,6 +92,9 @@ def decided_batches(
     Decided
         One per batch.
     """
+    if not hasattr(model, "hierarchy_"):
+        # For what it says then.
+        model.score([])
     asked = model.default_rule if rule is None else rule
     if decides_on_all(asked, model.hierarchy_, **settings):
         yield from _decided_together(model, batches, asked, settings)
