@@ -7,6 +7,7 @@ first and the journal after them, so that a kill at any moment leaves a file tha
 """
 
 import json
+import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -18,6 +19,8 @@ from treelabel.core.commit import sync
 from treelabel.core.errors import TreelabelError, printable, quoted
 from treelabel.core.locking import lock
 from treelabel.core.outputs import errors_of, mode_of, target_of
+
+_log = logging.getLogger(__name__)
 
 VERSION = 1
 LARGEST_JOURNAL = 1 << 24
@@ -43,6 +46,8 @@ class Growing:
         self._stream = os.fdopen(handle, "r+b")
         if resume:
             self._restore()
+        elif self.journal.exists():
+            _log.info("%s: what an earlier run left is started over; --resume would go on with it", self.path)
         self._stream.truncate(self.size)
         self._stream.seek(self.size)
 
@@ -173,6 +178,8 @@ def growing_file(path: str | Path, about: Mapping[str, Any], resume: bool = Fals
         try:
             yield file
         except BaseException:
-            if not (resume and file.state):
+            if resume and file.state:
+                _log.info("%s: holds what is done; the same command with --resume goes on with it", file.path)
+            else:
                 file.remove()
             raise
