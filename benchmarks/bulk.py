@@ -111,8 +111,8 @@ def prepare(folder: Path, counts: Sequence[int]) -> None:
     write_rows(folder / "few.csv", 50)
     write(load_sample(), folder / "sample.jsonl")
     for name, settings in SETTINGS.items():
-        ours = [sys.executable, "-m", "treelabel", "fit", folder / "sample.jsonl", "-o", folder / f"{name}.model"]
-        measured([*ours, *settings])
+        model = folder / f"{name}.model"
+        measured([sys.executable, "-m", "treelabel", "fit", folder / "sample.jsonl", "-o", model, *settings])
         measured([sys.executable, "-c", FIT_PEER, name, folder / f"{name}.pickle"])
         for command in commands(folder, name, "few").values():
             measured(command)

@@ -246,7 +246,7 @@ def test_a_run_that_was_killed_is_gone_on_with_to_the_same_bytes(
     for name, job in jobs.items():
         assert not (tmp_path / name).exists()
         assert json.loads((tmp_path / f"{name}.partial.json").read_text())["state"]["rows"] == 5 + 8 + 8
-        assert "begun with another options" in run(*job, "--resume", "--on-error", "skip").err
+        assert "begun with another option of reading" in run(*job, "--resume", "--on-error", "skip").err
         resumed = run(*job, "--resume")
         assert resumed.code == 0, resumed.err
         made = (tmp_path / name).read_bytes()

@@ -89,8 +89,8 @@ class Job:
         digest = hashlib.sha256(repr(files).encode()).hexdigest()[:16]
         there = None if self.texts == STANDARD else self.texts.stat()
         told = "standard input" if there is None else f"{self.texts}, {there.st_size} bytes, {there.st_mtime_ns}"
-        options = {**self.options, "to_format": self.kind, "read": repr(asdict(self.read))}
-        return {"model": f"{self.folder} {digest}", "input": told, "options": options, "version": treelabel.__version__}
+        made_of = {"model": f"{self.folder} {digest}", "input": told, "treelabel": treelabel.__version__}
+        return {**made_of, **self.options, "format": self.kind, "option of reading": repr(asdict(self.read))}
 
     def check(self) -> None:
         """Refuse what cannot work, before anything is read."""

@@ -145,7 +145,7 @@ def predict(
     several = all_labels or loaded.regime_ == "multi_path" or not asked.startswith(ONE_LABEL)
     settings: dict[str, Any] = {} if unknown is None else {"unknown": unknown}
     form = Form(all_labels, alternatives, keep_columns, several, raw)
-    options = {"rule": _rule_text(asked), "unknown": unknown, "form": repr(form)}
+    options = {"rule": _rule_text(asked), "unknown": unknown, "form of predictions": repr(form)}
     job = Job(loaded, model, texts, read, target, kind, resume, options)
     job.check()
     written = predict_file(job, form, rule, settings)

@@ -27,7 +27,7 @@ LARGEST_JOURNAL = 1 << 24
 
 
 class Growing:
-    """A file under its temporary name: `write` adds bytes, `commit` makes them count, `keep` gives it its name."""
+    """A file under its temporary name: `write` adds bytes, `commit` makes them count, `keep` lets it take its name."""
 
     def __init__(self, target: Path, about: Mapping[str, Any]) -> None:
         self.target, self.about = target, {"version": VERSION, **about}
@@ -93,7 +93,7 @@ class Growing:
             self._stream = None
 
     def keep(self) -> None:
-        """Give the file its name."""
+        """Let the file take its name."""
         if self._stream is not None:
             self._stream.flush()
         self.path.chmod(mode_of(self.target, 0o666))

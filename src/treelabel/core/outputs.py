@@ -354,7 +354,19 @@ def target_of(path: Path) -> Path:
 
 
 def mode_of(target: Path, usual: int) -> int:
-    """Return the permissions of what is replaced, or what is usual for something new."""
+    """Return the permissions of what is replaced, or what is usual for something new.
+
+    Parameters
+    ----------
+    target
+        What is replaced, if it is there.
+    usual
+        What is usual, before the user's mask.
+
+    Returns
+    -------
+    int
+    """
     with suppress(OSError):
         return stat.S_IMODE(target.stat().st_mode)
     umask = os.umask(0)

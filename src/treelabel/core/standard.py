@@ -12,7 +12,15 @@ from treelabel.core.inputs import STANDARD, standard_input
 
 @contextmanager
 def as_input(path: Path, ending: str) -> Iterator[Path]:
-    """Return a file as it is; standard input (-) is copied to one with this ending, which is gone after the block."""
+    """Return a file as it is; standard input (-) is copied to one that is gone after the block.
+
+    Parameters
+    ----------
+    path
+        The file, or -.
+    ending
+        The ending of the copy.
+    """
     if path != STANDARD:
         yield path
         return
@@ -25,7 +33,15 @@ def as_input(path: Path, ending: str) -> Iterator[Path]:
 
 @contextmanager
 def as_output(path: Path, ending: str) -> Iterator[Path]:
-    """Return a file as it is; for standard output (-), one with this ending, which is sent there after the block."""
+    """Return a file as it is; for standard output (-), one that is sent there after the block.
+
+    Parameters
+    ----------
+    path
+        The file, or -.
+    ending
+        The ending of the file that is sent.
+    """
     if path != STANDARD:
         yield path
         return

@@ -39,6 +39,17 @@ OPTIONS = _FIELDS | _READING | {"format", "sep", "on_error"}
 def batch_sizes(size: int, first: int | None = None) -> Iterator[int]:
     """Yield the sizes of batches: the first, then ever larger ones up to `size`.
 
+    Parameters
+    ----------
+    size
+        The largest.
+    first
+        The first; by default as large.
+
+    Yields
+    ------
+    int
+
     >>> list(islice(batch_sizes(100, 10), 5))
     [10, 40, 100, 100, 100]
     """

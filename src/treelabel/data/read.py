@@ -143,7 +143,15 @@ class Problems:
     told: list[str] = field(default_factory=list)
 
     def tell(self, line: int, message: str) -> None:
-        """Report a problem."""
+        """Report a problem.
+
+        Parameters
+        ----------
+        line
+            Where it is.
+        message
+            What it is.
+        """
         told = f"{self.file}:{line}: {message}"
         if self.on_error == "stop":
             raise TreelabelError(f"{shorten(told, 1500)} (to leave out such rows: --on-error skip)")
@@ -151,7 +159,15 @@ class Problems:
             self.told.append(shorten(told, 500))
 
     def skip(self, line: int, message: str, lines: int = 1) -> None:
-        """Report a problem that costs rows."""
+        """Report a problem that costs rows.
+
+        Parameters
+        ----------
+        line, message
+            As for `tell`.
+        lines
+            How many rows it costs.
+        """
         self.tell(line, message)
         self.skipped += lines
 
@@ -177,7 +193,21 @@ def _collect(source: RowSource, choice: FieldChoice, collector: Collector, probl
 
 
 def understand(row: Row, fields: Fields, before: int, batch: list[Incoming], problems: Problems) -> None:
-    """Add a row to a batch that begins behind `before` others, or report why it cannot be used."""
+    """Add a row to a batch, or report why it cannot be used.
+
+    Parameters
+    ----------
+    row
+        The row.
+    fields
+        The columns to read.
+    before
+        How many rows there were before the batch.
+    batch
+        Where it goes.
+    problems
+        Told of a row that is left out.
+    """
     try:
         name = row.values.get(fields.id) if fields.id is not None else None
         known = str(before + len(batch)) if name is None or name == "" else str(name)
@@ -191,7 +221,23 @@ def understand(row: Row, fields: Fields, before: int, batch: list[Incoming], pro
 
 
 def find_nodes(hierarchy: Hierarchy, collector: Collector, sep: str | None, problems: Problems) -> IntArray:
-    """Find the node of every distinct label; -1 for those that are unknown and may be skipped."""
+    """Find the node of every distinct label; -1 for those that are unknown and may be skipped.
+
+    Parameters
+    ----------
+    hierarchy
+        Where labels are looked up.
+    collector
+        The documents, with their labels.
+    sep
+        The separator of paths.
+    problems
+        Told of labels that are unknown.
+
+    Returns
+    -------
+    array of int32
+    """
     nodes = np.full(len(collector.keys), -1, np.int32)
     for code, label in enumerate(collector.keys):
         try:

@@ -98,7 +98,21 @@ def runner_up_labels(decisions: Decisions, scores: Scores, count: int) -> Writte
 
 
 def sorted_labels(h: Hierarchy, labels: LabelMatrix, p: DoubleArray | None) -> WrittenLabels:
-    """Put the labels of each document in order, the surest first; equal ones by node."""
+    """Put the labels of each document in order, the surest first; equal ones by node.
+
+    Parameters
+    ----------
+    h
+        The hierarchy.
+    labels
+        The labels.
+    p
+        A score for every label.
+
+    Returns
+    -------
+    WrittenLabels
+    """
     ptr = labels.indptr.astype(np.int64)
     if p is None:
         return WrittenLabels(h, ptr, labels.indices, None)
@@ -110,7 +124,19 @@ def sorted_labels(h: Hierarchy, labels: LabelMatrix, p: DoubleArray | None) -> W
 
 
 def scores_at(scores: Scores, labels: LabelMatrix) -> DoubleArray:
-    """Look up the scores of labels; what is not stored is 0."""
+    """Look up the scores of labels; what is not stored is 0.
+
+    Parameters
+    ----------
+    scores
+        The scores.
+    labels
+        Labels of the same documents.
+
+    Returns
+    -------
+    array of one score per label
+    """
     rows, values = row_numbers(labels), scores.values
     if not scores.is_sparse:
         return np.asarray(values[rows, labels.indices], np.float64)

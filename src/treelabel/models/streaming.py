@@ -2,23 +2,44 @@
 
 import warnings
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from treelabel.core.compute import BoolArray
 from treelabel.core.scale import BLOCK_SCORES, KEPT_SCORES, MANY_NODES
 from treelabel.core.strings import Strings
+from treelabel.hierarchy import Hierarchy
 from treelabel.models.training import texts_of
 from treelabel.rules import Decisions, Tuned, decide, decides_on_all
 from treelabel.scores import Scores
 
-if TYPE_CHECKING:
-    from treelabel.models.base import Model
-
 # Texts of a batch at most, and where there are so many nodes that models keep the largest scores only.
 MOST_TEXTS = 1 << 14
 TEXTS_OF_MANY_NODES = 1 << 9
+
+
+class Scorer(Protocol):
+    """A model that has learned: what of it is needed here."""
+
+    hierarchy_: Hierarchy
+
+    @property
+    def default_rule(self) -> str:
+        """The rule to use where none is asked for."""
+
+    def score(self, texts: Any, labels: None = None, ids: None = None, *, top: int | None = None) -> Scores:
+        """Score texts.
+
+        Parameters
+        ----------
+        texts, labels, ids, top
+            As for `Model.score`.
+
+        Returns
+        -------
+        Scores
+        """
 
 
 class RuleOfAllWarning(UserWarning):
@@ -69,7 +90,7 @@ def decide_texts(scores: Scores, blank: BoolArray, rule: str | Tuned, **settings
 
 
 def decided_batches(
-    model: "Model", batches: Iterable[tuple[Any, Any]], rule: str | Tuned | None = None, **settings: Any
+    model: Scorer, batches: Iterable[tuple[Any, Any]], rule: str | Tuned | None = None, **settings: Any
 ) -> Iterator[Decided]:
     """Score and decide batches one after another.
 
@@ -106,7 +127,7 @@ def decided_batches(
 
 
 def _decided_together(
-    model: "Model", batches: Iterable[tuple[Any, Any]], rule: str | Tuned, settings: dict[str, Any]
+    model: Scorer, batches: Iterable[tuple[Any, Any]], rule: str | Tuned, settings: dict[str, Any]
 ) -> Iterator[Decided]:
     nodes = len(model.hierarchy_)
     top = None if nodes <= KEPT_SCORES else KEPT_SCORES
