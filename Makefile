@@ -32,6 +32,7 @@ lint: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/hierarchy.py
 	$(BIN)/python benchmarks/reading.py
+	$(BIN)/python benchmarks/bulk.py
 	$(BIN)/python benchmarks/metrics.py
 	$(BIN)/python benchmarks/rules.py
 	$(BIN)/python benchmarks/rules_matter.py

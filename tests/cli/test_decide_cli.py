@@ -29,7 +29,8 @@ def test_decide_prints_one_line_a_document(folder: Path, run: Run) -> None:
     ended = run("decide", folder / "scores.npz", "--rule", "optimal:hf1")
     assert (ended.code, ended.err) == (0, "")
     lines = [json.loads(line) for line in ended.out.splitlines()]
-    assert lines[0] == {"id": "a", "labels": [{"label": "F", "path": "A > C > F", "p": 0.6}]}
+    label = {"label": "F", "path": "A > C > F", "p": 0.6}
+    assert lines[0] == {"id": "a", "labels": [label], "closed": True}
     assert [line["id"] for line in lines] == list(TRUTH)
 
 
@@ -47,7 +48,7 @@ def test_decide_says_how_many_documents_have_no_label(folder: Path, run: Run) ->
     ended = run("decide", folder / "scores.npz", "-o", out, "--rule", "best_leaf", "--unknown", "0.5")
     assert ended.out == f"{out}: 4 documents by best_leaf(unknown=0.5), 1 without a label, 1 of them unknown\n"
     last = json.loads(out.read_text().splitlines()[-1])
-    assert last == {"id": "d", "labels": [], "unknown": True}
+    assert last == {"id": "d", "labels": [], "closed": True, "unknown": True}
 
 
 def test_ancestors_are_written_on_request(folder: Path, run: Run) -> None:

@@ -60,7 +60,7 @@ def test_predict_takes_texts_without_labels_and_prints(fitted: Path, run: Run) -
     first, second = (json.loads(line) for line in ended.out.splitlines())
     assert first["id"] == "x"
     assert first["labels"][0]["path"] == "pet > cat"
-    assert second == {"id": "y", "labels": [], "unknown": True}
+    assert second == {"id": "y", "labels": [], "closed": True, "unknown": True}
 
 
 def test_explain_prints_words_for_each_step(fitted: Path, run: Run) -> None:

@@ -28,9 +28,9 @@ OTHER_B = '{"label": "Other", "path": "B > Other", "p": 0.5}'
 def test_the_most_specific_labels_are_written_surest_first(form: str) -> None:
     scores = SCORES if form == "dense" else Scores(TWICE, SCORES.csr(), SCORES.ids)
     assert list(prediction_lines(decide(scores, "threshold@0.3"), scores)) == [
-        f'{{"id": "x", "labels": [{OTHER_A}, {OTHER_B}]}}',
-        '{"id": "y", "labels": []}',
-        '{"id": "z", "labels": [{"label": "C", "path": "C", "p": 0.3}]}',
+        f'{{"id": "x", "labels": [{OTHER_A}, {OTHER_B}], "closed": true}}',
+        '{"id": "y", "labels": [], "closed": true}',
+        '{"id": "z", "labels": [{"label": "C", "path": "C", "p": 0.3}], "closed": true}',
     ]
 
 
@@ -47,23 +47,23 @@ def test_surest_first_is_not_the_order_of_nodes() -> None:
 def test_ancestors_are_written_on_request() -> None:
     first = next(prediction_lines(decide(SCORES), SCORES, all_labels=True))
     above_a, above_b = '{"label": "A", "path": "A", "p": 0.9}', '{"label": "B", "path": "B", "p": 0.5}'
-    assert first == f'{{"id": "x", "labels": [{above_a}, {OTHER_A}, {above_b}, {OTHER_B}]}}'
+    assert first == f'{{"id": "x", "labels": [{above_a}, {OTHER_A}, {above_b}, {OTHER_B}], "closed": true}}'
 
 
 def test_documents_on_which_the_rule_abstained_are_marked() -> None:
     assert list(prediction_lines(decide(SCORES, "best_leaf", unknown=0.5), SCORES)) == [
-        f'{{"id": "x", "labels": [{OTHER_A}]}}',
-        '{"id": "y", "labels": [], "unknown": true}',
-        '{"id": "z", "labels": [], "unknown": true}',
+        f'{{"id": "x", "labels": [{OTHER_A}], "closed": true}}',
+        '{"id": "y", "labels": [], "closed": true, "unknown": true}',
+        '{"id": "z", "labels": [], "closed": true, "unknown": true}',
     ]
 
 
 def test_without_ids_rows_are_counted_and_without_scores_none_is_written() -> None:
     unnamed = Decisions(TWICE, decide(SCORES, "best_leaf").csr)
     assert list(prediction_lines(unnamed)) == [
-        '{"id": "0", "labels": [{"label": "Other", "path": "A > Other"}]}',
-        '{"id": "1", "labels": []}',
-        '{"id": "2", "labels": [{"label": "C", "path": "C"}]}',
+        '{"id": "0", "labels": [{"label": "Other", "path": "A > Other"}], "closed": true}',
+        '{"id": "1", "labels": [], "closed": true}',
+        '{"id": "2", "labels": [{"label": "C", "path": "C"}], "closed": true}',
     ]
 
 
@@ -96,7 +96,9 @@ def test_scores_have_the_digits_that_single_precision_has() -> None:
 def test_names_are_written_as_they_are() -> None:
     flat = Hierarchy.flat(['naïve "quote"', "日本"])
     line = next(prediction_lines(decide(Scores(flat, [[0.9, 0.1]]))))
-    assert line == '{"id": "0", "labels": [{"label": "naïve \\"quote\\"", "path": "naïve \\"quote\\""}]}'
+    assert (
+        line == '{"id": "0", "labels": [{"label": "naïve \\"quote\\"", "path": "naïve \\"quote\\""}], "closed": true}'
+    )
 
 
 # There and back

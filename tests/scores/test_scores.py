@@ -969,3 +969,14 @@ def test_a_hundred_thousand_documents_and_a_million_labels_fit_in_2_gb(tmp_path:
 def test_a_label_matrix_is_no_score_matrix_of_another_width() -> None:
     with pytest.raises(TreelabelError, match="expected documents x 5 nodes"):
         Scores(TREE, label_matrix([0, 1], [2], 4))
+
+
+@pytest.mark.parametrize("count", [1, 20, 64, 65, 150, 300])
+@pytest.mark.parametrize("levels", [3, 1000])
+def test_few_and_many_of_the_largest_are_found(count: int, levels: int) -> None:
+    values = (np.random.default_rng(0).integers(0, levels, (20, 200)) / levels).astype(np.float32)
+    h = Hierarchy.flat([str(at) for at in range(200)])
+    kept = Scores(h, values).top_k(count)
+    for row in range(len(values)):
+        best = np.argsort(-values[row], kind="stable")[:count]
+        assert sorted(best[values[row][best] > 0].tolist()) == kept.values[[row]].indices.tolist()

@@ -14,7 +14,8 @@ from treelabel.cli.drift import drift
 from treelabel.cli.encoders import encoders
 from treelabel.cli.evaluate import evaluate
 from treelabel.cli.judge import compare, metrics
-from treelabel.cli.models import explain, export, fit, models, predict, score
+from treelabel.cli.models import explain, export, fit, models
+from treelabel.cli.predict import predict, score
 from treelabel.cli.report import report
 from treelabel.cli.review import review
 from treelabel.cli.sign import sign

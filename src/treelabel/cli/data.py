@@ -148,8 +148,13 @@ def _scores_summary(file: Path) -> tuple[dict[str, Any], list[tuple[str, str]]]:
 
 @with_read_options
 def convert(
-    source: Annotated[Path, typer.Argument(metavar="IN", help="The file to read.")],
-    target: Annotated[Path, typer.Argument(metavar="OUT", help="The file to write; its ending says the format.")],
+    source: Annotated[Path, typer.Argument(metavar="IN", help="The file to read; - for standard input.")],
+    target: Annotated[
+        Path,
+        typer.Argument(
+            metavar="OUT", help="The file to write; its ending says the format. - for standard output (JSON Lines)."
+        ),
+    ],
     read: ReadArguments,
     to_format: Annotated[str | None, typer.Option(help="Format of the output (default: by its ending).")] = None,
     labels_as: Annotated[str, typer.Option(help="Write labels as: auto, names or paths.")] = "auto",
@@ -185,10 +190,11 @@ def convert(
       treelabel convert test.csv clean-test.csv --without train.csv
       treelabel convert subjects.ttl subjects.taxonomy.tsv
       treelabel convert scores.npz new-scores.npz --moves moves.tsv --taxonomy new.tsv
+      zcat train.csv.gz | treelabel convert - - --to-format parquet | ssh store 'cat > train.parquet'
     """
     from treelabel import data as d
-    from treelabel.core.errors import TreelabelError, printable
-    from treelabel.core.inputs import suffixes
+    from treelabel.core.errors import TreelabelError
+    from treelabel.core.inputs import STANDARD, suffixes
     from treelabel.evaluation.moved_predictions import is_prediction_file
     from treelabel.scores import is_score_file
 
@@ -206,22 +212,51 @@ def convert(
         else:
             _convert_taxonomy(source, target, read, unfold, cut)
         return
-    if moves is not None:
-        dataset, others = read_moved(source, read, moves, old_taxonomy), None if without is None else read.read(without)
-    else:
-        dataset, others = read.read_with(source, without)
-    if others is not None:
-        dataset = d.without_texts(dataset, others.texts)
+    dataset = _documents(source, read, without, moves, old_taxonomy)
     dataset = _changed(dataset, deduplicate, unfold, cut, other_leaves)
+    if target == STANDARD:
+        _print_documents(dataset, to_format or "jsonl", labels_as, raw)
+        return
     if write_taxonomy:
         _refuse_other_taxonomy(target, to_format, dataset, force)
     written = d.write(dataset, target, to_format, labels_as, None, write_taxonomy, not raw)  # type: ignore[arg-type]
-    lost = d.losses(dataset, target, to_format)
-    if lost:
-        typer.echo(f"treelabel: note: this format has no place for {printable(', '.join(lost))}", err=True)
+    _tell_losses(dataset, target, to_format)
     typer.echo(f"wrote {written[0]}: {len(dataset):,} documents")
     for other in written[1:]:
         typer.echo(f"wrote {other}: their hierarchy")
+
+
+def _documents(
+    source: Path, read: ReadArguments, without: Path | None, moves: Path | None, old_taxonomy: Path | None
+) -> "Dataset":
+    """Read documents, carried over to another hierarchy if labels moved, and without those of another file."""
+    from treelabel import data as d
+
+    if moves is None:
+        dataset, others = read.read_with(source, without)
+    else:
+        dataset, others = read_moved(source, read, moves, old_taxonomy), None if without is None else read.read(without)
+    return dataset if others is None else d.without_texts(dataset, others.texts)
+
+
+def _print_documents(dataset: "Dataset", to_format: str, labels_as: str, raw: bool) -> None:
+    """Write documents to standard output, without the hierarchy."""
+    from treelabel import data as d
+    from treelabel.core.inputs import STANDARD
+    from treelabel.core.standard import as_output
+
+    with as_output(STANDARD, d.FORMATS.find(to_format).endings[0]) as file:
+        d.write(dataset, file, to_format, labels_as, None, False, not raw)  # type: ignore[arg-type]
+    _tell_losses(dataset, file, to_format)
+
+
+def _tell_losses(dataset: "Dataset", target: Path, to_format: str | None) -> None:
+    from treelabel import data as d
+    from treelabel.core.errors import printable
+
+    lost = d.losses(dataset, target, to_format)
+    if lost:
+        typer.echo(f"treelabel: note: this format has no place for {printable(', '.join(lost))}", err=True)
 
 
 def _changed(dataset: "Dataset", deduplicate: bool, unfold: bool, cut: int | None, other_leaves: bool) -> "Dataset":

@@ -7,12 +7,14 @@ from typing import Annotated, Any
 import typer
 
 from treelabel.cli.options import JsonOption, ReadArguments, require_other_file, with_read_options
-from treelabel.cli.printing import echo
+from treelabel.cli.printing import print_lines
 
 RuleOption = Annotated[
     str, typer.Option(help="Decision rule, such as optimal:hf1 or threshold@0.3, or a file that tune wrote.")
 ]
-ScoresArgument = Annotated[Path, typer.Argument(metavar="SCORES", help="Scores (.npz or .parquet).")]
+ScoresArgument = Annotated[
+    Path, typer.Argument(metavar="SCORES", help="Scores (.npz or .parquet); - for standard input.")
+]
 
 
 @with_read_options
@@ -30,7 +32,8 @@ def decide(
     """Turn scores into labels by a decision rule.
 
     Writes one line per document: {"id": ..., "labels": [{"label": name, "path": "A > B", "p": 0.93}, ...]}, the most
-    specific labels, surest first; "unknown": true where it abstained. 'treelabel rules' lists the rules. The options
+    specific labels, surest first; "closed": true says that they stand for their ancestors, too, "unknown": true that it
+    abstained. 'treelabel rules' lists the rules. The options
     about reading are for the training file.
 
     \b
@@ -39,6 +42,7 @@ def decide(
       treelabel decide scores.npz -o predictions.jsonl --rule tuned.json --unknown 0.3
       treelabel decide scores.npz --rule "top_k(k=3, leaves=true)"
     """
+    from treelabel.core.inputs import STANDARD
     from treelabel.evaluation.predictions import prediction_lines, write_predictions
     from treelabel.rules import decide as choose
     from treelabel.scores import Scores
@@ -48,9 +52,8 @@ def decide(
     training = None if train is None else read.read(train, need_text=False, taxonomy=given.hierarchy)
     settings: dict[str, Any] = {} if unknown is None else {"unknown": unknown}
     decisions = choose(given, rule, train_frequencies=training, **settings)
-    if output is None:
-        for line in prediction_lines(decisions, given, all_labels):
-            echo(line)
+    if output is None or output == STANDARD:
+        print_lines(prediction_lines(decisions, given, all_labels))
         return
     write_predictions(decisions, output, given, all_labels)
     empty = int((decisions.csr.indptr[1:] == decisions.csr.indptr[:-1]).sum())

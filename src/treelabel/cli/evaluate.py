@@ -56,25 +56,33 @@ def evaluate(
       treelabel evaluate test.jsonl predictions.jsonl --taxonomy tax.tsv
       treelabel evaluate test.jsonl scores.npz --metrics hf1,hf1_auc,precision@5 --intervals --json
       treelabel evaluate test.csv predictions.jsonl --train train.csv --by-label --errors errors.csv
+      treelabel predict model test.csv -o - | treelabel evaluate test.csv -
     """
+    from treelabel.core.errors import TreelabelError
+    from treelabel.core.inputs import STANDARD
+    from treelabel.data.formats.standard import as_file
     from treelabel.data.table_files import require_table_name, write_table
 
+    if truth == predictions == STANDARD:
+        raise TreelabelError("only one of the two files can be standard input (-)")
     for output in (by_label_output, errors):
         if output is not None:
             require_table_name(output)
             require_file_name(output)
             require_other_file(output, truth, predictions, train)
-    judged = _judged(
-        truth,
-        predictions,
-        read,
-        train,
-        metrics=metric_names(metrics),
-        rule=rule,
-        keep_documents=intervals,
-        by_label=by_label or by_label_output is not None,
-        errors=errors is not None,
-    )
+    # Files are read more than once.
+    with as_file(truth, read.format) as true, as_file(predictions) as system:
+        judged = _judged(
+            true,
+            system,
+            read,
+            train,
+            metrics=metric_names(metrics),
+            rule=rule,
+            keep_documents=intervals,
+            by_label=by_label or by_label_output is not None,
+            errors=errors is not None,
+        )
     written = []
     if judged.labels is not None and by_label_output is not None:
         write_table(judged.labels.to_arrow(), by_label_output)

@@ -1,4 +1,4 @@
-"""Commands of models: fit, score, predict, explain, export, models."""
+"""Commands of models: fit, explain, export, models."""
 
 import os
 from pathlib import Path
@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from treelabel.cli.decide import RuleOption
 from treelabel.cli.findings import tell_serious
-from treelabel.cli.options import JsonOption, ReadArguments, SignatureOption, require_other_file, with_read_options
+from treelabel.cli.options import JsonOption, ReadArguments, SignatureOption, with_read_options
 from treelabel.cli.printing import echo
 from treelabel.cli.report import held_out_report, require_report
 from treelabel.cli.signals import Terminated
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
     from treelabel.models import Model
 
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder that fit wrote.")]
-TextsArgument = Annotated[
-    Path, typer.Argument(metavar="TEXTS", help="Data file with texts (labels are not looked at).")
-]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace a model that is there already.")]
 # What shells say of a command that ended by Ctrl-C.
 INTERRUPTED = 130
@@ -146,74 +142,6 @@ def parse_setting(text: str) -> tuple[str, Any]:
         return name.strip(), ast.literal_eval(value)
     except (ValueError, SyntaxError):
         return name.strip(), value
-
-
-def _texts(path: Path, read: ReadArguments, model: "Model") -> "Dataset":
-    """Read texts; whether there are labels, and which, makes no difference."""
-    return read.read(path, taxonomy=model.hierarchy_, need_labels=False)
-
-
-@with_read_options
-def score(
-    model: ModelArgument,
-    texts: TextsArgument,
-    read: ReadArguments,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Scores to write (.npz or .parquet).")],
-    top: Annotated[int | None, typer.Option(help="Keep only this many of the largest scores of each document.")] = None,
-    require_signature: SignatureOption = None,
-) -> None:
-    """Score texts: the probability of every node.
-
-    \b
-    Example:
-      treelabel score model test.csv -o scores.npz
-    """
-    from treelabel.models import load_model
-
-    require_other_file(output, texts)
-    loaded = load_model(model, require_signature)
-    scores = loaded.score(_texts(texts, read, loaded), top=top)
-    scores.save(output)
-    typer.echo(f"{output}: {scores!r}")
-
-
-@with_read_options
-def predict(
-    model: ModelArgument,
-    texts: TextsArgument,
-    read: ReadArguments,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write (default: print).")] = None,
-    rule: Annotated[str | None, RuleOption.__metadata__[0]] = None,
-    unknown: Annotated[
-        float | None, typer.Option(help="Abstain where no label of the first level has a score of at least this.")
-    ] = None,
-    require_signature: SignatureOption = None,
-) -> None:
-    """Predict the labels of texts by a decision rule.
-
-    Without --rule: by the rule that was best on held-out documents of the training data, which fit names.
-
-    \b
-    Examples:
-      treelabel predict model new.csv -o predictions.jsonl
-      treelabel predict model new.csv -o predictions.jsonl --rule optimal:hf1 --unknown 0.3
-      treelabel predict model new.csv -o predictions.jsonl --require-signature ours.pub.pem
-    """
-    from treelabel.evaluation.predictions import prediction_lines, write_predictions
-    from treelabel.models import load_model
-    from treelabel.rules import decide
-
-    require_other_file(output, texts)
-    loaded = load_model(model, require_signature)
-    scores = loaded.score(_texts(texts, read, loaded))
-    settings: dict[str, Any] = {} if unknown is None else {"unknown": unknown}
-    decisions = decide(scores, loaded.default_rule if rule is None else rule, **settings)
-    if output is None:
-        for line in prediction_lines(decisions, scores):
-            echo(line)
-        return
-    write_predictions(decisions, output, scores)
-    typer.echo(f"{output}: {len(decisions):,} documents by {decisions.rule}")
 
 
 def explain(

@@ -1,7 +1,7 @@
 """Options that many commands share, written once: how to read a data file."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields
 from functools import wraps
 from pathlib import Path
@@ -111,20 +111,30 @@ class ReadArguments:
         need_labels: bool = True,
     ) -> "tuple[Dataset, Dataset | None]":
         """Read a data file and, if there is one, a training file under the same hierarchy."""
-        from treelabel.core.errors import TreelabelError
         from treelabel.data import read, read_together
 
-        options = self.options(need_text, need_labels)
-        if taxonomy is not None:
-            if self.taxonomy is not None:
-                raise TreelabelError("--taxonomy cannot be given here: the scores know their hierarchy")
-            options["taxonomy"] = taxonomy
+        options = self.options(need_text, need_labels, taxonomy)
         if train is None:
             return read(path, **options), None
         data, training = read_together([path, train], **options)
         return data, training
 
-    def options(self, need_text: bool = True, need_labels: bool = True) -> dict[str, Any]:
+    def read_batches(
+        self, path: Path, hierarchy: "Hierarchy", size: int, first: int, columns: bool, title: str
+    ) -> "Iterator[Dataset]":
+        """Read the texts of a data file a batch at a time; whether there are labels makes no difference."""
+        from treelabel.data.batches import OPTIONS, read_batches
+
+        options = {
+            name: value
+            for name, value in self.options(need_labels=False, taxonomy=hierarchy).items()
+            if name in OPTIONS
+        }
+        return read_batches(path, hierarchy, size, first, columns, title, **options)
+
+    def options(
+        self, need_text: bool = True, need_labels: bool = True, taxonomy: "Hierarchy | None" = None
+    ) -> dict[str, Any]:
         """Return the options of `read`, checked."""
         from treelabel.core.errors import TreelabelError, quoted
 
@@ -133,9 +143,13 @@ class ReadArguments:
                 option = name.replace("_", "-")
                 found = quoted(getattr(self, name))
                 raise TreelabelError(f"--{option} is {found}, expected {' or '.join(allowed)}")
-        options = asdict(self) | {"text": self.text or None, "labels": self.labels or None}
-        options |= {"need_text": need_text, "need_labels": need_labels, "limits": self.limits}
+        options = asdict(self) | {"text": self.text or None, "labels": self.labels or None, "limits": self.limits}
+        options |= {"need_text": need_text, "need_labels": need_labels}
         del options["limit"]
+        if taxonomy is not None:
+            if self.taxonomy is not None:
+                raise TreelabelError("--taxonomy cannot be given here: the scores know their hierarchy")
+            options["taxonomy"] = taxonomy
         # A shell hands the two characters of '\t' on as they are.
         options["delimiter"] = "\t" if self.delimiter == "\\t" else self.delimiter
         return options

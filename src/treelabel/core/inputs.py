@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from io import BufferedReader, BytesIO, RawIOBase
 from pathlib import Path
 from typing import IO, Any, cast
@@ -21,6 +21,9 @@ from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.core.registry import did_you_mean
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
+# The name of standard input and output, which are told to be compressed by their first bytes.
+STANDARD = Path("-")
+MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
 KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
 BUFFER = 1 << 18
@@ -45,6 +48,8 @@ def suffixes(path: Path) -> tuple[str, str | None]:
 def existing_file(path: str | Path) -> Path:
     """Check that a file is there to be read, and that it is a regular one: a pipe or a device may never end."""
     found = Path(path)
+    if found == STANDARD:
+        return found
     finish_commit(found.parent)
     try:
         mode = found.stat().st_mode
@@ -60,7 +65,10 @@ def existing_file(path: str | Path) -> Path:
         raise TreelabelError(f"{found}: is a folder, expected a file")
     if not stat.S_ISREG(mode):
         kind = KINDS.get(stat.S_IFMT(mode), "no regular file")
-        raise TreelabelError(f"{found}: is {kind}, expected a regular file; save what comes from it to a file first")
+        raise TreelabelError(
+            f"{found}: is {kind}, expected a regular file; save what comes from it to a file first, "
+            "or pipe it into - (standard input)"
+        )
     return found
 
 
@@ -85,32 +93,58 @@ def open_input(
 
     Parameters
     ----------
-    path : a regular file (see `existing_file`).
+    path : a regular file (see `existing_file`), or - for standard input, which can be read once.
     seen : is told how many bytes of the file have been read so far.
     limits : how much may come out of the file.
     whole : whether it will be read at once, to which a limit of its own applies.
     """
     _, compression = suffixes(path)
-    with path.open("rb") as raw:
-        source: Any = _Counted(raw, seen) if seen is not None else raw
+    if path == STANDARD:
+        start = standard_input().peek(4)
+        compression = next((name for magic, name in MAGIC.items() if start.startswith(magic)), None)
+    with _opened(path) as raw:
+        counted = _Counted(raw, seen)
+        source: Any = counted if seen is not None or compression is not None or path == STANDARD else raw
         if compression is not None:
             unpacked = pa.CompressedInputStream(pa.PythonFile(source, mode="r"), compression)
-            source = _Checked(unpacked, lambda total: _check_ratio(path, total, raw.tell(), limits))
+            source = _Checked(unpacked, lambda total: _check_ratio(path, total, counted.total, limits))
         if whole:
             source = _Checked(source, lambda total: _check_whole(path, total, limits))
         yield cast("IO[bytes]", BufferedReader(source, BUFFER))
 
 
-class _Counted(RawIOBase):
-    """A raw file that tells how far it has been read."""
+@lru_cache(1)
+def _buffered(stream: Any) -> BufferedReader:
+    # Not through a buffer of its own, which would wait until it is full.
+    return BufferedReader(getattr(stream.buffer, "raw", stream.buffer), BUFFER)
 
-    def __init__(self, raw: IO[bytes], seen: Callable[[int], None]) -> None:
-        self._raw, self._seen = raw, seen
+
+def standard_input() -> BufferedReader:
+    """Return standard input, always the same buffer, so that a look at its beginning takes nothing away."""
+    return _buffered(sys.stdin)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    if path == STANDARD:
+        yield standard_input()
+        return
+    with path.open("rb") as raw:
+        yield raw
+
+
+class _Counted(RawIOBase):
+    """A raw file that tells how far it has been read; of a pipe it returns what is there without waiting for more."""
+
+    def __init__(self, raw: Any, seen: Callable[[int], None] | None) -> None:
+        self._raw, self._seen, self.total = raw, seen, 0
 
     def readinto(self, buffer: Any) -> int:
-        data = self._raw.read(len(buffer))
+        data = self._raw.read1(len(buffer))
         buffer[: len(data)] = data
-        self._seen(self._raw.tell())
+        self.total += len(data)
+        if self._seen is not None:
+            self._seen(self.total)
         return len(data)
 
     def readable(self) -> bool:

@@ -37,18 +37,18 @@ def whole_file(path: str | Path) -> Iterator[Path]:
 
     If the block fails, or the process is killed, what was there before stays. A symbolic link is followed, and stays.
     """
-    target = _target(Path(path))
+    target = target_of(Path(path))
     if target.is_dir():
         raise TreelabelError(f"{path}: is a folder, expected the name of a file to write")
     if target.exists() and not target.is_file():
         # Taking its name would put a file in the place of a device or a pipe.
         raise TreelabelError(f"{path}: is not an ordinary file; write to a file and copy it there")
-    with _errors_of(target):
+    with errors_of(target):
         working = Working.file(target.parent)
     try:
-        with _errors_of(target):
+        with errors_of(target):
             yield working.path
-            working.path.chmod(_mode(target, 0o666))
+            working.path.chmod(mode_of(target, 0o666))
             if target.exists():
                 sync(working.path)
             transaction = _open_transaction.get()
@@ -139,7 +139,7 @@ class _Transaction:
         folders = dict.fromkeys([target.parent for _, target in self.renames] + [path.parent for path in self.removals])
         for folder in folders:
             renames = {working.path.name: path.name for working, path in self.renames if path.parent == folder}
-            with _errors_of(folder):
+            with errors_of(folder):
                 commit(folder, renames, [path.name for path in self.removals if path.parent == folder])
 
     def close(self) -> None:
@@ -195,9 +195,9 @@ def whole_folder(path: str | Path, check: Callable[[Path], None]) -> Iterator[Pa
     given = Path(path)
     with suppress(OSError):
         given.parent.mkdir(parents=True, exist_ok=True)
-    target = _target(given)
+    target = target_of(given)
     check(target)
-    with _errors_of(target), _only_writer(target) as is_there:
+    with errors_of(target), _only_writer(target) as is_there:
         working = Working.folder(target.parent)
         try:
             yield working.path
@@ -244,10 +244,10 @@ def _lost_to_another(target: Path) -> TreelabelError:
 def _settle(folder: Path, target: Path) -> None:
     """Set the permissions of a finished folder, and flush it to disk before it takes its name."""
     for file in folder.iterdir():
-        file.chmod(_mode(target / file.name, 0o666))
+        file.chmod(mode_of(target / file.name, 0o666))
         if target.exists():
             sync(file)
-    folder.chmod(_mode(target, 0o777))
+    folder.chmod(mode_of(target, 0o777))
 
 
 def _replace_folder(working: Path, target: Path) -> None:
@@ -333,7 +333,7 @@ def _exchange(one: Path, two: Path) -> bool:
 # What all of them need
 
 
-def _target(path: Path) -> Path:
+def target_of(path: Path) -> Path:
     """Return where output really goes, after a look whether it can; leftovers that stand there are removed."""
     target = path
     for _ in range(MOST_LINKS):
@@ -353,8 +353,20 @@ def _target(path: Path) -> Path:
     return target
 
 
-def _mode(target: Path, usual: int) -> int:
-    """Return the permissions of what is replaced, or what is usual for something new."""
+def mode_of(target: Path, usual: int) -> int:
+    """Return the permissions of what is replaced, or what is usual for something new.
+
+    Parameters
+    ----------
+    target
+        What is replaced, if it is there.
+    usual
+        What is usual, before the user's mask.
+
+    Returns
+    -------
+    int
+    """
     with suppress(OSError):
         return stat.S_IMODE(target.stat().st_mode)
     umask = os.umask(0)
@@ -363,7 +375,7 @@ def _mode(target: Path, usual: int) -> int:
 
 
 @contextmanager
-def _errors_of(target: Path) -> Iterator[None]:
+def errors_of(target: Path) -> Iterator[None]:
     """Report the file that was asked for, not a working name beside it, where the system refuses to write."""
     try:
         yield

@@ -14,7 +14,7 @@ class Done(Protocol):
 
 
 @contextmanager
-def progress_bar(title: str, total: int, show: bool | None = None) -> Iterator[Done]:
+def progress_bar(title: str, total: int | None, show: bool | None = None) -> Iterator[Done]:
     """Show how much of a total is done; the block gets a function to call with the amount done so far, and a note.
 
     `show=None` shows the bar only where standard error is a terminal.
@@ -24,7 +24,7 @@ def progress_bar(title: str, total: int, show: bool | None = None) -> Iterator[D
     title
         What is being done.
     total
-        The amount to do.
+        The amount to do; None where nobody knows.
     show
         Whether to show the bar; None asks whether standard error is a terminal.
 

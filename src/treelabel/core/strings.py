@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, overload
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -79,6 +80,15 @@ class Strings(Sequence[str]):
         3
         """
         return int(pc.sum(pc.binary_length(self.arrow)).as_py() or 0)
+
+    def blank(self) -> npt.NDArray[np.bool_]:
+        """Mark the texts that are empty, or nothing but white space.
+
+        >>> Strings.of(["a", " ", ""]).blank().tolist()
+        [False, True, True]
+        """
+        parts = [pc.equal(pc.utf8_trim_whitespace(chunk), "") for chunk in self.arrow.chunks]
+        return np.concatenate([np.zeros(0, np.bool_), *(part.to_numpy(zero_copy_only=False) for part in parts)])
 
     def take(self, rows: Any) -> "Strings":
         """Select rows by number."""

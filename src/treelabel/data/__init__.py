@@ -1,6 +1,7 @@
 """Datasets: reading, writing, describing, splitting, and the embedded sample."""
 
 from treelabel.core.strings import Strings
+from treelabel.data.batches import read_batches
 from treelabel.data.build import cut, deduplicate, per_class, split, unfold, with_other_leaves, without_texts
 from treelabel.data.dataset import Dataset
 from treelabel.data.describe import Description, describe
@@ -27,6 +28,7 @@ __all__ = [
     "per_class",
     "read",
     "read_alternative_names",
+    "read_batches",
     "read_moves",
     "read_taxonomy",
     "read_together",

@@ -12,13 +12,14 @@ import numpy as np
 
 from treelabel.core.compute import IntArray
 from treelabel.core.errors import TreelabelError, shorten
-from treelabel.core.inputs import existing_file
+from treelabel.core.inputs import STANDARD, existing_file
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.core.progress import progress_bar
 from treelabel.data.collect import Collector, Incoming
 from treelabel.data.dataset import Dataset
 from treelabel.data.fields import FieldChoice, Fields, ListMeaning
-from treelabel.data.formats import BATCH, Problem, ReadOptions, Row, RowSource, format_to_read
+from treelabel.data.formats import BATCH, Problem, ReadOptions, Row, RowSource
+from treelabel.data.formats.standard import settled
 from treelabel.data.names import unprintable
 from treelabel.data.taxonomy import taxonomy_beside, taxonomy_of_data
 from treelabel.hierarchy import SEPARATOR, Hierarchy, split_path
@@ -120,9 +121,13 @@ def read(
         known = None if taxonomy is None else Known(taxonomy, {"hierarchy": "given"})
     problems = Problems(file, on_error)
     collector = Collector(limits)
-    with progress_bar(f"reading {file.name}", file.stat().st_size, progress) as seen:
-        options = ReadOptions(encoding, delimiter, header, quotes, seen, limits, sheet)
-        source = format_to_read(file, format, options).read(file, options)
+    size = None if file == STANDARD else file.stat().st_size
+    options = ReadOptions(encoding, delimiter, header, quotes, None, limits, sheet)
+    with (
+        settled(file, format, options) as (found, entry),
+        progress_bar(f"reading {file.name}", size, progress) as seen,
+    ):
+        source = entry.read(found, replace(options, seen=seen))
         choice = FieldChoice(text, labels, id, label_sep, lists, need_text, need_labels, group)
         fields = _collect(source, choice, collector, problems)
     if fields is None or len(collector) == 0:

@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from treelabel.core.errors import TreelabelError, located, quoted
-from treelabel.core.inputs import UndecodableError, existing_file, numbered_lines, open_input, suffixes, whole_lines
+from treelabel.core.inputs import (
+    STANDARD,
+    UndecodableError,
+    existing_file,
+    numbered_lines,
+    open_input,
+    suffixes,
+    whole_lines,
+)
 from treelabel.core.json_text import JsonLimitError, parse_json
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.core.outputs import open_output
@@ -284,6 +292,8 @@ def taxonomy_name(data_file: Path, hierarchy: Hierarchy) -> Path:
 
 def taxonomy_beside(data_file: Path) -> Path | None:
     """Find the hierarchy of a data file: `<name>.taxonomy.tsv` or `taxonomy.tsv` (or one of BESIDE) in its folder."""
+    if data_file == STANDARD:
+        return None
     stems = (f"{_stem(data_file)}.taxonomy", "taxonomy")
     choices = (data_file.with_name(stem + ending) for stem in stems for ending in BESIDE)
     # A link to nowhere is found, too, for the reader to say so.

@@ -1,23 +1,30 @@
 """Prediction files: JSON Lines with the labels, paths and scores of each document."""
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import suffixes
 from treelabel.core.outputs import open_output
+from treelabel.evaluation.json_lines import json_objects, json_strings, json_values, label_objects
+from treelabel.evaluation.written_labels import chosen_labels, runner_up_labels
 from treelabel.rules import Decisions
 from treelabel.scores import Scores
 
 ENDINGS = (".jsonl", ".json", ".ndjson")
+# Documents whose lines are made at once.
+ROWS = 8192
 
 
 def prediction_lines(decisions: Decisions, scores: Scores | None = None, all_labels: bool = False) -> Iterator[str]:
     """Yield a line of JSON per document: {"id": ..., "labels": [{"label": name, "path": "A > B", "p": 0.93}, ...]}.
 
-    A document on which the rule abstained has "unknown": true.
+    A line has "closed": true if its labels stand for themselves and all their ancestors, and "unknown": true if the
+    rule abstained.
 
     Parameters
     ----------
@@ -36,43 +43,58 @@ def prediction_lines(decisions: Decisions, scores: Scores | None = None, all_lab
     >>> from treelabel.rules import decide
     >>> s = Scores(Hierarchy.from_paths(["A > B"]), [[0.75, 0.5]])
     >>> print(*prediction_lines(decide(s), s))
-    {"id": "0", "labels": [{"label": "B", "path": "A > B", "p": 0.5}]}
+    {"id": "0", "labels": [{"label": "B", "path": "A > B", "p": 0.5}], "closed": true}
     """
     if scores is not None and len(scores) != len(decisions):
         raise TreelabelError(f"{len(decisions):,} decisions, but scores of {len(scores):,} documents")
     if scores is not None and None not in (scores.ids, decisions.ids) and scores.ids != decisions.ids:
         raise TreelabelError("the scores are of other documents than the decisions: their ids differ")
-    h = decisions.hierarchy
-    is_closed = h.closure(decisions.csr).nnz == decisions.csr.nnz
-    labels = decisions.csr if all_labels or not is_closed else decisions.most_specific
-    paths: dict[int, str] = {}
-    for row in range(len(decisions)):
-        nodes = labels.indices[labels.indptr[row] : labels.indptr[row + 1]]
-        entries: list[dict[str, Any]] = []
-        for node in nodes.tolist():
-            if node not in paths:
-                paths[node] = h.paths([node])[0]
-            entries.append({"label": h.names[node], "path": paths[node]})
-        if scores is not None:
-            for entry, p in zip(entries, _scores_at(scores, row, nodes), strict=True):
-                entry["p"] = p
-            entries.sort(key=lambda entry: -entry["p"])
-        line: dict[str, Any] = {"id": str(row) if decisions.ids is None else decisions.ids[row], "labels": entries}
-        if decisions.unknown is not None and decisions.unknown[row]:
-            line["unknown"] = True
-        yield json.dumps(line, ensure_ascii=False)
+    for start in range(0, len(decisions), ROWS):
+        part = slice(start, min(start + ROWS, len(decisions)))
+        names = map(str, range(part.start, part.stop)) if decisions.ids is None else decisions.ids[part]
+        ids = pa.array(list(names), pa.large_string())
+        some = None if scores is None else Scores(scores.hierarchy, scores.values[part])
+        yield from prediction_array(replace(decisions, ids=None)[part], ids, some, all_labels).to_pylist()
 
 
-def _scores_at(scores: Scores, row: int, nodes: Any) -> list[float]:
-    """Look up the scores of some nodes of a document, rounded to the seven digits that anyone reads."""
-    values = scores.values
-    if not scores.is_sparse:
-        found = values[row, nodes].tolist()
-    else:
-        low, high = values.indptr[row], values.indptr[row + 1]
-        stored = dict(zip(values.indices[low:high].tolist(), values.data[low:high].tolist(), strict=True))
-        found = [stored.get(node, 0.0) for node in nodes.tolist()]
-    return [float(f"{p:.7g}") for p in found]
+def prediction_array(
+    decisions: Decisions,
+    ids: Any,
+    scores: Scores | None = None,
+    all_labels: bool = False,
+    alternatives: int = 0,
+    columns: Mapping[str, Any] | None = None,
+) -> pa.Array:
+    """Write the lines of some documents at once.
+
+    Parameters
+    ----------
+    decisions, scores, all_labels
+        As for `prediction_lines`.
+    ids : array of text
+        One per document.
+    alternatives : int
+        How many of the likeliest leaves that were not predicted to add, as "alternatives"; needs scores.
+    columns : mapping, optional
+        Further columns, which stand in every line.
+
+    Returns
+    -------
+    array of text
+        Lines without their ends.
+    """
+    fields = {"id": json_strings(ids), "labels": label_objects(chosen_labels(decisions, scores, all_labels))}
+    if alternatives and scores is not None:
+        fields["alternatives"] = label_objects(runner_up_labels(decisions, scores, alternatives))
+    flags = {"closed": decisions.closed_rows}
+    if decisions.unknown is not None:
+        flags["unknown"] = decisions.unknown
+    for name, column in (columns or {}).items():
+        own = name
+        while own in (*fields, "alternatives", *flags, "unknown"):
+            own += "_"
+        fields[own] = json_values(column)
+    return json_objects(fields, flags)
 
 
 def write_predictions(

@@ -2,7 +2,7 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict, overload
 
@@ -25,11 +25,12 @@ from treelabel.models.profile import Profile, unknown_words
 from treelabel.models.settings import Settings
 from treelabel.models.stopping import StopSignal
 from treelabel.models.store import save_model, storable_settings
+from treelabel.models.streaming import blank_texts, decide_texts, decided_batches
 
 # A model's file needs Training beside Model.
 from treelabel.models.training import Training as Training
 from treelabel.models.training import labels_of, texts_of, training_of
-from treelabel.rules import Decisions, Tuned, decide
+from treelabel.rules import Decisions, Tuned
 from treelabel.scores import Scores
 from treelabel.text import Tfidf
 
@@ -170,14 +171,14 @@ class Model(Settings, ABC):
         if labels is None:
             return scores
         h = self.hierarchy_
-        found, true = self._decided(scores, None).csr, h.closure(labels_of(h, labels))
+        found, true = self._decided(column, scores, None).csr, h.closure(labels_of(h, labels))
         wrong = np.asarray(abs(found.astype(np.int8) - true.astype(np.int8)).sum(axis=1)).ravel()
         return float((wrong == 0).mean())
 
     def predict(self, texts: Any, rule: str | Tuned | None = None, paths: bool = False) -> list[Any]:
         """Predict by a decision rule: the most specific label names (or full paths) of each text.
 
-        Without a rule, by `default_rule`.
+        Without a rule, by `default_rule`. A text that is empty or nothing but white space has no labels.
 
         Parameters
         ----------
@@ -194,7 +195,32 @@ class Model(Settings, ABC):
             One per text.
         """
         column, names = texts_of(texts)
-        decisions = self._decided(self._score_checked(column, names), rule)
+        return self._answers(self._decided(column, self._score_checked(column, names), rule), paths)
+
+    def predict_iter(
+        self, batches: Iterable[Any], rule: str | Tuned | None = None, paths: bool = False
+    ) -> Iterator[list[Any]]:
+        """Predict batch by batch, in memory that does not grow with the number of batches.
+
+        Together the answers are those of `predict` on all texts. Rules of all documents together (such as
+        optimal:macro_f1) have to wait for the last batch, keep the largest scores until then, and say so.
+
+        Parameters
+        ----------
+        batches : iterable
+            Lists of texts, or Datasets, as `read_batches` reads them from a file.
+        rule, paths
+            As for `predict`.
+
+        Yields
+        ------
+        list of lists of str
+            The answers to one batch.
+        """
+        for decided in decided_batches(self, ((texts, None) for texts in batches), rule):
+            yield self._answers(decided.decisions, paths)
+
+    def _answers(self, decisions: Decisions, paths: bool) -> list[Any]:
         return decode(self.hierarchy_, decisions.most_specific, paths=paths)
 
     @property
@@ -254,8 +280,8 @@ class Model(Settings, ABC):
         found: Tfidf | None = getattr(self, "tfidf_", None)
         return found
 
-    def _decided(self, scores: Scores, rule: str | Tuned | None) -> Decisions:
-        return decide(scores, self.default_rule if rule is None else rule)
+    def _decided(self, texts: Any, scores: Scores, rule: str | Tuned | None) -> Decisions:
+        return decide_texts(scores, blank_texts(texts), self.default_rule if rule is None else rule)
 
     def _require_texts(self, found: bool) -> None:
         """Refuse documents that are features alone, where a model reads texts."""

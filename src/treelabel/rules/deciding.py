@@ -66,9 +66,31 @@ def decide(
         raise TreelabelError(f"{asked.rule.name}: {error}") from None
     if is_unknown is not None:
         chosen = _without(chosen, is_unknown)
-    if asked.settings.get("closed", True):
+    is_closed = True if asked.settings.get("closed", True) else None
+    if is_closed:
         chosen = scores.hierarchy.closure(chosen)
-    return Decisions(scores.hierarchy, chosen, scores.ids, str(asked), is_unknown)
+    return Decisions(scores.hierarchy, chosen, scores.ids, str(asked), is_unknown, is_closed)
+
+
+def decides_on_all(rule: str | Tuned, hierarchy: Hierarchy, **settings: Any) -> bool:
+    """Return whether a rule needs the scores of all documents at once, so that parts of them cannot be decided apart.
+
+    Parameters
+    ----------
+    rule, **settings
+        As for `decide`.
+    hierarchy : Hierarchy
+        That of the scores.
+
+    Returns
+    -------
+    bool
+
+    >>> h = Hierarchy.flat(["A"])
+    >>> decides_on_all("best_leaf", h), decides_on_all("optimal:macro_f1", h)
+    (False, True)
+    """
+    return _asked(rule, hierarchy, settings).rule.of_all
 
 
 def _asked(rule: str | Tuned, hierarchy: Hierarchy, settings: dict[str, Any]) -> Asked:

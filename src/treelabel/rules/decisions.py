@@ -9,13 +9,15 @@ import numpy as np
 from treelabel.core.compute import BoolArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 from treelabel.hierarchy.labels import decode
+from treelabel.hierarchy.sets import keep_entries, row_numbers, row_sizes
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Decisions:
     """The label sets that were chosen for documents; `csr` is the matrix, `rule` what made it.
 
-    Sets are closed, unless the rule was told not to. `unknown` marks documents on which the rule abstained.
+    Sets are closed, unless the rule was told not to: `closed` is None then, and where nobody knows. `unknown` marks
+    documents on which the rule abstained.
 
     >>> from treelabel.hierarchy.labels import encode
     >>> h = Hierarchy.from_paths(["A > B"])
@@ -29,6 +31,7 @@ class Decisions:
     ids: tuple[str, ...] | None = None
     rule: str | None = None
     unknown: BoolArray | None = None
+    closed: bool | None = None
 
     def __len__(self) -> int:
         return int(self.csr.shape[0])
@@ -40,7 +43,7 @@ class Decisions:
         picked = np.atleast_1d(np.arange(len(self))[chosen])
         ids = None if self.ids is None else tuple(self.ids[row] for row in picked.tolist())
         unknown = None if self.unknown is None else self.unknown[picked]
-        return Decisions(self.hierarchy, self.csr[picked], ids, self.rule, unknown)
+        return Decisions(self.hierarchy, self.csr[picked], ids, self.rule, unknown, self.closed)
 
     def __repr__(self) -> str:
         unknown = "" if self.unknown is None else f", {int(self.unknown.sum()):,} unknown"
@@ -50,6 +53,31 @@ class Decisions:
     def fingerprint(self) -> str:
         """The fingerprint of the hierarchy."""
         return self.hierarchy.fingerprint
+
+    @cached_property
+    def closed_rows(self) -> BoolArray:
+        """Mark the documents whose sets hold the ancestors of their labels."""
+        if self.closed:
+            return np.ones(len(self), np.bool_)
+        whole = self.hierarchy.closure(self.csr)
+        same: BoolArray = row_sizes(whole) == row_sizes(self.csr)
+        return same
+
+    def without(self, empty: BoolArray) -> "Decisions":
+        """Take the labels of some documents away, and mark these as unknown.
+
+        Parameters
+        ----------
+        empty : array of shape (documents,)
+            Which ones.
+
+        Returns
+        -------
+        Decisions
+        """
+        kept = keep_entries(self.csr, ~empty[row_numbers(self.csr)])
+        unknown = empty if self.unknown is None else self.unknown | empty
+        return Decisions(self.hierarchy, kept, self.ids, self.rule, unknown, self.closed)
 
     @cached_property
     def most_specific(self) -> LabelMatrix:

@@ -18,6 +18,10 @@ def _best(name: str, choose: Any, help_text: str, assumes: str, is_exact: bool =
     return Rule(f"optimal:{name}", help_text, choose, main, name, is_exact, assumes)
 
 
+def _best_of_all(name: str, choose: Any, help_text: str, main: str | None = None) -> Rule:
+    return Rule(f"optimal:{name}", help_text, choose, main, name, False, _COUNTS, of_all=True)
+
+
 _ROWS = (
     # Each node on its own
     Rule("threshold", "nodes with a score of at least t (one, one per level, one per node)", threshold.threshold, "t"),
@@ -56,22 +60,18 @@ _ROWS = (
         _COINS,
     ),
     # Optimal for a metric of all documents together
-    _best("micro_f1", population.micro_f1, "one threshold, by expected counts", _COUNTS, is_exact=False),
-    _best("macro_f1", population.macro_f1, "one threshold per label, by expected counts", _COUNTS, is_exact=False),
-    _best(
+    _best_of_all("micro_f1", population.micro_f1, "one threshold, by expected counts"),
+    _best_of_all("macro_f1", population.macro_f1, "one threshold per label, by expected counts"),
+    _best_of_all(
         "macro_f1@k",
         population.macro_f1_at_k,
         "exactly k (at_most=true: up to k), by block coordinate ascent",
-        _COUNTS,
-        False,
         "k",
     ),
-    _best(
+    _best_of_all(
         "binned_macro_f1@k",
         population.binned_macro_f1_at_k,
         "the same for the mean over bins of training frequency",
-        _COUNTS,
-        False,
         "k",
     ),
 )

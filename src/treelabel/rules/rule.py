@@ -23,7 +23,7 @@ class Rule:
 
     `choose` takes scores and settings, the keyword arguments of the function; `main` is the one that may stand behind
     "@". `best_for` is the metric that it is optimal for, `is_exact` whether no set has a higher expected value under
-    what it `assumes` of the truth.
+    what it `assumes` of the truth. A rule `of_all` documents decides on one by the scores of the others, too.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Rule:
     best_for: str | None = None
     is_exact: bool | None = None
     assumes: str = ""
+    of_all: bool = False
 
     @cached_property
     def _parameters(self) -> Mapping[str, inspect.Parameter]:

@@ -5,6 +5,8 @@ one and read back, so that each operation is written once. CSR costs the stored 
 the nodes. Scores are float32 or float64: each loop is compiled for both.
 """
 
+from typing import Any
+
 import numpy as np
 
 from treelabel.core.compute import BoolArray, IntArray, LongArray, ScoreArray, kernel
@@ -146,12 +148,33 @@ def worst_edge_csr(
     return worst, worst_row, worst_node
 
 
+# Up to so many of the largest values are found by keeping them sorted: of many values, few come in between.
+FEW = 64
+
+
+@kernel
+def kth_largest(values: ScoreArray, count: int) -> np.floating[Any]:
+    """Find the `count`-th largest of more values than that."""
+    if count > FEW:
+        return np.partition(values, len(values) - count)[len(values) - count]
+    held = np.sort(values[:count])
+    for at in range(count, len(values)):
+        value = values[at]
+        if value > held[0]:
+            place = 1
+            while place < count and held[place] < value:
+                held[place - 1] = held[place]
+                place += 1
+            held[place - 1] = value
+    return held[0]
+
+
 @kernel
 def largest(values: ScoreArray, count: int, kept: IntArray) -> int:
     """Write into `kept` the places of the `count` largest values above 0, in order; equal ones: the first places."""
     threshold = np.float32(0)
     if len(values) > count:
-        threshold = np.partition(values, len(values) - count)[len(values) - count]
+        threshold = kth_largest(values, count)
     above = 0
     for value in values:
         above += value > threshold

@@ -12,10 +12,11 @@ from scipy import sparse
 
 from treelabel.core.arrays import checked_csr
 from treelabel.core.errors import TreelabelError
-from treelabel.core.inputs import existing_file, suffixes
+from treelabel.core.inputs import STANDARD, existing_file, standard_input, suffixes
 from treelabel.core.json_text import read_json
 from treelabel.core.npz import Headers, Npz, open_npz
 from treelabel.core.outputs import whole_file
+from treelabel.core.standard import as_input
 from treelabel.hierarchy import Hierarchy, hierarchy_from_json, hierarchy_to_json
 
 VERSION = 1
@@ -57,8 +58,12 @@ def save_scores(path: Path, hierarchy: Hierarchy, values: Any, ids: tuple[str, .
 
 
 def load_scores(path: Path) -> Stored:
-    """Read what `save_scores` wrote."""
+    """Read what `save_scores` wrote; - is standard input."""
     file = existing_file(path)
+    if file == STANDARD:
+        is_parquet = standard_input().peek(4).startswith(b"PAR1")
+        with as_input(file, ".parquet" if is_parquet else ".npz") as copy:
+            return load_scores(copy)
     reader = {".npz": _load_npz, ".parquet": _load_parquet}[score_ending(file)]
     try:
         return reader(file)
@@ -207,17 +212,18 @@ def _ids(stored: Any, file: Path) -> tuple[str, ...] | None:
 
 def _save_parquet(scores: Stored, file: Path) -> None:
     """Write one row per document: its id, and either all scores or the stored nodes with theirs."""
-    schema = _schema(scores)
+    schema = score_schema(scores)
     with pq.ParquetWriter(file, schema, compression="zstd") as writer:
         documents = scores.values.shape[0]
         for start in range(0, documents, ROWS):
             rows = slice(start, min(start + ROWS, documents))
             ids = [None] * (rows.stop - rows.start) if scores.ids is None else scores.ids[rows]
-            columns = [pa.array(ids, pa.string()), *_columns(scores.values[rows])]
+            columns = [pa.array(ids, pa.string()), *score_columns(scores.values[rows])]
             writer.write_table(pa.table(columns, schema=schema))
 
 
-def _schema(scores: Stored) -> pa.Schema:
+def score_schema(scores: Stored) -> pa.Schema:
+    """Return the columns of a Parquet file of scores."""
     number = pa.from_numpy_dtype(scores.values.dtype)
     fields = [pa.field("id", pa.string(), nullable=scores.ids is None)]
     if scores.is_sparse:
@@ -227,7 +233,7 @@ def _schema(scores: Stored) -> pa.Schema:
     return pa.schema(fields, {HIERARCHY_KEY: hierarchy_to_json(scores.hierarchy), VERSION_KEY: str(VERSION)})
 
 
-def _columns(values: Any) -> list[pa.Array]:
+def score_columns(values: Any) -> list[pa.Array]:
     """Lay out the scores of some documents as columns of lists."""
     if not sparse.issparse(values):
         return [pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])]

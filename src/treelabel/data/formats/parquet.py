@@ -45,6 +45,33 @@ def read_parquet(path: Path, options: ReadOptions) -> RowSource:
 
 
 def _rows(path: Path, file: pq.ParquetFile, options: ReadOptions) -> Iterator[Row | Problem]:
+    number = 0
+    for batch in _record_batches(path, file, options):
+        for values in batch.to_pylist():
+            number += 1
+            yield Row(number, values)
+
+
+def record_batches(path: Path, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """Read columns as they are stored, some rows at a time; what a file may ask of its reader is limited as in rows.
+
+    Parameters
+    ----------
+    path
+        The file.
+    options
+        How to read it.
+
+    Yields
+    ------
+    pa.RecordBatch
+    """
+    # For what it refuses.
+    read_parquet(path, options)
+    yield from _record_batches(path, pq.ParquetFile(path, thrift_string_size_limit=2**31 - 1), options)
+
+
+def _record_batches(path: Path, file: pq.ParquetFile, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     number = size = 0
     file_size = path.stat().st_size
     try:
@@ -53,9 +80,8 @@ def _rows(path: Path, file: pq.ParquetFile, options: ReadOptions) -> Iterator[Ro
             for batch in file.iter_batches(batch_size, row_groups=[group]):
                 size += sum(map(decoded_size, batch.columns))
                 check_size(path, size, options.limits)
-                for values in batch.to_pylist():
-                    number += 1
-                    yield Row(number, values)
+                yield batch
+                number += len(batch)
                 if options.seen is not None:
                     options.seen(file_size * number // max(1, file.metadata.num_rows))
     except TreelabelError:

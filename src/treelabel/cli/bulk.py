@@ -1,0 +1,327 @@
+"""Work on files of any size, a batch at a time: what `predict` and `score` share, and their writers."""
+
+import bz2
+import gzip
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+import treelabel
+from treelabel.cli.options import ReadArguments
+from treelabel.core import spool
+from treelabel.core.compute import background
+from treelabel.core.errors import TreelabelError
+from treelabel.core.growing import Growing, StandardOutput, growing_file
+from treelabel.core.inputs import STANDARD, existing_file, suffixes
+from treelabel.core.standard import as_output
+
+if TYPE_CHECKING:
+    from treelabel.data import Dataset
+    from treelabel.models import Model
+    from treelabel.models.streaming import Decided
+    from treelabel.scores import Scores
+
+# Texts of the first batch: its answers are there in a moment. Of a pipe, whose writer may wait for an answer, one.
+FIRST = 256
+FIRST_OF_PIPE = 1
+
+Sink = Growing | StandardOutput
+
+
+def kind_of(output: Path, asked: str | None, kinds: dict[str, tuple[str, ...]], what: str) -> str:
+    """Find the format of an output: the one asked for, or the one of its ending.
+
+    Parameters
+    ----------
+    output
+        The file, or - for standard output, which has the first format unless another is asked for.
+    asked
+        A name of a format.
+    kinds
+        Names of formats, with their endings.
+    what
+        What is written, for messages.
+
+    Returns
+    -------
+    str
+    """
+    from treelabel.core.registry import did_you_mean
+
+    if asked is not None:
+        if asked not in kinds:
+            hint = did_you_mean(asked, kinds)
+            raise TreelabelError(
+                f"--to-format is {asked!r}, expected {', '.join(kinds)}{hint and f'; {hint}'}; the input's is --format"
+            )
+        return asked
+    if output == STANDARD:
+        return next(iter(kinds))
+    ending = suffixes(output)[0]
+    found = next((name for name, endings in kinds.items() if ending in endings), None)
+    if found is None:
+        endings = ", ".join(ending for each in kinds.values() for ending in each)
+        raise TreelabelError(f"{output}: {what} are written as {endings}; choose one of these endings, or --to-format")
+    return found
+
+
+@dataclass(frozen=True)
+class Job:
+    """A file of texts to work on: by which model, where to, and what else makes a difference to what is written."""
+
+    model: "Model"
+    folder: Path
+    texts: Path
+    read: ReadArguments
+    output: Path
+    kind: str
+    resume: bool
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def about(self) -> dict[str, Any]:
+        """Tell what the output is made of, to recognize the same job again."""
+        files = sorted((file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in self.folder.iterdir())
+        digest = hashlib.sha256(repr(files).encode()).hexdigest()[:16]
+        there = None if self.texts == STANDARD else self.texts.stat()
+        told = "standard input" if there is None else f"{self.texts}, {there.st_size} bytes, {there.st_mtime_ns}"
+        made_of = {"model": f"{self.folder} {digest}", "input": told, "treelabel": treelabel.__version__}
+        return {**made_of, **self.options, "format": self.kind, "option of reading": repr(asdict(self.read))}
+
+    def check(self) -> None:
+        """Refuse what cannot work, before anything is read."""
+        existing_file(self.texts)
+        if self.resume and STANDARD in (self.texts, self.output):
+            raise TreelabelError("--resume needs files to go on with; standard input and output have no past")
+
+    @contextmanager
+    def sink(self) -> Iterator[Sink]:
+        """Open the output."""
+        if self.output != STANDARD:
+            with growing_file(self.output, self.about(), self.resume) as file:
+                yield file
+            return
+        if self.kind in ("jsonl", "csv", "tsv"):
+            yield StandardOutput()
+            return
+        # Formats that are made of a whole stream go through a file.
+        with as_output(self.output, f".{self.kind}") as made, growing_file(made, {}) as file:
+            yield file
+
+    def batches(self, done: int, columns: bool, title: str) -> "Iterator[tuple[Dataset, tuple[Any, Any]]]":
+        """Read the texts, those of `done` documents aside: each batch, with the ids and columns that go with it."""
+        from treelabel.models.streaming import batch_size
+
+        first = FIRST_OF_PIPE if self.texts == STANDARD else FIRST
+        size = batch_size(len(self.model.hierarchy_))
+        for data in self.read.read_batches(self.texts, self.model.hierarchy_, size, first, columns, title):
+            if done > 0:
+                done -= len(data)
+                continue
+            yield data, (data.ids.arrow.combine_chunks(), data.extra)
+
+
+# Bytes
+
+
+def compressor(output: Path) -> Callable[[bytes], bytes]:
+    """Return what compresses a batch, so that compressed batches, one behind the other, are a compressed file."""
+    compression = None if output == STANDARD else suffixes(output)[1]
+    if compression == "gzip":
+        return lambda data: gzip.compress(data, 6, mtime=0)
+    if compression == "bz2":
+        return bz2.compress
+    if compression == "zstd":
+        codec = pa.Codec("zstd")
+        return lambda data: codec.compress(data, asbytes=True)
+    return lambda data: data
+
+
+class SpoolWriter:
+    """Adds rows to a stream, which becomes the file at the end."""
+
+    def __init__(self, sink: Sink, finish: Callable[[Path, Path], None]) -> None:
+        if not isinstance(sink, Growing):
+            raise TreelabelError("this format needs a file")
+        self._sink, self._finish = sink, finish
+        self.schema = spool.read_schema(sink.path) if sink.size else None
+
+    def begin(self, schema: pa.Schema) -> pa.Schema:
+        """Begin with these columns, unless the stream has begun; return those that it has."""
+        if self.schema is None:
+            self.schema = schema
+            self._sink.write(spool.begin(schema))
+        return self.schema
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add rows."""
+        self._sink.write(spool.message(batch))
+
+    def finish(self) -> None:
+        """Make the file."""
+        self._sink.close()
+        self._finish(self._sink.path, self._sink.target)
+        self._sink.remove()
+
+
+# Scores
+
+
+def score_file(job: Job, top: int | None) -> tuple[str, int]:
+    """Score a file of texts; return what was written in words, and how many texts were empty."""
+    from treelabel.models.streaming import blank_texts
+    from treelabel.models.training import texts_of
+    from treelabel.scores.batches import batch_schema, finish_scores, score_batch
+
+    def scored(done: int) -> "Iterator[tuple[Any, Scores, int]]":
+        for data, (ids, _) in background(job.batches(done, False, f"scoring {job.texts.name}")):
+            column, _ = texts_of(data)
+            yield ids, job.model.score(column, top=top), int(blank_texts(column).sum())
+
+    h = job.model.hierarchy_
+    with job.sink() as sink:
+        writer = SpoolWriter(sink, lambda made, target: finish_scores(made, target, h))
+        rows, stored, empty = (sink.state.get(name, 0) for name in ("rows", "stored", "empty"))
+        for ids, scores, blank in background(scored(rows)):
+            schema = writer.begin(batch_schema(scores)) if writer.schema is None else writer.schema
+            batch = score_batch(scores, ids, schema)
+            writer.add(batch)
+            rows, stored, empty = rows + len(batch), stored + len(batch.column(1).flatten()), empty + blank
+            sink.commit(rows=rows, stored=stored, empty=empty)
+        is_dense = writer.schema is not None and "scores" in writer.schema.names
+        writer.finish()
+    kind = "dense" if is_dense else f"CSR, {stored:,} stored"
+    return f"Scores({rows:,} documents x {len(h):,} nodes, {kind})", empty
+
+
+# Predictions
+
+
+@dataclass(frozen=True)
+class Form:
+    """What stands in a file of predictions."""
+
+    all_labels: bool = False
+    alternatives: int = 0
+    keep_columns: bool = False
+    several: bool = False
+    raw: bool = False
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written: documents, by which rule, how many texts were empty, how many cells were escaped."""
+
+    rows: int
+    rule: str
+    empty: int
+    escaped: int
+    sep: str | None
+
+
+class LineWriter:
+    """Writes predictions as lines of text: JSON, CSV or TSV."""
+
+    def __init__(self, job: Job, form: Form, sink: Sink) -> None:
+        self._job, self._form, self._sink = job, form, sink
+        self._compress = compressor(job.output)
+
+    def add(self, decided: "Decided") -> int:
+        """Write a batch; return how many cells were escaped."""
+        from treelabel.data.tables import DELIMITERS, csv_header, csv_lines, text_lines
+        from treelabel.evaluation.predictions import prediction_array
+
+        ids, extra = decided.carried
+        form, kind = self._form, self._job.kind
+        if kind == "jsonl":
+            lines = prediction_array(decided.decisions, ids, decided.scores, form.all_labels, form.alternatives, extra)
+            self._sink.write(self._compress(text_lines(lines)))
+            return 0
+        table = prediction_table(decided, form, numbers_as_text=True)
+        how = DELIMITERS[kind], not form.raw, form.keep_columns and not form.raw
+        lines, escaped = csv_lines(table, *how)
+        header = b"" if self._sink.size else csv_header(table.column_names, *how)
+        self._sink.write(self._compress(header + lines))
+        return escaped
+
+    def finish(self) -> None:
+        """Give the file its name."""
+        self._sink.keep()
+
+
+class TableWriter:
+    """Writes predictions as a table that is made of a stream: Parquet or Excel."""
+
+    def __init__(self, job: Job, form: Form, sink: Sink) -> None:
+        from treelabel.data.tables import finish_table
+
+        self._form = form
+        self._spool = SpoolWriter(sink, lambda made, target: finish_table(made, target, job.kind))
+
+    def add(self, decided: "Decided") -> int:
+        """Write a batch."""
+        table = prediction_table(decided, self._form, numbers_as_text=False)
+        schema = self._spool.begin(table.schema)
+        for batch in table.cast(schema).combine_chunks().to_batches():
+            self._spool.add(batch)
+        return 0
+
+    def finish(self) -> None:
+        """Make the file."""
+        self._spool.finish()
+
+
+def prediction_table(decided: "Decided", form: Form, numbers_as_text: bool) -> pa.Table:
+    """Put predictions beside ids, or beside the input's own columns."""
+    from treelabel.evaluation.prediction_table import column_names, label_separator, prediction_columns
+    from treelabel.evaluation.written_labels import optional_number_texts
+
+    ids, extra = decided.carried
+    h = decided.scores.hierarchy
+    own = {name: _plain(column) for name, column in extra.items()} if form.keep_columns else {"id": ids}
+    made = prediction_columns(
+        decided.decisions, decided.scores, label_separator(h), form.all_labels, form.alternatives, form.several
+    )
+    names = column_names(h.max_depth, form.alternatives, form.several, list(own))
+    for name, column in made.items():
+        is_number = numbers_as_text and pa.types.is_floating(column.type)
+        own[names[name]] = optional_number_texts(column) if is_number else column
+    return pa.table(own)
+
+
+def _plain(column: pa.ChunkedArray) -> Any:
+    """Return a column without a dictionary, which would have to come before it in a stream."""
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def predict_file(job: Job, form: Form, rule: str | None, settings: dict[str, Any]) -> Written:
+    """Predict the labels of a file of texts."""
+    from treelabel.evaluation.prediction_table import label_separator
+    from treelabel.models.streaming import decided_batches
+    from treelabel.rules import decides_on_all
+
+    asked = job.model.default_rule if rule is None else rule
+    waits = decides_on_all(asked, job.model.hierarchy_, **settings)
+    with job.sink() as sink:
+        writer = (TableWriter if job.kind in ("parquet", "xlsx") else LineWriter)(job, form, sink)
+        state = {"rows": 0, "empty": 0, "escaped": 0, "rule": "", **sink.state}
+        batches = job.batches(0 if waits else state["rows"], form.keep_columns, f"predicting {job.texts.name}")
+        # What a rule of all documents decided is written from where it was cut off.
+        skip = state["rows"] if waits else 0
+        for decided in background(decided_batches(job.model, background(batches), asked, **settings)):
+            count = len(decided.decisions)
+            if skip > 0:
+                skip -= count
+                continue
+            state["escaped"] += writer.add(decided)
+            state["rows"] += count
+            state["empty"] += int(decided.blank.sum())
+            state["rule"] = decided.decisions.rule
+            sink.commit(**state)
+        writer.finish()
+    sep = None if job.kind == "jsonl" or not form.several else label_separator(job.model.hierarchy_)
+    return Written(state["rows"], state["rule"], state["empty"], state["escaped"], sep)

@@ -1,0 +1,171 @@
+"""Commands that use a model on files of any size: predict, score."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from treelabel.cli.decide import RuleOption
+from treelabel.cli.models import ModelArgument
+from treelabel.cli.options import ReadArguments, SignatureOption, require_other_file, with_read_options
+from treelabel.cli.printing import echo
+
+TextsArgument = Annotated[
+    Path,
+    typer.Argument(metavar="TEXTS", help="Data file with texts (labels are not looked at); - for standard input."),
+]
+ToFormatOption = Annotated[str | None, typer.Option(help="Format of the output (default: by its ending).")]
+ResumeOption = Annotated[
+    bool,
+    typer.Option(
+        "--resume",
+        help="Go on with what an earlier run left when it was cut short, and leave what is done if this one is.",
+    ),
+]
+STANDARD = Path("-")
+PREDICTIONS: dict[str, tuple[str, ...]] = {
+    "jsonl": (".jsonl", ".json", ".ndjson"),
+    "csv": (".csv",),
+    "tsv": (".tsv", ".tab"),
+    "parquet": (".parquet", ".pq"),
+    "xlsx": (".xlsx",),
+}
+SCORES: dict[str, tuple[str, ...]] = {"npz": (".npz",), "parquet": (".parquet",)}
+# Rules that give a document one most specific label at most.
+ONE_LABEL = (
+    "best_leaf",
+    "top_down",
+    "beam",
+    "majority",
+    "plurality",
+    "back_off",
+    *(f"optimal:{metric}" for metric in ("leaf_accuracy", "onehot_win", "wu_palmer", "lin", "cost")),
+)
+
+
+@with_read_options
+def score(
+    model: ModelArgument,
+    texts: TextsArgument,
+    read: ReadArguments,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Scores to write (.npz or .parquet); - for standard output.")
+    ],
+    top: Annotated[int | None, typer.Option(help="Keep only this many of the largest scores of each document.")] = None,
+    to_format: ToFormatOption = None,
+    resume: ResumeOption = False,
+    require_signature: SignatureOption = None,
+) -> None:
+    """Score texts: the probability of every node.
+
+    Texts are read and scored a batch at a time, so that memory does not depend on how many there are; with --top, the
+    file grows with that many scores, not with the nodes. What is done waits in OUTPUT.partial.
+
+    \b
+    Examples:
+      treelabel score model test.csv -o scores.npz
+      treelabel score model all.csv.gz -o scores.parquet --top 20 --resume
+    """
+    from treelabel.cli.bulk import Job, kind_of, score_file
+    from treelabel.models import load_model
+
+    require_other_file(output, texts)
+    kind = kind_of(output, to_format, SCORES, "scores")
+    loaded = load_model(model, require_signature)
+    job = Job(loaded, model, texts, read, output, kind, resume, {"top": top})
+    job.check()
+    told, empty = score_file(job, top)
+    also = f"; {_texts(empty)} scored by what labels are usual" if empty else ""
+    typer.echo(f"{output}: {told}{also}", err=output == STANDARD)
+
+
+@with_read_options
+def predict(
+    model: ModelArgument,
+    texts: TextsArgument,
+    read: ReadArguments,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="File to write: .jsonl, .csv, .tsv, .parquet or .xlsx (default: print)."),
+    ] = None,
+    rule: Annotated[str | None, RuleOption.__metadata__[0]] = None,
+    unknown: Annotated[
+        float | None, typer.Option(help="Abstain where no label of the first level has a score of at least this.")
+    ] = None,
+    all_labels: Annotated[bool, typer.Option("--all-labels", help="Write ancestors as labels, too.")] = False,
+    alternatives: Annotated[
+        int, typer.Option(min=0, help="Add so many of the likeliest leaves that were not predicted.")
+    ] = 0,
+    keep_columns: Annotated[
+        bool, typer.Option("--keep-columns", help="Write all columns of the input, too, before the predictions.")
+    ] = False,
+    to_format: ToFormatOption = None,
+    raw: Annotated[
+        bool,
+        typer.Option("--raw", help="Write CSV cells as they are, even what a spreadsheet would run as a formula."),
+    ] = False,
+    resume: ResumeOption = False,
+    require_signature: SignatureOption = None,
+) -> None:
+    """Predict the labels of texts by a decision rule.
+
+    Without --rule: by the rule that was best on held-out documents of the training data, which fit names. Texts are
+    read, decided and written a batch at a time, so that memory does not depend on how many there are; what is done
+    waits in OUTPUT.partial. A text that is empty or blank is left unknown, and counted.
+
+    JSON Lines have one object per document: {"id": ..., "labels": [{"label": name, "path": "A > B", "p": 0.93}, ...]},
+    surest first; "closed": true says that labels stand for their ancestors, too.
+
+    Tables (.csv, .tsv, .parquet, .xlsx) have one row per document: id (or with --keep-columns the columns of the input)
+    and predicted, path, p, level1, level2, ..., alternative1, alternative1_p, ...; predicted_path and so on where the
+    input has a column of that name. Several labels share a cell, surest first, with "; " between them (or what is said
+    in the end, where a label holds that); p is the probability of the first of them, and all_p then has those of all.
+
+    \b
+    Examples:
+      treelabel predict model new.csv -o predictions.jsonl
+      treelabel predict model new.csv -o predictions.csv --keep-columns --alternatives 3
+      treelabel predict model new.csv.gz -o predictions.jsonl.gz --resume
+      cat new.jsonl | treelabel predict model - --to-format csv | head
+      treelabel predict model new.csv -o predictions.jsonl --rule optimal:hf1 --unknown 0.3
+      treelabel predict model new.csv -o predictions.jsonl --require-signature ours.pub.pem
+    """
+    from treelabel.cli.bulk import Form, Job, kind_of, predict_file
+    from treelabel.models import load_model
+
+    require_other_file(output, texts, rule)
+    target = STANDARD if output is None else output
+    kind = kind_of(target, to_format, PREDICTIONS, "predictions")
+    if kind == "xlsx":
+        from treelabel.data.tables import require_excel
+
+        require_excel()
+    loaded = load_model(model, require_signature)
+    asked = loaded.default_rule if rule is None else rule
+    several = all_labels or loaded.regime_ == "multi_path" or not asked.startswith(ONE_LABEL)
+    settings: dict[str, Any] = {} if unknown is None else {"unknown": unknown}
+    form = Form(all_labels, alternatives, keep_columns, several, raw)
+    options = {"rule": _rule_text(asked), "unknown": unknown, "form of predictions": repr(form)}
+    job = Job(loaded, model, texts, read, target, kind, resume, options)
+    job.check()
+    written = predict_file(job, form, rule, settings)
+    told = [f"{written.rows:,} documents by {written.rule}"]
+    if written.empty:
+        told.append(f"{_texts(written.empty)} left unknown")
+    if written.sep is not None:
+        told.append(f"several labels of a document are separated by {written.sep!r}")
+    if written.escaped:
+        told.append(f"{written.escaped:,} cells that a spreadsheet would run begin with an apostrophe now (--raw: not)")
+    if output is not None and output != STANDARD:
+        echo(f"{output}: {'; '.join(told)}")
+    elif written.empty or written.escaped:
+        typer.echo(f"treelabel: note: {'; '.join(told)}", err=True)
+
+
+def _texts(count: int) -> str:
+    return "1 empty text was" if count == 1 else f"{count:,} empty texts were"
+
+
+def _rule_text(rule: str) -> str:
+    """Return a rule as it is written, of a file what it holds."""
+    return Path(rule).read_text(encoding="utf-8") if rule.endswith(".json") and Path(rule).is_file() else rule

@@ -1,0 +1,185 @@
+"""A file that grows under a temporary name until it is whole, and that a later run can go on with.
+
+`whole_file` hides what it writes until the end, and a process that is killed leaves nothing. Where writing takes hours,
+that is too little: here what is done stands in `NAME.partial`, and a journal beside it, `NAME.partial.json`, says how
+many of its bytes are sure, what they were made of, and whatever the writer wants to know when it goes on. Bytes come
+first and the journal after them, so that a kill at any moment leaves a file that begins with what the journal says.
+"""
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+from treelabel.core.commit import sync
+from treelabel.core.errors import TreelabelError, printable, quoted
+from treelabel.core.locking import lock
+from treelabel.core.outputs import errors_of, mode_of, target_of
+
+_log = logging.getLogger(__name__)
+
+VERSION = 1
+LARGEST_JOURNAL = 1 << 24
+
+
+class Growing:
+    """A file under its temporary name: `write` adds bytes, `commit` makes them count, `keep` lets it take its name."""
+
+    def __init__(self, target: Path, about: Mapping[str, Any]) -> None:
+        self.target, self.about = target, {"version": VERSION, **about}
+        self.path = target.with_name(f"{target.name}.partial")
+        self.journal = target.with_name(f"{target.name}.partial.json")
+        self.state: dict[str, Any] = {}
+        self.size = 0
+        self._stream: IO[bytes] | None = None
+
+    def open(self, resume: bool) -> None:
+        """Begin, or go on behind what an earlier run made sure of."""
+        handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+        if not lock(handle):
+            os.close(handle)
+            raise TreelabelError(f"{self.target}: another process is writing it; wait for it, or write to another name")
+        self._stream = os.fdopen(handle, "r+b")
+        if resume:
+            self._restore()
+        elif self.journal.exists():
+            _log.info("%s: what an earlier run left is started over; --resume would go on with it", self.path)
+        self._stream.truncate(self.size)
+        self._stream.seek(self.size)
+
+    def _restore(self) -> None:
+        try:
+            stored = json.loads(self.journal.read_bytes()[:LARGEST_JOURNAL])
+            about, state, size = stored["about"], stored["state"], int(stored["size"])
+        except (OSError, ValueError, KeyError, TypeError):
+            # Killed before anything was sure, or nothing was ever begun.
+            return
+        if self._stream is None or os.fstat(self._stream.fileno()).st_size < size:
+            return
+        given = json.loads(json.dumps(self.about))
+        for name in {**about, **given}:
+            if about.get(name) != given.get(name):
+                raise TreelabelError(
+                    f"{self.path}: cannot go on, for it was begun with another {name}: {quoted(str(about.get(name)))}, "
+                    f"now {quoted(str(given.get(name)))}; give the same, or start over without --resume"
+                )
+        self.state, self.size = state, size
+
+    def write(self, data: Any) -> None:
+        """Add bytes; they count after `commit`."""
+        if self._stream is None:
+            raise TreelabelError(f"{self.target}: is closed")
+        self._stream.write(data)
+        self.size += len(data)
+
+    def commit(self, **state: Any) -> None:
+        """Make sure of what was written, with what a later run has to know to go on."""
+        if self._stream is None:
+            raise TreelabelError(f"{self.target}: is closed")
+        self._stream.flush()
+        self.state = state
+        working = self.journal.with_name(f"{self.journal.name}.new")
+        working.write_text(json.dumps({"about": self.about, "state": state, "size": self.size}), encoding="utf-8")
+        working.replace(self.journal)
+
+    def close(self) -> None:
+        """Close the file under its temporary name."""
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+    def keep(self) -> None:
+        """Let the file take its name."""
+        if self._stream is not None:
+            self._stream.flush()
+        self.path.chmod(mode_of(self.target, 0o666))
+        if self.target.exists():
+            sync(self.path)
+        self.path.replace(self.target)
+        self.journal.unlink(missing_ok=True)
+        self.close()
+
+    def remove(self) -> None:
+        """Remove all that stands under temporary names."""
+        self.close()
+        for path in (self.path, self.journal, self.journal.with_name(f"{self.journal.name}.new")):
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+
+
+class StandardOutput:
+    """Standard output in the place of a file that grows: what is committed is on its way."""
+
+    def __init__(self) -> None:
+        self.state: dict[str, Any] = {}
+        self.size = 0
+
+    def write(self, data: Any) -> None:
+        """Write bytes; on a terminal, what would drive it is escaped as JSON does it."""
+        if sys.stdout.isatty():
+            sys.stdout.write(printable(bytes(data).decode(errors="replace"), keep="\n\t"))
+        else:
+            sys.stdout.buffer.write(data)
+        self.size += len(data)
+
+    def commit(self, **state: Any) -> None:
+        """Send on what was written."""
+        sys.stdout.flush()
+        sys.stdout.buffer.flush()
+        self.state = state
+
+    def keep(self) -> None:
+        """Do nothing more: it is out already."""
+
+
+@contextmanager
+def growing_file(path: str | Path, about: Mapping[str, Any], resume: bool = False) -> Iterator[Growing]:
+    """Write a file that can be gone on with; the block calls `keep`, or puts something else under the name, at its end.
+
+    What was committed is left for a later run if the process is killed, and, with `resume`, if the block fails.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file, which takes its name only when it is whole.
+    about : mapping
+        What the file is made of; a run with anything else is refused to go on with it.
+    resume : bool
+        Whether to go on with what an earlier run left.
+
+    Yields
+    ------
+    Growing
+        With the `state` of the last commit, empty where nothing was there.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with growing_file(Path(folder, "a.txt"), {"of": "numbers"}) as file:
+    ...         file.write(b"1 2 3")
+    ...         file.commit(last=3)
+    ...         print(sorted(path.name for path in Path(folder).iterdir()))
+    ...         file.keep()
+    ...     sorted(path.name for path in Path(folder).iterdir())
+    ['a.txt.partial', 'a.txt.partial.json']
+    ['a.txt']
+    """
+    target = target_of(Path(path))
+    if target.is_dir():
+        raise TreelabelError(f"{path}: is a folder, expected the name of a file to write")
+    if target.exists() and not target.is_file():
+        raise TreelabelError(f"{path}: is not an ordinary file; write to a file and copy it there, or to - for a pipe")
+    file = Growing(target, about)
+    with errors_of(target), closing(file):
+        file.open(resume)
+        try:
+            yield file
+        except BaseException:
+            if resume and file.state:
+                _log.info("%s: holds what is done; the same command with --resume goes on with it", file.path)
+            else:
+                file.remove()
+            raise

@@ -1,0 +1,87 @@
+"""Lines of JSON for many documents at once, made of columns: no Python object per document."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from treelabel.evaluation.written_labels import WrittenLabels, number_texts
+
+MUST_BE_ESCAPED = r'["\\\x00-\x1f]'
+
+
+def json_strings(texts: Any) -> pa.Array:
+    r"""Write texts as JSON does, with quotes; nothing is null.
+
+    >>> json_strings(pa.array(["a", 'say "a"\n', None], pa.large_string())).to_pylist()
+    ['"a"', '"say \\"a\\"\\n"', 'null']
+    """
+    column = (texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts).cast(pa.large_string())
+    quoted = joined(['"', column, '"'])
+    is_odd = pc.fill_null(pc.match_substring_regex(column, MUST_BE_ESCAPED), False)
+    if pc.any(is_odd).as_py():
+        own = [json.dumps(text, ensure_ascii=False) for text in column.filter(is_odd).to_pylist()]
+        quoted = pc.replace_with_mask(quoted, is_odd, pa.array(own, pa.large_string()))
+    return pc.fill_null(quoted, _text("null"))
+
+
+def json_values(column: Any) -> pa.Array:
+    """Write the values of a column as JSON."""
+    kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return json_strings(column)
+    values = [json.dumps(value, ensure_ascii=False, default=str) for value in column.to_pylist()]
+    return pa.array(values, pa.large_string())
+
+
+def label_objects(labels: WrittenLabels) -> pa.Array:
+    """Write the labels of each document as a list of objects {"label": name, "path": "A > B", "p": 0.93}."""
+    known, place = np.unique(labels.nodes, return_inverse=True)
+    h = labels.hierarchy
+    starts = [
+        f'{{"label": {json.dumps(h.names[node], ensure_ascii=False)}, "path": {json.dumps(path, ensure_ascii=False)}'
+        for node, path in zip(known.tolist(), h.paths(known), strict=True)
+    ]
+    parts: list[Any] = [pa.array(starts, pa.large_string()).take(pa.array(place))]
+    if labels.p is not None:
+        parts += [', "p": ', number_texts(labels.p)]
+    written = pc.binary_join(labels.lists(joined([*parts, "}"])), _text(", "))
+    return joined(["[", written, "]"])
+
+
+def json_objects(fields: Mapping[str, Any], flags: Mapping[str, Any]) -> pa.Array:
+    """Write one line of JSON per document.
+
+    Parameters
+    ----------
+    fields : mapping
+        The text of the value of each key, one per document.
+    flags : mapping
+        Keys that are there, and true, in some documents only: which ones.
+
+    Returns
+    -------
+    array of text
+        Lines without their ends.
+    """
+    parts: list[Any] = []
+    for name, values in fields.items():
+        parts += [f"{', ' if parts else '{'}{json.dumps(name, ensure_ascii=False)}: ", values]
+    for name, mask in flags.items():
+        if mask.all():
+            parts.append(f', "{name}": true')
+        elif mask.any():
+            parts.append(pc.if_else(pa.array(mask), _text(f', "{name}": true'), _text("")))
+    return joined([*parts, "}"])
+
+
+def joined(parts: list[Any]) -> pa.Array:
+    """Join columns and constants, row by row; what is null in one of them is null."""
+    return pc.binary_join_element_wise(*(_text(part) if isinstance(part, str) else part for part in parts), _text(""))
+
+
+def _text(value: str) -> pa.Scalar:
+    return pa.scalar(value, pa.large_string())

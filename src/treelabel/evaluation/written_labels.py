@@ -1,0 +1,190 @@
+"""Labels of many documents on their way into a file: by arrays, surest first, with scores of seven digits."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from scipy import sparse
+
+from treelabel.core.compute import BoolArray, DoubleArray, IntArray, LongArray
+from treelabel.hierarchy import Hierarchy, LabelMatrix, row_numbers, row_sizes
+from treelabel.rules import Decisions
+from treelabel.scores import Scores
+
+# From this score on, seven digits are found without a loop: float32 times a power of ten is exact in double precision.
+LEAST_EXACT = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class WrittenLabels:
+    """Labels of documents in the order in which they are written, row after row, and their scores if they have any."""
+
+    hierarchy: Hierarchy
+    ptr: LongArray
+    nodes: IntArray
+    p: DoubleArray | None
+
+    def lists(self, values: pa.Array) -> pa.ListArray:
+        """Make one list per document of one value per label."""
+        return pa.ListArray.from_arrays(pa.array(self.ptr, pa.int32()), values)
+
+    def named(self, paths: bool = False) -> pa.Array:
+        """Return the name, or the path, of every label."""
+        known, place = np.unique(self.nodes, return_inverse=True)
+        names = self.hierarchy.paths(known) if paths else [self.hierarchy.names[node] for node in known.tolist()]
+        return pa.array(names, pa.large_string()).take(pa.array(place))
+
+
+def chosen_labels(decisions: Decisions, scores: Scores | None, all_labels: bool = False) -> WrittenLabels:
+    """Return the most specific labels of closed sets (or all of them), and sets that are not closed as they are.
+
+    Parameters
+    ----------
+    decisions
+        The sets.
+    scores
+        Where scores come from; without any, labels come in the order of nodes.
+    all_labels
+        Whether to include ancestors.
+
+    Returns
+    -------
+    WrittenLabels
+    """
+    labels = decisions.csr
+    if not all_labels:
+        labels = decisions.most_specific
+        if not decisions.closed_rows.all():
+            labels = _rows_of(decisions.most_specific, decisions.csr, decisions.closed_rows)
+    return sorted_labels(decisions.hierarchy, labels, None if scores is None else scores_at(scores, labels))
+
+
+def _rows_of(one: LabelMatrix, other: LabelMatrix, take_one: BoolArray) -> LabelMatrix:
+    """Take some rows of one matrix and the rest of another."""
+    both = sparse.vstack([one, other], format="csr")
+    rows = np.arange(len(take_one))
+    return both[np.where(take_one, rows, rows + len(take_one))]
+
+
+def runner_up_labels(decisions: Decisions, scores: Scores, count: int) -> WrittenLabels:
+    """Return the likeliest leaves of each document that were not predicted.
+
+    Parameters
+    ----------
+    decisions
+        What was predicted.
+    scores
+        The scores it was decided on.
+    count
+        How many, at most; leaves with a score of 0 are none.
+
+    Returns
+    -------
+    WrittenLabels
+    """
+    h = scores.hierarchy
+    rows, predicted = row_numbers(decisions.csr), decisions.csr.indices
+    if scores.is_sparse:
+        values = scores.values.copy()
+        taken = np.isin(_keys(row_numbers(values), values.indices, len(h)), _keys(rows, predicted, len(h)))
+        values.data[taken | ~h.is_leaf[values.indices]] = 0
+        values.eliminate_zeros()
+    else:
+        values = scores.values * h.is_leaf
+        values[rows, predicted] = 0
+    best = Scores(h, values).top_k(count).values
+    return sorted_labels(h, best, best.data.astype(np.float64))
+
+
+def sorted_labels(h: Hierarchy, labels: LabelMatrix, p: DoubleArray | None) -> WrittenLabels:
+    """Put the labels of each document in order, the surest first; equal ones by node.
+
+    Parameters
+    ----------
+    h
+        The hierarchy.
+    labels
+        The labels.
+    p
+        A score for every label.
+
+    Returns
+    -------
+    WrittenLabels
+    """
+    ptr = labels.indptr.astype(np.int64)
+    if p is None:
+        return WrittenLabels(h, ptr, labels.indices, None)
+    p = seven_digits(p)
+    if len(p) and row_sizes(labels).max() > 1:
+        order = np.lexsort((-p, row_numbers(labels)))
+        return WrittenLabels(h, ptr, labels.indices[order], p[order])
+    return WrittenLabels(h, ptr, labels.indices, p)
+
+
+def scores_at(scores: Scores, labels: LabelMatrix) -> DoubleArray:
+    """Look up the scores of labels; what is not stored is 0.
+
+    Parameters
+    ----------
+    scores
+        The scores.
+    labels
+        Labels of the same documents.
+
+    Returns
+    -------
+    array of one score per label
+    """
+    rows, values = row_numbers(labels), scores.values
+    if not scores.is_sparse:
+        return np.asarray(values[rows, labels.indices], np.float64)
+    width = labels.shape[1]
+    stored, wanted = _keys(row_numbers(values), values.indices, width), _keys(rows, labels.indices, width)
+    found = np.zeros(len(wanted))
+    if len(stored):
+        place = np.minimum(np.searchsorted(stored, wanted), len(stored) - 1)
+        there = stored[place] == wanted
+        found[there] = values.data[place[there]]
+    return found
+
+
+def _keys(rows: Any, nodes: Any, width: int) -> LongArray:
+    keys: LongArray = np.asarray(rows, np.int64) * width + nodes
+    return keys
+
+
+def seven_digits(p: DoubleArray) -> DoubleArray:
+    """Round scores to the seven digits that anyone reads.
+
+    >>> seven_digits(np.array([0.123456789, 0.00012345678, 1.0, 3.21e-7])).tolist()
+    [0.1234568, 0.0001234568, 1.0, 3.21e-07]
+    """
+    scale = 10.0 ** (7 + (p < 0.1).astype(np.int64) + (p < 0.01) + (p < 0.001))
+    rounded: DoubleArray = np.rint(p * scale) / scale
+    is_hard = (p < LEAST_EXACT) | (p.astype(np.float32) != p)
+    for at in np.flatnonzero(is_hard & (p > 0)).tolist():
+        rounded[at] = float(f"{p[at]:.7g}")
+    return rounded
+
+
+def number_texts(values: DoubleArray) -> pa.Array:
+    """Write numbers as JSON does.
+
+    >>> number_texts(np.array([0.93, 1.0, 0.0, 1e-05])).to_pylist()
+    ['0.93', '1.0', '0.0', '1e-05']
+    """
+    texts = pa.array(values).cast(pa.large_string())
+    odd = ~((values >= LEAST_EXACT) & (values < 1))
+    if not odd.any():
+        return texts
+    own = [repr(value) for value in values[odd].tolist()]
+    return pa.compute.replace_with_mask(texts, pa.array(odd), pa.array(own, pa.large_string()))
+
+
+def optional_number_texts(column: pa.Array) -> pa.Array:
+    """Write numbers as JSON does; nothing stays nothing."""
+    there = column.is_valid()
+    texts = number_texts(column.fill_null(0.5).to_numpy(zero_copy_only=False))
+    return pa.compute.if_else(there, texts, pa.scalar(None, pa.large_string()))

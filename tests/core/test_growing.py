@@ -1,0 +1,100 @@
+"""Files that grow under a temporary name: what a kill leaves, what a later run makes of it."""
+
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from treelabel import TreelabelError
+from treelabel.core.growing import growing_file
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def leave(target: Path, about: dict[str, str], *parts: bytes) -> None:
+    """Write parts, committing each, and end without ceremony."""
+    with suppress(KeyboardInterrupt), growing_file(target, about, resume=True) as file:
+        for part in parts:
+            file.write(part)
+            file.commit(parts=file.state.get("parts", 0) + 1)
+        raise KeyboardInterrupt
+
+
+def test_a_later_run_goes_on_behind_what_was_committed(tmp_path: Path) -> None:
+    target = tmp_path / "out.txt"
+    leave(target, {"of": "a"}, b"one ", b"two ")
+    # What was written behind the last commit may be cut anywhere.
+    with (tmp_path / "out.txt.partial").open("ab") as stream:
+        stream.write(b"thr")
+    with growing_file(target, {"of": "a"}, resume=True) as file:
+        assert file.state == {"parts": 2}
+        file.write(b"three")
+        file.keep()
+    assert target.read_bytes() == b"one two three"
+    assert names(tmp_path) == ["out.txt"]
+
+
+def test_without_being_asked_a_run_starts_over_and_leaves_nothing_if_it_fails(tmp_path: Path) -> None:
+    target = tmp_path / "out.txt"
+    leave(target, {}, b"old")
+    with growing_file(target, {}) as file:
+        assert file.state == {}
+        file.write(b"new")
+        file.keep()
+    assert target.read_bytes() == b"new"
+    with suppress(KeyboardInterrupt), growing_file(target, {}) as file:
+        file.write(b"half")
+        file.commit()
+        raise KeyboardInterrupt
+    assert target.read_bytes() == b"new"
+    assert names(tmp_path) == ["out.txt"]
+
+
+def test_work_on_something_else_is_not_gone_on_with(tmp_path: Path) -> None:
+    target = tmp_path / "out.txt"
+    leave(target, {"input": "a.csv"}, b"one")
+    other = growing_file(target, {"input": "b.csv"}, resume=True)
+    with pytest.raises(TreelabelError, match=r"begun with another input: 'a\.csv', now 'b\.csv'"), other:
+        pass
+    assert (tmp_path / "out.txt.partial").read_bytes() == b"one"
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"about": {}, "state": {}, "size": 99}'])
+def test_a_journal_that_says_nothing_useful_is_no_reason_to_fail(tmp_path: Path, damage: bytes) -> None:
+    target = tmp_path / "out.txt"
+    leave(target, {}, b"one")
+    (tmp_path / "out.txt.partial.json").write_bytes(damage)
+    with growing_file(target, {}, resume=True) as file:
+        assert (file.state, file.size) == ({}, 0)
+        file.write(b"anew")
+        file.keep()
+    assert target.read_bytes() == b"anew"
+
+
+def test_two_processes_do_not_write_one_file(tmp_path: Path) -> None:
+    code = f"""
+from treelabel.core.growing import growing_file
+with growing_file({str(tmp_path / "out.txt")!r}, {{}}):
+    print("ready", flush=True)
+    input()
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "ready\n"
+        mine = growing_file(tmp_path / "out.txt", {})
+        with pytest.raises(TreelabelError, match="another process is writing it"), mine:
+            pass
+        other.communicate("\n")
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TreelabelError, match="is a folder"), growing_file(tmp_path, {}):
+        pass

@@ -1,0 +1,79 @@
+"""Tables as CSV and Excel: read back by others and by treelabel, with nothing that a spreadsheet would run."""
+
+import csv
+import io
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.strategies import examples
+from treelabel import TreelabelError
+from treelabel.core import spool
+from treelabel.data import tables
+from treelabel.data.formulas import MARKER, escape, restored_row
+from treelabel.data.tables import csv_header, csv_lines, finish_table
+
+CELLS = st.one_of(
+    st.text(st.sampled_from("ab,;\t\"'\n\r=+-@1.é"), max_size=6), st.sampled_from(["=1+1", "-3.5", "", "'=x", "+49 1"])
+)
+
+
+@examples(100)
+@given(rows=st.lists(st.tuples(CELLS, CELLS), max_size=6), delimiter=st.sampled_from([",", "\t"]))
+def test_csv_is_what_the_csv_module_reads(rows: list[tuple[str, str]], delimiter: str) -> None:
+    columns = list(zip(*rows, strict=True)) or [(), ()]
+    table = pa.table({"=a": pa.array(columns[0], pa.string()), "b": pa.array(columns[1], pa.string())})
+    for escaping in (False, True):
+        body, count = csv_lines(table, delimiter, escaping, escaping)
+        text = (csv_header(table.column_names, delimiter, escaping, escaping) + body).decode()
+        header, *read = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+        assert header == (["'=a", "b", MARKER] if escaping else ["=a", "b"])
+        cells = [[escape(cell) if escaping else cell for cell in row] for row in rows]
+        assert [row[:2] for row in read] == cells
+        if escaping:
+            assert count == len("".join(map("".join, cells))) - len("".join(map("".join, rows)))
+            restored = [restored_row(dict(zip(["a", "b", MARKER], row, strict=True))) for row in read]
+            assert [(row["a"], row["b"]) for row in restored] == rows
+
+
+def test_values_that_are_no_text_are_written_as_people_read_them() -> None:
+    numbers = {"n": [1, None], "x": [0.5, None], "yes": [True, None]}
+    table = pa.table({**numbers, "when": [date(2024, 1, 31), None], "tags": [["a", "b"], None]})
+    assert csv_lines(table, ",", False, False)[0] == b'1,0.5,true,2024-01-31,"[""a"", ""b""]"\n,,,,\n'
+
+
+def test_a_row_of_nothing_is_a_row() -> None:
+    assert csv_lines(pa.table({"a": pa.array([None, "x"], pa.string())}), ",", False, False)[0] == b'""\nx\n'
+
+
+def spooled(file: Path, table: pa.Table) -> Path:
+    file.write_bytes(spool.begin(table.schema) + b"".join(map(spool.message, table.to_batches(2))))
+    return file
+
+
+def excel_rows(file: Path) -> list[list[Any]]:
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.load_workbook(file)
+    return [[(cell.value, cell.data_type) for cell in row] for row in book.active.iter_rows()]
+
+
+def test_excel_takes_numbers_as_numbers_and_never_a_formula(tmp_path: Path) -> None:
+    table = pa.table({"text": ["=1+1", "a\x01b", None], "p": [0.5, None, 1.0]})
+    finish_table(spooled(tmp_path / "a", table), tmp_path / "a.xlsx", "xlsx")
+    header, *rows = excel_rows(tmp_path / "a.xlsx")
+    assert [value for value, _ in header] == ["text", "p"]
+    assert rows[0] == [("=1+1", "s"), (0.5, "n")]
+    assert [row[0][0] for row in rows] == ["=1+1", "ab", None]
+
+
+def test_what_excel_cannot_hold_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("openpyxl")
+    monkeypatch.setattr(tables, "MOST_EXCEL_ROWS", 2)
+    with pytest.raises(TreelabelError, match=r"at most 2 rows .* write \.csv or \.parquet"):
+        finish_table(spooled(tmp_path / "a", pa.table({"a": ["x"] * 3})), tmp_path / "a.xlsx", "xlsx")
+    assert not (tmp_path / "a.xlsx").exists()
