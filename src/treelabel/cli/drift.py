@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from treelabel.cli.models import ModelArgument, TextsArgument
+from treelabel.cli.models import ModelArgument
 from treelabel.cli.options import JsonOption, ReadArguments, SignatureOption, with_read_options
+from treelabel.cli.predict import TextsArgument
 from treelabel.cli.printing import echo
 
 # For a cron job: texts have drifted.
