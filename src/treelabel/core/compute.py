@@ -45,7 +45,7 @@ def fast_kernel(function: Kernel) -> Kernel:
 
 
 def _compiled(function: Kernel, fastmath: bool) -> Kernel:
-    dispatcher = numba.njit(nogil=True, fastmath=fastmath)(function)
+    dispatcher = numba.njit(nogil=True, fastmath=fastmath, no_cfunc_wrapper=True)(function)
     cache_compiled(dispatcher)
     return cast("Kernel", dispatcher)
 
@@ -72,7 +72,8 @@ def with_room(values: IntArray, used: int, more: int) -> IntArray:
     ([3, 5], 8)
     """
     larger = np.empty(2 * (used + more), np.int32)
-    larger[:used] = values[:used]
+    for at in range(used):
+        larger[at] = values[at]
     return larger
 
 

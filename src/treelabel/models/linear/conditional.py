@@ -49,8 +49,9 @@ def softmax_step(logits: FloatArray, duals: FloatArray, c: float, change: FloatA
     With D = p - a, s = min(1, (KL(a || p) + |D|_1^2 / 2) / (|D|_1^2 + C |x|^2 |D|_2^2)) raises the dual by most of what
     it can.
     """
-    largest = logits.max()
-    total = np.float32(0)
+    largest, total = np.float32(-np.inf), np.float32(0)
+    for k in range(len(logits)):
+        largest = max(largest, logits[k])
     for k in range(len(logits)):
         change[k] = np.exp(logits[k] - largest)
         total += change[k]
@@ -117,24 +118,31 @@ def group_pass(
         first, last = np.int64(ptr[rows[place]]), np.int64(ptr[rows[place] + 1])
         for block in range(blocks):
             part = logits[block * BLOCK : (block + 1) * BLOCK]
-            part[:] = bias[block]
+            for b in range(BLOCK):
+                part[b] = bias[block, b]
             add_products(idx, val, first, last, weights[block], part)
-        logits[:size] += offsets
+        for k in range(size):
+            logits[k] += offsets[k]
         if softmax:
             softmax_step(logits[:size], duals[place], c, change[:size])
         else:
             sigmoid_step(logits[:size], duals[place], c, change[:size])
-        if np.abs(change[:size]).max() * c < SMALL:
+        moved = np.float32(0)
+        for k in range(size):
+            moved = max(moved, abs(change[k]))
+        if moved * c < SMALL:
             skips[place, 1] = min(LONGEST_SKIP, 2 * skips[place, 1] + 1)
             skips[place, 0] = skips[place, 1]
             continue
         changed += 1
         skips[place, 1] = 0
-        duals[place] += change[:size]
-        change[:size] *= np.float32(-c)
+        for k in range(size):
+            duals[place, k] += change[k]
+            change[k] *= np.float32(-c)
         for block in range(blocks):
             part = change[block * BLOCK : (block + 1) * BLOCK]
-            bias[block] += part
+            for b in range(BLOCK):
+                bias[block, b] += part[b]
             add_multiples(idx, val, first, last, weights[block], part)
     return changed
 

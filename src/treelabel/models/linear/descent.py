@@ -124,7 +124,8 @@ def start_block(
     for feature in range(len(weights)):
         for b in range(BLOCK):
             weights[feature, b] = -dual * total[feature]
-    bias[:] = -1
+    for b in range(BLOCK):
+        bias[b] = -1
     for row in part:
         some = False
         for b in range(BLOCK):
@@ -132,7 +133,8 @@ def start_block(
             duals[row, b] = dual - change[b]
             some |= positive[row, b]
         if some:
-            bias += change
+            for b in range(BLOCK):
+                bias[b] += change[b]
             add_multiples(idx, val, np.int64(ptr[row]), np.int64(ptr[row + 1]), weights, change)
 
 
@@ -184,7 +186,8 @@ def hinge_pass(
             continue
         ridge = ridges[row]
         first, last = np.int64(ptr[row]), np.int64(ptr[row + 1])
-        margin[:] = bias
+        for b in range(BLOCK):
+            margin[b] = bias[b]
         add_products(idx, val, first, last, weights, margin)
         moved = np.float32(0)
         for b in range(BLOCK):
@@ -200,8 +203,9 @@ def hinge_pass(
             continue
         changed += 1
         skips[row, 1] = 0
-        duals[row] = after
-        bias += change
+        for b in range(BLOCK):
+            duals[row, b] = after[b]
+            bias[b] += change[b]
         add_multiples(idx, val, first, last, weights, change)
     return changed
 
@@ -215,9 +219,11 @@ def block_products(
     margin = np.empty(BLOCK, np.float32)
     for place in range(len(rows)):
         row = rows[place]
-        margin[:] = bias
+        for b in range(BLOCK):
+            margin[b] = bias[b]
         add_products(idx, val, np.int64(ptr[row]), np.int64(ptr[row + 1]), weights, margin)
-        found[place] = margin
+        for b in range(BLOCK):
+            found[place, b] = margin[b]
     return found
 
 
