@@ -131,7 +131,7 @@ def size_of(folder: Path) -> float:
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
-    """Read name=value; values are Python's numbers, lists and words."""
+    """Read name=value; values are Python's numbers, lists and words, and none, true and false in any case."""
     import ast
 
     from treelabel.core.errors import TreelabelError
@@ -142,7 +142,8 @@ def parse_setting(text: str) -> tuple[str, Any]:
     try:
         return name.strip(), ast.literal_eval(value)
     except (ValueError, SyntaxError):
-        return name.strip(), value
+        words: dict[str, Any] = {"none": None, "null": None, "true": True, "false": False}
+        return name.strip(), words.get(value.strip().lower(), value)
 
 
 def _texts(path: Path, read: ReadArguments, model: "Model") -> "Dataset":

@@ -4,13 +4,13 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict, overload
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypedDict, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from treelabel.core.errors import TreelabelError
-from treelabel.core.kinds import check_kind
+from treelabel.core.kinds import Between, check_kind
 from treelabel.core.scale import BLOCK_SCORES
 from treelabel.core.schema import Arrays, Schema
 from treelabel.core.strings import Strings
@@ -105,9 +105,11 @@ class Model(Settings, ABC):
         Model
             The model itself.
         """
-        self._check_settings()
+        self.require_settings()
         # What could not be loaded is not learned.
         self.check_settings(storable_settings(self))
+        if max_seconds is not None:
+            check_kind(max_seconds, Annotated[float, Between(0, np.inf)], "max_seconds")
         if sample_weight is not None and not self.takes_sample_weight:
             raise TreelabelError(f"the model {self.name} cannot weigh documents; leave sample_weight out")
         known = hierarchy if hierarchy is not None else self.hierarchy
@@ -279,10 +281,6 @@ class Model(Settings, ABC):
             Whether a model that is there is replaced.
         """
         save_model(self, folder, overwrite)
-
-    # Not abstract: type hints say all that most settings need.
-    def _check_settings(self) -> None:
-        """Refuse settings of which a model can say more than their type hints do; called before `_fit`."""
 
     @abstractmethod
     def _fit(self, train: Training) -> HeldOut | None:

@@ -9,6 +9,7 @@ from treelabel.core.schema import Array, Arrays, Schema
 from treelabel.core.strings import Strings
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
+from treelabel.models.ranges import Seed
 from treelabel.scores import Scores
 
 
@@ -22,7 +23,7 @@ class Nothing(Model):
     name = "nothing"
     exhaustive: ClassVar[bool] = False
 
-    def __init__(self, hierarchy: Hierarchy | None = None, seed: int = 0) -> None:
+    def __init__(self, hierarchy: Hierarchy | None = None, seed: Seed = 0) -> None:
         self.hierarchy = hierarchy
         self.seed = seed
 
@@ -58,7 +59,7 @@ class MostFrequent(Model):
     name = "most_frequent"
     takes_sample_weight = True
 
-    def __init__(self, hierarchy: Hierarchy | None = None, seed: int = 0) -> None:
+    def __init__(self, hierarchy: Hierarchy | None = None, seed: Seed = 0) -> None:
         self.hierarchy = hierarchy
         self.seed = seed
 

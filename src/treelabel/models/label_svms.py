@@ -31,6 +31,7 @@ from treelabel.models.descriptions import (
     described_words,
     presence,
 )
+from treelabel.models.ranges import Cost, Seed
 from treelabel.scores import Scores
 from treelabel.text.ngrams import count_ngrams
 
@@ -165,8 +166,8 @@ class SvmDescriptions(LabelSvms):
         hierarchy: Hierarchy | None = None,
         descriptions: Descriptions = None,
         stop_words: StopWords = "english",
-        C: float = 1.0,  # noqa: N803
-        seed: int = 0,
+        C: Cost = 1.0,  # noqa: N803
+        seed: Seed = 0,
     ) -> None:
         self.hierarchy = hierarchy
         self.descriptions = descriptions
@@ -204,7 +205,7 @@ class SvmCodes(LabelSvms):
     name = "svm_codes"
     hash_type = "int64"
 
-    def __init__(self, hierarchy: Hierarchy | None = None, C: float = 1.0, seed: int = 0) -> None:  # noqa: N803
+    def __init__(self, hierarchy: Hierarchy | None = None, C: Cost = 1.0, seed: Seed = 0) -> None:  # noqa: N803
         self.hierarchy = hierarchy
         self.C = C
         self.seed = seed

@@ -157,6 +157,8 @@ def _storable(value: Any) -> Any:
         return {name: _storable(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
         return [_storable(each) for each in value]
+    if isinstance(value, np.generic):
+        return value.item()
     return value.name if isinstance(value, Encoder) else value
 
 

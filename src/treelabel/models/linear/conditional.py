@@ -11,7 +11,7 @@ import numpy as np
 
 from treelabel.calibration.outputs import ABSENT
 from treelabel.core.compute import DoubleArray, FloatArray, IntArray, LongArray, in_threads, kernel
-from treelabel.models.linear.blocks import BLOCK, add_multiples, add_products, empty_lines
+from treelabel.models.linear.blocks import BLOCK, add, add_multiples, add_products, copy, empty_lines
 from treelabel.models.linear.descent import LONGEST_SKIP, SMALL, Rows, Take, block_products
 from treelabel.models.stopping import StopSignal
 
@@ -118,11 +118,9 @@ def group_pass(
         first, last = np.int64(ptr[rows[place]]), np.int64(ptr[rows[place] + 1])
         for block in range(blocks):
             part = logits[block * BLOCK : (block + 1) * BLOCK]
-            for b in range(BLOCK):
-                part[b] = bias[block, b]
+            copy(bias[block], part)
             add_products(idx, val, first, last, weights[block], part)
-        for k in range(size):
-            logits[k] += offsets[k]
+        add(offsets, logits[:size])
         if softmax:
             softmax_step(logits[:size], duals[place], c, change[:size])
         else:
@@ -136,13 +134,12 @@ def group_pass(
             continue
         changed += 1
         skips[place, 1] = 0
+        add(change[:size], duals[place])
         for k in range(size):
-            duals[place, k] += change[k]
             change[k] *= np.float32(-c)
         for block in range(blocks):
             part = change[block * BLOCK : (block + 1) * BLOCK]
-            for b in range(BLOCK):
-                bias[block, b] += part[b]
+            add(part, bias[block])
             add_multiples(idx, val, first, last, weights[block], part)
     return changed
 

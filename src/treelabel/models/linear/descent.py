@@ -25,7 +25,16 @@ from treelabel.core.compute import (
     in_threads,
     kernel,
 )
-from treelabel.models.linear.blocks import BLOCK, add_multiples, add_products, empty_lines, prefetch, prefetch_weights
+from treelabel.models.linear.blocks import (
+    BLOCK,
+    add,
+    add_multiples,
+    add_products,
+    copy,
+    empty_lines,
+    prefetch,
+    prefetch_weights,
+)
 from treelabel.models.stopping import StopSignal
 
 # Shrinking: a document whose dual variables would all change by less than this is skipped, at first for one pass, then
@@ -133,8 +142,7 @@ def start_block(
             duals[row, b] = dual - change[b]
             some |= positive[row, b]
         if some:
-            for b in range(BLOCK):
-                bias[b] += change[b]
+            add(change, bias)
             add_multiples(idx, val, np.int64(ptr[row]), np.int64(ptr[row + 1]), weights, change)
 
 
@@ -186,8 +194,7 @@ def hinge_pass(
             continue
         ridge = ridges[row]
         first, last = np.int64(ptr[row]), np.int64(ptr[row + 1])
-        for b in range(BLOCK):
-            margin[b] = bias[b]
+        copy(bias, margin)
         add_products(idx, val, first, last, weights, margin)
         moved = np.float32(0)
         for b in range(BLOCK):
@@ -203,9 +210,8 @@ def hinge_pass(
             continue
         changed += 1
         skips[row, 1] = 0
-        for b in range(BLOCK):
-            duals[row, b] = after[b]
-            bias[b] += change[b]
+        copy(after, duals[row])
+        add(change, bias)
         add_multiples(idx, val, first, last, weights, change)
     return changed
 
@@ -219,11 +225,9 @@ def block_products(
     margin = np.empty(BLOCK, np.float32)
     for place in range(len(rows)):
         row = rows[place]
-        for b in range(BLOCK):
-            margin[b] = bias[b]
+        copy(bias, margin)
         add_products(idx, val, np.int64(ptr[row]), np.int64(ptr[row + 1]), weights, margin)
-        for b in range(BLOCK):
-            found[place, b] = margin[b]
+        copy(margin, found[place])
     return found
 
 
