@@ -16,7 +16,7 @@ from treelabel.scores import Scores
 class Nothing(Model):
     """No text has any label: every score is 0. Where most texts have none, few metrics see that it knows nothing.
 
-    >>> Nothing(Hierarchy.flat(["A", "B"])).fit(["a text"], ["A"]).predict(["another"])
+    >>> Nothing(Hierarchy.flat(["A", "B"])).fit(["a text"], [["A"]]).predict(["another"])
     [[]]
     """
 
@@ -52,8 +52,8 @@ class MostFrequent(Model):
     """Every text has the labels of training in their training shares.
 
     >>> model = MostFrequent(Hierarchy.flat(["A", "B"])).fit(["a", "b", "c", "d"], ["A", "B", "B", "B"])
-    >>> model.score(["another"]).dense().tolist(), model.predict(["another"])
-    ([[0.25, 0.75]], [['B']])
+    >>> model.score(["another"]).dense().tolist(), model.predict(["another"]).tolist()
+    ([[0.25, 0.75]], ['B'])
     """
 
     name = "most_frequent"

@@ -53,7 +53,7 @@ class DescriptionMatch(Model):
     sentences x labels matrix is ever built.
 
     >>> h = Hierarchy.from_paths(["fever > hay fever", "fracture"])
-    >>> model = DescriptionMatch(h, {"hay fever": "allergy to the pollen of grass"}).fit(["-"], ["fracture"])
+    >>> model = DescriptionMatch(h, {"hay fever": "allergy to the pollen of grass"}).fit(["-"], [["fracture"]])
     >>> model.predict(["Pollen, grass: an allergy.", "Allergy. Grass pollen."])
     [['hay fever'], []]
     """

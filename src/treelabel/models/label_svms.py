@@ -154,8 +154,8 @@ class SvmDescriptions(LabelSvms):
 
     >>> h = Hierarchy.flat(["good", "bad"])
     >>> model = SvmDescriptions(h, {"good": "fine and sunny", "bad": "dull, rainy"})
-    >>> model.fit(["so sunny", "all dull", "fine", "rainy day"], ["good", "bad", "good", "bad"]).predict(["Sunny!"])
-    [['good']]
+    >>> model.fit(["so sunny", "all dull", "fine", "rainy day"], ["good", "bad", "good", "bad"]).predict(["Sunny!"])[0]
+    np.str_('good')
     """
 
     name = "svm_descriptions"
@@ -198,8 +198,8 @@ class SvmCodes(LabelSvms):
 
     >>> h = Hierarchy.flat(["good", "bad"])
     >>> model = SvmCodes(h).fit(["A1 B.2", "C3;B.2", "A1", "C3, D"], ["good", "bad", "good", "bad"])
-    >>> model.predict(["A1|E", "C3"])
-    [['good'], ['bad']]
+    >>> model.predict(["A1|E", "C3"]).tolist()
+    ['good', 'bad']
     """
 
     name = "svm_codes"

@@ -16,6 +16,16 @@ def _hints(maker: type) -> dict[str, Any]:
     return get_type_hints(maker.__init__, include_extras=True)  # type: ignore[misc]
 
 
+def not_fitted(message: str) -> TreelabelError:
+    """Return the error that a model has not learned yet, which is scikit-learn's NotFittedError, too."""
+    from sklearn.exceptions import NotFittedError
+
+    class UnfittedModelError(TreelabelError, NotFittedError):
+        """A model has not learned yet."""
+
+    return UnfittedModelError(message)
+
+
 class Settings:
     """Settings are the maker's parameters, stored under their own names; nothing else is a setting.
 

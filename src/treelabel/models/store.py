@@ -17,7 +17,8 @@ from treelabel.encoders.protocol import Encoder
 from treelabel.hierarchy import Hierarchy, hierarchy_to_json
 from treelabel.hierarchy.regime import Regime
 from treelabel.models.evidence import Evidence
-from treelabel.models.settings import Settings
+from treelabel.models.label_forms import LabelForm
+from treelabel.models.settings import Settings, not_fitted
 
 KIND = "treelabel model"
 VERSION = 1
@@ -31,6 +32,7 @@ class Storable(Protocol):
     regime_: Regime
     rule_: str
     evidence_: Evidence
+    form_: LabelForm
 
     @property
     def hierarchy_(self) -> Hierarchy:
@@ -68,7 +70,7 @@ def save_model(model: Storable, folder: str | Path, overwrite: bool = False) -> 
         Replace a model that is there. A folder that holds anything else is never replaced.
     """
     if not hasattr(model, "hierarchy_"):
-        raise TreelabelError(f"this {model.name} model has not learned anything yet; call fit before save")
+        raise not_fitted(f"this {model.name} model has not learned anything yet; call fit before save")
     with whole_folder(folder, lambda target: require_replaceable(target, overwrite)) as working:
         _write(model, working)
 
@@ -135,6 +137,7 @@ def _write(model: Storable, folder: Path) -> None:
         "rule": model.rule_,
         "evidence": model.evidence_.to_json(),
         "stop_nodes": model.stop_nodes_.tolist(),
+        "form": model.form_.to_json(),
         "fingerprint": model.hierarchy_.fingerprint,
         "learned": values,
         "sha256": {file.name: _digest(file) for file in sorted(folder.iterdir())},

@@ -52,8 +52,8 @@ class ZeroShot(Model):
 
     >>> h = Hierarchy.from_paths(["pet > dog", "pet > cat", "food > cake"])
     >>> model = ZeroShot(h, {"dog": "barks and fetches sticks"}).fit(["-"], ["cat"])
-    >>> model.predict(["It barks all night", "two cakes"])
-    [['dog'], ['cake']]
+    >>> model.predict(["It barks all night", "two cakes"]).tolist()
+    ['dog', 'cake']
     """
 
     name = "zero_shot"

@@ -36,6 +36,7 @@ from treelabel.models.ranges import (
     Width,
     WidthOrNone,
 )
+from treelabel.models.settings import not_fitted
 from treelabel.scores import Scores
 
 if TYPE_CHECKING:
@@ -278,7 +279,7 @@ class Neural(Model):
         if runtime not in ("onnx", "int8"):
             raise TreelabelError(f"expected the runtime onnx or int8, found {runtime!r}")
         if not hasattr(self, "fitted_"):
-            raise TreelabelError(f"this {self.name} model has not learned anything yet; call fit before exported")
+            raise not_fitted(f"this {self.name} model has not learned anything yet; call fit before exported")
         if isinstance(self.fitted_, ExportedNetwork):
             raise TreelabelError("this model is an ONNX graph already; export the model that it was made of")
         found = type(self)(**self.get_params(deep=False))

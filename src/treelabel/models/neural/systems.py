@@ -20,6 +20,7 @@ from treelabel.models.neural.exported import ExportedNetwork
 from treelabel.models.neural.model import Neural
 from treelabel.models.neural.settings import NeuralSettings
 from treelabel.models.ranges import Count, LearningRate, NonNegative, PartialShare, Passes, Seconds, Seed, Share, Width
+from treelabel.models.settings import not_fitted
 
 if TYPE_CHECKING:
     from treelabel.models.neural.architecture import Architecture
@@ -336,7 +337,7 @@ class Hbgl(System):
         from treelabel.models.neural.hbgl import written_labels
 
         if not hasattr(self, "fitted_"):
-            raise TreelabelError("this hbgl model has not learned anything yet; call fit first")
+            raise not_fitted("this hbgl model has not learned anything yet; call fit first")
         names, fitted = self.hierarchy_.names, self.fitted_
         if isinstance(fitted, ExportedNetwork):
             raise TreelabelError("an exported model gives probabilities only; use the model that it was made of")
