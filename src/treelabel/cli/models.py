@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from treelabel.cli.ahead import compiling_ahead
 from treelabel.cli.decide import RuleOption
 from treelabel.cli.options import JsonOption, ReadArguments, SignatureOption, require_other_file, with_read_options
 from treelabel.cli.printing import echo
@@ -83,8 +84,9 @@ def fit(
     require_replaceable(output, force)
     if report is not None:
         require_report(report, train, valid)
-    data, checked = read.read_with(train, valid)
-    made.fit(data, valid=checked, max_seconds=max_seconds)
+    with compiling_ahead(model):
+        data, checked = read.read_with(train, valid)
+        made.fit(data, valid=checked, max_seconds=max_seconds)
     if is_first_process():
         _keep(made, data, output, force, bool(settings.get("checkpoint_dir")))
     if report is not None and made.stopped_ != "interrupt":
