@@ -29,14 +29,14 @@ class Compilation:
         self.seconds = 0.0
         self._depth, self._since = 0, 0.0
         self._say: Callable[[str], None] | None = None
-        self._after = WORTH_A_WORD
+        self._after = 0.0
         self._collects = False
 
     @contextmanager
-    def announced(self, say: Callable[[str], None], after: float = WORTH_A_WORD) -> Iterator[None]:
-        """Say it, once, when compiling has taken more than a number of seconds."""
+    def announced(self, say: Callable[[str], None], after: float | None = None) -> Iterator[None]:
+        """Say it, once, when compiling has taken more than a number of seconds (by default, `WORTH_A_WORD`)."""
         before = self._say, self._after, self.seconds
-        self._say, self._after, self.seconds = say, after, 0.0
+        self._say, self._after, self.seconds = say, WORTH_A_WORD if after is None else after, 0.0
         try:
             yield
         finally:
