@@ -28,12 +28,12 @@ class Compilation:
     def __init__(self) -> None:
         self.seconds = 0.0
         self._depth, self._since = 0, 0.0
-        self._say: Callable[[str], None] | None = None
+        self._say: Callable[[str], object] | None = None
         self._after = 0.0
         self._collects = False
 
     @contextmanager
-    def announced(self, say: Callable[[str], None], after: float | None = None) -> Iterator[None]:
+    def announced(self, say: Callable[[str], object], after: float | None = None) -> Iterator[None]:
         """Say it, once, when compiling has taken more than a number of seconds (by default, `WORTH_A_WORD`)."""
         before = self._say, self._after, self.seconds
         self._say, self._after, self.seconds = say, WORTH_A_WORD if after is None else after, 0.0

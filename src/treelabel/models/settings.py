@@ -1,7 +1,7 @@
 """Settings of models by scikit-learn's conventions, without importing it: that takes longer than most predictions."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, ClassVar, Self, get_type_hints
 
@@ -11,16 +11,16 @@ from treelabel.core.registry import suggestion
 
 
 @cache
-def _hints(maker: type) -> dict[str, Any]:
+def _hints(maker: Callable[..., None]) -> dict[str, Any]:
     """Return the type hints of a maker's parameters."""
-    return get_type_hints(maker.__init__, include_extras=True)  # type: ignore[misc]
+    return get_type_hints(maker, include_extras=True)
 
 
 def not_fitted(message: str) -> TreelabelError:
     """Return the error that a model has not learned yet, which is scikit-learn's NotFittedError, too."""
     from sklearn.exceptions import NotFittedError
 
-    class UnfittedModelError(TreelabelError, NotFittedError):
+    class UnfittedModelError(TreelabelError, NotFittedError):  # type: ignore[misc]
         """A model has not learned yet."""
 
     return UnfittedModelError(message)
@@ -68,7 +68,7 @@ class Settings:
         where
             The beginning of messages.
         """
-        hints = _hints(cls)
+        hints = _hints(cls.__init__)
         for name, value in settings.items():
             if name in hints:
                 check_kind(value, hints[name], f"{where}{name}")

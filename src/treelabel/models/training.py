@@ -119,7 +119,7 @@ def training_of(
     if labels is None:
         raise TreelabelError("expected a Dataset, or texts and labels")
     texts = Strings.of(data)
-    rows = labels if isinstance(labels, np.ndarray) or sparse.issparse(labels) else list(labels)
+    rows: Any = labels if isinstance(labels, np.ndarray) or sparse.issparse(labels) else list(labels)
     count = rows.shape[0] if sparse.issparse(rows) else len(rows)
     if len(texts) != count:
         raise TreelabelError(f"{len(texts):,} texts, but labels for {count:,}")

@@ -21,7 +21,8 @@ def close_in_tree(
     heap = np.full(2 * most + 1, -1, np.int32)
     found = np.empty(max(16, 4 * (stop - start)), np.int32)
     sizes = np.empty(stop - start, np.int64)
-    used = np.int64(0)
+    # Of a literal, numba would compile the loops that get it once more.
+    used: int = np.int64(0)  # type: ignore[assignment]
     for row in range(start, stop):
         last = row_ptr[row + 1]
         labels = last - row_ptr[row]
@@ -74,7 +75,8 @@ def reach(
     stamp = np.zeros(nodes, np.int32)
     found = np.empty(nodes + 4 * (stop - start), np.int32)
     sizes = np.empty(stop - start, np.int64)
-    used = np.int64(0)
+    # Of a literal, numba would compile the loops that get it once more.
+    used: int = np.int64(0)  # type: ignore[assignment]
     for row in range(start, stop):
         if used + nodes > len(found):
             found = with_room(found, used, nodes)
@@ -117,7 +119,8 @@ def keep_most_specific(
     stack = np.empty(nodes + 1, np.int32)
     kept = np.empty(row_ptr[stop] - row_ptr[start], np.int32)
     sizes = np.empty(stop - start, np.int64)
-    used = np.int64(0)
+    # Of a literal, numba would compile the loops that get it once more.
+    used: int = np.int64(0)  # type: ignore[assignment]
     for row in range(start, stop):
         mark = row - start + 1
         begin = used

@@ -79,7 +79,7 @@ class AplcXlnet(System):
         self.tail_clusters = tail_clusters
         self.div_value = div_value
         self.hidden_size = hidden_size
-        self.lr_scheduler: str = lr_scheduler
+        self.lr_scheduler = lr_scheduler
 
     def _group_rates(self, recipe: Recipe) -> Mapping[str, float]:
         hidden: dict[Recipe, float] = {"head": 1e-3, "lora": 1e-4, "all": 1e-4}
