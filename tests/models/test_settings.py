@@ -30,7 +30,7 @@ KINDS: dict[str, tuple[list[Any], list[Any]]] = {
     "count or zero": ([*NO_COUNT, None], [0, 5]),
     "cost": ([*NO_NUMBER, -1, 0, None], [1, 0.5, 100.0, np.float64(0.1), np.float32(0.5)]),
     "optional cost": ([*NO_NUMBER, -1, 0], [1.0, None]),
-    "rate": ([*NO_NUMBER, -1, 0, None], [1e-5, 1]),
+    "rate": ([*NO_NUMBER, -1, 0, None], [1e-5, 1, 1e6]),
     "optional rate": ([*NO_NUMBER, -1, 0], [1e-5, None]),
     "weight": ([*NO_NUMBER, -0.1, None], [0, 0.5]),
     "factor": ([*NO_NUMBER, 0, 0.5, None], [1, 2.0]),

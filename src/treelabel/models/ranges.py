@@ -6,7 +6,7 @@ belong, as `Annotated[int, Between(1, 30)]`.
 
 from typing import Annotated
 
-from treelabel.core.kinds import Between, PowerOfTwo, Rising
+from treelabel.core.kinds import LARGEST, Between, PowerOfTwo, Rising
 from treelabel.text.ngrams import LARGEST_N, MOST_FEATURES
 
 Seed = Annotated[int, Between(0, 1 << 32)]
@@ -16,7 +16,7 @@ Share = Annotated[float, Between(0, 1)]
 # A share of documents that are held out, or of numbers that are set to 0: some are left.
 PartialShare = Annotated[float, Between(0, 0.99)]
 NonNegative = Annotated[float, Between(0, 1e6)]
-LearningRate = Annotated[float, Between(1e-12, 1e6)]
+LearningRate = Annotated[float, Between(1e-12, LARGEST)]
 Seconds = Annotated[float, Between(0, 1e9)]
 Folds = Annotated[int, Between(2, 100)]
 Count = Annotated[int, Between(1, 1 << 31)]
