@@ -3,6 +3,7 @@
 HYPOTHESIS_PROFILE=quick, which `make quick` sets, tries ten examples at most.
 """
 
+import math
 import os
 from pathlib import Path
 
@@ -11,10 +12,17 @@ from hypothesis import settings
 
 from tests.helpers import Ended, Run
 from treelabel.cli import main
+from treelabel.core import compiling
 
 settings.register_profile("treelabel", deadline=None, derandomize="CI" in os.environ)
 settings.register_profile("quick", settings.get_profile("treelabel"), max_examples=10)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "treelabel"))
+
+
+@pytest.fixture(autouse=True)
+def no_word_of_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Say nothing of loops that are compiled for the first time: that may happen in any test."""
+    monkeypatch.setattr(compiling, "WORTH_A_WORD", math.inf)
 
 
 @pytest.fixture

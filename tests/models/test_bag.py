@@ -235,15 +235,15 @@ def test_rare_labels_gain_from_logit_adjustment() -> None:
 
 def test_settings_out_of_range_are_told() -> None:
     for setting in ("vector_size", "epochs", "patience", "threads", "learning_rate"):
-        with pytest.raises(TreelabelError, match=f"the setting {setting} of the model bag must be above 0, found 0"):
+        with pytest.raises(TreelabelError, match=f"the setting {setting} is 0, expected a .*number from 1"):
             make_model("bag", **{setting: 0}).fit(LEAVES)
     wrong: Any
     for wrong in (0, (0, 1), (2, 2), (1, 0), (1,), "12", (1, 2.0)):
-        with pytest.raises(TreelabelError, match=r"the setting ngram_range of the model bag is .*; expected \(1, n\)"):
+        with pytest.raises(TreelabelError, match=r"the setting ngram_range.* is .*expected"):
             make_model("bag", ngram_range=wrong).fit(LEAVES)
     for wrong in (0, 1, 1000, 2**31, 4.0):
         with pytest.raises(
-            TreelabelError, match=r"the setting n_features of the model bag is .*; expected a power of two"
+            TreelabelError, match=r"the setting n_features is .*, expected a (power of two|whole number)"
         ):
             make_model("bag", n_features=wrong).fit(LEAVES)
 
@@ -263,9 +263,7 @@ def test_parameters_of_a_loss_are_those_of_its_own(tmp_path: Path) -> None:
         make_model("bag", loss="champ", loss_params={"tau": 1}).fit(LEAVES)
     with pytest.raises(TreelabelError, match="the parameter beta of the loss champ must be a number from 0 to 1e"):
         make_model("bag", loss="champ", loss_params={"beta": -1}).fit(LEAVES)
-    with pytest.raises(
-        TreelabelError, match=r"the setting loss_params is 0\.1; expected parameters of the loss by name"
-    ):
+    with pytest.raises(TreelabelError, match=r"the setting loss_params is 0\.1, expected a mapping or null"):
         make_model("bag", loss="champ", loss_params=0.1).fit(LEAVES)
 
 

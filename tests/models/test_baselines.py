@@ -32,7 +32,7 @@ DAG = Hierarchy.from_edges([("pet", "dog"), ("work", "dog"), ("pet", "cat"), ("w
 
 def fitted(name: str, h: Hierarchy = TREE, **settings: Any) -> Model:
     """Fit a model that looks at no training texts."""
-    return make_model(name, **settings).fit(["-"], [h.names[int(h.leaves[0])]], hierarchy=h)
+    return make_model(name, **settings).fit(["-"], [[h.names[int(h.leaves[0])]]], hierarchy=h)
 
 
 def by_name(model: Model, text: str) -> dict[str, float]:
@@ -116,7 +116,7 @@ def test_stop_words_are_left_out_or_not() -> None:
     own = fitted("description_match", descriptions=TEXTS, stop_words=("By", "food"))
     assert by_name(own, "poisoning")["by food"] == 1.0
     assert len(stop_buckets("english")) > 300
-    with pytest.raises(TreelabelError, match="'english' or None, found 'german'"):
+    with pytest.raises(TreelabelError, match="stop_words is 'german', expected a list or 'english' or null"):
         fitted("description_match", stop_words="german")
     # A label of which nothing is left never matches.
     nothing_left = Hierarchy.flat(["of the", "it"])
@@ -134,7 +134,7 @@ def test_sentences_end_where_they_should() -> None:
 
 @pytest.mark.parametrize("share", [0.0, 1.1, -1.0])
 def test_a_share_out_of_range_is_refused(share: float) -> None:
-    with pytest.raises(TreelabelError, match="share above 0 and at most 1"):
+    with pytest.raises(TreelabelError, match=f"the setting share is {share}, expected a number from 1e-06 to 1"):
         fitted("description_match", share=share)
 
 
@@ -196,9 +196,9 @@ def test_a_file_may_describe_labels_that_are_not_here(tmp_path: Path) -> None:
     ("given", "match"),
     [
         ("nowhere.tsv", "nowhere.tsv: no such file"),
-        (["a"], "expected descriptions as a mapping"),
-        (Path("labels.tsv"), "expected descriptions as a mapping"),
-        ({"by food": 3}, "expected a text for each label, found 'by food': 3"),
+        (["a"], r"the setting descriptions is \['a'\], expected a mapping or text or null"),
+        (Path("labels.tsv"), r"the setting descriptions is .*, expected a mapping or text or null"),
+        ({"by food": 3}, r"the setting descriptions\['by food'\] is 3, expected text"),
         ({"by foot": "x"}, "descriptions: unknown label 'by foot'"),
     ],
 )

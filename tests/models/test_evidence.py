@@ -199,10 +199,10 @@ def test_what_is_given_is_not_tried() -> None:
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"validation_fraction": 1.5}, "validation_fraction is 1.5, expected a number from 0 to 1 or null"),
+        ({"validation_fraction": 1.5}, "validation_fraction is 1.5, expected a number from 0 to 0.99 or null"),
         ({"cv": 1}, "cv is 1, expected a whole number from 2 to 100"),
         ({"cv": "abc"}, "cv is 'abc', expected a whole number from 2 to 100"),
-        ({"C": "abc"}, "C is 'abc', expected a number or null"),
+        ({"C": "abc"}, r"C is 'abc', expected a number from 1e-06 to 1e\+06 or null"),
         ({"tfidf": "maybe"}, "tfidf is 'maybe', expected true or false"),
         ({"ngram_range": "atuo"}, "ngram_range is 'atuo', expected"),
     ],

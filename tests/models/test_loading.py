@@ -336,7 +336,8 @@ WRONG_SETTINGS = {
     "tau": (float("nan"), "the setting tau is nan, expected a number"),
     "char_ngram_range": (
         [1, 2, 3],
-        r"the setting char_ngram_range is \[1, 2, 3\], expected a list of 2 or 'auto' or null",
+        r"the setting char_ngram_range is \[1, 2, 3\], expected a list of 2, each a whole number from 1 to 100, "
+        "none smaller than the one before or 'auto' or null",
     ),
     "tfidf": (1, "the setting tfidf is 1, expected true or false"),
     "seed": (2**70, "the setting seed is .*, expected a whole number"),

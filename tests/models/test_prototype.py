@@ -121,7 +121,7 @@ def test_texts_may_end_inside_later_than_others() -> None:
     "settings", [{"parent_prior_strength": -1.0}, {"label_prior_strength": -0.5}, {"shrinkage": 7.0}], ids=str
 )
 def test_numbers_that_cannot_be_meant_are_refused(settings: dict[str, float]) -> None:
-    with pytest.raises(TreelabelError, match=f"the setting {next(iter(settings))} of prototype is"):
+    with pytest.raises(TreelabelError, match=f"the setting {next(iter(settings))} is .*, expected a number from 0 to"):
         make_model("prototype", encoder="words", **settings).fit(["a"], [["cat"]], hierarchy=TREE)
     none = make_model("prototype", encoder="words", parent_prior_strength=0.0, label_prior_strength=0.0)
     scores = none.fit(CASES["leaf"].texts, CASES["leaf"].labels, hierarchy=TREE).score(["cat meows"])
@@ -138,7 +138,7 @@ def test_a_label_is_known_by_its_name_or_by_its_path() -> None:
         assert model.means_.labels[TREE.names.index("terrier")] == pytest.approx(
             given / np.linalg.norm(given), abs=1e-5
         )
-    with pytest.raises(TreelabelError, match="the setting label_text of prototype is 'id'; expected name or path"):
+    with pytest.raises(TreelabelError, match="the setting label_text is 'id', expected 'name' or 'path'"):
         make_model("prototype", encoder=encoder, label_text="id").fit(case.texts, case.labels, hierarchy=TREE)
 
 

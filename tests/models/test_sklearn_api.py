@@ -162,7 +162,7 @@ def test_score_is_typed_by_what_it_is_given() -> None:
     assert_type(model.score(texts, labels), float)
     assert isinstance(model.score(texts), Scores)
     assert model.score(texts, labels) == np.mean(
-        [[label] == found for label, found in zip(labels, model.predict(texts), strict=True)]
+        [label == found for label, found in zip(labels, model.predict(texts), strict=True)]
     )
 
 

@@ -252,9 +252,9 @@ def test_hbgl_writes_sequences_of_labels(folder: Path) -> None:
         ("hitin", {"height": 0}, "height"),
         ("hitin", {"tree_pooling": "best"}, "tree_pooling"),
         ("hgclr", {"contrastive_temperature": 0.0}, "contrastive_temperature"),
-        ("hgclr", {"mode": "some"}, "the setting mode of"),
+        ("hgclr", {"mode": "some"}, "the setting mode is 'some'"),
         ("hbgl", {"slot_mask": 1.5}, "slot_mask"),
-        ("hbgl", {"epochs": 0}, "the setting epochs of the model hbgl is 0"),
+        ("hbgl", {"epochs": 0}, "the setting epochs is 0"),
     ],
 )
 def test_settings_that_cannot_be_meant_are_refused(system: str, settings: dict[str, Any], match: str) -> None:

@@ -93,7 +93,9 @@ def softmax_loss(
             logits[k] = offsets[k]
             for i in range(len(v)):
                 logits[k] += v[i] * given[row, k, i]
-        largest = logits.max()
+        largest = -np.inf
+        for k in range(len(logits)):
+            largest = max(largest, logits[k])
         total, hit = 0.0, TINY
         expected[:] = 0.0
         right[:] = 0.0

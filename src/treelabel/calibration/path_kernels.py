@@ -319,15 +319,20 @@ def score_row(
     """Write the probabilities of a document's terminals, and of its nodes, before the likeliest one is calibrated."""
     given, terminals = scratch.given, scratch.terminals
     if len(documents.margins) > 0:
-        given[:] = documents.margins[row]
+        for output in range(len(given)):
+            given[output] = documents.margins[row, output]
     else:
         multiply_row(documents, dot, row, given)
     softmax_row(given, fitted, scratch.sums, scratch.logits, terminals)
     if len(how.terminals) == 0:
-        out[:] = terminals
+        for terminal in range(len(out)):
+            out[terminal] = terminals[terminal]
         return
     sum_row(terminals, how, out)
-    if len(how.parent) > 0 and how.uniform_weights.max() > 0:
+    mixes = False
+    for at in range(len(how.uniform_weights)):
+        mixes |= how.uniform_weights[at] > 0
+    if len(how.parent) > 0 and mixes:
         mix_uniform_row(out, how, scratch.mixing)
 
 

@@ -36,12 +36,13 @@ def _run(arguments: list[str], debug: bool) -> int:
     from typer.exceptions import TyperException
 
     from treelabel.cli.app import app
+    from treelabel.core.compiling import compilation
     from treelabel.core.errors import TreelabelError
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
         _say(f"note: {message}")
 
-    with warnings.catch_warnings(), _logged_notes():
+    with warnings.catch_warnings(), _logged_notes(), compilation.announced(_say):
         warnings.showwarning = show
         try:
             result = app(arguments, prog_name="treelabel", standalone_mode=False)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from treelabel.cli.ahead import compiling_ahead
 from treelabel.cli.findings import tell_serious
 from treelabel.cli.options import JsonOption, ReadArguments, SignatureOption, with_read_options
 from treelabel.cli.printing import echo
@@ -80,10 +81,11 @@ def fit(
     require_replaceable(output, force)
     if report is not None:
         require_report(report, train, valid)
-    data, checked = read.read_with(train, valid)
-    if is_first_process():
-        tell_serious(train, data, checked)
-    made.fit(data, valid=checked, max_seconds=max_seconds)
+    with compiling_ahead(model):
+        data, checked = read.read_with(train, valid)
+        if is_first_process():
+            tell_serious(train, data, checked)
+        made.fit(data, valid=checked, max_seconds=max_seconds)
     if is_first_process():
         _keep(made, data, output, force, bool(settings.get("checkpoint_dir")))
     if report is not None and made.stopped_ != "interrupt":
@@ -130,7 +132,7 @@ def size_of(folder: Path) -> float:
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
-    """Read name=value; values are Python's numbers, lists and words."""
+    """Read name=value; values are Python's numbers, lists and words, and none, true and false in any case."""
     import ast
 
     from treelabel.core.errors import TreelabelError
@@ -141,7 +143,8 @@ def parse_setting(text: str) -> tuple[str, Any]:
     try:
         return name.strip(), ast.literal_eval(value)
     except (ValueError, SyntaxError):
-        return name.strip(), value
+        words: dict[str, Any] = {"none": None, "null": None, "true": True, "false": False}
+        return name.strip(), words.get(value.strip().lower(), value)
 
 
 def explain(

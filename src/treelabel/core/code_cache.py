@@ -2,21 +2,30 @@
 
 numba trusts its cache files: a truncated one raises in the middle of whatever the user was doing, and a changed byte
 in machine code ends the process. Here every file ends with a checksum, which is compared before anything is unpickled.
+Processes that need the same loop compile it once: the others wait for it, and take it from the cache.
 """
 
 # numba's classes have no types.
 # mypy: allow-untyped-calls
 
 import hashlib
+import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
+from numba.core import event
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
+from treelabel.core.compiling import compilation
+from treelabel.core.locking import lock
+
 _CHECKSUM = 16
+# A loop that another process is compiling is waited for so long, in seconds, and looked at so often.
+LONGEST_WAIT, PAUSE = 60.0, 0.02
 
 
 class CheckedFiles(IndexDataCacheFile):
@@ -59,9 +68,18 @@ class CheckedCache(FunctionCache):
         super().__init__(function)
         stamp = self._impl.locator.get_source_stamp()
         self._cache_file = CheckedFiles(self._cache_path, self._impl.filename_base, stamp)
+        self._turn = Turn(Path(self._cache_path) / f"{self._impl.filename_base}.lock")
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the compiled function for a signature, or None."""
+        """Return the compiled function for a signature, or None: then it is this process's turn to compile it."""
+        found = self._loaded(sig, target_context)
+        if found is None and self._turn.take():
+            found = self._loaded(sig, target_context)
+            if found is not None:
+                self._turn.end()
+        return found
+
+    def _loaded(self, sig: Any, target_context: Any) -> Any:
         with suppress(Exception):
             return super().load_overload(sig, target_context)
         return None
@@ -70,6 +88,66 @@ class CheckedCache(FunctionCache):
         """Keep a compiled function, if that is possible."""
         with suppress(Exception):
             super().save_overload(sig, data)
+        self._turn.end()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is kept yet."""
+        return not self._cache_file._load_index()
+
+
+class Turn:
+    """The turn of a process to compile a function, by a lock that ends with the process.
+
+    Loops call each other without circles, so that processes do not wait for each other in a circle, either.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file, self._handle = file, -1
+
+    def take(self) -> bool:
+        """Wait until no other process compiles the function; return whether one may have."""
+        if self._handle >= 0:
+            return False
+        with suppress(OSError):
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            self._handle = os.open(self._file, os.O_RDWR | os.O_CREAT, 0o600)
+            until = time.monotonic() + LONGEST_WAIT
+            with compilation.going_on():
+                while not lock(self._handle) and time.monotonic() < until:
+                    time.sleep(PAUSE)
+                    compilation.look()
+            return True
+        return False
+
+    def end(self) -> None:
+        """Leave the turn to others."""
+        if self._handle >= 0:
+            with suppress(OSError):
+                self._file.unlink(missing_ok=True)
+            os.close(self._handle)
+            self._handle = -1
+
+
+class _Watch(event.Listener):
+    """Tells when numba compiles."""
+
+    def on_start(self, event: Any) -> None:
+        """Begin."""
+        compilation.begin()
+
+    def on_end(self, event: Any) -> None:
+        """End."""
+        compilation.end()
+
+
+event.register("numba:compile", _Watch())
+
+
+def is_kept(function: Any) -> bool:
+    """Return whether a compiled loop is in the cache already, or can never be."""
+    cache = getattr(function, "_cache", None)
+    return not isinstance(cache, CheckedCache) or not cache.is_empty
 
 
 def cache_compiled(dispatcher: Any) -> None:

@@ -45,7 +45,9 @@ def fast_kernel(function: Kernel) -> Kernel:
 
 
 def _compiled(function: Kernel, fastmath: bool) -> Kernel:
-    dispatcher = numba.njit(nogil=True, fastmath=fastmath)(function)
+    # Nothing calls loops from C, and its wrapper is a tenth of the time that compiling takes.
+    options: Any = {"no_cfunc_wrapper": True}
+    dispatcher = numba.njit(nogil=True, fastmath=fastmath, **options)(function)
     cache_compiled(dispatcher)
     return cast("Kernel", dispatcher)
 
@@ -72,7 +74,8 @@ def with_room(values: IntArray, used: int, more: int) -> IntArray:
     ([3, 5], 8)
     """
     larger = np.empty(2 * (used + more), np.int32)
-    larger[:used] = values[:used]
+    for at in range(used):
+        larger[at] = values[at]
     return larger
 
 

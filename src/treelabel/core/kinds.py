@@ -8,7 +8,10 @@ import reprlib
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
+
+import numpy as np
 
 from treelabel.core.errors import TreelabelError
 
@@ -22,6 +25,35 @@ class Between:
 
     low: float
     high: float
+
+
+@dataclass(frozen=True)
+class PowerOfTwo:
+    """Limits of a whole number that is a power of two, both included."""
+
+    low: int
+    high: int
+
+    def accepts(self, value: Any) -> bool:
+        """Return whether a whole number is one."""
+        return bool(self.low <= value <= self.high and value & (value - 1) == 0)
+
+    def words(self, base: str) -> str:
+        """Describe it."""
+        return f"a power of two from {self.low} to {self.high}"
+
+
+@dataclass(frozen=True)
+class Rising:
+    """Says of a list of numbers that none is smaller than the one before."""
+
+    def accepts(self, value: Any) -> bool:
+        """Return whether a list is one."""
+        return all(one <= other for one, other in pairwise(value))
+
+    def words(self, base: str) -> str:
+        """Describe it."""
+        return f"{base}, none smaller than the one before"
 
 
 # Numbers that are only shown: they may be NaN or infinite.
@@ -80,11 +112,19 @@ def _mismatch(value: Any, kind: Any) -> str | None:
         return _union(value, get_args(kind))
     if origin is NotRequired:
         return _mismatch(value, get_args(kind)[0])
+    if origin is Annotated and isinstance(get_args(kind)[1], PowerOfTwo | Rising):
+        base, limits = get_args(kind)
+        wrong = _mismatch(value, base)
+        return wrong if wrong is not None or limits.accepts(value) else _departure(value, kind)
     inner = _inner(value, kind, origin)
     if inner is None:
-        return f" is {reprlib.repr(value)}, expected {words(kind)}"
-    wrong = ((place, _mismatch(each, hint)) for place, each, hint in inner)
-    return next((f"[{place!r}]{what}" for place, what in wrong if what is not None), None)
+        return _departure(value, kind)
+    found = ((place, _mismatch(each, hint)) for place, each, hint in inner)
+    return next((f"[{place!r}]{what}" for place, what in found if what is not None), None)
+
+
+def _departure(value: Any, kind: Any) -> str:
+    return f" is {reprlib.repr(value)}, expected {words(kind)}"
 
 
 def _inner(value: Any, kind: Any, origin: Any) -> list[tuple[Any, Any, Any]] | None:
@@ -127,7 +167,8 @@ def _is_single(value: Any, kind: Any, origin: Any) -> bool:
 
 
 def _is_number(value: Any, base: Any) -> bool:
-    return isinstance(value, (int, float) if base is float else base) and not isinstance(value, bool)
+    numbers = (int, float, np.integer, np.floating) if base is float else (int, np.integer)
+    return isinstance(value, numbers) and not isinstance(value, bool)
 
 
 def _union(value: Any, kinds: tuple[Any, ...]) -> str | None:
@@ -174,13 +215,16 @@ def words(kind: Any) -> str:
         return " or ".join(repr(each) for each in get_args(kind))
     if origin is Annotated:
         base, limits = get_args(kind)
+        if isinstance(limits, PowerOfTwo | Rising):
+            return limits.words(words(base))
         return (
             f"{words(base)} from {_shown(limits.low)} to {_shown(limits.high)}"
             if isinstance(limits, Between)
             else words(base)
         )
     if origin is tuple and get_args(kind)[-1] is not Ellipsis:
-        return f"a list of {len(get_args(kind))}"
+        each = dict.fromkeys(map(words, get_args(kind)))
+        return f"a list of {len(get_args(kind))}" + (f", each {next(iter(each))}" if len(each) == 1 else "")
     if origin in (tuple, list, Sequence):
         return "a list"
     if origin in (dict, Mapping) or is_typeddict(kind):

@@ -191,5 +191,6 @@ def did_you_mean(
     """
     names = list(known)
     renamed = RENAMED.get(name, name)
-    close = [renamed] if renamed in names else difflib.get_close_matches(name, names, n=most, cutoff=cutoff)
+    same = [each for each in names if each.lower() == renamed.lower()]
+    close = same[:most] or difflib.get_close_matches(name, names, n=most, cutoff=cutoff)
     return f"did you mean {' or '.join(map(shown, close))}?" if close else ""

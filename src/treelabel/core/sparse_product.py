@@ -99,7 +99,8 @@ def known_margins(margins: FloatArray) -> tuple[Documents, Dot]:
 @fast_kernel
 def multiply_row(documents: Documents, dot: Dot, row: int, out: FloatArray) -> None:
     """Multiply a sparse document with the weights."""
-    out[:] = dot.bias
+    for output in range(len(out)):
+        out[output] = dot.bias[output]
     for at in range(documents.ptr[row], documents.ptr[row + 1]):
         x, feature = documents.val[at], documents.idx[at]
         if feature < len(dot.dense):

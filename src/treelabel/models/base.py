@@ -4,14 +4,14 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict, overload
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypedDict, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from treelabel.core.compute import DoubleArray
 from treelabel.core.errors import TreelabelError
-from treelabel.core.kinds import check_kind
+from treelabel.core.kinds import Between, check_kind
 from treelabel.core.scale import BLOCK_SCORES
 from treelabel.core.schema import Arrays, Schema
 from treelabel.core.strings import Strings
@@ -21,15 +21,16 @@ from treelabel.hierarchy.moves import Moves
 from treelabel.hierarchy.regime import Regime
 from treelabel.models.classes import stop_nodes, terminal_probabilities
 from treelabel.models.evidence import Evidence, HeldOut, Trial, decide_by_evidence, odd_documents
+from treelabel.models.label_forms import LabelForm, true_labels
 from treelabel.models.profile import Profile, unknown_words
-from treelabel.models.settings import Settings
+from treelabel.models.settings import Settings, not_fitted
 from treelabel.models.stopping import StopSignal
 from treelabel.models.store import save_model, storable_settings
 from treelabel.models.streaming import blank_texts, decide_texts, decided_batches
 
 # A model's file needs Training beside Model.
 from treelabel.models.training import Training as Training
-from treelabel.models.training import labels_of, texts_of, training_of
+from treelabel.models.training import texts_of, training_of
 from treelabel.rules import Decisions, Tuned
 from treelabel.scores import Scores
 from treelabel.text import Tfidf
@@ -65,6 +66,7 @@ class Model(Settings, ABC):
     evidence_: Evidence
     # None in folders that were written before models remembered their training.
     profile_: Profile | None = None
+    form_: LabelForm
 
     if TYPE_CHECKING:
         # What is learned is known to each model alone.
@@ -82,8 +84,9 @@ class Model(Settings, ABC):
         sample_weight: Any = None,
         groups: Any = None,
     ) -> Self:
-        """Fit to a Dataset, or to texts with one list of labels each (then the hierarchy must be known).
+        """Fit to a Dataset, or to texts with labels; without a hierarchy, it is made of the labels ("A > B" is a path).
 
+        What `labels` look like, predictions of `predict` will: one label per text, a list of them, names or paths.
         After `max_seconds`, or at Ctrl-C, the best so far is kept, and `stopped_` says so: "deadline" or "interrupt",
         None after learning to the end. Documents of a group (a customer, a source) are held out together. Findings on
         held-out documents are in `evidence_`.
@@ -93,7 +96,8 @@ class Model(Settings, ABC):
         data
             A Dataset, or a list of texts.
         labels
-            One list of labels per text, where `data` is a list.
+            One label or one list of labels per text, by name or by path, where `data` is a list; or an indicator matrix
+            (documents x nodes, dense or sparse), which needs a hierarchy.
         hierarchy
             The hierarchy, where neither `data` nor the model's settings have one.
         valid
@@ -112,14 +116,18 @@ class Model(Settings, ABC):
         Model
             The model itself.
         """
-        self._check_settings()
+        self.require_settings()
         # What could not be loaded is not learned.
         self.check_settings(storable_settings(self))
+        if max_seconds is not None:
+            check_kind(max_seconds, Annotated[float, Between(0, np.inf)], "max_seconds")
         if sample_weight is not None and not self.takes_sample_weight:
             raise TreelabelError(f"the model {self.name} cannot weigh documents; leave sample_weight out")
         known = hierarchy if hierarchy is not None else self.hierarchy
         stop = StopSignal(np.inf if max_seconds is None else time.monotonic() + max_seconds)
-        checked = None if valid is None else training_of(valid, None, known or getattr(data, "hierarchy", None))
+        if known is None and valid is not None:
+            known = getattr(data, "hierarchy", None) or getattr(valid, "hierarchy", None)
+        checked = None if valid is None else training_of(valid, None, known)
         train = training_of(data, labels, known, checked, progress, stop)
         self._require_texts(train.features is None)
         if not len(train):
@@ -129,7 +137,7 @@ class Model(Settings, ABC):
         train = train if sample_weight is None else train.weighted(sample_weight)
         if train.labels.nnz == 0:
             raise TreelabelError("no document has a label, so there is nothing to learn")
-        self.hierarchy_, self.regime_ = train.hierarchy, train.regime
+        self.hierarchy_, self.regime_, self.form_ = train.hierarchy, train.regime, train.form
         self.stop_nodes_ = stop_nodes(train.hierarchy, train.labels)
         self.stopped_ = None
         held = self._fit(train)
@@ -155,7 +163,7 @@ class Model(Settings, ABC):
         texts
             A list of texts, or a Dataset, whose ids are kept.
         labels
-            True labels, one list per text, as scikit-learn's scorers give them.
+            True labels in any form that `fit` takes, as scikit-learn's scorers give them.
         ids
             Names of the documents.
         top
@@ -171,14 +179,20 @@ class Model(Settings, ABC):
         if labels is None:
             return scores
         h = self.hierarchy_
-        found, true = self._decided(column, scores, None).csr, h.closure(labels_of(h, labels))
-        wrong = np.asarray(abs(found.astype(np.int8) - true.astype(np.int8)).sum(axis=1)).ravel()
-        return float((wrong == 0).mean())
+        true, known = true_labels(labels, h, self.form_)
+        found = self._decided(column, scores, None).csr
+        if found.shape[0] != true.shape[0]:
+            raise TreelabelError(f"{found.shape[0]:,} texts, but labels for {true.shape[0]:,}")
+        wrong = np.asarray(abs(found.astype(np.int8) - h.closure(true).astype(np.int8)).sum(axis=1)).ravel()
+        return float(((wrong == 0) & known).mean())
 
-    def predict(self, texts: Any, rule: str | Tuned | None = None, paths: bool = False) -> list[Any]:
-        """Predict by a decision rule: the most specific label names (or full paths) of each text.
+    def predict(self, texts: Any, rule: str | Tuned | None = None, paths: bool | None = None) -> Any:
+        """Predict by a decision rule: the most specific labels of each text, in the form that `fit` was given.
 
-        Without a rule, by `default_rule`. A text that is empty or nothing but white space has no labels.
+        After a Dataset or lists of labels these are lists; after one label per text an array with one label each (the
+        likeliest of several, "" for none); after an indicator matrix, such a matrix. With a rule or `paths` they are
+        lists always, as a rule may choose any number of labels. Without a rule, by `default_rule`. A text that is empty
+        or nothing but white space has no labels.
 
         Parameters
         ----------
@@ -187,19 +201,20 @@ class Model(Settings, ABC):
         rule
             A row of RULES with settings, or a tuned rule; None takes `default_rule`.
         paths
-            Whether to return full paths.
+            Whether to return full paths, or names; None returns what `fit` was given.
 
         Returns
         -------
-        list of lists of str
-            One per text.
+        list of lists of str, or array
+            One entry or row per text.
         """
         column, names = texts_of(texts)
-        return self._answers(self._decided(column, self._score_checked(column, names), rule), paths)
+        scores = self._score_checked(column, names)
+        return self._answers(self._decided(column, scores, rule), scores, rule, paths)
 
     def predict_iter(
-        self, batches: Iterable[Any], rule: str | Tuned | None = None, paths: bool = False
-    ) -> Iterator[list[Any]]:
+        self, batches: Iterable[Any], rule: str | Tuned | None = None, paths: bool | None = None
+    ) -> Iterator[Any]:
         """Predict batch by batch, in memory that does not grow with the number of batches.
 
         Together the answers are those of `predict` on all texts. Rules of all documents together (such as
@@ -214,14 +229,17 @@ class Model(Settings, ABC):
 
         Yields
         ------
-        list of lists of str
+        list of lists of str, or array
             The answers to one batch.
         """
         for decided in decided_batches(self, ((texts, None) for texts in batches), rule):
-            yield self._answers(decided.decisions, paths)
+            yield self._answers(decided.decisions, decided.scores, rule, paths)
 
-    def _answers(self, decisions: Decisions, paths: bool) -> list[Any]:
-        return decode(self.hierarchy_, decisions.most_specific, paths=paths)
+    def _answers(self, decisions: Decisions, scores: Scores, rule: str | Tuned | None, paths: bool | None) -> Any:
+        if rule is None and paths is None:
+            return self.form_.answer(decisions, scores)
+        written = self.form_.sep is not None if paths is None else paths
+        return decode(self.hierarchy_, decisions.most_specific, paths=written)
 
     @property
     def classes_(self) -> npt.NDArray[np.str_]:
@@ -293,7 +311,7 @@ class Model(Settings, ABC):
 
     def _score_checked(self, texts: Any, ids: tuple[str, ...] | None, top: int | None = None) -> Scores:
         if not hasattr(self, "hierarchy_"):
-            raise TreelabelError(f"this {self.name} model has not learned anything yet; call fit first")
+            raise not_fitted(f"this {self.name} model has not learned anything yet; call fit first")
         if top is not None and (not isinstance(top, int | np.integer) or top < 1):
             raise TreelabelError(f"expected to keep at least 1 score per text, found top={top}")
         self._require_texts(isinstance(texts, Strings))
@@ -334,10 +352,6 @@ class Model(Settings, ABC):
             Whether a model that is there is replaced.
         """
         save_model(self, folder, overwrite)
-
-    # Not abstract: type hints say all that most settings need.
-    def _check_settings(self) -> None:
-        """Refuse settings of which a model can say more than their type hints do; called before `_fit`."""
 
     @abstractmethod
     def _fit(self, train: Training) -> HeldOut | None:

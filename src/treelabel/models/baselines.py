@@ -9,20 +9,21 @@ from treelabel.core.schema import Array, Arrays, Schema
 from treelabel.core.strings import Strings
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
+from treelabel.models.ranges import Seed
 from treelabel.scores import Scores
 
 
 class Nothing(Model):
     """No text has any label: every score is 0. Where most texts have none, few metrics see that it knows nothing.
 
-    >>> Nothing(Hierarchy.flat(["A", "B"])).fit(["a text"], ["A"]).predict(["another"])
+    >>> Nothing(Hierarchy.flat(["A", "B"])).fit(["a text"], [["A"]]).predict(["another"])
     [[]]
     """
 
     name = "nothing"
     exhaustive: ClassVar[bool] = False
 
-    def __init__(self, hierarchy: Hierarchy | None = None, seed: int = 0) -> None:
+    def __init__(self, hierarchy: Hierarchy | None = None, seed: Seed = 0) -> None:
         self.hierarchy = hierarchy
         self.seed = seed
 
@@ -51,14 +52,14 @@ class MostFrequent(Model):
     """Every text has the labels of training in their training shares.
 
     >>> model = MostFrequent(Hierarchy.flat(["A", "B"])).fit(["a", "b", "c", "d"], ["A", "B", "B", "B"])
-    >>> model.score(["another"]).dense().tolist(), model.predict(["another"])
-    ([[0.25, 0.75]], [['B']])
+    >>> model.score(["another"]).dense().tolist(), model.predict(["another"]).tolist()
+    ([[0.25, 0.75]], ['B'])
     """
 
     name = "most_frequent"
     takes_sample_weight = True
 
-    def __init__(self, hierarchy: Hierarchy | None = None, seed: int = 0) -> None:
+    def __init__(self, hierarchy: Hierarchy | None = None, seed: Seed = 0) -> None:
         self.hierarchy = hierarchy
         self.seed = seed
 

@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 from scipy import sparse
 
 from treelabel.core.compute import IntArray, LongArray, kernel, over_rows, with_room
-from treelabel.core.errors import TreelabelError
 from treelabel.core.kinds import Between
 from treelabel.core.schema import Arrays, Csr, Schema, indices
 from treelabel.core.strings import Strings
 from treelabel.hierarchy import Hierarchy, row_numbers, row_sizes
 from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import WORDS, Descriptions, StopWords, check_descriptions, described_words, presence
+from treelabel.models.ranges import Seed
 from treelabel.scores import Scores
 from treelabel.text.ngrams import count_ngrams
 
@@ -53,7 +53,7 @@ class DescriptionMatch(Model):
     sentences x labels matrix is ever built.
 
     >>> h = Hierarchy.from_paths(["fever > hay fever", "fracture"])
-    >>> model = DescriptionMatch(h, {"hay fever": "allergy to the pollen of grass"}).fit(["-"], ["fracture"])
+    >>> model = DescriptionMatch(h, {"hay fever": "allergy to the pollen of grass"}).fit(["-"], [["fracture"]])
     >>> model.predict(["Pollen, grass: an allergy.", "Allergy. Grass pollen."])
     [['hay fever'], []]
     """
@@ -65,9 +65,9 @@ class DescriptionMatch(Model):
         self,
         hierarchy: Hierarchy | None = None,
         descriptions: Descriptions = None,
-        share: Annotated[float, Between(0, 1)] = 0.75,
+        share: Annotated[float, Between(1e-6, 1)] = 0.75,
         stop_words: StopWords = "english",
-        seed: int = 0,
+        seed: Seed = 0,
     ) -> None:
         self.hierarchy = hierarchy
         self.descriptions = descriptions
@@ -82,8 +82,6 @@ class DescriptionMatch(Model):
 
     def _check_settings(self) -> None:
         check_descriptions(self.descriptions)
-        if not 0 < self.share <= 1:
-            raise TreelabelError(f"expected a share above 0 and at most 1, found {self.share}")
 
     def _fit(self, train: Training) -> None:
         self.known_, words = described_words(train.hierarchy, self.descriptions, self.stop_words)

@@ -4,7 +4,7 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from treelabel.text import NgramShape
 from treelabel.text.ngrams import count_ngrams
 
 Descriptions = Mapping[str, str] | str | None
-StopWords = Sequence[str] | str | None
+StopWords = Sequence[str] | Literal["english"] | None
 
 # With this many buckets, collisions between two words are negligible.
 WORDS = NgramShape(n_features=1 << 30)

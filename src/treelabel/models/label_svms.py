@@ -31,6 +31,7 @@ from treelabel.models.descriptions import (
     described_words,
     presence,
 )
+from treelabel.models.ranges import Cost, Seed
 from treelabel.scores import Scores
 from treelabel.text.ngrams import count_ngrams
 
@@ -153,8 +154,8 @@ class SvmDescriptions(LabelSvms):
 
     >>> h = Hierarchy.flat(["good", "bad"])
     >>> model = SvmDescriptions(h, {"good": "fine and sunny", "bad": "dull, rainy"})
-    >>> model.fit(["so sunny", "all dull", "fine", "rainy day"], ["good", "bad", "good", "bad"]).predict(["Sunny!"])
-    [['good']]
+    >>> model.fit(["so sunny", "all dull", "fine", "rainy day"], ["good", "bad", "good", "bad"]).predict(["Sunny!"])[0]
+    np.str_('good')
     """
 
     name = "svm_descriptions"
@@ -165,8 +166,8 @@ class SvmDescriptions(LabelSvms):
         hierarchy: Hierarchy | None = None,
         descriptions: Descriptions = None,
         stop_words: StopWords = "english",
-        C: float = 1.0,  # noqa: N803
-        seed: int = 0,
+        C: Cost = 1.0,  # noqa: N803
+        seed: Seed = 0,
     ) -> None:
         self.hierarchy = hierarchy
         self.descriptions = descriptions
@@ -197,14 +198,14 @@ class SvmCodes(LabelSvms):
 
     >>> h = Hierarchy.flat(["good", "bad"])
     >>> model = SvmCodes(h).fit(["A1 B.2", "C3;B.2", "A1", "C3, D"], ["good", "bad", "good", "bad"])
-    >>> model.predict(["A1|E", "C3"])
-    [['good'], ['bad']]
+    >>> model.predict(["A1|E", "C3"]).tolist()
+    ['good', 'bad']
     """
 
     name = "svm_codes"
     hash_type = "int64"
 
-    def __init__(self, hierarchy: Hierarchy | None = None, C: float = 1.0, seed: int = 0) -> None:  # noqa: N803
+    def __init__(self, hierarchy: Hierarchy | None = None, C: Cost = 1.0, seed: Seed = 0) -> None:  # noqa: N803
         self.hierarchy = hierarchy
         self.C = C
         self.seed = seed

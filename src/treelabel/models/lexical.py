@@ -1,14 +1,13 @@
 """Labels that texts name: names and alternative names found in the text, and a small learned ranker over matches."""
 
 import re
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from treelabel.core.compute import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.core.errors import TreelabelError
-from treelabel.core.kinds import Between
 from treelabel.core.scale import KEPT_SCORES
 from treelabel.core.schema import Array, Arrays, Csr, Schema
 from treelabel.core.strings import Strings
@@ -18,6 +17,7 @@ from treelabel.models.candidates import CandidateMap, largest, map_of, voted
 from treelabel.models.descriptions import Descriptions, check_descriptions, name_words, node_descriptions
 from treelabel.models.evidence import HeldOut
 from treelabel.models.folds import hold_out
+from treelabel.models.ranges import Cost, Seed
 from treelabel.scores import Scores
 from treelabel.text.phrases import Found, Phrases
 
@@ -117,8 +117,8 @@ class Lexical(Model):
         self,
         hierarchy: Hierarchy | None = None,
         descriptions: Descriptions = None,
-        C: Annotated[float, Between(1e-6, 1e6)] = 1.0,  # noqa: N803
-        seed: Annotated[int, Between(0, 1 << 32)] = 0,
+        C: Cost = 1.0,  # noqa: N803
+        seed: Seed = 0,
     ) -> None:
         self.hierarchy = hierarchy
         self.descriptions = descriptions

@@ -11,13 +11,14 @@ import numpy as np
 from treelabel.core.compute import IntArray
 from treelabel.core.errors import TreelabelError, located
 from treelabel.core.json_text import read_json, read_ordinary
-from treelabel.core.kinds import fits
+from treelabel.core.kinds import check_kind, fits
 from treelabel.core.npz import Headers, read_arrays
 from treelabel.core.schema import Arrays, Schema, Sizes
 from treelabel.hierarchy import Hierarchy, hierarchy_from_json
 from treelabel.hierarchy.regime import Regime
 from treelabel.models.base import Model
 from treelabel.models.evidence import Evidence, Stored
+from treelabel.models.label_forms import LabelForm, StoredForm
 from treelabel.models.profile import Profile, StoredProfile
 from treelabel.models.registry import MODELS, check_setting_names, make_model
 from treelabel.models.signing import check_signature
@@ -103,6 +104,7 @@ def _load(where: Path, require_signature: str | Path | None, settings: dict[str,
         model.regime_ = stored["regime"]
         model.rule_, model.evidence_ = _known_rule(stored["rule"]), Evidence.of(stored["evidence"])
         model.stop_nodes_ = _stop_nodes(stored["stop_nodes"], model.hierarchy_)
+        model.form_ = _form(stored)
         schema = model.schema(stored["learned"])
         _require_files(stored["sha256"], schema, (PROFILE,) if "profile" in stored else ())
         model._restore(stored["learned"], _arrays(where / ARRAYS, schema))
@@ -167,6 +169,15 @@ def _known_rule(stored: str) -> str:
     if missing:
         raise TreelabelError(f"damaged: the rule {stored[:80]!r} needs {min(missing)}, which a model does not know")
     return stored
+
+
+def _form(stored: Description) -> LabelForm:
+    """Take the form of labels; folders of earlier versions have none."""
+    form = cast("dict[str, Any]", stored).get("form")
+    if form is None:
+        return LabelForm()
+    check_kind(form, StoredForm, "damaged: 'form'")
+    return LabelForm(**form)
 
 
 def _stop_nodes(stored: list[int], hierarchy: Hierarchy) -> IntArray:

@@ -26,6 +26,7 @@ from treelabel.models.evidence import HeldOut
 from treelabel.models.folds import hold_out
 from treelabel.models.growth import grown_nodes
 from treelabel.models.neighbours import DenseStore, Nearest, SparseStore, Store, sparse_rows, votes
+from treelabel.models.ranges import Count, NgramRange, Seed
 from treelabel.models.schema import (
     MOST_DIMENSION,
     EncoderNote,
@@ -136,9 +137,9 @@ class Memory(Model):
         label_weight: Annotated[float, Between(0, 1000)] | None = None,
         threshold: Annotated[float, Between(0, 1)] | None = None,
         descriptions: Descriptions = None,
-        ngram_range: tuple[int, int] = (1, 1),
-        min_df: Annotated[int, Between(1, 1_000_000)] = 1,
-        seed: Annotated[int, Between(0, 1 << 32)] = 0,
+        ngram_range: NgramRange = (1, 1),
+        min_df: Count = 1,
+        seed: Seed = 0,
     ) -> None:
         self.hierarchy = hierarchy
         self.encoder = encoder

@@ -34,6 +34,7 @@ from treelabel.models.evidence import HeldOut
 from treelabel.models.folds import hold_out
 from treelabel.models.growth import grown_nodes
 from treelabel.models.prototype_means import Means, Strengths, whitening
+from treelabel.models.ranges import Seed, Share
 from treelabel.models.schema import MOST_DIMENSION, EncoderNote, require_inner, require_width
 from treelabel.models.training import training_of
 from treelabel.models.validation import log_loss
@@ -102,12 +103,12 @@ class Prototype(Model):
         self,
         hierarchy: Hierarchy | None = None,
         encoder: str | Encoder | None = None,
-        parent_prior_strength: float | None = None,
-        label_prior_strength: float | None = None,
-        shrinkage: float | None = None,
+        parent_prior_strength: Annotated[float, Between(0, np.inf)] | None = None,
+        label_prior_strength: Annotated[float, Between(0, np.inf)] | None = None,
+        shrinkage: Share | None = None,
         label_text: Literal["name", "path"] = "name",
         descriptions: Descriptions = None,
-        seed: int = 0,
+        seed: Seed = 0,
     ) -> None:
         self.hierarchy = hierarchy
         self.encoder = encoder
@@ -145,14 +146,6 @@ class Prototype(Model):
 
     def _check_settings(self) -> None:
         check_descriptions(self.descriptions)
-        if self.label_text not in ("name", "path"):
-            raise TreelabelError(f"the setting label_text of prototype is {self.label_text!r}; expected name or path")
-        for name, most in (("parent_prior_strength", np.inf), ("label_prior_strength", np.inf), ("shrinkage", 1.0)):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value <= most:
-                raise TreelabelError(
-                    f"the setting {name} of prototype is {value}; expected a number from 0 to {most:g}"
-                )
 
     def _choose(self, cosines_with: Callable[[Strengths], FloatArray], left_out: Training) -> HeldOut:
         """Choose the prior strengths, and fit the calibration, by the log loss of texts that are left out."""

@@ -60,7 +60,7 @@ MODELS: Registry[Lazy[Model]] = Registry("model", _ROWS)
 
 
 def make_model(name: str = "linear", **settings: Any) -> Model:
-    """Make a model of MODELS with settings of its own.
+    """Make a model of MODELS with settings of its own; values that a setting cannot have are refused at once.
 
     Parameters
     ----------
@@ -76,9 +76,16 @@ def make_model(name: str = "linear", **settings: Any) -> Model:
 
     >>> make_model("linear", seed=1).seed
     1
+    >>> make_model("linear", C=-1)
+    Traceback (most recent call last):
+    treelabel.core.errors.TreelabelError: the setting C is -1, expected a number from 1e-06 to 1e+06 or null
     """
     check_setting_names(name, settings)
-    return MODELS.find(name).maker(**settings)
+    maker = MODELS.find(name).maker
+    maker.check_values(settings)
+    made = maker(**settings)
+    made._check_settings()
+    return made
 
 
 def check_setting_names(model: str, settings: Iterable[str]) -> None:

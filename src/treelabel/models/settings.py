@@ -1,7 +1,8 @@
 """Settings of models by scikit-learn's conventions, without importing it: that takes longer than most predictions."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, ClassVar, Self, get_type_hints
 
 from treelabel.core.errors import TreelabelError
@@ -9,10 +10,28 @@ from treelabel.core.kinds import check_kind
 from treelabel.core.registry import suggestion
 
 
+@cache
+def _hints(maker: Callable[..., None]) -> dict[str, Any]:
+    """Return the type hints of a maker's parameters."""
+    return get_type_hints(maker, include_extras=True)
+
+
+def not_fitted(message: str) -> TreelabelError:
+    """Return the error that a model has not learned yet, which is scikit-learn's NotFittedError, too."""
+    from sklearn.exceptions import NotFittedError
+
+    class UnfittedModelError(TreelabelError, NotFittedError):  # type: ignore[misc]
+        """A model has not learned yet."""
+
+    return UnfittedModelError(message)
+
+
 class Settings:
     """Settings are the maker's parameters, stored under their own names; nothing else is a setting.
 
-    With these methods scikit-learn's clone, Pipeline, cross_val_score and GridSearchCV take a model for their own.
+    The maker's type hints say which values they may have (see `ranges`). The maker itself only stores them, as
+    scikit-learn's clone needs it to; `make_model`, `set_params`, `fit` and the command line check them. With these
+    methods scikit-learn's clone, Pipeline, cross_val_score and GridSearchCV take a model for their own.
     """
 
     # The name of the model in MODELS.
@@ -33,12 +52,35 @@ class Settings:
         where
             The beginning of messages.
         """
-        hints = get_type_hints(cls.__init__, include_extras=True)
-        for name, value in settings.items():
+        for name in settings:
             if name in cls.unsaved:
                 raise TreelabelError(f"{where}{name} is never saved with a model")
+        cls.check_values(settings, where)
+
+    @classmethod
+    def check_values(cls, settings: Mapping[str, Any], where: str = "the setting ") -> None:
+        """Refuse values that are not what the maker's type hints say; unknown names are passed over.
+
+        Parameters
+        ----------
+        settings
+            Values by name.
+        where
+            The beginning of messages.
+        """
+        hints = _hints(cls.__init__)
+        for name, value in settings.items():
             if name in hints:
                 check_kind(value, hints[name], f"{where}{name}")
+
+    def require_settings(self) -> None:
+        """Refuse settings that are out of range, or exclude each other."""
+        self.check_values(self.get_params(deep=False))
+        self._check_settings()
+
+    # Not abstract: type hints say all that most settings need.
+    def _check_settings(self) -> None:
+        """Refuse settings of which a model can say more than their type hints do, such as what excludes what."""
 
     @classmethod
     def setting_names(cls) -> list[str]:
@@ -54,17 +96,29 @@ class Settings:
         return found
 
     def set_params(self, **settings: Any) -> Self:
-        """Change settings, "estimator__setting" for those of estimators within it."""
+        """Change settings, "estimator__setting" for those of estimators within it; nothing changes if one is wrong."""
+        self.check_values(settings)
+        self._require_known(settings)
         for name, value in settings.items():
             outer, nested, inner = name.partition("__")
             if nested and outer in self._nested():
                 self._set_nested(outer, self._nested()[outer].set_params(**{inner: value}))
-            elif name in self.setting_names():
-                setattr(self, name, value)
             else:
-                known = self.get_params()
-                raise TreelabelError(f"{type(self).__name__} has no setting {name!r}; {suggestion(name, known)}")
+                setattr(self, name, value)
         return self
+
+    def _require_known(self, settings: Mapping[str, Any]) -> None:
+        """Refuse names that are not settings, and values that estimators within this one do not take."""
+        own, nested = self.setting_names(), self._nested()
+        for name, value in settings.items():
+            outer, found, inner = name.partition("__")
+            if found and outer in nested:
+                nested[outer].check_values({inner: value}, f"the setting {outer}__")
+                nested[outer]._require_known({inner: value})
+            elif name not in own:
+                raise TreelabelError(
+                    f"{type(self).__name__} has no setting {name!r}; {suggestion(name, self.get_params())}"
+                )
 
     def _nested(self) -> dict[str, "Settings"]:
         """Return the estimators within this one by name."""

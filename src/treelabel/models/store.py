@@ -17,8 +17,9 @@ from treelabel.encoders.protocol import Encoder
 from treelabel.hierarchy import Hierarchy, hierarchy_to_json
 from treelabel.hierarchy.regime import Regime
 from treelabel.models.evidence import Evidence
+from treelabel.models.label_forms import LabelForm
 from treelabel.models.profile import Profile
-from treelabel.models.settings import Settings
+from treelabel.models.settings import Settings, not_fitted
 
 KIND = "treelabel model"
 VERSION = 1
@@ -34,6 +35,7 @@ class Storable(Protocol):
     rule_: str
     evidence_: Evidence
     profile_: Profile | None
+    form_: LabelForm
 
     @property
     def hierarchy_(self) -> Hierarchy:
@@ -71,7 +73,7 @@ def save_model(model: Storable, folder: str | Path, overwrite: bool = False) -> 
         Replace a model that is there. A folder that holds anything else is never replaced.
     """
     if not hasattr(model, "hierarchy_"):
-        raise TreelabelError(f"this {model.name} model has not learned anything yet; call fit before save")
+        raise not_fitted(f"this {model.name} model has not learned anything yet; call fit before save")
     with whole_folder(folder, lambda target: require_replaceable(target, overwrite)) as working:
         _write(model, working)
 
@@ -144,6 +146,7 @@ def _write(model: Storable, folder: Path) -> None:
         "rule": model.rule_,
         "evidence": model.evidence_.to_json(),
         "stop_nodes": model.stop_nodes_.tolist(),
+        "form": model.form_.to_json(),
         "fingerprint": model.hierarchy_.fingerprint,
         "learned": values,
         **({} if profile is None else {"profile": profile.to_json()}),
@@ -167,6 +170,8 @@ def _storable(value: Any) -> Any:
         return {name: _storable(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
         return [_storable(each) for each in value]
+    if isinstance(value, np.generic):
+        return value.item()
     return value.name if isinstance(value, Encoder) else value
 
 

@@ -11,9 +11,8 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 from treelabel.hierarchy.labelled import LabelledTexts
-from treelabel.hierarchy.labels import encode
 from treelabel.hierarchy.regime import Regime, regime_of
-from treelabel.models.classes import class_codes
+from treelabel.models.label_forms import LabelForm, take_labels
 from treelabel.models.stopping import StopSignal
 
 
@@ -36,6 +35,8 @@ class Training(LabelledTexts):
     weights: DoubleArray | None = None
     groups: LongArray | None = None
     features: sparse.csr_array | None = None
+    # How labels were written.
+    form: LabelForm = field(default_factory=LabelForm)
 
     def __post_init__(self) -> None:
         if self.regime is None:
@@ -93,9 +94,9 @@ def training_of(
     data
         A Dataset, or a list of texts.
     labels
-        One list of labels per text, where `data` is a list.
+        One label or list of labels per text, or an indicator matrix, where `data` is a list; see `take_labels`.
     hierarchy
-        The hierarchy, where `data` has none.
+        The hierarchy, where `data` has none; without one it is made of the labels.
     valid
         Documents to stop early on.
     progress
@@ -118,34 +119,12 @@ def training_of(
     if labels is None:
         raise TreelabelError("expected a Dataset, or texts and labels")
     texts = Strings.of(data)
-    rows = labels if isinstance(labels, np.ndarray) else list(labels)
-    if len(texts) != len(rows):
-        raise TreelabelError(f"{len(texts):,} texts, but labels for {len(rows):,}")
-    if hierarchy is None:
-        raise TreelabelError(
-            "texts and labels need a hierarchy: pass hierarchy= to the model or to fit, such as "
-            "Hierarchy.from_paths(paths) or Hierarchy.flat(names)"
-        )
-    return Training(texts, labels_of(hierarchy, rows), hierarchy, valid, progress, stop)
-
-
-def labels_of(hierarchy: Hierarchy, labels: Any) -> LabelMatrix:
-    """Take labels by name, or as class codes, which scikit-learn makes of them in `cross_val_predict`.
-
-    Parameters
-    ----------
-    hierarchy
-        The hierarchy.
-    labels
-        One list of labels per text, or one class code.
-
-    Returns
-    -------
-    label matrix of shape (documents, nodes)
-    """
-    if isinstance(labels, np.ndarray) and labels.dtype.kind in "iu" and labels.ndim == 1:
-        return class_codes(hierarchy, labels)
-    return encode(hierarchy, labels)
+    rows: Any = labels if isinstance(labels, np.ndarray) or sparse.issparse(labels) else list(labels)
+    count = rows.shape[0] if sparse.issparse(rows) else len(rows)
+    if len(texts) != count:
+        raise TreelabelError(f"{len(texts):,} texts, but labels for {count:,}")
+    matrix, known, form = take_labels(rows, hierarchy)
+    return Training(texts, matrix, known, valid, progress, stop, form=form)
 
 
 def texts_of(texts: Any) -> tuple[Strings | sparse.csr_array, tuple[str, ...] | None]:

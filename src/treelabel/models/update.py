@@ -70,16 +70,17 @@ def update_model(
         raise TreelabelError("there is nothing to update: neither new texts nor another hierarchy were given")
     more = None if data is None else training_of(data, labels, path.new, progress=progress)
     if train is None:
-        return _with_profile(model._updated(more, path), model, path, more)
+        return _remembering(model._updated(more, path), model, path, more)
     original = training_of(train, None, None, progress=progress)
     original, more = _grouped(original, more, getattr(train, "groups", None), getattr(data, "groups", None))
     original = carried(original, path)
     made = model._refitted(original if more is None else _joined(original, more), len(original))
-    return _with_profile(made, model, path, more)
+    return _remembering(made, model, path, more)
 
 
-def _with_profile(made: Model, model: Model, moves: Moves, more: Training | None) -> Model:
-    """Carry the profile over to a model that was not fitted as a whole, which would have made one of its own."""
+def _remembering(made: Model, model: Model, moves: Moves, more: Training | None) -> Model:
+    """Carry over what is not learned: the form of labels, and the profile of a model that made none of its own."""
+    made.form_ = model.form_
     fitted = made.profile_ is not None and made.profile_ is not model.profile_
     if not fitted and model.profile_ is not None:
         made.profile_ = model.profile_.carried(moves, more)

@@ -24,6 +24,7 @@ from treelabel.models.descriptions import (
     node_descriptions,
     stop_buckets,
 )
+from treelabel.models.ranges import NgramRange, NonNegative, Seed
 from treelabel.models.schema import MOST_DIMENSION, EncoderNote, require_width, tfidf_arrays
 from treelabel.scores import Scores
 from treelabel.text import NgramShape, Tfidf
@@ -51,8 +52,8 @@ class ZeroShot(Model):
 
     >>> h = Hierarchy.from_paths(["pet > dog", "pet > cat", "food > cake"])
     >>> model = ZeroShot(h, {"dog": "barks and fetches sticks"}).fit(["-"], ["cat"])
-    >>> model.predict(["It barks all night", "two cakes"])
-    [['dog'], ['cake']]
+    >>> model.predict(["It barks all night", "two cakes"]).tolist()
+    ['dog', 'cake']
     """
 
     name = "zero_shot"
@@ -63,12 +64,12 @@ class ZeroShot(Model):
         hierarchy: Hierarchy | None = None,
         descriptions: Descriptions = None,
         encoder: str | Encoder | None = None,
-        char_ngram_range: tuple[int, int] | None = (3, 5),
+        char_ngram_range: NgramRange | None = (3, 5),
         stop_words: StopWords = "english",
-        ancestor_weight: float = 0.25,
-        descendant_weight: float = 0.2,
+        ancestor_weight: NonNegative = 0.25,
+        descendant_weight: NonNegative = 0.2,
         temperature: Annotated[float, Between(1e-6, LARGEST)] = 1.0,
-        seed: int = 0,
+        seed: Seed = 0,
     ) -> None:
         self.hierarchy = hierarchy
         self.descriptions = descriptions

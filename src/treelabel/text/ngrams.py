@@ -313,7 +313,7 @@ def count_part(
     touched = np.empty(room, np.int64)
     sizes = np.zeros(stop - start, np.int64)
     buckets, counts = np.empty(max(64, 2 * room), np.int32), np.empty(max(64, 2 * room), np.int32)
-    used = 0
+    used: int = np.int64(0)  # type: ignore[assignment]
     for text in range(start, stop):
         length = read_characters(data, ptr[text], ptr[text + 1], characters, codes)
         total = 0

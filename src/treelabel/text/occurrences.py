@@ -93,7 +93,10 @@ def number_buckets(listed: IntArray) -> tuple[IntArray, IntArray]:
     """Number buckets in the order in which they first occur; return the number of each entry, and all buckets."""
     numbers, buckets = np.empty(len(listed), np.int32), np.empty(1024, np.int32)
     # A table with open addressing, never more than half full: bucket x 2^32 + number, -1 where empty.
-    slots, found = np.full(4096, -1, np.int64), 0
+    slots = np.full(4096, -1, np.int64)
+    # Of literals, numba would compile `with_room` once more.
+    found: int = np.int64(0)  # type: ignore[assignment]
+    one: int = np.int64(1)  # type: ignore[assignment]
     for at in range(len(listed)):
         bucket = np.int64(listed[at])
         mask = len(slots) - 1
@@ -102,7 +105,7 @@ def number_buckets(listed: IntArray) -> tuple[IntArray, IntArray]:
             slot = (slot + 1) & mask
         if slots[slot] < 0:
             if found == len(buckets):
-                buckets = with_room(buckets, found, 1)
+                buckets = with_room(buckets, found, one)
             buckets[found] = bucket
             slots[slot] = bucket << 32 | found
             found += 1

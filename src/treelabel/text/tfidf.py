@@ -230,7 +230,8 @@ def sort_row(indices: IntArray, values: FloatArray, width: int) -> None:
                 digit = indices[at] >> shift & 255
                 keys[starts[digit]], carried[starts[digit]] = indices[at], values[at]
                 starts[digit] += 1
-            indices[:], values[:] = keys, carried
+            for at in range(count):
+                indices[at], values[at] = keys[at], carried[at]
             shift += 8
         return
     for at in range(1, count):

@@ -21,7 +21,8 @@ def close_in_tree(
     heap = np.full(2 * most + 1, -1, np.int32)
     found = np.empty(max(16, 4 * (stop - start)), np.int32)
     sizes = np.empty(stop - start, np.int64)
-    used = 0
+    # Of a literal, numba would compile the loops that get it once more.
+    used: int = np.int64(0)  # type: ignore[assignment]
     for row in range(start, stop):
         last = row_ptr[row + 1]
         labels = last - row_ptr[row]
@@ -74,7 +75,8 @@ def reach(
     stamp = np.zeros(nodes, np.int32)
     found = np.empty(nodes + 4 * (stop - start), np.int32)
     sizes = np.empty(stop - start, np.int64)
-    used = 0
+    # Of a literal, numba would compile the loops that get it once more.
+    used: int = np.int64(0)  # type: ignore[assignment]
     for row in range(start, stop):
         if used + nodes > len(found):
             found = with_room(found, used, nodes)
@@ -117,7 +119,8 @@ def keep_most_specific(
     stack = np.empty(nodes + 1, np.int32)
     kept = np.empty(row_ptr[stop] - row_ptr[start], np.int32)
     sizes = np.empty(stop - start, np.int64)
-    used = 0
+    # Of a literal, numba would compile the loops that get it once more.
+    used: int = np.int64(0)  # type: ignore[assignment]
     for row in range(start, stop):
         mark = row - start + 1
         begin = used
@@ -160,7 +163,7 @@ def sort_up(values: IntArray, start: int, stop: int) -> None:
     if start < stop and values[start] > values[stop - 1]:
         turn_round(values, start, stop)
     if stop - start > 64:
-        values[start:stop] = np.sort(values[start:stop])
+        heap_sort(values, start, stop)
         return
     for at in range(start + 1, stop):
         value = values[at]
@@ -169,6 +172,29 @@ def sort_up(values: IntArray, start: int, stop: int) -> None:
             values[hole] = values[hole - 1]
             hole -= 1
         values[hole] = value
+
+
+@kernel
+def heap_sort(values: IntArray, start: int, stop: int) -> None:
+    """Sort values[start:stop] in place; numba's own sort takes over a second to compile."""
+    count = stop - start
+    for step in range(count // 2 + count):
+        # At first every place sinks to where it belongs in a heap; then the largest leaves it, again and again.
+        if step < count // 2:
+            at, size = count // 2 - 1 - step, count
+        else:
+            at, size = 0, count - 1 - (step - count // 2)
+            values[start], values[start + size] = values[start + size], values[start]
+        value = values[start + at]
+        while 2 * at + 1 < size:
+            below = 2 * at + 1
+            if below + 1 < size and values[start + below + 1] > values[start + below]:
+                below += 1
+            if values[start + below] <= value:
+                break
+            values[start + at] = values[start + below]
+            at = below
+        values[start + at] = value
 
 
 @kernel

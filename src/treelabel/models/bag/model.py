@@ -10,6 +10,7 @@ from treelabel.core.kinds import AnyFloat, Between
 from treelabel.core.schema import Array, Arrays, Schema
 from treelabel.core.strings import Strings
 from treelabel.hierarchy import Hierarchy
+from treelabel.losses.registry import LOSSES
 from treelabel.models.bag.features import CONSTANT, fit_tfidf, ngram_shape, rows_of
 from treelabel.models.bag.kernels import Weights
 from treelabel.models.bag.steps import Examples, Steps, steps_for
@@ -18,6 +19,7 @@ from treelabel.models.bag.warm_start import WarmStart
 from treelabel.models.bag.word_vectors import read_vectors
 from treelabel.models.base import Model, Training
 from treelabel.models.objective import Objective, checked_params, objective_arrays
+from treelabel.models.ranges import Count, LearningRate, NgramRange, Passes, PowerOfTwoBuckets, Seed, Width
 from treelabel.models.schema import MOST_DIMENSION, require_inner, tfidf_arrays
 from treelabel.scores import Scores
 from treelabel.text import Tfidf
@@ -66,20 +68,20 @@ class Bag(Model):
     def __init__(
         self,
         hierarchy: Hierarchy | None = None,
-        vector_size: int = 200,
-        ngram_range: tuple[int, int] = (1, 2),
-        n_features: int = 2**22,
-        min_df: int = 1,
+        vector_size: Width = 200,
+        ngram_range: NgramRange = (1, 2),
+        n_features: PowerOfTwoBuckets = 2**22,
+        min_df: Count = 1,
         loss: str = "auto",
         loss_params: Mapping[str, float] | None = None,
-        learning_rate: float = 1.0,
-        epochs: int = 25,
+        learning_rate: LearningRate = 1.0,
+        epochs: Passes = 25,
         adaptive: bool = True,
-        patience: int = 5,
+        patience: Passes = 5,
         vectors: str | None = None,
-        threads: int = 1,
+        threads: Annotated[int, Between(1, 1024)] = 1,
         warm_start: bool = False,
-        seed: int = 0,
+        seed: Seed = 0,
     ) -> None:
         self.hierarchy = hierarchy
         self.vector_size = vector_size
@@ -135,23 +137,12 @@ class Bag(Model):
 
     def _check_settings(self) -> None:
         checked_params(self.loss_params)
-        for name in ("vector_size", "epochs", "patience", "threads", "learning_rate"):
-            if not getattr(self, name) > 0:
-                raise TreelabelError(
-                    f"the setting {name} of the model bag must be above 0, found {getattr(self, name)}"
-                )
-        given = self.ngram_range
-        pair = isinstance(given, tuple | list) and len(given) == 2 and all(isinstance(n, int) for n in given)
-        if not pair or given[0] != 1 or given[1] < 1:
+        if self.loss != "auto":
+            LOSSES.find(self.loss)
+        if self.ngram_range[0] != 1:
             raise TreelabelError(
-                f"the setting ngram_range of the model bag is {given!r}; expected (1, n), such as (1, 2) for words and "
-                "pairs of words"
-            )
-        count = self.n_features
-        if not isinstance(count, int) or not 1 < count <= MOST_FEATURES or count & (count - 1):
-            raise TreelabelError(
-                f"the setting n_features of the model bag is {count!r}; expected a power of two from 2 to 2**30, such "
-                "as 2**22"
+                f"the setting ngram_range of the model bag is {self.ngram_range!r}; expected (1, n), such as (1, 2) "
+                "for words and pairs of words"
             )
 
     def _examples(self, steps: Steps, data: Training, drop: bool = False) -> Examples:

@@ -29,6 +29,8 @@ from treelabel.models.extreme.label_tree import hierarchy_tree
 from treelabel.models.extreme.rankers import Solver
 from treelabel.models.extreme.ranking import Negatives
 from treelabel.models.folds import draw_folds, hold_out
+from treelabel.models.linear.selection import shape_of
+from treelabel.models.ranges import Buckets, Cost, Count, Folds, NgramRange, NonNegative, PartialShare, Seed
 from treelabel.scores import Scores
 from treelabel.text import Tfidf
 
@@ -138,18 +140,18 @@ class Extreme(Model):
         propensity: Annotated[float, Between(0, 10)] = 0.0,
         label_text: bool = True,
         descriptions: Descriptions = None,
-        ngram_range: tuple[int, int] | None = (1, 1),
-        char_ngram_range: tuple[int, int] | None = None,
-        min_df: Annotated[int, Between(1, 1 << 31)] = 1,
-        n_features: int = 2**22,
+        ngram_range: NgramRange | None = (1, 1),
+        char_ngram_range: NgramRange | None = None,
+        min_df: Count = 1,
+        n_features: Buckets = 2**22,
         encoder: str | Encoder | None = None,
         encoder_weight: Annotated[float, Between(0, 1)] = 0.5,
-        C: Annotated[float, Between(1e-6, 1e6)] = 1.0,  # noqa: N803
-        prune: Annotated[float, Between(0, 1e6)] = 0.1,
-        validation_fraction: Annotated[float, Between(0, 1)] | None = None,
-        cv: Annotated[int, Between(2, 100)] = 5,
+        C: Cost = 1.0,  # noqa: N803
+        prune: NonNegative = 0.1,
+        validation_fraction: PartialShare | None = None,
+        cv: Folds = 5,
         max_iter: Annotated[int, Between(1, 10_000)] = 7,
-        seed: Annotated[int, Between(0, 1 << 32)] = 0,
+        seed: Seed = 0,
     ) -> None:
         self.hierarchy = hierarchy
         self.tree = tree
@@ -181,6 +183,7 @@ class Extreme(Model):
 
     def _check_settings(self) -> None:
         check_descriptions(self.descriptions)
+        _ = shape_of(self.ngram_range, self.char_ngram_range, self.n_features)
 
     # Learning
 

@@ -12,6 +12,7 @@ from treelabel.hierarchy import Hierarchy
 from treelabel.models.extreme.forest import Make
 from treelabel.models.extreme.label_tree import LabelTree
 from treelabel.models.extreme.model import Extreme
+from treelabel.models.ranges import Buckets, Cost, Count, Folds, NgramRange, NonNegative, PartialShare, Seed
 
 
 class Svm(Extreme):
@@ -42,19 +43,19 @@ class Svm(Extreme):
     def __init__(
         self,
         hierarchy: Hierarchy | None = None,
-        ngram_range: tuple[int, int] | None = (1, 1),
-        char_ngram_range: tuple[int, int] | None = None,
-        min_df: Annotated[int, Between(1, 1 << 31)] = 1,
-        n_features: int = 2**22,
+        ngram_range: NgramRange | None = (1, 1),
+        char_ngram_range: NgramRange | None = None,
+        min_df: Count = 1,
+        n_features: Buckets = 2**22,
         encoder: str | Encoder | None = None,
         encoder_weight: Annotated[float, Between(0, 1)] = 0.5,
-        C: Annotated[float, Between(1e-6, 1e6)] = 1.0,  # noqa: N803
-        prune: Annotated[float, Between(0, 1e6)] = 0.01,
+        C: Cost = 1.0,  # noqa: N803
+        prune: NonNegative = 0.01,
         n_candidates: Annotated[int, Between(1, 1 << 20)] = 50,
-        validation_fraction: Annotated[float, Between(0, 1)] | None = None,
-        cv: Annotated[int, Between(2, 100)] = 5,
+        validation_fraction: PartialShare | None = None,
+        cv: Folds = 5,
         max_iter: Annotated[int, Between(1, 10_000)] = 7,
-        seed: Annotated[int, Between(0, 1 << 32)] = 0,
+        seed: Seed = 0,
     ) -> None:
         super().__init__(
             hierarchy,

@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from treelabel.core.compute import FloatArray
+from treelabel.core.compute import FloatArray, kernel
 
 # So many float32 weights fill one cache line.
 BLOCK = 16
@@ -48,6 +48,20 @@ def empty_lines(*shape: int) -> FloatArray:
     room = np.empty(size + BLOCK, np.float32)
     first = -room.ctypes.data % LINE_BYTES // 4
     return room[first : first + size].reshape(*shape, BLOCK)
+
+
+@kernel
+def copy(source: FloatArray, target: FloatArray) -> None:
+    """target = source. Assigning to a slice would make numba compile a second for the message of a shape mismatch."""
+    for at in range(len(target)):
+        target[at] = source[at]
+
+
+@kernel
+def add(source: FloatArray, target: FloatArray) -> None:
+    """target += source."""
+    for at in range(len(target)):
+        target[at] += source[at]
 
 
 def _filled(builder: Any, x: Any) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 
 from treelabel.calibration.outputs import ABSENT
 from treelabel.core.compute import DoubleArray, FloatArray, IntArray, LongArray, in_threads, kernel
-from treelabel.models.linear.blocks import BLOCK, add_multiples, add_products, empty_lines
+from treelabel.models.linear.blocks import BLOCK, add, add_multiples, add_products, copy, empty_lines
 from treelabel.models.linear.descent import LONGEST_SKIP, SMALL, Rows, Take, block_products
 from treelabel.models.stopping import StopSignal
 
@@ -49,8 +49,9 @@ def softmax_step(logits: FloatArray, duals: FloatArray, c: float, change: FloatA
     With D = p - a, s = min(1, (KL(a || p) + |D|_1^2 / 2) / (|D|_1^2 + C |x|^2 |D|_2^2)) raises the dual by most of what
     it can.
     """
-    largest = logits.max()
-    total = np.float32(0)
+    largest, total = np.float32(-np.inf), np.float32(0)
+    for k in range(len(logits)):
+        largest = max(largest, logits[k])
     for k in range(len(logits)):
         change[k] = np.exp(logits[k] - largest)
         total += change[k]
@@ -117,24 +118,28 @@ def group_pass(
         first, last = np.int64(ptr[rows[place]]), np.int64(ptr[rows[place] + 1])
         for block in range(blocks):
             part = logits[block * BLOCK : (block + 1) * BLOCK]
-            part[:] = bias[block]
+            copy(bias[block], part)
             add_products(idx, val, first, last, weights[block], part)
-        logits[:size] += offsets
+        add(offsets, logits[:size])
         if softmax:
             softmax_step(logits[:size], duals[place], c, change[:size])
         else:
             sigmoid_step(logits[:size], duals[place], c, change[:size])
-        if np.abs(change[:size]).max() * c < SMALL:
+        moved = np.float32(0)
+        for k in range(size):
+            moved = max(moved, abs(change[k]))
+        if moved * c < SMALL:
             skips[place, 1] = min(LONGEST_SKIP, 2 * skips[place, 1] + 1)
             skips[place, 0] = skips[place, 1]
             continue
         changed += 1
         skips[place, 1] = 0
-        duals[place] += change[:size]
-        change[:size] *= np.float32(-c)
+        add(change[:size], duals[place])
+        for k in range(size):
+            change[k] *= np.float32(-c)
         for block in range(blocks):
             part = change[block * BLOCK : (block + 1) * BLOCK]
-            bias[block] += part
+            add(part, bias[block])
             add_multiples(idx, val, first, last, weights[block], part)
     return changed
 

@@ -25,7 +25,16 @@ from treelabel.core.compute import (
     in_threads,
     kernel,
 )
-from treelabel.models.linear.blocks import BLOCK, add_multiples, add_products, empty_lines, prefetch, prefetch_weights
+from treelabel.models.linear.blocks import (
+    BLOCK,
+    add,
+    add_multiples,
+    add_products,
+    copy,
+    empty_lines,
+    prefetch,
+    prefetch_weights,
+)
 from treelabel.models.stopping import StopSignal
 
 # Shrinking: a document whose dual variables would all change by less than this is skipped, at first for one pass, then
@@ -128,7 +137,8 @@ def start_block(
     for feature in range(len(weights)):
         for b in range(BLOCK):
             weights[feature, b] = -dual * total[feature]
-    bias[:] = -1
+    for b in range(BLOCK):
+        bias[b] = -1
     for row in part:
         some = False
         for b in range(BLOCK):
@@ -136,7 +146,7 @@ def start_block(
             duals[row, b] = dual - change[b]
             some |= positive[row, b]
         if some:
-            bias += change
+            add(change, bias)
             add_multiples(idx, val, np.int64(ptr[row]), np.int64(ptr[row + 1]), weights, change)
 
 
@@ -188,7 +198,7 @@ def hinge_pass(
             continue
         ridge = ridges[row]
         first, last = np.int64(ptr[row]), np.int64(ptr[row + 1])
-        margin[:] = bias
+        copy(bias, margin)
         add_products(idx, val, first, last, weights, margin)
         moved = np.float32(0)
         for b in range(BLOCK):
@@ -204,8 +214,8 @@ def hinge_pass(
             continue
         changed += 1
         skips[row, 1] = 0
-        duals[row] = after
-        bias += change
+        copy(after, duals[row])
+        add(change, bias)
         add_multiples(idx, val, first, last, weights, change)
     return changed
 
@@ -219,9 +229,9 @@ def block_products(
     margin = np.empty(BLOCK, np.float32)
     for place in range(len(rows)):
         row = rows[place]
-        margin[:] = bias
+        copy(bias, margin)
         add_products(idx, val, np.int64(ptr[row]), np.int64(ptr[row + 1]), weights, margin)
-        found[place] = margin
+        copy(margin, found[place])
     return found
 
 

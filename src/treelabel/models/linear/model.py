@@ -31,6 +31,7 @@ from treelabel.models.linear.heads import Head, Job
 from treelabel.models.linear.registry import HEADS
 from treelabel.models.linear.selection import AUTO, choose, shape_of
 from treelabel.models.linear.update import MOST_GROWTH, moved_head, refit_head
+from treelabel.models.ranges import Buckets, Cost, Count, Folds, NgramRange, NonNegative, PartialShare, Seed
 from treelabel.models.schema import (
     MOST_DIMENSION,
     AllNgrams,
@@ -136,20 +137,20 @@ class Linear(Model):
         self,
         hierarchy: Hierarchy | None = None,
         head: str = "auto",
-        tau: float = 0.0,
-        ngram_range: tuple[int, int] | Literal["auto"] | None = "auto",
-        char_ngram_range: tuple[int, int] | Literal["auto"] | None = "auto",
-        min_df: int = 1,
-        n_features: int = 2**22,
+        tau: Annotated[float, Between(0, 100)] = 0.0,
+        ngram_range: NgramRange | Literal["auto"] | None = "auto",
+        char_ngram_range: NgramRange | Literal["auto"] | None = "auto",
+        min_df: Count = 1,
+        n_features: Buckets = 2**22,
         tfidf: bool = True,
         encoder: str | Encoder | None = None,
         encoder_weight: Annotated[float, Between(0, 1)] = 0.5,
-        C: float | None = None,  # noqa: N803
-        prune: float = 0.01,
-        validation_fraction: Annotated[float, Between(0, 1)] | None = None,
-        cv: Annotated[int, Between(2, 100)] = 5,
-        max_iter: int = 7,
-        seed: int = 0,
+        C: Cost | None = None,  # noqa: N803
+        prune: NonNegative = 0.01,
+        validation_fraction: PartialShare | None = None,
+        cv: Folds = 5,
+        max_iter: Annotated[int, Between(1, 10_000)] = 7,
+        seed: Seed = 0,
     ) -> None:
         self.hierarchy = hierarchy
         self.head = head
@@ -167,6 +168,16 @@ class Linear(Model):
         self.cv = cv
         self.max_iter = max_iter
         self.seed = seed
+
+    def _check_settings(self) -> None:
+        if self.head != "auto":
+            find_head(self.head)
+        if self.tfidf and self.encoder is None and self.ngram_range is None and self.char_ngram_range is None:
+            raise TreelabelError(
+                "ngram_range and char_ngram_range are both None, so that there is nothing to learn from; expected a "
+                "range such as (1, 1) for one of them, or an encoder"
+            )
+        _ = self._shapes()
 
     # Learning
 

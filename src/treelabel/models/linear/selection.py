@@ -167,14 +167,18 @@ def merged(
     ptr: IntArray, idx: IntArray, val: FloatArray, shared: BoolArray
 ) -> tuple[FloatArray, IntArray, IntArray, int]:
     """Keep the shared columns, and give each row one more of the length of its others, if it has any."""
-    place = np.cumsum(shared).astype(idx.dtype)
-    width, used = int(shared.sum()), 0
-    new_ptr, new_idx, new_val = np.zeros_like(ptr), np.empty_like(idx), np.empty_like(val)
+    place, width, used = np.empty(len(shared), np.int64), 0, 0
+    for column in range(len(shared)):
+        place[column] = width
+        width += shared[column]
+    new_ptr, new_idx = np.empty(len(ptr), ptr.dtype), np.empty(len(idx), idx.dtype)
+    new_val = np.empty(len(val), np.float32)
+    new_ptr[0] = 0
     for row in range(len(ptr) - 1):
         square = 0.0
         for at in range(ptr[row], ptr[row + 1]):
             if shared[idx[at]]:
-                new_idx[used], new_val[used] = place[idx[at]] - 1, val[at]
+                new_idx[used], new_val[used] = place[idx[at]], val[at]
                 used += 1
             else:
                 square += np.float64(val[at]) ** 2

@@ -19,6 +19,7 @@ from treelabel.models.extreme.ranking import Negatives
 from treelabel.models.neural.config import Recipe
 from treelabel.models.neural.saved import XTransformerValues, x_transformer_schema
 from treelabel.models.neural.systems import System
+from treelabel.models.ranges import Cost, WidthOrNone
 from treelabel.scores import Scores
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class AplcXlnet(System):
         *,
         tail_clusters: Annotated[int, Between(1, 100)] = 1,
         div_value: Annotated[float, Between(1, 1e6)] = 2.0,
-        hidden_size: Annotated[int, Between(0, 1 << 16)] = 0,
+        hidden_size: WidthOrNone = 0,
         lr_scheduler: Literal["linear", "slanted", "constant"] = "slanted",
         **settings: Any,
     ) -> None:
@@ -78,7 +79,7 @@ class AplcXlnet(System):
         self.tail_clusters = tail_clusters
         self.div_value = div_value
         self.hidden_size = hidden_size
-        self.lr_scheduler: str = lr_scheduler
+        self.lr_scheduler = lr_scheduler
 
     def _group_rates(self, recipe: Recipe) -> Mapping[str, float]:
         hidden: dict[Recipe, float] = {"head": 1e-3, "lora": 1e-4, "all": 1e-4}
@@ -145,7 +146,7 @@ class XTransformer(System):
         n_clusters: Annotated[int, Between(0, 1 << 24)] = 0,
         beam_size: Annotated[int, Between(1, 1 << 16)] = 10,
         negatives: Negatives = "both",
-        C: Annotated[float, Between(1e-6, 1e6)] = 1.0,  # noqa: N803
+        C: Cost = 1.0,  # noqa: N803
         **settings: Any,
     ) -> None:
         super().__init__(**settings)

@@ -17,12 +17,26 @@ from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import default_encoder_name
 from treelabel.encoders.sources import Pooling
 from treelabel.hierarchy import Hierarchy
+from treelabel.losses.registry import LOSSES
 from treelabel.models.base import Model, Training
 from treelabel.models.evidence import HeldOut
 from treelabel.models.neural.exported import ExportedNetwork
 from treelabel.models.neural.saved import ExportedValues, NetworkValues, saved_schema
 from treelabel.models.neural.settings import NeuralSettings
 from treelabel.models.objective import Objective, checked_params
+from treelabel.models.ranges import (
+    Count,
+    LearningRate,
+    NonNegative,
+    PartialShare,
+    Passes,
+    Seconds,
+    Seed,
+    Share,
+    Width,
+    WidthOrNone,
+)
+from treelabel.models.settings import not_fitted
 from treelabel.scores import Scores
 
 if TYPE_CHECKING:
@@ -110,32 +124,32 @@ class Neural(Model):
         loss: str = "auto",
         loss_params: Mapping[str, float] | None = None,
         train: Literal["auto", "head", "lora", "all"] = "auto",
-        hidden_size: int = 0,
+        hidden_size: WidthOrNone = 0,
         tfidf: bool = False,
-        lsa_components: int = 512,
-        max_length: int | None = None,
+        lsa_components: Width = 512,
+        max_length: Annotated[int, Between(3, 1 << 20)] | None = None,
         pooling: Pooling | None = None,
-        epochs: int | None = None,
-        batch_size: int | None = None,
-        learning_rate: float | None = None,
+        epochs: Passes | None = None,
+        batch_size: Count | None = None,
+        learning_rate: LearningRate | None = None,
         learning_rates: Mapping[str, float] | None = None,
-        layerwise_lr_decay: float = 1.0,
-        lr_scheduler: str = "linear",
-        warmup_ratio: float = 0.1,
-        weight_decay: float = 0.01,
+        layerwise_lr_decay: Annotated[float, Between(1e-6, 1)] = 1.0,
+        lr_scheduler: Literal["linear", "slanted", "constant"] = "linear",
+        warmup_ratio: Share = 0.1,
+        weight_decay: NonNegative = 0.01,
         max_grad_norm: Annotated[float, Between(0, math.inf)] = 1.0,
-        gradient_accumulation_steps: int = 1,
-        patience: int = 5,
-        dropout: float | None = None,
-        frozen_layers: int = 0,
-        lora_rank: int = 8,
+        gradient_accumulation_steps: Count = 1,
+        patience: Passes = 5,
+        dropout: PartialShare | None = None,
+        frozen_layers: Annotated[int, Between(0, 1000)] = 0,
+        lora_rank: Width = 8,
         gradient_checkpointing: bool = False,
         precision: Literal["auto", "fp32", "bf16"] = "auto",
-        validation_fraction: float = 0.1,
+        validation_fraction: PartialShare = 0.1,
         checkpoint_dir: str | None = None,
-        checkpoint_seconds: float = 300.0,
+        checkpoint_seconds: Seconds = 300.0,
         callbacks: tuple[Any, ...] = (),
-        seed: int = 0,
+        seed: Seed = 0,
     ) -> None:
         self.hierarchy = hierarchy
         self.encoder = encoder
@@ -179,6 +193,8 @@ class Neural(Model):
 
     def _check_settings(self) -> None:
         checked_params(self.loss_params)
+        if self.loss != "auto":
+            LOSSES.find(self.loss)
         self._settings().check(self.name, self.part_setting)
 
     def _with_encoder(self) -> NeuralSettings:
@@ -263,7 +279,7 @@ class Neural(Model):
         if runtime not in ("onnx", "int8"):
             raise TreelabelError(f"expected the runtime onnx or int8, found {runtime!r}")
         if not hasattr(self, "fitted_"):
-            raise TreelabelError(f"this {self.name} model has not learned anything yet; call fit before exported")
+            raise not_fitted(f"this {self.name} model has not learned anything yet; call fit before exported")
         if isinstance(self.fitted_, ExportedNetwork):
             raise TreelabelError("this model is an ONNX graph already; export the model that it was made of")
         found = type(self)(**self.get_params(deep=False))

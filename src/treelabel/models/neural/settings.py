@@ -1,34 +1,13 @@
-"""The settings of the model `neural` as a plain value: limits, what excludes what, and what follows from them."""
+"""The settings of the model `neural` as a plain value: what excludes what, and what follows from them."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from treelabel.core.errors import TreelabelError
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.sources import Pooling, spec_with
 
-CHOICES: dict[str, tuple[str | None, ...]] = {
-    "train": ("auto", "head", "lora", "all"),
-    "lr_scheduler": ("linear", "slanted", "constant"),
-    "precision": ("auto", "fp32", "bf16"),
-    "pooling": (None, *get_args(Pooling)),
-}
-# The smallest and the largest value of each numeric setting.
-LIMITS: dict[str, tuple[float, float]] = {
-    **dict.fromkeys(("epochs", "batch_size", "gradient_accumulation_steps", "patience"), (1, math.inf)),
-    **dict.fromkeys(("lora_rank", "lsa_components"), (1, math.inf)),
-    **dict.fromkeys(("hidden_size", "frozen_layers", "checkpoint_seconds", "weight_decay"), (0, math.inf)),
-    "max_grad_norm": (0, math.inf),
-    "learning_rate": (1e-12, math.inf),
-    "layerwise_lr_decay": (1e-6, 1.0),
-    "max_length": (3, math.inf),
-    "warmup_ratio": (0, 1),
-    "validation_fraction": (0, 0.99),
-    "dropout": (0, 0.99),
-    "seed": (0, math.inf),
-}
 # The parts of a network that may have learning rates of their own.
 GROUPS = ("encoder", "hidden", "outputs")
 
@@ -92,24 +71,18 @@ class NeuralSettings:
     # Checks
 
     def check(self, model: str = "neural", part: str = "train") -> None:
-        """Raise TreelabelError where a setting has a wrong value, or two of them exclude each other.
+        """Raise TreelabelError where settings exclude each other; type hints have limited each of them.
 
         Parameters
         ----------
         model, part
             The model that has the settings, and what it calls the setting `train`, for messages.
         """
-        for name, choices in CHOICES.items():
-            self._require(model, name, getattr(self, name) in choices, "one of: " + ", ".join(map(str, choices)))
-        for name, (least, most) in LIMITS.items():
-            value = getattr(self, name)
-            known = value is None or (is_number(value) and least <= value <= most)
-            self._require(model, name, known, f"a number from {least:g} to {most:g}")
-        for name in ("tfidf", "gradient_checkpointing"):
-            self._require(model, name, isinstance(getattr(self, name), bool), "True or False")
         rates = self.learning_rates
-        self._require(model, "learning_rates", rates is None or are_rates(rates), RATES_EXPECTED)
-        self._require(model, "callbacks", isinstance(self.callbacks, tuple | list), "a tuple of callbacks")
+        if rates is not None and not are_rates(rates):
+            raise TreelabelError(
+                f"the setting learning_rates of the model {model} is {rates!r}; expected {RATES_EXPECTED}"
+            )
         self._check_combinations(part)
 
     def _check_combinations(self, part: str) -> None:
@@ -129,12 +102,6 @@ class NeuralSettings:
         for what, found in refused.items():
             if found:
                 raise TreelabelError(what)
-
-    def _require(self, model: str, name: str, right: bool, expected: str) -> None:
-        if not right:
-            raise TreelabelError(
-                f"the setting {name} of the model {model} is {getattr(self, name)!r}; expected {expected}"
-            )
 
 
 RATES_EXPECTED = f"a dict of positive numbers by any of: {', '.join(GROUPS)}"

@@ -19,6 +19,8 @@ from treelabel.models.neural.config import NOT_OF_THE_RUN, Recipe
 from treelabel.models.neural.exported import ExportedNetwork
 from treelabel.models.neural.model import Neural
 from treelabel.models.neural.settings import NeuralSettings
+from treelabel.models.ranges import Count, LearningRate, NonNegative, PartialShare, Passes, Seconds, Seed, Share, Width
+from treelabel.models.settings import not_fitted
 
 if TYPE_CHECKING:
     from treelabel.models.neural.architecture import Architecture
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
 NodePooling = Literal["sum", "mean", "max"]
 Mode = Literal["auto", "head", "lora", "all"]
 Positive = Annotated[int, Between(1, 1 << 16)]
-Share = Annotated[float, Between(0, 1)]
-NotNegative = Annotated[float, Between(0, 1e6)]
 Temperature = Annotated[float, Between(1e-6, 1e6)]
 
 
@@ -61,24 +61,24 @@ class System(Neural):
         loss: str = "bce",
         loss_params: Mapping[str, float] | None = None,
         mode: Mode = "auto",
-        max_length: int | None = None,
+        max_length: Annotated[int, Between(3, 1 << 20)] | None = None,
         pooling: Pooling | None = None,
-        epochs: int | None = None,
-        batch_size: int | None = None,
-        learning_rate: float | None = None,
+        epochs: Passes | None = None,
+        batch_size: Count | None = None,
+        learning_rate: LearningRate | None = None,
         learning_rates: Mapping[str, float] | None = None,
-        warmup_ratio: float = 0.1,
-        weight_decay: float = 0.01,
-        gradient_accumulation_steps: int = 1,
+        warmup_ratio: Share = 0.1,
+        weight_decay: NonNegative = 0.01,
+        gradient_accumulation_steps: Count = 1,
         gradient_checkpointing: bool = False,
-        patience: int = 5,
-        dropout: float | None = None,
-        lora_rank: int = 8,
-        validation_fraction: float = 0.1,
+        patience: Passes = 5,
+        dropout: PartialShare | None = None,
+        lora_rank: Width = 8,
+        validation_fraction: PartialShare = 0.1,
         checkpoint_dir: str | None = None,
-        checkpoint_seconds: float = 300.0,
+        checkpoint_seconds: Seconds = 300.0,
         callbacks: tuple[Any, ...] = (),
-        seed: int = 0,
+        seed: Seed = 0,
     ) -> None:
         super().__init__(
             hierarchy,
@@ -191,7 +191,7 @@ class Hitin(System):
         height: Annotated[int, Between(1, 100)] = 2,
         tree_size: Positive = 128,
         tree_pooling: NodePooling = "sum",
-        recursive_regularization: NotNegative = 0.0,
+        recursive_regularization: NonNegative = 0.0,
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
@@ -246,7 +246,7 @@ class Hgclr(System):
     def __init__(
         self,
         *,
-        contrastive_weight: NotNegative = 0.3,
+        contrastive_weight: NonNegative = 0.3,
         threshold: Annotated[float, Between(-1, 1e6)] = 0.002,
         contrastive_temperature: Temperature = 1.0,
         gumbel_temperature: Temperature = 1.0,
@@ -337,7 +337,7 @@ class Hbgl(System):
         from treelabel.models.neural.hbgl import written_labels
 
         if not hasattr(self, "fitted_"):
-            raise TreelabelError("this hbgl model has not learned anything yet; call fit first")
+            raise not_fitted("this hbgl model has not learned anything yet; call fit first")
         names, fitted = self.hierarchy_.names, self.fitted_
         if isinstance(fitted, ExportedNetwork):
             raise TreelabelError("an exported model gives probabilities only; use the model that it was made of")

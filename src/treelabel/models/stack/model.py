@@ -22,6 +22,7 @@ from treelabel.models.descriptions import Descriptions, check_descriptions
 from treelabel.models.evidence import HeldOut
 from treelabel.models.folds import draw_folds, hold_out
 from treelabel.models.part_files import files_from, files_to
+from treelabel.models.ranges import Folds, Seed
 from treelabel.models.registry import MODELS, check_setting_names, make_model
 from treelabel.models.settings import Settings
 from treelabel.models.stack.candidates import is_extreme, pool_of
@@ -101,8 +102,8 @@ class Stack(Model):
         estimators: tuple[Spec, ...] | None = None,
         encoder: str | Encoder | None = None,
         descriptions: Descriptions = None,
-        cv: int = 5,
-        seed: int = 0,
+        cv: Folds = 5,
+        seed: Seed = 0,
     ) -> None:
         self.hierarchy = hierarchy
         self.estimators = estimators
@@ -124,31 +125,41 @@ class Stack(Model):
 
     def _nested(self) -> dict[str, Settings]:
         """Return the estimators by the name of their model; those after the first of a name have a number behind it."""
+        found = self._named(self._given())
+        # Which of the usual ones are taken is seen when it learns.
+        return found if self.estimators is not None else {**self._named(EXTREME_ESTIMATORS), **found}
+
+    def _named(self, specs: tuple[Spec, ...]) -> dict[str, Settings]:
         found: dict[str, Settings] = {}
-        for estimator in self._made(self._given(), self.encoder):
+        for estimator in self._made(specs, self.encoder):
             count = sum(name.partition("-")[0] == estimator.name for name in found)
             found[f"{estimator.name}-{count + 1}" if count else estimator.name] = estimator
         return found
 
     def _set_nested(self, name: str, estimator: Settings) -> None:
         assert isinstance(estimator, Model)
-        place, given = list(self._nested()).index(name), self._given()
+        given = self._given()
+        if name not in self._named(given):
+            given = EXTREME_ESTIMATORS
+        place = list(self._named(given)).index(name)
         self.estimators = (*given[:place], estimator, *given[place + 1 :])
 
     def _given(self) -> tuple[Spec, ...]:
-        """Return the estimators in the settings, or the usual ones."""
-        return DEFAULT_ESTIMATORS if self.estimators is None else self.estimators
+        """Return the estimators in the settings, or the usual ones: for very many labels, once these are known."""
+        if self.estimators is not None:
+            return tuple(self.estimators)
+        return EXTREME_ESTIMATORS if self._is_extreme else DEFAULT_ESTIMATORS
 
     # Learning
 
     def _check_settings(self) -> None:
         check_descriptions(self.descriptions)
+        if self.estimators is not None and not len(self.estimators):
+            raise TreelabelError("the model stack needs estimators=, such as ('linear', 'prototype'), found ()")
+        for estimator in self._made(self._given(), self.encoder):
+            estimator.require_settings()
 
     def _fit(self, train: Training) -> HeldOut | None:
-        if not len(self._given()):
-            raise TreelabelError("the model stack needs estimators=, such as ('linear', 'prototype')")
-        if self.cv < 2:
-            raise TreelabelError(f"the setting cv of the model stack must be at least 2, found {self.cv}")
         self.estimators_ = self._fitted(train)
         self.pool_: Pool = pool_of(train.regime, train.hierarchy).equal(train, len(self.estimators_))
         given, rows = self._left_out(train)
@@ -170,8 +181,7 @@ class Stack(Model):
 
     def _unfitted(self, encoder: str | None = None) -> list[Model]:
         """Make the estimators for the labels that are known, with the encoder of the settings or another."""
-        usual = EXTREME_ESTIMATORS if self._is_extreme and self.estimators is None else self._given()
-        return self._made(usual, self.encoder if encoder is None else encoder)
+        return self._made(self._given(), self.encoder if encoder is None else encoder)
 
     def _made(self, specs: tuple[Spec, ...], encoder: str | Encoder | None) -> list[Model]:
         return [make_estimator(spec, encoder, self.seed, self.descriptions) for spec in specs]

@@ -1,0 +1,36 @@
+"""First use: a second process compiles the loops that learning ends with, while this one reads and begins."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def compiling_ahead(model: str) -> Iterator[None]:
+    """Compile in a second process, as long as the block takes, where a model's loops are not in the cache yet.
+
+    Whatever happens to that process, this one compiles what is missing itself.
+    """
+    process = _start() if model == "linear" else None
+    try:
+        yield
+    finally:
+        if process is not None:
+            process.terminate()
+            process.wait()
+
+
+def _start() -> "subprocess.Popen[bytes] | None":
+    from treelabel.calibration.path_kernels import score_paths
+    from treelabel.core.code_cache import is_kept
+    from treelabel.core.compute import thread_count
+
+    if thread_count() < 2 or is_kept(score_paths):
+        return None
+    nothing = subprocess.DEVNULL
+    command = [sys.executable, "-m", "treelabel.models.linear.ahead"]
+    try:
+        return subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing)
+    except OSError:
+        return None
