@@ -260,8 +260,13 @@ def test_groups_stay_together() -> None:
     grouped = Dataset.of(data.texts, data.paths(), TREE, groups=[f"shop {row % 7}" for row in range(len(data))])
     seen: list[Any] = []
     model = make_model("most_frequent").fit(grouped)
+
+    def watched(self: Any, train: Any, before: int) -> Any:
+        seen.append(train.groups)
+        return self
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(model), "_refitted", lambda self, train, before: seen.append(train.groups))
+        patch.setattr(type(model), "_refitted", watched)
         update_model(model, more_texts(TREE), train=grouped)
         update_model(model, grouped, train=grouped)
     assert [len(set(groups.tolist())) for groups in seen] == [7 + len(more_texts(TREE)), 7]
