@@ -36,6 +36,12 @@ def test_so_do_those_of_a_real_hierarchy(separator: str) -> None:
     assert guess_separator(h.names) is None
 
 
+def test_spellings_of_a_name_are_no_evidence_against_paths() -> None:
+    written = ["/".join(path) for path in SHOP]
+    warts = [label.upper() for label in written[:3]] + [label.replace("/", " /", 1) for label in written[2:5]]
+    assert guess_separator(written + warts) == "/"
+
+
 def test_names_may_hold_another_mark_or_the_same_without_spaces() -> None:
     assert guess_separator(["it / TCP/IP", "it / A/B tests", "it", "food / fish", "food / meat"]) == " / "
     assert (

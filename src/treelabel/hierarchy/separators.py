@@ -90,7 +90,10 @@ def guess_separator(labels: Iterable[str]) -> str | None:
 
 
 def _explains(separator: str, demand: Demand, texts: Sequence[str]) -> bool:
-    split = [split_path(text, separator) for text in texts]
+    # Spellings of a name are one name: what is written in several ways is no evidence against a path.
+    split = list(
+        dict.fromkeys(tuple(name.strip().casefold() for name in split_path(text, separator)) for text in texts)
+    )
     paths = [path for path in split if len(path) > 1]
     good = [path for path in paths if not any(NO_NAME.fullmatch(name) for name in path)]
     # With spaces left out somewhere, the mark alone may separate.
