@@ -93,7 +93,8 @@ def update(
         compared = prediction_changes(loaded, made, texts, path)
     save(made, output, force)
     count = sum(0 if part is None else len(part) for part in (original, data))
-    typer.echo(f"{output}: {made.name}, {count:,} documents, {len(path.new):,} nodes, {size_of(output):.1f} MB")
+    learned = f"{count:,} documents, " if count else ""
+    typer.echo(f"{output}: {made.name}, {learned}{len(path.new):,} nodes, {size_of(output):.1f} MB")
     echo(told(path))
     if compared is not None:
         _report(compared, changes)
