@@ -153,7 +153,7 @@ FEW = 64
 
 
 @kernel
-def kth_largest(values: ScoreArray, count: int) -> np.floating[Any]:
+def kth_largest(values: ScoreArray, count: int) -> Any:
     """Find the `count`-th largest of more values than that."""
     if count > FEW:
         return np.partition(values, len(values) - count)[len(values) - count]
