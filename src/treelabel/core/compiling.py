@@ -1,4 +1,4 @@
-"""What is said, and done, while loops are compiled for the first time on a machine.
+"""Compiling loops for the first time on a machine: how long it takes, and a word about it.
 
 This imports nothing of numba, so that a command that compiles nothing does not wait for it.
 """
@@ -34,7 +34,15 @@ class Compilation:
 
     @contextmanager
     def announced(self, say: Callable[[str], object], after: float | None = None) -> Iterator[None]:
-        """Say it, once, when compiling has taken more than a number of seconds (by default, `WORTH_A_WORD`)."""
+        """Say it, once, when compiling takes long in the block.
+
+        Parameters
+        ----------
+        say
+            Gets the message.
+        after
+            The seconds of compiling after which it is said; by default, `WORTH_A_WORD`.
+        """
         before = self._say, self._after, self.seconds
         self._say, self._after, self.seconds = say, WORTH_A_WORD if after is None else after, 0.0
         try:

@@ -95,6 +95,17 @@ class LabelForm:
 def likeliest(labels: LabelMatrix, scores: Scores) -> Any:
     """Return the likeliest of the labels of each document, -1 where there is none.
 
+    Parameters
+    ----------
+    labels : label matrix of shape (documents, nodes)
+        The labels to choose from.
+    scores
+        The scores of the same documents.
+
+    Returns
+    -------
+    array of node ids
+
     >>> h = Hierarchy.flat(["A", "B"])
     >>> likeliest(h.closure([[1, 1], [0, 0]]), Scores(h, [[0.25, 0.75], [0.0, 0.0]])).tolist()
     [1, -1]
@@ -258,6 +269,19 @@ def separator_of(hierarchy: Hierarchy, matrix: LabelMatrix, rows: Any) -> str | 
     """Return the separator of the paths that labels are written as, or None where they are names.
 
     Labels written in several ways count as paths with " > ".
+
+    Parameters
+    ----------
+    hierarchy
+        The hierarchy.
+    matrix : label matrix of shape (documents, nodes)
+        The labels.
+    rows
+        The same as they were written.
+
+    Returns
+    -------
+    str or None
     """
     written = {label for row in rows for label in _listed(row) if isinstance(label, str)}
     nodes = np.unique(matrix.indices)
