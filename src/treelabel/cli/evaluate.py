@@ -33,7 +33,9 @@ def evaluate(
     ] = False,
     by_label_output: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the table of all labels (.csv, .tsv, .json, .jsonl, .parquet)."),
+        typer.Option(
+            metavar="FILE", help="Write the table of all labels (.csv, .tsv, .json, .jsonl, .parquet, .xlsx)."
+        ),
     ] = None,
     errors: Annotated[
         Path | None,

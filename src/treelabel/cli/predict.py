@@ -131,15 +131,15 @@ def predict(
       treelabel predict model new.csv -o predictions.jsonl --require-signature ours.pub.pem
     """
     from treelabel.cli.bulk import Form, Job, kind_of, predict_file
+    from treelabel.core.errors import require_extra
     from treelabel.models import load_model
 
     require_other_file(output, texts, rule)
     target = STANDARD if output is None else output
     kind = kind_of(target, to_format, PREDICTIONS, "predictions")
     if kind == "xlsx":
-        from treelabel.data.tables import require_excel
-
-        require_excel()
+        with require_extra("excel", "writing .xlsx"):
+            import openpyxl  # noqa: F401
     loaded = load_model(model, require_signature)
     asked = loaded.default_rule if rule is None else rule
     several = all_labels or loaded.regime_ == "multi_path" or not asked.startswith(ONE_LABEL)

@@ -1,8 +1,9 @@
-"""Write a table for people and programs: CSV, TSV, JSON, JSON Lines or Parquet, by the ending of the file."""
+"""Write a table for people and programs: CSV, TSV, JSON, JSON Lines, Parquet or xlsx, by the ending of the file."""
 
 import csv
 import json
 from io import StringIO
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from treelabel.core.inputs import suffixes
 from treelabel.core.outputs import open_output, whole_file
 from treelabel.data.formats.delimited import label_cell
 from treelabel.data.formulas import FORMULA, MARKER, escape, escaped_row
+from treelabel.data.sheets import write_sheet
 
-ENDINGS = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")
+ENDINGS = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet", ".xlsx")
 
 
 def require_table_name(path: Path) -> None:
@@ -43,6 +45,13 @@ def write_table(table: pa.Table, path: str | Path) -> None:
     if ending == ".parquet":
         with whole_file(target) as working:
             pq.write_table(table, working, compression="zstd")
+        return
+    if ending == ".xlsx":
+        rows = (
+            [label_cell(value) if isinstance(value, list) else value for value in row.values()]
+            for row in table.to_pylist()
+        )
+        write_sheet(target, chain([table.column_names], rows), "table")
         return
     with open_output(target) as stream:
         if ending in (".csv", ".tsv"):

@@ -1,8 +1,7 @@
 """Tables of any columns as files, made in parts: CSV as text, Parquet and Excel of a stream that holds all rows."""
 
 import json
-from collections.abc import Sequence
-from importlib import import_module
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +11,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from treelabel.core.compute import LongArray
-from treelabel.core.errors import TreelabelError
 from treelabel.core.outputs import whole_file
 from treelabel.core.spool import joined_batches, read_schema, read_spool
 from treelabel.data.formulas import FORMULA_PATTERN, MARKER, NUMBER, escape
+from treelabel.data.sheets import write_sheet
 
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 ROW_GROUP = 1 << 24
-MOST_EXCEL_ROWS = 1_048_575
-LONGEST_EXCEL_CELL = 32_767
 
 
 def csv_header(names: Sequence[str], delimiter: str, escape_formulas: bool, marked: bool) -> bytes:
@@ -143,51 +140,17 @@ def finish_table(spool: Path, target: Path, name: str) -> None:
         The file.
     name : "parquet" or "xlsx"
     """
-    with whole_file(target) as working:
-        if name == "parquet":
-            with pq.ParquetWriter(working, read_schema(spool), compression="zstd") as writer:
-                for table in joined_batches(read_spool(spool), ROW_GROUP):
-                    writer.write_table(table)
-        else:
-            _write_excel(spool, working, target)
+    if name == "xlsx":
+        write_sheet(target, _sheet_rows(spool), "predictions")
+        return
+    with whole_file(target) as working, pq.ParquetWriter(working, read_schema(spool), compression="zstd") as writer:
+        for table in joined_batches(read_spool(spool), ROW_GROUP):
+            writer.write_table(table)
 
 
-def require_excel() -> Any:
-    """Return the package that writes Excel files."""
-    try:
-        return import_module("openpyxl")
-    except ImportError:
-        raise TreelabelError('Excel files need the extra excel: pip install "treelabel[excel]"') from None
-
-
-def _write_excel(spool: Path, working: Path, target: Path) -> None:
-    """Write one sheet; text stays text, also where it looks like a formula."""
-    if sum(map(len, read_spool(spool))) > MOST_EXCEL_ROWS:
-        raise TreelabelError(
-            f"{target}: an Excel sheet has at most {MOST_EXCEL_ROWS:,} rows below its header, and there are more; "
-            "write .csv or .parquet"
-        )
-    openpyxl = require_excel()
-    cell_of = import_module("openpyxl.cell").WriteOnlyCell
-    book = openpyxl.Workbook(write_only=True)
-    sheet = book.create_sheet("predictions")
-
-    def cell(value: Any) -> Any:
-        if not isinstance(value, str):
-            return value if value is None or isinstance(value, int | float | bool) else str(value)
-        made = cell_of(sheet, value=_excel_text(value))
-        made.data_type = "s"
-        return made
-
-    sheet.append([cell(name) for name in read_schema(spool).names])
+def _sheet_rows(spool: Path) -> Iterator[list[Any]]:
+    """Yield the names of the columns and all rows, with what a cell can hold."""
+    yield list(read_schema(spool).names)
     for batch in read_spool(spool):
-        columns = [column.to_pylist() for column in batch.columns]
-        for values in zip(*columns, strict=True):
-            sheet.append([cell(value) for value in values])
-    book.save(working)
-
-
-def _excel_text(value: str) -> str:
-    """Return what a cell of Excel can hold of a text: no control characters, and not too much of it."""
-    kept = "".join(mark for mark in value if mark >= " " or mark in "\t\n\r")
-    return kept[:LONGEST_EXCEL_CELL]
+        for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            yield [value if value is None or isinstance(value, str | int | float) else str(value) for value in values]
