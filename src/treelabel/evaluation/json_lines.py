@@ -8,9 +8,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from treelabel.core.errors import printable
 from treelabel.evaluation.written_labels import WrittenLabels, number_texts
 
-MUST_BE_ESCAPED = r'["\\\x00-\x1f]'
+# What JSON escapes, and what would drive a terminal: see `printable`.
+MUST_BE_ESCAPED = r'["\\\x00-\x1f\x{7f}-\x{9f}\x{2028}-\x{202e}\x{2066}-\x{2069}]'
+
+
+def json_text(value: Any) -> str:
+    r"""Write a value as JSON that can be printed: what would drive a terminal is escaped.
+
+    >>> json_text("A\x9b\u202e")
+    '"A\\u009b\\u202e"'
+    """
+    return printable(json.dumps(value, ensure_ascii=False, default=str))
 
 
 def json_strings(texts: Any) -> pa.Array:
@@ -23,7 +34,7 @@ def json_strings(texts: Any) -> pa.Array:
     quoted = joined(['"', column, '"'])
     is_odd = pc.fill_null(pc.match_substring_regex(column, MUST_BE_ESCAPED), False)
     if pc.any(is_odd).as_py():
-        own = [json.dumps(text, ensure_ascii=False) for text in column.filter(is_odd).to_pylist()]
+        own = [json_text(text) for text in column.filter(is_odd).to_pylist()]
         quoted = pc.replace_with_mask(quoted, is_odd, pa.array(own, pa.large_string()))
     return pc.fill_null(quoted, _text("null"))
 
@@ -33,7 +44,7 @@ def json_values(column: Any) -> pa.Array:
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return json_strings(column)
-    values = [json.dumps(value, ensure_ascii=False, default=str) for value in column.to_pylist()]
+    values = [json_text(value) for value in column.to_pylist()]
     return pa.array(values, pa.large_string())
 
 
@@ -42,7 +53,7 @@ def label_objects(labels: WrittenLabels) -> pa.Array:
     known, place = np.unique(labels.nodes, return_inverse=True)
     h = labels.hierarchy
     starts = [
-        f'{{"label": {json.dumps(h.names[node], ensure_ascii=False)}, "path": {json.dumps(path, ensure_ascii=False)}'
+        f'{{"label": {json_text(h.names[node])}, "path": {json_text(path)}'
         for node, path in zip(known.tolist(), h.paths(known), strict=True)
     ]
     parts: list[Any] = [pa.array(starts, pa.large_string()).take(pa.array(place))]
@@ -69,7 +80,7 @@ def json_objects(fields: Mapping[str, Any], flags: Mapping[str, Any]) -> pa.Arra
     """
     parts: list[Any] = []
     for name, values in fields.items():
-        parts += [f"{', ' if parts else '{'}{json.dumps(name, ensure_ascii=False)}: ", values]
+        parts += [f"{', ' if parts else '{'}{json_text(name)}: ", values]
     for name, mask in flags.items():
         if mask.all():
             parts.append(f', "{name}": true')
