@@ -288,3 +288,17 @@ def test_damaged_score_files_are_one_sentence(tmp_path: Path, run: Run, folder: 
         assert ended.code == 2
         assert name in ended.err
         assert "Traceback" not in ended.err
+
+
+def test_predictions_beside_the_true_labels_are_not_taken_for_the_truth(tmp_path: Path, run: Run) -> None:
+    """A table of predict --keep-columns has the labels of its input, too, which would be right in every row."""
+    (tmp_path / "truth.csv").write_text("id,text,label\n1,a,A > B\n2,b,A > C\n")
+    (tmp_path / "wrong.csv").write_text(
+        "id,text,label,predicted,path,p\n1,a,A > B,C,A > C,0.9\n2,b,A > C,B,A > B,0.8\n"
+    )
+    (tmp_path / "other.csv").write_text((tmp_path / "wrong.csv").read_text())
+    for command in ("evaluate", "compare"):
+        files = ["wrong.csv", "other.csv"] if command == "compare" else ["wrong.csv"]
+        ended = run(command, tmp_path / "truth.csv", *(tmp_path / file for file in files), "--metrics", "leaf_accuracy")
+        assert ended.code == 0, ended.err
+        assert "0.0000" in ended.out

@@ -123,7 +123,7 @@ def _judged(truth: Path, predictions: Path, read: ReadArguments, train: Path | N
 
 def _opened_system(path: Path, hierarchy: "Hierarchy", read: ReadArguments) -> "Opened":
     """Return what begins to read predictions or scores."""
-    from treelabel.data.stream import DataFile, closed_rows, prediction_columns
+    from treelabel.data.stream import DataFile, closed_rows, predicted_column, prediction_columns
     from treelabel.evaluation.alignment import closed_where
     from treelabel.evaluation.streaming import Predicted
     from treelabel.scores import is_score_file
@@ -133,7 +133,8 @@ def _opened_system(path: Path, hierarchy: "Hierarchy", read: ReadArguments) -> "
         scores = ScoreFile(path)
         hierarchy.require_same(scores.hierarchy.fingerprint, str(path))
         return scores.batches
-    data = DataFile.of(path, on_error=read.options()["on_error"], limits=read.limits, need_text=False)
+    labels = predicted_column(path, read.limits)
+    data = DataFile.of(path, on_error=read.options()["on_error"], limits=read.limits, need_text=False, labels=labels)
 
     def opened() -> Iterator["Predicted"]:
         import numpy as np

@@ -40,7 +40,7 @@ def metric_names(metrics: str | None) -> list[str] | str | None:
 def read_system(path: Path, truth: "Dataset", read: ReadArguments) -> Any:
     """Read predictions or scores, in the order of the truth."""
     from treelabel.data import read as read_data
-    from treelabel.data.stream import closed_rows
+    from treelabel.data.stream import closed_rows, predicted_column
     from treelabel.evaluation.alignment import closed_where, rows_by_id
     from treelabel.scores import Scores, is_score_file
 
@@ -49,6 +49,7 @@ def read_system(path: Path, truth: "Dataset", read: ReadArguments) -> Any:
     else:
         found = read_data(
             path,
+            labels=predicted_column(path, read.limits),
             taxonomy=truth.hierarchy,
             need_text=False,
             on_error=read.on_error,  # type: ignore[arg-type]

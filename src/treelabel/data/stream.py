@@ -226,6 +226,31 @@ def with_hierarchy(
     return [replace(file, sep=sep) for file in files], found[0] if same else united(found)
 
 
+def predicted_column(path: Path, limits: Limits = DEFAULT_LIMITS) -> str | None:
+    """Find the column that has the predicted labels of a table which `predict` wrote beside the columns of its input.
+
+    The input's own labels stand in such a table, too, under a name that is more usual for labels.
+
+    Parameters
+    ----------
+    path : Path
+        A file of predictions.
+    limits : Limits
+        Of reading.
+
+    Returns
+    -------
+    str or None
+        None where no column is called predicted, and the usual names tell.
+    """
+    options = ReadOptions(limits=limits)
+    rows = format_to_read(path, None, options).read(path, options).rows
+    columns = next((list(row.values) for row in rows if isinstance(row, Row)), [])
+    if "predicted" not in columns:
+        return None
+    return "path" if "path" in columns[columns.index("predicted") :] else "predicted"
+
+
 def prediction_columns(values: dict[str, Any], fields: Fields) -> dict[str, Any]:
     """Keep of a row of predictions whether its labels stand for their ancestors too, and how sure the surest is.
 
