@@ -192,8 +192,8 @@ class AttentionXmlNetwork(RankingNetwork):
         parts: Parts,
         *,
         top_clusters: int = 32,
-        lstm_size: int = 128,
-        mlp_size: int = 128,
+        lstm_size: int = 64,
+        mlp_size: int = 64,
         embedding_dropout: float = 0.2,
         states_dropout: float = 0.5,
     ) -> None:
