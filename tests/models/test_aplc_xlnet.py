@@ -15,8 +15,11 @@ from treelabel.calibration.outputs import ABSENT
 from treelabel.core.strings import Strings
 from treelabel.encoders.backbone import pooled
 from treelabel.encoders.sources import find_source
+from treelabel.losses.registry import make_loss
+from treelabel.losses.torch import torch_loss
 from treelabel.models.check import CASES
 from treelabel.models.neural.aplc_xlnet import AplcNetwork, LabelClusters, labels_by_frequency, product_logit
+from treelabel.models.neural.inputs import KnownVectors
 from treelabel.models.neural.network import Network, parameter_groups
 from treelabel.models.neural.parts import Parts
 from treelabel.models.neural.schedules import SCHEDULES
@@ -123,6 +126,34 @@ def test_labels_are_terminal_labels_of_training_most_frequent_first() -> None:
     logits = network.logits((torch.ones(1, 8),))[0]
     absent = {objective.change.new.names[node] for node in np.flatnonzero(logits.detach().numpy() == ABSENT)}
     assert absent == {"A", "E"}
+
+
+def test_labels_start_at_their_base_rates() -> None:
+    names = [f"label{number:03d}" for number in range(200)]
+    rng = np.random.default_rng(0)
+    shares = 1 / np.arange(1, 201)
+    labels = [
+        [names[place] for place in rng.choice(200, 3, replace=False, p=shares / shares.sum())] for _ in range(400)
+    ]
+    h = Hierarchy.flat(names)
+    torch.manual_seed(0)
+    network = network_of(labels, h, tail_clusters=2)
+    train, loss = training_of(["text"] * len(labels), labels, h), torch_loss(make_loss("bce", h))
+    vectors = torch.randn(500, 8)
+    true = np.asarray(train.labels.sum(axis=0)).ravel()[network.nodes] / len(labels)
+    before = torch.sigmoid(network.outputs.label_logits(vectors)).mean(0).detach().numpy()
+    assert (before > 0.1).all()
+    truth = network.begin_stage(0, KnownVectors(vectors), loss, train.labels)
+    p = torch.sigmoid(network.outputs.label_logits(vectors)).mean(0).detach().numpy()
+    assert ((p > 0.5 * true) & (p < 2 * true)).all()
+    # About ln 2 where all are at 1/2.
+    assert network.losses((vectors[:400],), truth.batch(np.arange(400)), loss).mean().item() < 0.2
+
+
+def test_base_rates_of_labels_that_all_texts_have_or_none_are_finite() -> None:
+    network = network_of([["D"], ["D"], ["D", "E"]], Hierarchy.from_paths(["D", "E"]), tail_clusters=1)
+    network.outputs.start_at([np.array([1.0]), np.array([0.0])], np.array([0.0]))
+    assert torch.isfinite(network.outputs.label_logits(torch.randn(3, 8))).all()
 
 
 def test_fewer_labels_than_clusters_are_all_in_the_head_and_small_tails() -> None:

@@ -1,7 +1,7 @@
 """AttentionXML and LightXML: attention, candidates, products along paths, stages, and few scores of many labels."""
 
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +106,15 @@ def test_queries_of_each_text_are_those_of_all_texts_looked_up() -> None:
     np.testing.assert_allclose(
         level.logits(states, mask, nodes).detach(), level.logits(states, mask).gather(1, nodes).detach(), atol=1e-6
     )
+
+
+def test_a_logit_is_what_the_mlp_makes_of_the_mean_of_the_states() -> None:
+    torch.manual_seed(0)
+    level = Level(6, 9, 4, 5, 0.0, 0.0)
+    states, mask = torch.randn(2, 4, 8), torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]]).bool()
+    seen = attention_weights(states, mask, level.queries) @ states
+    expected = level.output(torch.relu(level.hidden(seen))).squeeze(-1)
+    np.testing.assert_allclose(level.logits(states, mask).detach(), expected.detach(), atol=1e-6)
 
 
 def test_a_reader_reads_both_ways_and_does_not_see_padding() -> None:
@@ -353,6 +362,39 @@ def test_every_level_has_its_share_of_the_time() -> None:
     )
     assert model.stopped_ == "deadline"
     assert np.isfinite(model.score(["sign1 group0"]).dense()).all()
+
+
+def test_a_deadline_leaves_a_model_whose_levels_have_all_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A clock that goes on by a second in each step; what is before and after steps takes no time.
+    clock, steps, rates = [0.0], [], []
+
+    def watch(step: int, values: Mapping[str, float]) -> None:
+        if "learning_rate" in values:
+            clock[0] += 1
+            steps.append(step)
+            rates.append(values["learning_rate"])
+
+    monkeypatch.setattr("treelabel.models.neural.trainer.time.monotonic", lambda: clock[0])
+    data = many_labels(120)
+    settings = {"encoder": "words", "epochs": 100, "patience": 100, "warmup_ratio": 0.0, "callbacks": (watch,)}
+    model: Any = make_model("attention_xml", **settings, **{**SMALL["attention_xml"], "max_flat_labels": 8})
+    model.fit(data, max_seconds=60)
+    assert model.stopped_ == "deadline"
+    network = model.fitted_.network
+    assert network.stages > 1
+    # Levels have equal shares of the time, and none of them goes on after its own.
+    begins = [place for place, step in enumerate(steps) if step == 1]
+    assert len(begins) == network.stages
+    spent = np.diff([*begins, len(steps)])
+    assert spent.max() - spent.min() <= 2
+    assert len(steps) <= 60 + network.stages
+    # Rates of every level have fallen when its time is over.
+    for start, end in zip(begins, [*begins[1:], len(steps)], strict=True):
+        assert rates[end - 1] < 0.2 * max(rates[start:end])
+    # All labels of a text that are looked at have a score.
+    scores = model.score(data.texts[:5]).dense()
+    assert np.isfinite(scores).all()
+    assert (scores > 0).any(axis=1).all()
 
 
 def test_what_follows_a_stage_that_was_cut_short_writes_no_checkpoint(tmp_path: Path) -> None:

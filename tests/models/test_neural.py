@@ -28,6 +28,7 @@ from treelabel.losses.bce import Bce
 from treelabel.losses.registry import LOSSES
 from treelabel.losses.torch.registry import FORMS
 from treelabel.models.check import CASES, HARD_TEXTS, check_model, it_learns
+from treelabel.models.neural.callbacks import Callback
 from treelabel.models.neural.featurizers import FrozenFeaturizer
 from treelabel.models.neural.hardware import faster_in_bf16
 from treelabel.models.neural.inputs import epoch_batches
@@ -348,6 +349,56 @@ def test_a_deadline_gives_a_model_all_the_same(folder: Path) -> None:
         model = made(mode, folder, epochs=1_000).fit(DATA, max_seconds=0.5)
         assert len(model.losses_) < 1_000
         assert np.isfinite(model.score(LEAF.texts).dense()).all()
+
+
+def ticking(monkeypatch: pytest.MonkeyPatch) -> tuple[Callback, list[float]]:
+    """Let each step take a second and everything else no time; return what counts steps, and their rates."""
+    clock, rates = [0.0], list[float]()
+
+    def watch(step: int, values: Mapping[str, float]) -> None:
+        if "learning_rate" in values:
+            clock[0] += 1
+            rates.append(values["learning_rate"])
+
+    monkeypatch.setattr("treelabel.models.neural.trainer.time.monotonic", lambda: clock[0])
+    return watch, rates
+
+
+def test_rates_fall_before_a_deadline_and_a_later_run_goes_on_as_if_there_had_been_none(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch, rates = ticking(monkeypatch)
+    settings: dict[str, Any] = {"lr_scheduler": "constant", "warmup_ratio": 0.0, "checkpoint_dir": str(tmp_path)}
+    stopped = made("fine-tuned", folder, callbacks=(watch,), **settings).fit(DATA, max_seconds=20)
+    assert stopped.stopped_ == "deadline"
+    # The last 6 of 20 seconds; the deadline is over after the 21st step, whose rate is 0.
+    np.testing.assert_allclose(np.divide(rates, rates[0]), [1.0] * 15 + [5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6, 0])
+    whole = made("fine-tuned", folder, **{**settings, "checkpoint_dir": None}).fit(DATA)
+    assert not same(stopped, whole)
+    assert same(made("fine-tuned", folder, **settings).fit(DATA), whole)
+
+
+def test_a_deadline_that_is_late_enough_changes_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch, rates = ticking(monkeypatch)
+    for mode in ("frozen", "fine-tuned"):
+        rates.clear()
+        whole = made(mode, folder, callbacks=(watch,)).fit(DATA)
+        limited = made(mode, folder, callbacks=(watch,)).fit(DATA, max_seconds=len(rates) + 2)
+        assert limited.stopped_ is None
+        assert same(whole, limited)
+
+
+def test_what_cannot_be_learned_again_in_time_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch, rates = ticking(monkeypatch)
+    model = make_model("neural", encoder="words", epochs=4, patience=9, learning_rate=0.03, callbacks=(watch,))
+    texts, labels = LEAF.texts * 4, LEAF.labels * 4
+    model.fit(texts, labels, hierarchy=LEAF.hierarchy)
+    both = len(rates)
+    rates.clear()
+    model.fit(texts, labels, hierarchy=LEAF.hierarchy, max_seconds=both / 2 + 2)
+    assert model.stopped_ == "deadline"
+    assert len(rates) <= both / 2
+    assert model.score(LEAF.texts, LEAF.labels) > 0.5
 
 
 def test_a_deadline_while_all_is_learned_again_keeps_what_was_learned_before(monkeypatch: pytest.MonkeyPatch) -> None:

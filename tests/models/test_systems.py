@@ -200,10 +200,32 @@ def test_an_encoder_without_token_states_says_what_single_words_mean() -> None:
     found = StateEncoder(WordVectors()).transform(["cat dog cat", ""])
     vectors = WordVectors().transform(["cat", "dog"])
     assert found.lengths.tolist() == [3, 0]
-    np.testing.assert_allclose(found.values, vectors[[0, 1, 0]], atol=1e-3)
+    np.testing.assert_allclose(found.rows()[0], vectors[[0, 1, 0]], atol=1e-3)
     states, mask = found.batch(np.array([1]))
     assert states.shape[:2] == (1, 1)
     assert mask.tolist() == [[0]]
+
+
+def test_words_are_kept_once_and_some_texts_share_those_of_all() -> None:
+    found = StateEncoder(WordVectors()).transform(["cat dog cat", "", "dog"])
+    # Those of "cat", "dog" and the empty text.
+    assert found.values.shape == (3, 32)
+    some = found.chosen(np.array([2, 0]))
+    assert some.values is found.values
+    assert some.lengths.tolist() == [1, 3]
+    for own, row in ((0, 2), (1, 0)):
+        assert np.array_equal(some.rows()[own], found.rows()[row])
+        for one, other in zip(some.batch(np.array([own])), found.batch(np.array([row])), strict=True):
+            assert torch.equal(one, other)
+    assert len(found.chosen(np.zeros(0, np.int64))) == 0
+
+
+def test_as_many_words_are_read_as_the_encoder_says() -> None:
+    class Short(WordVectors):
+        max_length = 2
+
+    found = StateEncoder(Short()).transform(["cat dog cat", "dog", "cat  dog "])
+    assert found.lengths.tolist() == [2, 1, 2]
 
 
 # Export

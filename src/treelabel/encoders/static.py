@@ -60,6 +60,7 @@ class StaticEncoder:
             raise TreelabelError(f"encoder {files.name}: max_length is {length!r}, expected a number above 0")
         self.name = with_settings(files.name, {} if length == USUAL_LENGTH else {"max_length": length})
         self.fingerprint = f"static {files.fingerprint()} max_length={length}"
+        self.max_length: int = length
         self._longest = length * LONGEST_PIECE
         self._embed = load(files, length)
 

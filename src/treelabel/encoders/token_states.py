@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from treelabel.core.compute import FloatArray, LongArray
+from treelabel.core.compute import FloatArray, IntArray, LongArray
 from treelabel.core.progress import progress_bar
 from treelabel.encoders.backbone import load_backbone
 from treelabel.encoders.batches import token_batches
@@ -34,13 +34,15 @@ AT_ONCE = 256
 
 @dataclass(frozen=True, eq=False)
 class TokenStates:
-    """Hidden states of texts, one text after another: those of text i are `values[ptr[i] : ptr[i + 1]]`.
+    """Hidden states of texts, one token after another: the rows `values[places[ptr[i] : ptr[i + 1]]]` are text i's.
 
-    Memory: 2 bytes × width per token.
+    Memory: 2 bytes × width per row of `values`, and 4 bytes per token. Equal tokens may share a row, as words do whose
+    vectors do not depend on the text, and some of the texts share the rows of all.
     """
 
     values: npt.NDArray[np.float16]
     ptr: LongArray
+    places: IntArray
 
     @classmethod
     def of_rows(cls, rows: Sequence[npt.NDArray[Any]], width: int) -> "TokenStates":
@@ -58,8 +60,31 @@ class TokenStates:
         TokenStates
             The states of all texts.
         """
-        ptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
-        return cls(np.concatenate([np.zeros((0, width), np.float16), *rows], dtype=np.float16), ptr)
+        values = np.concatenate([np.zeros((0, width), np.float16), *rows], dtype=np.float16)
+        return cls(values, _ends([len(row) for row in rows]), np.arange(len(values), dtype=np.int32))
+
+    @classmethod
+    def of_words(cls, texts: Sequence[Sequence[int]], vectors: FloatArray) -> "TokenStates":
+        """Take the states of words that are the same in every text.
+
+        Parameters
+        ----------
+        texts
+            The numbers of the words of each text.
+        vectors
+            The vector of each word, words × width.
+
+        Returns
+        -------
+        TokenStates
+            The states of all texts; words have one row each.
+
+        >>> found = TokenStates.of_words([[1, 0, 1], []], np.array([[1.0], [2.0]], np.float32))
+        >>> found.batch(np.array([0]))[0].tolist(), found.lengths.tolist()
+        ([[[2.0], [1.0], [2.0]]], [3, 0])
+        """
+        places = np.fromiter((word for text in texts for word in text), np.int32)
+        return cls(as_half(vectors), _ends([len(text) for text in texts]), places)
 
     def __len__(self) -> int:
         return len(self.ptr) - 1
@@ -76,15 +101,29 @@ class TokenStates:
 
     def rows(self) -> list[npt.NDArray[np.float16]]:
         """Return the states of each text."""
-        return [self.values[start:stop] for start, stop in zip(self.ptr[:-1], self.ptr[1:], strict=True)]
+        return [self.values[self.places[start:end]] for start, end in zip(self.ptr[:-1], self.ptr[1:], strict=True)]
+
+    def chosen(self, rows: LongArray) -> "TokenStates":
+        """Return the states of some texts, without a copy of them."""
+        return TokenStates(self.values, _ends(self.lengths[rows]), self._places(rows))
 
     def batch(self, rows: LongArray) -> tuple[Tensor, Tensor]:
         """Return the states and the attention mask of some texts: texts × the longest of them (× width)."""
         lengths = self.lengths[rows]
         mask = np.arange(max(1, int(lengths.max(initial=0)))) < lengths[:, None]
         states = np.zeros((*mask.shape, self.width), np.float32)
-        states[mask] = np.concatenate([self.values[self.ptr[row] : self.ptr[row + 1]] for row in rows])
+        states[mask] = self.values[self._places(rows)]
         return torch.from_numpy(states), torch.from_numpy(mask.astype(np.int64))
+
+    def _places(self, rows: LongArray) -> IntArray:
+        """Return where the tokens of some texts are, one text after another."""
+        own = [self.places[self.ptr[row] : self.ptr[row + 1]] for row in rows]
+        return np.concatenate([np.zeros(0, np.int32), *own], dtype=np.int32)
+
+
+def _ends(lengths: Sequence[int] | LongArray) -> LongArray:
+    """Return where texts of these lengths begin and end, one after another."""
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
 
 
 class StateEncoder:
@@ -93,7 +132,8 @@ class StateEncoder:
     Parameters
     ----------
     encoder
-        A transformer, or any other encoder, whose vectors of the first 256 words of a text are then its states.
+        A transformer, or any other encoder, whose vectors of the first words of a text are then its states: as many as
+        its `max_length`, or 512.
     """
 
     def __init__(self, encoder: Encoder) -> None:
@@ -118,11 +158,11 @@ class StateEncoder:
         """
         if isinstance(self.encoder, TransformerEncoder):
             return self._hidden_states(self.encoder, texts, progress)
-        words = [text.split()[:USUAL_LENGTH] for text in texts]
+        most = getattr(self.encoder, "max_length", USUAL_LENGTH)
+        words = [text.split(maxsplit=most)[:most] for text in texts]
         distinct = {word: row for row, word in enumerate(dict.fromkeys(word for text in words for word in text))}
         vectors = CachedEncoder(self.encoder).transform([*distinct, ""], progress)
-        rows = [vectors[[distinct[word] for word in text]] for text in words]
-        return TokenStates.of_rows(rows, vectors.shape[1])
+        return TokenStates.of_words([[distinct[word] for word in text] for text in words], vectors)
 
     def _hidden_states(self, encoder: TransformerEncoder, texts: Sequence[str], progress: bool | None) -> TokenStates:
         """Read states from the cache, and compute those that are missing, some texts at a time."""

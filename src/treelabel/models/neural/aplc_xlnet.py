@@ -4,8 +4,10 @@ Labels are sorted by their training documents and cut into a head cluster and ta
 projection of the text, and their probability is that of their cluster times their own.
 """
 
+import math
 from collections.abc import Sequence
-from typing import Any
+from itertools import pairwise
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -14,11 +16,18 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from treelabel.calibration.outputs import ABSENT
-from treelabel.core.compute import LongArray
+from treelabel.core.compute import DoubleArray, LongArray
 from treelabel.losses.torch import TorchLoss
 from treelabel.models.neural.gold import TrueLabels
+from treelabel.models.neural.inputs import Inputs
 from treelabel.models.neural.network import DROPOUT, Network
 from treelabel.models.neural.parts import Parts
+
+# One in so many units of x is constant at first, with tanh(CONSTANT): several, since dropout takes some away.
+CONSTANT_SHARE = 16
+CONSTANT = 2.0
+# No label is taken to be rarer than this at first, or to be missing from fewer texts.
+LEAST_RATE, MOST_RATE = 1e-6, 1e-2
 
 
 class LabelClusters(nn.Module):
@@ -26,7 +35,8 @@ class LabelClusters(nn.Module):
 
     The text vector v becomes x = tanh(hidden(v)). The head is linear in x and has, beside its labels, a gate for each
     tail. Tail i is a linear projection of x to width ⌊d / q^i⌋, a layer norm, ReLU, and a linear layer; no linear layer
-    of a cluster has a bias. P(label) = σ(label) in the head, and σ(gate) σ(label) in a tail.
+    of a cluster has a bias. P(label) = σ(label) in the head, and σ(gate) σ(label) in a tail. See `start_at` for the
+    initial weights.
 
     Parameters
     ----------
@@ -81,6 +91,32 @@ class LabelClusters(nn.Module):
         label_of = np.full(outputs, len(columns))
         label_of[columns] = np.arange(len(columns))
         self.register_buffer("label_of", torch.tensor(label_of), persistent=False)
+
+    def start_at(self, rates: Sequence[DoubleArray], opened: DoubleArray) -> None:
+        """Set initial weights by which a text that says nothing has the base rate of every label.
+
+        With random weights alone all labels begin at 1/2. The first thing to be learned is then that none is ever true,
+        and without a bias it is learned by all of x, which comes to say little else. Here some units of x, and one of
+        each tail's projection, are constant at first, and a label's weight of them is the logit of its base rate.
+
+        Parameters
+        ----------
+        rates
+            The share of training texts that have each label of the head; and, for each tail, the share that each of
+            its labels has of those with any of them.
+        opened
+            The share of training texts that have any label of each tail.
+        """
+        head = torch.from_numpy(_logits(np.concatenate([rates[0], opened]))).float()
+        constant = max(1, len(self.hidden.bias) // CONSTANT_SHARE)
+        with torch.no_grad():
+            self.hidden.weight[:constant] = 0
+            self.hidden.bias[:constant] = CONSTANT
+            self.head.weight[:, :constant] = head.unsqueeze(1) / (constant * math.tanh(CONSTANT))
+            for tail, own in zip(self.tails, rates[1:], strict=True):
+                _, norm, _, linear = cast("nn.Sequential", tail)
+                norm.weight[0], norm.bias[0] = 0, 1
+                linear.weight[:, 0] = torch.from_numpy(_logits(own)).float()
 
     def features(self, vectors: Tensor) -> Tensor:
         """Return what all clusters see, texts × hidden size."""
@@ -139,6 +175,43 @@ class LabelClusters(nn.Module):
         return labels, gates
 
 
+def base_rates(true: sparse.csr_array, sizes: Sequence[int]) -> tuple[list[DoubleArray], DoubleArray]:
+    """Compute the base rates of labels in their clusters, as `LabelClusters.start_at` takes them.
+
+    Parameters
+    ----------
+    true
+        The true labels of training texts, texts × labels.
+    sizes
+        The number of labels of the head, and of each tail.
+
+    Returns
+    -------
+    tuple
+        The rates of the labels of each cluster, and of the tails themselves.
+
+    >>> rates, opened = base_rates(sparse.csr_array([[1, 0, 1], [1, 1, 1], [0, 1, 0], [0, 0, 0]]), [1, 2])
+    >>> [own.round(2).tolist() for own in rates], opened.tolist()
+    ([[0.5], [0.67, 0.67]], [0.75])
+    """
+    texts, ends = true.shape[0], np.cumsum(sizes)
+    counts = np.bincount(true.indices, minlength=true.shape[1])
+    rates, opened = [counts[: ends[0]] / max(1, texts)], []
+    rows = np.repeat(np.arange(texts), np.diff(true.indptr))
+    for start, end in pairwise(ends):
+        own = len(np.unique(rows[(true.indices >= start) & (true.indices < end)]))
+        rates.append(counts[start:end] / max(1, own))
+        opened.append(own / max(1, texts))
+    return rates, np.array(opened, np.float64)
+
+
+def _logits(rates: DoubleArray) -> DoubleArray:
+    """Return the logits of rates, of which none is taken to be quite 0 or 1."""
+    bounded = np.clip(rates, LEAST_RATE, 1 - MOST_RATE)
+    found: DoubleArray = np.log(bounded) - np.log1p(-bounded)
+    return found
+
+
 def product_logit(one: Tensor, other: Tensor) -> Tensor:
     """Compute the logit of σ(one) σ(other), without rounding either probability to 0 or 1.
 
@@ -168,8 +241,8 @@ class AplcNetwork(Network):
     """The network of APLC-XLNet: an encoder, one vector per text, and adaptive probabilistic label clusters.
 
     Labels are the terminal labels of training documents. Differences from the program: a text vector comes from any
-    encoder, pooled as usual for it (the last token, where XLNet has its [CLS]), and labels of tails are not computed
-    for training texts that have none of them.
+    encoder, pooled as usual for it (the last token, where XLNet has its [CLS]), labels of tails are not computed for
+    training texts that have none of them, and initial weights are those of `LabelClusters.start_at`.
 
     Parameters
     ----------
@@ -194,6 +267,12 @@ class AplcNetwork(Network):
     def prepare(self, loss: TorchLoss, labels: Any) -> TrueLabels:
         """Prepare the true terminal labels: see `Network.prepare`."""
         return TrueLabels(sparse.csr_array(loss.loss.hierarchy.closure(labels))[:, self.nodes])
+
+    def begin_stage(self, stage: int, inputs: Inputs, loss: TorchLoss, labels: Any) -> TrueLabels:
+        """Start at the base rates of labels: see `Network.begin_stage`."""
+        truth = self.prepare(loss, labels)
+        self.outputs.start_at(*base_rates(truth.labels, self.outputs.sizes))
+        return truth
 
     def losses(self, inputs: Sequence[Tensor], truth: Tensor, loss: TorchLoss) -> Tensor:
         """Return the cross-entropy of head, gates and open tails: see `Network.losses`."""

@@ -146,8 +146,10 @@ class Level(nn.Module):
             Texts × candidates.
         """
         queries = self.queries if nodes is None else functional.embedding(nodes, self.queries)
-        seen = attention_weights(states, mask, queries) @ states
-        found: Tensor = self.output(torch.relu(self.hidden(seen))).squeeze(-1)
+        weights = attention_weights(states, mask, queries)
+        # The mean of what the MLP's first layer makes of words is what it makes of their mean, and is narrower.
+        seen = weights @ functional.linear(states, self.hidden.weight) + self.hidden.bias
+        found: Tensor = self.output(torch.relu(seen)).squeeze(-1)
         return found
 
 
@@ -190,8 +192,8 @@ class AttentionXmlNetwork(RankingNetwork):
         parts: Parts,
         *,
         top_clusters: int = 32,
-        lstm_size: int = 128,
-        mlp_size: int = 128,
+        lstm_size: int = 64,
+        mlp_size: int = 64,
         embedding_dropout: float = 0.2,
         states_dropout: float = 0.5,
     ) -> None:

@@ -1,5 +1,6 @@
 """From settings and training data to a trained network."""
 
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -33,6 +34,7 @@ from treelabel.models.neural.settings import NeuralSettings
 from treelabel.models.neural.trainer import Trainer, Validate
 from treelabel.models.neural.validation import Validation
 from treelabel.models.objective import Objective
+from treelabel.models.stopping import StopSignal
 
 FitNetwork = Callable[[NeuralSettings, Training, Architecture], FittedNetwork]
 
@@ -107,16 +109,42 @@ def fit_head(
     validation = Validation.of(held_out, featurizer, objective, settings.seed)
     if validation is None:
         kept = np.arange(len(train))
+    begun = time.monotonic()
     states = train_network(network, chosen(inputs, kept), config, objective, train[kept], validation)
     state = states[-1]
+    epochs = [int(np.argmin(each.epoch_losses)) + 1 for each in states]
+    if len(kept) < len(train) and not state.stopped and not has_time(states, epochs, begun, train.stop):
+        state.stopped, train.stop.reason = True, "deadline"
     if len(kept) < len(train) and not state.stopped:
         torch.set_rng_state(random)
-        epochs = [int(np.argmin(each.epoch_losses)) + 1 for each in states]
         again = train_network(untrained, inputs, replace(config, part="all"), objective, train, None, epochs)
         # A network that was stopped half-way is worse than the one trained on fewer documents.
         state.stopped = again[-1].stopped
         network = network if state.stopped else untrained
     return fitted(parts, featurizer, network, state, architecture)
+
+
+def has_time(states: Sequence[TrainState], epochs: Sequence[int], begun: float, stop: StopSignal) -> bool:
+    """Return whether so many epochs of each stage can be trained before the deadline, judging by those before.
+
+    Parameters
+    ----------
+    states
+        The state at the end of each stage.
+    epochs
+        The epochs that are to be trained again.
+    begun
+        When the first stage began.
+    stop
+        The deadline.
+
+    Returns
+    -------
+    bool
+        Whether it is worth beginning.
+    """
+    now, trained = time.monotonic(), sum(len(state.epoch_losses) for state in states)
+    return now + (now - begun) * sum(epochs) / max(1, trained) < stop.deadline
 
 
 def fine_tune(
@@ -244,8 +272,7 @@ def chosen(inputs: KnownVectors | TokenStates, rows: LongArray) -> KnownVectors 
         return inputs
     if isinstance(inputs, KnownVectors):
         return KnownVectors(inputs.values[torch.from_numpy(rows)])
-    own = inputs.rows()
-    return TokenStates.of_rows([own[row] for row in rows.tolist()], inputs.width)
+    return inputs.chosen(rows)
 
 
 def train_network(

@@ -3,8 +3,11 @@
 `step` is the number of a step, from 0, of `steps`; rates rise in the first `warmup_ratio` of them.
 """
 
+import math
 from collections.abc import Callable
 
+# The share of a limited time at whose end rates fall to 0.
+COOLING = 0.3
 # Slanted triangular rates start and end at 1/32 of their peak.
 RATIO = 32
 
@@ -76,3 +79,24 @@ def constant(step: int, steps: int, warmup_ratio: float) -> float:
 
 
 SCHEDULES: dict[str, Callable[[int, int, float], float]] = {"linear": linear, "slanted": slanted, "constant": constant}
+
+
+def cooling(now: float, begun: float, deadline: float) -> float:
+    """Bring rates down to 0 before a deadline: without it, training would be cut off while steps are still large.
+
+    Parameters
+    ----------
+    now, begun, deadline
+        Times in seconds; the deadline may be infinite.
+
+    Returns
+    -------
+    float
+        The share of the rate of the schedule: 1 until the last `COOLING` of the time, and then ever less.
+
+    >>> [round(cooling(now, 0.0, 100.0), 2) for now in (0.0, 70.0, 85.0, 100.0, 101.0)], cooling(1.0, 0.0, math.inf)
+    ([1.0, 1.0, 0.5, 0.0, 0.0], 1.0)
+    """
+    if math.isinf(deadline):
+        return 1.0
+    return min(1.0, max(0.0, deadline - now) / max(COOLING * (deadline - begun), 1e-9))

@@ -2,6 +2,9 @@
 
 A step takes `batch_size` documents, however many processes and parts (`gradient_accumulation_steps`) they are dealt to:
 the gradient is that of their mean loss, so the result is the same but for rounding, and for dropout's random numbers.
+
+Where a deadline will come before the last epoch, rates fall to 0 in the last part of the time (`cooling`). A checkpoint
+is written before they do, so that a later run goes on as if there had been no deadline.
 """
 
 import time
@@ -28,7 +31,7 @@ from treelabel.models.neural.checkpoints import (
 from treelabel.models.neural.config import TrainingConfig
 from treelabel.models.neural.inputs import Inputs, epoch_batches
 from treelabel.models.neural.network import Network, parameter_groups
-from treelabel.models.neural.schedules import SCHEDULES
+from treelabel.models.neural.schedules import SCHEDULES, cooling
 from treelabel.models.stopping import held_interrupt
 
 # Returns the validation loss of a network, and the temperature of its logits that gives it.
@@ -83,13 +86,17 @@ class Trainer:
             state = load_checkpoint(config.checkpoint_dir / config.part, config.run, self.network, self.optimizer)
         # After loading: parameters of a wrapped network have other names.
         self.model = self.accelerator.prepare(self.network)
-        self.saved_at = time.monotonic()
+        self.begun = self.saved_at = time.monotonic()
+        self.first_step, self.is_cooling = state.step, False
         last = config.epochs if config.stop_after is None else config.stop_after
+        self.last_step = last * len(epoch_batches(inputs.lengths, config.batch_size, config.seed, 0))
         shown = config.progress if self.accelerator.is_main_process else False
         total = config.epochs * len(inputs.lengths)
         with progress_bar("learning", total, shown) as done, held_interrupt(config.stop):
             while state.epoch < last and not self._out_of_patience(state) and not state.stopped:
                 self._train_epoch(inputs, truth, state, done)
+        # What was learned with rates of its own is not what a run without a deadline learns, though epochs ran out.
+        state.stopped = state.stopped or self.is_cooling
         if state.best_weights:
             set_weights(self.network, state.best_weights)
         self._require_finite()
@@ -105,7 +112,7 @@ class Trainer:
         start, seen = time.monotonic(), 0
         self.model.train()
         for rows in batches[state.batch :]:
-            share = SCHEDULES[config.lr_scheduler](state.step, steps, config.warmup_ratio)
+            share = SCHEDULES[config.lr_scheduler](state.step, steps, config.warmup_ratio) * self._cooling(state)
             state.loss_sum += self._step(inputs, truth, rows, share) * len(rows)
             seen += len(rows)
             state.batch, state.step, state.documents = state.batch + 1, state.step + 1, state.documents + len(rows)
@@ -178,6 +185,26 @@ class Trainer:
         found: Tensor = losses.sum() / len(rows) * counts + self.network.penalty(self.loss) / parts
         return found
 
+    def _cooling(self, state: TrainState) -> float:
+        """Return the share of the schedule's rate in the next step: below 1 where the deadline is near and comes first.
+
+        It is the same in all processes, whose weights would differ otherwise. A checkpoint is written before it falls.
+        """
+        now, deadline = time.monotonic(), self.config.stop.deadline
+        if np.isinf(deadline):
+            return 1.0
+        share = cooling(now, self.begun, deadline)
+        if share < 1 and not self.is_cooling:
+            pace = (now - self.begun) / max(state.step - self.first_step, 1)
+            share = 1.0 if now + (self.last_step - state.step) * pace < deadline else share
+        if self.accelerator.num_processes > 1:
+            own = torch.tensor(share, device=self.accelerator.device)
+            share = float(self.accelerator.reduce(own, "mean"))
+        if share < 1 and not self.is_cooling:
+            self._save(state)
+            self.is_cooling = True
+        return share
+
     def _require_finite(self) -> None:
         if not all(bool(torch.isfinite(p).all()) for p in trained_weights(self.network).values()):
             rates = ", ".join(f"{rate:g}" for rate in dict.fromkeys(self.config.learning_rates.values()))
@@ -208,6 +235,7 @@ class Trainer:
 
     def _save(self, state: TrainState) -> None:
         config = self.config
-        if config.checkpoint_dir is not None and self.accelerator.is_main_process and not self.begun_late:
+        goes_on = not self.begun_late and not self.is_cooling
+        if config.checkpoint_dir is not None and self.accelerator.is_main_process and goes_on:
             save_checkpoint(config.checkpoint_dir / config.part, config.run, state, self.network, self.optimizer)
         self.saved_at = time.monotonic()
