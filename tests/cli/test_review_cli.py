@@ -164,3 +164,14 @@ def test_mistakes_are_one_sentence(folder: Path, queue: Path, tmp_path: Path, ru
     assert "no column 'label'" in run("review", folder / "model", "--apply", folder / "new.csv", *out).err
     assert "has no further columns" in run("review", folder / "model", folder / "new.csv", "-o", tmp_path / "x.ft").err
     assert "precision = 2" in run("review", folder / "model", folder / "new.csv", *out, "--precision", "2").err
+
+
+def test_labels_may_be_called_ok_and_hold_the_separator(tmp_path: Path, run: Run) -> None:
+    taxonomy = tmp_path / "tax.tsv"
+    taxonomy.write_text("path\nOK\nFine; well\nTennis\n")
+    head = "id,text,label,status,priority,suggestion,p,alternatives\n"
+    (tmp_path / "queue.csv").write_text(f"{head}1,a,OK,review,1,Tennis,0.5,\n2,b,Fine; well; Tennis,review,1,OK,0.5,\n")
+    ended = run("review", "--apply", tmp_path / "queue.csv", "-o", tmp_path / "new.csv", "--taxonomy", taxonomy)
+    assert ended.code == 0, ended.err
+    assert "2 labelled, 0 confirmed" in ended.out
+    assert read(tmp_path / "new.csv").names() == [["OK"], ["Fine; well", "Tennis"]]

@@ -246,3 +246,19 @@ def test_top_scores_stay_sparse(folder: Path, run: Run) -> None:
     moved = Scores.load(folder / "moved.npz")
     assert moved.is_sparse
     assert moved.csr().nnz == scores.csr().nnz
+
+
+def test_predictions_without_a_number_are_moved_as_they_are(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "old.tsv").write_text("path\npet > dog\npet > cat\n")
+    (tmp_path / "new.tsv").write_text("path\npet > hound\npet > cat\n")
+    (tmp_path / "moves.tsv").write_text("dog\thound\n")
+    labels = ('{"label": "dog", "p": null}', '{"label": "dog", "p": "0.5"}')
+    (tmp_path / "p.jsonl").write_text("".join(f'{{"id": "1", "labels": [{label}]}}\n' for label in labels))
+    ended = run(
+        *("convert", tmp_path / "p.jsonl", tmp_path / "q.jsonl", "--moves", tmp_path / "moves.tsv"),
+        *("--taxonomy", tmp_path / "new.tsv", "--old-taxonomy", tmp_path / "old.tsv"),
+    )
+    assert ended.code == 0, ended.err
+    moved = [json.loads(line)["labels"] for line in (tmp_path / "q.jsonl").read_text().splitlines()]
+    hound = {"label": "hound", "path": "pet > hound"}
+    assert moved == [[hound], [{**hound, "p": 0.5}]]

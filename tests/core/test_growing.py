@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from treelabel import TreelabelError
-from treelabel.core.growing import growing_file
+from treelabel.core.growing import Growing, growing_file
 
 
 def names(folder: Path) -> list[str]:
@@ -98,3 +98,31 @@ with growing_file({str(tmp_path / "out.txt")!r}, {{}}):
 def test_a_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TreelabelError, match="is a folder"), growing_file(tmp_path, {}):
         pass
+
+
+def test_a_file_of_somebody_else_under_the_temporary_name_is_left_alone(tmp_path: Path) -> None:
+    """The input of a command may be called so, or anything that a user has."""
+    other = tmp_path / "a.txt.partial"
+    other.write_bytes(b"mine")
+    with pytest.raises(TreelabelError, match=r"a\.txt\.partial is there already"), growing_file(tmp_path / "a.txt", {}):
+        pass
+    assert other.read_bytes() == b"mine"
+    assert not (tmp_path / "a.txt").exists()
+
+
+def test_what_an_earlier_run_was_sure_of_is_forgotten_when_another_starts_over(tmp_path: Path) -> None:
+    """Else a run that is killed before its first commit would be gone on with as if it were the earlier one."""
+    target = tmp_path / "a.txt"
+    first = Growing(target, {"of": "one"})
+    first.open(resume=False)
+    first.write(b"1111")
+    first.commit(done=1)
+    first.close()
+    second = Growing(target, {"of": "two"})
+    second.open(resume=False)
+    second.write(b"22222222")
+    second.close()
+    third = Growing(target, {"of": "one"})
+    with pytest.raises(TreelabelError, match="begun with another of"):
+        third.open(resume=True)
+    third.close()

@@ -1,5 +1,6 @@
 """Commands that use a model on files of any size: predict, score."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -145,7 +146,7 @@ def predict(
     several = all_labels or loaded.regime_ == "multi_path" or not asked.startswith(ONE_LABEL)
     settings: dict[str, Any] = {} if unknown is None else {"unknown": unknown}
     form = Form(all_labels, alternatives, keep_columns, several, raw)
-    options = {"rule": _rule_text(asked), "unknown": unknown, "form of predictions": repr(form)}
+    options = {"rule": _rule_text(asked), "unknown": unknown, **asdict(form)}
     job = Job(loaded, model, texts, read, target, kind, resume, options)
     job.check()
     written = predict_file(job, form, rule, settings)

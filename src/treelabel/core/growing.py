@@ -39,6 +39,12 @@ class Growing:
 
     def open(self, resume: bool) -> None:
         """Begin, or go on behind what an earlier run made sure of."""
+        # With nothing in a journal, the name may be that of anybody's file.
+        if self.path.exists() and not self._is_ours():
+            raise TreelabelError(
+                f"{self.path} is there already, and this is the name under which {self.target.name} would be written "
+                "until it is whole; move it, or write to another name"
+            )
         handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
         if not lock(handle):
             os.close(handle)
@@ -48,8 +54,18 @@ class Growing:
             self._restore()
         elif self.journal.exists():
             _log.info("%s: what an earlier run left is started over; --resume would go on with it", self.path)
+        if not self.size:
+            # What an earlier run was sure of is not there any more; and from now on the file is known as ours.
+            self._write_journal()
         self._stream.truncate(self.size)
         self._stream.seek(self.size)
+
+    def _is_ours(self) -> bool:
+        """Return whether a file that has the temporary name was begun by an earlier run: it has a journal beside it.
+
+        An empty file is what a run leaves that was killed before it could write one.
+        """
+        return self.journal.exists() or (self.path.is_file() and self.path.stat().st_size == 0)
 
     def _restore(self) -> None:
         try:
@@ -82,8 +98,11 @@ class Growing:
             raise TreelabelError(f"{self.target}: is closed")
         self._stream.flush()
         self.state = state
+        self._write_journal()
+
+    def _write_journal(self) -> None:
         working = self.journal.with_name(f"{self.journal.name}.new")
-        working.write_text(json.dumps({"about": self.about, "state": state, "size": self.size}), encoding="utf-8")
+        working.write_text(json.dumps({"about": self.about, "state": self.state, "size": self.size}), encoding="utf-8")
         working.replace(self.journal)
 
     def close(self) -> None:

@@ -168,3 +168,15 @@ def _integer_parser(limits: Limits) -> Callable[[str], int | str] | None:
 
 def _too_many_digits(limits: Limits) -> str:
     return f"not a value that can be read: Exceeds the digits that an integer may have; {limits.hint('digits')}"
+
+
+def number_of(value: Any) -> float | None:
+    """Return a number as JSON or a cell of a table has it; None where there is none.
+
+    >>> number_of("0.5"), number_of(1), number_of(None), number_of(True), number_of("x")
+    (0.5, 1.0, None, None, None)
+    """
+    try:
+        return None if value is None or isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        return None

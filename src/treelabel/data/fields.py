@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.registry import did_you_mean
 from treelabel.hierarchy.labels import Label
 
 TEXT_NAMES = (
@@ -230,14 +231,17 @@ def _asked(names: str | Sequence[str] | None, columns: Sequence[str], where: str
     wanted = tuple(part for name in listed for part in (_named_together(name, columns) if several else (name,)))
     missing = [name for name in wanted if name not in columns]
     if missing:
-        raise TreelabelError(f"{where}: no column {quoted(missing[0])} for the {what}; columns are {_list(columns)}")
+        hint = did_you_mean(missing[0], columns)
+        told = f"no column {quoted(missing[0])} for the {what}; columns are {_list(columns)}"
+        raise TreelabelError(f"{where}: {told}{hint and f'; {hint}'}")
     return wanted
 
 
 def _named_together(name: str, columns: Sequence[str]) -> tuple[str, ...]:
     """Take "dept,class" for two columns, unless there is one column of that name."""
     parts = tuple(part.strip() for part in name.split(","))
-    return (name,) if name in columns or not all(part in columns for part in parts) else parts
+    # With one of them right, the others are misspelt; else it is one column that is not there.
+    return (name,) if name in columns or not any(part in columns for part in parts) else parts
 
 
 def _guess(names: Sequence[str], columns: Sequence[str]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ nothing to skip the text. Accepted rows are left empty: their suggestion stands 
 
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -172,7 +173,7 @@ def _meant(row: Row, hierarchy: Hierarchy, accepted: bool) -> tuple[str, str | N
     """Return what a row counts as, and the cell with its labels, if it has any."""
     cell = str(row.values["label"] if row.values["label"] is not None else "").strip()
     suggestion = str(row.values.get("suggestion") or "").strip() or None
-    if cell.lower() == OK and OK not in hierarchy.ids_by_name:
+    if cell.lower() == OK and cell not in hierarchy.ids_by_name:
         return ("confirmed", suggestion) if suggestion is not None else ("skipped", None)
     if cell and cell != SKIP:
         return "labelled", cell
@@ -190,4 +191,18 @@ def _found(cell: str, hierarchy: Hierarchy, sep: str) -> list[int]:
         parts = [part.strip() for part in cell.split(sep) if part.strip()]
         if len(parts) < 2:
             raise
-        return [find_label(hierarchy, part) for part in parts]
+    found, first = list[int](), 0
+    while first < len(parts):
+        node, first = _longest(parts, first, hierarchy, sep)
+        found.append(node)
+    return found
+
+
+def _longest(parts: list[str], first: int, hierarchy: Hierarchy, sep: str) -> tuple[int, int]:
+    """Find the label that begins with a part, and the part after it: a label may hold the separator, too."""
+    for last in range(len(parts), first + 1, -1):
+        with suppress(UnknownLabelError):
+            return find_label(hierarchy, f"{sep} ".join(parts[first:last])), last
+        with suppress(UnknownLabelError):
+            return find_label(hierarchy, sep.join(parts[first:last])), last
+    return find_label(hierarchy, parts[first]), first + 1

@@ -13,6 +13,7 @@ import numpy as np
 from treelabel.core.compute import BoolArray, IntArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import existing_file
+from treelabel.core.json_text import number_of
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.core.progress import progress_bar
 from treelabel.data.collect import Collector, Incoming
@@ -272,7 +273,7 @@ def prediction_columns(values: dict[str, Any], fields: Fields) -> dict[str, Any]
     """
     column = values.get(fields.labels[0]) if len(fields.labels) == 1 else None
     listed = column if isinstance(column, list) else []
-    found = [_number(each.get("p")) for each in listed if isinstance(each, dict)] or [_number(values.get("p"))]
+    found = [number_of(each.get("p")) for each in listed if isinstance(each, dict)] or [number_of(values.get("p"))]
     known = [p for p in found if p is not None]
     return {"closed": is_closed(values.get("closed")), "p": max(known) if known else None}
 
@@ -287,10 +288,3 @@ def closed_rows(data: Dataset) -> BoolArray:
     if "closed" not in data.extra:
         return np.zeros(len(data), np.bool_)
     return np.array([is_closed(value) for value in data.extra["closed"].to_pylist()], np.bool_)
-
-
-def _number(value: Any) -> float | None:
-    try:
-        return None if value is None or isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
-        return None

@@ -9,7 +9,7 @@ from typing import Any
 
 from treelabel.core.errors import TreelabelError, located, quoted
 from treelabel.core.inputs import existing_file, numbered_lines, suffixes
-from treelabel.core.json_text import JsonLimitError, parse_json
+from treelabel.core.json_text import JsonLimitError, number_of, parse_json
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.core.outputs import open_output
 from treelabel.evaluation.predictions import ENDINGS
@@ -143,13 +143,24 @@ def move_predictions(
                 if label not in known:
                     with located(place):
                         known[label] = find_label(moves.old, label)
-                given[known[label]] = entry
+                given[known[label]] = with_number(entry)
             labels = _moved(given, moves, paths)
             documents += 1
             changed += [entry.get("path") for entry in labels] != [entry.get("path") for entry in line["labels"]]
             emptied += bool(given) and not labels
             stream.write(json.dumps({**line, "labels": labels}, ensure_ascii=False).encode() + b"\n")
     return MovedFile(documents, changed, emptied)
+
+
+def with_number(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return a label with its probability as a number; what is none is left out.
+
+    >>> with_number({"label": "A", "p": "0.5"}), with_number({"label": "A", "p": None})
+    ({'label': 'A', 'p': 0.5}, {'label': 'A'})
+    """
+    p = number_of(entry.get("p"))
+    rest = {name: value for name, value in entry.items() if name != "p"}
+    return rest if p is None else {**rest, "p": p}
 
 
 def _moved(given: dict[int, dict[str, Any]], moves: Moves, paths: list[str]) -> list[dict[str, Any]]:

@@ -184,6 +184,7 @@ def in_step(truth: Iterator[Any], system: Iterator[Any]) -> Iterator[tuple[Any, 
     (batch, batch)
     """
     other: Any = ()
+    seen: list[LongArray] = []
     for each in truth:
         batch = each
         while len(batch):
@@ -195,10 +196,15 @@ def in_step(truth: Iterator[Any], system: Iterator[Any]) -> Iterator[tuple[Any, 
             one, two = batch[:count], other[:count]
             if two.ids is not None and list(one.ids) != list(two.ids):
                 raise OutOfOrderError
+            if two.ids is not None:
+                seen.append(np.array([hash(name) for name in one.ids], np.int64))
             yield one, two
             batch, other = batch[count:], other[count:]
     if len(other) or any(len(rest) for rest in system):
         raise OutOfOrderError
+    every = np.concatenate([np.zeros(0, np.int64), *seen])
+    if len(np.unique(every)) < len(every):
+        warnings.warn("some ids stand twice, so documents are matched by their order alone", stacklevel=2)
 
 
 def _matched(truth: Opened, system: Opened, where: str) -> Iterator[tuple[Any, Any]]:

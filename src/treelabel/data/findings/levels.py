@@ -21,6 +21,14 @@ MOST_USUAL: Final = 0.9
 BRANCHING: Final = 1.5
 DOCUMENTS: Final = 2.0
 MOST_COLUMNS: Final = 50
+# What shops call their levels, from the top: a class may stand in several departments, and determine none of them.
+LEVEL_NAMES: Final = (
+    ("division", "sector"),
+    ("dept", "department", "segment"),
+    ("section", "family", "category", "main category"),
+    ("class", "group", "subsection", "subfamily", "subcategory"),
+    ("subclass", "subgroup", "subsubcategory"),
+)
 
 
 def find_level_columns(inspected: Inspected) -> Finding | None:
@@ -38,14 +46,14 @@ def find_level_columns(inspected: Inspected) -> Finding | None:
         if codes is not None:
             columns[name] = codes
     order = sorted(columns, key=lambda name: int(columns[name].max(initial=-1)))
-    chain = _chain(columns, order, label)
+    chain = _with_named(_chain(columns, order, label), columns)
     if len(chain) < 2:
         return None
     sizes = [f"{name} ({int(columns[name].max()) + 1:,})" for name in chain]
     return Finding(
         "level_columns",
         len(chain),
-        f"the columns {', '.join(sizes)} look like the levels of a hierarchy, each value under one of the level above, "
+        f"the columns {', '.join(sizes)} look like the levels of a hierarchy, "
         f"but labels are read from {quoted(label)} alone",
         (_example(inspected, chain, label),),
         f"--labels {','.join(chain)}" if not any("," in name for name in chain) else _repeated(chain),
@@ -98,6 +106,28 @@ def _chain(columns: dict[str, LongArray], order: list[str], label: str) -> list[
         if _determines(columns[name], columns[chain[-1]]):
             chain.append(name)
     return chain
+
+
+def _with_named(chain: list[str], columns: dict[str, LongArray]) -> list[str]:
+    """Add columns that are called as levels are, if all of the chain are; a column of one value is no level."""
+    rank = {name: level for name in columns if (level := _level_of(name)) is not None}
+    if not all(name in rank for name in chain):
+        return chain
+    named = [name for name in rank if name in chain or int(columns[name].max(initial=-1)) > 0]
+    together = sorted(named, key=lambda name: rank[name])
+    different = len({rank[name] for name in named}) == len(named)
+    return together if different and [name for name in together if name in chain] == chain else chain
+
+
+def _level_of(name: str) -> int | None:
+    """Return the level that the name of a column means, counted from the top.
+
+    >>> _level_of("Dept"), _level_of("sub_class"), _level_of("price") is None
+    (1, 4, True)
+    """
+    plain = name.lower().replace("_", " ").replace("-", " ").strip()
+    spellings = {plain, plain.replace(" ", "")}
+    return next((level for level, names in enumerate(LEVEL_NAMES) if spellings.intersection(names)), None)
 
 
 def _determines(child: LongArray, parent: LongArray) -> bool:

@@ -9,6 +9,8 @@ from treelabel.data.findings.finding import EXAMPLES, Finding, Inspected
 from treelabel.hierarchy import split_path
 
 MARKS: Final = ("|", ";", ",", "/", "+")
+# Marks that names hardly have.
+CLEAR: Final = ("|", ";")
 # Labels that must hold several ones, at least, and the share of parts behind the first that must be labels themselves.
 FEWEST: Final = 2
 SHARE: Final = 0.5
@@ -32,7 +34,13 @@ def find_several_labels(inspected: Inspected) -> Finding | None:
         alone = {path for node, path in paths.items() if node not in joined}
         behind = {part for parts in joined.values() for part in parts[1:]}
         names = {part for path in paths.values() for part in _parts(path, mark)}
-        if len(behind & (heads | alone)) >= SHARE * len(behind) and len(names) < len(paths) and alone & names:
+        # Fewer names than labels; or, with a mark that names hardly have, a label all of whose parts stand alone, too.
+        whole = mark in CLEAR and any(alone.issuperset(parts) for parts in joined.values())
+        if (
+            len(behind & (heads | alone)) >= SHARE * len(behind)
+            and alone & names
+            and (whole or len(names) < len(paths))
+        ):
             return _finding(inspected, mark, joined, len(paths), len(names))
     return None
 
