@@ -114,7 +114,8 @@ class LabelClusters(nn.Module):
             self.hidden.bias[:constant] = CONSTANT
             self.head.weight[:, :constant] = head.unsqueeze(1) / (constant * math.tanh(CONSTANT))
             for tail, own in zip(self.tails, rates[1:], strict=True):
-                _, norm, _, linear = cast("nn.Sequential", tail)
+                parts = cast("nn.Sequential", tail)
+                norm, linear = cast("nn.LayerNorm", parts[1]), cast("nn.Linear", parts[3])
                 norm.weight[0], norm.bias[0] = 0, 1
                 linear.weight[:, 0] = torch.from_numpy(_logits(own)).float()
 
