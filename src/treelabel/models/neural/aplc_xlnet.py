@@ -7,7 +7,7 @@ projection of the text, and their probability is that of their cluster times the
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -114,9 +114,9 @@ class LabelClusters(nn.Module):
             self.hidden.bias[:constant] = CONSTANT
             self.head.weight[:, :constant] = head.unsqueeze(1) / (constant * math.tanh(CONSTANT))
             for tail, own in zip(self.tails, rates[1:], strict=True):
-                _, norm, _, linear = cast("nn.Sequential", tail)
-                norm.weight[0], norm.bias[0] = 0, 1
-                linear.weight[:, 0] = torch.from_numpy(_logits(own)).float()
+                layers: Any = tail
+                layers[1].weight[0], layers[1].bias[0] = 0, 1
+                layers[3].weight[:, 0] = torch.from_numpy(_logits(own)).float()
 
     def features(self, vectors: Tensor) -> Tensor:
         """Return what all clusters see, texts × hidden size."""
