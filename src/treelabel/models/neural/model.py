@@ -285,7 +285,7 @@ class Neural(Model):
         found = type(self)(**self.get_params(deep=False))
         found.hierarchy_, found.regime_ = self.hierarchy_, self.regime_
         found.stop_nodes_, found.rule_, found.evidence_ = self.stop_nodes_, self.rule_, self.evidence_
-        found.profile_ = self.profile_
+        found.profile_, found.form_ = self.profile_, self.form_
         with require_extra("neural", "exporting a model"):
             found.fitted_ = self.fitted_.exported(runtime)
         return found
