@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.strategies import examples
 from treelabel import Hierarchy, Scores, decide
+from treelabel.core.errors import printable
 from treelabel.evaluation.json_lines import json_strings, json_values
 from treelabel.evaluation.prediction_table import column_names, label_separator, prediction_columns
 from treelabel.evaluation.predictions import prediction_array
@@ -36,7 +37,9 @@ def test_every_digit_of_many_scores() -> None:
 @given(st.lists(st.none() | st.text(st.characters(exclude_categories=["Cs"])), max_size=6))
 def test_texts_are_written_as_json_does(texts: list[str | None]) -> None:
     written = json_strings(pa.array(texts, pa.large_string())).to_pylist()
-    assert written == [json.dumps(text, ensure_ascii=False) for text in texts]
+    # And what would drive a terminal is escaped, too.
+    assert written == [printable(json.dumps(text, ensure_ascii=False)) for text in texts]
+    assert [json.loads(line) for line in written] == texts
 
 
 def test_values_of_any_type_are_written_as_json() -> None:

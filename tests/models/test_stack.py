@@ -266,7 +266,7 @@ def test_what_cannot_be_a_part_is_said() -> None:
     data = SETS["leaf"]
     with pytest.raises(TreelabelError, match="needs estimators="):
         stack().fit(data)
-    with pytest.raises(TreelabelError, match="cv of the model stack must be at least 2, found 1"):
+    with pytest.raises(TreelabelError, match="the setting cv is 1, expected a whole number from 2 to 100"):
         stack("linear", cv=1).fit(data)
     with pytest.raises(TreelabelError, match="unknown model 'liner'"):
         stack("liner").fit(data)

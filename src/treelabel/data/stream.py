@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -244,9 +244,11 @@ def predicted_column(path: Path, limits: Limits = DEFAULT_LIMITS) -> str | None:
     str or None
         None where no column is called predicted, and the usual names tell.
     """
-    options = ReadOptions(limits=limits)
-    rows = format_to_read(path, None, options).read(path, options).rows
-    columns = next((list(row.values) for row in rows if isinstance(row, Row)), [])
+    options, columns = ReadOptions(limits=limits), list[str]()
+    # What is wrong with the file is told by who reads it.
+    with suppress(TreelabelError, OSError):
+        rows = format_to_read(path, None, options).read(path, options).rows
+        columns = next((list(row.values) for row in rows if isinstance(row, Row)), [])
     if "predicted" not in columns:
         return None
     return "path" if "path" in columns[columns.index("predicted") :] else "predicted"

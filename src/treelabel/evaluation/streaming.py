@@ -1,5 +1,6 @@
 """Judge files of any length: truth and predictions in batches, matched by id, memory that does not grow with them."""
 
+import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,9 @@ from treelabel.scores import Scores
 
 # Begins to read documents from the first one on; each batch has ids and labels (or scores), and can be sliced.
 Opened = Callable[[], Iterator[Any]]
+
+
+_log = logging.getLogger(__name__)
 
 
 class OutOfOrderError(Exception):
@@ -204,7 +208,7 @@ def in_step(truth: Iterator[Any], system: Iterator[Any]) -> Iterator[tuple[Any, 
         raise OutOfOrderError
     every = np.concatenate([np.zeros(0, np.int64), *seen])
     if len(np.unique(every)) < len(every):
-        warnings.warn("some ids stand twice, so documents are matched by their order alone", stacklevel=2)
+        _log.info("some ids stand twice, so documents are matched by their order alone")
 
 
 def _matched(truth: Opened, system: Opened, where: str) -> Iterator[tuple[Any, Any]]:
