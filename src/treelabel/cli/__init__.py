@@ -9,16 +9,20 @@ from contextlib import contextmanager
 from types import FrameType
 
 from treelabel.cli.signals import INTERRUPTED, TERMINATED, Terminated
+from treelabel.cli.starting import start_quickly
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run `treelabel` with the arguments of the process, and exit."""
-    if arguments is None:
-        signal.signal(signal.SIGTERM, _terminate)
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
+    given = [argument for argument in given if argument != "--debug"] or ["--help"]
+    if arguments is None:
+        signal.signal(signal.SIGTERM, _terminate)
     try:
-        code = _run([argument for argument in given if argument != "--debug"] or ["--help"], debug)
+        if arguments is None:
+            start_quickly(given)
+        code = _run(given, debug)
     except KeyboardInterrupt:
         code = _say("interrupted; no half-written file is left", INTERRUPTED)
     except Terminated:

@@ -24,7 +24,7 @@ from treelabel.data.formats import BATCH, Format, Problem, ReadOptions, Row, Row
 from treelabel.data.formats.csv_blocks import read_blocks, regular_columns
 from treelabel.data.formats.parquet import record_batches
 from treelabel.data.formats.standard import settled
-from treelabel.data.read import Problems, SkippedRowsWarning, find_nodes, understand
+from treelabel.data.read import Problems, find_nodes, understand
 from treelabel.hierarchy import Hierarchy, label_matrix
 
 # Batches grow from the first one to their full size by this factor.
@@ -137,12 +137,7 @@ def _batches(
         for batch in reader.batches(sizes):
             count += len(batch)
             yield batch
-    if count == 0:
-        skipped = f": all {problems.skipped:,} rows were skipped: {problems.told[0]}" if problems.told else ""
-        raise TreelabelError(f"{file}: no documents; the file is empty, or every line is blank or was skipped{skipped}")
-    if problems.skipped:
-        told = "; ".join(problems.told)
-        warnings.warn(SkippedRowsWarning(f"{file}: skipped {problems.skipped:,} rows: {told}"), stacklevel=3)
+    problems.conclude(count)
 
 
 @dataclass

@@ -131,7 +131,7 @@ def read(
         choice = FieldChoice(text, labels, id, label_sep, lists, need_text, need_labels, group)
         fields = _collect(source, choice, collector, problems)
     if fields is None or len(collector) == 0:
-        raise TreelabelError(f"{file}: no documents; the file is empty, or every line is blank or was skipped")
+        raise problems.nothing_left()
     if known is None:
         known = _hierarchy_found(file, root, source, collector, sep, options)
     hierarchy = known.hierarchy
@@ -140,11 +140,7 @@ def read(
         raise TreelabelError(f"{file}: no label in the file can be used; give a taxonomy, or mend the labels")
     data, left_out = collector.dataset(hierarchy, nodes, source.features)
     problems.skipped += left_out
-    if problems.skipped:
-        first = "; ".join(problems.told)
-        if len(data) == 0:
-            raise TreelabelError(f"{file}: no documents left, as all {problems.skipped:,} rows were skipped: {first}")
-        warnings.warn(SkippedRowsWarning(f"{file}: skipped {problems.skipped:,} rows: {first}"), stacklevel=2)
+    problems.conclude(len(data))
     return replace(data, choices=fields.told() | dict(source.choices) | known.told, group=group)
 
 
@@ -198,6 +194,27 @@ class Problems:
         """
         self.tell(line, message)
         self.skipped += lines
+
+    def conclude(self, documents: int) -> None:
+        """End the reading: warn of rows that were left out, and refuse a file of which nothing is left.
+
+        Parameters
+        ----------
+        documents
+            How many were read.
+        """
+        if documents == 0:
+            raise self.nothing_left()
+        if self.skipped:
+            told = "; ".join(self.told)
+            warnings.warn(SkippedRowsWarning(f"{self.file}: skipped {self.skipped:,} rows: {told}"), stacklevel=3)
+
+    def nothing_left(self) -> TreelabelError:
+        """Make the error for a file without documents."""
+        if not self.skipped:
+            return TreelabelError(f"{self.file}: no documents; the file is empty, or every line is blank")
+        told = "; ".join(self.told)
+        return TreelabelError(f"{self.file}: no documents left, as all {self.skipped:,} rows were skipped: {told}")
 
 
 def _collect(source: RowSource, choice: FieldChoice, collector: Collector, problems: Problems) -> Fields | None:

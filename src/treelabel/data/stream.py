@@ -1,6 +1,5 @@
 """Read a data file some documents at a time, as often as needed: memory does not grow with the documents."""
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -20,7 +19,7 @@ from treelabel.data.collect import Collector, Incoming
 from treelabel.data.dataset import Dataset
 from treelabel.data.fields import FieldChoice, Fields
 from treelabel.data.formats import BATCH, Problem, ReadOptions, Row, RowSource, format_to_read
-from treelabel.data.read import OnError, Problems, SkippedRowsWarning, find_nodes, hierarchy_of_labels, understand
+from treelabel.data.read import OnError, Problems, find_nodes, hierarchy_of_labels, understand
 from treelabel.data.taxonomy import taxonomy_beside, taxonomy_of_data
 from treelabel.data.together import united
 from treelabel.hierarchy import Hierarchy
@@ -113,11 +112,7 @@ class DataFile:
                 data, left_out = collector.dataset(hierarchy, nodes, source.features)
                 problems.skipped += left_out
                 yield data if self.choice.group is None else replace(data, group=self.choice.group)
-        if documents == 0:
-            raise TreelabelError(f"{self.path}: no documents; the file is empty, or every line is blank or was skipped")
-        if problems.skipped:
-            first = "; ".join(problems.told)
-            warnings.warn(SkippedRowsWarning(f"{self.path}: skipped {problems.skipped:,} rows: {first}"), stacklevel=2)
+        problems.conclude(documents)
 
     def _strip(self, row: Incoming, fields: Fields, texts: bool, columns: Columns | None) -> None:
         """Drop of a row what nobody asked for."""

@@ -1,11 +1,8 @@
 """Write a table for people and programs: CSV, TSV, JSON, JSON Lines, Parquet or xlsx, by the ending of the file."""
 
-import csv
 import json
-from io import StringIO
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,8 +11,8 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import suffixes
 from treelabel.core.outputs import open_output, whole_file
 from treelabel.data.formats.delimited import label_cell
-from treelabel.data.formulas import FORMULA, MARKER, escape, escaped_row
 from treelabel.data.sheets import write_sheet
+from treelabel.data.tables import csv_header, csv_lines
 
 ENDINGS = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet", ".xlsx")
 
@@ -55,7 +52,7 @@ def write_table(table: pa.Table, path: str | Path) -> None:
         return
     with open_output(target) as stream:
         if ending in (".csv", ".tsv"):
-            stream.write(_delimited(table, "\t" if ending == ".tsv" else ",").encode())
+            stream.write(_delimited(table, "\t" if ending == ".tsv" else ","))
         elif ending == ".json":
             stream.write(json.dumps(table.to_pylist(), ensure_ascii=False, indent=2).encode() + b"\n")
         else:
@@ -63,21 +60,14 @@ def write_table(table: pa.Table, path: str | Path) -> None:
                 stream.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
 
 
-def _delimited(table: pa.Table, delimiter: str) -> str:
-    rows = [[_cell(value) for value in row.values()] for row in table.to_pylist()]
-    is_marked = any(FORMULA.match(cell) and escape(cell) != cell for row in rows for cell in row)
-    buffer = StringIO()
-    plain = csv.writer(buffer, delimiter=delimiter, lineterminator="\n")
-    # Readers take a lone carriage return for a line's end, and this writer does not know to quote it.
-    careful = csv.writer(buffer, delimiter=delimiter, lineterminator="\n", quoting=csv.QUOTE_ALL)
-    plain.writerow([*table.column_names, MARKER] if is_marked else table.column_names)
-    for row in rows:
-        cells = escaped_row(row)[0] if is_marked else row
-        (careful if any("\r" in cell for cell in cells) else plain).writerow(cells)
-    return buffer.getvalue()
+def _delimited(table: pa.Table, delimiter: str) -> bytes:
+    columns = [_label_cells(column) if pa.types.is_list(column.type) else column for column in table.columns]
+    cells = pa.Table.from_arrays(columns, names=table.column_names)
+    lines, escaped = csv_lines(cells, delimiter, escape_formulas=True, marked=False)
+    if escaped:
+        lines, _ = csv_lines(cells, delimiter, escape_formulas=True, marked=True)
+    return csv_header(table.column_names, delimiter, escape_formulas=True, marked=escaped > 0) + lines
 
 
-def _cell(value: Any) -> str:
-    if isinstance(value, list):
-        return label_cell(value)
-    return "" if value is None else str(value)
+def _label_cells(column: pa.ChunkedArray) -> pa.Array:
+    return pa.array([label_cell(labels or []) for labels in column.to_pylist()], pa.large_string())

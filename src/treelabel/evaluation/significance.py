@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import special
+import scipy
 
 from treelabel.core.compute import BoolArray, DoubleArray, LongArray
 from treelabel.core.errors import TreelabelError
@@ -133,7 +133,7 @@ def macro_t_test(first: DoubleArray, second: DoubleArray) -> Comparison:
     if spread == 0:
         return Comparison(float(difference.mean()), 1.0 if difference[0] == 0 else 0.0)
     t = difference.mean() / spread * np.sqrt(len(difference))
-    return Comparison(float(difference.mean()), float(2 * special.stdtr(len(difference) - 1, -abs(t))))
+    return Comparison(float(difference.mean()), float(2 * scipy.special.stdtr(len(difference) - 1, -abs(t))))
 
 
 def binned_t_tests(
@@ -181,7 +181,7 @@ def sign_test(better: int, worse: int) -> float:
     total = better + worse
     if total == 0:
         return 1.0
-    return float(min(1.0, 2 * special.bdtr(min(better, worse), total, 0.5)))
+    return float(min(1.0, 2 * scipy.special.bdtr(min(better, worse), total, 0.5)))
 
 
 def micro_sign_test(truth: Any, first: Any, second: Any) -> Comparison:

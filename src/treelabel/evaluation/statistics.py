@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import sparse, special
+import scipy
+from scipy import sparse
 
 from treelabel.core.compute import DoubleArray, IntArray, background, kernel
 from treelabel.core.errors import TreelabelError
@@ -237,7 +238,7 @@ def seed_interval(values: Sequence[float], level: float = 0.95) -> Interval:
     mean = float(data.mean()) if len(data) else float("nan")
     if len(data) < 2 or not np.isfinite(data).all():
         return Interval(mean, float("nan"), float("nan"), level)
-    reach = float(special.stdtrit(len(data) - 1, (1 + level) / 2) * data.std(ddof=1) / np.sqrt(len(data)))
+    reach = float(scipy.special.stdtrit(len(data) - 1, (1 + level) / 2) * data.std(ddof=1) / np.sqrt(len(data)))
     return Interval(mean, mean - reach, mean + reach, level)
 
 
@@ -262,6 +263,6 @@ def binomial_interval(hits: int, tries: int, level: float = 0.95) -> Interval:
     """
     if tries == 0:
         return Interval(float("nan"), float("nan"), float("nan"), level)
-    low = float(special.betaincinv(hits, tries - hits + 1, (1 - level) / 2)) if hits else 0.0
-    high = float(special.betaincinv(hits + 1, tries - hits, (1 + level) / 2)) if hits < tries else 1.0
+    low = float(scipy.special.betaincinv(hits, tries - hits + 1, (1 - level) / 2)) if hits else 0.0
+    high = float(scipy.special.betaincinv(hits + 1, tries - hits, (1 + level) / 2)) if hits < tries else 1.0
     return Interval(hits / tries, low, high, level)

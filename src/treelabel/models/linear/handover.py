@@ -1,10 +1,12 @@
 """Where one output per label would take too long: `linear` hands over to `extreme`."""
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from treelabel.models.extreme.model import Extreme
 from treelabel.models.training import Training
+
+if TYPE_CHECKING:
+    from treelabel.models.extreme.model import Extreme
 
 # Words of all texts x labels that one output per label is learned for: about a minute of one core, and twice that for
 # calibration.
@@ -24,8 +26,11 @@ def is_too_much(train: Training) -> bool:
     return words * int((train.frequencies > 0).sum()) > MOST_WORK
 
 
-def successor(settings: dict[str, Any]) -> Extreme:
+def successor(settings: dict[str, Any]) -> "Extreme":
     """Make the model that takes over from `linear` with some settings."""
+    # Few models hand over; the others do not wait for this import.
+    from treelabel.models.extreme.model import Extreme
+
     given = {name: settings[name] for name in SHARED}
     for name, usual in (("ngram_range", (1, 1)), ("char_ngram_range", None)):
         given[name] = usual if settings[name] == "auto" else settings[name]
@@ -34,7 +39,7 @@ def successor(settings: dict[str, Any]) -> Extreme:
     return Extreme(**given)
 
 
-def hand_over(settings: dict[str, Any], train: Training) -> Extreme:
+def hand_over(settings: dict[str, Any], train: Training) -> "Extreme":
     """Make the model that takes over, and say so.
 
     Parameters

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, NotRequired, Self, TypedDict, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Self, TypedDict, cast
 
 import numpy as np
 from scipy import sparse
@@ -22,7 +22,6 @@ from treelabel.hierarchy.moves import Moves
 from treelabel.models.base import Model, Training
 from treelabel.models.classes import stop_nodes
 from treelabel.models.evidence import HeldOut, Trial
-from treelabel.models.extreme.model import Extreme
 from treelabel.models.folds import draw_folds, hold_out
 from treelabel.models.linear.descent import Rows
 from treelabel.models.linear.fitted import FittedHead, fit_head
@@ -45,6 +44,9 @@ from treelabel.scores import Scores
 from treelabel.text import NgramShape, Tfidf
 from treelabel.text.names import named_ngrams
 from treelabel.text.occurrences import Occurrences
+
+if TYPE_CHECKING:
+    from treelabel.models.extreme.model import Extreme
 
 # With at most this many documents, each of them is held out once, in one of `cv` folds.
 FEW_DOCUMENTS = 3_000
@@ -409,7 +411,7 @@ class Linear(Model):
         buckets = None if values["ngrams"] is None else saved_shape(values["ngrams"]).buckets
         return FittedHead.schema(values["head"], self.regime_, self.hierarchy_, buckets, width)
 
-    def _successor(self) -> Extreme:
+    def _successor(self) -> "Extreme":
         made = successor(self.get_params(deep=False))
         made.hierarchy_, made.regime_ = self.hierarchy_, self.regime_
         return made
