@@ -20,6 +20,7 @@ from tests.helpers import Run, put
 from tests.models.test_models import SETS
 from treelabel import Scores, load_model, make_model
 from treelabel.core import inputs
+from treelabel.core.growing import Growing
 
 TEXTS = list(SETS["leaf"].texts)
 ROWS = "id,text,price\nx,the cat meows softly,1.50\ny,  ,2\nz,=the dog barks,-3\n"
@@ -268,3 +269,29 @@ def test_a_reader_that_has_seen_enough_is_no_error(model: Path, tmp_path: Path) 
         process.stdout.close()
         assert process.wait() == 0
         assert process.stderr.read() == b""
+
+
+def test_ctrl_c_leaves_what_is_done_to_go_on_with(
+    model: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = put(tmp_path, "texts.csv", "text\n" + "".join(f'"{text}"\n' for text in TEXTS))
+    job = ["predict", str(model), str(file), "-o", str(tmp_path / "p.jsonl")]
+    monkeypatch.setattr("treelabel.cli.bulk.FIRST", 5)
+    monkeypatch.setattr("treelabel.models.streaming.MOST_TEXTS", 8)
+    with monkeypatch.context() as patch:
+        commit = Growing.commit
+
+        def interrupted(self: Growing, **state: Any) -> None:
+            commit(self, **state)
+            raise KeyboardInterrupt
+
+        patch.setattr(Growing, "commit", interrupted)
+        stopped = run(*job)
+    assert (stopped.code, stopped.out) == (130, "")
+    assert "p.jsonl.partial: holds what is done; the same command with --resume goes on with it" in stopped.err
+    assert not (tmp_path / "p.jsonl").exists()
+    assert run(*job, "--resume").code == 0
+    made = (tmp_path / "p.jsonl").read_bytes()
+    assert len(made.splitlines()) == len(TEXTS)
+    assert run(*job).code == 0
+    assert (tmp_path / "p.jsonl").read_bytes() == made

@@ -545,7 +545,7 @@ def test_what_nobody_expected_ends_with_code_1_and_one_line(
         (MemoryError(), 2, "out of memory; work on fewer documents at a time"),
         (OSError(28, "No space left on device", "out.csv"), 2, "out.csv: No space left on device"),
         (OSError("something odd"), 2, "something odd"),
-        (KeyboardInterrupt(), 130, "interrupted; no half-written file is left"),
+        (KeyboardInterrupt(), 130, "interrupted; every file is whole, or as it was"),
     ],
 )
 def test_what_the_machine_does_is_told_in_one_line(
@@ -657,7 +657,7 @@ def test_ctrl_c_leaves_nothing_behind(phase: str, tmp_path: Path) -> None:
     wait_until(has_begun, process)
     process.send_signal(signal.SIGINT)
     result = ended(process)
-    assert result == (130, "", "treelabel: interrupted; no half-written file is left\n")
+    assert result == (130, "", "treelabel: interrupted; every file is whole, or as it was\n")
     assert contents(tmp_path) == before
 
 
@@ -730,6 +730,6 @@ def test_a_stop_by_sigterm_leaves_no_half_file(tmp_path: Path) -> None:
     assert ended(process) == (
         143,
         "",
-        "treelabel: terminated; no half-written file is left, and nothing was replaced\n",
+        "treelabel: terminated; every file is whole, or as it was\n",
     )
     assert [path.name for path in tmp_path.iterdir()] == ["long.csv"]

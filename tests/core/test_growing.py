@@ -47,10 +47,10 @@ def test_without_being_asked_a_run_starts_over_and_leaves_nothing_if_it_fails(tm
         file.write(b"new")
         file.keep()
     assert target.read_bytes() == b"new"
-    with suppress(KeyboardInterrupt), growing_file(target, {}) as file:
+    with suppress(TreelabelError), growing_file(target, {}) as file:
         file.write(b"half")
-        file.commit()
-        raise KeyboardInterrupt
+        file.commit(rows=1)
+        raise TreelabelError("bad input")
     assert target.read_bytes() == b"new"
     assert names(tmp_path) == ["out.txt"]
 

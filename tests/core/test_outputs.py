@@ -423,7 +423,7 @@ def test_a_stopped_fit_never_replaces_a_model(tmp_path: Path, model: str, module
     assert load_model(tmp_path / "model").name == "most_frequent"
     new = fit("new")
     if stop == "SIGTERM":
-        assert "terminated; no half-written file is left" in new.stderr
+        assert "terminated; every file is whole, or as it was" in new.stderr
         assert not (tmp_path / "new").exists()
     else:
         # Announced in the help, and said.

@@ -24,9 +24,9 @@ def main(arguments: list[str] | None = None) -> None:
             start_quickly(given)
         code = _run(given, debug)
     except KeyboardInterrupt:
-        code = _say("interrupted; no half-written file is left", INTERRUPTED)
+        code = _say("interrupted; every file is whole, or as it was", INTERRUPTED)
     except Terminated:
-        code = _say("terminated; no half-written file is left, and nothing was replaced", TERMINATED)
+        code = _say("terminated; every file is whole, or as it was", TERMINATED)
     sys.exit(code)
 
 

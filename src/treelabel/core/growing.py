@@ -159,7 +159,8 @@ class StandardOutput:
 def growing_file(path: str | Path, about: Mapping[str, Any], resume: bool = False) -> Iterator[Growing]:
     """Write a file that can be gone on with; the block calls `keep`, or puts something else under the name, at its end.
 
-    What was committed is left for a later run if the process is killed, and, with `resume`, if the block fails.
+    What was committed is left for a later run if the process is killed or interrupted, or if the disk is full; also,
+    with `resume`, if something is wrong with the input.
 
     Parameters
     ----------
@@ -196,8 +197,9 @@ def growing_file(path: str | Path, about: Mapping[str, Any], resume: bool = Fals
         file.open(resume)
         try:
             yield file
-        except BaseException:
-            if resume and file.state:
+        except BaseException as error:
+            # What is wrong with the input will be mended, and then it is another one.
+            if file.state and (resume or not isinstance(error, TreelabelError)):
                 _log.info("%s: holds what is done; the same command with --resume goes on with it", file.path)
             else:
                 file.remove()
