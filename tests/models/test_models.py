@@ -37,13 +37,19 @@ SETS: dict[str, Dataset] = {kind: Dataset.of(case.texts, case.labels, case.hiera
 # Those that learn from texts; the others are held to everything else.
 LEARNERS = ["linear", "bag", "prototype", "memory", "lexical", "stack"]
 
-# Few and quick parts: what a stack does with them does not depend on these.
+# Few epochs over small vectors, and few and quick parts of a stack: what the battery asks for does not depend on them.
 QUICK = {"model": "prototype", "parent_prior_strength": 1.0, "label_prior_strength": 1.0}
 NEEDED: dict[str, dict[str, Any]] = {
     "prototype": {"encoder": "words"},
     "stack": {"encoder": "words", "cv": 2, "estimators": ("linear", QUICK)},
     "attention_xml": {"encoder": "words", "epochs": 2, "lstm_size": 8, "mlp_size": 8},
     "light_xml": {"encoder": "words", "epochs": 2},
+    "neural": {"encoder": "words", "epochs": 2},
+    "hitin": {"encoder": "words", "epochs": 2},
+    "hgclr": {"epochs": 1},
+    "hbgl": {"epochs": 1},
+    "aplc_xlnet": {"encoder": "words", "epochs": 2},
+    "x_transformer": {"encoder": "words", "epochs": 2},
 }
 
 
