@@ -32,7 +32,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.measure import ROOT, Claim, report, seconds
+from benchmarks.measure import ROOT, Claim, report, seconds, users_environment
 
 from treelabel import load_sample, write
 
@@ -89,7 +89,7 @@ def write_rows(file: Path, count: int) -> None:
 
 def measured(command: Sequence[str | Path]) -> Measured:
     """Run a command in a process of its own, which the system measures."""
-    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+    environment = users_environment(ROOT / "src", ROOT)
     started = time.perf_counter()
     process = subprocess.Popen(list(map(str, command)), env=environment, stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)

@@ -10,7 +10,6 @@ the processor are those of all processes together: what a second process saves o
 
 import argparse
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -21,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.measure import ROOT, Claim, report
+from benchmarks.measure import ROOT, Claim, report, users_environment
 
 # Half of the time is twice as fast.
 LEAST = 2.0
@@ -44,7 +43,7 @@ class Walk:
 def walk(checkout: Path) -> Walk:
     """Run the commands of a checkout in a new folder with an empty cache."""
     with tempfile.TemporaryDirectory() as folder:
-        environment = os.environ | {"PYTHONPATH": str(checkout / "src"), "NUMBA_CACHE_DIR": f"{folder}/compiled"}
+        environment = users_environment(checkout / "src", NUMBA_CACHE_DIR=f"{folder}/compiled")
         before, seconds = _processor(), []
         for command in COMMANDS:
             started = time.perf_counter()
