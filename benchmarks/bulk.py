@@ -10,9 +10,9 @@ predict` and `treelabel score --top 20`; and a pipeline of scikit-learn (TfidfVe
 file by chunks of 20,000 rows with pandas and writes the id and the label of each row to a CSV file. "words" are single
 words; "default" is what treelabel chooses for the sample, words, pairs of words and characters, in both systems.
 
-Claims: at least 3 times as many rows a second as scikit-learn on the larger file with either kind of n-grams, start
-of the process and loading of the model included on both sides; and a peak of memory that is, from the smaller file to
-the larger, the same within 10%. Models are loaded once before, so that compiled loops are in the cache. treelabel uses
+Claims: at least 3 times as many rows a second as scikit-learn with the default n-grams, on the larger file with single
+words, too (on the smaller one, both are done before they have begun); start of the process and loading of the model are
+included on both sides. And a peak of memory that is, from the smaller file to the larger, the same within 10%. Models are loaded once before, so that compiled loops are in the cache. treelabel uses
 all cores, which LinearSVC and TfidfVectorizer do not; the seconds of all cores are printed too.
 """
 
@@ -137,7 +137,7 @@ def claims_of(name: str, counts: Sequence[int], runs: dict[tuple[str, int], Meas
         for count in counts:
             ours, peer = runs[title, count], runs["scikit-learn", count]
             ratio = peer.clock / ours.clock
-            is_claimed = count == large and title != "predict to CSV"
+            is_claimed = name == "default" or (count == large and title != "predict to CSV")
             found.append(
                 Claim(
                     f"{title}, {name}, {count:,} rows ({seconds(ours.cores)} of all cores, peer {seconds(peer.cores)})",
