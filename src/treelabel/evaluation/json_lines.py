@@ -11,6 +11,9 @@ import pyarrow.compute as pc
 from treelabel.core.errors import printable
 from treelabel.evaluation.written_labels import WrittenLabels, number_texts
 
+# What lines are made of: columns of text, and what is the same in all lines. They are copied once, into the lines.
+Parts = list[Any]
+
 # What JSON escapes, and what would drive a terminal: see `printable`.
 MUST_BE_ESCAPED = r'["\\\x00-\x1f\x{7f}-\x{9f}\x{2028}-\x{202e}\x{2066}-\x{2069}]'
 
@@ -48,7 +51,14 @@ def json_values(column: Any) -> pa.Array:
     return pa.array(values, pa.large_string())
 
 
-def label_objects(labels: WrittenLabels) -> pa.Array:
+def string_parts(texts: Any) -> Parts:
+    """Write texts as JSON does: as they are between quotes, where nothing in any of them has to be escaped."""
+    column = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+    is_plain = column.null_count == 0 and not pc.any(pc.match_substring_regex(column, MUST_BE_ESCAPED)).as_py()
+    return ['"', column.cast(pa.large_string()), '"'] if is_plain else [json_strings(column)]
+
+
+def label_parts(labels: WrittenLabels) -> Parts:
     """Write the labels of each document as a list of objects {"label": name, "path": "A > B", "p": 0.93}."""
     known, place = np.unique(labels.nodes, return_inverse=True)
     h = labels.hierarchy
@@ -56,20 +66,21 @@ def label_objects(labels: WrittenLabels) -> pa.Array:
         f'{{"label": {json_text(h.names[node])}, "path": {json_text(path)}'
         for node, path in zip(known.tolist(), h.paths(known), strict=True)
     ]
-    parts: list[Any] = [pa.array(starts, pa.large_string()).take(pa.array(place))]
+    parts: Parts = [pa.array(starts, pa.large_string()).take(pa.array(place))]
     if labels.p is not None:
         parts += [', "p": ', number_texts(labels.p)]
-    written = pc.binary_join(labels.lists(joined([*parts, "}"])), _text(", "))
-    return joined(["[", written, "]"])
+    if (np.diff(labels.ptr) == 1).all():
+        return ["[", *parts, "}]"]
+    return ["[", pc.binary_join(labels.lists(joined([*parts, "}"])), _text(", ")), "]"]
 
 
-def json_objects(fields: Mapping[str, Any], flags: Mapping[str, Any]) -> pa.Array:
+def json_objects(fields: Mapping[str, Parts], flags: Mapping[str, Any]) -> pa.Array:
     """Write one line of JSON per document.
 
     Parameters
     ----------
     fields : mapping
-        The text of the value of each key, one per document.
+        What the text of the value of each key is made of.
     flags : mapping
         Keys that are there, and true, in some documents only: which ones.
 
@@ -78,9 +89,9 @@ def json_objects(fields: Mapping[str, Any], flags: Mapping[str, Any]) -> pa.Arra
     array of text
         Lines without their ends.
     """
-    parts: list[Any] = []
+    parts: Parts = []
     for name, values in fields.items():
-        parts += [f"{', ' if parts else '{'}{json_text(name)}: ", values]
+        parts += [f"{', ' if parts else '{'}{json_text(name)}: ", *values]
     for name, mask in flags.items():
         if mask.all():
             parts.append(f', "{name}": true')
@@ -89,9 +100,15 @@ def json_objects(fields: Mapping[str, Any], flags: Mapping[str, Any]) -> pa.Arra
     return joined([*parts, "}"])
 
 
-def joined(parts: list[Any]) -> pa.Array:
+def joined(parts: Parts) -> pa.Array:
     """Join columns and constants, row by row; what is null in one of them is null."""
-    return pc.binary_join_element_wise(*(_text(part) if isinstance(part, str) else part for part in parts), _text(""))
+    merged: Parts = []
+    for part in parts:
+        if isinstance(part, str) and merged and isinstance(merged[-1], str):
+            merged[-1] += part
+        else:
+            merged.append(part)
+    return pc.binary_join_element_wise(*(_text(part) if isinstance(part, str) else part for part in merged), _text(""))
 
 
 def _text(value: str) -> pa.Scalar:

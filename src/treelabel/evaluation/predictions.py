@@ -10,7 +10,7 @@ import pyarrow as pa
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import suffixes
 from treelabel.core.outputs import open_output
-from treelabel.evaluation.json_lines import json_objects, json_strings, json_values, label_objects
+from treelabel.evaluation.json_lines import Parts, json_objects, json_values, label_parts, string_parts
 from treelabel.evaluation.written_labels import chosen_labels, runner_up_labels
 from treelabel.rules import Decisions
 from treelabel.scores import Scores
@@ -83,9 +83,10 @@ def prediction_array(
     array of text
         Lines without their ends.
     """
-    fields = {"id": json_strings(ids), "labels": label_objects(chosen_labels(decisions, scores, all_labels))}
+    labels = label_parts(chosen_labels(decisions, scores, all_labels))
+    fields: dict[str, Parts] = {"id": string_parts(ids), "labels": labels}
     if alternatives and scores is not None:
-        fields["alternatives"] = label_objects(runner_up_labels(decisions, scores, alternatives))
+        fields["alternatives"] = label_parts(runner_up_labels(decisions, scores, alternatives))
     flags = {"closed": decisions.closed_rows}
     if decisions.unknown is not None:
         flags["unknown"] = decisions.unknown
@@ -93,7 +94,7 @@ def prediction_array(
         own = name
         while own in (*fields, "alternatives", *flags, "unknown"):
             own += "_"
-        fields[own] = json_values(column)
+        fields[own] = [json_values(column)]
     return json_objects(fields, flags)
 
 
