@@ -1,5 +1,6 @@
 """Files that grow under a temporary name: what a kill leaves, what a later run makes of it."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -126,3 +127,26 @@ def test_what_an_earlier_run_was_sure_of_is_forgotten_when_another_starts_over(t
     with pytest.raises(TreelabelError, match="begun with another of"):
         third.open(resume=True)
     third.close()
+
+
+def test_nothing_is_left_where_there_is_no_room_even_to_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Path, text: str, **_: object) -> None:
+        self.touch()
+        raise OSError(errno.ENOSPC, "No space left on device", str(self))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(TreelabelError, match="No space left on device"), growing_file(tmp_path / "out.txt", {}):
+        pass
+    assert names(tmp_path) == []
+
+
+def test_what_is_done_is_left_where_the_disk_is_full(tmp_path: Path) -> None:
+    target = tmp_path / "out.txt"
+    with suppress(TreelabelError), growing_file(target, {"of": "a"}) as file:
+        file.write(b"one")
+        file.commit(rows=1)
+        raise OSError(errno.ENOSPC, "No space left on device", str(target))
+    with growing_file(target, {"of": "a"}, resume=True) as file:
+        assert (file.state, file.size) == ({"rows": 1}, 3)
+        file.keep()
+    assert target.read_bytes() == b"one"

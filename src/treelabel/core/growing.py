@@ -56,7 +56,11 @@ class Growing:
             _log.info("%s: what an earlier run left is started over; --resume would go on with it", self.path)
         if not self.size:
             # What an earlier run was sure of is not there any more; and from now on the file is known as ours.
-            self._write_journal()
+            try:
+                self._write_journal()
+            except OSError:
+                self.remove()
+                raise
         self._stream.truncate(self.size)
         self._stream.seek(self.size)
 
