@@ -133,6 +133,18 @@ def test_what_a_split_label_had_is_shared() -> None:
     ]
 
 
+def test_one_of_the_labels_that_a_label_was_split_into_is_explained_by_that() -> None:
+    new = tree(
+        "pet > dog > terrier", "pet > dog > poodle", "pet > siamese", "pet > persian", "food > cake", "food > soup"
+    )
+    moves, data = Moves.of(TREE, new, [("cat", "siamese"), ("cat", "persian")]), dataset("leaf")
+    model = make_model("prototype", **PROTOTYPE).fit(data)
+    found = prediction_changes(model, update_model(model, moves=moves), data, moves)
+    cats = [change for change in found.changes if change.old == ("pet > cat",)]
+    assert {change.why for change in cats} == {"split"}
+    assert {change.new for change in cats} & {("pet > siamese",), ("pet > persian",)}
+
+
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_memory_is_that_of_fitting_anew(change: str) -> None:
     data, moves = dataset("leaf"), moves_of(change)

@@ -148,7 +148,9 @@ def _changed(old: Model, new: Model, part: Any, ids: list[str], moves: Moves) ->
         # What became of labels that are still called the same is no change.
         if should == now and kinds <= {"same"}:
             continue
-        why: Any = next(kind for kind in BY_WEIGHT if kind in kinds) if should == now else "new mind"
+        # Of a label that was split, some models predict one of the new ones, others what these have in common.
+        is_part = "split" in kinds and now and set(now) <= {target for node in was for target in moves.targets[node]}
+        why: Any = next(kind for kind in BY_WEIGHT if kind in kinds) if should == now or is_part else "new mind"
         yield PredictionChange(
             name,
             "" if texts is None else texts[row],
