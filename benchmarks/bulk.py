@@ -12,8 +12,9 @@ words; "default" is what treelabel chooses for the sample, words, pairs of words
 
 Claims: at least 3 times as many rows a second as scikit-learn with the default n-grams, on the larger file with single
 words, too (on the smaller one, both are done before they have begun); start of the process and loading of the model are
-included on both sides. And a peak of memory that is, from the smaller file to the larger, the same within 10%. Models are loaded once before, so that compiled loops are in the cache. treelabel uses
-all cores, which LinearSVC and TfidfVectorizer do not; the seconds of all cores are printed too.
+included on both sides. And a peak of memory that is, from the smaller file to the larger, the same within 10%. Models
+are loaded once before, so that compiled loops are in the cache. treelabel uses all cores, which LinearSVC and
+TfidfVectorizer do not; the seconds of all cores are printed too.
 """
 
 import argparse
