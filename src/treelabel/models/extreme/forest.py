@@ -8,6 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.core.compute import FloatArray, IntArray, LongArray, fast_kernel, kernel, over_rows
+from treelabel.core.freed import release_freed_memory
 from treelabel.core.schema import Arrays, Schema, with_prefix
 from treelabel.core.vectors import normalize_rows
 from treelabel.models.extreme.beam import batch_size, search, search_some
@@ -216,6 +217,7 @@ def fit_forest(
     emphasis: FloatArray | None,
     stop: StopSignal,
     done: Callable[[int], None] | None = None,
+    rows: LongArray | None = None,
 ) -> Forest:
     """Learn a forest.
 
@@ -244,11 +246,15 @@ def fit_forest(
         When to hurry.
     done : callable, optional
         Gets the number of trees that are done.
+    rows : array of int64, optional
+        The documents to learn from; by default all.
 
     Returns
     -------
     Forest
     """
+    if rows is not None:
+        features, labels = features[rows], labels[rows]
     if names is not None:
         known = np.flatnonzero(np.diff(names.indptr))
         features = sparse.csr_array(sparse.vstack([features, names[known]], format="csr"))
@@ -259,10 +265,12 @@ def fit_forest(
     label_features = pifa(features, labels, CLUSTER_FEATURES)
     trees = list[tuple[LabelTree, tuple[Rankers, ...]]]()
     for each in make:
+        release_freed_memory()
         tree = each(label_features)
         above, levels = tree.above(labels), list[Rankers]()
         shown = sparse.csr_array(np.ones((features.shape[0], 1), np.bool_))
         for level in range(tree.depth):
+            release_freed_memory()
             extra = emphasis[tree.labels] if emphasis is not None and level + 1 == tree.depth else None
             levels.append(train_rankers(features, shown, above[level], tree.children[level], solver, extra, stop))
             if level + 1 < tree.depth:
@@ -274,6 +282,7 @@ def fit_forest(
         trees.append((tree, tuple(levels)))
         if done is not None:
             done(len(trees))
+    release_freed_memory()
     if names is None:
         names = sparse.csr_array((labels.shape[1], features.shape[1]), dtype=np.float32)
     return Forest(tuple(trees), largest_features(label_features, PROTOTYPE_FEATURES), names)

@@ -11,6 +11,7 @@ from scipy.special import expit
 from treelabel.calibration.base import LARGEST_PARAMETER
 from treelabel.calibration.fitting import fit_logistic
 from treelabel.core.compute import DoubleArray, FloatArray, IntArray, LongArray
+from treelabel.core.freed import release_freed_memory
 from treelabel.core.kinds import Between
 from treelabel.core.progress import progress_bar
 from treelabel.core.schema import Array, Arrays, Schema, indices, with_prefix
@@ -209,7 +210,7 @@ class Extreme(Model):
                     break
                 others = np.setdiff1d(np.arange(len(train)), fold, assume_unique=True)
                 told = _shifted(done, number * trees)
-                self.forest_ = self._forest(train, features[others], targets[others], names, told)
+                self.forest_ = self._forest(train, features, targets, names, told, others if len(fold) else None)
                 held = (features[fold], targets[fold]) if valid is None else valid
                 found.append((self.forest_.candidates(held[0], self._search), held[1]))
             self.weights_ = fit_weights(found, self.parts)
@@ -217,6 +218,7 @@ class Extreme(Model):
                 # What was learned without the held-out documents makes room.
                 del self.forest_
                 self.forest_ = self._forest(train, features, targets, names, _shifted(done, len(folds) * trees))
+        release_freed_memory()
         rows = np.concatenate(folds[: len(found)]) if valid is None else np.arange(len(train.valid or ()))
         if not len(rows):
             return None
@@ -254,6 +256,7 @@ class Extreme(Model):
         targets: LabelMatrix,
         names: sparse.csr_array | None,
         done: Callable[[int], None],
+        rows: LongArray | None = None,
     ) -> Forest:
         solver = Solver(self.C, self.max_iter, self.prune, self.seed)
         return fit_forest(
@@ -264,9 +267,10 @@ class Extreme(Model):
             solver,
             self.negatives,
             self.beam_size,
-            self._emphasis(targets),
+            self._emphasis(targets if rows is None else targets[rows]),
             train.stop,
             done,
+            rows,
         )
 
     def _makers(self) -> Sequence[Make]:

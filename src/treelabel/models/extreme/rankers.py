@@ -155,11 +155,14 @@ def train_rankers(
     found = {cluster: job.learn(cluster, in_threads) for cluster in large.tolist()}
     small = np.setdiff1d(np.arange(len(children) - 1), large).tolist()
     found |= zip(small, in_threads(job.learn, small, interrupt=stop.interrupt), strict=True)
-    parts = [found[cluster] for cluster in range(len(children) - 1)]
+    parts = [found.pop(cluster) for cluster in range(len(children) - 1)]
     sizes = np.cumsum([0, *(len(part.features) for part in parts)])
     entries = np.cumsum([0, *(len(part.children) for part in parts)])
     rows = np.concatenate([[0], *(part.rows[1:] + low for part, low in zip(parts, entries, strict=False))])
-    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in PER_CLUSTER}
+    columns = {name: [getattr(part, name) for part in parts] for name in PER_CLUSTER}
+    # What has been put together makes room.
+    del parts
+    joined = {name: np.concatenate(columns.pop(name)) for name in PER_CLUSTER}
     return Rankers(clusters=sizes, rows=rows.astype(np.int64), **joined)
 
 
