@@ -19,10 +19,10 @@ from treelabel.models.neural.ranking import (
     RankingNetwork,
     TreeGold,
     TreeLabels,
-    among,
+    candidate_loss,
     choose_clusters,
     in_parts,
-    multi_hot,
+    level_loss,
     rank_documents,
 )
 
@@ -286,13 +286,9 @@ class AttentionXmlNetwork(RankingNetwork):
         words, mask = self.words(self.level, inputs)
         states = level.states(words, mask)
         if self.level == 0:
-            logits = level.logits(states, mask).float()
-            true = multi_hot(gold, logits.shape[1])
-            return functional.binary_cross_entropy_with_logits(logits, true, reduction="none").mean(1)
+            return level_loss(level.logits(states, mask), gold)
         nodes, there = self.candidates(truth)
-        logits = level.logits(states, mask, nodes).float()
-        each = functional.binary_cross_entropy_with_logits(logits, among(nodes, gold), reduction="none")
-        return (each * there).sum(1) / there.sum(1).clamp(min=1)
+        return candidate_loss(level.logits(states, mask, nodes), nodes, there, gold)
 
     def candidates(self, truth: TreeGold) -> tuple[Tensor, Tensor]:
         """Choose the candidates of training: the children of true nodes above, of the best predicted, of random ones.

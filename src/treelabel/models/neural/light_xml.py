@@ -11,7 +11,14 @@ from treelabel.encoders.backbone import pooled
 from treelabel.losses.torch import TorchLoss
 from treelabel.models.neural.network import layers_of
 from treelabel.models.neural.parts import Parts
-from treelabel.models.neural.ranking import RankingNetwork, TreeGold, among, choose_clusters, in_parts, multi_hot
+from treelabel.models.neural.ranking import (
+    RankingNetwork,
+    TreeGold,
+    candidate_loss,
+    choose_clusters,
+    in_parts,
+    level_loss,
+)
 
 # Scoring a label in a product of matrices is so many times faster than looking its embedding up.
 WORTH_ALL = 32
@@ -117,14 +124,11 @@ class LightXmlNetwork(RankingNetwork):
         """Return the cross-entropy of clusters plus that of candidates: see `Network.losses`."""
         vectors = self.text_vectors(inputs)
         clusters = self.recaller(vectors).float()
-        true = multi_hot(truth.levels[0], clusters.shape[1])
-        recalling = functional.binary_cross_entropy_with_logits(clusters, true, reduction="none").mean(1)
+        recalling = level_loss(clusters, truth.levels[0])
         if self.tree.depth == 1:
             return recalling
         labels, there = self.candidates(clusters, truth)
-        logits = self.label_logits(vectors, labels).float()
-        each = functional.binary_cross_entropy_with_logits(logits, among(labels, truth.levels[1]), reduction="none")
-        return recalling + (each * there).sum(1) / there.sum(1).clamp(min=1)
+        return recalling + candidate_loss(self.label_logits(vectors, labels), labels, there, truth.levels[1])
 
     def candidates(self, clusters: Tensor, truth: TreeGold) -> tuple[Tensor, Tensor]:
         """Choose the candidates of training: the labels of true clusters, and of those that the recaller thinks best.

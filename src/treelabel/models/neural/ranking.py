@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from scipy import sparse
 from torch import Tensor
+from torch.nn import functional
 
 from treelabel.core.compute import IntArray, LongArray
 from treelabel.core.scale import MANY_NODES
@@ -232,6 +233,52 @@ def choose_clusters(scores: Tensor, gold: Tensor, top: int) -> Tensor:
     most = int((gold >= 0).sum(1).max())
     count = min(scores.shape[1], max(top, most))
     return (scores + 2 * multi_hot(gold, scores.shape[1])).topk(count).indices
+
+
+# Losses
+
+
+def level_loss(logits: Tensor, gold: Tensor) -> Tensor:
+    """Compute the mean binary cross-entropy of a level that is scored whole.
+
+    Parameters
+    ----------
+    logits
+        Documents × nodes.
+    gold
+        The true nodes of each document, filled up with -1.
+
+    Returns
+    -------
+    Tensor
+        One loss per document.
+
+    >>> level_loss(torch.zeros(1, 4), torch.tensor([[2, -1]])).exp().tolist()
+    [2.0]
+    """
+    true = multi_hot(gold, logits.shape[1])
+    return functional.binary_cross_entropy_with_logits(logits.float(), true, reduction="none").mean(1)
+
+
+def candidate_loss(logits: Tensor, candidates: Tensor, there: Tensor, gold: Tensor) -> Tensor:
+    """Compute the mean binary cross-entropy of the candidates of each document.
+
+    Parameters
+    ----------
+    logits, candidates
+        Documents × candidates.
+    there
+        Which candidates are there: see `RankingNetwork.below`.
+    gold
+        The true nodes of each document, filled up with -1.
+
+    Returns
+    -------
+    Tensor
+        One loss per document.
+    """
+    each = functional.binary_cross_entropy_with_logits(logits.float(), among(candidates, gold), reduction="none")
+    return (each * there).sum(1) / there.sum(1).clamp(min=1)
 
 
 # Scoring
