@@ -295,3 +295,17 @@ def test_ctrl_c_leaves_what_is_done_to_go_on_with(
     assert len(made.splitlines()) == len(TEXTS)
     assert run(*job).code == 0
     assert (tmp_path / "p.jsonl").read_bytes() == made
+
+
+@pytest.mark.parametrize("name", ["p.csv", "p.tsv"])
+def test_escaped_labels_and_ids_are_read_as_they_were(tmp_path: Path, run: Run, name: str) -> None:
+    rows = "".join(
+        f"@u{at},{text} {at},{label}\n" for at, (text, label) in enumerate([("woof", "=A"), ("meow", "+B")] * 12)
+    )
+    file = put(tmp_path, "t.csv", f"id,text,label\n{rows}")
+    assert run("fit", file, "-o", tmp_path / "m").code == 0
+    assert run("predict", tmp_path / "m", file, "-o", tmp_path / name).code == 0
+    judged = run("evaluate", file, tmp_path / name, "--metrics", "hf1")
+    assert judged.code == 0, judged.err
+    assert "1.0000" in judged.out
+    assert "'@u0" in (tmp_path / name).read_text()

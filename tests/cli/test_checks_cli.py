@@ -134,3 +134,35 @@ def test_audit_refuses_what_cannot_be_written(warts: Path, tmp_path: Path, run: 
         ended = run("audit", warts, "-o", target)
         assert (ended.code, message in ended.err) == (2, True)
     assert "too few" in run("audit", put(tmp_path, "one.csv", "text,label\na,x\na,y\n"), "--folds", "2").err
+
+
+def test_labels_that_training_does_not_have_are_findings(tmp_path: Path, run: Run) -> None:
+    train = put(tmp_path, "train.csv", "text,label\n" + "woof,Pet > Dog\nmeow,Pet > Cat\n" * 6)
+    put(tmp_path, "train.taxonomy.tsv", "path\nPet > Dog\nPet > Cat\n")
+    test = put(tmp_path, "test.csv", "body,kind,sort\nbark,PET,Dog\npurr,Pet,Cat\nmoo,Farm,Cow\n")
+    named = ("--text", "body", "--labels", "kind,sort", "--train", train)
+    ended = run("inspect", test, *named, "--fix", tmp_path / "fixed.csv")
+    assert ended.code == 0, ended.err
+    assert "labels have no text in the training data" in ended.out
+    assert read(tmp_path / "fixed.csv").paths() == [["Pet > Dog"], ["Pet > Cat"], ["Farm > Cow"]]
+    put(tmp_path, "tax.tsv", "path\nPet > Dog\nPet > Cat\n")
+    given = run("inspect", test, *named, "--taxonomy", tmp_path / "tax.tsv")
+    assert given.code == 2
+    assert "unknown path 'PET > Dog'" in given.err
+
+
+def test_convert_does_not_write_over_what_it_reads(tmp_path: Path, run: Run) -> None:
+    file = put(tmp_path, "t.csv", "text,label,note\na,x,1\na,x,2\n")
+    before = file.read_bytes()
+    ended = run("convert", file, file, "--deduplicate")
+    assert ended.code == 2
+    assert "is what is to be read, and would be replaced" in ended.err
+    assert file.read_bytes() == before
+
+
+def test_evaluate_wants_a_file_for_each_table(tmp_path: Path, run: Run) -> None:
+    file = put(tmp_path, "t.csv", "text,label\na,x\nb,y\n")
+    same = tmp_path / "out.csv"
+    ended = run("evaluate", file, file, "--errors", same, "--by-label-output", same)
+    assert ended.code == 2
+    assert "name the same file" in ended.err

@@ -175,3 +175,36 @@ def test_labels_may_be_called_ok_and_hold_the_separator(tmp_path: Path, run: Run
     assert ended.code == 0, ended.err
     assert "2 labelled, 0 confirmed" in ended.out
     assert read(tmp_path / "new.csv").names() == [["OK"], ["Fine; well", "Tennis"]]
+
+
+QUEUE = "id,text,label,status,priority,suggestion,p,alternatives\n"
+
+
+def test_an_answer_that_may_be_a_label_is_refused(tmp_path: Path, run: Run) -> None:
+    taxonomy, target = tmp_path / "tax.tsv", tmp_path / "new.csv"
+    taxonomy.write_text("path\nok\n?\nTennis\n")
+    for answer in ("ok", "?"):
+        (tmp_path / "queue.csv").write_text(f"{QUEUE}1,a,{answer},review,1,Tennis,0.5,\n")
+        ended = run("review", "--apply", tmp_path / "queue.csv", "-o", target, "--taxonomy", taxonomy)
+        assert ended.code == 2
+        assert f"queue.csv:2: {answer!r} may be the label of that name or an answer" in ended.err
+        assert not target.exists()
+    (tmp_path / "queue.csv").write_text(f'{QUEUE}1,a,"""ok""",review,1,Tennis,0.5,\n2,b,OK,review,1,Tennis,0.5,\n')
+    ended = run("review", "--apply", tmp_path / "queue.csv", "-o", target, "--taxonomy", taxonomy)
+    assert "1 labelled, 1 confirmed" in ended.out, ended.err
+    assert read(target).names() == [["ok"], ["Tennis"]]
+
+
+def test_a_queue_without_the_columns_of_answers_is_refused(tmp_path: Path, run: Run) -> None:
+    taxonomy, target = tmp_path / "tax.tsv", tmp_path / "new.csv"
+    taxonomy.write_text("path\nGolf\nTennis\n")
+    for queue, message in (
+        ("id,text,label,status\n1,a,ok,review\n", "no column 'suggestion'"),
+        ("id,text,label,suggestion\n1,a,,Golf\n", "no column 'status'"),
+        (f"{QUEUE}1,a,ok,review,1,,0.5,\n", "'ok' stands for the suggestion, but the row has none"),
+    ):
+        (tmp_path / "queue.csv").write_text(queue)
+        ended = run("review", "--apply", tmp_path / "queue.csv", "-o", target, "--taxonomy", taxonomy)
+        assert ended.code == 2
+        assert message in ended.err
+        assert not target.exists()

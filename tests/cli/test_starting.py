@@ -1,7 +1,11 @@
 """A quick start: pandas is not loaded by pyarrow, and can still be used."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 CODE = """
 import gc, sys
@@ -30,3 +34,18 @@ def test_a_command_does_not_load_pandas() -> None:
 def test_help_loads_nothing() -> None:
     started(["--version"], False)
     started(["predict", "--help"], False)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="closes files of a POSIX shell")
+def test_closed_standard_files_are_no_crash(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("text,label\nwoof,dog\nmeow,cat\n")
+    command = f"{sys.executable} -m treelabel"
+    for line, code in (
+        (f"{command} convert t.csv a.jsonl 2>&-", 0),
+        (f"{command} convert t.csv b.jsonl >&-", 0),
+        (f"{command} convert - c.jsonl --format csv <&-", 2),
+    ):
+        ended = subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert ended.returncode == code, ended.stderr
+        assert "should not have happened" not in ended.stderr
+    assert (tmp_path / "a.jsonl").read_text() == (tmp_path / "b.jsonl").read_text() != ""

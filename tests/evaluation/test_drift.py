@@ -118,3 +118,22 @@ def test_sparse_scores_are_measured_like_dense_ones(model: Model) -> None:
 def test_no_texts_are_an_error() -> None:
     with pytest.raises(TreelabelError, match="there are no texts"):
         DriftMeter(TREE, None).result()
+
+
+@pytest.mark.parametrize("rows", ["woof\n", "woof\nwoof\n"])
+def test_one_or_two_texts_are_no_drift(folder: Path, tmp_path: Path, run: Run, rows: str) -> None:
+    text = str(documents(1, 14).texts[0])
+    (tmp_path / "few.csv").write_text("text\n" + rows.replace("woof", text))
+    ended = run("drift", folder / "model", tmp_path / "few.csv")
+    assert ended.code == 0, ended.out
+
+
+def test_blank_texts_are_left_out(folder: Path, tmp_path: Path, run: Run) -> None:
+    own = (folder / "own.csv").read_text()
+    header = own.splitlines()[0]
+    blank = "".join(f"b{row}" + "," * header.count(",") + "\n" for row in range(200))
+    (tmp_path / "with.csv").write_text(own + blank)
+    first, second = (run("drift", folder / "model", path) for path in (folder / "own.csv", tmp_path / "with.csv"))
+    assert (first.code, first.out) == (second.code, second.out)
+    (tmp_path / "blank.csv").write_text(f"{header}\n{blank}")
+    assert "there are no texts to look at" in run("drift", folder / "model", tmp_path / "blank.csv").err

@@ -295,6 +295,26 @@ def test_nothing_to_update_is_an_error() -> None:
         update_model(model, moves=moves_of("renamed"), train=dataset("DAG"))
 
 
+def test_the_rule_is_chosen_anew_where_documents_no_longer_end_at_leaves() -> None:
+    new = tree(
+        "pet > dog > terrier",
+        "pet > dog > poodle",
+        "pet > cat > siamese",
+        "pet > cat > persian",
+        "food > cake",
+        "food > soup",
+    )
+    data = dataset("leaf")
+    # One document that ends at an inner node is odd, and changes no rule.
+    odd = together(together(data, data), Dataset.of(["a pet"], [["pet"]], TREE))
+    model = make_model("linear", ngram_range=(1, 1), char_ngram_range=None).fit(odd)
+    assert (model.regime_, model.rule_) == ("partial_path", "best_leaf")
+    moves = Moves.of(TREE, new, [("cat", "siamese"), ("cat", "persian")])
+    updated = update_model(model, moves=moves, train=odd)
+    cats = [text for text, names in zip(data.texts, data.names(), strict=True) if names == ["cat"]]
+    assert {tuple(labels) for labels in updated.predict(cats, paths=True)} == {("pet > cat",)}
+
+
 # What changes
 
 

@@ -9,11 +9,13 @@ from contextlib import contextmanager
 from types import FrameType
 
 from treelabel.cli.signals import INTERRUPTED, TERMINATED, Terminated
-from treelabel.cli.starting import start_quickly
+from treelabel.cli.starting import open_standard_files, start_quickly
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run `treelabel` with the arguments of the process, and exit."""
+    if arguments is None:
+        open_standard_files()
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     given = [argument for argument in given if argument != "--debug"] or ["--help"]

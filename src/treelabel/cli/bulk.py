@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -229,9 +230,12 @@ class LineWriter:
     def __init__(self, job: Job, form: Form, sink: Sink) -> None:
         self._job, self._form, self._sink = job, form, sink
         self._compress = compressor(job.output)
+        # Whether a last column counts what was escaped, so that treelabel reads it as it was: found at the beginning.
+        self.marked: bool | None = sink.state.get("marked")
 
     def add(self, decided: "Decided") -> int:
         """Write a batch; return how many cells were escaped."""
+        from treelabel.data.formulas import escape
         from treelabel.data.tables import DELIMITERS, csv_header, csv_lines, text_lines
         from treelabel.evaluation.predictions import prediction_array
 
@@ -242,7 +246,11 @@ class LineWriter:
             self._sink.write(self._compress(text_lines(lines)))
             return 0
         table = prediction_table(decided, form, numbers_as_text=True)
-        how = DELIMITERS[kind], not form.raw, form.keep_columns and not form.raw
+        if self.marked is None:
+            names = decided.scores.hierarchy.names
+            odd = any(escape(text) != text for text in chain(names, ids.to_pylist()))
+            self.marked = not form.raw and (form.keep_columns or odd)
+        how = DELIMITERS[kind], not form.raw, self.marked
         lines, escaped = csv_lines(table, *how)
         header = b"" if self._sink.size else csv_header(table.column_names, *how)
         self._sink.write(self._compress(header + lines))
@@ -260,6 +268,7 @@ class TableWriter:
         from treelabel.data.tables import finish_table
 
         self._form = form
+        self.marked: bool | None = None
         self._spool = SpoolWriter(sink, lambda made, target: finish_table(made, target, job.kind))
 
     def add(self, decided: "Decided") -> int:
@@ -309,6 +318,7 @@ def predict_file(job: Job, form: Form, rule: str | None, settings: dict[str, Any
     with job.sink() as sink:
         writer = (TableWriter if job.kind in ("parquet", "xlsx") else LineWriter)(job, form, sink)
         state = {"rows": 0, "empty": 0, "escaped": 0, "rule": "", **sink.state}
+        state.pop("marked", None)
         batches = job.batches(0 if waits else state["rows"], form.keep_columns, f"predicting {job.texts.name}")
         # What a rule of all documents decided is written from where it was cut off.
         skip = state["rows"] if waits else 0
@@ -321,7 +331,7 @@ def predict_file(job: Job, form: Form, rule: str | None, settings: dict[str, Any
             state["rows"] += count
             state["empty"] += int(decided.blank.sum())
             state["rule"] = decided.decisions.rule
-            sink.commit(**state)
+            sink.commit(**state, marked=writer.marked)
         writer.finish()
     sep = None if job.kind == "jsonl" or not form.several else label_separator(job.model.hierarchy_)
     return Written(state["rows"], state["rule"], state["empty"], state["escaped"], sep)

@@ -99,7 +99,8 @@ def _inspect_documents(
 ) -> None:
     from treelabel.data.findings import find_problems
 
-    data, training = read.read_with(file, train)
+    # Labels that training does not have are findings.
+    data, training = read.read_with(file, train, widen=True)
     described, findings = data.describe(training), find_problems(data, training)
     done = [] if fix is None else write_fixed(data, training, fix, not raw)
     if json:
@@ -212,6 +213,7 @@ def convert(
         else:
             _convert_taxonomy(source, target, read, unfold, cut)
         return
+    require_other_file(target, source, without)
     dataset = _documents(source, read, without, moves, old_taxonomy)
     dataset = _changed(dataset, deduplicate, unfold, cut, other_leaves)
     if target == STANDARD:

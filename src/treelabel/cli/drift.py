@@ -41,6 +41,8 @@ def drift(
       treelabel drift model this-week.csv
       treelabel drift model this-week.csv --limit 0.05 --json > drift.json || mail -s "drift" me < drift.json
     """
+    import numpy as np
+
     from treelabel.core.errors import TreelabelError
     from treelabel.data.stream import DataFile
     from treelabel.evaluation.drift import DriftMeter
@@ -54,7 +56,8 @@ def drift(
     meter = DriftMeter(h, loaded.profile_, seed)
     top = KEPT if len(h) > MANY_LABELS else None
     size = max(1, min(8192, MOST_SCORES // max(1, min(len(h), MANY_LABELS))))
-    for batch in file.batches(h, size, texts=True):
+    for whole in file.batches(h, size, texts=True):
+        batch = whole if whole.features is not None else whole[np.flatnonzero(~whole.texts.blank())]
         meter.add(loaded.score(batch, top=top), loaded.unknown_words(batch))
     found = meter.result(limit)
     if all(measure.change is None for measure in found.measures):

@@ -72,6 +72,8 @@ def evaluate(
             require_table_name(output)
             require_file_name(output)
             require_other_file(output, truth, predictions, train)
+    if errors is not None and errors == by_label_output:
+        raise TreelabelError(f"{errors}: --errors and --by-label-output name the same file; give each its own")
     # Files are read more than once.
     with as_file(truth, read.format) as true, as_file(predictions) as system:
         judged = _judged(

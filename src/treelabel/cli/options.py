@@ -109,14 +109,15 @@ class ReadArguments:
         need_text: bool = True,
         taxonomy: "Hierarchy | None" = None,
         need_labels: bool = True,
+        widen: bool = False,
     ) -> "tuple[Dataset, Dataset | None]":
-        """Read a data file and, if there is one, a training file under the same hierarchy."""
+        """Read a data file and, if there is one, a training file under the same hierarchy; see `read_together`."""
         from treelabel.data import read, read_together
 
         options = self.options(need_text, need_labels, taxonomy)
         if train is None:
             return read(path, **options), None
-        data, training = read_together([path, train], **options)
+        data, training = read_together([path, train], widen=widen, **options)
         return data, training
 
     def read_batches(

@@ -1,12 +1,23 @@
 """A quick start: what the process of a command does before it loads the command."""
 
 import gc
+import os
 import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 
 # Loading a command makes some hundred thousand objects that stay, among which garbage would be looked for 300 times.
 OBJECTS_BETWEEN_COLLECTIONS = 50_000
+
+
+def open_standard_files() -> None:
+    """Open what the caller closed of standard input, output and error, as nothing: 2>&-, as some daemons do it.
+
+    Else the next files that are opened would take their places, and what is printed would go into them.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  for the whole process
 
 
 def start_quickly(arguments: Sequence[str]) -> None:

@@ -49,6 +49,10 @@ LONG_CELL = 1000
 LONGEST_PYTHON_LIST = 1_000_000
 
 
+class MissingColumnError(TreelabelError):
+    """A column that was named is not in the file."""
+
+
 @dataclass(frozen=True)
 class Fields:
     """The columns to read: texts are joined by line breaks, several label columns are the levels of one path."""
@@ -233,7 +237,7 @@ def _asked(names: str | Sequence[str] | None, columns: Sequence[str], where: str
     if missing:
         hint = did_you_mean(missing[0], columns)
         told = f"no column {quoted(missing[0])} for the {what}; columns are {_list(columns)}"
-        raise TreelabelError(f"{where}: {told}{hint and f'; {hint}'}")
+        raise MissingColumnError(f"{where}: {told}{hint and f'; {hint}'}")
     return wanted
 
 

@@ -27,6 +27,7 @@ from treelabel.hierarchy.labels import UnknownLabelError, encode, find_label
 LABEL_SEPARATOR = ";"
 ACCEPT, REVIEW = "accept", "review"
 OK, SKIP = "ok", "?"
+NEEDED = ("text", "label", "status", "suggestion")
 COLUMNS = ("status", "priority", "suggestion", "p", "alternatives")
 # Mistakes that are named at a time.
 MOST_TOLD = 10
@@ -137,11 +138,11 @@ def read_queue(
     ids, texts, labels, problems = list[str](), list[str](), list[list[str]](), list[str]()
     counts = dict.fromkeys(("labelled", "confirmed", "accepted", "skipped"), 0)
     for row in _rows(file, ReadOptions() if options is None else options):
-        how, cell = _meant(row, hierarchy, accepted)
-        counts[how] += 1
-        if cell is None:
-            continue
         try:
+            how, cell = _meant(row, hierarchy, accepted)
+            counts[how] += 1
+            if cell is None:
+                continue
             labels.append([hierarchy.paths([node])[0] for node in _found(cell, hierarchy, sep)])
         except UnknownLabelError as error:
             problems.append(f"{file}:{row.line}: {error}")
@@ -160,7 +161,7 @@ def _rows(file: Path, options: ReadOptions) -> Iterator[Row]:
     for row in format_of(file).read(file, options).rows:
         if isinstance(row, Problem):
             raise TreelabelError(f"{file}:{row.line}: {row.message}")
-        missing = [name for name in ("text", "label") if name not in row.values]
+        missing = [name for name in NEEDED if name not in row.values]
         if missing:
             raise TreelabelError(
                 f"{file}:{row.line}: no column {missing[0]!r}; expected a queue that 'treelabel review' wrote, with "
@@ -174,7 +175,17 @@ def _meant(row: Row, hierarchy: Hierarchy, accepted: bool) -> tuple[str, str | N
     cell = str(row.values["label"] if row.values["label"] is not None else "").strip()
     suggestion = str(row.values.get("suggestion") or "").strip() or None
     if cell.lower() == OK and cell not in hierarchy.ids_by_name:
-        return ("confirmed", suggestion) if suggestion is not None else ("skipped", None)
+        if suggestion is None:
+            raise UnknownLabelError(f"{cell!r} stands for the suggestion, but the row has none; write the label")
+        return "confirmed", suggestion
+    if cell in (OK, SKIP) and cell in hierarchy.ids_by_name:
+        # As an answer, the word would mean something else.
+        raise UnknownLabelError(
+            f"{cell!r} may be the label of that name or an answer; write it in double quotes for the label, and "
+            f"{OK.upper()!r} for the suggestion, or nothing to skip the text"
+        )
+    if len(cell) > 2 and cell[0] == cell[-1] == '"':
+        return "labelled", cell[1:-1]
     if cell and cell != SKIP:
         return "labelled", cell
     is_accepted = str(row.values.get("status") or "").strip().lower() == ACCEPT

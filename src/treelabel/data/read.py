@@ -166,7 +166,7 @@ class Problems:
     skipped: int = 0
     told: list[str] = field(default_factory=list)
 
-    def tell(self, line: int, message: str) -> None:
+    def tell(self, line: int, message: str, kind: type[TreelabelError] = TreelabelError) -> None:
         """Report a problem.
 
         Parameters
@@ -175,10 +175,12 @@ class Problems:
             Where it is.
         message
             What it is.
+        kind
+            The error that it is, if it stops the reading.
         """
         told = f"{self.file}:{line}: {message}"
         if self.on_error == "stop":
-            raise TreelabelError(f"{shorten(told, 1500)} (to leave out such rows: --on-error skip)")
+            raise kind(f"{shorten(told, 1500)} (to leave out such rows: --on-error skip)")
         if len(self.told) < 3:
             self.told.append(shorten(told, 500))
 
@@ -289,7 +291,8 @@ def find_nodes(hierarchy: Hierarchy, collector: Collector, sep: str | None, prob
         try:
             nodes[code] = find_label(hierarchy, label, sep)
         except UnknownLabelError as error:
-            problems.tell(collector.key_lines[code], unprintable(_names(label)) or str(error))
+            odd = unprintable(_names(label))
+            problems.tell(collector.key_lines[code], odd or str(error), TreelabelError if odd else UnknownLabelError)
     return nodes
 
 

@@ -12,6 +12,7 @@ from treelabel.core.errors import TreelabelError, quoted, some
 from treelabel.core.inputs import existing_file
 from treelabel.core.limits import DEFAULT_LIMITS
 from treelabel.data.dataset import Dataset
+from treelabel.data.fields import MissingColumnError
 from treelabel.data.read import read
 from treelabel.data.taxonomy import taxonomy_beside, taxonomy_of_data
 from treelabel.hierarchy import Hierarchy
@@ -19,7 +20,9 @@ from treelabel.hierarchy.labels import UnknownLabelError, find_label
 from treelabel.hierarchy.sets import renamed
 
 
-def read_together(paths: Sequence[str | Path], taxonomy: Any = None, **options: Any) -> list[Dataset]:
+def read_together(
+    paths: Sequence[str | Path], taxonomy: Any = None, widen: bool = False, **options: Any
+) -> list[Dataset]:
     """Read files with one hierarchy: the taxonomy given, or found beside one of them, or else all labels of all files.
 
     `options` are those of `read`. Without any taxonomy a test file rarely has the labels of its training file; here
@@ -31,6 +34,9 @@ def read_together(paths: Sequence[str | Path], taxonomy: Any = None, **options: 
         The files.
     taxonomy
         A Hierarchy, or a file that holds one.
+    widen
+        Whether labels that are not in a taxonomy which was found beside a file are added to it, not refused, and the
+        columns of further files are guessed where they have none of the names that were given.
     **options
         Options of `read`.
 
@@ -40,11 +46,12 @@ def read_together(paths: Sequence[str | Path], taxonomy: Any = None, **options: 
         One per file.
     """
     files = [existing_file(path) for path in paths]
+    widen = widen and taxonomy is None
     if taxonomy is None:
         beside = [found for file in files if (found := taxonomy_beside(file)) is not None]
         limits, encoding = options.get("limits", DEFAULT_LIMITS), options.get("encoding", "utf-8")
         taxonomy = taxonomy_of_data(beside[0], options.get("root"), encoding, limits)[0] if beside else None
-    data = [read(path, taxonomy=taxonomy, **options) for path in files]
+    data = [_read_widely(path, taxonomy, widen, options, at > 0) for at, path in enumerate(files)]
     if taxonomy is None and len({part.choices.get("separator") for part in data}) > 1:
         data = _read_alike(files, data, options)
     if all(part.hierarchy == data[0].hierarchy for part in data):
@@ -57,6 +64,21 @@ def read_together(paths: Sequence[str | Path], taxonomy: Any = None, **options: 
         labels = renamed(part.labels, np.array(names, np.int32), len(union))
         moved.append(replace(part, labels=labels, hierarchy=union))
     return moved
+
+
+def _read_widely(path: Path, taxonomy: Any, widen: bool, options: dict[str, Any], is_other: bool) -> Dataset:
+    """Read a file under a taxonomy; if it has other labels and that is no error, under one made of its labels."""
+    try:
+        return read(path, taxonomy=taxonomy, **options)
+    except MissingColumnError:
+        if not (widen and is_other):
+            raise
+        guessed = {name: value for name, value in options.items() if name not in ("text", "labels", "id")}
+        return _read_widely(path, taxonomy, widen, guessed, is_other=False)
+    except UnknownLabelError:
+        if not widen:
+            raise
+        return read(path, **options)
 
 
 def _read_alike(files: Sequence[Path], data: Sequence[Dataset], options: dict[str, Any]) -> list[Dataset]:

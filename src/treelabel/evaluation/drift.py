@@ -12,7 +12,8 @@ Three measures, each a number from 0 to 1 with a 95% interval, against what the 
 - confidence: the mean probability of the likeliest leaf, against held-out documents, where calibration made it the
   share of right ones. The change is now - then.
 
-A change is beyond the limit if all of its interval is: chance alone is no drift.
+A change is beyond the limit if all of its interval is: chance alone is no drift. Fewer than 30 texts are taken to vary
+at least as much as those of training did. Blank texts are left out.
 """
 
 from collections.abc import Iterator
@@ -34,6 +35,8 @@ MOST_SUMS = 1 << 25
 # A 95% interval has this many standard errors on either side.
 STANDARD_ERRORS = 1.96
 LEVEL = 0.95
+# So few texts do not show themselves how much chance there is in them.
+FEW_TEXTS = 30
 # Labels that are named as those that shifted most.
 MOST_NAMED = 5
 
@@ -220,7 +223,10 @@ class DriftMeter:
         now = total / count
         if then is None:
             return Measure(name, now, note="not compared: the model remembers nothing of it")
-        variance = max(0.0, squares / count - now**2) / count + then[1] ** 2 / then[2]
+        spread = max(0.0, squares / count - now**2)
+        if count < FEW_TEXTS:
+            spread = max(spread, then[1] ** 2)
+        variance = spread / count + then[1] ** 2 / then[2]
         reach = STANDARD_ERRORS * float(np.sqrt(variance))
         change = Interval(now - then[0], now - then[0] - reach, now - then[0] + reach, LEVEL)
         return Measure(name, now, then[0], change, change.low > limit or change.high < -limit)
@@ -238,6 +244,9 @@ class DriftMeter:
                 continue
             drawn = (_normed(sums) for sums in self._resampled[:, level])
             by_chance = [_variation(each, now) for each in drawn if each is not None]
+            if self.texts < FEW_TEXTS:
+                other = np.random.default_rng(depth).multinomial(self.texts, then, len(by_chance)) / self.texts
+                by_chance = np.maximum(by_chance, [_variation(each, then) for each in other]).tolist()
             reach = float(np.quantile(by_chance, LEVEL)) * float(np.sqrt(1 + self.texts / documents))
             value = _variation(now, then)
             change = Interval(value, max(0.0, value - reach), min(1.0, value + reach), LEVEL)

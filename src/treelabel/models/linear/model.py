@@ -19,6 +19,7 @@ from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import default_encoder, encoder_note, find_encoder, same_encoder
 from treelabel.hierarchy import Hierarchy, label_matrix
 from treelabel.hierarchy.moves import Moves
+from treelabel.hierarchy.regime import usual_regime
 from treelabel.models.base import Model, Training
 from treelabel.models.classes import stop_nodes
 from treelabel.models.evidence import HeldOut, Trial
@@ -40,6 +41,7 @@ from treelabel.models.schema import (
     saved_shape,
 )
 from treelabel.rules import decide
+from treelabel.rules.defaults import DEFAULT_RULES
 from treelabel.scores import Scores
 from treelabel.text import NgramShape, Tfidf
 from treelabel.text.names import named_ngrams
@@ -266,7 +268,9 @@ class Linear(Model):
 
     def _refitted(self, train: Training, before: int) -> Self:
         keeps = self.extreme_ is None and train.regime == self.regime_ and len(train) <= MOST_GROWTH * before
-        if not keeps or train.weights is not None:
+        # A label that was split, say, leaves its documents at an inner node.
+        usual = usual_regime(train.hierarchy, train.labels) == "single_path"
+        if not keeps or train.weights is not None or usual != (self.rule_ == DEFAULT_RULES["single_path"]):
             return super()._refitted(train, before)
         made = type(self)(**(self.get_params(deep=False) | self._chosen() | {"hierarchy": None}))
         find_head(self.head_.head).refuse(train)
