@@ -231,7 +231,7 @@ def test_a_file_as_excel_writes_it(tmp_path: Path) -> None:
     ("rows", "message"),
     [
         ([], ": the sheet 'Sheet 1' is empty; expected a row with column names"),
-        ([["text", "label"]], ": no documents; the file is empty"),
+        ([["text", "label"]], ": no documents; the file has no rows"),
         ([["text", "text"], ["a", "A"]], ":1: the column 'text' stands twice in the header"),
         ([["a", "b"], ["c", "d"]], ":2: no column looks like the text; columns are 'a', 'b'"),
     ],

@@ -45,11 +45,7 @@ def _run(arguments: list[str], debug: bool) -> int:
     from treelabel.core.compiling import compilation
     from treelabel.core.errors import TreelabelError
 
-    def show(message: Warning | str, *_: object, **__: object) -> None:
-        _say(f"note: {message}")
-
-    with warnings.catch_warnings(), _logged_notes(), compilation.announced(_say):
-        warnings.showwarning = show
+    with _shown_notes(), compilation.announced(_say):
         try:
             result = app(arguments, prog_name="treelabel", standalone_mode=False)
         except SystemExit:
@@ -88,22 +84,34 @@ def _sentence(error: Exception) -> str:
 
 
 class _Notes(logging.Handler):
-    """Writes log records as notes to standard error."""
+    """Writes warnings and log records as notes to standard error, each once: a file may be read several times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one record."""
-        _say(f"note: {record.getMessage()}")
+        """Write a log record."""
+        self.show(record.getMessage())
+
+    def show(self, message: Warning | str, *_: object, **__: object) -> None:
+        """Write a warning."""
+        if str(message) not in self._said:
+            self._said.add(str(message))
+            _say(f"note: {message}")
 
 
 @contextmanager
-def _logged_notes() -> Iterator[None]:
-    """Show what the library logs, such as the encoder that it chose."""
+def _shown_notes() -> Iterator[None]:
+    """Show what the library warns of and logs, such as the encoder that it chose."""
     logger, notes = logging.getLogger("treelabel"), _Notes()
     before = logger.level
     logger.addHandler(notes)
     logger.setLevel(logging.INFO)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.showwarning = notes.show
+            yield
     finally:
         logger.setLevel(before)
         logger.removeHandler(notes)

@@ -200,7 +200,7 @@ def _found(cell: str, hierarchy: Hierarchy, sep: str) -> list[int]:
         return [find_label(hierarchy, cell)]
     except UnknownLabelError:
         parts = [part.strip() for part in cell.split(sep) if part.strip()]
-        if len(parts) < 2:
+        if not parts or parts == [cell]:
             raise
     found, first = list[int](), 0
     while first < len(parts):

@@ -214,7 +214,7 @@ class Problems:
     def nothing_left(self) -> TreelabelError:
         """Make the error for a file without documents."""
         if not self.skipped:
-            return TreelabelError(f"{self.file}: no documents; the file is empty, or every line is blank")
+            return TreelabelError(f"{self.file}: no documents; the file has no rows, or every line is blank")
         told = "; ".join(self.told)
         return TreelabelError(f"{self.file}: no documents left, as all {self.skipped:,} rows were skipped: {told}")
 
