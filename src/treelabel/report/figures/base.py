@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from treelabel.core.errors import printable
-from treelabel.report.figures.style import DASHES, MARKERS, PALETTE
+from treelabel.report.figures.style import DASHES, HATCHES, MARKERS, PALETTE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -89,12 +89,21 @@ def share_axis(axes: "Axes", label: str = "macro-F1 (0 to 1)") -> None:
 
 
 def style_of(at: int) -> dict[str, Any]:
-    """Return the colour, marker and dashes of a system by its place."""
+    """Return the colour, marker and dashes of a system by its place; when colours come again, with other markers."""
     return {
         "color": PALETTE[at % len(PALETTE)],
-        "marker": MARKERS[at % len(MARKERS)],
-        "linestyle": DASHES[at % len(DASHES)],
+        "marker": MARKERS[(at + at // len(PALETTE)) % len(MARKERS)],
+        "linestyle": DASHES[(at + at // len(PALETTE)) % len(DASHES)],
     }
+
+
+def bar_style(at: int) -> dict[str, Any]:
+    """Return the colour and hatching of a system by its place; when colours come again, with other hatchings.
+
+    >>> bar_style(0)["color"] == bar_style(8)["color"], bar_style(0)["hatch"] == bar_style(8)["hatch"]
+    (True, False)
+    """
+    return {"color": PALETTE[at % len(PALETTE)], "hatch": HATCHES[(at + at // len(PALETTE)) % len(HATCHES)]}
 
 
 def written(value: float) -> str:

@@ -6,8 +6,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from treelabel.report.content import Content
-from treelabel.report.figures.base import SIZE, Drawing, called, figure, put_legend, share_axis, style_of, written
-from treelabel.report.figures.style import HATCHES, INK, PALETTE, PAPER, QUIET
+from treelabel.report.figures.base import (
+    SIZE,
+    Drawing,
+    bar_style,
+    called,
+    figure,
+    put_legend,
+    share_axis,
+    style_of,
+    written,
+)
+from treelabel.report.figures.style import INK, PAPER, QUIET
 from treelabel.report.slices import Slice
 
 if TYPE_CHECKING:
@@ -96,14 +106,12 @@ def _bars(content: Content, slices: Sequence[Slice], label: str) -> "Figure":
     for at, system in enumerate(content.systems):
         values, low, high = _ends(slices, at)
         x = np.arange(len(slices)) + (at - (count - 1) / 2) * width
-        colour = PALETTE[at % len(PALETTE)]
         axes.bar(
             x,
             np.nan_to_num(values),
             width * 0.92,
-            color=colour,
             edgecolor=PAPER,
-            hatch=HATCHES[at % len(HATCHES)],
+            **bar_style(at),
             linewidth=0,
             label=called(system.name),
             zorder=2,
@@ -145,7 +153,7 @@ def _draw_improvement(content: Content) -> "Figure":
     for at, system in enumerate(others):
         values = np.array([each.improvements[at] for each in content.bins])
         x = np.arange(len(content.bins)) + (at - (len(others) - 1) / 2) * width
-        style: dict[str, Any] = {"color": PALETTE[(at + 1) % len(PALETTE)], "hatch": HATCHES[(at + 1) % len(HATCHES)]}
+        style = bar_style(at + 1)
         bars = axes.bar(
             x,
             np.nan_to_num(values),

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from treelabel.report.figures.base import SIZE, Drawing, called, style_of, with_own_names, written
-from treelabel.report.figures.style import HATCHES, INK, PALETTE, PAPER, QUIET
+from treelabel.report.figures.base import SIZE, Drawing, bar_style, called, style_of, with_own_names, written
+from treelabel.report.figures.style import INK, PAPER, QUIET
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -177,8 +177,7 @@ def _draw_bars(axes: "Axes", panel: PanelLike, titles: Sequence[str]) -> None:
             linewidth=0,
             label=called(series.title),
             zorder=2,
-            color=PALETTE[at % len(PALETTE)],
-            hatch=HATCHES[at % len(HATCHES)],
+            **bar_style(at),
         )
         axes.vlines(x, series.low, series.high, color=INK, linewidth=1.0, zorder=3)
     axes.axhline(0, color=QUIET, linewidth=0.9, zorder=3)
