@@ -6,7 +6,7 @@ from typing import Any
 
 
 def release_freed_memory() -> None:
-    """Give back what the C library keeps of freed memory, where it is glibc's; elsewhere do nothing.
+    """Return to the system what the C library keeps of freed memory, where it is glibc's; elsewhere do nothing.
 
     glibc keeps blocks of up to 32 MB for later, so that between two phases of learning a fifth of the resident memory
     may hold nothing. Takes milliseconds: for between phases, not within loops.
