@@ -150,3 +150,11 @@ def test_what_is_done_is_left_where_the_disk_is_full(tmp_path: Path) -> None:
         assert (file.state, file.size) == ({"rows": 1}, 3)
         file.keep()
     assert target.read_bytes() == b"one"
+
+
+def test_what_nobody_could_go_on_with_is_not_left(tmp_path: Path) -> None:
+    with suppress(KeyboardInterrupt), growing_file(tmp_path / "out.txt", {}) as file:
+        file.write(b"half")
+        file.commit(rows=1)
+        raise KeyboardInterrupt
+    assert names(tmp_path) == []

@@ -318,7 +318,6 @@ def predict_file(job: Job, form: Form, rule: str | None, settings: dict[str, Any
     with job.sink() as sink:
         writer = (TableWriter if job.kind in ("parquet", "xlsx") else LineWriter)(job, form, sink)
         state = {"rows": 0, "empty": 0, "escaped": 0, "rule": "", **sink.state}
-        state.pop("marked", None)
         batches = job.batches(0 if waits else state["rows"], form.keep_columns, f"predicting {job.texts.name}")
         # What a rule of all documents decided is written from where it was cut off.
         skip = state["rows"] if waits else 0
@@ -331,7 +330,8 @@ def predict_file(job: Job, form: Form, rule: str | None, settings: dict[str, Any
             state["rows"] += count
             state["empty"] += int(decided.blank.sum())
             state["rule"] = decided.decisions.rule
-            sink.commit(**state, marked=writer.marked)
+            state["marked"] = writer.marked
+            sink.commit(**state)
         writer.finish()
     sep = None if job.kind == "jsonl" or not form.several else label_separator(job.model.hierarchy_)
     return Written(state["rows"], state["rule"], state["empty"], state["escaped"], sep)

@@ -47,6 +47,8 @@ def drift(
     from treelabel.data.stream import DataFile
     from treelabel.evaluation.drift import DriftMeter
     from treelabel.models import load_model
+    from treelabel.models.streaming import blank_texts
+    from treelabel.models.training import texts_of
 
     loaded = load_model(model, require_signature)
     options = read.options(need_labels=False)
@@ -56,9 +58,10 @@ def drift(
     meter = DriftMeter(h, loaded.profile_, seed)
     top = KEPT if len(h) > MANY_LABELS else None
     size = max(1, min(8192, MOST_SCORES // max(1, min(len(h), MANY_LABELS))))
-    for whole in file.batches(h, size, texts=True):
-        batch = whole if whole.features is not None else whole[np.flatnonzero(~whole.texts.blank())]
-        meter.add(loaded.score(batch, top=top), loaded.unknown_words(batch))
+    for batch in file.batches(h, size, texts=True):
+        blank = blank_texts(texts_of(batch)[0])
+        known = batch[np.flatnonzero(~blank)] if blank.any() else batch
+        meter.add(loaded.score(known, top=top), loaded.unknown_words(known))
     found = meter.result(limit)
     if all(measure.change is None for measure in found.measures):
         raise TreelabelError(

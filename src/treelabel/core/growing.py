@@ -171,7 +171,8 @@ def growing_file(path: str | Path, about: Mapping[str, Any], resume: bool = Fals
     path : str or Path
         The file, which takes its name only when it is whole.
     about : mapping
-        What the file is made of; a run with anything else is refused to go on with it.
+        What the file is made of; a run with anything else is refused to go on with it. Where nothing is said, nobody
+        could go on with it, and nothing is left.
     resume : bool
         Whether to go on with what an earlier run left.
 
@@ -203,7 +204,7 @@ def growing_file(path: str | Path, about: Mapping[str, Any], resume: bool = Fals
             yield file
         except BaseException as error:
             # What is wrong with the input will be mended, and then it is another one.
-            if file.state and (resume or not isinstance(error, TreelabelError)):
+            if file.state and (resume or (about and not isinstance(error, TreelabelError))):
                 _log.info("%s: holds what is done; the same command with --resume goes on with it", file.path)
             else:
                 file.remove()
