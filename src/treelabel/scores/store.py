@@ -14,7 +14,7 @@ from treelabel.core.arrays import checked_csr
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import STANDARD, existing_file, standard_input, suffixes
 from treelabel.core.json_text import read_json
-from treelabel.core.npz import Headers, Npz, open_npz
+from treelabel.core.npz import Headers, Npz, open_npz, write_arrays
 from treelabel.core.outputs import whole_file
 from treelabel.core.standard import as_input
 from treelabel.hierarchy import Hierarchy, hierarchy_from_json, hierarchy_to_json
@@ -122,7 +122,7 @@ def _save_npz(scores: Stored, file: Path) -> None:
     else:
         arrays["values"] = scores.values
     with file.open("wb") as stream:
-        np.savez(stream, **arrays)
+        write_arrays(stream, arrays)
 
 
 def _load_npz(file: Path) -> Stored:
