@@ -29,8 +29,8 @@ STAR_LEVEL = 0.01
 # What stands in place of a rule where labels were given.
 GIVEN = "labels as given"
 T_TEST_NOTE = (
-    "Stars of frequencies are those of a t-test that takes labels for independent; they are not, and so it finds equal "
-    "systems different too often where labels have many documents, and hardly anything where they have few."
+    "Stars of frequencies are those of a t-test that takes labels for independent. They are not: equal systems get "
+    "p < 0.05 in about 15% of samples where labels are frequent, and labels with few documents hardly show anything."
 )
 
 
