@@ -280,11 +280,9 @@ def compare_metric(
     if not math.isfinite(tested.difference):
         return tested
     drawn = resampled or tuple(each.resampled(name, resamples, seed) for each in (first, second))
-    reason = " ".join(
-        each.interval_of(name, values).reason for each, values in zip((first, second), drawn, strict=True)
-    )
+    reason = first.no_interval(name) or second.no_interval(name)
     ends = resampled_interval(
-        drawn[1] - drawn[0], tested.difference, parts[0][0].shape[0], reason=reason.strip(), is_difference=True
+        drawn[1] - drawn[0], tested.difference, parts[0][0].shape[0], reason=reason, is_difference=True
     )
     return replace(tested, low=ends.low, high=ends.high)
 

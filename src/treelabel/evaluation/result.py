@@ -116,9 +116,15 @@ class Result:
         """Compute the interval of a metric from its values on resampled documents, which `resampled` returns."""
         metric, value = self.value_function(name)
         parts = self.drawn_parts(metric)
-        reasons = thin_labels(parts, lambda sums: {"": value(sums)}, self.unit) if metric.over_labels else {}
         point = value(tuple(np.asarray(part.sum(axis=0)).ravel() for part in parts))
-        return resampled_interval(resampled, point, parts[0].shape[0], level, reasons.get("", ""))
+        return resampled_interval(resampled, point, parts[0].shape[0], level, self.no_interval(name))
+
+    def no_interval(self, name: str) -> str:
+        """Tell why a metric, or a part of one, has no interval: a mean over labels with few documents; "" if it has."""
+        metric, value = self.value_function(name)
+        if not metric.over_labels:
+            return ""
+        return thin_labels(self.drawn_parts(metric), lambda sums: {"": value(sums)}, self.unit).get("", "")
 
     def resampled(self, name: str, resamples: int = 1000, seed: int = 0) -> DoubleArray:
         """Compute a metric on resampled documents, the same draws for all results on as many documents.
