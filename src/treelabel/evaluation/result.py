@@ -113,7 +113,21 @@ class Result:
         return self.interval_of(name, self.resampled(name, resamples, seed), level)
 
     def interval_of(self, name: str, resampled: DoubleArray, level: float = 0.95) -> Interval:
-        """Compute the interval of a metric from its values on resampled documents, which `resampled` returns."""
+        """Compute the interval of a metric from its values on resampled documents.
+
+        Parameters
+        ----------
+        name : str
+            A metric, or a part of one.
+        resampled : array of shape (resamples,)
+            As the method `resampled` returns it.
+        level : float
+            The confidence level.
+
+        Returns
+        -------
+        Interval
+        """
         metric, value = self.value_function(name)
         parts = self.drawn_parts(metric)
         point = value(tuple(np.asarray(part.sum(axis=0)).ravel() for part in parts))
@@ -147,7 +161,7 @@ class Result:
 
     @property
     def unit(self) -> str:
-        """What is drawn for intervals: "documents" or "groups"."""
+        """Name the rows that are drawn for intervals: "documents" or "groups"."""
         return "documents" if self.groups is None else "groups"
 
     def intervals(self, level: float = 0.95, resamples: int = 1000, seed: int = 0) -> dict[str, Interval]:
