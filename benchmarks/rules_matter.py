@@ -6,8 +6,8 @@
 
 Scores are those of the default linear model, whose probabilities are calibrated on documents held out of its training
 data; nothing here is tuned on test data. For each metric the rule that is optimal for it is compared with thresholding
-at 0.5, with the best leaf, and with the best of all rules by paired bootstrap over the test documents. The own rule
-wins or ties if it is the best, or if the interval of its difference to the best contains 0. As a rule trusts the
+at 0.5, with the best leaf, and with the best of all rules on the same test documents. The own rule
+wins or ties if it is the best, or if its difference to the best may be chance (p >= 0.05). As a rule trusts the
 scores, a loss is followed by the same comparison with truth drawn from the scores themselves: a rule that wins there is
 right, and the scores are not.
 """
@@ -26,7 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from treelabel import Dataset, Result, Scores, evaluate, load_sample, read_together, split, tune, unfold
 from treelabel.core.errors import TreelabelError
-from treelabel.evaluation.significance import Comparison, paired_bootstrap
+from treelabel.evaluation.comparison import compare_metric
+from treelabel.evaluation.significance import Comparison
 from treelabel.hierarchy import label_matrix
 from treelabel.metrics import find_metric
 from treelabel.models import make_model
@@ -119,8 +120,7 @@ def by_rule(test: Dataset, scores: Scores, rule: str | Tuned, metrics: list[str]
 def difference(judged: Judged, metric: str, rule: str, resamples: int) -> Comparison:
     """Compare the metric's own rule with another: own - other, with its interval."""
     own, other = judged.results[judged.own[metric]], judged.results[rule]
-    found, value = own.value_function(metric)
-    return paired_bootstrap(other.parts[found.key], own.parts[found.key], value, resamples)
+    return compare_metric(metric, other, own, resamples)
 
 
 def best_rule(judged: Judged, metric: str) -> str:
@@ -142,8 +142,7 @@ def with_drawn_truth(judged: Judged, metric: str, rule: str, resamples: int) -> 
     for each in (rule, judged.own[metric]):
         chosen = decide(judged.scores, judged.rules[each], judged.train).csr[np.tile(np.arange(len(leaves)), times)]
         results.append(evaluate(truth, chosen, hierarchy=h, metrics=[metric], train_frequencies=judged.train))
-    found, value = results[0].value_function(metric)
-    return paired_bootstrap(results[0].parts[found.key], results[1].parts[found.key], value, resamples)
+    return compare_metric(metric, results[0], results[1], resamples)
 
 
 # What is printed
@@ -204,7 +203,7 @@ def cell(judged: Judged, metric: str, rule: str, resamples: int) -> str:
 def against(judged: Judged, metric: str, best: str, resamples: int) -> str:
     """Say whether the own rule ties with the best one, and if not, whether it would if the scores were right."""
     found = difference(judged, metric, best, resamples)
-    if found.low <= 0 <= found.high:
+    if found.p_value >= 0.05:
         return f"ties with {best}"
     lost = f"LOSES to {best}: {gain(found, metric)}"
     if judged.own is MANY:

@@ -14,7 +14,7 @@ at least the best one. Every system runs in a fresh process, once; times are of 
 processor, after a warm-up. A system whose process needs longer than the limit, warm-up and prediction included, or more
 than 14 GB, says so in its row, and the best peer is then the best of the others.
 
-Required: no loss that a paired bootstrap over test documents tells from noise (p < 0.05) to the best peer, in leaf
+Required: no loss that a paired test over test documents tells from noise (p < 0.05) to the best peer, in leaf
 accuracy where documents have one path, else in samples-F1 and micro-F1; a calibration error of at most 0.02 at the
 leaves and on every level (the noise floor is what probabilities that are exactly right would show on as many
 documents); node probabilities whose sum is within 3% of the true one; a default rule that no other one beats beyond
@@ -57,7 +57,7 @@ from benchmarks.measure import Claim, report, seconds
 from treelabel import Dataset, Hierarchy, Result, Scores, TreelabelError, decide, evaluate, read, read_together, split
 from treelabel.core.compute import DoubleArray
 from treelabel.core.strings import Strings
-from treelabel.evaluation.significance import Comparison, paired_bootstrap
+from treelabel.evaluation.comparison import compare_metric
 from treelabel.hierarchy import LabelMatrix, label_matrix, row_sizes
 from treelabel.metrics.scored import CALIBRATION_BINS
 
@@ -210,12 +210,6 @@ def measure(parts: Parts, systems: Sequence[str], limit: float) -> dict[str, Jud
     return found
 
 
-def paired(metric: str, ours: Result, other: Result) -> Comparison:
-    """Test what the other one has more than ours."""
-    entry, value = ours.value_function(metric)
-    return paired_bootstrap(ours.drawn_parts(entry), other.drawn_parts(entry), value)
-
-
 def noise_floor(scores: Scores, groups: Sequence[Any], seed: int = 0) -> tuple[DoubleArray, DoubleArray]:
     """Simulate the calibration error of exact probabilities.
 
@@ -271,7 +265,7 @@ def no_loss(name: str, metric: str, ours: Result, peers: Mapping[str, Judged]) -
     best = max(peers, key=lambda system: peers[system].values[metric])
     other = peers[best].result
     assert other is not None
-    test = paired(metric, ours, other)
+    test = compare_metric(metric, ours, other)
     kept = not (test.difference > 0 and test.p_value < NOISE)
     peer = f"{SYSTEMS[best].title} {100 * other[metric]:.2f}, p={test.p_value:.3f}"
     required = f"no loss, p < {NOISE}"
@@ -311,7 +305,7 @@ def rules_kept(name: str, ours: Result, scores: Scores, truth: LabelMatrix) -> l
             claims.append(Claim(what, "", str(error)[:60]))
             continue
         other = evaluate(truth, decisions, hierarchy=scores.hierarchy, metrics=[metric])
-        test = paired(metric, ours, other)
+        test = compare_metric(metric, ours, other)
         kept = not (test.difference > 0 and test.p_value < NOISE)
         peer = f"{100 * other[metric]:.2f}, p={test.p_value:.3f}"
         claims.append(Claim(what, f"{100 * ours[metric]:.2f}", peer, None, f"no loss, p < {NOISE}", kept))

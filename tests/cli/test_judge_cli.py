@@ -1,6 +1,7 @@
 """The commands that judge: evaluate, compare, metrics; what they print, how they match documents, what they refuse."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from tests.helpers import Run
 from treelabel import Hierarchy, Scores, evaluate, read, write
 from treelabel.data import Dataset
+from treelabel.evaluation.comparison import T_TEST_NOTE
 from treelabel.evaluation.significance import relative_improvement
 from treelabel.metrics import METRICS
 
@@ -212,8 +214,8 @@ def test_compare_shows_intervals_stars_bins_and_the_sign_test(systems: list[Path
     lines = {line[:28].strip(): line[28:] for line in ended.out.splitlines()}
     assert lines[""].split() == []
     assert ended.out.splitlines()[0].split() == ["poor.jsonl", "same.jsonl", "good.jsonl"]
-    for metric in ("hf1", "macro_f1", "micro_f1"):
-        poor, same, good = (cell.split("[")[0] for cell in lines[metric].split("]")[:3])
+    for metric, begin, end in (("hf1", "[", "]"), ("macro_f1", "(", ")"), ("micro_f1", "[", "]")):
+        poor, same, good = (cell.split(begin)[0] for cell in lines[metric].split(end)[:3])
         assert "*" not in poor + same
         assert good.strip().endswith("*")
     assert {"1-9 (14 labels)", "10-99 (10 labels)"} <= lines.keys()
@@ -223,7 +225,23 @@ def test_compare_shows_intervals_stars_bins_and_the_sign_test(systems: list[Path
     assert lines["1-9 (14 labels)"].count("%") == 2
     assert lines["micro sign test"].split()[:3] == ["p", "=", "1"]
     assert lines["micro sign test"].endswith("*")
-    assert ended.out.rstrip().endswith("150 documents; [95% interval]; * differs from the first, p < 0.01")
+    closing = ended.out.splitlines()[-3:]
+    assert closing[0] == "150 documents; [95% interval]; * differs from the first, p < 0.01"
+    assert re.fullmatch(r"No interval of macro_f1: \d+% of the labels have fewer than 5 documents\.", closing[1])
+    assert closing[2] == T_TEST_NOTE
+
+
+def test_why_there_is_no_interval_is_told_in_json_too(systems: list[Path], run: Run) -> None:
+    compared = run("compare", *systems, "--resamples", "9", "--json").json["metrics"]
+    judged = run("evaluate", *systems[:2], "--metrics", "hf1,macro_f1", "--intervals", "--json").json
+    assert judged["intervals"]["macro_f1"] == [None, None]
+    assert None not in judged["intervals"]["hf1"]
+    assert list(judged["no_interval"]) == ["macro_f1"]
+    cell = compared["macro_f1"]["poor.jsonl"]
+    assert (cell["low"], cell["high"]) == (None, None)
+    assert cell["no_interval"] == judged["no_interval"]["macro_f1"]
+    assert "no_interval" not in compared["hf1"]["poor.jsonl"]
+    assert f"(no interval: {cell['no_interval']})" in run("evaluate", *systems[:2], "--intervals").out
 
 
 def test_compare_prints_json_that_agrees_with_evaluate(systems: list[Path], folder: Path, run: Run) -> None:

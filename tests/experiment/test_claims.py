@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import sparse, stats
 
 from tests.experiment.study import HEADER, RULE, add_failure, add_run, add_values, exported, judged, make_study
 from treelabel import TreelabelError
@@ -48,6 +48,37 @@ def test_a_difference_and_its_interval_are_those_of_a_direct_bootstrap(tmp_path:
     assert (found.left_value, found.right_value) == pytest.approx(
         (np.mean([good["hf1"] for good, _ in pairs]), np.mean([fair["hf1"] for _, fair in pairs]))
     )
+
+
+def test_means_over_labels_with_few_documents_vary_as_exchanged_answers_do(tmp_path: Path) -> None:
+    """Labels of one document leave many resamples, and what is left varies less than the difference does."""
+    make_study(tmp_path, seeds=1)
+    pairs = {name: [judged(share, seed, 14) for seed in (0, 1)] for name, share in (("left", 0.7), ("right", 0.4))}
+    for name, each in pairs.items():
+        for seed, result in enumerate(each):
+            add_run(tmp_path, "one", name, seed, {RULE: result}, documents={"train": 100, "test": 14})
+    resampled = Resampled(Results.load(tmp_path))
+
+    def found(metric: str) -> Estimate:
+        return estimate(resampled, [Term("one", name, metric) for name in pairs], lambda values: values[0] - values[1])
+
+    # Both seeds of a document change sides together.
+    swaps = np.random.default_rng(3).integers(0, 2, (2000, 14, 1))
+    exchanged, drawn = np.zeros(2000), np.zeros(1000)
+    for left, right in zip(*pairs.values(), strict=True):
+        metric, value = left.value_function("macro_f1")
+        drawn += (left.resampled("macro_f1") - right.resampled("macro_f1")) / 2
+        sides = [[sparse.csr_array(part).toarray() * 1.0 for part in each.parts[metric.key]] for each in (left, right)]
+        for at, swap in enumerate(swaps):
+            one = tuple((a * (1 - swap) + b * swap).sum(axis=0) for a, b in zip(*sides, strict=True))
+            other = tuple((a * swap + b * (1 - swap)).sum(axis=0) for a, b in zip(*sides, strict=True))
+            exchanged[at] += (value(one) - value(other)) / 2
+    assert judged(0.7, 0, 14).no_interval("macro_f1")
+    assert found("macro_f1").document_error == pytest.approx(exchanged.std(), rel=0.1)
+    assert found("macro_f1").document_error > drawn.std()
+    # Means over documents are those of the bootstrap.
+    direct = np.mean([a.documents["hf1"] - b.documents["hf1"] for a, b in zip(*pairs.values(), strict=True)], axis=0)
+    assert found("hf1").document_error == pytest.approx(direct.std() / math.sqrt(14), rel=0.1)
 
 
 def test_all_systems_and_metrics_are_drawn_alike_whatever_their_parts() -> None:

@@ -153,9 +153,11 @@ def _stored(judged: "Judged", intervals: bool, by_label: bool) -> dict[str, Any]
     result = judged.result
     stored: dict[str, Any] = jsonlib.loads(result.to_json())
     if intervals:
-        ends = {name: [found.low, found.high] for name, found in result.intervals().items()}
+        found = result.intervals()
+        ends = {name: [each.low, each.high] for name, each in found.items()}
         # JSON has no way to write that an end is not known.
         stored["intervals"] = {name: [None if isnan(end) else end for end in pair] for name, pair in ends.items()}
+        stored["no_interval"] = {name: each.reason for name, each in found.items() if each.reason}
     if by_label and judged.labels is not None:
         stored["labels"] = list(judged.labels.to_json())
     if judged.wrong is not None:

@@ -84,16 +84,18 @@ def compare(
     metrics: MetricsOption = None,
     train: TrainOption = None,
     rule: JudgedRuleOption = None,
-    resamples: Annotated[int, typer.Option(help="Bootstrap resamples.")] = 1000,
+    resamples: Annotated[int, typer.Option(help="Resamples for intervals, and exchanges for p-values.")] = 1000,
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
     json: JsonOption = False,
 ) -> None:
     """Compare systems on the same documents.
 
-    Every system is tested against the first: intervals and stars by paired bootstrap, the tail by training frequency
-    with the macro t-test, single decisions with the micro sign test; p-values are corrected by Holm's procedure. Scores
-    are all decided by one rule, --rule or the one that predict takes for labels like those of the truth; the table
-    names the rule of each system.
+    Every system is tested against the first: stars by exchanging the two systems' answers document by document,
+    intervals by resampling documents, single decisions with the micro sign test, which exchanges documents, too;
+    p-values are corrected by Holm's procedure. The tail by training frequency has the macro t-test of the literature:
+    it takes labels for independent, so read its stars with care (definitions, section 7). Means over labels have no
+    interval where more than a fifth of the labels have fewer than five documents. Scores are all decided by one rule,
+    --rule or the one that predict takes for labels like those of the truth; the table names the rule of each system.
 
     \b
     Example:

@@ -198,12 +198,13 @@ def _difference(found: "Sweep") -> list[str]:
     if found.difference is None:
         return []
     best, following, test = *found.trials[:2], found.difference
-    numbers = f"{test.difference:+.4f} [{test.low:+.4f}, {test.high:+.4f}], p = {following.p_value:.3g}"
+    ends = "" if math.isnan(test.low) else f" [{test.low:+.4f}, {test.high:+.4f}]"
+    numbers = f"{test.difference:+.4f}{ends}, p = {following.p_value:.3g}"
     if following.p_value < LEVEL:
         said = f"{best.candidate} is better than {following.candidate} beyond noise"
     else:
         said = f"{best.candidate} and {following.candidate} cannot be told apart"
-    return [f"{said}: {found.metrics[0]} {numbers} (paired bootstrap over documents)"]
+    return [f"{said}: {found.metrics[0]} {numbers} (paired test over documents)"]
 
 
 def _stored(found: "Sweep", command: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,14 @@ import pyarrow as pa
 from treelabel.core.compute import DoubleArray
 from treelabel.core.errors import TreelabelError
 from treelabel.evaluation.coverage import Coverage
-from treelabel.evaluation.statistics import Interval, bootstrap_interval, bootstrap_intervals, sum_by_group
+from treelabel.evaluation.statistics import (
+    Interval,
+    bootstrap_intervals,
+    bootstrap_sums,
+    resampled_interval,
+    sum_by_group,
+    thin_labels,
+)
 from treelabel.metrics import Context, Metric, find_metric
 from treelabel.metrics.curves import curve as operating_curve
 from treelabel.metrics.curves import hierarchical_points, information_points
@@ -85,6 +92,8 @@ class Result:
     def interval(self, name: str, level: float = 0.95, resamples: int = 1000, seed: int = 0) -> Interval:
         """Compute a bootstrap confidence interval over documents.
 
+        A mean over labels has none where more than a fifth of its labels have fewer than five documents.
+
         Parameters
         ----------
         name : str
@@ -99,9 +108,61 @@ class Result:
         Returns
         -------
         Interval
+            Its `reason` says why there are no ends, if there are none.
+        """
+        return self.interval_of(name, self.resampled(name, resamples, seed), level)
+
+    def interval_of(self, name: str, resampled: DoubleArray, level: float = 0.95) -> Interval:
+        """Compute the interval of a metric from its values on resampled documents.
+
+        Parameters
+        ----------
+        name : str
+            A metric, or a part of one.
+        resampled : array of shape (resamples,)
+            As the method `resampled` returns it.
+        level : float
+            The confidence level.
+
+        Returns
+        -------
+        Interval
         """
         metric, value = self.value_function(name)
-        return bootstrap_interval(self.drawn_parts(metric), value, resamples, level, seed)
+        parts = self.drawn_parts(metric)
+        point = value(tuple(np.asarray(part.sum(axis=0)).ravel() for part in parts))
+        return resampled_interval(resampled, point, parts[0].shape[0], level, self.no_interval(name))
+
+    def no_interval(self, name: str) -> str:
+        """Tell why a metric, or a part of one, has no interval: a mean over labels with few documents; "" if it has."""
+        metric, value = self.value_function(name)
+        if not metric.over_labels:
+            return ""
+        return thin_labels(self.drawn_parts(metric), lambda sums: {"": value(sums)}, self.unit).get("", "")
+
+    def resampled(self, name: str, resamples: int = 1000, seed: int = 0) -> DoubleArray:
+        """Compute a metric on resampled documents, the same draws for all results on as many documents.
+
+        Parameters
+        ----------
+        name : str
+            A metric, or a part of one.
+        resamples : int
+            How often documents are drawn with replacement.
+        seed : int
+            Seed of the random numbers.
+
+        Returns
+        -------
+        array of shape (resamples,)
+        """
+        metric, value = self.value_function(name)
+        return np.array([value(sums) for sums in bootstrap_sums(self.drawn_parts(metric), resamples, seed)])
+
+    @property
+    def unit(self) -> str:
+        """Name the rows that are drawn for intervals: "documents" or "groups"."""
+        return "documents" if self.groups is None else "groups"
 
     def intervals(self, level: float = 0.95, resamples: int = 1000, seed: int = 0) -> dict[str, Interval]:
         """Compute the intervals of all values, by name; metrics that share their parts share the resampling.
@@ -126,10 +187,14 @@ class Result:
         for key in {metric.key: None for metric in self.metrics}:
             rows = [metric for metric in self.metrics if metric.key == key]
 
+            means = [metric for metric in rows if metric.over_labels]
+            parts = self.drawn_parts(rows[0])
+
             def values(sums: tuple[Any, ...], rows: list[Metric] = rows) -> dict[str, float]:
                 return {name: value for metric in rows for name, value in self._named(metric, sums).items()}
 
-            found |= bootstrap_intervals(self.drawn_parts(rows[0]), values, resamples, level, seed)
+            reasons = thin_labels(parts, partial(values, rows=means), self.unit) if means else {}
+            found |= bootstrap_intervals(parts, values, resamples, level, seed, reasons)
         return {name: found[name] for name in self.values}
 
     def value_function(self, name: str) -> tuple[Metric, Callable[[tuple[Any, ...]], float]]:
@@ -238,7 +303,7 @@ class Result:
         for name, value in self.values.items():
             shown = "inf" if math.isinf(value) else f"{value:.4f}"
             if name in found:
-                shown += f"  [{found[name].low:.4f}, {found[name].high:.4f}]"
+                shown += f"  {found[name].ends}"
             rows.append((name, shown))
         return rows
 

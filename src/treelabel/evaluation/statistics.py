@@ -1,6 +1,6 @@
 """Uncertainty of a number: bootstrap intervals, intervals over seeds, intervals of shares."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,27 +13,44 @@ from treelabel.core.errors import TreelabelError
 
 # Numbers that a block of resamples holds: few enough to stay in a cache, enough to share the walk over sparse parts.
 BLOCK = 500_000
+# An average over labels has an interval if at most this share of its labels has fewer documents than that: beyond it
+# intervals cover the population's value in less than 92% of the samples (benchmarks/levels.py).
+FEWEST_DOCUMENTS = 5
+MOST_THIN = 0.2
+
+# Draws weights of documents: takes a generator, how many rows to draw, and the number of documents.
+Draw = Callable[[np.random.Generator, int, int], DoubleArray]
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A value with the ends of its confidence interval."""
+    """A value with the ends of its confidence interval; where these are NaN, `reason` may say why."""
 
     value: float
     low: float
     high: float
     level: float = 0.95
+    reason: str = ""
 
     def __str__(self) -> str:
-        return f"{self.value:.4f} [{self.low:.4f}, {self.high:.4f}]"
+        return f"{self.value:.4f} {self.ends}"
+
+    @property
+    def ends(self) -> str:
+        """The ends as people read them, or why there are none."""
+        return f"({self.no_ends})" if self.reason else f"[{self.low:.4f}, {self.high:.4f}]"
+
+    @property
+    def no_ends(self) -> str:
+        """That there is no interval, and why; empty where nothing is known of a reason."""
+        return f"no interval: {self.reason}" if self.reason else ""
 
 
 def bootstrap_sums(parts: Sequence[Any], resamples: int, seed: int = 0) -> Iterator[tuple[Any, ...]]:
     """Sum additive parts over resampled documents.
 
     Documents are drawn with replacement, the same draw for all parts. Only the number of times that each document was
-    drawn matters, so a resample is one product (counts) x (part): linear in documents and stored entries, without
-    copies. A background thread draws the next resamples while the current ones are summed; few are held at a time.
+    drawn matters.
 
     Parameters
     ----------
@@ -52,15 +69,43 @@ def bootstrap_sums(parts: Sequence[Any], resamples: int, seed: int = 0) -> Itera
     >>> [sums[0].tolist() for sums in bootstrap_sums([np.ones((5, 1))], 2)]
     [[5.0], [5.0]]
     """
-    if resamples < 1:
-        raise TreelabelError(f"expected at least 1 resample, found {resamples}")
+    return weighted_sums(parts, _times_drawn, resamples, seed)
+
+
+def weighted_sums(parts: Sequence[Any], draw: Draw, repetitions: int, seed: int = 0) -> Iterator[tuple[Any, ...]]:
+    """Sum additive parts over documents with random weights.
+
+    A sum is one product (weights) x (part): linear in documents and stored entries, without copies. A background thread
+    draws the next weights while the current ones are used; few are held at a time.
+
+    Parameters
+    ----------
+    parts : sequence of arrays or sparse arrays of shape (documents, columns)
+        What is summed; columns may differ in number.
+    draw : callable
+        Draws the weights, the same for all parts.
+    repetitions : int
+        How many times to draw.
+    seed : int
+        Seed of the draws.
+
+    Yields
+    ------
+    tuple of arrays
+        For each repetition, the column sums of every part.
+
+    >>> [sums[0].tolist() for sums in weighted_sums([np.ones((5, 1))], lambda rng, size, n: np.full((size, n), 2.0), 1)]
+    [[10.0]]
+    """
+    if repetitions < 1:
+        raise TreelabelError(f"expected at least 1 resample, found {repetitions}")
     documents = parts[0].shape[0]
     columns = [part.T.astype(np.float64) if sparse.issparse(part) else np.asarray(part, np.float64).T for part in parts]
-    block = max(1, min(resamples, BLOCK // max(1, documents, *(part.shape[0] for part in columns))))
-    sizes = [min(block, resamples - begin) for begin in range(0, resamples, block)]
+    block = max(1, min(repetitions, BLOCK // max(1, documents, *(part.shape[0] for part in columns))))
+    sizes = [min(block, repetitions - begin) for begin in range(0, repetitions, block)]
     has_sparse = any(sparse.issparse(part) for part in parts)
     rng = np.random.default_rng(seed)
-    for drawn in background(_times_drawn(rng, size, documents) for size in sizes):
+    for drawn in background(draw(rng, size, documents) for size in sizes):
         # scipy would copy a transposed view once for each sparse part.
         times = np.ascontiguousarray(drawn.T) if has_sparse else drawn.T
         yield from zip(*_summed(columns, times), strict=True)
@@ -117,11 +162,7 @@ def bootstrap_interval(
     level: float = 0.95,
     seed: int = 0,
 ) -> Interval:
-    """Compute a bias-corrected percentile interval of a function of sums over documents.
-
-    Rare labels are missing from some resamples, so resampled macro averages lie below the value; without the shift by
-    the bootstrap's own bias, their interval could miss the value itself. Means shift by no more than the noise of
-    resampling.
+    """Compute the bootstrap interval of a function of sums over documents, as `resampled_interval` does.
 
     Parameters
     ----------
@@ -154,6 +195,7 @@ def bootstrap_intervals(
     resamples: int = 1000,
     level: float = 0.95,
     seed: int = 0,
+    reasons: Mapping[str, str] | None = None,
 ) -> dict[str, Interval]:
     """Compute `bootstrap_interval` for several values of the same sums, resampling once for all of them.
 
@@ -163,6 +205,8 @@ def bootstrap_intervals(
         As for `bootstrap_interval`.
     values : callable
         Computes all values, by name, from the column sums of all parts.
+    reasons : mapping of str, optional
+        Why values have no interval, by name, as from `thin_labels`.
 
     Returns
     -------
@@ -173,27 +217,37 @@ def bootstrap_intervals(
     >>> {name: str(found) for name, found in bootstrap_intervals(parts, lambda s: {"sum": float(s[0][0])}, 20).items()}
     {'sum': '10.0000 [10.0000, 10.0000]'}
     """
+    reasons = reasons or {}
     points = values(tuple(np.asarray(part.sum(axis=0)).ravel() for part in parts))
-    drawn: dict[str, list[float]] = {name: [] for name, point in points.items() if np.isfinite(point)}
+    drawn: dict[str, list[float]] = {
+        name: [] for name, point in points.items() if np.isfinite(point) and name not in reasons
+    }
     for sums in bootstrap_sums(parts, resamples, seed) if drawn else ():
         found = values(sums)
         for name, kept in drawn.items():
             kept.append(found.get(name, float("nan")))
-    intervals = {}
-    for name, point in points.items():
-        ends = float("nan"), float("nan")
-        if name in drawn:
-            resampled = np.array(drawn[name])
-            ends = shifted_ends(resampled, point, level)
-            if np.nanmin(resampled) >= 0 and np.nanmax(resampled) <= 1 and 0 <= point <= 1:
-                # The move must not take a share out of where shares live.
-                ends = max(0.0, ends[0]), min(1.0, ends[1])
-        intervals[name] = Interval(point, *ends, level)
-    return intervals
+    documents = parts[0].shape[0]
+    return {
+        name: resampled_interval(np.array(drawn.get(name, ())), point, documents, level, reasons.get(name, ""))
+        for name, point in points.items()
+    }
 
 
-def shifted_ends(resampled: DoubleArray, point: float, level: float) -> tuple[float, float]:
-    """Compute the quantiles of resampled values that are shifted so that their mean is the value itself.
+def resampled_interval(
+    resampled: DoubleArray,
+    point: float,
+    documents: int,
+    level: float = 0.95,
+    reason: str = "",
+    is_difference: bool = False,
+) -> Interval:
+    """Compute the interval of a value from its values on resampled documents.
+
+    The bootstrap's bias (the mean of the resamples - the value) estimates that of the value, and is taken off: rare
+    labels are missing from samples, so macro averages lie below that of the population, and those of resamples lower
+    still. Deviations of n documents (or groups) are those of n - 1, and so reach further by sqrt(n / (n - 1)) and by
+    Student's t over the normal quantile, which matters for few groups. The interval always has the value in it, and
+    that of a share stays within 0 and 1.
 
     Parameters
     ----------
@@ -201,19 +255,78 @@ def shifted_ends(resampled: DoubleArray, point: float, level: float) -> tuple[fl
         Values of resamples; those without any document that counts (NaN) are left out.
     point : float
         The value of all documents.
+    documents : int
+        How many documents, or groups of them, are drawn.
     level : float
         The confidence level.
+    reason : str
+        Why there is no interval, if there is none.
+    is_difference : bool
+        Whether the value may be below 0 though no resample is.
 
     Returns
     -------
-    (float, float)
+    Interval
 
-    >>> shifted_ends(np.array([1.0, 2.0, np.nan, 3.0]), 5.0, 1.0)
-    (4.0, 6.0)
+    >>> str(resampled_interval(np.array([1.0, 2.0, np.nan, 3.0]), 2.0, 1000, 0.5))
+    '2.0000 [1.4996, 2.5004]'
     """
     known = resampled[~np.isnan(resampled)]
-    low, high = np.quantile(known + (point - float(known.mean())), [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
+    reason = reason or ("a single document or group shows no spread" if documents == 1 and np.isfinite(point) else "")
+    if reason or not len(known) or not np.isfinite(point):
+        return Interval(point, float("nan"), float("nan"), level, reason)
+    bias = float(known.mean()) - point
+    tails = np.array([(1 - level) / 2, (1 + level) / 2])
+    low, high = point - bias + _widening(documents, tails[1]) * (np.quantile(known, tails) - known.mean())
+    low, high = min(float(low), point), max(float(high), point)
+    if not is_difference and known.min() >= 0 and known.max() <= 1 and 0 <= point <= 1:
+        low, high = max(0.0, low), min(1.0, high)
+    return Interval(point, low, high, level)
+
+
+def _widening(documents: int, tail: float) -> float:
+    """How much further the deviations of few documents reach than those of resamples."""
+    if tail in (0.5, 1.0):
+        return 1.0
+    student = scipy.special.stdtrit(documents - 1, tail) / scipy.special.ndtri(tail)
+    return float(student * np.sqrt(documents / (documents - 1)))
+
+
+def thin_labels(
+    parts: Sequence[Any], values: Callable[[tuple[Any, ...]], dict[str, float]], unit: str = "documents"
+) -> dict[str, str]:
+    """Tell which averages over labels have no interval, as too many of their labels have too few documents.
+
+    Labels that occur in no document, or in one or two, have an F1 of which a sample knows next to nothing.
+
+    Parameters
+    ----------
+    parts : sequence of sparse arrays
+        Predictions, truths and hits by label, and a column that counts documents.
+    values : callable
+        Computes averages over labels, by name, from the sums of such parts.
+    unit : str
+        What a row is: "documents" or "groups".
+
+    Returns
+    -------
+    dict
+        Reasons by name, of those without an interval.
+
+    >>> truth = sparse.csr_array(np.eye(3)[[0, 0, 0, 0, 0, 1]])
+    >>> thin_labels((truth, truth, truth, np.ones((6, 1))), lambda sums: {"mean": float(sums[2].mean())})
+    {'mean': '67% of the labels have fewer than 5 documents'}
+    """
+    # Without comparing sparse arrays, which sorts the indices of one in place, and other parts may share them.
+    predicted, true = (np.bincount(part.indices, part.data != 0, part.shape[1]) for part in parts[:2])
+    occurs = (predicted + true > 0).astype(np.float64)
+    # Where labels with enough documents are right and all others are wrong, the average is the share of the former.
+    shares = values((occurs, occurs, occurs * (true >= FEWEST_DOCUMENTS), np.ones(1)))
+    return {
+        name: f"{1 - share:.0%} of the labels have fewer than {FEWEST_DOCUMENTS} {unit}"
+        for name, share in shares.items()
+        if share < 1 - MOST_THIN - 1e-9
+    }
 
 
 def seed_interval(values: Sequence[float], level: float = 0.95) -> Interval:

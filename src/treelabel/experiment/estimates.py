@@ -15,6 +15,7 @@ from scipy import special
 
 from treelabel.core.compute import DoubleArray
 from treelabel.evaluation.result import Result
+from treelabel.evaluation.significance import exchanged_sums
 from treelabel.evaluation.statistics import bootstrap_sums
 from treelabel.experiment.naming import spelled_name
 from treelabel.experiment.results import Judged, Results, Run
@@ -279,4 +280,43 @@ def _document_noise(
         return math.nan, math.nan, math.nan
     # Moved by the bootstrap's own bias, as in `bootstrap_interval`.
     low, high = np.quantile(drawn - drawn.mean(), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return max(0.0, -float(low)), max(0.0, float(high)), float(drawn.std(ddof=1))
+    error = float(drawn.std(ddof=1))
+    wider = max(1.0, _exchanged_error(resampled, terms, chosen, function) / error) if error else 1.0
+    return wider * max(0.0, -float(low)), wider * max(0.0, float(high)), wider * error
+
+
+def _exchanged_error(
+    resampled: Resampled,
+    terms: Sequence[Term],
+    chosen: Sequence[Sequence[Run]],
+    function: Callable[[Sequence[Any]], Any],
+) -> float:
+    """The standard error of a comparison of two systems by a mean over labels with few documents; 0 of all others.
+
+    Resampled, such means vary too little, as most of these labels come with one document or none at all. What varies is
+    how they differ when the two systems' answers, of all seeds at once, are exchanged at random documents.
+    """
+    if len(terms) != 2 or terms[0].metric != terms[1].metric or terms[0].data != terms[1].data:
+        return 0.0
+    sides: tuple[list[Any], list[Any]] = [], []
+    values: list[Callable[[tuple[Any, ...]], float]] = []
+    for term, run, side in (
+        (*pair, sides[at]) for runs in chosen for at, pair in enumerate(zip(terms, runs, strict=True))
+    ):
+        judged = run.judged_by(term.metric, term.rule)
+        result = None if judged is None else resampled.results.result(run, judged.rule)
+        if result is None or not result.no_interval(term.metric):
+            return 0.0
+        metric, value = result.value_function(term.metric)
+        side += result.drawn_parts(metric)
+        values.append(value)
+    width, drawn = len(sides[0]) // len(chosen), []
+    with np.errstate(all="ignore"):
+        for both in exchanged_sums(*sides, resampled.resamples):
+            by_seed = [
+                function([value(sums[at : at + width]) for value, sums in zip(values[:2], both, strict=True)])
+                for at in range(0, len(sides[0]), width)
+            ]
+            drawn.append(float(np.mean(by_seed)))
+    found = np.array(drawn)[np.isfinite(drawn)]
+    return float(np.sqrt(np.mean(found**2))) if len(found) else 0.0

@@ -19,8 +19,9 @@ from treelabel.core.progress import progress_bar
 from treelabel.data import Dataset
 from treelabel.data.build import folds
 from treelabel.evaluation import evaluate
+from treelabel.evaluation.comparison import compare_metric
 from treelabel.evaluation.result import Result
-from treelabel.evaluation.significance import Comparison, holm, paired_bootstrap
+from treelabel.evaluation.significance import Comparison, holm
 from treelabel.evaluation.statistics import seed_interval
 from treelabel.hierarchy.regime import Regime, regime_of, usual_regime
 from treelabel.metrics import find_metric
@@ -270,12 +271,7 @@ def _ranked(found: Sweep) -> Sweep:
     order = sorted(found.trials, key=lambda trial: (math.isnan(trial.result[name]), sign * trial.result[name]))
     if len(order) < 2:
         return replace(found, trials=tuple(order))
-    tests = [_compared(name, trial.result, order[0].result) for trial in order[1:]]
+    tests = [compare_metric(name, trial.result, order[0].result) for trial in order[1:]]
     p_values = holm([test.p_value for test in tests]).tolist()
     marked = [replace(trial, p_value=p) for trial, p in zip(order[1:], p_values, strict=True)]
     return replace(found, trials=(order[0], *marked), difference=tests[0])
-
-
-def _compared(name: str, other: Result, best: Result) -> Comparison:
-    metric, value = best.value_function(name)
-    return paired_bootstrap(other.drawn_parts(metric), best.drawn_parts(metric), value)

@@ -29,8 +29,9 @@ class Metric:
 
     Either `documents` returns one value per document (NaN: not counted) and the metric is their mean, or `parts`
     returns additive parts and `value` the metric of their sums. Both take the number behind "@", for metrics that have
-    one. `note` says where other libraries mean something else by the name; `switches` are the conventions that can be
-    changed, as in recall@5(empty=zero).
+    one. `over_labels` says that a value is a mean over labels, of counts as `label_counts` returns them: its interval
+    depends on the documents of each label. `note` says where other libraries mean something else by the name;
+    `switches` are the conventions that can be changed, as in recall@5(empty=zero).
     """
 
     name: str
@@ -45,6 +46,7 @@ class Metric:
     default: float = 0.0
     note: str = ""
     switches: tuple[Switch, ...] = ()
+    over_labels: bool = False
 
     @property
     def key(self) -> tuple[Any, float]:

@@ -50,6 +50,7 @@ _TREE: Need = "tree"
 _LOW: dict[str, Any] = {"higher_is_better": False}
 _K: dict[str, Any] = {"parameter": "k", "default": 5.0}
 _counts = labels.label_counts
+_MACRO: dict[str, Any] = {"over_labels": True}
 _COHERENT: dict[str, Any] = {
     "switches": (COHERENT,),
     "note": "Incoherent scores are raised to their largest descendant; the authors of hF1-AUC cap children at their "
@@ -83,10 +84,10 @@ _ROWS = (
     _summed("micro_f1", _counts, labels.micro_f1, "F1 of counts summed over labels", R, _D),
     _summed("micro_precision", _counts, labels.micro_precision, "share of predictions that are true", R, _D),
     _summed("micro_recall", _counts, labels.micro_recall, "share of true labels that are predicted", R, _D),
-    _summed("macro_f1", _counts, labels.macro_f1, "mean F1 of the labels, absent ones 0", R, _D),
-    _summed("macro_f1_present", _counts, labels.macro_f1_present, "mean F1 of labels that occur", R, _D),
-    _summed("macro_precision", _counts, labels.macro_precision, "mean precision of the labels", R, _D),
-    _summed("macro_recall", _counts, labels.macro_recall, "mean recall of the labels", R, _D),
+    _summed("macro_f1", _counts, labels.macro_f1, "mean F1 of the labels, absent ones 0", R, _D, **_MACRO),
+    _summed("macro_f1_present", _counts, labels.macro_f1_present, "mean F1 of labels that occur", R, _D, **_MACRO),
+    _summed("macro_precision", _counts, labels.macro_precision, "mean precision of the labels", R, _D, **_MACRO),
+    _summed("macro_recall", _counts, labels.macro_recall, "mean recall of the labels", R, _D, **_MACRO),
     _mean("samples_f1", overlap.samples_f1, "mean F1 of the documents' closed sets", R, _D),
     _mean("samples_precision", overlap.samples_precision, "mean precision of the documents", R, _D),
     _mean("samples_recall", overlap.samples_recall, "mean recall of the documents", R, _D),
@@ -96,9 +97,19 @@ _ROWS = (
     _mean("jaccard", overlap.jaccard, "shared nodes among all nodes of either set", I, _D),
     _summed("label_accuracy", _counts, labels.label_accuracy, "mean accuracy of the labels", I, _D),
     _summed("constrained_micro_f1", labels.constrained_counts, labels.micro_f1, "micro F1, ancestors required", R, _D),
-    _summed("constrained_macro_f1", labels.constrained_counts, labels.macro_f1, "macro F1, ancestors required", R, _D),
-    _summed("macro_f1_by_depth", _counts, labels.macro_f1_by_depth, "macro F1 of each depth", R, _D),
-    _summed("macro_f1_by_decile", _counts, labels.macro_f1_by_decile, "macro F1 by training frequency", R, _D, _F),
+    _summed(
+        "constrained_macro_f1",
+        labels.constrained_counts,
+        labels.macro_f1,
+        "macro F1, ancestors required",
+        R,
+        _D,
+        **_MACRO,
+    ),
+    _summed("macro_f1_by_depth", _counts, labels.macro_f1_by_depth, "macro F1 of each depth", R, _D, **_MACRO),
+    _summed(
+        "macro_f1_by_decile", _counts, labels.macro_f1_by_decile, "macro F1 by training frequency", R, _D, _F, **_MACRO
+    ),
     # Hierarchical metrics on closed sets
     _mean("hp", overlap.hp, "hierarchical precision", R, _D),
     _mean("hr", overlap.hr, "hierarchical recall", R, _D),
@@ -176,7 +187,7 @@ _ROWS = (
     _mean("ndcg@k", ranking.ndcg_at_k, "discounted gain of the k best", T, _S, **_SKIPS),
     _summed("psp@k", ranking.psp_sums, ranking.psp_at_k, "propensity-scored precision", T, _S, _F, **_AT_K),
     _summed("micro_f1@k", ranking.top_k_counts, labels.micro_f1, "micro F1 of the k best", T, _S, **_AT_K),
-    _summed("macro_f1@k", ranking.top_k_counts, labels.macro_f1, "macro F1 of the k best", T, _S, **_AT_K),
+    _summed("macro_f1@k", ranking.top_k_counts, labels.macro_f1, "macro F1 of the k best", T, _S, **_AT_K, **_MACRO),
     _summed(
         "binned_macro_f1@k",
         ranking.top_k_counts,
@@ -186,6 +197,7 @@ _ROWS = (
         _S,
         _F,
         **_AT_K,
+        **_MACRO,
     ),
 )
 

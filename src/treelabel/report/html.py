@@ -38,6 +38,7 @@ class Cell:
     ends: str = ""
     difference: str = ""
     is_better: bool | None = None
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def metric_rows(content: Content) -> list[MetricRow]:
                 continue
             interval = _interval(told, found.low, found.high)
             ends = f"{told.written(found.low)} to {told.written(found.high)}" if interval else ""
-            cell = Cell(told.written(found.value), interval, ends)
+            cell = Cell(told.written(found.value), interval or found.no_ends, ends, reason=found.no_ends)
             if (name, system.name) in compared:
                 cell = _compared(told, cell, *compared[name, system.name])
             cells.append(cell)

@@ -8,7 +8,7 @@ import numpy as np
 
 from treelabel.core.compute import BoolArray, LongArray
 from treelabel.evaluation.significance import relative_improvement
-from treelabel.evaluation.statistics import Interval, bootstrap_intervals
+from treelabel.evaluation.statistics import Interval, bootstrap_intervals, thin_labels
 from treelabel.metrics.labels import label_f1
 from treelabel.metrics.ranking import frequency_bins
 from treelabel.report.systems import System
@@ -79,7 +79,9 @@ def _bin_intervals(system: System, bins: dict[str, BoolArray]) -> dict[str, Inte
         f1 = label_f1(sums)
         return {name: float(f1[keep].mean()) for name, keep in bins.items()}
 
-    return bootstrap_intervals(system.result.drawn_parts(metric), values, system.resamples, seed=system.seed)
+    parts = system.result.drawn_parts(metric)
+    reasons = thin_labels(parts, values, system.result.unit)
+    return bootstrap_intervals(parts, values, system.resamples, seed=system.seed, reasons=reasons)
 
 
 def _range(low: int, high: int) -> str:
