@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypedDict
 
 import numpy as np
+import numpy.typing as npt
 from scipy import sparse
 
 from treelabel.core.compute import BoolArray
@@ -76,20 +77,53 @@ class LabelForm:
             One entry or row per document.
         """
         h, labels = decisions.hierarchy, decisions.most_specific
-        if self.kind in ("dense", "sparse"):
+        if self.is_indicator:
             found = (decisions.csr if self.closed else labels).astype(np.int64)
             return found.toarray() if self.kind == "dense" else found
         if self.kind == "lists":
             return decode(h, labels, paths=self.sep is not None, sep=self.sep or SEPARATOR)
         best = likeliest(labels, scores)
+        written = self.write(h, best[best >= 0])
+        answers = np.full(len(best), "" if written.dtype.kind == "U" else -1, written.dtype)
+        answers[best >= 0] = written
+        return answers
+
+    @property
+    def is_indicator(self) -> bool:
+        """Whether labels are an indicator matrix."""
+        return self.kind in ("dense", "sparse")
+
+    @property
+    def is_single(self) -> bool:
+        """Whether each document has one label: what scikit-learn calls a binary or multiclass y."""
+        return self.kind in ("one", "numbers", "codes")
+
+    def write(self, hierarchy: Hierarchy, nodes: Any) -> npt.NDArray[Any]:
+        """Write nodes as the labels of this form: names or paths, or the numbers that stand for them.
+
+        Parameters
+        ----------
+        hierarchy
+            The hierarchy.
+        nodes : array of node ids
+
+        Returns
+        -------
+        array of shape (nodes,)
+            Of str, or of int64.
+
+        >>> h = Hierarchy.from_paths(["A > B", "C"])
+        >>> LabelForm("one", "/").write(h, [2, 1]).tolist(), LabelForm("codes").write(h, [2, 1]).tolist()
+        (['A/B', 'C'], [1, 0])
+        """
         if self.kind == "codes":
-            places = np.append(np.full(len(h), -1), -1)
-            places[h.leaves] = np.arange(len(h.leaves))
-            return places[best]
-        names = h.names if self.sep is None else h.paths(sep=self.sep)
+            codes: npt.NDArray[Any] = np.searchsorted(hierarchy.leaves, nodes)
+            return codes
+        as_paths = self.sep is not None or (self.kind == "lists" and not hierarchy.has_unique_names)
+        names = hierarchy.paths(nodes, self.sep or SEPARATOR) if as_paths else [hierarchy.names[node] for node in nodes]
         if self.kind == "numbers":
-            return np.array([int(names[node]) if node >= 0 else -1 for node in best.tolist()], np.int64)
-        return np.array([names[node] if node >= 0 else "" for node in best.tolist()], str if len(best) else "<U1")
+            return np.array([int(name) for name in names], np.int64)
+        return np.array(names, str)
 
 
 def likeliest(labels: LabelMatrix, scores: Scores) -> Any:
