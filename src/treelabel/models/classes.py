@@ -67,8 +67,9 @@ def as_distributions(p: DoubleArray) -> DoubleArray:
     [[0.5, 0.25, 0.25], [0.5, 0.5, 0.0], [0.333, 0.333, 0.333]]
     """
     total = p.sum(axis=1, keepdims=True)
-    uniform = np.full_like(p, 1 / max(1, p.shape[1]))
-    return np.divide(p, total, out=uniform, where=total > 0)
+    found: DoubleArray = np.full_like(p, 1 / max(1, p.shape[1]))
+    np.divide(p, total, out=found, where=total > 0)
+    return found
 
 
 def class_codes(hierarchy: Hierarchy, codes: np.ndarray[tuple[int, ...], np.dtype[np.integer]]) -> LabelMatrix:
