@@ -94,10 +94,11 @@ class Model(Settings, ABC):
         Parameters
         ----------
         data
-            A Dataset, or a list of texts.
+            A Dataset, or a list of texts: any column, but no data frame.
         labels
-            One label or one list of labels per text, by name or by path, where `data` is a list; or an indicator matrix
-            (documents x nodes, dense or sparse), which needs a hierarchy.
+            One label or one list of labels per text, by name or by path, where `data` is a list; a tuple of names is a
+            path. Columns of a data frame, or of a two-dimensional array of names, are the levels of paths. Or an
+            indicator matrix (documents x nodes, dense or sparse), which needs a hierarchy.
         hierarchy
             The hierarchy, where neither `data` nor the model's settings have one.
         valid
