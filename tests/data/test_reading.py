@@ -2,14 +2,17 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tests.helpers import put, read_text
-from treelabel import Dataset, Hierarchy, TreelabelError, read, write
+from treelabel import Dataset, Hierarchy, TreelabelError, read, read_batches, write
+from treelabel.data import SkippedRowsWarning
 from treelabel.data.formats import BATCH
+from treelabel.data.stream import DataFile
 
 ONE = Dataset.of(["x"], ["B"], Hierarchy.from_paths(["A > B"]))
 
@@ -294,3 +297,99 @@ def test_what_was_chosen_is_told(tmp_path: Path) -> None:
     assert (again.choices["text"], again.choices["id"]) == ("Title + Description", "sku")
     assert again.choices["hierarchy"] == str(taxonomy)
     assert read(tmp_path / "d.csv", taxonomy=data.hierarchy).choices["hierarchy"] == "given"
+
+
+# Fields and tables of other programs
+
+
+def lines_of(tmp_path: Path, *rows: dict[str, Any]) -> Path:
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def test_lists_of_lists_are_several_paths_where_lists_are_paths(tmp_path: Path) -> None:
+    file = lines_of(
+        tmp_path,
+        {"text": "a", "labels": [["pet", "dog"], ["work"]]},
+        {"text": "b", "labels": ["pet", "cat"]},
+        {"text": "c", "labels": ["pet", None]},
+    )
+    data = read(file, lists="path")
+    assert data.paths() == [["work", "pet > dog"], ["pet > cat"], ["pet"]]
+    assert data.hierarchy.paths() == ["pet", "work", "pet > dog", "pet > cat"]
+    table = tmp_path / "rows.csv"
+    table.write_text('text,labels\na,"[[""pet"",""dog""],[""work""]]"\n')
+    assert read(table, lists="path").paths() == [["work", "pet > dog"]]
+
+
+@pytest.mark.parametrize(
+    ("labels", "lists", "message"),
+    [
+        ([["pet", "dog"], "work"], "path", "expected the steps of one path, or a list of paths, found both"),
+        ([[["pet"], "dog"]], "path", r"expected the name of a label, found a list \['pet'\]"),
+        ([[["pet"], "dog"]], "labels", r"expected the name of a label, found a list \['pet'\]"),
+    ],
+)
+def test_lists_of_neither_labels_nor_paths_are_refused(labels: Any, lists: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(TreelabelError, match=message):
+        read(lines_of(tmp_path, {"text": "a", "labels": labels}), lists=lists)
+
+
+def test_bytes_in_parquet_are_text(tmp_path: Path) -> None:
+    file = tmp_path / "rows.parquet"
+    columns = {"id": [b"x", b"y"], "text": ["é".encode(), b"b"], "more": [b"one", b"two"]}
+    pq.write_table(pa.table({**columns, "label": [[b"A"], [b"A", "ß".encode()]]}), file)
+    data = read(file)
+    assert (list(data.ids), list(data.texts)) == (["x", "y"], ["é", "b"])
+    assert data.names() == [["A"], ["A", "ß"]]
+    assert data.extra["more"].to_pylist() == ["one", "two"]
+    batches = list(read_batches(file, Hierarchy.flat(["A"]), need_labels=False))
+    assert [list(batch.texts) for batch in batches] == [["é", "b"]]
+    pq.write_table(pa.table({"text": [b"fine", b"\xff\xfe"], "label": ["A", "B"]}), file)
+    with pytest.raises(TreelabelError, match=r"rows\.parquet:2: expected text, found bytes that are not UTF-8"):
+        read(file)
+
+
+PRODIGY = [
+    {"text": "a", "label": "X", "answer": "accept"},
+    {"text": "b", "label": "X", "answer": "reject"},
+    {"text": "c", "label": "Y", "answer": "ignore"},
+    {"text": "d", "label": "Y", "answer": "accept"},
+]
+
+
+def test_what_annotators_of_prodigy_turned_down_is_no_label(tmp_path: Path) -> None:
+    file, h = lines_of(tmp_path, *PRODIGY), Hierarchy.flat(["X", "Y"])
+    told = r"left out 2 rows that annotators did not accept \(answer: reject 1, ignore 1\)"
+    with pytest.warns(SkippedRowsWarning, match=told):
+        data = read(file)
+    assert (list(data.texts), data.names()) == (["a", "d"], [["X"], ["Y"]])
+    with pytest.warns(SkippedRowsWarning, match=told):
+        assert [batch.names() for batch in read_batches(file, h)] == [[["X"], ["Y"]]]
+    with pytest.warns(SkippedRowsWarning, match=told):
+        assert [batch.names() for batch in DataFile.of(file).batches(h)] == [[["X"], ["Y"]]]
+    # Where no labels are read, a text is a text; and the answers themselves may be what is learned.
+    assert [list(batch.texts) for batch in read_batches(file, h, need_labels=False)] == [["a", "b", "c", "d"]]
+    assert read(file, labels="answer").names() == [["accept"], ["reject"], ["ignore"], ["accept"]]
+    with pytest.raises(TreelabelError, match="no documents left but 1 rows that annotators did not accept"):
+        read(lines_of(tmp_path, PRODIGY[1]))
+
+
+def test_options_that_annotators_of_prodigy_chose_are_labels(tmp_path: Path) -> None:
+    options = [{"id": "X", "text": "the X"}, {"id": "Y", "text": "the Y"}]
+    rows = [{"text": "a", "options": options, "accept": chosen, "answer": "accept"} for chosen in (["X", "Y"], ["Y"])]
+    assert read(lines_of(tmp_path, *rows)).names() == [["X", "Y"], ["Y"]]
+
+
+@pytest.mark.parametrize("reader", [read, lambda frame: list(read_batches(frame, Hierarchy.flat(["A"])))])
+def test_data_frames_are_no_files(reader: Any) -> None:
+    with pytest.raises(TreelabelError, match=r"expected the name of a file, found a data frame with columns 'text'"):
+        reader(pa.table({"text": ["a"]}))
+    with pytest.raises(TreelabelError, match="expected the name of a file, found 3"):
+        reader(3)
+
+
+def test_a_taxonomy_is_a_file_or_a_hierarchy(tmp_path: Path) -> None:
+    with pytest.raises(TreelabelError, match="a file or a Hierarchy, found a dict with the keys 'A'"):
+        read(lines_of(tmp_path, {"text": "a", "label": "A"}), taxonomy={"A": []})  # type: ignore[arg-type]

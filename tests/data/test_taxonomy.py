@@ -1,6 +1,7 @@
 """Hierarchies in files: every form is read and written, and refusals name file and line."""
 
 import gzip
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -534,3 +535,62 @@ def test_a_table_with_ids_needs_a_row_for_every_parent(tmp_path: Path) -> None:
     path.write_text("id,name,parent_id\n1,pet,\n3,dog,9\n")
     with pytest.raises(TreelabelError, match=r"t\.csv:3: unknown parent: 'dog' has parent '9', which has no row"):
         read_taxonomy(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "names"),
+    [
+        ("vocab.tsv", "<http://example.org/1>\tcats\n<http://example.org/2>\tdogs\t42\n", ["cats", "dogs"]),
+        ("vocab.tsv", "http://example.org/1\tcats\nhttp://example.org/2\tdogs\n", ["cats", "dogs"]),
+        (
+            "vocab.csv",
+            "uri,label_en,label_fi\nhttp://e.org/1,cats,kissat\nhttp://e.org/2,dogs,koirat\n",
+            ["cats", "dogs"],
+        ),
+        (
+            "vocab.csv",
+            "label_fi,notation,uri\nkissat,1,http://e.org/1\nkoirat,2,http://e.org/2\n",
+            ["kissat", "koirat"],
+        ),
+    ],
+)
+def test_vocabularies_of_annif_are_one_level_of_labels(
+    name: str, content: str, names: list[str], tmp_path: Path
+) -> None:
+    file = tmp_path / name
+    file.write_text(content)
+    h, told = recognised_taxonomy(file)
+    assert h.paths() == names
+    assert "a vocabulary without a hierarchy" in told
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "vocab.tsv",
+            "<http://e.org/1>\tcats\n<http://e.org/2>\tcats\n",
+            "vocab.tsv:2: the label 'cats' stands on line 1",
+        ),
+        ("vocab.csv", "uri,label_sv,label_fi\nhttp://e.org/1,katter,kissat\n", "no column 'label_en' for the labels"),
+        (
+            "vocab.csv",
+            "uri,label_en\nhttp://e.org/1,cats\nhttp://e.org/2,\n",
+            "vocab.csv:3: 'http://e.org/2' has no label",
+        ),
+    ],
+)
+def test_vocabularies_that_name_no_label_are_refused(name: str, content: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / name
+    file.write_text(content)
+    with pytest.raises(TreelabelError, match=re.escape(message)):
+        read_taxonomy(file)
+
+
+def test_the_language_of_a_vocabulary_can_be_chosen_and_uris_may_have_parents(tmp_path: Path) -> None:
+    file = tmp_path / "vocab.csv"
+    file.write_text("uri,label_en,label_fi\nhttp://e.org/1,cats,kissat\n")
+    assert read_taxonomy(file, language="fi").paths() == ["kissat"]
+    edges = tmp_path / "edges.tsv"
+    edges.write_text("<http://e.org/1>\t<http://e.org/2>\n")
+    assert read_taxonomy(edges).names == ("<http://e.org/1>", "<http://e.org/2>")

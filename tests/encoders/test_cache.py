@@ -532,3 +532,9 @@ def test_a_command_notes_a_bad_cache_and_goes_on(tmp_path: Path, run: Run, monke
     assert ended.code == 0
     (note,) = ended.err.splitlines()
     assert note.startswith(f"treelabel: note: {tmp_path / 'cache' / FILE}: embeddings are not kept: File exists; ")
+
+
+def test_a_dict_or_frame_is_not_embedded_by_its_column_names(tmp_path: Path) -> None:
+    texts: Any = {"body": ["a", "b"]}
+    with pytest.raises(TreelabelError, match=r"such as data\['body'\]"):
+        CachedEncoder(WordVectors(), tmp_path).transform(texts)

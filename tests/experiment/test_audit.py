@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from treelabel import Dataset, Hierarchy, TreelabelError, audit, load_sample, make_model, read, write
@@ -95,3 +96,10 @@ def test_swapped_labels_of_the_sample_are_found() -> None:
     noisy = replace(data, labels=label_matrix(np.arange(len(data) + 1), labels, len(h)))
     ranked = audit(noisy, cv=3).suspects.rows[:200]
     assert np.isin(ranked, rows).mean() > 0.6
+
+
+def test_what_is_no_dataset_is_refused_in_words() -> None:
+    with pytest.raises(TreelabelError, match="expected a Dataset, found a data frame with columns 'text', 'label'"):
+        audit(pd.DataFrame({"text": ["a"], "label": ["b"]}))
+    with pytest.raises(TreelabelError, match="expected a Dataset, found"):
+        audit(pd.Series(["a"]), pd.Series(["b"]))

@@ -143,7 +143,7 @@ def test_labels_with_nothing_in_them_are_unknown(label: str | list[str]) -> None
 
 
 def test_encode_takes_names_lists_and_paths_side_by_side() -> None:
-    rows = ["dog", ["dog", "cat"], [["pet", "cat"], "food > hot dog"], "pet/dog/poodle", ("cat", "cat")]
+    rows = ["dog", ["dog", "cat"], [["pet", "cat"], "food > hot dog"], "pet/dog/poodle", ("pet", "cat")]
     assert decode(PETS, encode(PETS, rows)) == [["dog"], ["dog", "cat"], ["cat", "hot dog"], ["poodle"], ["cat"]]
 
 

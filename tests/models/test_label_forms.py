@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 from scipy import sparse
 from sklearn.base import clone, is_classifier
@@ -215,3 +217,121 @@ def test_scikit_learn_searches_pipes_and_votes_with_paths() -> None:
 def test_the_derived_hierarchy_does_not_depend_on_the_order_of_documents() -> None:
     _, labels = drawn()
     assert derived_hierarchy(labels).fingerprint == derived_hierarchy(labels[::-1]).fingerprint
+
+
+def as_frame(rows: list[tuple[str, ...]]) -> pd.DataFrame:
+    return pd.DataFrame({"kind": [row[0] for row in rows], "name": [row[1] for row in rows]})
+
+
+@pytest.mark.parametrize("given", [None, TREE], ids=["derived", "given"])
+def test_tuples_and_columns_of_levels_are_paths(given: Hierarchy | None) -> None:
+    texts, labels = drawn()
+    rows = [tuple(label.split(" > ")) for label in labels]
+    expected = make_model("linear", hierarchy=given).fit(texts, labels)
+    forms: list[Any] = [rows, pd.Series(rows), np.array(rows), np.array(rows, object), as_frame(rows)]
+    forms.append(pa.table({"kind": [row[0] for row in rows], "name": [row[1] for row in rows]}))
+    for levels in forms:
+        model = make_model("linear", hierarchy=given).fit(texts, levels)
+        assert model.hierarchy_ == expected.hierarchy_
+        assert (model.score(texts).dense() == expected.score(texts).dense()).all()
+        found = model.predict(texts)
+        assert [" > ".join(path) for path in found] == expected.predict(texts).tolist()
+        assert model.score(texts, levels) == expected.score(texts, labels)
+        assert evaluate(levels, decisions=found, hierarchy=model.hierarchy_, metrics=["hf1"])["hf1"] > 0.5
+        assert isinstance(found, list if isinstance(levels, list | pd.Series) else np.ndarray)
+
+
+def test_paths_in_columns_may_end_early() -> None:
+    expected = ["A", "C", "A > B"]
+    ragged: list[Any] = [("A", "B"), ("C",)]
+    for levels in (
+        ragged,
+        [("A", "B"), ("C", "")],
+        np.array([["A", "B"], ["C", ""]]),
+        pd.DataFrame({"a": ["A", "C"], "b": ["B", None]}),
+        pd.DataFrame({"a": ["A", "C"], "b": ["B", np.nan]}, dtype=object),
+    ):
+        assert derived_hierarchy(levels).paths() == expected
+    model = make_model("most_frequent").fit(["a", "b", "c"], np.array([["A", "B"], ["C", ""], ["C", ""]]))
+    assert model.predict(["d"]).tolist() == [["C", ""]]
+    with pytest.raises(TreelabelError, match=r"row 1: expected the names of the levels .* found ''"):
+        derived_hierarchy(np.array([["A", "B"], ["", "B"]]))
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [["animal", "cat"], ["food", "soup"]],
+        [["animal", "cat"], ["animal", "dog"], ["food", "soup"]],
+        [["animal", "cat"], ["animal", "dog"], ["tool"]],
+        [np.array(["animal", "cat"]), np.array(["animal", "dog"])],
+    ],
+)
+def test_lists_that_look_like_levels_are_refused_with_what_to_pass(labels: list[Any]) -> None:
+    texts = ["a", "b", "c"][: len(labels)]
+    with pytest.raises(TreelabelError, match="look like the levels of a path") as refused:
+        make_model("nothing").fit(texts, labels)
+    assert "('animal', 'cat')" in str(refused.value)
+    assert "'animal > cat'" in str(refused.value)
+    assert make_model("nothing").fit(texts, [set(row) for row in labels]).hierarchy_.max_depth == 1
+    assert make_model("nothing").fit(texts, [tuple(row) for row in labels]).hierarchy_.max_depth == 2
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [["cat", "soup"], ["cat", "dog"], ["dog", "soup"]],
+        [["cat", "soup"], ["soup", "cat"]],
+        [["cat"], ["dog"]],
+        [["cat"], ["cat", "dog"]],
+        [["animal > cat", "tool"], ["animal > cat", "animal > dog"], ["tool"], ["animal > dog", "tool"]],
+    ],
+)
+def test_lists_of_several_labels_are_taken(labels: list[Any]) -> None:
+    model = make_model("nothing").fit(["a", "b", "c", "d"][: len(labels)], labels)
+    assert set(model.hierarchy_.paths()) >= {label for row in labels for label in row}
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ({"label": ["x", "y"]}, "a dict with the keys 'label'"),
+        ([{"label": "x"}, {"label": "y"}], "row 0: expected a label, a list of labels, or a tuple"),
+        ("xy", "expected a list of labels, found one label"),
+        ({"x", "y"}, "a set, which has no order"),
+        (pd.DataFrame({"a": [0, 1], "b": [1, 0]}), "expected the names of the levels of a path, found 0"),
+    ],
+)
+def test_labels_that_would_be_read_as_others_are_refused(labels: Any, message: str) -> None:
+    with pytest.raises(TreelabelError, match=message):
+        make_model("nothing").fit(["a", "b"], labels)
+
+
+def test_whole_frames_are_no_levels() -> None:
+    texts, labels = drawn()
+    with pytest.raises(TreelabelError, match="48 documents have 48 different labels in the first one"):
+        make_model("nothing").fit(texts, pd.DataFrame({"body": texts, "category": labels}))
+
+
+def test_numbers_that_are_no_indicators_are_refused() -> None:
+    with pytest.raises(TreelabelError, match="holds 0 and 1"):
+        make_model("nothing", hierarchy=TREE).fit(["a", "b"], np.array([[0, 1, 2, 3, 4, 5]] * 2))
+
+
+@pytest.mark.parametrize("ask", ["predict", "score", "predict_proba", "unknown_words", "fit"])
+def test_data_frames_are_refused_as_texts(ask: str) -> None:
+    texts, labels = drawn()
+    model = make_model("linear").fit(texts, labels)
+    # A frame has its columns as attributes, as a Dataset has its texts and labels.
+    for frame in (pd.DataFrame({"texts": texts, "labels": labels}), pa.table({"texts": texts}), {"texts": texts}):
+        with pytest.raises(TreelabelError, match=r"expected a list of texts, found a .* data\['texts'\]"):
+            getattr(model, ask)(frame, *([labels] if ask == "fit" else []))
+    series = pd.DataFrame({"texts": texts, "labels": labels})
+    fitted = make_model("linear").fit(series["texts"], series["labels"])
+    assert fitted.predict(series["texts"]).tolist() == model.predict(texts).tolist()
+
+
+@pytest.mark.parametrize("weights", [["a"], {"a": 1}, [None]])
+def test_weights_that_are_no_numbers_are_refused(weights: Any) -> None:
+    with pytest.raises(TreelabelError, match="sample_weight"):
+        make_model("linear").fit(["a"], ["x"], sample_weight=weights)

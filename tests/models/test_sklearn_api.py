@@ -1,18 +1,30 @@
 """What users of scikit-learn expect: predict_proba, classes_, nested settings, tags, and the HTML of notebooks."""
 
+from pathlib import Path
 from typing import assert_type
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from sklearn.base import clone, is_classifier
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import VotingClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
+from sklearn.metrics import RocCurveDisplay, log_loss, make_scorer, roc_auc_score, top_k_accuracy_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    TunedThresholdClassifierCV,
+    cross_val_predict,
+    cross_val_score,
+)
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 from tests.models.test_models import SETS
 from treelabel import Dataset, Hierarchy, Scores, TreelabelError, load_model, make_model
+from treelabel.hierarchy.labels import encode
 from treelabel.models.check import TREE
 
 
@@ -26,7 +38,7 @@ def test_probabilities_of_classes_sum_to_1_where_documents_have_one_path(name: s
     assert (p >= 0).all()
     h = data.hierarchy
     names = list(model.classes_)
-    assert names == sorted(names, key=h.names.index)
+    assert names == sorted(names)
     assert {h.names[leaf] for leaf in h.leaves} <= set(names)
     leaf = int(h.leaves[0])
     assert np.allclose(p[:, names.index(h.names[leaf])], scores.dense()[:, leaf])
@@ -109,8 +121,7 @@ def test_codes_that_may_stand_for_other_labels_are_refused_with_a_way_that_works
         cross_val_predict(model, texts, np.array(labels), cv=folds, method="predict_proba")
     assert "cross_val_predict(model, texts, params={'labels': labels}, method='predict_proba')" in str(refused.value)
     found = cross_val_predict(model, texts, params={"labels": labels}, cv=folds, method="predict_proba")
-    leaves = [hierarchy.names[leaf] for leaf in hierarchy.leaves]
-    assert [leaves[column] for column in found.argmax(axis=1)] == labels
+    assert [names[column] for column in found.argmax(axis=1)] == labels
 
 
 @pytest.mark.parametrize("codes", [[0, 99], [-1, 3]])
@@ -172,3 +183,110 @@ def test_tags_say_what_scikit_learn_may_expect() -> None:
     assert tags.target_tags.required
     assert tags.classifier_tags.multi_label
     assert tags.input_tags.string
+
+
+# Paths of uneven depth, one of which ends inside: sorted, they are in another order than their names or their levels.
+UNEVEN = ["animal > cat > siamese", "animal > cat", "tool", "food > soup", "animal > dog > poodle > toy"]
+
+
+def uneven(rows: int = 100, paths: list[str] = UNEVEN, noise: float = 0.0) -> tuple[list[str], npt.NDArray[np.str_]]:
+    """Draw labels as paths, and texts with three words of their label; a share of them has those of any label."""
+    rng = np.random.default_rng(0)
+    labels = np.array([paths[which] for which in rng.permutation(np.arange(rows) % len(paths))])
+    shown = [int(rng.integers(len(paths))) if rng.random() < noise else paths.index(label) for label in labels]
+    return [f"a{which} b{which} c{which} number{row % 7}" for row, which in enumerate(shown)], labels
+
+
+def brier(labels: npt.NDArray[np.str_], p: npt.NDArray[np.float64]) -> float:
+    return float(np.mean(((labels[:, None] == np.unique(labels)) - p) ** 2))
+
+
+BRIER = make_scorer(brier, response_method="predict_proba")
+TOP_2 = make_scorer(top_k_accuracy_score, response_method="predict_proba", k=2)
+
+
+@pytest.mark.parametrize("name", ["linear", "svm", "bag"])
+@pytest.mark.parametrize(
+    ("scoring", "expected"), [("neg_log_loss", 0), ("roc_auc_ovr", 1), (TOP_2, 1), (BRIER, 0)], ids=str
+)
+def test_probability_scorers_are_right_for_paths_of_uneven_depth(name: str, scoring: object, expected: float) -> None:
+    texts, labels = uneven()
+    for estimator in (make_model(name), make_pipeline(FunctionTransformer(), make_model(name))):
+        found = cross_val_score(estimator, texts, labels, cv=3, scoring=scoring)
+        assert np.allclose(found, expected, atol=0.001)
+
+
+@pytest.mark.parametrize("form", ["paths", "names", "numbers"])
+def test_classes_are_the_labels_as_given_sorted(form: str, tmp_path: Path) -> None:
+    texts, paths = uneven()
+    # Names in the reverse order of the numbers, of which 10 comes behind 9.
+    numbers = np.array([12 - UNEVEN.index(path) for path in paths])
+    names = np.array([path.split(" > ")[-1] for path in paths])
+    labels = {"paths": paths, "names": names, "numbers": numbers}[form]
+    h = Hierarchy.from_paths([*UNEVEN, "food > unseen"]) if form == "names" else None
+    model = make_model("linear").fit(texts, labels, hierarchy=h)
+    model.save(tmp_path / "model")
+    for each in (model, load_model(tmp_path / "model")):
+        assert each.classes_.dtype.kind == labels.dtype.kind
+        assert each.classes_.tolist() == np.unique(labels).tolist()
+        p = each.predict_proba(texts)
+        assert np.allclose(p.sum(axis=1), 1, atol=1e-12)
+        assert each.classes_[p.argmax(axis=1)].tolist() == labels.tolist() == each.predict(texts).tolist()
+        assert log_loss(labels, p) < 0.001
+
+
+def test_an_inner_node_has_the_probability_that_the_path_ends_there() -> None:
+    h = Hierarchy.from_paths(["A > B", "A > C", "D"])
+    model = make_model("most_frequent").fit(list("abcdefgh"), ["A"] * 3 + ["A > B"] * 4 + ["D"], hierarchy=h)
+    assert model.classes_.tolist() == ["A", "A > B", "D"]
+    assert np.allclose(model.predict_proba(["a"]), [[3 / 8, 4 / 8, 1 / 8]])
+
+
+def test_a_document_without_any_probability_may_have_any_class() -> None:
+    model = make_model("nothing").fit(["a", "b"], ["x", "y"])
+    assert model.predict_proba(["a"]).tolist() == [[0.5, 0.5]]
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_columns_of_an_indicator_matrix_have_probabilities_of_their_own(closed: bool) -> None:
+    texts, labels = uneven()
+    h = Hierarchy.from_paths(UNEVEN)
+    nodes = h.closure(encode(h, labels)) if closed else encode(h, labels)
+    matrix = nodes.toarray().astype(int)
+    model = make_model("linear", hierarchy=h).fit(texts, matrix)
+    assert model.classes_.tolist() == list(h.names)
+    p = model.predict_proba(texts)
+    assert p.shape == matrix.shape
+    assert np.allclose(p, matrix, atol=0.001)
+    scores = cross_val_score(
+        model, texts, matrix, cv=3, scoring=make_scorer(roc_auc_score, average="micro", response_method="predict_proba")
+    )
+    assert np.allclose(scores, 1)
+
+
+@pytest.mark.parametrize("ensemble", [True, False])
+def test_scikit_learn_calibrates_models(ensemble: bool) -> None:
+    texts, labels = uneven()
+    calibrated = CalibratedClassifierCV(make_model("linear"), cv=3, ensemble=ensemble).fit(texts, labels)
+    assert calibrated.classes_.tolist() == sorted(UNEVEN)
+    assert calibrated.predict(texts).tolist() == labels.tolist()
+
+
+def test_two_classes_have_thresholds_and_roc_curves() -> None:
+    # By name the second class would be the first.
+    texts, labels = uneven(80, ["animal > cat", "aardvark"], noise=0.2)
+    model = make_model("linear")
+    tuned = TunedThresholdClassifierCV(model, cv=3, scoring="balanced_accuracy").fit(texts, labels)
+    assert tuned.best_score_ > 0.8
+    assert (tuned.predict(texts) == labels).mean() > 0.8
+    assert (cross_val_score(model, texts, labels, cv=3, scoring="roc_auc") > 0.8).all()
+    drawn = RocCurveDisplay.from_estimator(model.fit(texts, labels), texts, labels)
+    assert drawn.roc_auc > 0.8
+    assert "animal > cat" in str(drawn.ax_.get_xlabel())
+
+
+def test_a_grid_is_searched_by_log_loss() -> None:
+    texts, labels = uneven(noise=0.2)
+    grid = GridSearchCV(make_model("linear"), {"min_df": [1, 2]}, scoring="neg_log_loss", cv=3).fit(texts, labels)
+    # Even the shares of the labels alone have -log(1/5).
+    assert -np.log(5) < grid.best_score_ < 0

@@ -14,6 +14,7 @@ from typing import IO, Any, cast
 
 import pyarrow as pa
 
+from treelabel.core.columns import column_names, described
 from treelabel.core.commit import finish_commit
 from treelabel.core.encodings import AsUtf8, encoding_of, is_known, is_like_ascii, peekable
 from treelabel.core.errors import TreelabelError, quoted
@@ -47,6 +48,9 @@ def suffixes(path: Path) -> tuple[str, str | None]:
 
 def existing_file(path: str | Path) -> Path:
     """Check that a file is there to be read, and that it is a regular one: a pipe or a device may never end."""
+    if not isinstance(path, str | os.PathLike):
+        hint = "; pass its columns to fit instead: model.fit(data['text'], data['label'])" if column_names(path) else ""
+        raise TreelabelError(f"expected the name of a file, found {described(path)}{hint}")
     found = Path(path)
     if found == STANDARD:
         return found

@@ -8,7 +8,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from treelabel.core.columns import as_list, described
 from treelabel.core.errors import TreelabelError
+
+TEXT_TYPES = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 
 
 class Strings(Sequence[str]):
@@ -33,11 +36,14 @@ class Strings(Sequence[str]):
             column = pa.chunked_array(values if isinstance(values, pa.ChunkedArray) else [values])
             if column.null_count:
                 raise TreelabelError(f"row {pc.index(column.is_null(), True).as_py()}: expected text, found None")
+            kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+            if len(column) and not any(is_text(kind) for is_text in TEXT_TYPES):
+                raise TreelabelError(f"expected a column of texts, found one of type {column.type}")
             return cls(column.cast(pa.large_string()))
-        listed = values if isinstance(values, list) else list(values)
+        listed = as_list(values, "texts")
         wrong = next((at for at, value in enumerate(listed) if not isinstance(value, str)), None)
         if wrong is not None:
-            raise TreelabelError(f"row {wrong}: expected text, found {listed[wrong]!r}")
+            raise TreelabelError(f"row {wrong}: expected text, found {described(listed[wrong])}")
         try:
             return cls(pa.chunked_array([pa.array(listed, pa.large_string())]))
         except UnicodeEncodeError as error:

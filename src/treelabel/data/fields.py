@@ -40,6 +40,9 @@ LABEL_NAMES = (
     "predicted",
 )
 ID_NAMES = ("id", "_id", "uid", "guid", "doc_id", "docid", "document_id", "index")
+# The field of Prodigy's annotations that says what became of a row, and its values where the label is not to be taken.
+ANSWER = "answer"
+NOT_ACCEPTED = ("reject", "ignore")
 LEVEL_NAME = re.compile(r"(level|lvl|cat|category|l)[ _-]?(\d+)")
 
 ListMeaning = Literal["labels", "path"]
@@ -78,9 +81,19 @@ class Fields:
         if len(self.labels) > 1:
             return _levels([values[name] for name in self.labels])
         value = values[self.labels[0]] if self.labels else None
+        value = decoded(value) if isinstance(value, bytes) else value
         if isinstance(value, str):
             return _labels_of_cell(value, self.label_sep, self.lists)
         return _labels_of_value(value, self.lists)
+
+    def rejected(self, values: dict[str, Any]) -> str | None:
+        """Return how an annotator of Prodigy turned the label of a row down, if labels are read and one did.
+
+        The label of such a row is what was asked about, and not what the text is about.
+        """
+        answer = values.get(ANSWER)
+        asked = self.need_labels and ANSWER not in self.labels
+        return answer if asked and isinstance(answer, str) and answer in NOT_ACCEPTED else None
 
     def told(self) -> dict[str, str]:
         """Return the columns that are read, for people."""
@@ -113,8 +126,10 @@ def _labels_of_value(value: Any, lists: ListMeaning) -> list[Label]:
     if not isinstance(value, list | tuple):
         value = [value]
     if lists == "path":
-        path = tuple(_as_text(item).strip() for item in value)
-        return [path] if path else []
+        nested = [isinstance(item, list | tuple) for item in value]
+        if any(nested) and not all(nested):
+            raise ValueError(f"expected the steps of one path, or a list of paths, found both: {quoted(value)}")
+        return [path for steps in (value if any(nested) else [value]) for path in _levels(steps)]
     return [_label(item) for item in value]
 
 
@@ -124,10 +139,22 @@ def _as_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, list | tuple):
-        return " ".join(map(str, value))
+        return " ".join(map(_as_text, value))
     if isinstance(value, dict):
         raise ValueError(f"expected text, found an object {quoted(value)}")
-    return str(value)
+    return decoded(value) if isinstance(value, bytes) else str(value)
+
+
+def decoded(value: bytes) -> str:
+    """Decode text that a file holds as bytes, as Parquet files of some programs do.
+
+    >>> decoded("é".encode())
+    'é'
+    """
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise ValueError(f"expected text, found bytes that are not UTF-8: {quoted(value, 40)}") from None
 
 
 def _cell(text: str, label_sep: str | None) -> list[Any]:
@@ -153,19 +180,28 @@ def _label(value: Any) -> Label:
     """Read one label: a name, a number, a list of names (a path), or an object as prediction files have it."""
     if isinstance(value, dict):
         value = value.get("path") or value.get("label")
+    if isinstance(value, bytes):
+        value = decoded(value)
     if isinstance(value, str):
         if not value.strip():
             raise ValueError("empty label")
         return value
     if isinstance(value, list | tuple) and value:
-        return tuple(_as_text(part).strip() for part in value)
+        return tuple(_step(part) for part in value)
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     raise ValueError(f"expected a label name, found {quoted(value)}")
 
 
+def _step(value: Any) -> str:
+    """Read the name of one step of a path."""
+    if isinstance(value, list | tuple):
+        raise ValueError(f"expected the name of a label, found a list {quoted(value)}")
+    return _as_text(value).strip()
+
+
 def _levels(values: Sequence[Any]) -> list[Label]:
-    names = [_as_text(value).strip() for value in values]
+    names = [_step(value) for value in values]
     while names and not names[-1]:
         names.pop()
     if "" in names:
@@ -209,7 +245,7 @@ class FieldChoice:
                 )
         labels = _asked(self.labels, columns, where, "labels") if self.need_labels else None
         if labels is None:
-            labels = _guess(LABEL_NAMES, columns) or _level_columns(columns)
+            labels = _guess(LABEL_NAMES, columns) or _level_columns(columns) or _choices(columns)
             if not labels and not self.need_text:
                 raise TreelabelError(
                     f"{where}: no column looks like the labels; columns are {_list(columns)}; call it labels"
@@ -256,6 +292,11 @@ def _guess(names: Sequence[str], columns: Sequence[str]) -> tuple[str, ...]:
 def _level_columns(columns: Sequence[str]) -> tuple[str, ...]:
     found = [(int(match[2]), column) for column in columns if (match := LEVEL_NAME.fullmatch(column.lower()))]
     return tuple(column for _, column in sorted(found))
+
+
+def _choices(columns: Sequence[str]) -> tuple[str, ...]:
+    """Return the column of the options that were chosen in Prodigy, where its annotations have no label."""
+    return ("accept",) if "accept" in columns and ANSWER in columns else ()
 
 
 def _list(columns: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 import logging
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -10,6 +11,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from treelabel.core.columns import described
 from treelabel.core.compute import IntArray
 from treelabel.core.errors import TreelabelError, shorten
 from treelabel.core.inputs import STANDARD, existing_file
@@ -17,7 +19,7 @@ from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.core.progress import progress_bar
 from treelabel.data.collect import Collector, Incoming
 from treelabel.data.dataset import Dataset
-from treelabel.data.fields import FieldChoice, Fields, ListMeaning
+from treelabel.data.fields import FieldChoice, Fields, ListMeaning, decoded
 from treelabel.data.formats import BATCH, Problem, ReadOptions, Row, RowSource
 from treelabel.data.formats.standard import settled
 from treelabel.data.names import unprintable
@@ -117,8 +119,10 @@ def read(
         raise TreelabelError("a separator must be at least one character; without one it is guessed")
     if isinstance(taxonomy, str | Path):
         known: Known | None = _taxonomy_in(Path(taxonomy), root, encoding, limits)
-    else:
+    elif taxonomy is None or isinstance(taxonomy, Hierarchy):
         known = None if taxonomy is None else Known(taxonomy, {"hierarchy": "given"})
+    else:
+        raise TreelabelError(f"expected a taxonomy that is a file or a Hierarchy, found {described(taxonomy)}")
     problems = Problems(file, on_error)
     collector = Collector(limits)
     size = None if file == STANDARD else file.stat().st_size
@@ -165,6 +169,8 @@ class Problems:
     on_error: OnError
     skipped: int = 0
     told: list[str] = field(default_factory=list)
+    # Rows that annotators did not accept, which are left out always, by their answer.
+    rejected: Counter[str] = field(default_factory=Counter)
 
     def tell(self, line: int, message: str, kind: type[TreelabelError] = TreelabelError) -> None:
         """Report a problem.
@@ -210,9 +216,17 @@ class Problems:
         if self.skipped:
             told = "; ".join(self.told)
             warnings.warn(SkippedRowsWarning(f"{self.file}: skipped {self.skipped:,} rows: {told}"), stacklevel=3)
+        if self.rejected:
+            warnings.warn(SkippedRowsWarning(f"{self.file}: left out {self._not_accepted()}"), stacklevel=3)
+
+    def _not_accepted(self) -> str:
+        counts = ", ".join(f"{answer} {count:,}" for answer, count in self.rejected.items())
+        return f"{self.rejected.total():,} rows that annotators did not accept (answer: {counts})"
 
     def nothing_left(self) -> TreelabelError:
         """Make the error for a file without documents."""
+        if self.rejected and not self.skipped:
+            return TreelabelError(f"{self.file}: no documents left but {self._not_accepted()}")
         if not self.skipped:
             return TreelabelError(f"{self.file}: no documents; the file has no rows, or every line is blank")
         told = "; ".join(self.told)
@@ -255,8 +269,13 @@ def understand(row: Row, fields: Fields, before: int, batch: list[Incoming], pro
     problems
         Where problems are reported.
     """
+    answer = fields.rejected(row.values)
+    if answer is not None:
+        problems.rejected[answer] += 1
+        return
     try:
         name = row.values.get(fields.id) if fields.id is not None else None
+        name = decoded(name) if isinstance(name, bytes) else name
         known = str(before + len(batch)) if name is None or name == "" else str(name)
         text, labels = fields.text_of(row.values), fields.labels_of(row.values)
     except KeyError as error:

@@ -114,6 +114,8 @@ def _texts(column: Any) -> pa.Array:
 
 
 def _written(value: Any) -> str | None:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
     is_json = isinstance(value, dict | list | bool | float)
     return None if value is None else json.dumps(value, ensure_ascii=False, default=str) if is_json else str(value)
 

@@ -63,7 +63,8 @@ def read_taxonomy(
 
     - edges (.tsv, .csv, .taxonomy, .xlsx): a line is a parent and its child, or its children; a name alone is a label
       at the top. With a header, columns are recognised by their names in any order and case, whatever others there
-      are: parent and child, id, parent_id and name, a full path, or one column a level (level1, level2, ...).
+      are: parent and child, id, parent_id and name, a full path, or one column a level (level1, level2, ...). A
+      vocabulary of Annif (a URI and its label on each line, or columns uri and label_en) is one level of labels.
     - paths (.txt): a line is a full path, parts separated by `sep`; lines with # are comments.
     - json: nested dicts or lists, {"name", "children"} objects, or treelabel's own form.
     - skos (.ttl, .rdf): broader and narrower between concepts, named by their preferred label in `language`.
@@ -84,7 +85,7 @@ def read_taxonomy(
     sep : str, optional
         The separator of paths; by default " > " if it occurs, else guessed (see `guess_separator`).
     language : str
-        The language of preferred labels in SKOS.
+        The language of preferred labels in SKOS, and of labels in a vocabulary of Annif.
     encoding : str
         As Python calls it; a byte order mark goes first.
     limits : Limits
@@ -126,7 +127,7 @@ def recognised_taxonomy(
     # Makers of hierarchies do not know the file of what they refuse.
     with located(file):
         if kind == "edges":
-            return read_table(file, root, tree, sep, encoding, limits, sheet)
+            return read_table(file, root, tree, sep, language, encoding, limits, sheet)
         if kind == "paths":
             return _read_paths(file, sep, encoding, limits)
         if kind == "json":

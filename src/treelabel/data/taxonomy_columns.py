@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from treelabel.core.errors import quoted
+from treelabel.core.errors import TreelabelError, quoted
 from treelabel.data.fields import LEVEL_NAME
 from treelabel.hierarchy import SEPARATOR
 from treelabel.hierarchy.build import ROOT_NAMES
@@ -23,6 +23,8 @@ LEVEL_WORD = re.compile(
     r"(department|dept|division|section|segment|domain|area|family|group|class|brick|category|commodity|topic|chapter)"
     r"(_name)?"
 )
+LANGUAGE_LABEL = re.compile(r"label_[a-z]{2,3}(-\w+)?")
+URI = re.compile(r"<[^<>\s]+>|https?://\S+")
 
 Row = tuple[int, list[str]]
 
@@ -59,6 +61,55 @@ class PathColumns:
         if self.separator is None:
             return f"one level in each of the columns {' and '.join(names)}"
         return f"full paths in the column {names[0]}, separated by {self.separator!r}"
+
+
+class VocabularyColumn(NamedTuple):
+    """Columns of a vocabulary as Annif has it: the URI of a label, and its name; and the place of the first row."""
+
+    uri: int
+    label: int
+    first: int
+
+    def told(self, header: Sequence[str]) -> str:
+        """Say for people what was recognised."""
+        named = f"in the column {quoted(header[self.label], 40)}" if self.first else "behind their URIs"
+        return f"a vocabulary without a hierarchy, labels {named}"
+
+
+def vocabulary_column(rows: list[list[str]], language: str = "en") -> VocabularyColumn | None:
+    """Find the labels of a vocabulary of Annif, whose URIs are no parents of them; None for other tables.
+
+    Parameters
+    ----------
+    rows
+        The cells of all rows: of TSV, a URI and a label; of CSV, below a header with the columns uri and label_en (or
+        another language).
+    language
+        The language of the labels, where there are several.
+
+    Returns
+    -------
+    VocabularyColumn or None
+
+    >>> vocabulary_column([["<http://example.org/1>", "cats"], ["<http://example.org/2>", "dogs"]])
+    VocabularyColumn(uri=0, label=1, first=0)
+    >>> vocabulary_column([["uri", "label_fi", "label_en"], ["http://example.org/1", "kissat", "cats"]])
+    VocabularyColumn(uri=0, label=2, first=1)
+    """
+    if not rows:
+        return None
+    header = [cell.strip().lower() for cell in rows[0]]
+    if "uri" in header:
+        labels = {name: at for at, name in enumerate(header) if LANGUAGE_LABEL.fullmatch(name)}
+        wanted = f"label_{language.lower()}"
+        if len(labels) > 1 and wanted not in labels:
+            raise TreelabelError(f"no column {wanted!r} for the labels; there are {', '.join(sorted(labels))}")
+        return VocabularyColumn(header.index("uri"), labels.get(wanted, min(labels.values())), 1) if labels else None
+    known = {row[0] for row in rows}
+    is_vocabulary = len(known) == len(rows) and all(
+        len(row) in (2, 3) and URI.fullmatch(row[0]) and not URI.fullmatch(row[1]) for row in rows
+    )
+    return VocabularyColumn(0, 1, 0) if is_vocabulary else None
 
 
 def parent_columns(rows: list[list[str]]) -> ParentColumns | None:

@@ -15,8 +15,10 @@ from treelabel.data.taxonomy_columns import (
     ParentColumns,
     PathColumns,
     Row,
+    VocabularyColumn,
     parent_columns,
     path_columns,
+    vocabulary_column,
 )
 from treelabel.hierarchy import Hierarchy, split_path
 from treelabel.hierarchy.build import Edges, edges_of_pairs, text_array
@@ -26,15 +28,22 @@ NO_PARENT = {"0", "-1", "null", "none", "nan", "n/a", "na", "-", "\\n"}
 
 
 def read_table(
-    file: Path, root: str | None, tree: bool, sep: str | None, encoding: str, limits: Limits, sheet: str | None
+    file: Path,
+    root: str | None,
+    tree: bool,
+    sep: str | None,
+    language: str,
+    encoding: str,
+    limits: Limits,
+    sheet: str | None,
 ) -> tuple[Hierarchy, str]:
-    """Read a table of edges, of paths or of levels; say for people which it is.
+    """Read a table of edges, of paths or of levels, or a vocabulary of Annif; say for people which it is.
 
     Parameters
     ----------
     file
         The table.
-    root, tree, sep, encoding, limits, sheet
+    root, tree, sep, language, encoding, limits, sheet
         As for `read_taxonomy`.
 
     Returns
@@ -43,6 +52,9 @@ def read_table(
     """
     rows = _rows(file, encoding, limits, sheet)
     cells = [row for _, row in rows]
+    vocabulary = vocabulary_column(cells, language)
+    if vocabulary is not None:
+        return _flat(rows[vocabulary.first :], vocabulary, file), vocabulary.told(cells[0])
     columns = parent_columns(cells)
     if columns is not None:
         told = columns.told(cells[0])
@@ -55,6 +67,22 @@ def read_table(
     if suffixes(file)[0] == ".xlsx":
         rows = [(number, [cell for at, cell in enumerate(row) if any(row[at:])]) for number, row in rows]
     return _hierarchy_of_edges(rows, None, file, root, tree), "a parent and its children on each line"
+
+
+def _flat(rows: list[Row], vocabulary: VocabularyColumn, file: Path) -> Hierarchy:
+    """Read a vocabulary without broader terms: its labels are one level."""
+    at_line: dict[str, int] = {}
+    for number, row in rows:
+        name = row[vocabulary.label] if len(row) > vocabulary.label else ""
+        if not name:
+            raise TreelabelError(f"{file}:{number}: {quoted(row[vocabulary.uri])} has no label")
+        if at_line.setdefault(name, number) != number:
+            raise TreelabelError(
+                f"{file}:{number}: the label {quoted(name)} stands on line {at_line[name]} with another URI; give one "
+                "of the two another name"
+            )
+    check_names(at_line, file)
+    return Hierarchy.flat(at_line)
 
 
 def _rows(file: Path, encoding: str, limits: Limits, sheet: str | None) -> list[Row]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from treelabel.core.columns import require_column
 from treelabel.core.compute import FloatArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.progress import progress_bar
@@ -50,6 +51,7 @@ class CachedEncoder:
         FloatArray
             n × width.
         """
+        require_column(texts, "texts")
         # Half a surrogate pair is no character, but a text may contain one.
         encoded = (f"{self.fingerprint}\0{text}".encode("utf-8", "surrogatepass") for text in texts)
         keys = [hashlib.sha256(text).digest() for text in encoded]

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from treelabel.core.columns import require_column
 from treelabel.core.compute import FloatArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.settings_text import with_settings
@@ -66,6 +67,7 @@ class StaticEncoder:
 
     def transform(self, texts: Sequence[str]) -> FloatArray:
         """Return one row per text (n × width)."""
+        require_column(texts, "texts")
         readable = [text[: self._longest].encode("utf-8", "replace").decode() for text in texts]
         rows = np.asarray(self._embed(readable), np.float32)
         unit: FloatArray = normalize_rows(rows)

@@ -10,6 +10,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
+from treelabel.core.columns import require_column
 from treelabel.core.compute import FloatArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.settings_text import with_settings
@@ -84,6 +85,7 @@ class TransformerEncoder:
 
     def transform(self, texts: Sequence[str]) -> FloatArray:
         """Return one row per text (n × width)."""
+        require_column(texts, "texts")
         if not len(texts):
             return np.zeros((0, self.width), np.float32)
         if self._embed is None:

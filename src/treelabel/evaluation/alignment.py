@@ -45,7 +45,7 @@ def label_sets(labels: Any, hierarchy: Hierarchy, what: str) -> LabelMatrix:
         return labels.csr
     if hasattr(labels, "labels") and hasattr(labels, "hierarchy"):
         return labels.labels
-    if sparse.issparse(labels) or (isinstance(labels, np.ndarray) and labels.dtype.kind not in "UO"):
+    if sparse.issparse(labels) or (isinstance(labels, np.ndarray) and labels.dtype.kind not in "UOT"):
         return as_labels(labels, len(hierarchy), what)
     return encode(hierarchy, labels)
 

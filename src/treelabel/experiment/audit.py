@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from treelabel.core.columns import described
 from treelabel.core.errors import TreelabelError
 from treelabel.data import Dataset
 from treelabel.data.build import folds
@@ -145,6 +146,11 @@ def audit(
     >>> found["text"], found["given"], found["suggested"], found["reason"]
     ('meow 5', 'dog', 'cat', 'sibling')
     """
+    if not isinstance(data, Dataset):
+        raise TreelabelError(
+            f"expected a Dataset, found {described(data)}; make one with Dataset.of(texts, labels, hierarchy), or read "
+            "a file"
+        )
     made = {"seed": seed} | dict(settings or {})
     # A name or a setting that is wrong is refused before anything is learned.
     make_model(model, **made)

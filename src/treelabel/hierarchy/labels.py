@@ -1,17 +1,18 @@
 """Label names and paths to node ids and back; label lists to label matrices and back.
 
 Names live at the edge of the library: this is the only place that turns them into ids. A label may be written as the
-name of any node, as a full path with a separator ("A > B"), as the end of a path if that is unique, or as a list of the
-names on the path.
+name of any node, as a full path with a separator ("A > B"), as the end of a path if that is unique, or as a tuple of
+the names on the path.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from treelabel.core.columns import as_list, column_names, is_missing
 from treelabel.core.errors import TreelabelError, quoted, some
 from treelabel.core.registry import did_you_mean
 from treelabel.hierarchy import SEPARATOR, Hierarchy, LabelMatrix, as_labels, split_path
@@ -135,10 +136,73 @@ def _unknown(hierarchy: Hierarchy, label: str) -> UnknownLabelError:
     return UnknownLabelError(f"unknown label {quoted(label)}; {hint}")
 
 
-def encode(hierarchy: Hierarchy, rows: Iterable[Any], sep: str | None = None) -> LabelMatrix:
-    """Turn one list of labels per document into a label matrix, as given (not closed).
+def label_rows(labels: Any) -> list[Any]:
+    """Take the labels of documents out of what people pass, one row each: None, a label, or a list of labels.
 
-    A row is None, a label, or a list of labels; a label is as in `find_label`.
+    A data frame, or a two-dimensional array of text, has a level of the hierarchy in each column, so that its rows are
+    paths, which may end early. Dicts, sets, and a single text are refused.
+
+    Parameters
+    ----------
+    labels
+        A list, an array or a column of any library; or levels.
+
+    Returns
+    -------
+    list
+        Paths out of columns are tuples.
+
+    >>> label_rows(np.array([["A", "B"], ["C", ""]]))
+    [('A', 'B'), ('C',)]
+    """
+    if not are_levels(labels):
+        return as_list(labels, "labels")
+    if isinstance(labels, np.ndarray):
+        return [_path_of(row, at) for at, row in enumerate(labels.tolist())]
+    names = labels.column_names if hasattr(type(labels), "column_names") else labels.columns
+    columns = [as_list(labels[name], "labels") for name in names]
+    return [_path_of(row, at) for at, row in enumerate(zip(*columns, strict=True))]
+
+
+def are_levels(labels: Any) -> bool:
+    """Return whether labels are a table with a level in each column: a data frame, or a two-dimensional array of text.
+
+    >>> are_levels(np.array([["A", "B"]])), are_levels(["A", "B"]), are_levels(np.array([[0, 1]]))
+    (True, False, False)
+    """
+    if isinstance(labels, np.ndarray):
+        return labels.ndim == 2 and labels.dtype.kind in "UOT"
+    return column_names(labels) is not None and not isinstance(labels, Mapping)
+
+
+def _path_of(row: Sequence[Any], at: int) -> tuple[str, ...]:
+    """Read the names of a path, which may end early."""
+    names = list(row)
+    while names and is_missing(names[-1]):
+        names.pop()
+    wrong = next((name for name in names if not isinstance(name, str) or is_missing(name)), None)
+    if wrong is not None or None in names:
+        raise UnknownLabelError(
+            f"row {at}: expected the names of the levels of a path, found {quoted(wrong)} in {quoted(tuple(row))}; "
+            "an indicator matrix is an array of numbers, such as data.to_numpy()"
+        )
+    return tuple(names)
+
+
+def is_path(row: Any) -> bool:
+    """Return whether a row of labels is one path by its names: a tuple of texts, the last of which may be missing.
+
+    >>> is_path(("A", "B")), is_path(("A", None)), is_path(["A", "B"]), is_path((("A", "B"), ("C",)))
+    (True, True, False, False)
+    """
+    return isinstance(row, tuple) and any(isinstance(name, str) for name in row[:1])
+
+
+def encode(hierarchy: Hierarchy, rows: Any, sep: str | None = None) -> LabelMatrix:
+    """Turn the labels of documents into a label matrix, as given (not closed).
+
+    A row is None, a label, or a list of labels; a label is as in `find_label`. A tuple of names is one path. Rows may
+    stand in a column or table of any library: see `label_rows`.
 
     Parameters
     ----------
@@ -154,14 +218,14 @@ def encode(hierarchy: Hierarchy, rows: Iterable[Any], sep: str | None = None) ->
     label matrix of shape (documents, nodes)
 
     >>> h = Hierarchy.from_paths(["A > B", "C"])
-    >>> encode(h, [["B", "C"], "A > B", None, [["A", "B"]]]).toarray().astype(int).tolist()
+    >>> encode(h, [["B", "C"], "A > B", None, ("A", "B")]).toarray().astype(int).tolist()
     [[0, 1, 1], [0, 0, 1], [0, 0, 0], [0, 0, 1]]
     """
     known: dict[Label, int] = {}
     flat: list[int] = []
     ptr = [0]
-    for at, row in enumerate(rows):
-        for label in [] if row is None else [row] if isinstance(row, str) else _listed(row, at):
+    for at, row in enumerate(label_rows(rows)):
+        for label in listed_labels(row, at):
             try:
                 key = label if isinstance(label, str) else tuple(label)
                 node = known.get(key)
@@ -174,13 +238,32 @@ def encode(hierarchy: Hierarchy, rows: Iterable[Any], sep: str | None = None) ->
     return from_ids(np.array(ptr), np.array(flat, np.int32), len(hierarchy))
 
 
-def _listed(row: Any, at: int) -> Iterable[Any]:
-    try:
-        iter(row)
-    except TypeError:
-        raise _no_label(row, at) from None
-    listed: Iterable[Any] = row
-    return listed
+def listed_labels(row: Any, at: int) -> Iterable[Any]:
+    """Return the labels in a row, each a text or the names of a path.
+
+    Parameters
+    ----------
+    row
+        None, a label, or a list of labels.
+    at
+        The number of the row, for messages.
+
+    Returns
+    -------
+    iterable
+
+    >>> listed_labels(("A", "B", ""), 0), listed_labels({"A"}, 0), listed_labels(None, 0)
+    ([('A', 'B')], {'A'}, [])
+    """
+    if row is None:
+        return []
+    if isinstance(row, str):
+        return [row]
+    if is_path(row):
+        return [_path_of(row, at)]
+    if isinstance(row, Mapping) or not isinstance(row, Iterable):
+        raise _no_label(row, at)
+    return row
 
 
 def _first_found(hierarchy: Hierarchy, key: Label, sep: str | None, row: Any, at: int) -> int:
@@ -190,11 +273,12 @@ def _first_found(hierarchy: Hierarchy, key: Label, sep: str | None, row: Any, at
     try:
         return find_label(hierarchy, key, sep)
     except UnknownLabelError as error:
-        raise UnknownLabelError(f"row {at}: {error}") from None
+        hint = "; a tuple is one path, and several labels are a list" if is_path(row) else ""
+        raise UnknownLabelError(f"row {at}: {error}{hint}") from None
 
 
 def _no_label(row: Any, at: int) -> UnknownLabelError:
-    return UnknownLabelError(f"row {at}: expected a label, or a list of labels or paths, found {quoted(row)}")
+    return UnknownLabelError(f"row {at}: expected a label, a list of labels, or a tuple (a path), found {quoted(row)}")
 
 
 def from_ids(ptr: Any, ids: Any, columns: int) -> LabelMatrix:

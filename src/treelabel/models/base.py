@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypedDict, ove
 import numpy as np
 import numpy.typing as npt
 
-from treelabel.core.compute import DoubleArray
+from treelabel.core.compute import DoubleArray, IntArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.kinds import Between, check_kind
 from treelabel.core.scale import BLOCK_SCORES
@@ -19,7 +19,7 @@ from treelabel.hierarchy import Hierarchy
 from treelabel.hierarchy.labels import decode
 from treelabel.hierarchy.moves import Moves
 from treelabel.hierarchy.regime import Regime
-from treelabel.models.classes import stop_nodes, terminal_probabilities
+from treelabel.models.classes import as_distributions, stop_nodes, terminal_probabilities
 from treelabel.models.evidence import Evidence, HeldOut, Trial, decide_by_evidence, odd_documents
 from treelabel.models.label_forms import LabelForm, true_labels
 from treelabel.models.profile import Profile, unknown_words
@@ -94,10 +94,11 @@ class Model(Settings, ABC):
         Parameters
         ----------
         data
-            A Dataset, or a list of texts.
+            A Dataset, or a list of texts: any column, but no data frame.
         labels
-            One label or one list of labels per text, by name or by path, where `data` is a list; or an indicator matrix
-            (documents x nodes, dense or sparse), which needs a hierarchy.
+            One label or one list of labels per text, by name or by path, where `data` is a list; a tuple of names is a
+            path. Columns of a data frame, or of a two-dimensional array of names, are the levels of paths. Or an
+            indicator matrix (documents x nodes, dense or sparse), which needs a hierarchy.
         hierarchy
             The hierarchy, where neither `data` nor the model's settings have one.
         valid
@@ -242,25 +243,48 @@ class Model(Settings, ABC):
         return decode(self.hierarchy_, decisions.most_specific, paths=written)
 
     @property
-    def classes_(self) -> npt.NDArray[np.str_]:
-        """The columns of `predict_proba`, in the hierarchy's order: names, or paths where names are not unique.
+    def classes_(self) -> npt.NDArray[Any]:
+        """The columns of `predict_proba`, as scikit-learn expects them of the labels that `fit` was given.
 
-        Where documents have one path, these are the labels at which paths end; else all labels.
+        After one label per text: `np.unique(labels)`, sorted and written as these were (names, paths, numbers); labels
+        of the hierarchy that no training text has are no classes. After lists of labels (or a Dataset), where documents
+        have one path: all labels at which a path may end, leaves and inner nodes where one did, sorted. After an
+        indicator matrix, or where documents have several paths: all nodes in the hierarchy's order, as its columns are.
         """
-        h = self.hierarchy_
-        nodes = None if self.regime_ == "multi_path" else np.union1d(h.leaves, self.stop_nodes_)
-        names = np.array(h.names if h.has_unique_names else h.paths())
-        return names if nodes is None else names[nodes]
+        return self.form_.write(self.hierarchy_, self._class_nodes())
 
     def predict_proba(self, texts: Any) -> npt.NDArray[Any]:
         """Return the probabilities of `classes_`: documents x classes.
 
-        Where documents have one path, a row sums to 1 if the model is `exhaustive`, as classes exclude each other.
+        Where documents have one path, its end is one of the classes: a row is a distribution. The probability of an
+        inner node is that the path *ends* there, which is what the score of the node has over all that ends below it.
+        Rows are divided by their sums, so that they are conditional on the label being one of the classes; a row
+        without any probability becomes uniform. So scikit-learn's log loss, ROC curves and calibration are right.
+
+        After an indicator matrix, or where documents have several paths, a column is the probability that a document
+        has the label, whatever other labels it has, as of scikit-learn's multi-label classifiers: of the node where the
+        matrix marks ancestors or documents have several paths, else of a path's ending there.
         """
         scores = self.score(texts)
-        if self.regime_ == "multi_path":
+        if self.regime_ == "multi_path" or self.form_.closed:
             return scores.dense()
-        return terminal_probabilities(scores, self.stop_nodes_)[1]
+        if self.form_.is_indicator:
+            inner: IntArray = np.flatnonzero(~self.hierarchy_.is_leaf).astype(np.int32)
+            return terminal_probabilities(scores, inner)[1]
+        ends, p = terminal_probabilities(scores, self.stop_nodes_)
+        return as_distributions(p[:, np.searchsorted(ends, self._class_nodes())])
+
+    def _class_nodes(self) -> IntArray:
+        """Return the nodes that are classes, in the order of `classes_`."""
+        h, form, profile = self.hierarchy_, self.form_, self.profile_
+        if self.regime_ == "multi_path" or form.is_indicator:
+            return np.arange(len(h), dtype=np.int32)
+        leaves = h.leaves
+        if form.is_single and profile is not None and profile.fingerprint == h.fingerprint:
+            leaves = leaves[profile.frequencies[leaves] > 0]
+        nodes = np.union1d(leaves, self.stop_nodes_).astype(np.int32)
+        ordered: IntArray = nodes[np.argsort(form.write(h, nodes), kind="stable")]
+        return ordered
 
     @property
     def exhaustive(self) -> bool:

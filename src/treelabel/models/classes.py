@@ -60,6 +60,18 @@ def terminal_probabilities(scores: Scores, stops: IntArray) -> tuple[IntArray, D
     return nodes, np.maximum(found, 0.0)
 
 
+def as_distributions(p: DoubleArray) -> DoubleArray:
+    """Divide rows by their sums, so that each is a distribution; one without any probability becomes uniform.
+
+    >>> as_distributions(np.array([[0.5, 0.25, 0.25], [0.2, 0.2, 0.0], [0.0, 0.0, 0.0]])).round(3).tolist()
+    [[0.5, 0.25, 0.25], [0.5, 0.5, 0.0], [0.333, 0.333, 0.333]]
+    """
+    total = p.sum(axis=1, keepdims=True)
+    found: DoubleArray = np.full_like(p, 1 / max(1, p.shape[1]))
+    np.divide(p, total, out=found, where=total > 0)
+    return found
+
+
 def class_codes(hierarchy: Hierarchy, codes: np.ndarray[tuple[int, ...], np.dtype[np.integer]]) -> LabelMatrix:
     """Return the label matrix of class codes, which scikit-learn makes of labels: code i is the i-th leaf.
 

@@ -2,25 +2,39 @@
 with like.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypedDict
 
 import numpy as np
+import numpy.typing as npt
 from scipy import sparse
 
 from treelabel.core.compute import BoolArray
-from treelabel.core.errors import TreelabelError
+from treelabel.core.errors import TreelabelError, quoted
 from treelabel.hierarchy import SEPARATOR, Hierarchy, LabelMatrix, as_labels
-from treelabel.hierarchy.labels import SEPARATORS, UnknownLabelError, decode, encode
+from treelabel.hierarchy.labels import (
+    SEPARATORS,
+    UnknownLabelError,
+    are_levels,
+    decode,
+    encode,
+    is_path,
+    label_rows,
+    listed_labels,
+)
 from treelabel.hierarchy.sets import row_sizes
 from treelabel.models.classes import class_codes
 from treelabel.rules import Decisions
 from treelabel.scores import Scores
 
 # lists: one list of labels per document; one: one label each; numbers: one whole number each, which is the label's
-# name; codes: one class code each, see `class_codes`; dense, sparse: an indicator matrix, documents x nodes.
-Kind = Literal["lists", "one", "numbers", "codes", "dense", "sparse"]
+# name; codes: one class code each, see `class_codes`; tuples: the names of one path each; levels: the same in columns
+# of an array or a data frame; dense, sparse: an indicator matrix, documents x nodes.
+Kind = Literal["lists", "one", "numbers", "codes", "tuples", "levels", "dense", "sparse"]
+
+# Below that, a column of labels may well have another value in each row.
+FEW_ROWS = 10
 
 
 class StoredForm(TypedDict):
@@ -61,7 +75,8 @@ class LabelForm:
     def answer(self, decisions: Decisions, scores: Scores) -> Any:
         """Return the most specific labels of documents in this form.
 
-        Where a document has one label by the form: the likeliest of several, and "" for none (-1 for a number).
+        Where a document has one label by the form: the likeliest of several, and "" for none (-1 for a number, an empty
+        tuple for a path). Levels are an array of documents x levels, with "" behind the end of a path.
 
         Parameters
         ----------
@@ -76,20 +91,61 @@ class LabelForm:
             One entry or row per document.
         """
         h, labels = decisions.hierarchy, decisions.most_specific
-        if self.kind in ("dense", "sparse"):
+        if self.is_indicator:
             found = (decisions.csr if self.closed else labels).astype(np.int64)
             return found.toarray() if self.kind == "dense" else found
         if self.kind == "lists":
             return decode(h, labels, paths=self.sep is not None, sep=self.sep or SEPARATOR)
         best = likeliest(labels, scores)
+        if self.kind in ("tuples", "levels"):
+            paths = [tuple(h.path_names(node)) if node >= 0 else () for node in best.tolist()]
+            return paths if self.kind == "tuples" else _as_columns(paths, h.max_depth)
+        written = self.write(h, best[best >= 0])
+        answers = np.full(len(best), "" if written.dtype.kind == "U" else -1, written.dtype)
+        answers[best >= 0] = written
+        return answers
+
+    @property
+    def is_indicator(self) -> bool:
+        """Whether labels are an indicator matrix."""
+        return self.kind in ("dense", "sparse")
+
+    @property
+    def is_single(self) -> bool:
+        """Whether each document has one label: what scikit-learn calls a binary or multiclass y."""
+        return self.kind in ("one", "numbers", "codes")
+
+    def write(self, hierarchy: Hierarchy, nodes: Any) -> npt.NDArray[Any]:
+        """Write nodes as the labels of this form: names or paths, or the numbers that stand for them.
+
+        Parameters
+        ----------
+        hierarchy
+            The hierarchy.
+        nodes : array of node ids
+
+        Returns
+        -------
+        array of shape (nodes,)
+            Of str, or of int64.
+
+        >>> h = Hierarchy.from_paths(["A > B", "C"])
+        >>> LabelForm("one", "/").write(h, [2, 1]).tolist(), LabelForm("codes").write(h, [2, 1]).tolist()
+        (['A/B', 'C'], [1, 0])
+        """
         if self.kind == "codes":
-            places = np.append(np.full(len(h), -1), -1)
-            places[h.leaves] = np.arange(len(h.leaves))
-            return places[best]
-        names = h.names if self.sep is None else h.paths(sep=self.sep)
+            codes: npt.NDArray[Any] = np.searchsorted(hierarchy.leaves, nodes)
+            return codes
+        by_path = self.kind in ("tuples", "levels") or (self.kind == "lists" and not hierarchy.has_unique_names)
+        as_paths = by_path or self.sep is not None
+        names = hierarchy.paths(nodes, self.sep or SEPARATOR) if as_paths else [hierarchy.names[node] for node in nodes]
         if self.kind == "numbers":
-            return np.array([int(names[node]) if node >= 0 else -1 for node in best.tolist()], np.int64)
-        return np.array([names[node] if node >= 0 else "" for node in best.tolist()], str if len(best) else "<U1")
+            return np.array([int(name) for name in names], np.int64)
+        return np.array(names, str)
+
+
+def _as_columns(paths: list[tuple[str, ...]], width: int) -> npt.NDArray[Any]:
+    return np.array([path + ("",) * (width - len(path)) for path in paths], str).reshape(len(paths), width)
 
 
 def likeliest(labels: LabelMatrix, scores: Scores) -> Any:
@@ -129,7 +185,7 @@ def derived_hierarchy(labels: Any) -> Hierarchy:
     Parameters
     ----------
     labels
-        One label, or list of labels, per document; paths are written with " > ".
+        One label, or list of labels, per document; paths are tuples of names, or written with " > ".
 
     Returns
     -------
@@ -143,8 +199,12 @@ def derived_hierarchy(labels: Any) -> Hierarchy:
             "an indicator matrix needs a hierarchy, whose nodes its columns are: pass hierarchy= to the model or to "
             "fit, such as Hierarchy.flat(names)"
         )
-    found = {label for row in labels for label in _listed(row)}
-    wrong = next((label for label in found if not isinstance(label, str) or not label.strip()), None)
+    rows = label_rows(labels)
+    listed = (
+        listed_labels(row, at) if row is None or isinstance(row, Iterable) else [row] for at, row in enumerate(rows)
+    )
+    found = {_hashable(label) for labels_of_row in listed for label in labels_of_row}
+    wrong = next((label for label in found if not _is_name(label)), None)
     if wrong is not None:
         raise TreelabelError(
             f"expected labels that are names or paths, found {wrong!r}; other labels need a hierarchy: pass hierarchy= "
@@ -152,14 +212,56 @@ def derived_hierarchy(labels: Any) -> Hierarchy:
         )
     if not found:
         raise TreelabelError("no document has a label, so there is nothing to learn")
-    return Hierarchy.from_paths(sorted(found))
+    refuse_level_lists(rows)
+    return Hierarchy.from_paths(
+        sorted(found, key=lambda label: label if isinstance(label, str) else SEPARATOR.join(label))
+    )
 
 
-def _listed(row: Any) -> Sequence[Any]:
-    """Return the labels of a row."""
-    if row is None:
-        return ()
-    return (row,) if isinstance(row, str) or not hasattr(row, "__iter__") else tuple(row)
+def _hashable(label: Any) -> Any:
+    return label if isinstance(label, str) or not isinstance(label, Iterable) else tuple(label)
+
+
+def _is_name(label: Any) -> bool:
+    """Return whether a label can be one of a hierarchy: a text, or the names of a path."""
+    names = (label,) if isinstance(label, str) else label if isinstance(label, tuple) else (None,)
+    return bool(names) and all(isinstance(name, str) and bool(name.strip()) for name in names)
+
+
+def refuse_level_lists(rows: list[Any]) -> None:
+    """Refuse lists that look like the levels of paths, where without a hierarchy they would be unrelated labels.
+
+    In lists of levels a name has one place, and one name before it; a first name has several names behind it, or all
+    lists are of one length. Sets are always sets of labels, tuples always paths.
+
+    Parameters
+    ----------
+    rows
+        The labels of each document.
+    """
+    lists = [row for row in rows if row is not None and not (isinstance(row, list) and not row)]
+    longest = max((len(row) for row in lists if isinstance(row, list | np.ndarray)), default=0)
+    if longest < 2 or not all(isinstance(row, list | np.ndarray) for row in lists):
+        return
+    # Labels that are paths themselves are no levels.
+    if not all(isinstance(label, str) and SEPARATOR not in label for row in lists for label in row):
+        return
+    place: dict[str, int] = {}
+    above: dict[str, str] = {}
+    for row in lists:
+        for at, name in enumerate(row):
+            if place.setdefault(name, at) != at or (at and above.setdefault(name, row[at - 1]) != row[at - 1]):
+                return
+    branches = len(set(above.values())) < len(above)
+    if branches or all(len(row) == longest for row in lists):
+        shown = next(row for row in lists if len(row) > 1)
+        steps = [str(name) for name in shown]
+        raise TreelabelError(
+            f"lists of labels such as {quoted(steps)} look like the levels of a path, and without a hierarchy they "
+            f"would be unrelated labels; for paths pass tuples, {quoted(tuple(steps))}, or join them, "
+            f"{quoted(SEPARATOR.join(steps))}; for several labels pass sets, or a hierarchy such as "
+            "Hierarchy.flat(names)"
+        )
 
 
 def is_matrix(labels: Any) -> bool:
@@ -169,19 +271,13 @@ def is_matrix(labels: Any) -> bool:
     )
 
 
-def are_numbers(labels: Any) -> bool:
+def are_numbers(rows: list[Any]) -> bool:
     """Return whether labels are one whole number per document: classes as scikit-learn's users have them, or codes.
 
-    >>> are_numbers([0, 2]), are_numbers(np.array([0, 2])), are_numbers(["0"]), are_numbers([])
-    (True, True, False, False)
+    >>> are_numbers([0, np.int64(2)]), are_numbers(["0"]), are_numbers([])
+    (True, False, False)
     """
-    if isinstance(labels, np.ndarray):
-        return labels.ndim == 1 and (
-            labels.dtype.kind in "iu" or (labels.dtype.kind == "O" and are_numbers(list(labels)))
-        )
-    return bool(len(labels)) and all(
-        isinstance(label, int | np.integer) and not isinstance(label, bool) for label in labels
-    )
+    return bool(rows) and all(isinstance(label, int | np.integer) and not isinstance(label, bool) for label in rows)
 
 
 def take_labels(labels: Any, hierarchy: Hierarchy | None) -> tuple[LabelMatrix, Hierarchy, LabelForm]:
@@ -190,7 +286,8 @@ def take_labels(labels: Any, hierarchy: Hierarchy | None) -> tuple[LabelMatrix, 
     Parameters
     ----------
     labels
-        One label or list of labels per document, whole numbers, or an indicator matrix of documents x nodes.
+        One label or list of labels per document (a tuple is a path), whole numbers, levels as columns of an array or a
+        data frame, or an indicator matrix of documents x nodes.
     hierarchy
         The hierarchy; None makes it of the labels.
 
@@ -207,19 +304,41 @@ def take_labels(labels: Any, hierarchy: Hierarchy | None) -> tuple[LabelMatrix, 
     if is_matrix(labels):
         h = derived_hierarchy(labels) if hierarchy is None else hierarchy
         given = as_labels(labels, len(h), "the indicator matrix of labels")
+        values = labels.data if sparse.issparse(labels) else labels
+        if not ((values == 0) | (values == 1)).all():
+            raise TreelabelError(
+                "an indicator matrix of labels holds 0 and 1, but this one has other numbers; pass labels by their "
+                "names, or paths as tuples of names"
+            )
         closed = h.max_depth > 1 and h.closure(given).nnz == given.nnz
         return given, h, LabelForm("sparse" if sparse.issparse(labels) else "dense", None, closed)
-    if are_numbers(labels):
+    rows = label_rows(labels)
+    if derived and are_levels(labels):
+        _refuse_texts(rows)
+    if are_numbers(rows):
         if hierarchy is not None:
-            return class_codes(hierarchy, np.asarray(labels, np.int64)), hierarchy, LabelForm("codes")
-        names = [str(number) for number in np.asarray(labels, np.int64).tolist()]
+            return class_codes(hierarchy, np.asarray(rows, np.int64)), hierarchy, LabelForm("codes")
+        names = [str(int(number)) for number in rows]
         h = Hierarchy.flat(sorted(set(names), key=int))
         return encode(h, names), h, LabelForm("numbers", derived=True)
-    rows = labels if isinstance(labels, np.ndarray) else list(labels)
     h = derived_hierarchy(rows) if hierarchy is None else hierarchy
     matrix = encode(h, rows)
-    single = len(rows) > 0 and all(isinstance(row, str) or row is None for row in rows)
+    some = [row for row in rows if row is not None]
+    if are_levels(labels) or (some and all(map(is_path, some))):
+        return matrix, h, LabelForm("levels" if are_levels(labels) else "tuples", derived=derived)
+    single = len(rows) > 0 and all(isinstance(row, str) for row in some)
     return matrix, h, LabelForm("one" if single else "lists", separator_of(h, matrix, rows), derived=derived)
+
+
+def _refuse_texts(rows: list[tuple[str, ...]]) -> None:
+    """Refuse columns the first of which is no level, such as a whole data frame with its texts."""
+    tops = {row[0] for row in rows if row}
+    if len(rows) >= FEW_ROWS and 2 * len(tops) > len(rows):
+        raise TreelabelError(
+            f"columns of labels are the levels of a hierarchy, but {len(rows):,} documents have {len(tops):,} "
+            f"different labels in the first one, such as {quoted(min(tops))}; pass the columns of the levels "
+            "alone, from the top down"
+        )
 
 
 def true_labels(labels: Any, hierarchy: Hierarchy, form: LabelForm) -> tuple[LabelMatrix, BoolArray]:
@@ -247,9 +366,9 @@ def true_labels(labels: Any, hierarchy: Hierarchy, form: LabelForm) -> tuple[Lab
     if not form.derived:
         matrix = take_labels(labels, hierarchy)[0]
         return matrix, np.ones(matrix.shape[0], np.bool_)
-    if form.kind == "numbers" and are_numbers(labels):
-        labels = [str(number) for number in labels]
-    rows = list(labels)
+    rows = label_rows(labels)
+    if form.kind == "numbers" and are_numbers(rows):
+        rows = [str(number) for number in rows]
     try:
         return encode(hierarchy, rows), np.ones(len(rows), np.bool_)
     except UnknownLabelError:
@@ -283,7 +402,7 @@ def separator_of(hierarchy: Hierarchy, matrix: LabelMatrix, rows: Any) -> str | 
     -------
     str or None
     """
-    written = {label for row in rows for label in _listed(row) if isinstance(label, str)}
+    written = {label for at, row in enumerate(rows) for label in listed_labels(row, at) if isinstance(label, str)}
     nodes = np.unique(matrix.indices)
     if written <= {hierarchy.names[node] for node in nodes.tolist()}:
         return None

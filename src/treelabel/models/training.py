@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from treelabel.core.columns import as_list, described, require_column
 from treelabel.core.compute import DoubleArray, LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
@@ -58,7 +59,7 @@ class Training(LabelledTexts):
 
     def grouped(self, groups: Any) -> "Training":
         """Return the same documents, of which those with equal values in `groups` belong together."""
-        names = np.asarray(list(groups))
+        names = np.asarray(as_list(groups, "groups"))
         if names.shape != (len(self),):
             raise TreelabelError(f"{len(names):,} groups for {len(self):,} documents; expected one for each")
         numbers: LongArray = np.unique(names, return_inverse=True)[1].astype(np.int64)
@@ -71,7 +72,12 @@ class Training(LabelledTexts):
 
     def weighted(self, sample_weight: Any) -> "Training":
         """Return the same documents with weights; those of weight 0 are left out."""
-        weights = np.asarray(sample_weight, np.float64)
+        try:
+            weights = np.asarray(sample_weight, np.float64)
+        except (TypeError, ValueError):
+            raise TreelabelError(
+                f"sample_weight must hold a number per document, found {described(sample_weight)}"
+            ) from None
         if weights.shape != (len(self),):
             raise TreelabelError(f"sample_weight has the shape {weights.shape}, but there are {len(self):,} documents")
         if not (np.isfinite(weights) & (weights >= 0)).all() or not weights.any():
@@ -109,6 +115,8 @@ def training_of(
     Training
     """
     stop = StopSignal() if stop is None else stop
+    # Before its attributes are looked at: a data frame has its columns as attributes.
+    require_column(data, "texts")
     if hasattr(data, "texts") and hasattr(data, "labels"):
         if labels is not None:
             raise TreelabelError("labels were given twice: the data have labels of their own")
@@ -119,21 +127,18 @@ def training_of(
     if labels is None:
         raise TreelabelError("expected a Dataset, or texts and labels")
     texts = Strings.of(data)
-    rows: Any = labels if isinstance(labels, np.ndarray) or sparse.issparse(labels) else list(labels)
-    count = rows.shape[0] if sparse.issparse(rows) else len(rows)
-    if len(texts) != count:
-        raise TreelabelError(f"{len(texts):,} texts, but labels for {count:,}")
-    matrix, known, form = take_labels(rows, hierarchy)
+    matrix, known, form = take_labels(labels, hierarchy)
+    if len(texts) != matrix.shape[0]:
+        raise TreelabelError(f"{len(texts):,} texts, but labels for {matrix.shape[0]:,}")
     return Training(texts, matrix, known, valid, progress, stop, form=form)
 
 
 def texts_of(texts: Any) -> tuple[Strings | sparse.csr_array, tuple[str, ...] | None]:
     """Take texts as a list or as a Dataset, whose ids are kept; or features, where these are all that there is."""
+    require_column(texts, "texts")
     if hasattr(texts, "texts"):
         features = getattr(texts, "features", None)
         return Strings.of(texts.texts) if features is None else features, tuple(texts.ids)
     if sparse.issparse(texts):
         return sparse.csr_array(texts), None
-    if isinstance(texts, str):
-        raise TreelabelError("expected a list of texts, found one text; put it into a list: [text]")
     return Strings.of(texts), None

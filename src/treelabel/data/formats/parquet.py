@@ -1,6 +1,7 @@
 """Parquet: columns id, text, labels and whatever else there is, with the hierarchy in the file's metadata."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -47,9 +48,18 @@ def read_parquet(path: Path, options: ReadOptions) -> RowSource:
 def _rows(path: Path, file: pq.ParquetFile, options: ReadOptions) -> Iterator[Row | Problem]:
     number = 0
     for batch in _record_batches(path, file, options):
+        binary = [field.name for field in batch.schema if _is_binary(field.type)]
         for values in batch.to_pylist():
             number += 1
+            # Bytes that are not text are refused where text is read.
+            for name in binary:
+                with suppress(UnicodeDecodeError, AttributeError):
+                    values[name] = values[name].decode()
             yield Row(number, values)
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))
 
 
 def record_batches(path: Path, options: ReadOptions) -> Iterator[pa.RecordBatch]:
