@@ -64,7 +64,7 @@ def test_a_profile_is_saved_and_loaded(model: Model, tmp_path: Path) -> None:
     assert two is not None
     assert (two.documents, two.confidence, two.unknown_words) == (one.documents, one.confidence, one.unknown_words)
     assert two.fingerprint == one.fingerprint
-    for name in ("frequencies", "shares", "sure", "right"):
+    for name in ("frequencies", "shares", "sure", "right", "digests"):
         assert np.array_equal(getattr(one, name), getattr(two, name)), name
         assert getattr(one, name).dtype == getattr(two, name).dtype, name
 
@@ -99,9 +99,10 @@ def test_a_damaged_profile_is_refused(model: Model, tmp_path: Path) -> None:
     (folder / "profile.npz").write_bytes(b"x")
     with pytest.raises(TreelabelError, match=r"profile.npz is not what was saved"):
         load_model(folder)
-    schema = Profile.schema(TREE)
     with pytest.raises(TreelabelError, match="frequencies"):
-        schema.check_headers({})
+        Profile.schema({"documents": 1}, TREE).check_headers({})
+    with pytest.raises(TreelabelError, match="digests"):
+        Profile.schema({"documents": 1, "has_digests": True}, TREE).check_headers({})
 
 
 @pytest.mark.parametrize("name", ["most_frequent", "nothing", "bag", "svm", "memory"])
