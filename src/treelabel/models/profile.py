@@ -1,7 +1,7 @@
 """Profiles: counts, means and digests of its training that a model remembers for review, drift and update; no texts."""
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import numpy as np
 
@@ -25,6 +25,12 @@ MOST_KEPT = 20_000
 # Training texts whose unknown words are counted, as if they had not been learned.
 MOST_TEXTS = 2_000
 
+# Arrays that folders of earlier versions do not have.
+FURTHER = {
+    "digests": Array("int64", ("documents",), -(2.0**63), 2.0**63),
+    "complete": Array("int8", ("held",), 0, 1),
+}
+
 Mean = tuple[float, float, int]
 
 
@@ -45,6 +51,8 @@ class Profile:
     sure, right : arrays of shape (documents,), or None
         How sure the model was of the labels that it gave held-out documents (the least probability of a most specific
         one), and whether all of these are true. None if there are no held-out documents.
+    complete : array of bool, shape (documents,), or None
+        Whether these labels are all that the document has. None in folders of earlier versions.
     confidence : (float, float, int) or None
         The probability of the likeliest leaf of held-out documents: mean, standard deviation, documents.
     unknown_words : (float, float, int) or None
@@ -63,6 +71,7 @@ class Profile:
     confidence: Mean | None = None
     unknown_words: Mean | None = None
     digests: LongArray | None = None
+    complete: BoolArray | None = None
 
     @classmethod
     def of(cls, train: Training, held: HeldOut | None, rule: str, vocabulary: Tfidf | None, min_df: int) -> "Profile":
@@ -96,7 +105,7 @@ class Profile:
         digests = digests_of(train.texts)
         if held is None or not len(held.scores):
             return cls(h.fingerprint, len(train), train.frequencies, unknown_words=unknown, digests=digests)
-        sure, right = _judged(held, rule)
+        sure, right, complete = _judged(held, rule)
         total = np.asarray(held.scores.values.sum(axis=0, dtype=np.float64)).ravel()
         return cls(
             h.fingerprint,
@@ -108,6 +117,7 @@ class Profile:
             mean_of(confidence_of(held.scores)),
             unknown,
             digests,
+            complete,
         )
 
     def carried(self, moves: Moves, more: Training | None) -> "Profile":
@@ -173,8 +183,8 @@ class Profile:
     def arrays(self) -> Arrays:
         """Return the arrays to save; what is not known is empty."""
         nothing = np.zeros(0, np.float32)
-        digests = {} if self.digests is None else {"digests": self.digests}
-        return digests | {
+        further = {name: getattr(self, name) for name in self._further()}
+        return {name: array.astype(FURTHER[name].dtype) for name, array in further.items()} | {
             "frequencies": self.frequencies.astype(np.int64),
             "shares": nothing if self.shares is None else self.shares,
             "sure": nothing if self.sure is None else self.sure,
@@ -187,8 +197,12 @@ class Profile:
             "documents": self.documents,
             "confidence": self.confidence,
             "unknown_words": self.unknown_words,
-            "has_digests": self.digests is not None,
+            "further": self._further(),
         }
+
+    def _further(self) -> list[str]:
+        """Name the arrays that folders of earlier versions do not have."""
+        return [name for name in FURTHER if getattr(self, name) is not None]
 
     @staticmethod
     def schema(stored: "StoredProfile", hierarchy: Hierarchy) -> Schema:
@@ -205,13 +219,13 @@ class Profile:
         -------
         Schema
         """
-        digests = {"digests": Array("int64", ("documents",), -(2.0**63), 2.0**63)} if stored.get("has_digests") else {}
-        declared = digests | {
+        declared = {
             "frequencies": Array("int64", ("nodes",), 0),
             "shares": Array("float32", ("shares",), 0, 1),
             "sure": Array("float32", ("held",), 0, 1),
             "right": Array("int8", ("held",), 0, 1),
         }
+        declared |= {name: FURTHER[name] for name in stored.get("further", [])}
         sizes = {"nodes": len(hierarchy), "documents": stored["documents"]}
         return Schema(declared, sizes=sizes, most={"shares": len(hierarchy), "held": MOST_KEPT})
 
@@ -245,6 +259,7 @@ class Profile:
             _mean(stored.get("confidence")),
             _mean(stored.get("unknown_words")),
             np.sort(arrays["digests"]) if "digests" in arrays else None,
+            arrays["complete"].astype(np.bool_) if "complete" in arrays else None,
         )
 
 
@@ -258,7 +273,7 @@ class StoredProfile(TypedDict):
     documents: Annotated[int, Between(1, 1 << 62)]
     confidence: NotRequired[StoredMean | None]
     unknown_words: NotRequired[StoredMean | None]
-    has_digests: NotRequired[bool]
+    further: NotRequired[list[Literal["digests", "complete"]]]
 
 
 def _mean(stored: Any) -> Mean | None:
@@ -325,8 +340,8 @@ def least_sure(scores: Scores, decisions: Decisions) -> DoubleArray:
     return found
 
 
-def _judged(held: HeldOut, rule: str) -> tuple[FloatArray, BoolArray]:
-    """How sure the model is of the labels of held-out documents, and whether all of them are true."""
+def _judged(held: HeldOut, rule: str) -> tuple[FloatArray, BoolArray, BoolArray]:
+    """How sure the model is of the labels of held-out documents, whether all are true, and whether none is missing."""
     count, most = len(held.scores), MOST_KEPT if rule == "best_leaf" else MOST_TRIED
     rows = np.arange(count)
     if count > most:
@@ -334,8 +349,9 @@ def _judged(held: HeldOut, rule: str) -> tuple[FloatArray, BoolArray]:
     scores = Scores(held.scores.hierarchy, held.scores.values[rows])
     decisions = decide(scores, rule)
     true: LabelMatrix = scores.hierarchy.closure(held.labels[rows])
-    wrong = keep_entries(decisions.csr, ~matches(true, decisions.csr))
-    return np.clip(least_sure(scores, decisions), 0, 1).astype(np.float32), row_sizes(wrong) == 0
+    hits = row_sizes(keep_entries(decisions.csr, matches(true, decisions.csr)))
+    sure = np.clip(least_sure(scores, decisions), 0, 1).astype(np.float32)
+    return sure, hits == row_sizes(decisions.csr), hits == row_sizes(true)
 
 
 def unknown_words(vocabulary: Tfidf, texts: Strings, learned: int | None = None, min_df: int = 1) -> DoubleArray:
