@@ -6,7 +6,7 @@ Held-out documents are drawn 1,000 times from worlds whose precision above every
 are right ("calibrated"), too large ("overconfident": p right in p ** 1.5), and of no use ("flat": 94.5% are right
 however sure one is, where 95% is asked for). Printed are the share of draws that accept anything, the share that accept
 and are less precise than asked for, at most 10% (the stated error level), and the mean share of documents accepted.
-`pointwise` is the choice of the lowest threshold with a Clopper-Pearson bound of its own, as it was before. The same for
+`pointwise` takes the lowest threshold with a Clopper-Pearson bound of its own, as it was before. The same for
 `back_off` on a tree of three levels with calibrated leaves, 100 draws, judged on 20,000 other documents.
 """
 

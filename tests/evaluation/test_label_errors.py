@@ -29,7 +29,8 @@ def slow_near_share(p: list[list[float]], labels: list[str]) -> float:
     surest = sorted(range(len(p)), key=lambda row: -best[row][0])[: int(SUREST * len(p))]
     slips = [(labels[row], best[row][1]) for row in surest if best[row][1] != labels[row]]
     siblings = sum(any({one, two} <= set(below) for below in BRANCHES.values()) for one, two in slips)
-    return (siblings + 0.5) / (len(slips) + 2)
+    share = (siblings + 0.5) / (len(slips) + 2)
+    return share**2 / (share**2 + (1 - share) ** 2)
 
 
 def slow_odds(p: list[float], given: str, counts: dict[str, int], near_share: float) -> float:

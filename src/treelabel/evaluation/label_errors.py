@@ -10,10 +10,10 @@ wrong with the probability rate q(g) / p(g), at most 1. Without siblings among t
 self-confidence does; with them, a label whose siblings are likely is doubted early.
 
 What slips are like is told by the documents that the model is surest of, a quarter of all: there, nearly every label
-that is not the model's is a slip, as these fall on any document while doubtful ones are few. w is the share of these
-labels that are siblings of the model's. The rate is that of confident learning (Northcutt et al., "Confident
-learning", 2021): the share of documents for which another label has at least the mean probability that it has where it
-was given, while the given one has less.
+that is not the model's is a slip, as these fall on any document while doubtful ones are few. With a share s of siblings
+of the model's among these labels, w = s² / (s² + (1 - s)²): some siblings are there without any slip. The rate is that
+of confident learning (Northcutt et al., "Confident learning", 2021): the share of documents for which another label has
+at least the mean probability that it has where it was given, while the given one has less.
 
 Labels with few documents are little known to the model: p(g) is shrunk towards the share of g in its parent, from the
 root downwards, as if PRIOR documents had said so.
@@ -209,7 +209,7 @@ class _Doubt:
         Returns
         -------
         float
-            Half a sibling among two slips where there are none.
+            0.1 where there are none.
         """
         p, p_other = self.p_end(rows, nodes), self.p_end(rows, np.maximum(others, 0))
         is_other = (others >= 0) & (p_other > p)
@@ -217,7 +217,8 @@ class _Doubt:
         slips = surest[is_other[surest]]
         first = self.hierarchy.parent_idx[self.hierarchy.parent_ptr[:-1]]
         siblings = int((first[nodes[slips]] == first[others[slips]]).sum())
-        return (siblings + 0.5) / (len(slips) + 2)
+        odds = (siblings + 0.5) / (len(slips) - siblings + 1.5)
+        return odds**2 / (1 + odds**2)
 
     def log_odds(self, rows: LongArray, nodes: LongArray, near_share: float) -> DoubleArray:
         """Compute log q(g) - log p(g), p(g) shrunk.

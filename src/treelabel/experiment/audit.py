@@ -145,6 +145,13 @@ def audit(
     >>> found["text"], found["given"], found["suggested"], found["reason"]
     ('meow 5', 'dog', 'cat', 'sibling')
     """
+    if not isinstance(data, Dataset):
+        raise TreelabelError(
+            f"expected a Dataset, found {type(data).__name__}; read one with treelabel.read, or make it of texts and "
+            "labels: treelabel.Dataset.of(texts, labels, hierarchy)"
+        )
+    if not isinstance(model, str):
+        raise TreelabelError(f"expected the name of a model, such as 'linear', found {type(model).__name__}")
     made = {"seed": seed} | dict(settings or {})
     # A name or a setting that is wrong is refused before anything is learned.
     make_model(model, **made)

@@ -26,7 +26,8 @@ MOST_KEPT = 20_000
 MOST_TEXTS = 2_000
 
 # Arrays that folders of earlier versions do not have.
-FURTHER = {
+Further = Literal["digests", "complete"]
+FURTHER: dict[Further, Array] = {
     "digests": Array("int64", ("documents",), -(2.0**63), 2.0**63),
     "complete": Array("int8", ("held",), 0, 1),
 }
@@ -200,7 +201,7 @@ class Profile:
             "further": self._further(),
         }
 
-    def _further(self) -> list[str]:
+    def _further(self) -> list[Further]:
         """Name the arrays that folders of earlier versions do not have."""
         return [name for name in FURTHER if getattr(self, name) is not None]
 
@@ -273,7 +274,7 @@ class StoredProfile(TypedDict):
     documents: Annotated[int, Between(1, 1 << 62)]
     confidence: NotRequired[StoredMean | None]
     unknown_words: NotRequired[StoredMean | None]
-    further: NotRequired[list[Literal["digests", "complete"]]]
+    further: NotRequired[list[Further]]
 
 
 def _mean(stored: Any) -> Mean | None:
