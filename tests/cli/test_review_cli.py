@@ -61,7 +61,7 @@ def test_a_queue_has_suggestions_and_an_empty_column_for_labels(folder: Path, tm
     assert rows[0]["alternatives"].count(" | ") == 2
     accepted = status.count("accept")
     assert f"80 texts; {accepted:,} accepted" in ended.out
-    assert "expected precision 0.9" in ended.out
+    assert "at least 0.9 of them right with 90% confidence (400 held-out documents)" in ended.out
     assert f"{80 - accepted} to review" in ended.out
     assert "treelabel review --apply" in ended.out
 

@@ -98,6 +98,56 @@ def test_the_original_file_may_have_the_new_labels_already(folder: Path, model: 
     assert (one == two).all()
 
 
+def documents_of(model: Path) -> int:
+    return int(json.loads((model / "model.json").read_text())["profile"]["documents"])
+
+
+def test_a_second_update_forgets_nothing_of_the_first(folder: Path, model: Path, run: Run) -> None:
+    """Count documents over two updates; training data that lack reviewed texts are refused with both numbers."""
+    one = put(folder, "one.csv", "body,kind\nmeows at night,cat\npurrs and meows,cat\n")
+    two = put(folder, "two.csv", "body,kind\nbarks at noon,terrier\n")
+    train, columns = folder / "train.jsonl", ("--text", "body", "--labels", "kind")
+    first = run("update", model, one, "-o", folder / "m1", "--train", train, *columns)
+    assert first.code == 0, first.err
+    assert "linear, 51 documents" in first.out
+    assert f"calibration, rule and held-out quality are those of {model}" in first.out
+    lacking = run("update", folder / "m1", two, "-o", folder / "m2", "--train", train, *columns)
+    assert lacking.code == 2
+    assert "learned from 51 documents, of which 2 are missing in the 49 of the training data" in lacking.err
+    assert not (folder / "m2").exists()
+    files = "--train", train, "--train", one, *columns
+    second = run("update", folder / "m1", two, "-o", folder / "m2", *files, "--save-train", folder / "all.jsonl")
+    assert second.code == 0, second.err
+    assert "linear, 52 documents" in second.out
+    assert "all.jsonl: 52 documents" in second.out
+    three = put(folder, "three.csv", "body,kind\nbarks at dusk,terrier\n")
+    third = run("update", folder / "m2", three, "-o", folder / "m3", "--train", folder / "all.jsonl", *columns)
+    assert third.code == 0, third.err
+    assert [documents_of(folder / name) for name in ("model", "m1", "m2", "m3")] == [49, 51, 52, 53]
+    saved, known = read(folder / "all.jsonl", taxonomy=TREE), list(read(train, taxonomy=TREE).texts)
+    assert list(saved.texts) == [*known, "meows at night", "purrs and meows", "barks at noon"]
+    forgetful = run("update", folder / "m1", two, "-o", folder / "m4", "--train", train, *columns, "--forget")
+    assert forgetful.code == 0, forgetful.err
+    assert documents_of(folder / "m4") == 50
+
+
+def test_saved_training_data_have_the_new_labels(folder: Path, model: Path, run: Run) -> None:
+    options = "--taxonomy", folder / "merged.tsv", "--moves", folder / "merges.csv", "--train", folder / "train.jsonl"
+    target = folder / "all.csv"
+    ended = run("update", model, folder / "more.csv", "-o", folder / "m1", *options, "--save-train", target)
+    assert ended.code == 0, ended.err
+    saved = read(target, taxonomy=load_model(folder / "m1").hierarchy_)
+    assert len(saved) == 52
+    assert {name for row in saved.names() for name in row} == {"terrier", "poodle", "cat", "sweet", "bread"}
+    assert len(set(saved.ids)) == 52
+    again = run("update", model, folder / "more.csv", "-o", folder / "m2", *options, "--save-train", target)
+    assert "all.csv: is there already" in again.err
+    new = put(folder, "new.csv", "text,label\nrye,bread\n")
+    after = run("update", folder / "m1", new, "-o", folder / "m3", "--train", target)
+    assert after.code == 0, after.err
+    assert documents_of(folder / "m3") == 53
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -110,6 +160,8 @@ def test_the_original_file_may_have_the_new_labels_already(folder: Path, model: 
         (["more.csv", "--taxonomy", "new.tsv", "--add-labels"], "cannot both say what the new labels are"),
         (["more.csv", "--changes", "c.csv"], "--changes needs --compare"),
         (["more.csv", "--train", "gone.jsonl"], "gone.jsonl: no such file"),
+        (["more.csv", "--save-train", "all.csv"], "--save-train needs --train"),
+        (["more.csv", "--train", "train.jsonl", "--save-train", "train.jsonl"], "choose another output"),
         (["more.csv", "-o", "model"], "is the model to update, which stays as it is"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from tests.helpers import put, read_text
 from treelabel import Dataset, Hierarchy, TreelabelError, read, read_together, split
-from treelabel.core.strings import Strings
+from treelabel.core.strings import Strings, plain_text
 from treelabel.data import without_texts
 from treelabel.data.build import folds
 from treelabel.data.findings import FINDINGS, Finding, find_problems
 from treelabel.data.mend import mend
-from treelabel.data.same_text import plain_text, text_codes, units
+from treelabel.data.same_text import text_codes, units
 from treelabel.data.spelling import name_key, spelling_groups, usual_spellings
 
 

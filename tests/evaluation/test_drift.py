@@ -40,6 +40,41 @@ def test_texts_like_those_of_training_have_not_drifted(folder: Path, run: Run, n
     assert "beyond the limit of 0.1: nothing" in ended.out
 
 
+def test_rare_labels_and_deep_levels_vary_by_chance() -> None:
+    """Draw batches like the reference, at a limit of 0: most of 200 labels are absent, and few texts are deep."""
+    rng = np.random.default_rng(0)
+    paths = [f"{top} > {top}{leaf}" for top in "abcdefghij" for leaf in range(20)]
+    h = Hierarchy.from_paths([*paths, *"klm"])
+    share = rng.dirichlet(np.full(len(h.leaves), 0.3))
+
+    def drawn(size: int) -> Scores:
+        leaf = rng.choice(len(h.leaves), size, p=share)
+        values = 0.4 * share + 0.6 * (leaf[:, None] == np.arange(len(h.leaves)))
+        return Scores.from_leaves(h, h.leaves, values)
+
+    held = drawn(2000)
+    reference = Profile(
+        h.fingerprint, 2000, np.zeros(len(h), np.int64), held.dense().mean(axis=0), confidence=(0.6, 0.05, 2000)
+    )
+    alarms = 0
+    for seed in range(40):
+        meter = DriftMeter(h, reference, seed)
+        meter.add(drawn(200))
+        alarms += any(each.is_beyond for each in meter.result(0.0).measures if each.name.startswith("label"))
+    assert alarms <= 6
+
+
+def test_more_confidence_is_no_drift() -> None:
+    h = Hierarchy.flat(["a", "b"])
+    reference = Profile(h.fingerprint, 100, np.array([50, 50]), confidence=(0.75, 0.1, 100))
+    for sure, is_beyond in ((0.95, False), (0.55, True)):
+        meter = DriftMeter(h, reference)
+        meter.add(Scores(h, [[sure, 1 - sure], [1 - sure, sure]] * 200))
+        found = next(each for each in meter.result(0.1).measures if each.name == "confidence")
+        assert found.change is not None
+        assert (round(found.change.value, 3), found.is_beyond) == (round(sure - 0.75, 3), is_beyond)
+
+
 def test_texts_of_other_labels_have_drifted(folder: Path, run: Run) -> None:
     ended = run("drift", folder / "model", folder / "pets.csv", "--json")
     assert ended.code == 3

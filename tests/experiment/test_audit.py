@@ -70,6 +70,15 @@ def test_documents_without_labels_are_left_out() -> None:
         audit(data[:1])
 
 
+def test_columns_of_a_frame_are_refused_in_words() -> None:
+    pd = pytest.importorskip("pandas")
+    texts, labels = pd.Series(["woof", "meow"]), pd.Series(["dog", "cat"])
+    with pytest.raises(TreelabelError, match=r"expected a Dataset, found Series; read one .*Dataset\.of\(texts"):
+        audit(texts, labels)
+    with pytest.raises(TreelabelError, match="expected the name of a model, such as 'linear', found Series"):
+        audit(pets(), labels)
+
+
 def test_one_part_of_the_rows_is_not_all_of_them() -> None:
     with pytest.raises(TreelabelError, match="expected each of 36 once"):
         out_of_fold(lambda: make_model("most_frequent"), pets(), [np.arange(3)])

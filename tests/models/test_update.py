@@ -1,6 +1,8 @@
 """Models brought up to date: what they keep is what fitting anew would give, and why predictions change."""
 
 from collections.abc import Iterator
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -275,7 +277,7 @@ def test_groups_stay_together() -> None:
 
     def watched(self: Any, train: Any, before: int) -> Any:
         seen.append(train.groups)
-        return self
+        return copy(self)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(model), "_refitted", watched)
@@ -373,3 +375,32 @@ def test_what_a_model_remembers_of_its_training_follows_the_labels() -> None:
         assert counts == {"pet": 20 + added, "farm": 10, "cat": 10, "hound": 10 + added, "cow": 10}
     assert profile.carried(moves, more).documents == 31
     assert profile.fingerprint == old.fingerprint
+
+
+@pytest.mark.parametrize("name", ["linear", "memory"])
+def test_documents_that_the_model_learned_from_must_be_there_again(name: str, tmp_path: Path) -> None:
+    """A text that was learned twice is needed twice; case and spacing make no other text; new texts count."""
+    texts, labels = ["it meows", "it barks", "it barks"] * 10, ["cat", "dog", "dog"] * 10
+    h = Hierarchy.flat(["cat", "dog"])
+    whole, more = Dataset.of(texts, labels, h), Dataset.of(["it purrs"], ["cat"], h)
+    first = update_model(make_model(name).fit(whole), more, train=whole)
+    first.save(tmp_path / "first")
+    model = load_model(tmp_path / "first")
+    assert model.profile_ is not None
+    assert model.profile_.documents == 31
+    newer = Dataset.of(["it howls"], ["dog"], h)
+    with pytest.raises(TreelabelError, match=r"learned from 31 documents, of which 3 are missing in the 28 of"):
+        update_model(model, newer, train=whole[:28])
+    for train, new in (([whole, more], newer), (whole, together(more, newer))):
+        second = update_model(model, new, train=train)
+        assert second.profile_ is not None
+        assert second.profile_.documents == 32
+        assert second.profile_.missing(whole.texts, more.texts, newer.texts) == 0
+        assert second.profile_.missing(whole.texts) == 2
+        assert second.profile_.frequencies.tolist() == [11, 21]
+    forgetful = update_model(model, newer, train=whole[:28], forget=True)
+    assert forgetful.profile_ is not None
+    assert forgetful.profile_.documents == 29
+    # What a folder of an earlier version remembers are numbers alone.
+    old = replace(model.profile_, digests=None)
+    assert (old.missing(whole.texts), old.missing(whole.texts, more.texts)) == (1, 0)

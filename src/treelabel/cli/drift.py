@@ -33,8 +33,9 @@ def drift(
     """Compare texts with what a model was trained on: unknown words, shares of labels, confidence.
 
     All are shares from 0 to 1, compared with what the model remembers of training and held-out documents. A change is
-    beyond the limit if all of its 95% interval is, so that few texts alone are no drift. The exit code is then 3, for
-    a job that runs every night. A model folder of an earlier version remembers nothing: fit it anew.
+    beyond the limit if all of its 95% interval is, so that few texts alone are no drift; more confidence, or fewer
+    unknown words, are none either. The exit code is then 3, for a job that runs every night. A model folder of an
+    earlier version remembers nothing: fit it anew.
 
     \b
     Examples:

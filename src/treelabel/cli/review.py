@@ -41,7 +41,8 @@ def review(
     """Say which predictions are safe to accept, and which texts a person should look at first.
 
     The queue has a row for each text: the suggestion with its probability, alternatives, and the status accept or
-    review. What is safe is measured on the documents that were held out of training. Texts to review come first, the
+    review. What is safe is measured on the documents that were held out of training: a suggestion is right if none of
+    its labels is wrong, though it may lack some where texts have several labels. Texts to review come first, the
     most useful at the top: (1 - p) x density x rarity, density being how similar the other texts of the file are, and
     rarity how few training documents the suggested label has.
 
@@ -114,13 +115,12 @@ def _told(found: "Reviewed", precision: float) -> str:
         reached = f"none accepted, as {how} show no threshold with a precision of {precision:g}"
     else:
         share = accepted / max(1, total)
-        sure = " by their probabilities alone, as the model remembers no held-out documents"
-        if by.bound is not None:
-            sure = f", at least {by.bound:.3f} with 90% confidence ({by.held_out:,} held-out documents)"
-        reached = (
-            f"{accepted:,} accepted ({share:.1%}) from p = {by.threshold:.3f} on; expected precision "
-            f"{by.precision:.3f}{sure}"
-        )
+        right = f"{by.precision:.3f} of them right by their probabilities alone, as no held-out documents are known"
+        if by.held_out:
+            right = f"at least {by.precision:g} of them right with 90% confidence ({by.held_out:,} held-out documents)"
+        if by.complete is not None and by.complete < 1:
+            right += f"; right is a suggestion without a wrong label, and {by.complete:.0%} of those lack none either"
+        reached = f"{accepted:,} accepted ({share:.1%}) from p = {by.threshold:.3f} on, {right}"
     return f"{total:,} texts; {reached}; {total - accepted:,} to review, the most useful first"
 
 

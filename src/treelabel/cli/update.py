@@ -39,9 +39,19 @@ def update(
         bool, typer.Option("--add-labels", help="Take labels of NEW that the model does not know for new ones.")
     ] = False,
     train: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The file that MODEL was trained on, for models that cannot add to it."),
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="A file that MODEL learned from, for models that cannot add to it; repeat it until all are named.",
+        ),
     ] = None,
+    save_train: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write all that the new model learned from: the --train of the next update."),
+    ] = None,
+    forget: Annotated[
+        bool, typer.Option("--forget", help="Go on without documents that MODEL learned from and no --train holds.")
+    ] = False,
     compare: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Texts to tell which predictions change, and why.")
     ] = None,
@@ -57,11 +67,14 @@ def update(
     the new one. Labels that stay need no line, nor do those below a label that was renamed or moved. prototype and
     memory add texts to what their folders keep. linear learns its weights anew from --train and NEW, and keeps what
     fitting had chosen and calibrated; labels that are only renamed need no texts. Other models are fitted anew to
-    --train and NEW. The options about reading are for all data files.
+    --train and NEW. A model knows which texts it learned from, those of earlier updates included: if --train and NEW
+    lack any, nothing is done. --save-train writes the file that the next update needs. The options about reading are
+    for all data files.
 
     \b
     Examples:
-      treelabel update model new.csv -o model2 --train train.csv
+      treelabel update model new.csv -o model2 --train train.csv --save-train train2.jsonl
+      treelabel update model2 newer.csv -o model3 --train train2.jsonl --save-train train3.jsonl
       treelabel update model new.csv -o model2 --train train.csv --add-labels --compare test.csv
       treelabel update model -o model2 --taxonomy spring.tsv --moves moves.tsv
       treelabel update model new.csv -o model2 --taxonomy spring.tsv --moves moves.tsv --train train.csv \\
@@ -71,17 +84,20 @@ def update(
     from treelabel.models import load_model, update_model
     from treelabel.models.store import require_replaceable
 
+    files = train or []
     _refuse_contradictions(new, read, add_labels, compare, changes)
     if output.exists() and model.exists() and output.samefile(model):
         raise TreelabelError(f"{output}: is the model to update, which stays as it is; choose another folder for -o")
     require_replaceable(output, force)
-    if changes is not None:
-        require_file_name(changes)
-        require_other_file(changes, new, train, compare, moves, read.taxonomy)
+    for written in (changes, save_train):
+        if written is not None:
+            require_file_name(written)
+            require_other_file(written, new, *files, compare, moves, read.taxonomy)
+    _check_train(files, save_train, forget, force)
     loaded = load_model(model, require_signature)
     path, data = _new_data(loaded, new, read, moves, add_labels)
-    original = _original(train, path, read)
-    made = update_model(loaded, data, moves=path, train=original)
+    known = [_original(file, path, read) for file in files]
+    made = update_model(loaded, data, moves=path, train=known or None, forget=forget)
     if getattr(made, "stopped_", None) == "interrupt" and output.exists() and any(output.iterdir()):
         typer.echo(f"treelabel: learning was interrupted; the model in {output} stays as it is", err=True)
         raise typer.Exit(INTERRUPTED)
@@ -92,10 +108,13 @@ def update(
         texts = replace(read, taxonomy=None).read(compare, taxonomy=loaded.hierarchy_, need_labels=False)
         compared = prediction_changes(loaded, made, texts, path)
     save(made, output, force)
-    count = sum(0 if part is None else len(part) for part in (original, data))
-    learned = f"{count:,} documents, " if count else ""
+    learned = "" if made.profile_ is None else f"{made.profile_.documents:,} documents, "
     typer.echo(f"{output}: {made.name}, {learned}{len(path.new):,} nodes, {size_of(output):.1f} MB")
     echo(told(path))
+    if made.evidence_ is loaded.evidence_:
+        echo(f"calibration, rule and held-out quality are those of {model}: nothing was held out; fit measures anew")
+    if save_train is not None:
+        _save_train(known if data is None else [*known, data], path, save_train, read.sep)
     if compared is not None:
         _report(compared, changes)
 
@@ -113,6 +132,16 @@ def _refuse_contradictions(
         raise TreelabelError("--add-labels takes labels from NEW, but no such file is given")
     if changes is not None and compare is None:
         raise TreelabelError("--changes needs --compare: the texts whose predictions are compared")
+
+
+def _check_train(files: list[Path], save_train: Path | None, forget: bool, force: bool) -> None:
+    from treelabel.core.errors import TreelabelError
+
+    if not files and (save_train is not None or forget):
+        option = "--forget" if save_train is None else "--save-train"
+        raise TreelabelError(f"{option} needs --train: the files that the model learned from")
+    if save_train is not None and save_train.exists() and not force:
+        raise TreelabelError(f"{save_train}: is there already; choose another name, or replace it with --force")
 
 
 def _new_data(
@@ -140,15 +169,20 @@ def _new_data(
         raise TreelabelError(f"{error}; {hint}") from error
 
 
-def _original(train: Path | None, path: "Moves", read: ReadArguments) -> "Dataset | None":
-    """Read the original training file under the old hierarchy, or under the new one if its labels are of that."""
+def _original(train: Path, path: "Moves", read: ReadArguments) -> "Dataset":
+    """Read a training file under the old hierarchy, or under the new one if its labels are of that."""
     from treelabel.core.errors import TreelabelError
+    from treelabel.data.fields import MissingColumnError
 
-    if train is None:
-        return None
     plain = replace(read, taxonomy=None)
     try:
         return plain.read(train, taxonomy=path.old)
+    except MissingColumnError:
+        # A file that --save-train wrote has columns of its own.
+        guessed = replace(read, text=None, labels=None, id=None)
+        if guessed == read:
+            raise
+        return _original(train, path, guessed)
     except TreelabelError as error:
         if path.is_identity or "unknown" not in str(error):
             raise
@@ -156,6 +190,20 @@ def _original(train: Path | None, path: "Moves", read: ReadArguments) -> "Datase
             return plain.read(train, taxonomy=path.new)
         except TreelabelError:
             raise error from None
+
+
+def _save_train(parts: "list[Dataset]", path: "Moves", file: Path, sep: str | None) -> None:
+    """Write all training data under the new hierarchy, without documents that have lost all their labels."""
+    from treelabel.data import concat, write
+    from treelabel.hierarchy import row_sizes
+
+    carried = []
+    for part in parts:
+        moved = part if part.hierarchy == path.new else part.moved(path)
+        carried.append(moved[(row_sizes(moved.labels) > 0) | (row_sizes(part.labels) == 0)])
+    joined = concat(carried)
+    write(joined, file, taxonomy=False, sep=sep)
+    echo(f"wrote {file}: {len(joined):,} documents, the --train of the next update")
 
 
 def _report(compared: "PredictionChanges", changes: Path | None) -> None:

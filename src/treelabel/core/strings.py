@@ -1,6 +1,7 @@
 """A column of texts: a sequence of str for whoever iterates, Arrow memory underneath."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
 from typing import Any, overload
 
 import numpy as np
@@ -99,3 +100,32 @@ class Strings(Sequence[str]):
     def take(self, rows: Any) -> "Strings":
         """Select rows by number."""
         return Strings(self.arrow.take(pa.array(np.asarray(rows, np.int64))))
+
+
+def plain_text(text: str) -> str:
+    r"""Return a text without what makes no other text of it: case, and how words are spaced.
+
+    >>> plain_text(" Two\n WORDS ")
+    'two words'
+    """
+    return " ".join(text.casefold().split())
+
+
+def text_digests(texts: Strings) -> npt.NDArray[np.int64]:
+    """Compute 128 bits of each plain text, and zeros for empty ones: equal texts have equal ones, others never.
+
+    Linear in the size of the texts, 16 bytes of memory each.
+
+    Returns
+    -------
+    array of shape (texts, 2)
+
+    >>> found = text_digests(Strings.of(["a b", "A  b", "", "c"]))
+    >>> bool((found[0] == found[1]).all()), found[2].tolist(), bool((found[0] == found[3]).all())
+    (True, [0, 0], False)
+    """
+    parts = bytearray()
+    for text in texts:
+        plain = plain_text(text)
+        parts += blake2b(plain.encode("utf-8", "surrogatepass"), digest_size=16).digest() if plain else bytes(16)
+    return np.frombuffer(parts, np.int64).reshape(-1, 2)

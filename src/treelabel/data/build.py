@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from treelabel.core.compute import DoubleArray, IntArray, LongArray
 from treelabel.core.errors import TreelabelError
-from treelabel.core.strings import Strings
+from treelabel.core.strings import Strings, plain_text
 from treelabel.data.dataset import Dataset, values_of_column
 from treelabel.data.group_split import fill_parts, fill_parts_alike
-from treelabel.data.same_text import plain_text, text_codes, units
+from treelabel.data.same_text import text_codes, units
 from treelabel.hierarchy import row_numbers, row_sizes
 from treelabel.hierarchy.labels import from_ids
 

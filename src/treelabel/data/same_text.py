@@ -1,42 +1,11 @@
 """Which documents have the same text, case and spacing aside; and which belong together by that and by their group."""
 
-from hashlib import blake2b
-
 import numpy as np
 from scipy import sparse
 from scipy.sparse import csgraph
 
 from treelabel.core.compute import LongArray
-from treelabel.core.strings import Strings
-
-
-def plain_text(text: str) -> str:
-    r"""Return a text without what makes no other text of it: case, and how words are spaced.
-
-    >>> plain_text(" Two\n WORDS ")
-    'two words'
-    """
-    return " ".join(text.casefold().split())
-
-
-def text_digests(texts: Strings) -> LongArray:
-    """Compute 128 bits of each plain text, and zeros for empty ones: equal texts have equal ones, others never.
-
-    Linear in the size of the texts, 16 bytes of memory each.
-
-    Returns
-    -------
-    array of shape (texts, 2)
-
-    >>> found = text_digests(Strings.of(["a b", "A  b", "", "c"]))
-    >>> bool((found[0] == found[1]).all()), found[2].tolist(), bool((found[0] == found[3]).all())
-    (True, [0, 0], False)
-    """
-    parts = bytearray()
-    for text in texts:
-        plain = plain_text(text)
-        parts += blake2b(plain.encode("utf-8", "surrogatepass"), digest_size=16).digest() if plain else bytes(16)
-    return np.frombuffer(parts, np.int64).reshape(-1, 2)
+from treelabel.core.strings import Strings, text_digests
 
 
 def text_codes(*columns: Strings) -> list[LongArray]:

@@ -1,4 +1,4 @@
-"""Read several files, such as training and test data, under one hierarchy."""
+"""Read several files, such as training and test data, under one hierarchy; join datasets."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from scipy import sparse
 
 from treelabel.core.errors import TreelabelError, quoted, some
 from treelabel.core.inputs import existing_file
 from treelabel.core.limits import DEFAULT_LIMITS
+from treelabel.core.strings import Strings
 from treelabel.data.dataset import Dataset
 from treelabel.data.fields import MissingColumnError
 from treelabel.data.read import read
@@ -103,6 +106,38 @@ def united(hierarchies: Sequence[Hierarchy]) -> Hierarchy:
         # Raises an error where it is no tree.
         _ = each.parent
     return Hierarchy.from_paths(tuple(each.path_names(node)) for each in hierarchies for node in range(len(each)))
+
+
+def concat(parts: Sequence[Dataset]) -> Dataset:
+    """Join documents under one hierarchy: their ids, texts, labels, features and groups; no further columns.
+
+    An id that an earlier document has gets a number behind it. Where only some parts have groups, documents of the
+    others stand alone.
+
+    >>> h = Hierarchy.flat(["cat", "dog"])
+    >>> joined = concat([Dataset.of(["meow"], ["cat"], h), Dataset.of(["woof"], ["dog"], h)])
+    >>> list(joined.ids), list(joined.texts), joined.names()
+    (['0', '0.2'], ['meow', 'woof'], [['cat'], ['dog']])
+    """
+    for part in parts[1:]:
+        parts[0].hierarchy.require_same(part.hierarchy.fingerprint, "a further part of the data")
+    ids: dict[str, None] = {}
+    for name in (name for part in parts for name in part.ids):
+        free, at = name, 2
+        while free in ids:
+            free, at = f"{name}.{at}", at + 1
+        ids[free] = None
+    texts = Strings.of([text for part in parts for text in part.texts])
+    labels = sparse.csr_array(sparse.vstack([part.labels for part in parts], format="csr"))
+    features = None
+    if all(part.features is not None for part in parts):
+        features = sparse.csr_array(sparse.vstack([part.features for part in parts], format="csr"))
+    extra, group = {}, next((part.group for part in parts if part.group is not None), None)
+    if group is not None:
+        # The dot keeps documents alone whatever groups are called.
+        names = [part.groups or [f".{at}.{row}" for row in range(len(part))] for at, part in enumerate(parts)]
+        extra = {group: pa.chunked_array([[name for each in names for name in each]], pa.string())}
+    return Dataset(Strings.of(list(ids)), texts, labels, parts[0].hierarchy, extra, features, group=group)
 
 
 def with_further_labels(data: Dataset, known: Hierarchy) -> Dataset:

@@ -1,15 +1,19 @@
 """Given labels that look wrong: how much out-of-fold probabilities speak against each, by the odds of two stories.
 
 Of a document and a label g that it was given, either the label is right, which has the probability p(g); or it is a
-slip, of which half are to a sibling of the true label and half to a label of another branch, so that g is hit with
+slip, of which a share w are to a sibling of the true label and the others to any label, so that g is hit with
 
-    q(g) = 1/2 (p(parent) - p(g)) / (siblings) + 1/2 (1 - p(top)) / (labels of other branches),
+    q(g) = w (p(parent) - p(g)) / (siblings) + (1 - w) (1 - p(g)) / (other labels).
 
-where p(top) is that of the top label above g. A model that learned from labels with a share `rate` of slips gives g
-its share of these, too, so that the label is wrong with the probability rate q(g) / p(g), at most 1. The hierarchy is
-the model of noise: a label whose siblings are likely is doubted early, one far away only where nothing near it is
-likely. The rate is that of confident learning (Northcutt et al., "Confident learning", 2021): the share of documents
-for which another label has at least the mean probability that it has where it was given, while the given one has less.
+A model that learned from labels with a share `rate` of slips gives g its share of these, too, so that the label is
+wrong with the probability rate q(g) / p(g), at most 1. Without siblings among the slips (w = 0) that ranks as
+self-confidence does; with them, a label whose siblings are likely is doubted early.
+
+What slips are like is told by the documents that the model is surest of, a quarter of all: there, nearly every label
+that is not the model's is a slip, as these fall on any document while doubtful ones are few. With a share s of siblings
+of the model's among these labels, w = s² / (s² + (1 - s)²): some siblings are there without any slip. The rate is that
+of confident learning (Northcutt et al., "Confident learning", 2021): the share of documents for which another label has
+at least the mean probability that it has where it was given, while the given one has less.
 
 Labels with few documents are little known to the model: p(g) is shrunk towards the share of g in its parent, from the
 root downwards, as if PRIOR documents had said so.
@@ -31,6 +35,8 @@ from treelabel.scores import Scores
 Values: TypeAlias = Any
 Reason = Literal["sibling", "far", "near", "deeper", "higher", "duplicate disagrees", "extra", "missing"]
 
+# The share of documents, the surest ones, that tell what slips are like.
+SUREST: Final = 0.25
 # How many documents the shrinkage of rare labels is worth.
 PRIOR: Final = 0.1
 # What the share of slips may be.
@@ -115,8 +121,9 @@ def find_suspects(scores: Scores, labels: LabelMatrix, same: Disagreements | Non
     has_many = usual_regime(h, labels) == "multi_path" or not h.is_tree
     doubt = _Doubt.of(scores, given, ends=not has_many)
     rows, nodes = row_numbers(given), given.indices.astype(np.int64)
-    wrong = doubt.log_odds(rows, nodes)
     best, p_best = doubt.best_other(h.closure(labels) if has_many else given)
+    near = 0.5 if has_many else doubt.near_share(rows, nodes, best[rows])
+    wrong = doubt.log_odds(rows, nodes, near)
     if has_many:
         # A label is not replaced by one that is itself unlikely: it is one too many.
         best = np.where(p_best >= LIKELY, best, -1)
@@ -189,25 +196,59 @@ class _Doubt:
             is_wrong = (suggested >= 0) & (p < usual[given]) & (other >= usual[suggested]) & (other > p)
         return float(np.clip(is_wrong.mean() if len(rows) else 0, LEAST_RATE, MOST_RATE))
 
-    def log_odds(self, rows: LongArray, nodes: LongArray) -> DoubleArray:
-        """Compute log q(g) - log p(g) of given labels, p(g) shrunk."""
+    def near_share(self, rows: LongArray, nodes: LongArray, others: LongArray) -> float:
+        """Estimate the share of slips that are to a sibling of the true label.
+
+        Parameters
+        ----------
+        rows, nodes
+            Documents, and the label that each was given.
+        others
+            The likeliest other label of each; -1 for none.
+
+        Returns
+        -------
+        float
+            0.1 where there are none.
+        """
+        p, p_other = self.p_end(rows, nodes), self.p_end(rows, np.maximum(others, 0))
+        is_other = (others >= 0) & (p_other > p)
+        surest = np.argsort(-np.where(is_other, p_other, p), kind="stable")[: int(SUREST * len(rows))]
+        slips = surest[is_other[surest]]
+        first = self.hierarchy.parent_idx[self.hierarchy.parent_ptr[:-1]]
+        siblings = int((first[nodes[slips]] == first[others[slips]]).sum())
+        odds = (siblings + 0.5) / (len(slips) - siblings + 1.5)
+        return odds**2 / (1 + odds**2)
+
+    def log_odds(self, rows: LongArray, nodes: LongArray, near_share: float) -> DoubleArray:
+        """Compute log q(g) - log p(g), p(g) shrunk.
+
+        Parameters
+        ----------
+        rows, nodes
+            Documents, and the label that each was given.
+        near_share
+            The share of slips that are to siblings.
+
+        Returns
+        -------
+        array of shape (labels,)
+        """
         h, every = self.hierarchy, int(self.classes.sum())
         p = self.p_end(rows, nodes)
         first: LongArray = h.parent_idx[h.parent_ptr[:-1]].astype(np.int64)
-        p_parent, n_parent, top = np.ones(len(rows)), np.full(len(rows), float(every)), nodes
+        p_parent, n_parent = np.ones(len(rows)), np.full(len(rows), float(every))
         way = [nodes]
         above = first[nodes]
         p_parent[above >= 0] = self.p_below(rows[above >= 0], above[above >= 0])
         n_parent[above >= 0] = self.classes_below[above[above >= 0]]
         while (above >= 0).any():
-            top = np.where(above >= 0, above, top)
             way.append(above)
             above = np.where(above >= 0, first[np.maximum(above, 0)], -1)
         near = np.maximum(p_parent - p, 0) / np.maximum(n_parent - 1, 1)
-        p_top = np.where(top == nodes, p, self.p_below(rows, top))
-        far = np.maximum(1 - p_top, 0) / np.maximum(every - self.classes_below[top], 1)
-        shrunk = self._shrunk(rows, way, p, every)
-        odds: DoubleArray = np.log((near + far) / 2 + TINY) - np.log(shrunk + TINY)
+        anywhere = np.maximum(1 - p, 0) / max(every - 1, 1)
+        hit = near_share * near + (1 - near_share) * anywhere
+        odds: DoubleArray = np.log(hit + TINY) - np.log(self._shrunk(rows, way, p, every) + TINY)
         return odds
 
     def _shrunk(self, rows: LongArray, way: list[LongArray], p: DoubleArray, every: int) -> DoubleArray:

@@ -148,9 +148,11 @@ def audit(
     """
     if not isinstance(data, Dataset):
         raise TreelabelError(
-            f"expected a Dataset, found {described(data)}; make one with Dataset.of(texts, labels, hierarchy), or read "
-            "a file"
+            f"expected a Dataset, found {described(data)}; read one with treelabel.read, or make it of texts and "
+            "labels: treelabel.Dataset.of(texts, labels, hierarchy)"
         )
+    if not isinstance(model, str):
+        raise TreelabelError(f"expected the name of a model, such as 'linear', found {described(model)}")
     made = {"seed": seed} | dict(settings or {})
     # A name or a setting that is wrong is refused before anything is learned.
     make_model(model, **made)

@@ -117,7 +117,7 @@ def _profile(where: Path, stored: Description, hierarchy: Hierarchy) -> Profile 
     """Read what the model remembers of its training, if it does."""
     if "profile" not in stored:
         return None
-    arrays = _arrays(where / PROFILE, Profile.schema(hierarchy))
+    arrays = _arrays(where / PROFILE, Profile.schema(stored["profile"], hierarchy))
     return Profile.restored(stored["profile"], arrays, hierarchy)
 
 

@@ -1,7 +1,7 @@
-"""Profiles: counts and means of its training that a model remembers for review and drift; no texts."""
+"""Profiles: counts, means and digests of its training that a model remembers for review, drift and update; no texts."""
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from treelabel.core.compute import BoolArray, DoubleArray, FloatArray, LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.kinds import Between
 from treelabel.core.schema import Array, Arrays, Schema
-from treelabel.core.strings import Strings
+from treelabel.core.strings import Strings, text_digests
 from treelabel.hierarchy import Hierarchy, LabelMatrix, keep_entries, matches, row_numbers, row_sizes
 from treelabel.hierarchy.moves import Moves
 from treelabel.models.evidence import MOST_TRIED, HeldOut
@@ -24,6 +24,13 @@ from treelabel.text.tfidf import columns_of
 MOST_KEPT = 20_000
 # Training texts whose unknown words are counted, as if they had not been learned.
 MOST_TEXTS = 2_000
+
+# Arrays that folders of earlier versions do not have.
+Further = Literal["digests", "complete"]
+FURTHER: dict[Further, Array] = {
+    "digests": Array("int64", ("documents",), -(2.0**63), 2.0**63),
+    "complete": Array("int8", ("held",), 0, 1),
+}
 
 Mean = tuple[float, float, int]
 
@@ -45,10 +52,15 @@ class Profile:
     sure, right : arrays of shape (documents,), or None
         How sure the model was of the labels that it gave held-out documents (the least probability of a most specific
         one), and whether all of these are true. None if there are no held-out documents.
+    complete : array of bool, shape (documents,), or None
+        Whether these labels are all that the document has. None in folders of earlier versions.
     confidence : (float, float, int) or None
         The probability of the likeliest leaf of held-out documents: mean, standard deviation, documents.
     unknown_words : (float, float, int) or None
         The share of the words of a text that no other training text has, in the same way; None without a vocabulary.
+    digests : array of int64, shape (documents,), or None
+        64 bits of each training text, case and spacing aside, in rising order: what the model learned from. None in
+        folders of earlier versions.
     """
 
     fingerprint: str
@@ -59,6 +71,8 @@ class Profile:
     right: BoolArray | None = None
     confidence: Mean | None = None
     unknown_words: Mean | None = None
+    digests: LongArray | None = None
+    complete: BoolArray | None = None
 
     @classmethod
     def of(cls, train: Training, held: HeldOut | None, rule: str, vocabulary: Tfidf | None, min_df: int) -> "Profile":
@@ -89,9 +103,10 @@ class Profile:
                 kept = np.random.default_rng(0).choice(len(some), MOST_TEXTS, replace=False)
                 some = some.take(np.sort(kept))
             unknown = mean_of(unknown_words(vocabulary, some, len(train), min_df))
+        digests = digests_of(train.texts)
         if held is None or not len(held.scores):
-            return cls(h.fingerprint, len(train), train.frequencies, unknown_words=unknown)
-        sure, right = _judged(held, rule)
+            return cls(h.fingerprint, len(train), train.frequencies, unknown_words=unknown, digests=digests)
+        sure, right, complete = _judged(held, rule)
         total = np.asarray(held.scores.values.sum(axis=0, dtype=np.float64)).ravel()
         return cls(
             h.fingerprint,
@@ -102,6 +117,8 @@ class Profile:
             right,
             mean_of(confidence_of(held.scores)),
             unknown,
+            digests,
+            complete,
         )
 
     def carried(self, moves: Moves, more: Training | None) -> "Profile":
@@ -132,12 +149,43 @@ class Profile:
             documents=self.documents + (0 if more is None else len(more)),
             frequencies=np.maximum(counts, 0),
             shares=self.shares if moves.is_identity else None,
+            digests=self.digests if more is None else self._digests_with(more),
         )
+
+    def relearned(self, counted: "Profile") -> "Profile":
+        """Return the profile of a model that learned all its documents again, holding none of them out.
+
+        Counts are those of the documents that it learned now; what held-out documents said stays as it was.
+        """
+        return replace(
+            self,
+            documents=counted.documents,
+            frequencies=counted.frequencies,
+            unknown_words=counted.unknown_words,
+            digests=counted.digests,
+        )
+
+    def missing(self, *parts: Strings) -> int:
+        """Count the documents that the model learned from and that are in none of these columns of texts.
+
+        A text that was learned twice has to be there twice. Where no digests are known, numbers alone are compared.
+        """
+        given = sum(len(texts) for texts in parts)
+        if self.digests is None:
+            return max(0, self.documents - given)
+        known, times = np.unique(self.digests, return_counts=True)
+        found = np.sort(np.concatenate([digests_of(texts) for texts in parts]))
+        counts = np.searchsorted(found, known, "right") - np.searchsorted(found, known)
+        return int(np.maximum(times - counts, 0).sum())
+
+    def _digests_with(self, more: Training) -> LongArray | None:
+        return None if self.digests is None else np.sort(np.concatenate([self.digests, digests_of(more.texts)]))
 
     def arrays(self) -> Arrays:
         """Return the arrays to save; what is not known is empty."""
         nothing = np.zeros(0, np.float32)
-        return {
+        further = {name: getattr(self, name) for name in self._further()}
+        return {name: array.astype(FURTHER[name].dtype) for name, array in further.items()} | {
             "frequencies": self.frequencies.astype(np.int64),
             "shares": nothing if self.shares is None else self.shares,
             "sure": nothing if self.sure is None else self.sure,
@@ -146,18 +194,41 @@ class Profile:
 
     def to_json(self) -> "StoredProfile":
         """Return the numbers to save."""
-        return {"documents": self.documents, "confidence": self.confidence, "unknown_words": self.unknown_words}
+        return {
+            "documents": self.documents,
+            "confidence": self.confidence,
+            "unknown_words": self.unknown_words,
+            "further": self._further(),
+        }
+
+    def _further(self) -> list[Further]:
+        """Name the arrays that folders of earlier versions do not have."""
+        return [name for name in FURTHER if getattr(self, name) is not None]
 
     @staticmethod
-    def schema(hierarchy: Hierarchy) -> Schema:
-        """Declare what `arrays` returns."""
+    def schema(stored: "StoredProfile", hierarchy: Hierarchy) -> Schema:
+        """Declare what `arrays` returns.
+
+        Parameters
+        ----------
+        stored
+            The numbers that `to_json` returned.
+        hierarchy
+            The hierarchy of the model.
+
+        Returns
+        -------
+        Schema
+        """
         declared = {
             "frequencies": Array("int64", ("nodes",), 0),
             "shares": Array("float32", ("shares",), 0, 1),
             "sure": Array("float32", ("held",), 0, 1),
             "right": Array("int8", ("held",), 0, 1),
         }
-        return Schema(declared, sizes={"nodes": len(hierarchy)}, most={"shares": len(hierarchy), "held": MOST_KEPT})
+        declared |= {name: FURTHER[name] for name in stored.get("further", [])}
+        sizes = {"nodes": len(hierarchy), "documents": stored["documents"]}
+        return Schema(declared, sizes=sizes, most={"shares": len(hierarchy), "held": MOST_KEPT})
 
     @classmethod
     def restored(cls, stored: "StoredProfile", arrays: Arrays, hierarchy: Hierarchy) -> "Profile":
@@ -188,6 +259,8 @@ class Profile:
             arrays["right"].astype(np.bool_) if known else None,
             _mean(stored.get("confidence")),
             _mean(stored.get("unknown_words")),
+            np.sort(arrays["digests"]) if "digests" in arrays else None,
+            arrays["complete"].astype(np.bool_) if "complete" in arrays else None,
         )
 
 
@@ -201,10 +274,21 @@ class StoredProfile(TypedDict):
     documents: Annotated[int, Between(1, 1 << 62)]
     confidence: NotRequired[StoredMean | None]
     unknown_words: NotRequired[StoredMean | None]
+    further: NotRequired[list[Further]]
 
 
 def _mean(stored: Any) -> Mean | None:
     return None if stored is None else (float(stored[0]), float(stored[1]), int(stored[2]))
+
+
+def digests_of(texts: Strings) -> LongArray:
+    """Return 64 bits of each text, case and spacing aside, in rising order.
+
+    >>> first, second = digests_of(Strings.of(["a b", "A  b"]))
+    >>> bool(first == second)
+    True
+    """
+    return np.sort(text_digests(texts)[:, 0])
 
 
 def mean_of(values: DoubleArray) -> Mean | None:
@@ -257,8 +341,8 @@ def least_sure(scores: Scores, decisions: Decisions) -> DoubleArray:
     return found
 
 
-def _judged(held: HeldOut, rule: str) -> tuple[FloatArray, BoolArray]:
-    """How sure the model is of the labels of held-out documents, and whether all of them are true."""
+def _judged(held: HeldOut, rule: str) -> tuple[FloatArray, BoolArray, BoolArray]:
+    """How sure the model is of the labels of held-out documents, whether all are true, and whether none is missing."""
     count, most = len(held.scores), MOST_KEPT if rule == "best_leaf" else MOST_TRIED
     rows = np.arange(count)
     if count > most:
@@ -266,8 +350,9 @@ def _judged(held: HeldOut, rule: str) -> tuple[FloatArray, BoolArray]:
     scores = Scores(held.scores.hierarchy, held.scores.values[rows])
     decisions = decide(scores, rule)
     true: LabelMatrix = scores.hierarchy.closure(held.labels[rows])
-    wrong = keep_entries(decisions.csr, ~matches(true, decisions.csr))
-    return np.clip(least_sure(scores, decisions), 0, 1).astype(np.float32), row_sizes(wrong) == 0
+    hits = row_sizes(keep_entries(decisions.csr, matches(true, decisions.csr)))
+    sure = np.clip(least_sure(scores, decisions), 0, 1).astype(np.float32)
+    return sure, hits == row_sizes(decisions.csr), hits == row_sizes(true)
 
 
 def unknown_words(vocabulary: Tfidf, texts: Strings, learned: int | None = None, min_df: int = 1) -> DoubleArray:

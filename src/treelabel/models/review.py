@@ -1,10 +1,13 @@
 """Review: which predictions are safe to accept, and which texts a person should look at first.
 
 A prediction is accepted if the model is sure enough of it. How sure that is, is measured on the documents that were
-held out of training, if the model remembers them: the lowest threshold above which the lower Clopper-Pearson bound (of
-90%) of the share of right predictions is at least the required precision. Without them, the surest predictions are
-accepted as long as the mean of their probabilities promises the precision. A prediction is right if all of its labels
-are true, and as sure as the least probable of its most specific labels.
+held out of training, if the model remembers them: thresholds of a fixed grid are tested from the highest down, and the
+lowest one that passes has the required precision with a confidence of 90% (see `rules.precise.last_precise`): of 100
+models, ten may miss it. Without held-out documents, the surest predictions are accepted as long as the mean of their
+probabilities promises the precision.
+
+A prediction is right if all of its labels are true, and as sure as the least probable of its most specific labels.
+Where documents have several labels, a right prediction may lack some: it is complete if it has all that are true.
 
 The priority of a text that is not accepted is
 
@@ -34,24 +37,28 @@ from treelabel.models.evidence import FEWEST_HELD_OUT
 from treelabel.models.profile import Profile, least_sure
 from treelabel.models.training import texts_of
 from treelabel.rules import Tuned, decide
+from treelabel.rules.precise import last_precise
 from treelabel.scores import Scores
 from treelabel.text import NgramShape, Tfidf
 
 CONFIDENCE = 0.9
+# Thresholds that are tested: fixed beforehand, and close to each other near 1, where predictions crowd.
+GRID: DoubleArray = special.expit(np.linspace(10, -10, 201))
 
 
 @dataclass(frozen=True)
 class Acceptance:
-    """How sure a prediction must be, and the precision of accepted ones to expect.
+    """How sure a prediction must be, and the share of accepted ones that are right.
 
-    `precision` was measured on `held_out` documents, and is at least `bound` with a confidence of 90%; without held-out
-    documents (0) it is what the probabilities promise, and `bound` is None. A threshold above 1 accepts nothing.
+    By `held_out` documents, `precision` is what is reached at least, with a confidence of 90%; without them (0), it is
+    what the probabilities promise. `complete` is the share of the right ones among those held-out predictions that have
+    all labels of their document; None if it is not known. A threshold above 1 accepts nothing.
     """
 
     threshold: float
     precision: float | None
-    bound: float | None
     held_out: int
+    complete: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +94,7 @@ def review(
     texts
         A list of texts, or a Dataset.
     precision : float
-        The share of accepted predictions that must be right.
+        The share of accepted predictions that must be right, which is to have no label that is not true.
     alternatives : int
         How many other labels to list for each text.
     rule : str, Tuned or None
@@ -156,29 +163,33 @@ def find_acceptance(p: DoubleArray, precision: float, profile: Profile | None) -
     Acceptance
 
     >>> find_acceptance(np.array([0.9, 0.8, 0.3]), 0.85, None)
-    Acceptance(threshold=0.8, precision=0.85, bound=None, held_out=0)
+    Acceptance(threshold=0.8, precision=0.85, held_out=0, complete=None)
     """
     if profile is not None and profile.sure is not None and len(profile.sure) >= FEWEST_HELD_OUT:
-        assert profile.right is not None
-        return _measured(profile.sure.astype(np.float64), profile.right, precision)
+        return _measured(profile, precision)
     order = np.sort(p[p > 0])[::-1]
     promised = np.cumsum(order) / np.arange(1, len(order) + 1)
     enough = np.flatnonzero(_lasts(order) & (promised >= precision * (1 - 1e-12)))
     if not len(enough):
-        return Acceptance(2.0, None, None, 0)
-    return Acceptance(float(order[enough[-1]]), round(float(promised[enough[-1]]), 12), None, 0)
+        return Acceptance(2.0, None, 0)
+    return Acceptance(float(order[enough[-1]]), round(float(promised[enough[-1]]), 12), 0)
 
 
-def _measured(sure: DoubleArray, right: BoolArray, precision: float) -> Acceptance:
-    order = np.argsort(-sure, kind="stable")
-    values, hits = sure[order], np.cumsum(right[order])
-    tries = np.arange(1, len(values) + 1)
-    bounds = np.where(hits > 0, special.betaincinv(np.maximum(hits, 1), tries - hits + 1, 1 - CONFIDENCE), 0.0)
-    enough = np.flatnonzero(_lasts(values) & (bounds >= precision) & (values > 0))
-    if not len(enough):
-        return Acceptance(2.0, None, None, len(sure))
-    last = enough[-1]
-    return Acceptance(float(values[last]), float(hits[last] / tries[last]), float(bounds[last]), len(sure))
+def _measured(profile: Profile, precision: float) -> Acceptance:
+    assert profile.sure is not None
+    assert profile.right is not None
+    # How many documents, and right ones, have at least each threshold.
+    tries, hits = (
+        len(values) - np.searchsorted(values, GRID)
+        for values in (np.sort(profile.sure), np.sort(profile.sure[profile.right]))
+    )
+    last = last_precise(hits, tries, precision, CONFIDENCE)
+    if last < 0:
+        return Acceptance(2.0, None, len(profile.sure))
+    complete = None
+    if profile.complete is not None:
+        complete = float(profile.complete[profile.right & (profile.sure >= GRID[last])].mean())
+    return Acceptance(float(GRID[last]), precision, len(profile.sure), complete)
 
 
 def _lasts(values: DoubleArray) -> BoolArray:

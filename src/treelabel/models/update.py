@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from treelabel.hierarchy.moves import Moves
 from treelabel.hierarchy.regime import regime_of
 from treelabel.hierarchy.sets import row_sizes
 from treelabel.models.base import Model
+from treelabel.models.profile import Profile
 from treelabel.models.training import Training, training_of
 
 
@@ -22,6 +24,7 @@ def update_model(
     *,
     moves: Moves | None = None,
     train: Any = None,
+    forget: bool = False,
     progress: bool | None = None,
 ) -> Model:
     """Make a model that knows new texts, and another hierarchy, of one that has learned; that one stays as it is.
@@ -43,9 +46,12 @@ def update_model(
         One list of labels per text, where `data` is a list.
     moves : Moves or None
         From the model's hierarchy to the new one; by default to that of `data`, in which every label must be found.
-    train : Dataset or None
-        What the model was trained on, under its old hierarchy or the new one. Documents that lose all their labels are
-        left out. With it, models that keep sums are fitted anew, too.
+    train : Dataset, sequence of Datasets or None
+        All that the model learned from so far, under its old hierarchy or the new one: what it was fitted to, and the
+        new texts of earlier updates. Documents that lose all their labels are left out. With it, models that keep sums
+        are fitted anew, too.
+    forget : bool
+        Whether to go on where the model learned from documents that are neither in `train` nor in `data`.
     progress : bool or None
         As for `Model.fit`.
 
@@ -71,34 +77,58 @@ def update_model(
     more = None if data is None else training_of(data, labels, path.new, progress=progress)
     if train is None:
         return _remembering(model._updated(more, path), model, path, more)
-    original = training_of(train, None, None, progress=progress)
-    original, more = _grouped(original, more, getattr(train, "groups", None), getattr(data, "groups", None))
-    original = carried(original, path)
-    made = model._refitted(original if more is None else _joined(original, more), len(original))
-    return _remembering(made, model, path, more)
+    known = [train] if hasattr(train, "texts") else list(train)
+    parts = [training_of(part, None, None, progress=progress) for part in known]
+    groups = [getattr(part, "groups", None) for part in (*known, data)[: len(parts) + (more is not None)]]
+    moved = [carried(part, path) for part in _grouped(parts if more is None else [*parts, more], groups)]
+    if not forget:
+        _require_learned(model, parts, more)
+    every = moved[0]
+    for part in moved[1:]:
+        every = _joined(every, part)
+    made = model._refitted(every, len(every) - (0 if more is None else len(more)))
+    return _remembering(made, model, path, more, every)
 
 
-def _remembering(made: Model, model: Model, moves: Moves, more: Training | None) -> Model:
+def _require_learned(model: Model, parts: Sequence[Training], more: Training | None) -> None:
+    """Refuse training data that lack documents which the model learned from: it would forget them."""
+    if model.profile_ is None:
+        return
+    texts = [part.texts for part in parts]
+    missing = model.profile_.missing(*texts, *([] if more is None else [more.texts]))
+    if missing:
+        raise TreelabelError(
+            f"the model learned from {model.profile_.documents:,} documents, of which {missing:,} are missing in the "
+            f"{sum(map(len, texts)):,} of the training data, and would be forgotten; name the files of all of them, "
+            "those of earlier updates too, by several --train (train=[...]), or one that update --save-train wrote; "
+            "--forget (forget=True) goes on without them"
+        )
+
+
+def _remembering(
+    made: Model, model: Model, moves: Moves, more: Training | None, every: Training | None = None
+) -> Model:
     """Carry over what is not learned: the form of labels, and the profile of a model that made none of its own."""
     made.form_ = model.form_
     fitted = made.profile_ is not None and made.profile_ is not model.profile_
     if not fitted and model.profile_ is not None:
         made.profile_ = model.profile_.carried(moves, more)
+        if every is not None:
+            counted = Profile.of(every, None, made.rule_, made._known_words(), getattr(made, "min_df", 1))
+            made.profile_ = made.profile_.relearned(counted)
     return made
 
 
-def _grouped(
-    original: Training, more: Training | None, groups: Sequence[str] | None, others: Sequence[str] | None
-) -> tuple[Training, Training | None]:
-    """Number the groups of both; documents of data that have none stand alone."""
-    if groups is None and others is None:
-        return original, more
-    names = [f"0 {row}" for row in range(len(original))] if groups is None else [f"= {name}" for name in groups]
-    if more is not None:
-        names += [f"1 {row}" for row in range(len(more))] if others is None else [f"= {name}" for name in others]
+def _grouped(parts: Sequence[Training], groups: Sequence[Sequence[str] | None]) -> list[Training]:
+    """Number the groups of all data; documents of data that have none stand alone."""
+    if all(each is None for each in groups):
+        return list(parts)
+    names: list[str] = []
+    for at, (part, own) in enumerate(zip(parts, groups, strict=True)):
+        names += [f"{at} {row}" for row in range(len(part))] if own is None else [f"= {name}" for name in own]
     numbers = np.unique(names, return_inverse=True)[1].astype(np.int64)
-    first = replace(original, groups=numbers[: len(original)])
-    return first, None if more is None else replace(more, groups=numbers[len(original) :])
+    ends = np.cumsum([0, *map(len, parts)]).tolist()
+    return [replace(part, groups=numbers[low:high]) for part, (low, high) in zip(parts, pairwise(ends), strict=True)]
 
 
 def _joined(original: Training, more: Training) -> Training:

@@ -2,12 +2,19 @@
 
 Precision is the share of the predicted nodes, one per document, that are true. It is required of every level: a leaf
 that is predicted is to be trusted as much as a node of the first level.
+
+What is promised with a confidence is promised of the thresholds that were chosen, not of each that might have been:
+`last_precise` tests a sequence of candidates, which must not depend on what is right in the documents they are tested
+on (learn then test: Angelopoulos et al., 2021).
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 from scipy import special
 
 from treelabel.core.compute import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray
@@ -16,8 +23,10 @@ from treelabel.hierarchy import LabelMatrix, from_sizes, matches, row_numbers
 from treelabel.rules.back_off import NEVER, first_entries, ways_up
 from treelabel.scores import Scores
 
-# Precisions, from the required one to 1, that are tried on every level until the margin is kept.
+# Precisions, from 1 to the required one, that are tried on every level.
 STEPS: Final = 41
+# How many times the fewest documents that can show a precision a sequence of tests begins with.
+FIRST_TEST: Final = 1.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,10 +91,11 @@ def precise_thresholds(ways: Ways, precision: float, confidence: float = 0.9) ->
     """Find thresholds by level so that what `back_off` predicts is true with at least the required precision.
 
     From the deepest level up, a level has the smallest threshold at which the documents that are not predicted deeper
-    have the precision there: as many leaves as possible, then as many of their parents. The precision that levels must
-    have begins at the required one and rises until the lower Clopper-Pearson bound of all predicted nodes together is
-    at least what is required, so that the promise holds on other documents, too. Costs sorting documents x depth
-    scores, and at most STEPS passes over them. Precisions of levels with few documents are shrunk.
+    have the precision there: as many leaves as possible, then as many of their parents. With a confidence above 0, half
+    of the documents, drawn at random, find such thresholds for precisions from 1 down to the required one, and the
+    other half tests what each predicts (see `last_precise`): the last thresholds that pass have the required precision
+    on other documents, but for a probability of 1 - confidence. Costs sorting documents x depth scores, and STEPS
+    passes over them. Precisions of levels with few documents are shrunk.
 
     Parameters
     ----------
@@ -113,21 +123,83 @@ def precise_thresholds(ways: Ways, precision: float, confidence: float = 0.9) ->
         raise TreelabelError(f"confidence = {confidence:g}, expected a share from 0 to below 1")
     if not len(ways.rows):
         raise TreelabelError("no leaf has a score above 0 in the validation data, so there is no threshold")
+    if confidence == 0:
+        (t,) = _candidates(ways, [precision], is_shrunk=False)
+        if not len(ways.predicted(t)):
+            raise TreelabelError(_unreached(ways, precision, ""))
+        return t
+    # Documents often come sorted by their labels. Those that `among` left out have no ways.
+    is_first = np.zeros(ways.documents, np.bool_)
+    drawn = np.random.default_rng(0).permutation(np.unique(ways.rows))
+    is_first[drawn[: len(drawn) // 2]] = True
+    tried = _candidates(ways.among(is_first), 1 - (1 - precision) * np.linspace(0, 1, STEPS), is_shrunk=True)
+    others = ways.among(~is_first)
+    judged = [others.is_right[others.predicted(t)] for t in tried]
+    last = last_precise([int(each.sum()) for each in judged], [len(each) for each in judged], precision, confidence)
+    if last < 0:
+        raise TreelabelError(_unreached(ways, precision, f" with a confidence of {confidence:g}"))
+    return tried[last]
+
+
+def _unreached(ways: Ways, precision: float, sure: str) -> str:
+    return (
+        f"no thresholds reach a precision of {precision:g}{sure} on {ways.documents:,} validation documents: ask for "
+        "less, or give more documents"
+    )
+
+
+def last_precise(
+    hits: Sequence[int] | LongArray, tries: Sequence[int] | LongArray, precision: float, confidence: float
+) -> int:
+    """Find the last of a sequence of candidates, from strict to lenient, that has a precision with a confidence.
+
+    Each is tested by an exact binomial test, and the next one at the level that is left while tests pass, so that all
+    that pass have the precision but for a probability of 1 - confidence: a fixed sequence. One mistake among the first
+    few documents would end it, so that the level is divided between several starts (the fallback procedure, Wiens,
+    2003): the first candidate with FIRST_TEST times the fewest documents that can pass, that with twice as many, and so
+    on. Only the numbers of documents may decide what the candidates and the starts are.
+
+    Parameters
+    ----------
+    hits, tries
+        How many documents each candidate predicts right, and how many it predicts at all.
+    precision
+        The required share of right ones.
+    confidence
+        Above 0 and below 1.
+
+    Returns
+    -------
+    int
+        Its index; -1 if none passes.
+
+    >>> last_precise([70, 139, 150], [70, 140, 180], 0.95, 0.9), last_precise([20], [20], 0.95, 0.9)
+    (1, -1)
+    """
+    right, count = np.asarray(hits, np.int64), np.asarray(tries, np.int64)
+    most = int(count.max(initial=0))
+    if precision >= 1 or not most:
+        return -1
+    size, starts = FIRST_TEST * math.log(1 - confidence) / math.log(precision), []
+    while size <= most:
+        starts.append(int(np.argmax(count >= size)))
+        size *= 2
+    p_values = special.betainc(np.maximum(right, 1), count - right + 1, precision)
+    found, level = -1, 0.0
+    for at in range(len(count)):
+        level += starts.count(at) * (1 - confidence) / max(1, len(starts))
+        if right[at] and p_values[at] <= level:
+            found = at
+        else:
+            level = 0.0
+    return found
+
+
+def _candidates(ways: Ways, precisions: npt.ArrayLike, is_shrunk: bool) -> list[DoubleArray]:
+    """Find the thresholds of all levels for each of some precisions."""
     order = np.argsort(-ways.values, kind="stable")
     levels = [order[ways.depth[order] == depth] for depth in range(1, ways.levels + 1)]
-    best = 0.0
-    for each in 1 - (1 - precision) * np.linspace(1, 0, STEPS):
-        t = _by_level(ways, levels, float(each), is_shrunk=confidence > 0)
-        predicted = ways.predicted(t)
-        bound = lower_bound(int(ways.is_right[predicted].sum()), len(predicted), confidence)
-        if len(predicted) and bound >= precision:
-            return t
-        best = max(best, bound)
-    sure = f" with a confidence of {confidence:g}" if confidence else ""
-    raise TreelabelError(
-        f"no thresholds reach a precision of {precision:g}{sure} on {ways.documents:,} validation documents; the best "
-        f"reach {best:.4f}: ask for less, or give more documents"
-    )
+    return [_by_level(ways, levels, each, is_shrunk) for each in np.asarray(precisions, np.float64).tolist()]
 
 
 def _by_level(ways: Ways, levels: list[LongArray], precision: float, is_shrunk: bool) -> DoubleArray:
@@ -151,27 +223,3 @@ def _by_level(ways: Ways, levels: list[LongArray], precision: float, is_shrunk: 
             t[depth - 1] = values[enough[-1]]
             is_left[ways.rows[entries[: enough[-1] + 1]]] = False
     return t
-
-
-def lower_bound(hits: int, tries: int, confidence: float) -> float:
-    """Compute the lower end of the one-sided Clopper-Pearson interval of a share; of confidence 0 it is the share.
-
-    Parameters
-    ----------
-    hits
-        How many of the tries succeeded.
-    tries
-        How many there were.
-    confidence
-        The probability that the true share is not below the bound.
-
-    Returns
-    -------
-    float
-
-    >>> round(lower_bound(95, 100, 0.9), 4), lower_bound(95, 100, 0), lower_bound(0, 0, 0.9)
-    (0.9092, 0.95, 0.0)
-    """
-    if hits == 0:
-        return 0.0
-    return hits / tries if confidence == 0 else float(special.betaincinv(hits, tries - hits + 1, 1 - confidence))
