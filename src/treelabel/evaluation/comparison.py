@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from treelabel.core.errors import TreelabelError
+from treelabel.evaluation.alignment import common_hierarchy
 from treelabel.evaluation.evaluator import evaluate
 from treelabel.evaluation.result import Result
 from treelabel.evaluation.significance import (
@@ -51,7 +52,7 @@ class ComparisonTable:
     macro-F1 by training frequency of the labels (macro t-test over labels, in bins of more than 10), `sign_tests` the
     micro sign test over single decisions.
     Within a row p-values are corrected for the number of systems by Holm's procedure. `rules` made the labels of each
-    system; None where they were given.
+    system; None where they were given. `remarks` are what a reader must know of the documents of each system.
     """
 
     systems: list[str]
@@ -62,6 +63,7 @@ class ComparisonTable:
     sign_tests: list[float]
     reference: str = "training"
     rules: list[str | None] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         lines = [self._line("", self.systems)]
@@ -80,11 +82,11 @@ class ComparisonTable:
 
     @property
     def notes(self) -> list[str]:
-        """Notes on the table: whether systems were decided by different rules."""
+        """Notes on the table: remarks on the documents of each system, and whether rules differ."""
         if len(set(self.rules)) < 2:
-            return []
+            return self.remarks
         told = ", ".join(dict.fromkeys(rule or GIVEN for rule in self.rules))
-        return [f"Rules differ ({told}): a difference may be one of the rules, not of the systems."]
+        return [*self.remarks, f"Rules differ ({told}): a difference may be one of the rules, not of the systems."]
 
     @staticmethod
     def _line(name: str, cells: Sequence[str]) -> str:
@@ -109,6 +111,7 @@ class ComparisonTable:
             "metrics": rows(self.metrics),
             "bins": rows(self.bins),
             "sign_test_p": signs,
+            "remarks": self.remarks,
         }
         return json.dumps(stored, indent=2)
 
@@ -175,9 +178,8 @@ def compare(
     """
     if len(systems) < 2:
         raise TreelabelError("comparing needs at least two systems")
-    if hierarchy is None:
-        known = [getattr(thing, "hierarchy", None) for thing in (truth, *systems.values())]
-        hierarchy = next((found for found in known if found is not None), None)
+    # One for all systems, as macro averages are over all its labels.
+    hierarchy = common_hierarchy(hierarchy, *systems.values(), truth, train=train_frequencies)
     names = ["hf1", "micro_f1", "macro_f1"] if metrics is None else metrics
     if names and names != "all":
         # Bins and the sign test look at counts of labels.
@@ -225,7 +227,10 @@ def compare_results(
     signs = holm([_sign_test(results[0], result).p_value for result in results[1:]]).tolist()
     reference = "the truth (no training data given)" if results[0].context.is_from_truth else "training"
     rules = [result.rule for result in results]
-    return ComparisonTable(list(systems), results[0].count, rows, bins, sizes, signs, reference, rules)
+    remarks = [
+        f"{name}: {note}" for name, result in systems.items() for note in result.remarks.notes(result.context.hierarchy)
+    ]
+    return ComparisonTable(list(systems), results[0].count, rows, bins, sizes, signs, reference, rules, remarks)
 
 
 def _metric_row(name: str, results: list[Result], resamples: int, seed: int) -> Row:

@@ -18,6 +18,8 @@ from treelabel.hierarchy import SEPARATOR, Hierarchy, LabelMatrix, as_labels, sp
 
 # Tried in this order when no separator is given. A label that is itself a name is never split.
 SEPARATORS = (SEPARATOR, ">", " / ", "/", " | ", "|", "::", "\\")
+# What often stands between several labels of one cell.
+LABEL_MARKS = (";", "|", ",")
 
 Label = str | tuple[str, ...]
 
@@ -129,6 +131,13 @@ def _ambiguous(hierarchy: Hierarchy, label: str, found: list[int]) -> UnknownLab
 
 
 def _unknown(hierarchy: Hierarchy, label: str) -> UnknownLabelError:
+    for mark in LABEL_MARKS:
+        parts = [part.strip() for part in label.split(mark)]
+        if len(label) <= LONG_LABEL and len(parts) > 1 and all(is_named(hierarchy, part) for part in parts):
+            return UnknownLabelError(
+                f"unknown label {quoted(label)}: these are {len(parts)} labels with {quoted(mark)} between them; "
+                f"say so (--label-sep {quoted(mark)})"
+            )
     # Comparing with a hundred thousand names, or a text with names, would take longer than anyone waits for a message.
     known = hierarchy.names[:20000] if len(label) <= LONG_LABEL else ()
     hint = did_you_mean(label, known, most=3, shown=quoted) or "check the name and the taxonomy"
