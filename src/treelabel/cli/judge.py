@@ -94,9 +94,9 @@ def _with_predicted(hierarchy: "Hierarchy", path: Path, read: ReadArguments) -> 
 
 
 def unknown_paths(hierarchy: "Hierarchy", labels: "Iterable[Label]", sep: str | None) -> list[tuple[str, ...]]:
-    """Return the full paths of labels that a tree does not have; bare names of nothing are left to who reads them."""
+    """Return the paths of labels that a tree does not have, but for bare names and several labels taken for one."""
     from treelabel.hierarchy import SEPARATOR, split_path
-    from treelabel.hierarchy.labels import UnknownLabelError, find_label
+    from treelabel.hierarchy.labels import UnknownLabelError, find_label, mark_between
 
     new = []
     for label in labels:
@@ -105,7 +105,8 @@ def unknown_paths(hierarchy: "Hierarchy", labels: "Iterable[Label]", sep: str | 
         except UnknownLabelError:
             mark = SEPARATOR if sep is None or (isinstance(label, str) and SEPARATOR in label) else sep
             names = tuple(split_path(label, mark) if isinstance(label, str) else label)
-            if all(names) and (len(names) > 1 or hierarchy.max_depth == 1):
+            is_one = not isinstance(label, str) or mark_between(hierarchy, label) is None
+            if is_one and all(names) and (len(names) > 1 or hierarchy.max_depth == 1):
                 new.append(names)
     return new
 
@@ -247,7 +248,8 @@ def _about(row: "Metric") -> dict[str, Any]:
         "higher_is_better": row.higher_is_better,
         "paper": row.paper,
         "note": row.note,
-        "settings": {switch.name: [switch.default, switch.other] for switch in row.switches},
+        "settings": {switch.name: [switch.default, switch.other] for switch in row.switches}
+        | {name: [default] for name, default in row.numbers},
     }
 
 
@@ -266,4 +268,8 @@ def _told(row: "Metric") -> list[str]:
             f"  settings, written {row.name}({row.switches[0].name}={row.switches[0].other}), the default first:",
         ]
         lines += [f"    {switch.name}={switch.default} or {switch.other}: {switch.help}" for switch in row.switches]
+    if row.numbers:
+        name, default = row.numbers[-1]
+        lines += ["", f"  numbers, written {row.name}({name}={default:g}), these being the defaults:"]
+        lines += [f"    {name}={default:g}" for name, default in row.numbers]
     return lines

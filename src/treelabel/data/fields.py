@@ -42,7 +42,7 @@ LABEL_NAMES = (
 ID_NAMES = ("id", "_id", "uid", "guid", "doc_id", "docid", "document_id", "index")
 LEVEL_NAME = re.compile(r"(level|lvl|cat|category|l)[ _-]?(\d+)")
 
-BETWEEN_NUMBERS = re.compile(r"\s*\d[\d.]*(?:e[+-]?\d+)?(\D+)\d", re.ASCII)
+BETWEEN_NUMBERS = re.compile(r"\s*\d[\d.]*(?:e[+-]?\d+)?([^\w.+-]\D*)\d", re.ASCII)
 
 ListMeaning = Literal["labels", "path"]
 

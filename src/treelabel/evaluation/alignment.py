@@ -175,8 +175,8 @@ def _known_part(truth: Any, known: Hierarchy) -> LabelMatrix:
     if lost:
         unseen = np.unique(closed.indices[back[closed.indices] < 0])
         warnings.warn(
-            f"{len(unseen):,} labels of the truth ({lost:,} of {len(closed.indptr) - 1:,} documents) are not known to "
-            f"the scores, so that no rule can predict them: {some(h.paths(unseen))}",
+            f"labels of the truth ({lost:,} of {len(closed.indptr) - 1:,} documents) are not known to the scores, so "
+            f"that no rule can predict them: {some(h.paths(unseen))}",
             stacklevel=4,
         )
     return renamed(kept, back, len(known))

@@ -72,6 +72,12 @@ def find_label(hierarchy: Hierarchy, label: str | Sequence[str], sep: str | None
             except UnknownLabelError as error:
                 # A name may contain one separator, and the path be written with another.
                 problem = problem or error
+    mark = mark_between(hierarchy, label)
+    if mark is not None:
+        problem = UnknownLabelError(
+            f"unknown label {quoted(label)}: these are several labels with {quoted(mark)} between them; say so "
+            f"(--label-sep {quoted(mark)})"
+        )
     raise problem or _unknown(hierarchy, label)
 
 
@@ -95,6 +101,32 @@ def is_named(hierarchy: Hierarchy, label: str) -> bool:
     """
     last = (split_path(label, separator)[-1] for separator in SEPARATORS)
     return label in hierarchy.ids_by_name or any(name in hierarchy.ids_by_name for name in last)
+
+
+def mark_between(hierarchy: Hierarchy, label: str) -> str | None:
+    """Find what separates several labels that were taken for one.
+
+    Parameters
+    ----------
+    hierarchy
+        The hierarchy.
+    label
+        What is no label of it.
+
+    Returns
+    -------
+    str or None
+        None unless every part is named in the hierarchy.
+
+    >>> h = Hierarchy.from_paths(["A > B", "C"])
+    >>> mark_between(h, "A > B; C"), mark_between(h, "A > B; D")
+    (';', None)
+    """
+    for mark in LABEL_MARKS if len(label) <= LONG_LABEL else ():
+        parts = [part.strip() for part in label.split(mark)]
+        if len(parts) > 1 and all(is_named(hierarchy, part) for part in parts):
+            return mark
+    return None
 
 
 def _find_path(hierarchy: Hierarchy, names: list[str], label: str) -> int:
@@ -131,13 +163,6 @@ def _ambiguous(hierarchy: Hierarchy, label: str, found: list[int]) -> UnknownLab
 
 
 def _unknown(hierarchy: Hierarchy, label: str) -> UnknownLabelError:
-    for mark in LABEL_MARKS:
-        parts = [part.strip() for part in label.split(mark)]
-        if len(label) <= LONG_LABEL and len(parts) > 1 and all(is_named(hierarchy, part) for part in parts):
-            return UnknownLabelError(
-                f"unknown label {quoted(label)}: these are {len(parts)} labels with {quoted(mark)} between them; "
-                f"say so (--label-sep {quoted(mark)})"
-            )
     # Comparing with a hundred thousand names, or a text with names, would take longer than anyone waits for a message.
     known = hierarchy.names[:20000] if len(label) <= LONG_LABEL else ()
     hint = did_you_mean(label, known, most=3, shown=quoted) or "check the name and the taxonomy"

@@ -14,7 +14,7 @@ import numpy as np
 from treelabel.core.compute import DoubleArray
 from treelabel.core.errors import TreelabelError
 from treelabel.metrics.batch import Batch, Context
-from treelabel.metrics.switches import Switch
+from treelabel.metrics.switches import Switch, WithNumbers
 
 Need = Literal["decisions", "scores", "frequencies", "single label", "tree"]
 # Documents x columns matrices, dense or CSR; their column sums are all that a value is made of.
@@ -30,7 +30,7 @@ class Metric:
     Either `documents` returns one value per document (NaN: not counted) and the metric is their mean, or `parts`
     returns additive parts and `value` the metric of their sums. Both take the number behind "@", for metrics that have
     one. `note` says where other libraries mean something else by the name; `switches` are the conventions that can be
-    changed, as in recall@5(empty=zero).
+    changed, as in recall@5(empty=zero), and `numbers` the numbers with their defaults, as in icm(beta=2.5).
     """
 
     name: str
@@ -45,6 +45,7 @@ class Metric:
     default: float = 0.0
     note: str = ""
     switches: tuple[Switch, ...] = ()
+    numbers: tuple[tuple[str, float], ...] = ()
 
     @property
     def key(self) -> tuple[Any, float]:
@@ -53,11 +54,11 @@ class Metric:
 
     def switched(self, settings: Mapping[str, Any]) -> "Metric":
         """Return the metric with other conventions; what is no convention of it is refused."""
-        metric = self
+        allowed = [*(switch.name for switch in self.switches), *dict(self.numbers)]
         for name in settings:
-            if name not in [switch.name for switch in self.switches]:
-                known = ", ".join(switch.name for switch in self.switches) or "none"
-                raise TreelabelError(f"{self.name} has no setting {name!r}; it has: {known}")
+            if name not in allowed:
+                raise TreelabelError(f"{self.name} has no setting {name!r}; it has: {', '.join(allowed) or 'none'}")
+        metric = self._with_numbers({name: settings[name] for name, _ in self.numbers if name in settings})
         for switch in self.switches:
             value = str(settings.get(switch.name, switch.default))
             if value not in (switch.default, switch.other):
@@ -69,6 +70,19 @@ class Metric:
             elif value == switch.other and metric.parts is not None:
                 metric = replace(metric, parts=switch.wrap(metric.parts))
         return metric
+
+    def _with_numbers(self, settings: Mapping[str, Any]) -> "Metric":
+        """Return the metric with other numbers."""
+        for name, value in settings.items():
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < np.inf:
+                raise TreelabelError(f"{self.name}: {name} = {value}, expected a number of at least 0")
+        changed = tuple((name, float(settings.get(name, default))) for name, default in self.numbers)
+        if changed == self.numbers:
+            return self
+        if self.documents is not None:
+            return replace(self, documents=WithNumbers(self.documents, changed), numbers=changed)
+        assert self.parts is not None
+        return replace(self, parts=WithNumbers(self.parts, changed), numbers=changed)
 
     def parts_of(self, batch: Batch) -> Parts:
         """Compute the additive parts of documents."""
