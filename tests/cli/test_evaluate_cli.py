@@ -157,6 +157,17 @@ def test_closed_predictions_stand_for_their_ancestors(folder: Path, run: Run) ->
     }
 
 
+def test_labels_without_their_ancestors_are_never_wrong_without_a_word(folder: Path, run: Run) -> None:
+    rows = [{"id": name, "labels": row} for name, row in zip(IDS, TRUTH, strict=True)]
+    found = write_lines(folder / "open.jsonl", rows)
+    ended = run("evaluate", folder / "truth.csv", found, "--metrics", "constrained_micro_f1,micro_f1")
+    assert "documents have predicted labels without their ancestors, which constrained F1 counts as wrong" in ended.out
+    told = run("evaluate", folder / "truth.csv", found, "--metrics", "micro_f1").out
+    assert "ancestors" not in told
+    stored = run("evaluate", folder / "truth.csv", found, "--metrics", "constrained_micro_f1", "--json").json
+    assert "ancestors" in stored["remarks"][0]
+
+
 # By label, and document by document
 
 

@@ -126,7 +126,8 @@ def slow_hxe(slow: SlowHierarchy, p: dict[int, float], path: set[int]) -> float:
     def mass(node: int) -> float:
         return sum(p[leaf] for leaf in slow.leaves & ({node} | slow.descendants(node))) if node != ROOT else 1.0
 
-    weight = {n: math.exp(-PARAMS["hierarchical_cross_entropy"]["alpha"] * slow_height(slow, n)) for n in path}
+    alpha = PARAMS["hierarchical_cross_entropy"]["alpha"]
+    weight = {n: math.exp(-alpha * slow.longest_depth(n)) for n in path}
     return sum(-weight[n] * math.log(mass(n) / mass(above)) for n in path for above in slow.parents[n])
 
 
@@ -310,6 +311,23 @@ def test_without_their_settings_losses_of_better_mistakes_are_cross_entropy(
     cost = make_loss(name, drawn.fast, **plain)
     assert cost.loss(logits, truth) == pytest.approx(same.loss(logits, truth), abs=1e-9)
     assert cost.gradient(logits, truth) == pytest.approx(same.gradient(logits, truth), abs=1e-9)
+
+
+def test_a_far_mistake_costs_more_than_a_near_one() -> None:
+    # Eight leaves on three levels of two; the wrong leaf has 0.965 and every other one 0.005. By hand, of the far one:
+    # e^-0.5 ln 50 + (e^-1 + e^-1.5) ln 2 = 2.7824; of the near one: 0.0123 + 0.0038 + e^-1.5 ln 194 = 1.1914.
+    h = Hierarchy.from_paths([(a, a + b, a + b + c) for a in "xy" for b in "xy" for c in "xy"])
+    p = np.full((2, 8), 0.005)
+    p[0, 7] = p[1, 1] = 0.965
+    truth = np.zeros((2, len(h)))
+    truth[:, h.leaves[0]] = 1
+    far, near = make_loss("hierarchical_cross_entropy", h, alpha=0.5).loss(np.log(p), h.closure(truth))
+    assert (far, near) == pytest.approx((2.78241, 1.19144), abs=1e-5)
+    assert far / near == pytest.approx(2.335, abs=1e-3)
+    whole = make_loss("hierarchical_cross_entropy", h, alpha=0.5, normalize=1)
+    total = 1 + sum(2**d * math.exp(-0.5 * d) for d in (1, 2, 3))
+    assert whole.loss(np.log(p), h.closure(truth)) == pytest.approx([far / total, near / total])
+    assert whole.gradient(np.log(p), h.closure(truth)).sum() == pytest.approx(0)
 
 
 def test_soft_labels_without_hardness_are_alike_everywhere() -> None:

@@ -340,3 +340,28 @@ def test_every_metric_says_what_it_is_with_a_runnable_example(name: str) -> None
     function = METRICS[name].documents or METRICS[name].value
     assert function is not None
     assert ">>> " in (function.__doc__ or "")
+
+
+def test_icm_takes_the_numbers_of_its_rule() -> None:
+    h = Hierarchy.from_paths(["A > B", "A > C", "D"])
+    # Information 0, 1, 1, 1 with frequencies 2 of 2, and so on: a = 1, b = 1, c = 0 for B against C.
+    given: dict[str, Any] = {"hierarchy": h, "train_frequencies": [2, 1, 1, 1], "train_documents": 2}
+    names = ["icm", "icm(alpha=1, beta=2.5)", "icm(alpha=2, alpha_2=0.5, beta=1)", "icm_norm(beta=2.5)"]
+    result = evaluate([["B"]], [["C"]], metrics=names, **given)
+    assert result["icm"] == 2 + 2 - 3 * 2
+    assert result["icm(alpha=1,beta=2.5)"] == 1 + 2 - 2.5 * 2
+    assert result["icm(alpha=2, alpha_2=0.5, beta=1)"] == 2 + 0.5 - 2
+    # ICM is -1, and that of the truth with itself 4 - 2.5.
+    assert result["icm_norm(beta=2.5)"] == pytest.approx((-1 + 1.5) / 3)
+    assert find_metric("icm(beta=3)").name == "icm"
+    for wrong in ("icm(beta=-1)", "icm(beta=x)", "icm(gamma=1)"):
+        with pytest.raises(TreelabelError, match=r"expected a number of at least 0|it has: alpha, alpha_2, beta"):
+            find_metric(wrong)
+
+
+def test_an_orphan_is_predicted_but_never_right() -> None:
+    h = Hierarchy.from_paths(["A > B", "A > C", "D"])
+    result = evaluate([["B"], ["C"]], [["A", "B"], ["C"]], hierarchy=h, metrics=["constrained_micro_f1"])
+    # Two of three predictions are right, and two of four true labels found; without the orphan it would be 2/3.
+    assert result["constrained_micro_f1"] == pytest.approx(4 / 7)
+    assert "1 of 2 documents have predicted labels without their ancestors" in result.notes[0]

@@ -49,7 +49,7 @@ def decide(
 
     require_other_file(output, scores, train, rule)
     given = Scores.load(scores)
-    training = None if train is None else read.read(train, need_text=False, taxonomy=given.hierarchy)
+    training = None if train is None else read.read_under(train, given.hierarchy)
     settings: dict[str, Any] = {} if unknown is None else {"unknown": unknown}
     decisions = choose(given, rule, train_frequencies=training, **settings)
     if output is None or output == STANDARD:
@@ -95,7 +95,7 @@ def tune(
 
     require_other_file(output, scores, truth)
     given = Scores.load(scores)
-    data = read.read(truth, need_text=False, taxonomy=given.hierarchy)
+    data = read.read_under(truth, given.hierarchy)
     tuned = find(data, given, rule)
     tuned.save(output)
     table = None

@@ -1,19 +1,25 @@
 """The command evaluate: judge predictions or scores, by metrics, by label, and document by document."""
 
 import json as jsonlib
-from collections.abc import Iterator
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from treelabel.cli.judge import JudgedRuleOption, MetricsOption, TrainOption, metric_names
+from treelabel.cli.judge import (
+    JudgedRuleOption,
+    MetricsOption,
+    TrainOption,
+    hierarchy_with_systems,
+    metric_names,
+    opened_predictions,
+)
 from treelabel.cli.options import JsonOption, ReadArguments, require_file_name, require_other_file, with_read_options
 from treelabel.cli.printing import echo
 
 if TYPE_CHECKING:
-    from treelabel.evaluation.streaming import Judged, Opened, Predicted
+    from treelabel.evaluation.streaming import Judged, Opened
     from treelabel.hierarchy import Hierarchy
 
 
@@ -110,7 +116,8 @@ def _judged(truth: Path, predictions: Path, read: ReadArguments, train: Path | N
     options = read.options(need_text=False)
     taxonomy = options.pop("taxonomy")
     given = [DataFile.of(file, **options) for file in (truth, train) if file is not None]
-    (data, *learned), h = with_hierarchy(given, taxonomy)
+    (data, *learned), own, is_of_labels = with_hierarchy(given, taxonomy)
+    h = hierarchy_with_systems(own, is_of_labels, [predictions], read)
     counted = Survey.of(h, lambda: learned[0].batches(h)) if learned else None
     question = Question(**asked)
     return judge_files(
@@ -125,27 +132,10 @@ def _judged(truth: Path, predictions: Path, read: ReadArguments, train: Path | N
 
 def _opened_system(path: Path, hierarchy: "Hierarchy", read: ReadArguments) -> "Opened":
     """Return what begins to read predictions or scores."""
-    from treelabel.data.stream import DataFile, closed_rows, predicted_column, prediction_columns
-    from treelabel.evaluation.alignment import closed_where
-    from treelabel.evaluation.streaming import Predicted
     from treelabel.scores import is_score_file
     from treelabel.scores.stream import ScoreFile
 
-    if is_score_file(path):
-        scores = ScoreFile(path)
-        hierarchy.require_same(scores.hierarchy.fingerprint, str(path))
-        return scores.batches
-    labels = predicted_column(path, read.limits)
-    data = DataFile.of(path, on_error=read.options()["on_error"], limits=read.limits, need_text=False, labels=labels)
-
-    def opened() -> Iterator["Predicted"]:
-        import numpy as np
-
-        for batch in data.batches(hierarchy, columns=prediction_columns):
-            p = np.array([np.nan if each is None else each for each in batch.extra["p"].to_pylist()], np.float64)
-            yield Predicted(closed_where(hierarchy, batch.labels, closed_rows(batch)), batch.ids, p)
-
-    return opened
+    return ScoreFile(path).batches if is_score_file(path) else lambda: opened_predictions(path, hierarchy, read)
 
 
 def _stored(judged: "Judged", intervals: bool, by_label: bool) -> dict[str, Any]:

@@ -13,7 +13,13 @@ from treelabel.cli.options import JsonOption, ReadArguments, with_read_options
 from treelabel.cli.printing import echo
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from treelabel.data import Dataset
+    from treelabel.data.stream import DataFile, PredictionFile
+    from treelabel.evaluation.streaming import Predicted
+    from treelabel.hierarchy import Hierarchy
+    from treelabel.hierarchy.labels import Label
     from treelabel.metrics import Metric
 
 MetricsOption = Annotated[
@@ -37,42 +43,130 @@ def metric_names(metrics: str | None) -> list[str] | str | None:
     return [name.strip() for name in re.split(r",(?![^(]*\))", metrics) if name.strip()]
 
 
-def read_system(path: Path, truth: "Dataset", read: ReadArguments) -> Any:
+def prediction_file(path: Path, read: ReadArguments) -> "tuple[DataFile, PredictionFile]":
+    """Return what reads a file of predictions, and what is known of its columns."""
+    from treelabel.data.stream import DataFile, PredictionFile
+
+    known = PredictionFile.of(path, read.limits)
+    options = {"on_error": read.options()["on_error"], "limits": read.limits, "need_text": False}
+    return DataFile.of(path, **options, **known.options(read.label_sep)), known
+
+
+def hierarchy_with_systems(
+    hierarchy: "Hierarchy", is_of_labels: bool, paths: list[Path], read: ReadArguments
+) -> "Hierarchy":
+    """Extend the hierarchy of the truth by the labels of systems: scores know theirs, predictions have paths.
+
+    Under a taxonomy, scores must have the same one, and reading predictions for good refuses labels that it does not
+    have.
+    """
+    from treelabel.hierarchy.union import joined
+    from treelabel.scores import is_score_file
+    from treelabel.scores.stream import ScoreFile
+
+    scored = {path: ScoreFile(path).hierarchy for path in paths if is_score_file(path)}
+    if not is_of_labels:
+        for path, own in scored.items():
+            hierarchy.require_same(own.fingerprint, str(path))
+        return hierarchy
+    known, *others = [*scored.values(), hierarchy]
+    # The nodes of the first scores keep their order, by which equal scores are ranked.
+    for what, own in zip([*list(scored)[1:], "the truth"], others, strict=False):
+        known = joined(known, own, str(what))
+    for path in paths:
+        if path not in scored:
+            known = _with_predicted(known, path, read)
+    return known
+
+
+def _with_predicted(hierarchy: "Hierarchy", path: Path, read: ReadArguments) -> "Hierarchy":
+    """Add the paths of predicted labels that a hierarchy made of labels does not have."""
+    from treelabel.core.errors import some
+    from treelabel.hierarchy.union import with_paths
+
+    new = unknown_paths(hierarchy, prediction_file(path, read)[0].labels(), read.sep)
+    if not new:
+        return hierarchy
+    told = some([" > ".join(names) for names in new])
+    what = "1 predicted label is" if len(new) == 1 else f"{len(new):,} predicted labels are"
+    typer.echo(f"treelabel: note: {path}: {what} not among those of the truth: {told}", err=True)
+    return with_paths(hierarchy, new)
+
+
+def unknown_paths(hierarchy: "Hierarchy", labels: "Iterable[Label]", sep: str | None) -> list[tuple[str, ...]]:
+    """Return the paths of labels that a tree does not have, but for bare names and several labels taken for one."""
+    from treelabel.hierarchy import SEPARATOR, split_path
+    from treelabel.hierarchy.labels import UnknownLabelError, find_label, mark_between
+
+    new = []
+    for label in labels:
+        try:
+            find_label(hierarchy, label)
+        except UnknownLabelError:
+            mark = SEPARATOR if sep is None or (isinstance(label, str) and SEPARATOR in label) else sep
+            names = tuple(split_path(label, mark) if isinstance(label, str) else label)
+            is_one = not isinstance(label, str) or mark_between(hierarchy, label) is None
+            if is_one and all(names) and (len(names) > 1 or hierarchy.max_depth == 1):
+                new.append(names)
+    return new
+
+
+def opened_predictions(path: Path, hierarchy: "Hierarchy", read: ReadArguments) -> "Iterator[Predicted]":
+    """Read predictions in batches."""
+    import numpy as np
+
+    from treelabel.data.stream import prediction_columns
+    from treelabel.evaluation.alignment import closed_where
+    from treelabel.evaluation.streaming import Predicted
+
+    data, known = prediction_file(path, read)
+    for batch in data.batches(hierarchy, columns=prediction_columns):
+        p = np.array([np.nan if each is None else each for each in batch.extra["p"].to_pylist()], np.float64)
+        yield Predicted(closed_where(hierarchy, batch.labels, known.closed_rows(batch)), batch.ids, p)
+
+
+def read_judged(
+    truth: Path, train: Path | None, systems: list[Path], read: ReadArguments
+) -> "tuple[Dataset, Dataset | None, dict[str, Any]]":
+    """Read the truth, training data and systems by name, all documents in the order of the truth.
+
+    Scores keep their own hierarchy, which that of the truth has all nodes of.
+    """
+    from treelabel.data import under
+
+    data, training = read.read_with(truth, train, need_text=False)
+    h = hierarchy_with_systems(data.hierarchy, data.is_hierarchy_of_labels, systems, read)
+    data, training = under(data, h), None if training is None else under(training, h)
+    return data, training, {name: _read_system(path, data, read) for name, path in system_names(systems).items()}
+
+
+def _read_system(path: Path, truth: "Dataset", read: ReadArguments) -> Any:
     """Read predictions or scores, in the order of the truth."""
-    from treelabel.data import read as read_data
-    from treelabel.data.stream import closed_rows, predicted_column
-    from treelabel.evaluation.alignment import closed_where, rows_by_id
+    from treelabel.core.errors import TreelabelError
+    from treelabel.evaluation.alignment import rows_by_id
+    from treelabel.evaluation.streaming import Predicted
     from treelabel.scores import Scores, is_score_file
 
     if is_score_file(path):
-        found: Any = Scores.load(path, truth.hierarchy)
+        found: Any = Scores.load(path)
     else:
-        found = read_data(
-            path,
-            labels=predicted_column(path, read.limits),
-            taxonomy=truth.hierarchy,
-            need_text=False,
-            on_error=read.on_error,  # type: ignore[arg-type]
-            limits=read.limits,
-        )
+        found = Predicted.joined(list(opened_predictions(path, truth.hierarchy, read)))
         if found.labels.nnz == 0:
             warnings.warn(f"{path}: no document has a label", stacklevel=2)
     rows = rows_by_id(truth, found.ids, str(path))
     found = found if rows is None else found[rows]
     if len(found) != len(truth):
-        from treelabel.core.errors import TreelabelError
-
         raise TreelabelError(f"{path}: {len(found):,} rows without ids for {len(truth):,} documents of the truth")
-    return found if isinstance(found, Scores) else closed_where(truth.hierarchy, found.labels, closed_rows(found))
+    return found if isinstance(found, Scores) else found.labels
 
 
-def system_names(paths: list[Path]) -> list[str]:
+def system_names(paths: list[Path]) -> dict[str, Path]:
     """Call systems by their files, with folders where files are called the same."""
     from treelabel.core.errors import TreelabelError
 
     for names in ([path.name for path in paths], [str(path) for path in paths]):
         if len(set(names)) == len(paths):
-            return names
+            return dict(zip(names, paths, strict=True))
     raise TreelabelError("the same file stands twice among the systems")
 
 
@@ -103,10 +197,10 @@ def compare(
     """
     from treelabel.evaluation.comparison import compare as judge
 
-    data, training = read.read_with(truth, train, need_text=False)
+    data, training, judged = read_judged(truth, train, systems, read)
     table = judge(
         data,
-        {name: read_system(path, data, read) for name, path in zip(system_names(systems), systems, strict=True)},
+        judged,
         rule=rule,
         metrics=metric_names(metrics),
         train_frequencies=training,
@@ -156,7 +250,8 @@ def _about(row: "Metric") -> dict[str, Any]:
         "higher_is_better": row.higher_is_better,
         "paper": row.paper,
         "note": row.note,
-        "settings": {switch.name: [switch.default, switch.other] for switch in row.switches},
+        "settings": {switch.name: [switch.default, switch.other] for switch in row.switches}
+        | {name: [default] for name, default in row.numbers},
     }
 
 
@@ -175,4 +270,8 @@ def _told(row: "Metric") -> list[str]:
             f"  settings, written {row.name}({row.switches[0].name}={row.switches[0].other}), the default first:",
         ]
         lines += [f"    {switch.name}={switch.default} or {switch.other}: {switch.help}" for switch in row.switches]
+    if row.numbers:
+        name, default = row.numbers[-1]
+        lines += ["", f"  numbers, written {row.name}({name}={default:g}), these being the defaults:"]
+        lines += [f"    {name}={default:g}" for name, default in row.numbers]
     return lines

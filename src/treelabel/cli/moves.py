@@ -73,7 +73,7 @@ def read_moved(source: Path, read: ReadArguments, moves: Path, old_taxonomy: Pat
     from treelabel.hierarchy.sets import row_sizes
 
     data = replace(read, taxonomy=None).read(source, taxonomy=_old_hierarchy(read, old_taxonomy))
-    partial = data.choices["hierarchy"] == "made of the labels"
+    partial = data.is_hierarchy_of_labels
     found = moves_to(data.hierarchy, read, moves, partial)
     carried = data.moved(found)
     emptied = int(((row_sizes(carried.labels) == 0) & (row_sizes(data.labels) > 0)).sum())

@@ -102,6 +102,19 @@ class ReadArguments:
         """Read a data file with these options; a hierarchy that is known takes the place of a taxonomy."""
         return self.read_with(path, None, need_text, taxonomy, need_labels)[0]
 
+    def read_under(self, path: Path, hierarchy: "Hierarchy") -> "Dataset":
+        """Read labels under the hierarchy of scores; with labels that it does not have, under one of its own."""
+        from treelabel.hierarchy.labels import UnknownLabelError
+
+        try:
+            return self.read(path, need_text=False, taxonomy=hierarchy)
+        except UnknownLabelError as error:
+            data = self.read(path, need_text=False)
+            # Bare names that are not known have no place.
+            if data.hierarchy.max_depth == 1 < hierarchy.max_depth:
+                raise error from None
+            return data
+
     def read_with(
         self,
         path: Path,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from treelabel.cli.judge import JudgedRuleOption, TrainOption, read_system, system_names
+from treelabel.cli.judge import JudgedRuleOption, TrainOption, read_judged
 from treelabel.cli.options import ReadArguments, require_file_name, require_other_file, with_read_options
 from treelabel.cli.printing import echo
 from treelabel.cli.signals import INTERRUPTED
@@ -73,8 +73,7 @@ def report(
     else:
         chosen = _chosen_files(scores or [], results or [], predictions or [])
         require_other_file(output, truth, train, rule, *chosen)
-        shown, training = read.read_with(truth, train, need_text=False)
-        systems = _systems_from_files(chosen, shown, read)
+        shown, training, systems = read_judged(truth, train, chosen, read)
     has_texts = not no_texts and any(shown.texts)
     write_report(
         output, shown, systems, train=training, rule=rule, texts=has_texts, title=title, figures=figures, seed=seed
@@ -109,11 +108,6 @@ def _systems_of_study(results: list[Path], data: str | None) -> "tuple[Dataset, 
         raise TreelabelError("expected the folder of a study, or --truth FILE with --scores or --predictions")
     kept = kept_scores(Results.load(results[0]), data)
     return kept.test, kept.train, dict(kept.systems), kept.title
-
-
-def _systems_from_files(paths: list[Path], truth: "Dataset", read: ReadArguments) -> dict[str, Any]:
-    """Read systems from files of scores or predictions, in the order of the truth, by name."""
-    return {name: read_system(path, truth, read) for name, path in zip(system_names(paths), paths, strict=True)}
 
 
 def _say_what_was_written(output: Path, figures: Path | None = None) -> None:

@@ -11,7 +11,7 @@ from treelabel.data.read import SkippedRowsWarning, read
 from treelabel.data.sample import load_sample
 from treelabel.data.skos import read_alternative_names
 from treelabel.data.taxonomy import read_taxonomy, write_taxonomy
-from treelabel.data.together import concat, read_together, with_further_labels
+from treelabel.data.together import concat, read_together, under, with_further_labels
 from treelabel.data.write import losses, write
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "read_taxonomy",
     "read_together",
     "split",
+    "under",
     "unfold",
     "with_further_labels",
     "with_other_leaves",

@@ -18,6 +18,9 @@ from treelabel.hierarchy.labelled import LabelledTexts
 from treelabel.hierarchy.labels import decode, encode
 from treelabel.hierarchy.moves import Moves
 
+# What `Dataset.choices` says of a hierarchy where there is no taxonomy.
+MADE_OF_LABELS = "made of the labels"
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset(LabelledTexts):
@@ -122,7 +125,7 @@ class Dataset(LabelledTexts):
         features = None if self.features is None else self.features[picked]
         lines = None if self.lines is None else self.lines[picked]
         return Dataset(
-            ids, texts, self.labels[picked], self.hierarchy, columns, features, group=self.group, lines=lines
+            ids, texts, self.labels[picked], self.hierarchy, columns, features, self.choices, self.group, lines
         )
 
     def batches(self, size: int = 4096) -> Iterator["Dataset"]:
@@ -141,6 +144,11 @@ class Dataset(LabelledTexts):
             return None
         values = values_of_column(self, self.group, "keep together by")
         return tuple(map(str, values.to_pylist()))
+
+    @property
+    def is_hierarchy_of_labels(self) -> bool:
+        """Whether the hierarchy was made of the labels themselves, for want of a taxonomy."""
+        return self.choices.get("hierarchy") == MADE_OF_LABELS
 
     def names(self) -> list[list[str]]:
         """Return the labels of each document by name."""

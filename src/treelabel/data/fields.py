@@ -45,6 +45,8 @@ ANSWER = "answer"
 NOT_ACCEPTED = ("reject", "ignore")
 LEVEL_NAME = re.compile(r"(level|lvl|cat|category|l)[ _-]?(\d+)")
 
+BETWEEN_NUMBERS = re.compile(r"\s*\d[\d.]*(?:e[+-]?\d+)?([^\w.+-]\D*)\d", re.ASCII)
+
 ListMeaning = Literal["labels", "path"]
 
 LONG_CELL = 1000
@@ -58,7 +60,10 @@ class MissingColumnError(TreelabelError):
 
 @dataclass(frozen=True)
 class Fields:
-    """The columns to read: texts are joined by line breaks, several label columns are the levels of one path."""
+    """The columns to read: texts are joined by line breaks, several label columns are the levels of one path.
+
+    `numbers` is a column with one number for each label of a cell, if there is one: it has the same separator.
+    """
 
     text: tuple[str, ...]
     labels: tuple[str, ...]
@@ -67,6 +72,7 @@ class Fields:
     lists: ListMeaning = "labels"
     need_labels: bool = True
     group: str | None = None
+    numbers: str | None = None
 
     def text_of(self, values: dict[str, Any]) -> str:
         """Read the text of a row."""
@@ -83,7 +89,8 @@ class Fields:
         value = values[self.labels[0]] if self.labels else None
         value = decoded(value) if isinstance(value, bytes) else value
         if isinstance(value, str):
-            return _labels_of_cell(value, self.label_sep, self.lists)
+            sep = self.label_sep if self.numbers is None else between_numbers(values.get(self.numbers))
+            return _labels_of_cell(value, sep, self.lists)
         return _labels_of_value(value, self.lists)
 
     def rejected(self, values: dict[str, Any]) -> str | None:
@@ -107,6 +114,16 @@ class Fields:
     def used(self) -> frozenset[str]:
         """Return the names of the columns that are read."""
         return frozenset({*self.text, *self.labels, *([self.id] if self.id is not None else [])})
+
+
+def between_numbers(cell: Any) -> str | None:
+    """Find what stands between the numbers of a cell, as it does between the labels that they belong to.
+
+    >>> between_numbers("0.75; 1e-05"), between_numbers("0.75"), between_numbers(None)
+    ('; ', None, None)
+    """
+    found = BETWEEN_NUMBERS.match(cell) if isinstance(cell, str) else None
+    return None if found is None else found[1]
 
 
 def _labels_of_cell(text: str, label_sep: str | None, lists: ListMeaning) -> list[Label]:
@@ -221,6 +238,7 @@ class FieldChoice:
     need_text: bool = True
     need_labels: bool = True
     group: str | None = None
+    numbers: str | None = None
 
     def among(self, columns: Sequence[str], where: str) -> Fields:
         """Choose the columns that were asked for, and guess the others by their names.
@@ -260,7 +278,7 @@ class FieldChoice:
                 f"{where}: the column {quoted(together[0])} is read as text, labels or id, so that it cannot tell the "
                 "groups; name another one, or other columns for these"
             )
-        return replace(fields, group=self.group)
+        return replace(fields, group=self.group, numbers=self.numbers)
 
 
 def _asked(names: str | Sequence[str] | None, columns: Sequence[str], where: str, what: str) -> tuple[str, ...] | None:

@@ -18,7 +18,7 @@ from treelabel.core.inputs import STANDARD, existing_file
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.core.progress import progress_bar
 from treelabel.data.collect import Collector, Incoming
-from treelabel.data.dataset import Dataset
+from treelabel.data.dataset import MADE_OF_LABELS, Dataset
 from treelabel.data.fields import FieldChoice, Fields, ListMeaning, decoded
 from treelabel.data.formats import BATCH, Problem, ReadOptions, Row, RowSource
 from treelabel.data.formats.standard import settled
@@ -356,7 +356,7 @@ def hierarchy_of_labels(keys: dict[Label, int], sep: str | None, file: Path) -> 
     # What cannot be a name is told as an unknown label, with its line.
     usable = [key for key in keys if unprintable(_names(key)) is None]
     texts = [key for key in usable if isinstance(key, str)]
-    told, guessed = {"hierarchy": "made of the labels"}, None
+    told, guessed = {"hierarchy": MADE_OF_LABELS}, None
     if sep is None and (guessed := guess_separator(texts)) is not None:
         sep = guessed
         told["separator"] = guessed

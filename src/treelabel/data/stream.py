@@ -21,9 +21,9 @@ from treelabel.data.fields import FieldChoice, Fields
 from treelabel.data.formats import BATCH, Problem, ReadOptions, Row, RowSource, format_to_read
 from treelabel.data.read import OnError, Problems, find_nodes, hierarchy_of_labels, understand
 from treelabel.data.taxonomy import taxonomy_beside, taxonomy_of_data
-from treelabel.data.together import united
 from treelabel.hierarchy import Hierarchy
 from treelabel.hierarchy.labels import Label
+from treelabel.hierarchy.union import united
 
 # Takes the values of a row and which columns are read; returns the further columns to keep.
 Columns = Callable[[dict[str, Any], Fields], dict[str, Any]]
@@ -185,7 +185,7 @@ def _batches(
 
 def with_hierarchy(
     files: Sequence[DataFile], taxonomy: str | Path | Hierarchy | None = None
-) -> tuple[list[DataFile], Hierarchy]:
+) -> tuple[list[DataFile], Hierarchy, bool]:
     """Find the hierarchy of files that belong together, as `read_together` does, without holding their documents.
 
     Parameters
@@ -197,16 +197,17 @@ def with_hierarchy(
 
     Returns
     -------
-    (list of DataFile, Hierarchy)
-        The files with the separator of paths, if one was guessed, and the hierarchy.
+    (list of DataFile, Hierarchy, bool)
+        The files with the separator of paths, if one was guessed; the hierarchy; whether it was made of the labels.
     """
     if isinstance(taxonomy, Hierarchy):
-        return list(files), taxonomy
+        return list(files), taxonomy, False
     first = files[0]
     beside = (taxonomy_beside(file.path) for file in files)
     where = Path(taxonomy) if taxonomy is not None else next((found for found in beside if found is not None), None)
     if where is not None:
-        return list(files), taxonomy_of_data(where, first.root, first.options.encoding, first.options.limits)[0]
+        known = taxonomy_of_data(where, first.root, first.options.encoding, first.options.limits)[0]
+        return list(files), known, False
     within = [file.hierarchy_within() for file in files]
     every = [file.labels() if own is None else {} for file, own in zip(files, within, strict=True)]
     # As in `read_together`: the file with the most labels in it says how labels are understood.
@@ -219,34 +220,69 @@ def with_hierarchy(
         for file, labels, own in zip(files, every, within, strict=True)
     ]
     same = all(each == found[0] for each in found)
-    return [replace(file, sep=sep) for file in files], found[0] if same else united(found)
+    is_of_labels = all(own is None for own in within)
+    return [replace(file, sep=sep) for file in files], found[0] if same else united(found), is_of_labels
 
 
-def predicted_column(path: Path, limits: Limits = DEFAULT_LIMITS) -> str | None:
-    """Find the column that has the predicted labels of a table which `predict` wrote beside the columns of its input.
+@dataclass(frozen=True)
+class PredictionFile:
+    """A file of predictions: the columns of a table that `predict` wrote, all None of any other file.
 
-    The input's own labels stand in such a table, too, under a name that is more usual for labels.
-
-    Parameters
-    ----------
-    path : Path
-        A file of predictions.
-    limits : Limits
-        Of reading.
-
-    Returns
-    -------
-    str or None
-        None where no column is called predicted, and the usual names tell.
+    The input's own columns stand before those of `predict`, under names that may be more usual for labels.
     """
-    options, columns = ReadOptions(limits=limits), list[str]()
-    # What is wrong with the file is told by who reads it.
-    with suppress(TreelabelError, OSError):
-        rows = format_to_read(path, None, options).read(path, options).rows
-        columns = next((list(row.values) for row in rows if isinstance(row, Row)), [])
-    if "predicted" not in columns:
-        return None
-    return "path" if "path" in columns[columns.index("predicted") :] else "predicted"
+
+    path: Path
+    labels: str | None = None
+    numbers: str | None = None
+
+    @classmethod
+    def of(cls, path: Path, limits: Limits = DEFAULT_LIMITS) -> "PredictionFile":
+        """Look at the columns of a file.
+
+        Parameters
+        ----------
+        path
+            A file of predictions.
+        limits
+            Limits of reading.
+
+        Returns
+        -------
+        PredictionFile
+        """
+        options, columns = ReadOptions(limits=limits), list[str]()
+        # What is wrong with the file is told by who reads it.
+        with suppress(TreelabelError, OSError):
+            rows = format_to_read(path, None, options).read(path, options).rows
+            columns = next((list(row.values) for row in rows if isinstance(row, Row)), [])
+        for at in reversed(range(len(columns) - 2)):
+            if all(_is_column(*pair) for pair in zip(columns[at:], ("predicted", "path", "p"), strict=False)):
+                several = at + 3 < len(columns) and _is_column(columns[at + 3], "all_p")
+                return cls(path, columns[at + 1], columns[at + 3] if several else None)
+        return cls(path)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether its labels stand for their ancestors: those of a table that `predict` wrote do."""
+        return self.labels is not None
+
+    def options(self, label_sep: str | None) -> dict[str, Any]:
+        """Return the options of reading it; several labels of a cell are separated as its numbers are, or as given."""
+        if self.labels is None:
+            return {"labels": None, "label_sep": label_sep}
+        return {"labels": self.labels, "numbers": self.numbers}
+
+    def closed_rows(self, data: Dataset) -> BoolArray:
+        """Mark the documents whose labels stand for all their ancestors too: a column "closed" may say so."""
+        if "closed" not in data.extra:
+            return np.full(len(data), self.is_closed)
+        told = data.extra["closed"].to_pylist()
+        return np.array([self.is_closed if value is None else is_closed(value) for value in told], np.bool_)
+
+
+def _is_column(name: str, kind: str) -> bool:
+    """Return whether a column may be the one that `predict` calls so, where that name was not taken, or else."""
+    return name.rstrip("_").removeprefix("predicted_") == kind
 
 
 def prediction_columns(values: dict[str, Any], fields: Fields) -> dict[str, Any]:
@@ -262,7 +298,7 @@ def prediction_columns(values: dict[str, Any], fields: Fields) -> dict[str, Any]
     Returns
     -------
     dict
-        "closed", and "p", which is None where it is not known.
+        "closed" and "p", each None where nothing is known.
 
     >>> fields = Fields((), ("labels",), "id")
     >>> prediction_columns({"labels": [{"label": "A", "p": 0.5}, {"label": "B", "p": 0.75}], "closed": True}, fields)
@@ -272,16 +308,9 @@ def prediction_columns(values: dict[str, Any], fields: Fields) -> dict[str, Any]
     listed = column if isinstance(column, list) else []
     found = [number_of(each.get("p")) for each in listed if isinstance(each, dict)] or [number_of(values.get("p"))]
     known = [p for p in found if p is not None]
-    return {"closed": is_closed(values.get("closed")), "p": max(known) if known else None}
+    return {"closed": values.get("closed"), "p": max(known) if known else None}
 
 
 def is_closed(value: Any) -> bool:
     """Return whether a value, as JSON or as a cell, says that labels are closed."""
     return value is True or (isinstance(value, str) and value.strip().lower() in ("true", "1", "yes"))
-
-
-def closed_rows(data: Dataset) -> BoolArray:
-    """Mark the documents whose labels, as their column "closed" says, stand for all their ancestors too."""
-    if "closed" not in data.extra:
-        return np.zeros(len(data), np.bool_)
-    return np.array([is_closed(value) for value in data.extra["closed"].to_pylist()], np.bool_)

@@ -21,6 +21,7 @@ from treelabel.data.taxonomy import taxonomy_beside, taxonomy_of_data
 from treelabel.hierarchy import Hierarchy
 from treelabel.hierarchy.labels import UnknownLabelError, find_label
 from treelabel.hierarchy.sets import renamed
+from treelabel.hierarchy.union import require_nodes_in, united, with_paths
 
 
 def read_together(
@@ -60,13 +61,7 @@ def read_together(
     if all(part.hierarchy == data[0].hierarchy for part in data):
         return data
     union = united([part.hierarchy for part in data])
-    place = {tuple(union.path_names(node)): node for node in range(len(union))}
-    moved = []
-    for part in data:
-        names = [place[tuple(part.hierarchy.path_names(node))] for node in range(len(part.hierarchy))]
-        labels = renamed(part.labels, np.array(names, np.int32), len(union))
-        moved.append(replace(part, labels=labels, hierarchy=union))
-    return moved
+    return [under(part, union) for part in data]
 
 
 def _read_widely(path: Path, taxonomy: Any, widen: bool, options: dict[str, Any], is_other: bool) -> Dataset:
@@ -96,16 +91,24 @@ def _read_alike(files: Sequence[Path], data: Sequence[Dataset], options: dict[st
     ]
 
 
-def united(hierarchies: Sequence[Hierarchy]) -> Hierarchy:
-    """Make one tree of all paths of several trees.
+def under(data: Dataset, hierarchy: Hierarchy) -> Dataset:
+    """Bring documents under a hierarchy that has all their labels, by path.
 
-    >>> united([Hierarchy.from_paths(["A > B"]), Hierarchy.from_paths(["A > C"])]).paths()
-    ['A', 'A > B', 'A > C']
+    Parameters
+    ----------
+    data
+        Documents.
+    hierarchy
+        Such as one that `joined` made.
+
+    Returns
+    -------
+    Dataset
     """
-    for each in hierarchies:
-        # Raises an error where it is no tree.
-        _ = each.parent
-    return Hierarchy.from_paths(tuple(each.path_names(node)) for each in hierarchies for node in range(len(each)))
+    if data.hierarchy == hierarchy:
+        return data
+    where = require_nodes_in(data.hierarchy, hierarchy, "the data")
+    return replace(data, labels=renamed(data.labels, where, len(hierarchy)), hierarchy=hierarchy)
 
 
 def concat(parts: Sequence[Dataset]) -> Dataset:
@@ -170,7 +173,7 @@ def with_further_labels(data: Dataset, known: Hierarchy) -> Dataset:
             f"{quoted(known.paths([known.leaves[0]])[0])}"
         )
     if known.is_tree:
-        larger = Hierarchy.from_paths([*(known.path_names(node) for node in range(len(known))), *paths])
+        larger = with_paths(known, paths)
     else:
         steps = [pair for path in paths for pair in pairwise(path)]
         larger = Hierarchy.from_edges(dict.fromkeys([*known.edges(), *steps]), root="", nodes=known.names)

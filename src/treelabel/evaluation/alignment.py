@@ -1,5 +1,6 @@
 """Align truth, decisions and scores: the same hierarchy, the same documents in the same order."""
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,21 +9,45 @@ from scipy import sparse
 
 from treelabel.core.compute import BoolArray
 from treelabel.core.errors import TreelabelError, some
-from treelabel.hierarchy import Hierarchy, LabelMatrix, as_labels, keep_entries, matches, row_numbers
+from treelabel.hierarchy import Hierarchy, LabelMatrix, as_labels, keep_entries, matches, row_numbers, row_sizes
 from treelabel.hierarchy.labels import encode
+from treelabel.hierarchy.sets import renamed
+from treelabel.hierarchy.union import joined, nodes_in, require_nodes_in
 from treelabel.rules import Decisions
 from treelabel.scores import Scores
 
 
-def common_hierarchy(*things: Any) -> Hierarchy:
-    """Find the one hierarchy of things of which some have one, or are one."""
-    found = [thing if isinstance(thing, Hierarchy) else getattr(thing, "hierarchy", None) for thing in things]
+def common_hierarchy(*things: Any, train: Any = None) -> Hierarchy:
+    """Find the one hierarchy of things of which some have one, or are one.
+
+    Hierarchies that were given must be the same. Where one was made of labels, for want of a taxonomy, they are joined
+    by path: training and test data rarely have the same labels. The first one's nodes stay in their order.
+
+    Parameters
+    ----------
+    *things
+        Hierarchies, Scores, Decisions, Datasets, or None.
+    train
+        The training Dataset, if there is one.
+
+    Returns
+    -------
+    Hierarchy
+    """
+    found = [(thing if isinstance(thing, Hierarchy) else getattr(thing, "hierarchy", None)) for thing in things]
     known = [hierarchy for hierarchy in found if hierarchy is not None]
     if not known:
         raise TreelabelError("a hierarchy is needed: pass hierarchy=, or truth, decisions or scores that have one")
-    for other in known[1:]:
-        known[0].require_same(other.fingerprint, "one of truth, decisions and scores")
-    return known[0]
+    is_joined = any(getattr(thing, "is_hierarchy_of_labels", False) for thing in (*things, train))
+    others = [(other, "one of truth, decisions and scores") for other in known[1:]]
+    others += [(train.hierarchy, "the training data")] if hasattr(train, "hierarchy") else []
+    union = known[0]
+    for other, what in others:
+        if is_joined:
+            union = joined(union, other, what)
+        else:
+            union.require_same(other.fingerprint, what)
+    return union
 
 
 def label_sets(labels: Any, hierarchy: Hierarchy, what: str) -> LabelMatrix:
@@ -41,10 +66,10 @@ def label_sets(labels: Any, hierarchy: Hierarchy, what: str) -> LabelMatrix:
     -------
     label matrix of shape (documents, nodes)
     """
-    if isinstance(labels, Decisions):
-        return labels.csr
-    if hasattr(labels, "labels") and hasattr(labels, "hierarchy"):
-        return labels.labels
+    own = getattr(labels, "hierarchy", None)
+    if own is not None and (isinstance(labels, Decisions) or hasattr(labels, "labels")):
+        sets = labels.csr if isinstance(labels, Decisions) else labels.labels
+        return sets if own == hierarchy else renamed(sets, require_nodes_in(own, hierarchy, what), len(hierarchy))
     if sparse.issparse(labels) or (isinstance(labels, np.ndarray) and labels.dtype.kind not in "UOT"):
         return as_labels(labels, len(hierarchy), what)
     return encode(hierarchy, labels)
@@ -136,6 +161,27 @@ def in_order(truth: Any, found: Any, what: str) -> Any:
     return found if rows is None else found[rows]
 
 
+def _known_part(truth: Any, known: Hierarchy) -> LabelMatrix:
+    """Return the true labels that a hierarchy has; of one that it does not have, the ancestors that it has."""
+    h = common_hierarchy(known, truth)
+    true = label_sets(truth, h, "truth")
+    if h == known:
+        return true
+    back = np.full(len(h), -1, np.int32)
+    back[nodes_in(known, h)] = np.arange(len(known))
+    closed = h.closure(true)
+    kept = keep_entries(closed, back[closed.indices] >= 0)
+    lost = int(np.count_nonzero(row_sizes(closed) > row_sizes(kept)))
+    if lost:
+        unseen = np.unique(closed.indices[back[closed.indices] < 0])
+        warnings.warn(
+            f"labels of the truth ({lost:,} of {len(closed.indptr) - 1:,} documents) are not known to the scores, so "
+            f"that no rule can predict them: {some(h.paths(unseen))}",
+            stacklevel=4,
+        )
+    return renamed(kept, back, len(known))
+
+
 def validation(truth: Any, scores: Scores) -> tuple[Scores, LabelMatrix]:
     """Return the scores of validation documents in the order of the truth, and the closed truth.
 
@@ -152,8 +198,8 @@ def validation(truth: Any, scores: Scores) -> tuple[Scores, LabelMatrix]:
     """
     if not isinstance(scores, Scores):
         raise TreelabelError(f"expected Scores(hierarchy, matrix) to tune on, found {type(scores).__name__}")
-    h = common_hierarchy(scores, truth)
-    true = h.closure(label_sets(truth, h, "truth"))
+    h = scores.hierarchy
+    true = h.closure(_known_part(truth, h))
     kept: Scores = in_order(truth, scores, "scores")
     if len(kept) != true.shape[0]:
         raise TreelabelError(f"truth has {true.shape[0]:,} documents, scores have {len(kept):,}")

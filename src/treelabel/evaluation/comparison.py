@@ -8,6 +8,7 @@ from typing import Any
 
 from treelabel.core.compute import DoubleArray
 from treelabel.core.errors import TreelabelError
+from treelabel.evaluation.alignment import common_hierarchy
 from treelabel.evaluation.evaluator import evaluate
 from treelabel.evaluation.result import Result
 from treelabel.evaluation.significance import (
@@ -56,7 +57,7 @@ class ComparisonTable:
     the truth has groups), intervals by resampling. `bins` has macro-F1 by training frequency of the labels (macro
     t-test over labels, in bins of more than 10), `sign_tests` the micro sign test over single decisions, exchanged by
     document. Within a row p-values are corrected for the number of systems by Holm's procedure. `rules` made the labels
-    of each system; None where they were given.
+    of each system; None where they were given. `remarks` are what a reader must know of the documents of each system.
     """
 
     systems: list[str]
@@ -67,6 +68,7 @@ class ComparisonTable:
     sign_tests: list[float]
     reference: str = "training"
     rules: list[str | None] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         lines = [self._line("", self.systems)]
@@ -85,9 +87,10 @@ class ComparisonTable:
 
     @property
     def notes(self) -> list[str]:
-        """Notes on the table: why there is no interval, what the t-test assumes, whether rules differ."""
+        """Notes on the table: remarks on the documents of each system, why there is no interval, what the t-test assumes, whether rules differ."""
         reasons = {row.name: row.values[0].reason for row in self.metrics if row.values[0].reason}
-        notes = [f"No interval of {name}: {reason}." for name, reason in reasons.items()]
+        notes = [*self.remarks]
+        notes += [f"No interval of {name}: {reason}." for name, reason in reasons.items()]
         notes += [T_TEST_NOTE] if any(_star(p) for row in self.bins for p in row.p_values) else []
         if len(set(self.rules)) > 1:
             told = ", ".join(dict.fromkeys(rule or GIVEN for rule in self.rules))
@@ -119,6 +122,7 @@ class ComparisonTable:
             "metrics": rows(self.metrics),
             "bins": rows(self.bins),
             "sign_test_p": signs,
+            "remarks": self.remarks,
         }
         return json.dumps(stored, indent=2)
 
@@ -185,9 +189,8 @@ def compare(
     """
     if len(systems) < 2:
         raise TreelabelError("comparing needs at least two systems")
-    if hierarchy is None:
-        known = [getattr(thing, "hierarchy", None) for thing in (truth, *systems.values())]
-        hierarchy = next((found for found in known if found is not None), None)
+    # One for all systems, as macro averages are over all its labels.
+    hierarchy = common_hierarchy(hierarchy, *systems.values(), truth, train=train_frequencies)
     names = ["hf1", "micro_f1", "macro_f1"] if metrics is None else metrics
     if names and names != "all":
         # Bins and the sign test look at counts of labels.
@@ -235,7 +238,10 @@ def compare_results(
     signs = holm([_sign_test(results[0], result, resamples, seed).p_value for result in results[1:]]).tolist()
     reference = "the truth (no training data given)" if results[0].context.is_from_truth else "training"
     rules = [result.rule for result in results]
-    return ComparisonTable(list(systems), results[0].count, rows, bins, sizes, signs, reference, rules)
+    remarks = [
+        f"{name}: {note}" for name, result in systems.items() for note in result.remarks.notes(result.context.hierarchy)
+    ]
+    return ComparisonTable(list(systems), results[0].count, rows, bins, sizes, signs, reference, rules, remarks)
 
 
 def _metric_row(name: str, results: list[Result], resamples: int, seed: int) -> Row:

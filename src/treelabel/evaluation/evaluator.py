@@ -8,14 +8,16 @@ from typing import Any, Literal
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.compute import LongArray
+from treelabel.core.compute import BoolArray, LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.evaluation.alignment import common_hierarchy, in_order, label_sets
 from treelabel.evaluation.chosen import chosen_metrics, listed_metrics, needs_decisions, require_some
 from treelabel.evaluation.coverage import JUDGED, Coverage
+from treelabel.evaluation.remarks import Remarks
 from treelabel.evaluation.result import Result
 from treelabel.evaluation.sums import Pair, added, column_sums
 from treelabel.hierarchy import Hierarchy, LabelMatrix, row_sizes
+from treelabel.hierarchy.union import require_nodes_in, spread_counts
 from treelabel.metrics import Batch, Context, Metric, find_metric
 from treelabel.metrics.batch import closed_sets, label_totals
 from treelabel.rules import Decisions, Tuned, decide
@@ -80,15 +82,26 @@ def evaluate(
     >>> result["hf1"], result["micro_f1"]
     (0.75, 0.75)
     """
-    h = common_hierarchy(hierarchy, scores, decisions, truth)
+    h = common_hierarchy(hierarchy, scores, decisions, truth, train=train_frequencies)
     true = label_sets(truth, h, "truth")
     closed = closed_sets(h, true)
     decisions, scores = in_order(truth, decisions, "decisions"), in_order(truth, scores, "scores")
-    context = make_context(h, train_frequencies, train_documents, true, closed)
+    counts = _counts_under(h, train_frequencies, scores)
+    context = make_context(h, counts, train_documents, true, closed)
     context = replace(context, propensity=propensity, bin_edges=bin_edges)
     evaluator = Evaluator(h, metrics, rule=rule, context=context, keep_documents=keep_documents, on_error=on_error)
     evaluator.add_batch(evaluator.batch(true, decisions, scores, closed))
     return replace(evaluator.result(), groups=getattr(truth, "groups", None))
+
+
+def _counts_under(hierarchy: Hierarchy, train_frequencies: Any, scores: Scores | None) -> Any:
+    """Bring counts by node of the scores' own hierarchy under one that has further nodes."""
+    if train_frequencies is None or scores is None or hasattr(train_frequencies, "frequencies"):
+        return train_frequencies
+    counts = np.asarray(train_frequencies, np.int64)
+    if hierarchy == scores.hierarchy or counts.shape != (len(scores.hierarchy),):
+        return counts
+    return spread_counts(counts, scores.hierarchy, hierarchy)
 
 
 def make_context(
@@ -122,9 +135,11 @@ def make_context(
     if truth is not None and closed is None:
         closed = closed_sets(hierarchy, truth)
     if hasattr(train_frequencies, "frequencies"):
-        hierarchy.require_same(train_frequencies.hierarchy.fingerprint, "the training data")
-        given = label_totals(train_frequencies.labels)
-        return Context(hierarchy, train_frequencies.frequencies, given, len(train_frequencies))
+        counts, given = train_frequencies.frequencies, label_totals(train_frequencies.labels)
+        closed_counts, given_counts = (
+            spread_counts(each, train_frequencies.hierarchy, hierarchy) for each in (counts, given)
+        )
+        return Context(hierarchy, closed_counts, given_counts, len(train_frequencies))
     if train_frequencies is not None:
         counts = np.asarray(train_frequencies, np.int64)
         if counts.shape != (len(hierarchy),):
@@ -180,6 +195,7 @@ class Evaluator:
     used_rule: str | None = None
     default_rule: str | None = None
     coverage: Coverage | None = None
+    remarks: Remarks = field(default_factory=Remarks)
     on_error: OnError = "raise"
     skipped: dict[str, str] = field(default_factory=dict)
     # What rounding took from the sums.
@@ -219,9 +235,11 @@ class Evaluator:
         rows = [row for row in rows if row.name not in skipped]
         require_some(rows, skipped)
         coverage = None if batch.given_decisions is None else Coverage.of(batch)
+        remarks = Remarks.of(batch, rows)
         # Only now, so that a batch that is refused leaves nothing behind.
         self.rows, self.skipped = rows, skipped
         self.coverage = _both(self.coverage, coverage) if self.documents else coverage
+        self.remarks += remarks
         self._take({key: self._pairs(key, total) for key, total in totals.items()})
         self.kept = {key: self.kept.get(key, []) for key in kept}
         for key, parts in kept.items():
@@ -263,7 +281,7 @@ class Evaluator:
         assert self.context is not None
         if scores is not None and not isinstance(scores, Scores):
             raise TreelabelError(f"expected Scores(hierarchy, matrix) for scores=, found {type(scores).__name__}")
-        h = common_hierarchy(self.hierarchy, scores, decisions, truth)
+        h = self.hierarchy
         true = label_sets(truth, h, "truth")
         if decisions is None and scores is not None and needs_decisions(self.metrics):
             decisions = self.decide(scores, true)
@@ -275,7 +293,9 @@ class Evaluator:
         ):
             if size is not None and size != true.shape[0]:
                 raise TreelabelError(f"truth has {true.shape[0]:,} documents, {name} have {size:,}")
-        return Batch(self.context, true, chosen, scores, closed, self.documents)
+        known = None if scores is None else _known_nodes(scores.hierarchy, h)
+        judged = None if scores is None else scores.under(h)
+        return Batch(self.context, true, chosen, judged, closed, self.documents, known)
 
     def decide(self, scores: Scores, truth: LabelMatrix) -> Decisions:
         """Use the rule; what it learns of how rare labels are comes from training, never from the truth.
@@ -296,9 +316,11 @@ class Evaluator:
             self.default_rule = default_rule(self.hierarchy, truth)
         rule = self.default_rule if self.rule is None else self.rule
         assert rule is not None
-        if self.context.is_from_truth:
+        # Rules decide under the scores' own hierarchy: a leaf there stays one, whatever the truth has below it.
+        if self.context.is_from_truth or self.context.closed is None:
             return decide(scores, rule)
-        return decide(scores, rule, self.context.closed, self.context.documents)
+        counts = self.context.closed[require_nodes_in(scores.hierarchy, self.hierarchy, "a set of scores")]
+        return decide(scores, rule, counts, self.context.documents)
 
     def __or__(self, other: "Evaluator") -> "Evaluator":
         """Merge with an evaluator of other documents."""
@@ -312,6 +334,7 @@ class Evaluator:
         merged.rows, merged.used_rule, merged.default_rule = rows, self.used_rule, self.default_rule
         merged.documents = self.documents + other.documents
         merged.coverage = _both(self.coverage, other.coverage)
+        merged.remarks = self.remarks + other.remarks
         merged.on_error, merged.skipped = self.on_error, self.skipped | other.skipped
         require_some(rows, merged.skipped)
         keys = {row.key for row in rows}
@@ -351,7 +374,7 @@ class Evaluator:
         with_values = any(row.name in JUDGED for row in rows)
         coverage = None if self.coverage is None else self.coverage.told(with_values)
         judged = Result(rows, self.sums, self.context, self.documents, self.used_rule, parts, is_default, coverage)
-        return replace(judged, skipped=dict(self.skipped))
+        return replace(judged, skipped=dict(self.skipped), remarks=self.remarks)
 
     def _with_values(self, rows: list[Metric]) -> list[Metric]:
         """Leave out metrics that have no value of their sums, as nothing is known of training, say."""
@@ -369,6 +392,15 @@ class Evaluator:
 def _both(one: Coverage | None, two: Coverage | None) -> Coverage | None:
     """Add what is known of all documents; documents without decisions leave nothing known."""
     return None if one is None or two is None else one + two
+
+
+def _known_nodes(own: Hierarchy, hierarchy: Hierarchy) -> BoolArray | None:
+    """Mark the nodes that scores know, None if they know all."""
+    if own == hierarchy:
+        return None
+    known = np.zeros(len(hierarchy), np.bool_)
+    known[require_nodes_in(own, hierarchy, "a set of scores")] = True
+    return known
 
 
 def _stack(pieces: Sequence[Any]) -> Any:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from treelabel.core.compute import DoubleArray
 from treelabel.core.errors import TreelabelError
 from treelabel.evaluation.coverage import Coverage
+from treelabel.evaluation.remarks import Remarks
 from treelabel.evaluation.statistics import (
     Interval,
     bootstrap_intervals,
@@ -39,7 +40,7 @@ class Result:
     `rule` made the decisions of scores; `is_default_rule` says that nobody asked for it. `coverage` tells how many
     documents got a label and a leaf, and the values of those alone. Where `groups` of documents are known, intervals
     draw whole groups: documents of one customer are not so many independent ones. `skipped` tells which metrics that
-    were asked for do not apply, and why.
+    were asked for do not apply, and why; `remarks` what else a reader must know of the documents.
     """
 
     metrics: Sequence[Metric]
@@ -52,6 +53,7 @@ class Result:
     coverage: Coverage | None = None
     groups: tuple[str, ...] | None = None
     skipped: Mapping[str, str] = field(default_factory=dict)
+    remarks: Remarks = field(default_factory=Remarks)
 
     @cached_property
     def values(self) -> dict[str, float]:
@@ -309,8 +311,9 @@ class Result:
 
     @cached_property
     def notes(self) -> list[str]:
-        """Notes on the values: which rule decided, if none was named, and who got no label."""
+        """Notes on the values: what was left out or unknown, who got no label, and which rule nobody asked for."""
         notes = [f"Skipped {name}: {reason}." for name, reason in self.skipped.items()]
+        notes += self.remarks.notes(self.context.hierarchy)
         notes += [] if self.coverage is None else self.coverage.notes()
         if self.is_default_rule:
             notes.append(f"Scores were decided by {self.rule}, as predict decides for labels like these.")
@@ -340,6 +343,7 @@ class Result:
             "values": values,
             "coverage": None if self.coverage is None else self.coverage.to_json(),
             "skipped": dict(self.skipped),
+            "remarks": self.remarks.notes(self.context.hierarchy),
         }
         return json.dumps(stored, indent=2)
 

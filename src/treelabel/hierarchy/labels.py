@@ -19,6 +19,8 @@ from treelabel.hierarchy import SEPARATOR, Hierarchy, LabelMatrix, as_labels, sp
 
 # Tried in this order when no separator is given. A label that is itself a name is never split.
 SEPARATORS = (SEPARATOR, ">", " / ", "/", " | ", "|", "::", "\\")
+# What often stands between several labels of one cell.
+LABEL_MARKS = (";", "|", ",")
 
 Label = str | tuple[str, ...]
 
@@ -71,6 +73,12 @@ def find_label(hierarchy: Hierarchy, label: str | Sequence[str], sep: str | None
             except UnknownLabelError as error:
                 # A name may contain one separator, and the path be written with another.
                 problem = problem or error
+    mark = mark_between(hierarchy, label)
+    if mark is not None:
+        problem = UnknownLabelError(
+            f"unknown label {quoted(label)}: these are several labels with {quoted(mark)} between them; say so "
+            f"(--label-sep {quoted(mark)})"
+        )
     raise problem or _unknown(hierarchy, label)
 
 
@@ -94,6 +102,32 @@ def is_named(hierarchy: Hierarchy, label: str) -> bool:
     """
     last = (split_path(label, separator)[-1] for separator in SEPARATORS)
     return label in hierarchy.ids_by_name or any(name in hierarchy.ids_by_name for name in last)
+
+
+def mark_between(hierarchy: Hierarchy, label: str) -> str | None:
+    """Find what separates several labels that were taken for one.
+
+    Parameters
+    ----------
+    hierarchy
+        The hierarchy.
+    label
+        What is no label of it.
+
+    Returns
+    -------
+    str or None
+        None unless every part is named in the hierarchy.
+
+    >>> h = Hierarchy.from_paths(["A > B", "C"])
+    >>> mark_between(h, "A > B; C"), mark_between(h, "A > B; D")
+    (';', None)
+    """
+    for mark in LABEL_MARKS if len(label) <= LONG_LABEL else ():
+        parts = [part.strip() for part in label.split(mark)]
+        if len(parts) > 1 and all(is_named(hierarchy, part) for part in parts):
+            return mark
+    return None
 
 
 def _find_path(hierarchy: Hierarchy, names: list[str], label: str) -> int:

@@ -14,11 +14,13 @@ from treelabel.losses.leaf_softmax import LeafSoftmax
 
 
 class HierarchicalCrossEntropy(LeafSoftmax):
-    """The sum over the path C_0 .. C_h-1 of -lambda(C_l) ln p(C_l | C_l+1), with lambda(C) = exp(-alpha height(C)).
+    """The sum over the true path n_1 .. n_k of -lambda(n_d) ln p(n_d | n_d-1), with lambda(n_d) = exp(-alpha d).
 
-    C_0 is the true leaf and C_h the root; p = softmax(s) over the leaves, p(C) the sum over C's leaves, and
-    p(C_l | C_l+1) = p(C_l) / p(C_l+1). With alpha = 0 the sum telescopes to plain cross-entropy over the leaves; the
-    larger alpha, the less mistakes near the root cost. Needs a tree and one leaf per document.
+    n_0 is the root and n_k the true leaf; p = softmax(s) over the leaves, p(n) the sum over n's leaves, and
+    p(n_d | n_d-1) = p(n_d) / p(n_d-1). With alpha = 0 the sum telescopes to plain cross-entropy over the leaves; the
+    larger alpha, the more mistakes near the root cost, compared with those near the leaves. That is the authors'
+    program (`get_exponential_weighting`); with normalize = 1 weights are divided by the sum of exp(-alpha depth) over
+    all nodes, the root's 1 included, as there. Needs a tree and one leaf per document.
 
     >>> hxe = HierarchicalCrossEntropy(Hierarchy.from_paths(["A > B", "A > C", "D"]), alpha=0.0)
     >>> hxe.loss([[0.0, 0.0, 0.0]], [[1, 0, 1, 0]]).round(3).tolist()
@@ -28,13 +30,15 @@ class HierarchicalCrossEntropy(LeafSoftmax):
     name = "hierarchical_cross_entropy"
     needs_tree = True
     parameters: ClassVar[Mapping[str, Parameter]] = {
-        "alpha": Parameter(0.1, 0.0, 100.0, "how much less mistakes near the root cost")
+        "alpha": Parameter(0.1, 0.0, 100.0, "how much more mistakes near the root cost"),
+        "normalize": Parameter(0.0, 0.0, 1.0, "1: the weights of all nodes sum to 1"),
     }
 
     @cached_property
     def weight(self) -> DoubleArray:
         """The weight lambda of every node."""
-        return np.asarray(np.exp(-self.params["alpha"] * heights(self.hierarchy)))
+        weight = np.asarray(np.exp(-self.params["alpha"] * self.hierarchy.depth))
+        return weight / (1 + weight.sum()) if self.params["normalize"] else weight
 
     def loss(self, logits: npt.ArrayLike, truth: Any) -> DoubleArray:
         """Compute the loss of each document: see `Loss.loss`."""

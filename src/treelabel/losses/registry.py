@@ -32,7 +32,7 @@ _ROWS: tuple[Lazy[Loss], ...] = (
     Lazy("win_coarse", "cross-entropy over the top labels only", "losses.win:WinCoarse"),
     Lazy(
         "hierarchical_cross_entropy",
-        "cross-entropy along the path, mistakes near the root costing less (HXE)",
+        "cross-entropy along the path, mistakes near the root costing more (HXE)",
         "losses.hierarchical_cross_entropy:HierarchicalCrossEntropy",
     ),
     Lazy(

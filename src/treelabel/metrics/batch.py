@@ -93,7 +93,8 @@ class Context:
 class Batch:
     """Documents to be judged. Everything that several metrics need is computed once, when first asked for.
 
-    `first` is the number of documents before these, for messages that name a row.
+    `first` is the number of documents before these, for messages that name a row. `known_nodes` marks the nodes that
+    the scores' own hierarchy has, where that is not the one here.
     """
 
     context: Context
@@ -102,6 +103,7 @@ class Batch:
     given_scores: Scores | None = None
     given_closure: LabelMatrix | None = None
     first: int = 0
+    known_nodes: BoolArray | None = None
     _tables: dict[Any, Any] = field(default_factory=dict, init=False)
 
     def __len__(self) -> int:

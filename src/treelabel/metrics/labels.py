@@ -4,8 +4,7 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.core.compute import BoolArray, DoubleArray
-from treelabel.hierarchy import LabelMatrix, matches
-from treelabel.hierarchy.sets import keep_entries
+from treelabel.hierarchy import Hierarchy, LabelMatrix, matches
 from treelabel.metrics import kernels
 from treelabel.metrics.batch import Batch, Context
 from treelabel.metrics.metric import Parts, Sums, Value
@@ -37,13 +36,30 @@ def label_counts(batch: Batch, _: float = 0) -> Parts:
 
 
 def constrained_counts(batch: Batch, _: float = 0) -> Parts:
-    """Count a predicted node only if all its ancestors are predicted too."""
+    """Count a predicted node as right only if all its ancestors are predicted too; it is predicted in any case."""
     given = batch.decisions
-    above = batch.hierarchy.parents(given.indices)
-    keep = kernels.standing(
-        given.indptr.astype(np.int64), given.indices, above.indptr.astype(np.int64), above.indices, given.shape[1]
+    return counted(
+        batch.closed_truth, given, matches(batch.closed_truth, given) & has_ancestors(batch.hierarchy, given)
     )
-    return counted(batch.closed_truth, keep_entries(given, keep))
+
+
+def has_ancestors(hierarchy: Hierarchy, labels: LabelMatrix) -> BoolArray:
+    """Mark the labels of each document all of whose ancestors are among its labels, one mark for each stored label.
+
+    Parameters
+    ----------
+    hierarchy
+        The hierarchy.
+    labels : label matrix of shape (documents, nodes)
+
+    Returns
+    -------
+    array of shape (stored labels,)
+    """
+    above = hierarchy.parents(labels.indices)
+    return kernels.standing(
+        labels.indptr.astype(np.int64), labels.indices, above.indptr.astype(np.int64), above.indices, labels.shape[1]
+    )
 
 
 def by_label(sums: Sums) -> DoubleArray:

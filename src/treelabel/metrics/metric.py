@@ -14,7 +14,7 @@ import numpy as np
 from treelabel.core.compute import DoubleArray
 from treelabel.core.errors import TreelabelError
 from treelabel.metrics.batch import Batch, Context
-from treelabel.metrics.switches import Switch
+from treelabel.metrics.switches import Switch, WithNumbers
 
 Need = Literal["decisions", "scores", "frequencies", "single label", "tree"]
 # Documents x columns matrices, dense or CSR; their column sums are all that a value is made of.
@@ -31,7 +31,7 @@ class Metric:
     returns additive parts and `value` the metric of their sums. Both take the number behind "@", for metrics that have
     one. `over_labels` says that a value is a mean over labels, of counts as `label_counts` returns them: its interval
     depends on the documents of each label. `note` says where other libraries mean something else by the name;
-    `switches` are the conventions that can be changed, as in recall@5(empty=zero).
+    `switches` are the conventions that can be changed, as in recall@5(empty=zero), and `numbers` the numbers with their defaults, as in icm(beta=2.5).
     """
 
     name: str
@@ -47,6 +47,7 @@ class Metric:
     note: str = ""
     switches: tuple[Switch, ...] = ()
     over_labels: bool = False
+    numbers: tuple[tuple[str, float], ...] = ()
 
     @property
     def key(self) -> tuple[Any, float]:
@@ -55,11 +56,11 @@ class Metric:
 
     def switched(self, settings: Mapping[str, Any]) -> "Metric":
         """Return the metric with other conventions; what is no convention of it is refused."""
-        metric = self
+        allowed = [*(switch.name for switch in self.switches), *dict(self.numbers)]
         for name in settings:
-            if name not in [switch.name for switch in self.switches]:
-                known = ", ".join(switch.name for switch in self.switches) or "none"
-                raise TreelabelError(f"{self.name} has no setting {name!r}; it has: {known}")
+            if name not in allowed:
+                raise TreelabelError(f"{self.name} has no setting {name!r}; it has: {', '.join(allowed) or 'none'}")
+        metric = self._with_numbers({name: settings[name] for name, _ in self.numbers if name in settings})
         for switch in self.switches:
             value = str(settings.get(switch.name, switch.default))
             if value not in (switch.default, switch.other):
@@ -71,6 +72,19 @@ class Metric:
             elif value == switch.other and metric.parts is not None:
                 metric = replace(metric, parts=switch.wrap(metric.parts))
         return metric
+
+    def _with_numbers(self, settings: Mapping[str, Any]) -> "Metric":
+        """Return the metric with other numbers."""
+        for name, value in settings.items():
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < np.inf:
+                raise TreelabelError(f"{self.name}: {name} = {value}, expected a number of at least 0")
+        changed = tuple((name, float(settings.get(name, default))) for name, default in self.numbers)
+        if changed == self.numbers:
+            return self
+        if self.documents is not None:
+            return replace(self, documents=WithNumbers(self.documents, changed), numbers=changed)
+        assert self.parts is not None
+        return replace(self, parts=WithNumbers(self.parts, changed), numbers=changed)
 
     def parts_of(self, batch: Batch) -> Parts:
         """Compute the additive parts of documents."""

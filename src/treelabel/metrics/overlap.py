@@ -277,8 +277,8 @@ def info_hf1(batch: Batch, _: float = 0) -> DoubleArray:
     return f_beta(batch.information_overlap)
 
 
-def icm(batch: Batch, _: float = 0) -> DoubleArray:
-    """Information contrast of each document.
+def icm(batch: Batch, _: float = 0, alpha: float = 2.0, alpha_2: float = 2.0, beta: float = 3.0) -> DoubleArray:
+    """Information contrast of each document, with the weights of its three terms: see `icm_rows`.
 
     One value per document: shape (documents,).
 
@@ -286,7 +286,7 @@ def icm(batch: Batch, _: float = 0) -> DoubleArray:
     >>> icm(example()).round(3).tolist()
     [2.0, -2.0, -1.0]
     """
-    return icm_rows(batch.information_overlap)
+    return icm_rows(batch.information_overlap, alpha, alpha_2, beta)
 
 
 def shortest_path(batch: Batch, _: float = 0) -> DoubleArray:
@@ -411,10 +411,11 @@ def hf1_micro(sums: Sums, _: Context, __: float) -> float:
     return _micro(f_beta, sums)
 
 
-def icm_sums(batch: Batch, _: float = 0) -> Parts:
+def icm_sums(batch: Batch, _: float = 0, alpha: float = 2.0, alpha_2: float = 2.0, beta: float = 3.0) -> Parts:
     """ICM of prediction against truth, of truth against itself, and 1."""
-    truth = batch.information_overlap[:, [1, 1, 1]]
-    return (np.stack([icm_rows(batch.information_overlap), icm_rows(truth), np.ones(len(batch))], axis=1),)
+    found = batch.information_overlap
+    values = [icm_rows(abc, alpha, alpha_2, beta) for abc in (found, found[:, [1, 1, 1]])]
+    return (np.stack([*values, np.ones(len(batch))], axis=1),)
 
 
 def icm_norm(sums: Sums, _: Context, __: float) -> float:

@@ -54,7 +54,7 @@ _MACRO: dict[str, Any] = {"over_labels": True}
 _COHERENT: dict[str, Any] = {
     "switches": (COHERENT,),
     "note": "Incoherent scores are raised to their largest descendant; the authors of hF1-AUC cap children at their "
-    "parents instead (coherent=min). Coherent scores have one value.",
+    "parents instead (coherent=min). Coherent scores have one value. Documents without true labels do not count.",
 }
 _NOT_RANKED = (
     "A label with a score of 0 is never among the k best, so that dense and sparse scores have one value; libraries "
@@ -79,24 +79,89 @@ _ONE_CLASS = (
     "scikit-learn's log_loss where true labels are leaves and scores of leaves sum to 1; log_loss is another one."
 )
 
+_EMPTY_AGREES = (
+    "Ancestors are added to both sets, so several paths and orphans need no care. A document without true labels has 1 "
+    "if nothing is predicted, and else 0; the samples averages have 0 for both, as scikit-learn does."
+)
+_EMPTY_IS_ZERO = (
+    "Ancestors are added to both sets. A document without true labels has 0, whether or not anything is predicted; hf1 "
+    "has 1 for two empty sets."
+)
+_COUNTED = (
+    "Ancestors are added to both sets. What is predicted for a document without true labels counts as wrong; two empty "
+    "sets count for nothing."
+)
+_ORPHANS = (
+    "Predictions are taken as given: a label without one of its ancestors (an orphan) is predicted but never right, as "
+    "in the published programs. Labels that stand for their ancestors must say so: rules close their sets, and a "
+    'prediction file has "closed": true.'
+)
+_SEVERAL = (
+    "a + b - 2c, the nodes of one closed set only. With one path each, these are the edges between the two labels; "
+    "with several paths they are not. Two empty sets have 0, a document without true labels the nodes predicted."
+)
+_SINGLE = (
+    "For one most specific label each: documents with several paths are refused. A document without any stands at the "
+    "root."
+)
+_ICM_NUMBERS: dict[str, Any] = {
+    "numbers": (("alpha", 2.0), ("alpha_2", 2.0), ("beta", 3.0)),
+    "note": "alpha a + alpha_2 b - beta (a + b - c), with a, b and c the information of prediction, truth and both; "
+    "the rule optimal:icm takes alpha and beta, too. Two empty sets have 0.",
+}
+
 _ROWS = (
     # Flat metrics on closed sets
-    _summed("micro_f1", _counts, labels.micro_f1, "F1 of counts summed over labels", R, _D),
-    _summed("micro_precision", _counts, labels.micro_precision, "share of predictions that are true", R, _D),
-    _summed("micro_recall", _counts, labels.micro_recall, "share of true labels that are predicted", R, _D),
-    _summed("macro_f1", _counts, labels.macro_f1, "mean F1 of the labels, absent ones 0", R, _D, **_MACRO),
-    _summed("macro_f1_present", _counts, labels.macro_f1_present, "mean F1 of labels that occur", R, _D, **_MACRO),
-    _summed("macro_precision", _counts, labels.macro_precision, "mean precision of the labels", R, _D, **_MACRO),
-    _summed("macro_recall", _counts, labels.macro_recall, "mean recall of the labels", R, _D, **_MACRO),
-    _mean("samples_f1", overlap.samples_f1, "mean F1 of the documents' closed sets", R, _D),
-    _mean("samples_precision", overlap.samples_precision, "mean precision of the documents", R, _D),
-    _mean("samples_recall", overlap.samples_recall, "mean recall of the documents", R, _D),
+    _summed("micro_f1", _counts, labels.micro_f1, "F1 of counts summed over labels", R, _D, note=_COUNTED),
+    _summed(
+        "micro_precision", _counts, labels.micro_precision, "share of predictions that are true", R, _D, note=_COUNTED
+    ),
+    _summed(
+        "micro_recall", _counts, labels.micro_recall, "share of true labels that are predicted", R, _D, note=_COUNTED
+    ),
+    _summed(
+        "macro_f1", _counts, labels.macro_f1, "mean F1 of the labels, absent ones 0", R, _D, note=_COUNTED, **_MACRO
+    ),
+    _summed(
+        "macro_f1_present",
+        _counts,
+        labels.macro_f1_present,
+        "mean F1 of labels that occur",
+        R,
+        _D,
+        note=_COUNTED,
+        **_MACRO,
+    ),
+    _summed(
+        "macro_precision",
+        _counts,
+        labels.macro_precision,
+        "mean precision of the labels",
+        R,
+        _D,
+        note=_COUNTED,
+        **_MACRO,
+    ),
+    _summed("macro_recall", _counts, labels.macro_recall, "mean recall of the labels", R, _D, note=_COUNTED, **_MACRO),
+    _mean("samples_f1", overlap.samples_f1, "mean F1 of the documents' closed sets", R, _D, note=_EMPTY_IS_ZERO),
+    _mean(
+        "samples_precision", overlap.samples_precision, "mean precision of the documents", R, _D, note=_EMPTY_IS_ZERO
+    ),
+    _mean("samples_recall", overlap.samples_recall, "mean recall of the documents", R, _D, note=_EMPTY_IS_ZERO),
     _mean("hamming", overlap.hamming, "share of nodes judged wrongly", R, _D, **_LOW),
     _summed("hamming_levels", _counts, labels.hamming_levels, "Hamming loss averaged over levels", R0, _D, **_LOW),
     _mean("subset_accuracy", overlap.subset_accuracy, "share of documents with exactly the true set", I, _D),
-    _mean("jaccard", overlap.jaccard, "shared nodes among all nodes of either set", I, _D),
+    _mean("jaccard", overlap.jaccard, "shared nodes among all nodes of either set", I, _D, note=_EMPTY_IS_ZERO),
     _summed("label_accuracy", _counts, labels.label_accuracy, "mean accuracy of the labels", I, _D),
-    _summed("constrained_micro_f1", labels.constrained_counts, labels.micro_f1, "micro F1, ancestors required", R, _D),
+    _summed(
+        "constrained_micro_f1",
+        labels.constrained_counts,
+        labels.micro_f1,
+        "micro F1, ancestors required",
+        R,
+        _D,
+        note=_ORPHANS,
+    ),
     _summed(
         "constrained_macro_f1",
         labels.constrained_counts,
@@ -104,40 +169,71 @@ _ROWS = (
         "macro F1, ancestors required",
         R,
         _D,
-        **_MACRO,
+        over_labels=True,
+        note=_ORPHANS,
     ),
     _summed("macro_f1_by_depth", _counts, labels.macro_f1_by_depth, "macro F1 of each depth", R, _D, **_MACRO),
     _summed(
         "macro_f1_by_decile", _counts, labels.macro_f1_by_decile, "macro F1 by training frequency", R, _D, _F, **_MACRO
     ),
     # Hierarchical metrics on closed sets
-    _mean("hp", overlap.hp, "hierarchical precision", R, _D),
-    _mean("hr", overlap.hr, "hierarchical recall", R, _D),
-    _mean("hf1", overlap.hf1, "hierarchical F1", R, _D),
+    _mean("hp", overlap.hp, "hierarchical precision", R, _D, note=_EMPTY_AGREES),
+    _mean("hr", overlap.hr, "hierarchical recall", R, _D, note=_EMPTY_AGREES),
+    _mean("hf1", overlap.hf1, "hierarchical F1", R, _D, note=_EMPTY_AGREES),
     _mean("hf1_root", overlap.hf1_root, "hierarchical F1, the root counted in both sets", I, _D),
-    _mean("hf_beta", overlap.hf, "hierarchical F of any beta: hf_beta@0.5", R, _D, parameter="beta", default=1.0),
-    _summed("hp_micro", overlap.overlap_sums, overlap.hp_micro, "aggregate hierarchical precision", W, _D),
-    _summed("hr_micro", overlap.overlap_sums, overlap.hr_micro, "aggregate hierarchical recall", W, _D),
-    _summed("hf1_micro", overlap.overlap_sums, overlap.hf1_micro, "aggregate hierarchical F1", W, _D),
-    _mean("info_hp", overlap.info_hp, "hierarchical precision in bits", R, _D, _F),
-    _mean("info_hr", overlap.info_hr, "hierarchical recall in bits", R, _D, _F),
-    _mean("info_hf1", overlap.info_hf1, "hierarchical F1 in bits", R, _D, _F),
-    _mean("icm", overlap.icm, "information contrast of prediction and truth, in bits", I, _D, _F),
-    _summed("icm_norm", overlap.icm_sums, overlap.icm_norm, "information contrast scaled to [0, 1]", I, _D, _F),
+    _mean(
+        "hf_beta",
+        overlap.hf,
+        "hierarchical F of any beta: hf_beta@0.5",
+        R,
+        _D,
+        parameter="beta",
+        default=1.0,
+        note=_EMPTY_AGREES,
+    ),
+    _summed(
+        "hp_micro", overlap.overlap_sums, overlap.hp_micro, "aggregate hierarchical precision", W, _D, note=_COUNTED
+    ),
+    _summed("hr_micro", overlap.overlap_sums, overlap.hr_micro, "aggregate hierarchical recall", W, _D, note=_COUNTED),
+    _summed("hf1_micro", overlap.overlap_sums, overlap.hf1_micro, "aggregate hierarchical F1", W, _D, note=_COUNTED),
+    _mean("info_hp", overlap.info_hp, "hierarchical precision in bits", R, _D, _F, note=_EMPTY_AGREES),
+    _mean("info_hr", overlap.info_hr, "hierarchical recall in bits", R, _D, _F, note=_EMPTY_AGREES),
+    _mean("info_hf1", overlap.info_hf1, "hierarchical F1 in bits", R, _D, _F, note=_EMPTY_AGREES),
+    _mean("icm", overlap.icm, "information contrast of prediction and truth, in bits", I, _D, _F, **_ICM_NUMBERS),
+    _summed(
+        "icm_norm",
+        overlap.icm_sums,
+        overlap.icm_norm,
+        "information contrast scaled to [0, 1]",
+        I,
+        _D,
+        _F,
+        **_ICM_NUMBERS,
+    ),
     _mean("propensity_f1", overlap.propensity_f1, "F1 with rare labels weighing more", I, _D, _F),
-    _mean("shortest_path", overlap.shortest_path, "edges between prediction and truth", R0, _D, **_LOW),
+    _mean("shortest_path", overlap.shortest_path, "edges between prediction and truth", R0, _D, note=_SEVERAL, **_LOW),
     # One label against one
-    _mean("leaf_accuracy", single.leaf_accuracy, "share of right most specific labels", R, _D, _ONE),
+    _mean("leaf_accuracy", single.leaf_accuracy, "share of right most specific labels", R, _D, _ONE, note=_SINGLE),
     _summed("level_accuracy", single.level_matches, single.level_accuracy, "accuracy by depth, on closed sets", R, _D),
-    _mean("coarsest_accuracy", single.coarsest_accuracy, "share of right top labels", W, _D, _ONE, _TREE),
-    _mean("parent_accuracy", single.parent_accuracy, "share of right parents", W, _D, _ONE, _TREE),
-    _mean("finest_accuracy", single.leaf_accuracy, "share of right most specific labels", W, _D, _ONE),
+    _mean("coarsest_accuracy", single.coarsest_accuracy, "share of right top labels", W, _D, _ONE, _TREE, note=_SINGLE),
+    _mean("parent_accuracy", single.parent_accuracy, "share of right parents", W, _D, _ONE, _TREE, note=_SINGLE),
+    _mean("finest_accuracy", single.leaf_accuracy, "share of right most specific labels", W, _D, _ONE, note=_SINGLE),
     _mean("onehot_win", single.onehot_win, "hierarchical win of the chosen leaf", W, _D, _ONE, _TREE),
-    _mean("wu_palmer", single.wu_palmer, "similarity by depth of the common ancestor", I, _D, _ONE),
-    _mean("leacock_chodorow", single.leacock_chodorow, "similarity by path length", I, _D, _ONE),
-    _mean("resnik", single.resnik, "information of the common ancestor", I, _D, _ONE, _F),
-    _mean("lin", single.lin, "shared information among all", I, _D, _ONE, _F),
-    _mean("jiang_conrath", single.jiang_conrath, "information not shared (a distance)", I, _D, _ONE, _F, **_LOW),
+    _mean("wu_palmer", single.wu_palmer, "similarity by depth of the common ancestor", I, _D, _ONE, note=_SINGLE),
+    _mean("leacock_chodorow", single.leacock_chodorow, "similarity by path length", I, _D, _ONE, note=_SINGLE),
+    _mean("resnik", single.resnik, "information of the common ancestor", I, _D, _ONE, _F, note=_SINGLE),
+    _mean("lin", single.lin, "shared information among all", I, _D, _ONE, _F, note=_SINGLE),
+    _mean(
+        "jiang_conrath",
+        single.jiang_conrath,
+        "information not shared (a distance)",
+        I,
+        _D,
+        _ONE,
+        _F,
+        note=_SINGLE,
+        **_LOW,
+    ),
     # Scores without a decision
     _mean("hf1_auc", scored.hf1_auc, "area under hierarchical precision over recall", R, _S, **_COHERENT),
     _mean("info_hf1_auc", scored.info_hf1_auc, "the same area in bits", R, _S, _F, **_COHERENT),
@@ -221,7 +317,10 @@ def find_metric(name: str) -> Metric:
         raise TreelabelError(f"{name!r}: cannot read {inside!r}; expected settings such as (empty=zero)") from None
     row = _numbered(plain)
     switched = row.switched(settings)
-    kept = {switch.name: switch.other for switch in row.switches if settings.get(switch.name) == switch.other}
+    kept: dict[str, Any] = {
+        switch.name: switch.other for switch in row.switches if settings.get(switch.name) == switch.other
+    }
+    kept |= {name: value for name, value in switched.numbers if value != dict(row.numbers)[name]}
     return replace(switched, name=with_settings(row.name, kept))
 
 

@@ -31,6 +31,18 @@ class Switch:
 
 
 @dataclass(frozen=True)
+class WithNumbers:
+    """Pass numbers to a metric by name."""
+
+    of: Callable[..., Any]
+    numbers: tuple[tuple[str, float], ...]
+
+    def __call__(self, batch: Batch, number: float) -> Any:
+        """Compute what the metric is made of."""
+        return self.of(batch, number, **dict(self.numbers))
+
+
+@dataclass(frozen=True)
 class ZeroWithoutTruth:
     """Set the value of documents without true labels to 0."""
 

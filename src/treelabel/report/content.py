@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from treelabel.core.compute import DoubleArray
-from treelabel.data import Dataset
+from treelabel.data import Dataset, under
+from treelabel.evaluation.alignment import common_hierarchy
 from treelabel.evaluation.comparison import ComparisonTable, compare_results
 from treelabel.report.confusion import (
     Confusion,
@@ -117,6 +118,8 @@ def make_content(
     -------
     Content
     """
+    hierarchy = common_hierarchy(*systems.values(), truth, train=train)
+    truth, train = under(truth, hierarchy), None if train is None else under(train, hierarchy)
     judged = judge_systems(truth, systems, train, rule, resamples, seed)
     named = {system.name: system.result for system in judged}
     longest = min(LONGEST_TEXT, MOST_TEXT // (MOST_MISTAKES * len(judged)))
@@ -139,11 +142,12 @@ def make_content(
 
 
 def _notes(systems: list[System]) -> list[str]:
-    """Notes that a reader must know first: who got no label, and which rule nobody asked for."""
+    """Notes that a reader must know first: unknown labels, who got no label, and which rule nobody asked for."""
     notes = []
     for system in systems:
         coverage = system.result.coverage
         named = f"{system.name}: " if len(systems) > 1 else ""
+        notes += [f"{named}{note}" for note in system.result.remarks.notes(system.hierarchy)]
         if coverage is not None and coverage.with_label < coverage.documents:
             without = coverage.documents - coverage.with_label
             notes.append(f"{named}{without:,} of {coverage.documents:,} documents got no label, which counts as wrong.")

@@ -58,7 +58,7 @@ def costliest_mistakes(
     for at, row in enumerate(rows):
         text = shorten(truth.texts[row], longest) if texts else None
         ends = _nodes(predicted, at)
-        sure = [None if system.scores is None else float(system.scores.values[row, node]) for node in ends]
+        sure = [None if system.node_scores is None else float(system.node_scores[row, node]) for node in ends]
         labels = tuple(zip(_paths(system, ends), sure, strict=True))
         name = shorten(truth.ids[row], LONGEST_NAME)
         found.append(Mistake(name, text, _paths(system, _nodes(true, at)), labels, int(cost[row])))
@@ -73,7 +73,7 @@ def _confidence(system: System) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     ends = system.hierarchy.most_specific(system.decisions)
     wrong = keep_entries(ends, ~matches(system.truth, ends))
     rows = row_numbers(wrong)
-    values = system.scores.values[rows, wrong.indices]
+    values = system.node_scores[rows, wrong.indices]
     np.maximum.at(sure, rows, np.asarray(values, np.float64).ravel())
     return sure
 

@@ -1,13 +1,12 @@
 """The hierarchical precision-recall curve of scores, and where several rules stand on it."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from treelabel.core.compute import DoubleArray
 from treelabel.core.errors import TreelabelError
-from treelabel.evaluation import evaluate
+from treelabel.evaluation import Evaluator
 from treelabel.evaluation.result import Result
 from treelabel.hierarchy import row_sizes
 from treelabel.report.systems import System
@@ -61,11 +60,11 @@ def operating_curve(system: System) -> Curve | None:
 
 
 def _decided(system: System, rule: str) -> Result:
-    context = system.result.context
-    known: dict[str, Any] = {}
-    if not context.is_from_truth:
-        known = {"train_frequencies": context.closed, "train_documents": context.documents}
-    return evaluate(system.truth, scores=system.scores, rule=rule, metrics=["hp", "hr", "hf1", "micro_f1"], **known)
+    judge = Evaluator(
+        system.hierarchy, ["hp", "hr", "hf1", "micro_f1"], rule, keep_documents=True, context=system.result.context
+    )
+    judge.add(system.truth, scores=system.scores)
+    return judge.result()
 
 
 def _point(system: System, result: Result, is_chosen: bool = False) -> OperatingPoint:

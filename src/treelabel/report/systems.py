@@ -11,7 +11,7 @@ from treelabel.core.compute import DoubleArray
 from treelabel.core.errors import TreelabelError
 from treelabel.data import Dataset
 from treelabel.evaluation import Result, evaluate
-from treelabel.evaluation.alignment import in_order
+from treelabel.evaluation.alignment import common_hierarchy, in_order
 from treelabel.evaluation.comparison import GIVEN
 from treelabel.evaluation.statistics import Interval
 from treelabel.hierarchy import Hierarchy, LabelMatrix
@@ -54,6 +54,11 @@ class System:
     def hierarchy(self) -> Hierarchy:
         """The hierarchy of its labels."""
         return self.result.context.hierarchy
+
+    @cached_property
+    def node_scores(self) -> Any:
+        """The scores of all nodes of `hierarchy`, if there are any; those that the scores do not know have 0."""
+        return None if self.scores is None else self.scores.under(self.hierarchy).values
 
     @cached_property
     def _count_key(self) -> Any:
@@ -118,12 +123,13 @@ def judge_systems(
         raise TreelabelError(f"a report shows from 1 to {MOST_SYSTEMS} systems, found {len(systems)}")
     if not len(truth):
         raise TreelabelError("there are no documents to report on: the truth is empty")
+    h = common_hierarchy(*systems.values(), truth, train=train)
     found = []
     for name, given in systems.items():
         scores = in_order(truth, given, name) if isinstance(given, Scores) else None
         judged: dict[str, Any] = {"decisions": given} if scores is None else {"scores": scores}
         metrics = [*DECISION_METRICS, *(() if scores is None else SCORE_METRICS)]
-        result = evaluate(truth, **judged, rule=rule, metrics=metrics, train_frequencies=train)
+        result = evaluate(truth, **judged, hierarchy=h, rule=rule, metrics=metrics, train_frequencies=train)
         found.append(System(str(name), result, scores, resamples, seed))
     return found
 

@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from treelabel.core.compute import BoolArray
+from treelabel.core.compute import BoolArray, LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 from treelabel.hierarchy.information import information_content
 from treelabel.hierarchy.sets import keep_entries, row_numbers
+from treelabel.hierarchy.union import joined, nodes_in
 from treelabel.rules.decisions import Decisions
 from treelabel.rules.parsing import find_rule
 from treelabel.rules.rule import COMMON, Asked, Rule
@@ -109,8 +110,7 @@ def _from_training(rule: Rule, hierarchy: Hierarchy, frequencies: Any, documents
     """Return the training statistics that a rule uses, refusing to go on without those it needs."""
     known: dict[str, Any] = {}
     if hasattr(frequencies, "frequencies"):
-        hierarchy.require_same(frequencies.hierarchy.fingerprint, "the training data")
-        documents, frequencies = len(frequencies), frequencies.frequencies
+        documents, frequencies = len(frequencies), _counts_of(hierarchy, frequencies)
     if frequencies is not None:
         try:
             known["frequencies"] = np.asarray(frequencies, np.int64)
@@ -132,6 +132,20 @@ def _from_training(rule: Rule, hierarchy: Hierarchy, frequencies: Any, documents
         )
         raise TreelabelError(f"{rule.name} needs to know how rare labels are in training; pass {what}")
     return {name: value for name, value in known.items() if name in rule.known}
+
+
+def _counts_of(hierarchy: Hierarchy, training: Any) -> LongArray:
+    """Count the training documents of each node of a hierarchy; nodes that training does not have occur in none."""
+    if training.hierarchy == hierarchy:
+        known: LongArray = training.frequencies
+        return known
+    if not getattr(training, "is_hierarchy_of_labels", False):
+        hierarchy.require_same(training.hierarchy.fingerprint, "the training data")
+    # What cannot be matched by path is refused.
+    joined(hierarchy, training.hierarchy, "the training data")
+    where = nodes_in(hierarchy, training.hierarchy)
+    counts: LongArray = np.where(where >= 0, training.frequencies[where], 0)
+    return counts
 
 
 def _is_unknown(scores: Scores, least: float | None) -> BoolArray | None:

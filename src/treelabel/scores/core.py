@@ -13,6 +13,7 @@ from treelabel.core.compute import BoolArray, IntArray, LongArray, ScoreArray, o
 from treelabel.core.errors import TreelabelError, located
 from treelabel.hierarchy import Change, Hierarchy, label_matrix
 from treelabel.hierarchy.moves import Moves
+from treelabel.hierarchy.union import require_nodes_in
 from treelabel.scores import kernels
 from treelabel.scores.checks import ROUNDING, checked_scores, leaf_ids, numbers, precision
 from treelabel.scores.store import load_scores, save_scores
@@ -372,6 +373,26 @@ class Scores:
         """Carry scores back to the hierarchy that this one was made of."""
         self.hierarchy.require_same(change.new.fingerprint, "the change")
         return Scores(change.old, change.scores_back(self.values), self.ids)
+
+    def under(self, hierarchy: Hierarchy) -> "Scores":
+        """Bring scores under a hierarchy that has all their nodes, by path; nodes that they do not know have 0.
+
+        >>> s = Scores(Hierarchy.from_paths(["A > B"]), [[0.5, 0.25]])
+        >>> s.under(Hierarchy.from_paths(["A > C", "A > B"])).dense().tolist()
+        [[0.5, 0.0, 0.25]]
+        """
+        if hierarchy == self.hierarchy:
+            return self
+        where = require_nodes_in(self.hierarchy, hierarchy, "a set of scores")
+        shape = (len(self), len(hierarchy))
+        if self.is_sparse:
+            values: Any = sparse.csr_array((self.values.data, where[self.values.indices], self.values.indptr), shape)
+            values.has_sorted_indices = False
+            values.sort_indices()
+        else:
+            values = np.zeros(shape, self.dtype)
+            values[:, where] = self.values
+        return Scores(hierarchy, values, self.ids)
 
     # Files
 

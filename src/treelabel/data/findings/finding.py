@@ -79,7 +79,7 @@ class Inspected:
     @property
     def is_made_of_labels(self) -> bool:
         """Whether the hierarchy says nothing that the labels do not."""
-        return self.data.choices.get("hierarchy") == "made of the labels"
+        return self.data.is_hierarchy_of_labels
 
     def where(self, row: int) -> str:
         """Return the place of a document in its file, as people look for it."""

@@ -11,7 +11,7 @@ from treelabel.losses.torch.paths import TorchPathLoss, path_table
 
 
 class TorchHierarchicalCrossEntropy(TorchPathLoss):
-    """Cross-entropy along the path to the true leaf, weighted by height; computed in double precision."""
+    """Cross-entropy along the path to the true leaf, weighted by depth; computed in double precision."""
 
     def __init__(self, loss: HierarchicalCrossEntropy) -> None:
         super().__init__(loss)
@@ -25,11 +25,10 @@ class TorchHierarchicalCrossEntropy(TorchPathLoss):
         mass = path_masses(s, shared, table.shape[1])
         log_p = (mass[:, 1:] - mass[:, :-1]).masked_fill(weight[:, 1:] == 0, 0.0)
         # The gradient of leaf A is the sum of q_m p(A | n_m) over the nodes n_m of the path that it is below, with
-        # q_m = lambda_m+1 - lambda_m, which is above 0 but for the true leaf itself, where it is -lambda.
-        q = functional.pad(weight, (0, 1)).diff().clamp(min=0)
-        log_q = torch.logcumsumexp((q.log() - mass).masked_fill(q == 0, -torch.inf), 1)
-        gradient = (s + log_q.gather(1, shared)).exp()
-        gradient.view(-1)[batch.true] -= 1
+        # q_m = lambda_m+1 - lambda_m: above 0 for the root alone, as weights fall, and -lambda for the true leaf.
+        q = functional.pad(weight, (0, 1)).diff()
+        log_q = torch.logcumsumexp((q.neg().log() - mass).masked_fill(q >= 0, -torch.inf), 1)
+        gradient = q[:, :1] * (s - mass[:, :1]).exp() - (s + log_q.gather(1, shared)).exp()
         return -(weight[:, 1:] * log_p).sum(1).to(logits.dtype), gradient.to(logits.dtype)
 
 
