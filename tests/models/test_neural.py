@@ -1,7 +1,9 @@
 """The model neural: what it trains, how, and that nothing changes by parts, processes, a kill or a stop."""
 
+import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -259,6 +261,7 @@ model = make_model("neural", **settings, **more)
 callback = lambda step, values: print("step", step, flush=True)
 model.set_params(callbacks=(callback,)).fit(case.texts, case.labels, hierarchy=case.hierarchy)
 import os
+import shutil
 if os.environ.get("RANK", "0") == "0":
     model.save(sys.argv[3])
 """
@@ -684,6 +687,25 @@ def test_int8_is_near_and_smaller_and_needs_no_torch(folder: Path, tmp_path: Pat
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "[['terrier']]"
+
+
+@pytest.mark.slow
+def test_a_graph_with_weights_in_the_working_folder_is_refused(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import onnx
+
+    model = tmp_path / "model"
+    made("scratch", folder, epochs=1).fit(DATA).exported().save(model)
+    graph = onnx.load(str(model / "model.onnx"))
+    monkeypatch.chdir(tmp_path)
+    onnx.save_model(graph, "model.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0)
+    shutil.copy("model.onnx", model)
+    described = json.loads((model / "model.json").read_text())
+    described["sha256"]["model.onnx"] = hashlib.sha256((model / "model.onnx").read_bytes()).hexdigest()
+    (model / "model.json").write_text(json.dumps(described))
+    with pytest.raises(TreelabelError, match=r"model: the ONNX graph takes weights from another file"):
+        load_model(model)
 
 
 def test_what_cannot_be_exported_is_said(folder: Path) -> None:
