@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -206,7 +207,7 @@ def test_other_weights_than_the_published_are_refused(
     fake_package: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for ask in (find_encoder, find_source):
-        with pytest.raises(TreelabelError, match="not the published weights of all-MiniLM-L6-v2: their sha256 is"):
+        with pytest.raises(TreelabelError, match=r"not the published weights of all-MiniLM-L6-v2.*: their sha256 is"):
             ask("minilm")
     real = hashlib.sha256((tiny / "model.safetensors").read_bytes()).hexdigest()
     monkeypatch.setitem(PACKAGES, "minilm", replace(PACKAGES["minilm"], sha256=real))
@@ -485,13 +486,15 @@ def _tokenizer() -> Any:
 
 
 @pytest.fixture
-def static(tiny: Path, tmp_path: Path) -> Path:
-    """A folder with static vectors, as model2vec writes it."""
+def static(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with static vectors, as model2vec writes it, and the package that would carry them."""
     from model2vec import StaticModel
 
     tokenizer = load_tokenizer(tiny)
     vectors = np.random.default_rng(0).normal(size=(tokenizer.get_vocab_size(), 8)).astype(np.float32)
     StaticModel(vectors, tokenizer).save_pretrained(str(tmp_path / "potion-base-8M"))
+    real = hashlib.sha256((tmp_path / "potion-base-8M" / "model.safetensors").read_bytes()).hexdigest()
+    monkeypatch.setitem(PACKAGES, "potion", replace(PACKAGES["potion"], sha256=real))
     return tmp_path / "potion-base-8M"
 
 
@@ -511,6 +514,17 @@ def test_static_vectors(static: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         find_encoder("potion(runtime=onnx)")
     with pytest.raises(TreelabelError, match="static vectors; expected a transformer"):
         find_source("potion")
+
+
+def test_every_encoder_of_the_catalogue_has_a_hash(static: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that goes by the name of one is verified like its package; by its own name it is the user's."""
+    assert all(re.fullmatch("[0-9a-f]{64}", row.sha256) for row in PACKAGES.values())
+    monkeypatch.setattr(encoder_files, "find_spec", lambda name: None)
+    monkeypatch.setenv("TREELABEL_ENCODERS", str(static.parent))
+    monkeypatch.setitem(PACKAGES, "potion", replace(PACKAGES["potion"], sha256="0" * 64))
+    with pytest.raises(TreelabelError, match="not the published weights of potion-base-8M"):
+        find_encoder("potion")
+    assert find_encoder("potion-base-8M").transform(["dogs"]).shape == (1, 8)
 
 
 def test_wordllama(tiny: Path, tmp_path: Path) -> None:

