@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -220,6 +221,37 @@ def test_weights_are_verified_where_their_hash_is_known(tiny: Path) -> None:
         verify_weights(Files("minilm", "transformer", tiny, known))
     with pytest.raises(TreelabelError, match=f"their sha256 is {real}, expected {'0' * 64}; install the package again"):
         verify_weights(Files("minilm", "transformer", tiny, "0" * 64))
+
+
+@pytest.mark.parametrize(
+    "name", ["x" * 3000, "x/" * 1500, "../" * 2000, "~nobody-of-this-name/x", "a\0b", "x" * 300 + "(max_length=3)"]
+)
+def test_a_name_that_no_folder_can_have_is_unknown(name: str) -> None:
+    for ask in (find_encoder, find_source):
+        with pytest.raises(TreelabelError, match="unknown encoder") as error:
+            ask(name)
+        assert len(str(error.value)) < 600
+        assert "\0" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("config.json", {"hidden_size": "x"}, "hidden_size is 'x', expected a whole number"),
+        ("config.json", {"hidden_size": [1]}, r"hidden_size is \[1\], expected a whole number"),
+        ("config.json", {"max_position_embeddings": {}}, "max_position_embeddings is {}, expected a whole number"),
+        ("sentence_bert_config.json", {"max_seq_length": "long"}, "max_seq_length is 'long', expected a whole number"),
+    ],
+)
+def test_a_number_of_a_folder_that_is_none_is_said(
+    tiny: Path, tmp_path: Path, file: str, content: dict[str, Any], said: str
+) -> None:
+    shutil.copytree(tiny, tmp_path / "copy")
+    place = tmp_path / "copy" / file
+    known = json.loads(place.read_text()) if place.exists() else {}
+    place.write_text(json.dumps({**known, **content}))
+    with pytest.raises(TreelabelError, match=f"{file}: {said}"):
+        find_encoder(str(tmp_path / "copy"))
 
 
 def test_large_files_are_hashed_once_until_they_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -689,6 +689,43 @@ def test_int8_is_near_and_smaller_and_needs_no_torch(folder: Path, tmp_path: Pat
     assert ended.stdout.strip() == "[['terrier']]"
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("chunk_size_feed_forward", "x", "no configuration of a transformer that can be run"),
+        ("chunk_size_feed_forward", 3, "no configuration of a transformer that can be run"),
+        ("num_attention_heads", -1, "no configuration of a transformer that can be run"),
+        ("_attn_implementation", "somebody/kernel", "has _attn_implementation, which is not for a model's folder"),
+        ("text_config", {"attn_implementation": "somebody/kernel"}, "has attn_implementation, which is not for"),
+    ],
+)
+def test_a_crafted_configuration_is_refused_when_it_is_loaded(
+    trained: Path, tmp_path: Path, name: str, value: Any, said: str
+) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(trained, model)
+    config = json.loads((model / "encoder.json").read_text())
+    put_file(model, "encoder.json", json.dumps({**config, name: value}).encode())
+    with pytest.raises(TreelabelError, match=said):
+        load_model(model)
+
+
+@pytest.fixture(scope="module")
+def trained(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a model with a transformer of its own."""
+    place = tmp_path_factory.mktemp("trained") / "model"
+    made("fine-tuned", folder, epochs=1).fit(DATA).save(place)
+    return place
+
+
+def put_file(model: Path, name: str, content: bytes) -> None:
+    """Put a file in the place of one of a model, with its checksum."""
+    (model / name).write_bytes(content)
+    described = json.loads((model / "model.json").read_text())
+    described["sha256"][name] = hashlib.sha256(content).hexdigest()
+    (model / "model.json").write_text(json.dumps(described))
+
+
 @pytest.mark.slow
 def test_a_graph_with_weights_in_the_working_folder_is_refused(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -700,10 +737,7 @@ def test_a_graph_with_weights_in_the_working_folder_is_refused(
     graph = onnx.load(str(model / "model.onnx"))
     monkeypatch.chdir(tmp_path)
     onnx.save_model(graph, "model.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0)
-    shutil.copy("model.onnx", model)
-    described = json.loads((model / "model.json").read_text())
-    described["sha256"]["model.onnx"] = hashlib.sha256((model / "model.onnx").read_bytes()).hexdigest()
-    (model / "model.json").write_text(json.dumps(described))
+    put_file(model, "model.onnx", Path("model.onnx").read_bytes())
     with pytest.raises(TreelabelError, match=r"model: the ONNX graph takes weights from another file"):
         load_model(model)
 
