@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import pickle
 import re
 import shutil
 from dataclasses import replace
@@ -34,6 +35,7 @@ from treelabel.encoders.registry import (
 )
 from treelabel.encoders.sessions import session
 from treelabel.encoders.sources import Pooling, Source, find_source, read_spec
+from treelabel.encoders.token_states import StateEncoder
 from treelabel.encoders.transformer import Runtime, TransformerEncoder
 
 TEXTS = [
@@ -252,6 +254,19 @@ def test_a_number_of_a_folder_that_is_none_is_said(
     place.write_text(json.dumps({**known, **content}))
     with pytest.raises(TreelabelError, match=f"{file}: {said}"):
         find_encoder(str(tmp_path / "copy"))
+
+
+@pytest.mark.parametrize("runtime", ["torch", pytest.param("onnx", marks=SLOW)])
+def test_a_loaded_transformer_can_be_pickled(tiny: Path, runtime: str) -> None:
+    encoder = find_encoder(f"{tiny}(runtime={runtime})")
+    before = encoder.transform(TEXTS)
+    content = pickle.dumps(encoder)
+    # The transformer itself is left out.
+    assert len(content) < 50_000
+    assert np.array_equal(pickle.loads(content).transform(TEXTS), before)
+    states = StateEncoder(encoder)
+    known = states.transform(TEXTS, progress=False)
+    assert np.array_equal(pickle.loads(pickle.dumps(states)).transform(TEXTS, progress=False).values, known.values)
 
 
 def test_large_files_are_hashed_once_until_they_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -542,6 +557,7 @@ def test_static_vectors(static: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(encoder.transform(["dogs run"]), found[4:5], atol=1e-6)
     assert find_encoder("potion-base-8M").fingerprint == encoder.fingerprint
     assert find_encoder("potion(max_length=3)").name == "potion(max_length=3)"
+    assert np.array_equal(pickle.loads(pickle.dumps(encoder)).transform(["dogs run"]), encoder.transform(["dogs run"]))
     with pytest.raises(TreelabelError, match="there are: max_length"):
         find_encoder("potion(runtime=onnx)")
     with pytest.raises(TreelabelError, match="static vectors; expected a transformer"):

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -261,6 +262,7 @@ model = make_model("neural", **settings, **more)
 callback = lambda step, values: print("step", step, flush=True)
 model.set_params(callbacks=(callback,)).fit(case.texts, case.labels, hierarchy=case.hierarchy)
 import os
+import pickle
 import shutil
 if os.environ.get("RANK", "0") == "0":
     model.save(sys.argv[3])
@@ -669,6 +671,8 @@ def test_an_exported_model_gives_the_same_scores(loss: str, folder: Path, tmp_pa
     loaded = load_model(tmp_path / "model")
     assert np.array_equal(loaded.score(texts).dense(), exported.score(texts).dense())
     assert loaded.default_rule == model.default_rule
+    copied = pickle.loads(pickle.dumps(loaded))
+    assert np.array_equal(copied.score(texts).dense(), exported.score(texts).dense())
 
 
 @pytest.mark.slow
