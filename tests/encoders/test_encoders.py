@@ -3,6 +3,9 @@
 import hashlib
 import json
 import os
+import pickle
+import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +35,7 @@ from treelabel.encoders.registry import (
 )
 from treelabel.encoders.sessions import session
 from treelabel.encoders.sources import Pooling, Source, find_source, read_spec
+from treelabel.encoders.token_states import StateEncoder
 from treelabel.encoders.transformer import Runtime, TransformerEncoder
 
 TEXTS = [
@@ -206,7 +210,7 @@ def test_other_weights_than_the_published_are_refused(
     fake_package: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for ask in (find_encoder, find_source):
-        with pytest.raises(TreelabelError, match="not the published weights of all-MiniLM-L6-v2: their sha256 is"):
+        with pytest.raises(TreelabelError, match=r"not the published weights of all-MiniLM-L6-v2.*: their sha256 is"):
             ask("minilm")
     real = hashlib.sha256((tiny / "model.safetensors").read_bytes()).hexdigest()
     monkeypatch.setitem(PACKAGES, "minilm", replace(PACKAGES["minilm"], sha256=real))
@@ -219,6 +223,50 @@ def test_weights_are_verified_where_their_hash_is_known(tiny: Path) -> None:
         verify_weights(Files("minilm", "transformer", tiny, known))
     with pytest.raises(TreelabelError, match=f"their sha256 is {real}, expected {'0' * 64}; install the package again"):
         verify_weights(Files("minilm", "transformer", tiny, "0" * 64))
+
+
+@pytest.mark.parametrize(
+    "name", ["x" * 3000, "x/" * 1500, "../" * 2000, "~nobody-of-this-name/x", "a\0b", "x" * 300 + "(max_length=3)"]
+)
+def test_a_name_that_no_folder_can_have_is_unknown(name: str) -> None:
+    for ask in (find_encoder, find_source):
+        with pytest.raises(TreelabelError, match="unknown encoder") as error:
+            ask(name)
+        assert len(str(error.value)) < 600
+        assert "\0" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("config.json", {"hidden_size": "x"}, "hidden_size is 'x', expected a whole number"),
+        ("config.json", {"hidden_size": [1]}, r"hidden_size is \[1\], expected a whole number"),
+        ("config.json", {"max_position_embeddings": {}}, "max_position_embeddings is {}, expected a whole number"),
+        ("sentence_bert_config.json", {"max_seq_length": "long"}, "max_seq_length is 'long', expected a whole number"),
+    ],
+)
+def test_a_number_of_a_folder_that_is_none_is_said(
+    tiny: Path, tmp_path: Path, file: str, content: dict[str, Any], said: str
+) -> None:
+    shutil.copytree(tiny, tmp_path / "copy")
+    place = tmp_path / "copy" / file
+    known = json.loads(place.read_text()) if place.exists() else {}
+    place.write_text(json.dumps({**known, **content}))
+    with pytest.raises(TreelabelError, match=f"{file}: {said}"):
+        find_encoder(str(tmp_path / "copy"))
+
+
+@pytest.mark.parametrize("runtime", ["torch", pytest.param("onnx", marks=SLOW)])
+def test_a_loaded_transformer_can_be_pickled(tiny: Path, runtime: str) -> None:
+    encoder = find_encoder(f"{tiny}(runtime={runtime})")
+    before = encoder.transform(TEXTS)
+    content = pickle.dumps(encoder)
+    # The transformer itself is left out.
+    assert len(content) < 50_000
+    assert np.array_equal(pickle.loads(content).transform(TEXTS), before)
+    states = StateEncoder(encoder)
+    known = states.transform(TEXTS, progress=False)
+    assert np.array_equal(pickle.loads(pickle.dumps(states)).transform(TEXTS, progress=False).values, known.values)
 
 
 def test_large_files_are_hashed_once_until_they_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -485,13 +533,15 @@ def _tokenizer() -> Any:
 
 
 @pytest.fixture
-def static(tiny: Path, tmp_path: Path) -> Path:
-    """A folder with static vectors, as model2vec writes it."""
+def static(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with static vectors, as model2vec writes it, and the package that would carry them."""
     from model2vec import StaticModel
 
     tokenizer = load_tokenizer(tiny)
     vectors = np.random.default_rng(0).normal(size=(tokenizer.get_vocab_size(), 8)).astype(np.float32)
     StaticModel(vectors, tokenizer).save_pretrained(str(tmp_path / "potion-base-8M"))
+    real = hashlib.sha256((tmp_path / "potion-base-8M" / "model.safetensors").read_bytes()).hexdigest()
+    monkeypatch.setitem(PACKAGES, "potion", replace(PACKAGES["potion"], sha256=real))
     return tmp_path / "potion-base-8M"
 
 
@@ -507,10 +557,22 @@ def test_static_vectors(static: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(encoder.transform(["dogs run"]), found[4:5], atol=1e-6)
     assert find_encoder("potion-base-8M").fingerprint == encoder.fingerprint
     assert find_encoder("potion(max_length=3)").name == "potion(max_length=3)"
+    assert np.array_equal(pickle.loads(pickle.dumps(encoder)).transform(["dogs run"]), encoder.transform(["dogs run"]))
     with pytest.raises(TreelabelError, match="there are: max_length"):
         find_encoder("potion(runtime=onnx)")
     with pytest.raises(TreelabelError, match="static vectors; expected a transformer"):
         find_source("potion")
+
+
+def test_every_encoder_of_the_catalogue_has_a_hash(static: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that goes by the name of one is verified like its package; by its own name it is the user's."""
+    assert all(re.fullmatch("[0-9a-f]{64}", row.sha256) for row in PACKAGES.values())
+    monkeypatch.setattr(encoder_files, "find_spec", lambda name: None)
+    monkeypatch.setenv("TREELABEL_ENCODERS", str(static.parent))
+    monkeypatch.setitem(PACKAGES, "potion", replace(PACKAGES["potion"], sha256="0" * 64))
+    with pytest.raises(TreelabelError, match="not the published weights of potion-base-8M"):
+        find_encoder("potion")
+    assert find_encoder("potion-base-8M").transform(["dogs"]).shape == (1, 8)
 
 
 def test_wordllama(tiny: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Claims: intervals against a direct bootstrap, what is confirmed, and what stays open and why."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,40 @@ def test_values_of_programs_compare_exactly(tmp_path: Path) -> None:
     add_values(tmp_path, "one", "program", {"ICM/error rate": 96.0, "F1/error rate": 95.5})
     found = only(Results.load(tmp_path)).outcomes[0]
     assert (found.status, found.difference, found.low, found.high) == ("confirmed", 0.5, 0.5, 0.5)
+
+
+def test_a_program_that_draws_has_the_interval_of_its_seeds(tmp_path: Path) -> None:
+    header = HEADER + 'systems.program = {command = ["{python}", "--seed", "{seed}"], writes = "values"}\n'
+    side = '{system = "program", metric = "share"}'
+    make_study(tmp_path, claim(side, "{value = 50}", 'data = ["one"]'), header)
+    values = [52.0, 54.0, 53.0]
+    add_values(tmp_path, "one", "program", {"share": values[0]})
+    single = only(Results.load(tmp_path)).outcomes[0]
+    assert (single.status, single.difference, math.isnan(single.low)) == ("open", 2.0, True)
+    for seed, value in enumerate(values):
+        add_values(tmp_path, "one", "program", {"share": value}, seed)
+    found = only(Results.load(tmp_path)).outcomes[0]
+    half = stats.t.ppf(0.975, 2) * np.std(values, ddof=1) / math.sqrt(3)
+    assert (found.low, found.high) == pytest.approx((3 - half, 3 + half))
+    assert found.status == "confirmed"
+
+
+def test_nothing_follows_from_a_run_that_was_cut_short(tmp_path: Path) -> None:
+    best = '{best_of = ["fair", "poor"], metric = "hf1"}'
+    other = claim(GOOD, FAIR, 'data = ["one"]').replace('"c"', '"d"')
+    results = make_study(tmp_path, claim(GOOD, best, 'data = ["one"]') + other)
+    before = judge_claims(results)
+    assert [each.status for each in before] == ["confirmed", "confirmed"]
+    # The best of several may have been another, had it had its time.
+    runs = tuple(replace(run, stopped=run.system == "poor") for run in results.runs)
+    first, second = judge_claims(replace(results, runs=runs))
+    assert (first.status, second) == ("open", before[1])
+    assert first.outcomes[0].difference == before[0].outcomes[0].difference
+    assert first.describe().startswith("open, cut short: Left beats right: open on one: +")
+    assert first.describe().endswith("; cut short: poor).")
+    assert Verdict.from_json(first.to_json()) == first
+    runs = tuple(replace(run, stopped=(run.system, run.seed) == ("fair", 1)) for run in results.runs)
+    assert judge_claims(replace(results, runs=runs))[1].outcomes[0].reason == "cut short: fair (1 of 3 seeds)"
 
 
 def test_verdicts_travel_with_an_exported_file(tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 from tests.experiment.small import SPEC, write_study
 from treelabel import TreelabelError, evaluate, make_model
 from treelabel.experiment import code
+from treelabel.experiment.kept import kept_scores
 from treelabel.experiment.plan import make_plan, progress_of
 from treelabel.experiment.reading import read_spec
 from treelabel.experiment.results import Results, Run
@@ -71,6 +74,56 @@ def test_results_have_what_intervals_need_later(done: Results) -> None:
     assert run.peak_memory > 1e7
     assert run.model_bytes > 100
     assert {"python", "numpy", "scikit-learn"} <= set(run.versions)
+
+
+@pytest.mark.parametrize(
+    "damage", ["value", "value with its checksum", "cut run", "cut parts", "no parts", "other parts"]
+)
+def test_a_result_that_was_altered_is_done_again(done: Results, tmp_path: Path, damage: str) -> None:
+    assert done.folder is not None
+    folder = tmp_path / "copy"
+    shutil.copytree(done.folder, folder)
+    plan = make_plan(done.spec)
+    assert set(progress_of(plan, folder).states.values()) == {"done"}
+    one, other = only(done, "linear"), only(done, "frequent")
+    file, parts = folder / "runs" / f"{one.key}.json", folder / "parts" / f"{one.key}.npz"
+    raised = replace(one.judged[0], values={**one.judged[0].values, "leaf_accuracy": 0.999})
+    if damage == "value":
+        text = file.read_text()
+        file.write_text(text.replace(f'"leaf_accuracy": {one.value("leaf_accuracy")}', '"leaf_accuracy": 0.999'))
+        assert file.read_text() != text
+    elif damage == "value with its checksum":
+        file.write_text(replace(one, judged=(raised, *one.judged[1:])).to_json())
+    elif damage == "other parts":
+        shutil.copy(folder / "parts" / f"{other.key}.npz", parts)
+    elif damage == "no parts":
+        parts.unlink()
+    else:
+        cut = file if damage == "cut run" else parts
+        cut.write_bytes(cut.read_bytes()[:-20])
+    states = {cell.key: state for cell, state in progress_of(plan, folder).states.items()}
+    assert {key for key, state in states.items() if state != "done"} == {one.key}
+    with pytest.raises(TreelabelError):
+        use(folder)
+
+
+def use(folder: Path) -> None:
+    """Read a folder of results as tables and claims do."""
+    loaded = Results.load(folder)
+    loaded.require_parts(only(loaded, "linear"))
+
+
+def test_scores_that_were_altered_are_not_judged(done: Results, tmp_path: Path) -> None:
+    assert done.folder is not None
+    folder = tmp_path / "copy"
+    shutil.copytree(done.folder, folder)
+    results, run = Results.load(folder), only(done, "linear")
+    assert results.scores_file(run) == folder / "scores" / f"{run.key}.npz"
+    kept_scores(results)
+    shutil.copy(folder / "scores" / f"{only(done, 'linear', 1).key}.npz", folder / "scores" / f"{run.key}.npz")
+    assert results.scores_file(run) is None
+    with pytest.raises(TreelabelError, match="is not what the run wrote"):
+        kept_scores(results)
 
 
 def test_the_index_has_a_row_for_every_value(done: Results) -> None:

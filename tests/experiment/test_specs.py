@@ -10,7 +10,7 @@ import pytest
 from tests.helpers import Run
 from treelabel import Dataset, make_model
 from treelabel.data import load_sample, split, write
-from treelabel.experiment.claims import judge_claims
+from treelabel.experiment.claims import cut_short, judge_claims
 from treelabel.experiment.commands import combined, read_label_scores
 from treelabel.experiment.reading import read_spec
 from treelabel.experiment.results import Results
@@ -110,3 +110,22 @@ def test_the_quick_study_runs(tmp_path: Path, run: Run) -> None:
     verdicts = {each["name"]: each["status"] for each in json.loads((tmp_path / "quick.json").read_text())["verdicts"]}
     assert verdicts["words-matter"] == "confirmed"
     assert "Fast models on nouns" in ended.out
+
+
+def test_readme_counts_the_claims_of_the_stored_results() -> None:
+    """The claims of the four papers, which `specs/results` has verdicts on; those of the peers are ours."""
+    papers = [Results.load(file) for file in sorted((SPECS / "results").glob("*.json")) if file.stem != "peers"]
+    count = sum(len(each.verdicts) for each in papers)
+    assert len(papers) == 4
+    assert count == sum(len(read_spec(SPECS / each.spec.path.name).claims) for each in papers)
+    text = " ".join((SPECS.parent / "README.md").read_text(encoding="utf-8").split())
+    assert f"and {count} of their claims" in text
+
+
+def test_no_stored_verdict_rests_on_a_run_that_was_cut_short() -> None:
+    for file in sorted((SPECS / "results").glob("*.json")):
+        results = Results.load(file)
+        for claim, verdict in zip(results.spec.claims, judge_claims(results), strict=True):
+            for outcome in verdict.outcomes:
+                if cut_short(claim, outcome.data, results):
+                    assert (outcome.status, outcome.is_cut_short) == ("open", True), (file, claim.name)

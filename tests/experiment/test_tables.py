@@ -60,6 +60,12 @@ def test_the_best_and_what_differs_from_it_is_marked(tmp_path: Path) -> None:
     marks = {each.title: [(cell.is_best, cell.differs) for cell in each.cells[:3]] for each in table.rows}
     assert marks["Good"] == [(True, False), (True, False), (False, False)]
     assert marks["Poor"] == [(False, True), (False, True), (True, False)]
+    assert "p < 0.01 by Holm's correction over the other systems of the column on the data set" in " ".join(table.notes)
+    # With two seeds there are no stars, however small their spread happens to be.
+    pairs = replace(results, runs=tuple(run for run in results.runs if run.seed < 2))
+    (few,) = make_tables(pairs)
+    assert not any(cell.differs for title in ("Good", "Fair") for cell in row(few, title).cells)
+    assert "systems with two seeds are not tested" in " ".join(few.notes)
     (untested,) = make_tables(results, significance=False)
     assert not any(cell.differs for each in untested.rows for cell in each.cells)
     assert "* differs" not in " ".join(untested.notes)
@@ -229,7 +235,7 @@ def test_the_command_prints_tables_and_verdicts(tmp_path: Path, run: Command) ->
     assert ended.code == 0, ended.err
     assert ended.out.startswith("A study\n\nMain & first\n")
     assert "\nconfirmed: Good beats poor: confirmed on one: +0." in ended.out
-    assert "\nClaims: 1 confirmed, 0 contradicted, 0 open\n" in ended.out
+    assert "\nClaims: 1 confirmed, 0 contradicted, 0 open; each by its own 95% interval, not corrected" in ended.out
     assert "confirmed" not in run("tables", tmp_path / "study", "--no-claims", "--no-significance").out
     exported(results, tmp_path / "results.json")
     for style in ("markdown", "latex", "csv"):

@@ -1,7 +1,10 @@
 """The model neural: what it trains, how, and that nothing changes by parts, processes, a kill or a stop."""
 
+import hashlib
 import json
 import os
+import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -259,6 +262,8 @@ model = make_model("neural", **settings, **more)
 callback = lambda step, values: print("step", step, flush=True)
 model.set_params(callbacks=(callback,)).fit(case.texts, case.labels, hierarchy=case.hierarchy)
 import os
+import pickle
+import shutil
 if os.environ.get("RANK", "0") == "0":
     model.save(sys.argv[3])
 """
@@ -666,6 +671,8 @@ def test_an_exported_model_gives_the_same_scores(loss: str, folder: Path, tmp_pa
     loaded = load_model(tmp_path / "model")
     assert np.array_equal(loaded.score(texts).dense(), exported.score(texts).dense())
     assert loaded.default_rule == model.default_rule
+    copied = pickle.loads(pickle.dumps(loaded))
+    assert np.array_equal(copied.score(texts).dense(), exported.score(texts).dense())
 
 
 @pytest.mark.slow
@@ -684,6 +691,59 @@ def test_int8_is_near_and_smaller_and_needs_no_torch(folder: Path, tmp_path: Pat
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "[['terrier']]"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("chunk_size_feed_forward", "x", "no configuration of a transformer that can be run"),
+        ("chunk_size_feed_forward", 3, "no configuration of a transformer that can be run"),
+        ("num_attention_heads", -1, "no configuration of a transformer that can be run"),
+        ("_attn_implementation", "somebody/kernel", "has _attn_implementation, which is not for a model's folder"),
+        ("text_config", {"attn_implementation": "somebody/kernel"}, "has attn_implementation, which is not for"),
+    ],
+)
+def test_a_crafted_configuration_is_refused_when_it_is_loaded(
+    trained: Path, tmp_path: Path, name: str, value: Any, said: str
+) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(trained, model)
+    config = json.loads((model / "encoder.json").read_text())
+    put_file(model, "encoder.json", json.dumps({**config, name: value}).encode())
+    with pytest.raises(TreelabelError, match=said):
+        load_model(model)
+
+
+@pytest.fixture(scope="module")
+def trained(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a model with a transformer of its own."""
+    place = tmp_path_factory.mktemp("trained") / "model"
+    made("fine-tuned", folder, epochs=1).fit(DATA).save(place)
+    return place
+
+
+def put_file(model: Path, name: str, content: bytes) -> None:
+    """Put a file in the place of one of a model, with its checksum."""
+    (model / name).write_bytes(content)
+    described = json.loads((model / "model.json").read_text())
+    described["sha256"][name] = hashlib.sha256(content).hexdigest()
+    (model / "model.json").write_text(json.dumps(described))
+
+
+@pytest.mark.slow
+def test_a_graph_with_weights_in_the_working_folder_is_refused(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import onnx
+
+    model = tmp_path / "model"
+    made("scratch", folder, epochs=1).fit(DATA).exported().save(model)
+    graph = onnx.load(str(model / "model.onnx"))
+    monkeypatch.chdir(tmp_path)
+    onnx.save_model(graph, "model.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0)
+    put_file(model, "model.onnx", Path("model.onnx").read_bytes())
+    with pytest.raises(TreelabelError, match=r"model: the ONNX graph takes weights from another file"):
+        load_model(model)
 
 
 def test_what_cannot_be_exported_is_said(folder: Path) -> None:

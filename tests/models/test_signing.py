@@ -104,9 +104,25 @@ def test_an_operator_requires_signatures_of_all_models(folder: Path, monkeypatch
     with pytest.raises(TreelabelError, match="signed with the key"):
         load_model(folder / "model")
     load_model(folder / "model", require_signature=folder / "ours.pub.pem")
-    monkeypatch.setenv("TREELABEL_REQUIRE_SIGNATURE", "")
     (folder / "model" / "signature.json").unlink()
+    monkeypatch.setenv("TREELABEL_REQUIRE_SIGNATURE", "")
+    with pytest.raises(TreelabelError, match="TREELABEL_REQUIRE_SIGNATURE is '', which names no key"):
+        load_model(folder / "model")
+    monkeypatch.delenv("TREELABEL_REQUIRE_SIGNATURE")
     load_model(folder / "model")
+
+
+@pytest.mark.parametrize("key", ["", ".", "./", Path("")])
+def test_an_empty_name_does_not_trust_the_keys_of_the_working_folder(
+    folder: Path, key: str | Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    with pytest.raises(TreelabelError, match="which names no key; expected a file of public keys"):
+        load_model(folder / "model", require_signature=key)
+    put(folder, "new.csv", "text\na\n")
+    done = run("predict", "model", "new.csv", "--require-signature", str(key))
+    assert done.code == 2
+    assert "which names no key" in done.err
 
 
 # What is refused

@@ -1,9 +1,10 @@
 """First use: a second process compiles the loops that learning ends with, while this one reads and begins."""
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from treelabel.core.child_python import child_python
 
 
 @contextmanager
@@ -29,7 +30,7 @@ def _start() -> "subprocess.Popen[bytes] | None":
     if thread_count() < 2 or is_kept(score_paths):
         return None
     nothing = subprocess.DEVNULL
-    command = [sys.executable, "-m", "treelabel.models.linear.ahead"]
+    command = child_python("-m", "treelabel.models.linear.ahead")
     try:
         return subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing)
     except OSError:

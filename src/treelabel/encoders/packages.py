@@ -31,7 +31,8 @@ def missing_packages(kind: Kind) -> list[str]:
 class Package:
     """A package that carries an encoder: under `inside` in its module's folder, or in a folder called `folder`.
 
-    `sha256` is that of the published weights; where it is known, no other weights are accepted from the package.
+    `sha256` is that of the published weights, which all versions of the package so far carry: no others are accepted
+    under its name.
     """
 
     name: str
@@ -41,7 +42,7 @@ class Package:
     inside: str
     kind: Kind
     folder: str
-    sha256: str | None = None
+    sha256: str
     options: str = ""
     # The only version of Python that the package can be installed in, if there is one; its files work with any.
     python: tuple[int, int] | None = None
@@ -92,6 +93,7 @@ PACKAGES: dict[str, Package] = {
             inside="_vendor/potion-base-8M",
             kind="model2vec",
             folder="potion-base-8M",
+            sha256="f65d0f325faadc1e121c319e2faa41170d3fa07d8c89abd48ca5358d9a223de2",
             options="--no-deps ",
             python=(3, 13),
         ),
@@ -103,6 +105,7 @@ PACKAGES: dict[str, Package] = {
             inside=".",
             kind="wordllama",
             folder="wordllama",
+            sha256="64b47a2dc493cb8e85944076601189739852d7b64e0e1eedcb1937a251cd9fd5",
             options="--no-deps ",
         ),
     )

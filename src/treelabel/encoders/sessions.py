@@ -13,13 +13,14 @@ import numpy as np
 
 from treelabel.core.compute import FloatArray, LongArray, in_threads, thread_count
 from treelabel.encoders.batches import equal_batches
+from treelabel.encoders.external_data import refuse_external_data
 
 # Tokens per batch: with these, what passes between layers stays in the cache of a core.
 MAX_TOKENS = 512
 
 
 def session(graph: str | Path | bytes, threads: int | None = None) -> Any:
-    """Open a graph.
+    """Open a graph; one with weights in other files is refused.
 
     Parameters
     ----------
@@ -35,12 +36,16 @@ def session(graph: str | Path | bytes, threads: int | None = None) -> Any:
     """
     import onnxruntime
 
-    given = graph if isinstance(graph, bytes) else str(graph)
+    # What was looked at is what is opened: not the file again, which may have changed.
+    content = graph if isinstance(graph, bytes) else Path(graph).read_bytes()
+    refuse_external_data(content)
     options = onnxruntime.SessionOptions()
+    # Never ONNX Runtime's own format, whatever the first bytes pretend.
+    options.add_session_config_entry("session.load_model_format", "ONNX")
     options.intra_op_num_threads = thread_count() if threads is None else threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    return onnxruntime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
 
 def run_graph(running: Any, tokens: Sequence[Sequence[int]], width: int, int8: bool) -> FloatArray:

@@ -8,7 +8,15 @@ from typing import Any, Literal, get_args
 from treelabel.core.errors import TreelabelError
 from treelabel.core.registry import suggestion
 from treelabel.core.settings_text import read_settings, split_settings, with_settings
-from treelabel.encoders.files import USUAL_LENGTH, Files, find_files, read_config, verify_weights
+from treelabel.encoders.files import (
+    USUAL_LENGTH,
+    Files,
+    find_files,
+    find_folder,
+    read_config,
+    stated_number,
+    verify_weights,
+)
 
 Pooling = Literal["cls", "mean", "max", "last"]
 
@@ -34,7 +42,7 @@ def read_spec(text: str) -> tuple[str, dict[str, Any]]:
     ('minilm', {'max_length': 128, 'pooling': 'cls'})
     """
     name, inside = split_settings(text)
-    if inside is None or Path(text).is_dir():
+    if inside is None or find_folder(text) is not None:
         return text.strip(), {}
     try:
         return name, read_settings(inside)
@@ -133,8 +141,9 @@ def require_settings(name: str, settings: Mapping[str, Any], known: Collection[s
 
 
 def _usual_length(files: Files) -> int:
-    stated = read_config(files.folder / "sentence_bert_config.json").get("max_seq_length")
-    return min(int(stated) if stated is not None else USUAL_LENGTH, files.most_tokens)
+    file = files.folder / "sentence_bert_config.json"
+    stated = stated_number(file, read_config(file), "max_seq_length")
+    return min(USUAL_LENGTH if stated is None else stated, files.most_tokens)
 
 
 def _usual_pooling(folder: Path) -> Pooling:

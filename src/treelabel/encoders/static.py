@@ -1,6 +1,7 @@
 """Static embeddings: a text is the mean of the vectors of its word pieces. No network runs: fast on any CPU."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -89,4 +90,9 @@ def embedding_with(model: Any, max_length: int) -> Embed:
     Embed
         From texts to an array, n × width.
     """
-    return lambda texts: np.asarray(model.encode(texts, max_length=max_length, use_multiprocessing=False), np.float32)
+    return partial(_embedded, model, max_length)
+
+
+def _embedded(model: Any, max_length: int, texts: list[str]) -> FloatArray:
+    """Embed texts; a function with a name, so that an encoder can be pickled."""
+    return np.asarray(model.encode(texts, max_length=max_length, use_multiprocessing=False), np.float32)

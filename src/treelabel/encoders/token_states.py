@@ -141,6 +141,10 @@ class StateEncoder:
         self.name, self.fingerprint = encoder.name, encoder.fingerprint
         self._backbone: Any = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return everything but the loaded transformer, which a copy loads again when it needs it."""
+        return {**self.__dict__, "_backbone": None}
+
     def transform(self, texts: Sequence[str], progress: bool | None = None) -> TokenStates:
         """Return the states of texts.
 

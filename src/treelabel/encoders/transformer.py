@@ -83,6 +83,10 @@ class TransformerEncoder:
         self._tokenizer: Tokenizer | None = None
         self._embed: Embed | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return everything but the loaded transformer, which a copy loads again when its first text comes."""
+        return {**self.__dict__, "_embed": None}
+
     def transform(self, texts: Sequence[str]) -> FloatArray:
         """Return one row per text (n × width)."""
         require_column(texts, "texts")

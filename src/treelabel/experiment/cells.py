@@ -14,6 +14,8 @@ from treelabel.experiment.spec import Column
 
 # A row differs from the best if the corrected p-value is below.
 STAR_LEVEL = 0.01
+# So many seeds have a spread that is hardly known, and often far too small by chance.
+FEW_SEEDS = 2
 # Digits of values that no column says anything about.
 SIGNIFICANT_DIGITS = 4
 
@@ -141,8 +143,9 @@ def make_cell(results: Results, data: str, system: str, column: Column, title: s
 def mark(cells: Sequence[Cell], column: Column, resampled: Resampled | None) -> list[Cell]:
     """Mark the best of the cells that compare systems on one data set, and those that differ from it.
 
-    Means that print alike are best together. A cell differs if p < 0.01 after Holm's correction, by the noise of
-    documents and seeds where both are known, else by that of seeds.
+    Means that print alike are best together. A cell differs if p < 0.01 after Holm's correction over the other cells,
+    by the noise of documents and seeds where both are known, else by that of seeds. Nothing is said with two seeds,
+    whose spread is hardly known.
 
     Parameters
     ----------
@@ -177,4 +180,5 @@ def mark(cells: Sequence[Cell], column: Column, resampled: Resampled | None) -> 
 
 def _p_value(resampled: Resampled, best: Cell, other: Cell, column: Column) -> float:
     terms = [Term(cell.data, cell.system, str(column.metric), column.rule) for cell in (best, other)]
-    return estimate(resampled, terms, lambda values: values[0] - values[1]).p_value
+    found = estimate(resampled, terms, lambda values: values[0] - values[1])
+    return math.nan if found.seeds == FEW_SEEDS else found.p_value

@@ -31,6 +31,7 @@ class Outcome:
     right_value: float = math.nan
     seeds: int = 1
     reason: str = ""
+    is_cut_short: bool = False
 
     def describe(self) -> str:
         """Say it in a few words, with numbers."""
@@ -58,10 +59,11 @@ class Verdict:
         claimed = f" (more than {_signed(self.margin)} is claimed)" if self.margin else ""
         source = f" ({self.source})" if self.source else ""
         told = "; ".join(outcome.describe() for outcome in self.outcomes)
-        mixed = (
-            " (mixed)" if self.status == "open" and any(each.status == "confirmed" for each in self.outcomes) else ""
-        )
-        return f"{self.status}{mixed}: {self.text}{source}: {told}{claimed}."
+        about = ""
+        if self.status == "open":
+            about = ", cut short" if any(each.is_cut_short for each in self.outcomes) else ""
+            about += " (mixed)" if any(each.status == "confirmed" for each in self.outcomes) else ""
+        return f"{self.status}{about}: {self.text}{source}: {told}{claimed}."
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON can hold it, for `Results.export`."""
@@ -199,7 +201,40 @@ def _judged_on(data: str, claim: Claim, resampled: Resampled) -> Outcome:
     second = estimate(resampled, padded, lambda values: right.function(values[cut:])).value
     low, high = found.interval
     status, reason = _standing(found, claim.margin)
-    return Outcome(data, status, found.value, low, high, left.title, right.title, first, second, found.seeds, reason)
+    cut = cut_short(claim, data, resampled.results)
+    if cut:
+        status, reason = "open", cut
+    numbers = (found.value, low, high, left.title, right.title, first, second, found.seeds)
+    return Outcome(data, status, *numbers, reason, is_cut_short=bool(cut))
+
+
+def cut_short(claim: Claim, data: str, results: Results) -> str:
+    """Name the systems of a claim whose training a budget ended: of these, nothing can be confirmed or contradicted.
+
+    Among several of which the best counts, each counts: it might have been the best with the time that it needs.
+
+    Parameters
+    ----------
+    claim : Claim
+        The claim.
+    data : str
+        One of its data sets.
+    results : Results
+        The runs.
+
+    Returns
+    -------
+    str
+        "cut short: hbgl, hitin (1 of 2 seeds)", or "" where all were trained to their end.
+    """
+    told: dict[str, None] = {}
+    for side in (claim.left, claim.right):
+        for name in _all_systems(side) if side.value is None else ():
+            runs = results.of(side.data or data, name)
+            stopped = sum(run.stopped for run in runs)
+            if stopped:
+                told[name if stopped == len(runs) else f"{name} ({stopped} of {len(runs)} seeds)"] = None
+    return f"cut short: {', '.join(told)}" if told else ""
 
 
 def _standing(found: Estimate, margin: float) -> tuple[Standing, str]:

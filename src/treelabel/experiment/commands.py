@@ -22,6 +22,7 @@ from typing import Annotated, Any
 import numpy as np
 from scipy import sparse
 
+from treelabel.core.child_python import child_python
 from treelabel.core.errors import TreelabelError, located, quoted, shorten
 from treelabel.core.json_text import read_json
 from treelabel.core.kinds import LARGEST, AnyFloat, Between, check_kind
@@ -61,6 +62,7 @@ def environment(requirements: tuple[str, ...]) -> Path:
     Environments are kept beside the cache of embeddings, one for each list of requirements.
     """
     if not requirements:
+        # A program of the spec may import its siblings, so the spec says how its Python is called.
         return Path(sys.executable)
     key = hashlib.sha256("\n".join([sys.version, *requirements]).encode()).hexdigest()[:16]
     folder = cache_folder() / "environments" / key
@@ -88,9 +90,9 @@ def _alone(file: Path) -> Iterator[None]:
 
 def _install(python: Path, requirements: tuple[str, ...]) -> None:
     """Install packages from outside: the environment needs no pip of its own."""
-    pip = [sys.executable, "-m", "pip"]
+    pip = child_python("-m", "pip")
     if subprocess.run([*pip, "--version"], capture_output=True).returncode:
-        pip = [getattr(sys, "_base_executable", sys.executable), "-m", "pip"]
+        pip = child_python("-m", "pip", executable=getattr(sys, "_base_executable", pip[0]))
     command = [*pip, "--disable-pip-version-check", "--python", str(python), "install", "--quiet", *requirements]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:

@@ -45,7 +45,8 @@ class Estimate:
 
     `below` and `above` tell how far the 95% interval over documents reaches, and `document_error` is its standard
     error; all are NaN where documents are not known. `seed_error` is the standard error over `seeds` seeds, NaN of a
-    single one. `is_exact` says that there is no noise at all. Where there is no number, `problem` says why.
+    single one; of programs that draw at random it is the Monte-Carlo error. `is_exact` says that there is no noise at
+    all. Where there is no number, `problem` says why.
     """
 
     value: float
@@ -145,6 +146,11 @@ class Resampled:
         system = self.results.spec.systems.get(base_metric(run.system))
         return system is not None and system.command is not None and system.writes == "values"
 
+    def draws(self, run: Run) -> bool:
+        """Whether a run is a program that draws at random, so that only several seeds tell how far it may be off."""
+        system = self.results.spec.systems.get(base_metric(run.system))
+        return self.is_program(run) and "{seed}" in " ".join((system and system.command) or ())
+
     def _drawn(self, run: Run, judged: Judged, names: set[str]) -> dict[str, DoubleArray]:
         result = self.results.result(run, judged.rule)
         if result is None:
@@ -241,6 +247,8 @@ def estimate(
     point = float(np.mean(points))
     if not math.isfinite(point):
         return Estimate(point, problem="the value is not a finite number")
+    if any(len(found) == 1 and resampled.draws(next(iter(found.values()))) for found in runs):
+        return Estimate(point, seeds=len(points))
     is_exact = len(points) == 1 and all(resampled.is_program(run) for run in chosen[0])
     below, above, spread = _document_noise(resampled, terms, chosen, function)
     return Estimate(point, below, above, spread, error, len(points), is_exact)

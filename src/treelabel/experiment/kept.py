@@ -39,6 +39,11 @@ def kept_scores(results: Results, data: str | None = None) -> Kept:
     if folder is None:
         raise TreelabelError("an exported file has no scores; expected a folder that `treelabel bench` wrote")
     runs = [run for run in results.runs if run.is_done and (folder / "scores" / f"{run.key}.npz").is_file()]
+    altered = next((run for run in runs if results.scores_file(run) is None), None)
+    if altered is not None:
+        raise TreelabelError(
+            f"{folder}: scores/{altered.key}.npz is not what the run wrote; run the study again with --keep-scores"
+        )
     names = list(dict.fromkeys(run.data for run in runs))
     if not names:
         raise TreelabelError(f"{folder}: no run kept its scores; run the study again with --keep-scores")

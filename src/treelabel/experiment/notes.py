@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from treelabel.core.errors import TreelabelError
-from treelabel.experiment.cells import STAR_LEVEL, Cell
+from treelabel.experiment.cells import FEW_SEEDS, STAR_LEVEL, Cell
 from treelabel.experiment.naming import column_titles, data_title, system_title
 from treelabel.experiment.results import Results
 from treelabel.experiment.spec import TableSpec, base_metric
@@ -113,8 +113,15 @@ def _intervals(results: Results, cells: Sequence[Cell]) -> list[str]:
 def _marks(cells: Sequence[Cell]) -> list[str]:
     if not any(cell.is_best for cell in cells):
         return []
-    star = f"; * differs from it, p < {STAR_LEVEL}" if any(cell.differs for cell in cells) else ""
-    return [f"The best is marked{star}."]
+    star = ""
+    if any(cell.differs for cell in cells):
+        star = (
+            f"; * differs from it, p < {STAR_LEVEL} by Holm's correction over the other systems of the column on the "
+            "data set, each column and data set by itself"
+        )
+    few = any(cell.found.count == FEW_SEEDS for cell in cells)
+    untested = "; systems with two seeds are not tested, as their spread is hardly known" if few else ""
+    return [f"The best is marked{star}{untested}."]
 
 
 def _data(spec: TableSpec, results: Results, data: Sequence[str]) -> list[str]:

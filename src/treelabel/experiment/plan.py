@@ -13,7 +13,7 @@ from treelabel.core.errors import TreelabelError, quoted, shorten
 from treelabel.core.registry import suggestion
 from treelabel.experiment.code import is_current
 from treelabel.experiment.commands import files_hash
-from treelabel.experiment.results import Run, load_run
+from treelabel.experiment.results import Results, Run, load_run
 from treelabel.experiment.sets import content_hash, params_hash
 from treelabel.experiment.spec import Spec, SystemSpec
 
@@ -181,9 +181,19 @@ def _state(plan: Plan, cell: Cell, run: Run, results: Path, retry: bool, max_sec
     if system.command is not None and system.writes == "values":
         return "done"
     wanted = {f"{judge.rule} {metric}" for judge in plan.spec.judges_of(cell.data) for metric in judge.metrics}
+    found = Results(plan.spec, (run,), results)
     if is_current(run.code) and wanted <= set(run.asked):
-        return "done"
-    return "judge" if (results / "scores" / f"{cell.key}.npz").is_file() else "todo"
+        return "done" if _has_parts(found, run) else "todo"
+    return "judge" if found.scores_file(run) is not None else "todo"
+
+
+def _has_parts(found: Results, run: Run) -> bool:
+    """Whether the values of a run are those of its documents; if not, a file was cut short or altered."""
+    try:
+        found.require_parts(run)
+    except (TreelabelError, OSError):
+        return False
+    return True
 
 
 def estimate(cells: Iterable[Cell], runs: Iterable[Run]) -> tuple[float, int]:

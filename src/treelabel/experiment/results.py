@@ -11,6 +11,7 @@
 Values that are not finite are strings in JSON ("nan", "inf").
 """
 
+import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,7 +59,8 @@ class Run:
     """One system on one data set with one seed; `reason` tells why there are no values, if there are none.
 
     `asked` lists the rules and metrics that were to judge it. Training was `stopped` where it reached `max_seconds`,
-    its share of a budget. `code` are the modules that it used, by a hash of each.
+    its share of a budget. `code` are the modules that it used, by a hash of each. `scores_sha256` is the hash of the
+    file of scores, if they were kept.
     """
 
     key: str
@@ -76,6 +78,7 @@ class Run:
     chosen: Mapping[str, Any] | None = None
     judged: tuple[Judged, ...] = ()
     context: str = ""
+    scores_sha256: str = ""
     documents: Mapping[str, int] = field(default_factory=dict)
     nodes: int = 0
     leaves: int = 0
@@ -144,11 +147,13 @@ class Run:
         return float(getattr(self, name))
 
     def to_json(self, sums: bool = True) -> str:
-        """Return the run as JSON text, with or without the sums of metrics."""
+        """Return the run as JSON text, with its checksum, or without the sums of metrics, to be exported."""
         stored = {"format": FORMAT, "version": VERSION, **asdict(self)}
         if not sums:
             stored["judged"] = [{**each, "sums": {}} for each in stored["judged"]]
-        return json.dumps(_finite(stored), indent=1)
+            return json.dumps(_finite(stored), indent=1)
+        plain = json.loads(json.dumps(_finite(stored)))
+        return json.dumps({**plain, "checksum": _checksum(plain)}, indent=1)
 
 
 @dataclass(frozen=True)
@@ -236,6 +241,8 @@ class Results:
     def result(self, run: Run, rule: str) -> Result | None:
         """Return the Result of a run under a rule, with the parts of documents; None where these were not kept.
 
+        Parts that do not give the values of the run are refused: one of the two files was altered.
+
         Parameters
         ----------
         run : Run
@@ -257,7 +264,28 @@ class Results:
             return None
         sums = {key: tuple(_sum(part) for part in each) for key, each in parts.items()}
         known = [metric for metric in metrics if metric.key in parts]
-        return Result(known, sums, self.context(run.context), run.documents["test"], judged.used_rule, parts)
+        found = Result(known, sums, self.context(run.context), run.documents["test"], judged.used_rule, parts)
+        for name, value in found.values.items():
+            if not np.isclose(value, judged.values.get(name, value), rtol=1e-6, atol=1e-9, equal_nan=True):
+                raise TreelabelError(
+                    f"{self.folder}: runs/{run.key}.json says that {name} is {judged.values[name]:.6g}, but what its "
+                    f"documents contributed (parts/{run.key}.npz) gives {value:.6g}; remove both, and it is done again"
+                )
+        return found
+
+    def require_parts(self, run: Run) -> None:
+        """Raise TreelabelError unless what documents contributed is there, and gives the values of a run."""
+        assert self.folder is not None
+        if not (self.folder / "parts" / f"{run.key}.npz").is_file():
+            raise TreelabelError(f"{self.folder}: parts/{run.key}.npz does not exist; run the study again")
+        for judged in run.judged:
+            self.result(run, judged.rule)
+
+    def scores_file(self, run: Run) -> Path | None:
+        """Return the file of the scores that a run kept; None where there is none, or it is not what was written."""
+        assert self.folder is not None
+        file = self.folder / "scores" / f"{run.key}.npz"
+        return file if file.is_file() and file_sha256(file) == run.scores_sha256 else None
 
     def context(self, key: str) -> Context:
         """Return the hierarchy of a data set and the training frequencies of its labels."""
@@ -336,8 +364,22 @@ _RUN_FIELDS = {entry.name for entry in fields(Run)}
 
 
 def load_run(file: Path) -> Run:
-    """Load one run."""
-    return run_from_json(read_json(file.read_bytes(), str(file), "run"), str(file))
+    """Load one run; one that was altered is refused."""
+    stored = read_json(file.read_bytes(), str(file), "run")
+    if isinstance(stored, dict) and stored.get("checksum") != _checksum(stored):
+        raise TreelabelError(f"{file}: is not what was written (its checksum differs); remove it, and it is done again")
+    return run_from_json(stored, str(file))
+
+
+def file_sha256(file: Path) -> str:
+    """Return the sha256 of a file."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _checksum(stored: Mapping[str, Any]) -> str:
+    content = {name: value for name, value in stored.items() if name != "checksum"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def run_from_json(stored: Any, where: str) -> Run:

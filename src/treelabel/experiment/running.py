@@ -10,7 +10,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +20,7 @@ from typing import Any
 
 import psutil
 
+from treelabel.core.child_python import child_python
 from treelabel.core.errors import TreelabelError, shorten
 from treelabel.core.locking import lock
 from treelabel.core.outputs import disk_is_full, make_folder, open_output, together
@@ -340,7 +340,7 @@ def _start(study: Study, job: Job, cell: Cell | None) -> None:
     environment = {**os.environ, **dict.fromkeys(limits, str(job.threads)), "TMPDIR": str(folder), MARK: str(folder)}
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "treelabel.experiment.worker", str(folder / "job.json")],
+            child_python("-m", "treelabel.experiment.worker", str(folder / "job.json")),
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,

@@ -91,7 +91,8 @@ def write_verdicts(verdicts: Sequence[Verdict], style: Style = "paper") -> str:
         return ""
     counts = [(status, sum(verdict.status == status for verdict in verdicts)) for status in get_args(Standing)]
     told = ", ".join(f"{count} {status}" for status, count in counts)
-    lines = [f"Claims: {told}", *(printable(verdict.describe()) for verdict in verdicts)]
+    each = "by its own 95% interval, not corrected for their number"
+    lines = [f"Claims: {told}; each {each}", *(printable(verdict.describe()) for verdict in verdicts)]
     if style == "paper":
         return "\n".join(lines)
     start = "- " if style == "markdown" else "% "

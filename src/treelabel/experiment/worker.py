@@ -12,7 +12,8 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -31,7 +32,7 @@ from treelabel.experiment.judging import Output, judge_output, measured
 from treelabel.experiment.parts import context_to_json, save_parts
 from treelabel.experiment.processes import MARK, end_marked, peak_of
 from treelabel.experiment.reading import parse_spec
-from treelabel.experiment.results import Judged, Run, load_run
+from treelabel.experiment.results import Judged, Run, file_sha256, load_run
 from treelabel.experiment.sets import Parts, load_parts, with_files
 from treelabel.experiment.spec import Judge, Spec, SystemSpec
 from treelabel.models import make_model
@@ -238,6 +239,7 @@ def _judged(spec: Spec, job: Job, run: Run, parts: Parts, output: Output) -> Run
     judged, found, notes = judge_output(output, judges, data, parts.train, parts.test)
     if output.scores is not None and job.keep_scores:
         output.scores.save(results / "scores" / f"{run.key}.npz")
+        run = replace(run, scores_sha256=file_sha256(results / "scores" / f"{run.key}.npz"))
     context = context_to_json(
         replace(found[0].context, propensity=data.propensity, bin_edges=data.bin_edges)
         if found
@@ -300,9 +302,10 @@ def _chosen(
     assert system.model is not None
     assert system.select is not None
     file = results / "choices" / f"{_choice_key(system, run)}.json"
-    if file.is_file():
+    with suppress(FileNotFoundError, TreelabelError, KeyError, TypeError):
         stored = read_json(file.read_bytes(), str(file), "choice")
-        return stored["chosen"], stored["notes"]
+        if stored["checksum"] == _choice_checksum(stored["chosen"], stored["notes"]):
+            return stored["chosen"], stored["notes"]
     learn, held = parts.for_choosing()
     judge = Judge((system.select.metric,), system.select.rule)
     found: dict[str, float] = {}
@@ -324,8 +327,14 @@ def _chosen(
     notes.append(f"{best}: the best of {len(found)} by {system.select.metric} on {len(held):,} held-out documents")
     chosen = system.combinations[best]
     with open_output(file) as stream:
-        stream.write(json.dumps({"chosen": chosen, "notes": notes}).encode())
+        stored = {"chosen": chosen, "notes": notes, "checksum": _choice_checksum(chosen, notes)}
+        stream.write(json.dumps(stored).encode())
     return chosen, notes
+
+
+def _choice_checksum(chosen: Mapping[str, Any], notes: Sequence[str]) -> str:
+    """Hash a choice: one that was altered or cut short is made again."""
+    return sha256(json.dumps([chosen, notes], sort_keys=True).encode()).hexdigest()
 
 
 def _choice_key(system: SystemSpec, run: Run) -> str:

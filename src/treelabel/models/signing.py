@@ -104,11 +104,18 @@ def check_signature(folder: Path, content: bytes, required: str | Path | None) -
         The bytes of its model.json; the caller must parse these very bytes.
     required
         A file with one or more public keys in PEM, or a folder of `*.pub.pem`; any of the keys will do. Without it,
-        TREELABEL_REQUIRE_SIGNATURE; where neither is given, no signature is looked at.
+        TREELABEL_REQUIRE_SIGNATURE; where neither is given, no signature is looked at. An empty one is refused, as is
+        the working folder by the name ".", which is what `Path("")` is: anybody may have put a key there.
     """
-    trusted = os.environ.get(REQUIRED, "") if required is None else required
-    if required is None and not trusted:
+    trusted = os.environ.get(REQUIRED) if required is None else required
+    if trusted is None:
         return
+    if Path(trusted) == Path():
+        source = f"{REQUIRED} is" if required is None else "the key of a required signature is"
+        raise TreelabelError(
+            f"{source} {str(trusted)!r}, which names no key; expected a file of public keys or a folder of "
+            "NAME.pub.pem, by its name, and for no check at all leave it out"
+        )
     with require_extra("sign", "checking a signature"):
         from cryptography.exceptions import InvalidSignature
 

@@ -34,6 +34,15 @@ class ExportedNetwork:
         # Opened at once, so that a damaged graph is refused when it is loaded.
         object.__setattr__(self, "_session", session(self.graph, threads=1))
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return everything but the session, which a copy opens for itself."""
+        return {name: value for name, value in self.__dict__.items() if name != "_session"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take what `__getstate__` returned, and open the graph."""
+        self.__dict__.update(state)
+        self.__post_init__()
+
     def score(self, texts: Strings) -> Scores:
         """Score texts, some thousands at a time."""
         nodes, parts = len(self.objective.change.new), []

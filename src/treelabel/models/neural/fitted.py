@@ -27,6 +27,7 @@ from treelabel.models.neural.weights import (
     read_config,
     read_weights,
     untrained_backbone,
+    verify_backbone,
     verify_tokenizer,
     write_weights,
 )
@@ -158,6 +159,7 @@ class FittedNetwork:
         network = restored_network(architecture, replace(parts, width=width), weights, config)
         if isinstance(featurizer, TokenFeaturizer):
             verify_tokenizer(featurizer, network.backbone)
+            verify_backbone(network.eval().backbone)
         temperature, losses = float(values["temperature"]), tuple(values["epoch_losses"])
         return cls(objective, featurizer, network.eval(), temperature, losses, width, architecture.has_file)
 

@@ -1,6 +1,6 @@
 """The weights of a trained network in a file: writing them, and verifying them before they are loaded."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +95,10 @@ def read_config(folder: Path, weights: Mapping[str, Tensor]) -> dict[str, Any]:
     config = read_json(folder / CONFIG, str(folder / CONFIG), "configuration of a transformer")
     if not isinstance(config, dict) or not all(isinstance(key, str) for key in config):
         raise TreelabelError(f"{CONFIG} is no configuration of a transformer")
+    # It may be the name of a kernel on a hub, which is code; folders that were saved have none.
+    chosen = [name for name in _names_within(config) if name.strip("_").startswith("attn_implementation")]
+    if chosen:
+        raise TreelabelError(f"{CONFIG} has {chosen[0]}, which is not for a model's folder to choose")
     many = [key for key, value in config.items() if "layer" in key and type(value) is int and value > len(weights)]
     if many:
         raise TreelabelError(f"{CONFIG}: {many[0]} is {config[many[0]]}, but there are {len(weights)} weights")
@@ -106,6 +110,25 @@ def read_config(folder: Path, weights: Mapping[str, Tensor]) -> dict[str, Any]:
     if wrong:
         raise TreelabelError(f"{wrong[0]} in {WEIGHTS} is not what {CONFIG} says")
     return config
+
+
+def _names_within(value: Any) -> Iterator[str]:
+    """Yield the names of all settings, and of settings within settings."""
+    if isinstance(value, dict):
+        for name, each in value.items():
+            yield name
+            yield from _names_within(each)
+
+
+def verify_backbone(backbone: Any) -> None:
+    """Run a transformer on a text of one token, as its configuration may hold values that only fail then."""
+    try:
+        with torch.inference_mode():
+            backbone(input_ids=torch.zeros((1, 1), dtype=torch.long), attention_mask=torch.ones((1, 1)))
+    except Exception as error:
+        # There is no end to what a wrong value can raise.
+        why = " ".join(str(error).split())[:200]
+        raise TreelabelError(f"{CONFIG} is no configuration of a transformer that can be run: {why}") from error
 
 
 def verify_tokenizer(featurizer: TokenFeaturizer, backbone: Any) -> None:
