@@ -109,6 +109,8 @@ def _keep(made: "Model", data: "Dataset", output: Path, force: bool, has_checkpo
             echo(line)
     if made.stopped_ is not None:
         typer.echo(f"learning was stopped before its end, and the best so far was kept{more}")
+        for stage in made.evidence_.stages:
+            echo(f"  {stage}")
 
 
 def save(model: "Model", output: Path, force: bool) -> None:

@@ -87,7 +87,7 @@ class ComparisonTable:
 
     @property
     def notes(self) -> list[str]:
-        """Notes on the table: remarks on the documents of each system, why there is no interval, what the t-test assumes, whether rules differ."""
+        """Notes on the table: on the documents of each system, on intervals, on the t-test, on rules that differ."""
         reasons = {row.name: row.values[0].reason for row in self.metrics if row.values[0].reason}
         notes = [*self.remarks]
         notes += [f"No interval of {name}: {reason}." for name, reason in reasons.items()]

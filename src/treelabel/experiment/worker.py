@@ -272,7 +272,8 @@ def _learned(spec: Spec, system: SystemSpec, parts: Parts, run: Run, job: Job) -
     scores = model.score(parts.test)
     scored = time.perf_counter()
     if model.stopped_ is not None:
-        notes.append(f"training was stopped by the budget after {fitted - begun:.0f} s")
+        far = "".join(f"; {stage}" for stage in model.evidence_.stages)
+        notes.append(f"training was stopped by the budget after {fitted - begun:.0f} s{far}")
     limit = float("nan") if job.max_seconds is None else job.max_seconds
     run = replace(
         run,

@@ -31,7 +31,8 @@ class Metric:
     returns additive parts and `value` the metric of their sums. Both take the number behind "@", for metrics that have
     one. `over_labels` says that a value is a mean over labels, of counts as `label_counts` returns them: its interval
     depends on the documents of each label. `note` says where other libraries mean something else by the name;
-    `switches` are the conventions that can be changed, as in recall@5(empty=zero), and `numbers` the numbers with their defaults, as in icm(beta=2.5).
+    `switches` are the conventions that can be changed, as in recall@5(empty=zero), and `numbers` the numbers
+    with their defaults, as in icm(beta=2.5).
     """
 
     name: str

@@ -3,6 +3,7 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypedDict, overload
 
@@ -20,7 +21,7 @@ from treelabel.hierarchy.labels import decode
 from treelabel.hierarchy.moves import Moves
 from treelabel.hierarchy.regime import Regime
 from treelabel.models.classes import as_distributions, stop_nodes, terminal_probabilities
-from treelabel.models.evidence import Evidence, HeldOut, Trial, decide_by_evidence, odd_documents
+from treelabel.models.evidence import Evidence, HeldOut, Stage, Trial, decide_by_evidence, odd_documents
 from treelabel.models.label_forms import LabelForm, true_labels
 from treelabel.models.profile import Profile, unknown_words
 from treelabel.models.settings import Settings, not_fitted
@@ -142,7 +143,8 @@ class Model(Settings, ABC):
         self.stop_nodes_ = stop_nodes(train.hierarchy, train.labels)
         self.stopped_ = None
         held = self._fit(train)
-        self.rule_, self.evidence_ = decide_by_evidence(train.hierarchy, train.labels, held, self._trials())
+        self.rule_, evidence = decide_by_evidence(train.hierarchy, train.labels, held, self._trials())
+        self.evidence_ = replace(evidence, stages=tuple(self._stages()))
         self.profile_ = Profile.of(train, held, self.default_rule, self._known_words(), getattr(self, "min_df", 1))
         self.odd_documents_ = odd_documents(train.hierarchy, train.labels)
         self.stopped_ = stop.reason
@@ -383,6 +385,10 @@ class Model(Settings, ABC):
 
     def _trials(self) -> Sequence[Trial]:
         """Return what was tried in learning."""
+        return ()
+
+    def _stages(self) -> Sequence[Stage]:
+        """Return how far each stage of learning came, of a model that learns step by step."""
         return ()
 
     # Not abstract: most models keep nothing that texts could be added to.

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, TypedDict
+from typing import Annotated, NotRequired, TypedDict
 
 import numpy as np
 
@@ -53,8 +53,30 @@ class Trial:
 
 
 @dataclass(frozen=True)
+class Stage:
+    """How far a stage of learning came: its steps, those that were planned (in how many epochs, if it has any).
+
+    `stopped` says that a deadline or Ctrl-C ended it; it may also have ended early because nothing got better.
+
+    >>> str(Stage("texts", 37, 7410, 30, stopped=True)), str(Stage("labels", 300, 300))
+    ('texts: 37 of 7,410 steps (0.1 of 30 epochs), stopped', 'labels: 300 of 300 steps')
+    """
+
+    name: str
+    steps: int
+    planned: int
+    epochs: int = 0
+    stopped: bool = False
+
+    def __str__(self) -> str:
+        done = self.epochs * self.steps / max(1, self.planned)
+        epochs = f" ({done:.1f} of {self.epochs} epochs)" if self.epochs else ""
+        return f"{self.name}: {self.steps:,} of {self.planned:,} steps{epochs}{', stopped' if self.stopped else ''}"
+
+
+@dataclass(frozen=True)
 class Evidence:
-    """The trials on held-out documents.
+    """The trials on held-out documents, and how far learning came.
 
     Parameters
     ----------
@@ -64,11 +86,14 @@ class Evidence:
         The rules that were tried, and the F1 and the share of exact sets of each.
     trials : tuple of Trial
         The settings that were tried on a sample of the documents, and what each lost.
+    stages : tuple of Stage
+        How far each stage of learning came, of models that learn step by step.
     """
 
     documents: int = 0
     rules: tuple[Tried, ...] = ()
     trials: tuple[Trial, ...] = ()
+    stages: tuple[Stage, ...] = ()
 
     def to_json(self) -> "Stored":
         """Return it as JSON values."""
@@ -76,13 +101,15 @@ class Evidence:
             "documents": self.documents,
             "rules": [asdict(tried) for tried in self.rules],  # type: ignore[misc]
             "trials": [asdict(trial) for trial in self.trials],  # type: ignore[misc]
+            "stages": [asdict(stage) for stage in self.stages],  # type: ignore[misc]
         }
 
     @classmethod
     def of(cls, stored: "Stored") -> "Evidence":
         """Make it of what `to_json` returned."""
         rules = tuple(Tried(**tried) for tried in stored["rules"])
-        return cls(stored["documents"], rules, tuple(Trial(**trial) for trial in stored["trials"]))
+        trials = tuple(Trial(**trial) for trial in stored["trials"])
+        return cls(stored["documents"], rules, trials, tuple(Stage(**stage) for stage in stored.get("stages", [])))
 
     def reached(self, rule: str) -> Tried | None:
         """Return what a rule reached, if it was tried."""
@@ -121,6 +148,9 @@ class Evidence:
         return "; ".join(parts)
 
 
+Count = Annotated[int, Between(0, 1 << 62)]
+
+
 class StoredTried(TypedDict):
     """A `Tried` as JSON values."""
 
@@ -139,12 +169,23 @@ class StoredTrial(TypedDict):
     chosen: bool
 
 
-class Stored(TypedDict):
-    """An `Evidence` as JSON values."""
+class StoredStage(TypedDict):
+    """A `Stage` as JSON values."""
 
-    documents: Annotated[int, Between(0, 1 << 62)]
+    name: str
+    steps: Count
+    planned: Count
+    epochs: Count
+    stopped: bool
+
+
+class Stored(TypedDict):
+    """An `Evidence` as JSON values; folders of earlier versions have no stages."""
+
+    documents: Count
     rules: list[StoredTried]
     trials: list[StoredTrial]
+    stages: NotRequired[list[StoredStage]]
 
 
 def shortened(rule: str, most: int = 60) -> str:

@@ -27,7 +27,8 @@ class TrainState:
     """The state of a training.
 
     `epoch`, `batch` (of the epoch) and `step` (of all) come next; `documents` and `loss_sum` belong to the epoch so
-    far. `best_weights` and `temperature` are those of the best epoch. `stopped` means that training ended early.
+    far. `best_weights` and `temperature` are those of the best epoch. `stopped` means that training ended early;
+    `planned` are the steps of all its epochs.
     """
 
     epoch: int = 0
@@ -39,6 +40,7 @@ class TrainState:
     temperature: float = 1.0
     best_weights: Weights = field(default_factory=dict)
     stopped: bool = False
+    planned: int = 0
 
 
 def trained_weights(network: nn.Module) -> Weights:
@@ -98,8 +100,8 @@ def save_checkpoint(
         save_file(tensors, working, {"run": run, "state": json.dumps(stored)})
 
 
-def load_checkpoint(folder: Path, run: str, network: nn.Module, optimizer: torch.optim.Optimizer) -> TrainState:
-    """Restore network, optimizer and random numbers from a checkpoint.
+def read_checkpoint(folder: Path, run: str, network: nn.Module) -> tuple[str, Weights] | None:
+    """Read a checkpoint.
 
     Parameters
     ----------
@@ -107,17 +109,17 @@ def load_checkpoint(folder: Path, run: str, network: nn.Module, optimizer: torch
         The folder of the file.
     run
         Identifies the run; the checkpoint of another one is refused.
-    network, optimizer
-        Changed in place.
+    network
+        The network whose weights it has to hold.
 
     Returns
     -------
-    TrainState
-        The stored state; without a file, the initial one.
+    tuple or None
+        The stored state and tensors, for `resume`; None without a file.
     """
     file = folder / FILE
     if not file.is_file():
-        return TrainState()
+        return None
     try:
         with safe_open(file, framework="pt") as stored:
             header = stored.metadata() or {}
@@ -128,17 +130,36 @@ def load_checkpoint(folder: Path, run: str, network: nn.Module, optimizer: torch
         raise TreelabelError(
             f"{file}: the checkpoint of another run (other data or settings); remove it, or give another folder"
         )
-    parts = _by_prefix(tensors)
     own = {name: value.shape for name, value in trained_weights(network).items()}
-    if own != {name: value.shape for name, value in parts.get("weights", {}).items()}:
+    if own != {name: value.shape for name, value in _by_prefix(tensors).get("weights", {}).items()}:
         raise TreelabelError(f"{file}: holds the weights of another network; remove it to begin anew")
+    return header["state"], tensors
+
+
+def resume(stored: tuple[str, Weights], network: nn.Module, optimizer: torch.optim.Optimizer) -> TrainState:
+    """Restore network, optimizer and random numbers.
+
+    Parameters
+    ----------
+    stored
+        What `read_checkpoint` returned.
+    network, optimizer
+        Changed in place.
+
+    Returns
+    -------
+    TrainState
+        The stored state.
+    """
+    state, tensors = stored
+    parts = _by_prefix(tensors)
     set_weights(network, parts["weights"])
     moments: dict[int, dict[str, Any]] = {}
     for number, values in _by_prefix(parts.get("optimizer", {})).items():
         moments[int(number)] = dict(values)
     optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
     torch.set_rng_state(tensors["random"])
-    return TrainState(**json.loads(header["state"]), best_weights=parts.get("best", {}))
+    return TrainState(**json.loads(state), best_weights=parts.get("best", {}))
 
 
 def _by_prefix(tensors: Weights) -> dict[str, Weights]:

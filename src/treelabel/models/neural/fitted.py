@@ -12,12 +12,13 @@ from treelabel.core.schema import Arrays
 from treelabel.core.strings import Strings
 from treelabel.encoders.token_states import TokenStates
 from treelabel.losses.torch import require_exportable, torch_loss
+from treelabel.models.evidence import Stage
 from treelabel.models.extreme.label_tree import LabelTree
 from treelabel.models.neural.architecture import Architecture
 from treelabel.models.neural.export import export_graph
 from treelabel.models.neural.exported import ExportedNetwork
 from treelabel.models.neural.featurizers import Featurizer, FrozenFeaturizer, StatesFeaturizer, TokenFeaturizer
-from treelabel.models.neural.inputs import KnownVectors
+from treelabel.models.neural.inputs import Inputs, KnownVectors
 from treelabel.models.neural.network import Network, compute_logits
 from treelabel.models.neural.parts import Parts
 from treelabel.models.neural.ranking import RankingNetwork, ranked_scores
@@ -48,7 +49,12 @@ class FittedNetwork:
     # The width of what the network sees, and whether its weights over a frozen encoder are in a file.
     width: int
     has_file: bool
-    stopped: bool = False
+    stages: tuple[Stage, ...] = ()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a stage of training was ended early; unknown of a network that was loaded."""
+        return any(stage.stopped for stage in self.stages)
 
     def score(self, texts: Strings, top: int | None = None) -> Scores:
         """Score texts, some thousands at a time.
@@ -65,17 +71,13 @@ class FittedNetwork:
         Scores
             The probability of every node.
         """
-        parts, outputs = [], len(self.objective.loss.outputs)
+        parts = []
         for rows in self.objective.portions(len(texts)) if top is None else portions_of(len(texts)):
             inputs = self.featurizer.inputs(texts.take(rows))
             if isinstance(inputs, KnownVectors | TokenStates):
                 require_width(inputs.values, self.width, "neural")
-            batches = self.featurizer.batches(inputs)
-            if isinstance(self.network, RankingNetwork):
-                parts.append(ranked_scores(self.network, batches, inputs, top).values)
-            else:
-                logits = compute_logits(self.network, batches, inputs, outputs)
-                parts.append(self.objective.scores(logits / self.temperature).values)
+            found = network_scores(self.network, self.featurizer, inputs, self.objective, self.temperature, top)
+            parts.append(found.values)
         return Scores.concat(self.objective.hierarchy, parts)
 
     def exported(self, runtime: Literal["onnx", "int8"]) -> ExportedNetwork:
@@ -162,6 +164,42 @@ class FittedNetwork:
             verify_backbone(network.eval().backbone)
         temperature, losses = float(values["temperature"]), tuple(values["epoch_losses"])
         return cls(objective, featurizer, network.eval(), temperature, losses, width, architecture.has_file)
+
+
+def network_scores(
+    network: Network,
+    featurizer: Featurizer,
+    inputs: Inputs,
+    objective: Objective,
+    temperature: float,
+    top: int | None = None,
+) -> Scores:
+    """Score documents by a network.
+
+    Parameters
+    ----------
+    network
+        A trained network.
+    featurizer
+        How it sees texts.
+    inputs
+        What it takes of the documents.
+    objective
+        What its logits mean.
+    temperature
+        What they are divided by.
+    top
+        Keep only so many of the largest scores of each, of a network that ranks candidates.
+
+    Returns
+    -------
+    Scores
+        The probability of every node.
+    """
+    batches = featurizer.batches(inputs)
+    if isinstance(network, RankingNetwork):
+        return ranked_scores(network, batches, inputs, top)
+    return objective.scores(compute_logits(network, batches, inputs, len(objective.loss.outputs)) / temperature)
 
 
 def restored_network(

@@ -14,10 +14,10 @@ from treelabel.core.compute import LongArray
 from treelabel.core.strings import Strings
 from treelabel.encoders.sources import Pooling
 from treelabel.encoders.token_states import TokenStates
-from treelabel.hierarchy.sets import keep_entries
 from treelabel.losses.torch import torch_loss
 from treelabel.models.base import Training
 from treelabel.models.classes import stop_nodes
+from treelabel.models.evidence import HeldOut, Stage
 from treelabel.models.folds import hold_out
 from treelabel.models.neural.architecture import PLAIN, Architecture
 from treelabel.models.neural.backbones import new_backbone, prepared_backbone
@@ -30,21 +30,26 @@ from treelabel.models.neural.inputs import Inputs, KnownVectors
 from treelabel.models.neural.label_names import name_embeddings, name_states
 from treelabel.models.neural.network import DROPOUT, Network, without_lora
 from treelabel.models.neural.parts import Parts
+from treelabel.models.neural.processes import agreed
 from treelabel.models.neural.settings import NeuralSettings
 from treelabel.models.neural.trainer import Trainer, Validate
 from treelabel.models.neural.validation import Validation
 from treelabel.models.objective import Objective
 from treelabel.models.stopping import StopSignal
 
-FitNetwork = Callable[[NeuralSettings, Training, Architecture], FittedNetwork]
+# What was learned, and what it makes of documents that were held out, if there are any.
+Found = tuple[FittedNetwork, HeldOut | None]
+FitNetwork = Callable[[NeuralSettings, Training, Architecture], Found]
 
+# The stage in which documents that had chosen the best epoch are learned, too.
+AGAIN = "all texts again"
 # With fewer documents, none are held out for validation.
 MIN_DOCUMENTS_TO_SPLIT = 100
 # bfloat16 is measured on so few tokens, because where it is slow it is very slow.
 TOKENS_TO_MEASURE = 32
 
 
-def fit_network(settings: NeuralSettings, train: Training, architecture: Architecture = PLAIN) -> FittedNetwork:
+def fit_network(settings: NeuralSettings, train: Training, architecture: Architecture = PLAIN) -> Found:
     """Train a network.
 
     Parameters
@@ -58,8 +63,9 @@ def fit_network(settings: NeuralSettings, train: Training, architecture: Archite
 
     Returns
     -------
-    FittedNetwork
-        The trained network, on the CPU.
+    tuple
+        The trained network, on the CPU, and its scores of validation documents, if there are any: by the best epoch,
+        which these documents also chose, before a network over a frozen encoder learned from them too.
     """
     ends = stop_nodes(train.hierarchy, train.labels) if architecture.has_stops else None
     objective = Objective.of(train, settings.loss, settings.loss_params, ends)
@@ -71,9 +77,7 @@ def fit_network(settings: NeuralSettings, train: Training, architecture: Archite
         return fine_tune(settings, every, objective, architecture)
 
 
-def fit_head(
-    settings: NeuralSettings, train: Training, objective: Objective, architecture: Architecture
-) -> FittedNetwork:
+def fit_head(settings: NeuralSettings, train: Training, objective: Objective, architecture: Architecture) -> Found:
     """Train a network over a frozen encoder: on a part to find the best epoch, then on all for as many epochs.
 
     Parameters
@@ -105,23 +109,26 @@ def fit_head(
     network = architecture.make(parts)
     # Made once, since some networks learn from the hierarchy when they are made.
     untrained, random = deepcopy(network), torch.get_rng_state()
-    held_out = with_seen_labels(held_out, train[kept]) if architecture.only_seen else held_out
-    validation = Validation.of(held_out, featurizer, objective, settings.seed)
+    seen = train[kept] if architecture.only_seen else None
+    validation = Validation.of(held_out, featurizer, objective, settings.seed, seen)
     if validation is None:
         kept = np.arange(len(train))
     begun = time.monotonic()
     states = train_network(network, chosen(inputs, kept), config, objective, train[kept], validation)
-    state = states[-1]
+    held = None if validation is None else validation.judged(network, states[-1].temperature)
+    stages, cut = stages_of("texts", network, config, states), any(state.stopped for state in states)
     epochs = [int(np.argmin(each.epoch_losses)) + 1 for each in states]
-    if len(kept) < len(train) and not state.stopped and not has_time(states, epochs, begun, train.stop):
-        state.stopped, train.stop.reason = True, "deadline"
-    if len(kept) < len(train) and not state.stopped:
+    if len(kept) < len(train) and not cut and not agreed(has_time(states, epochs, begun, train.stop)):
+        cut, train.stop.reason = True, "deadline"
+        planned = sum(epochs) * -(-len(train) // config.batch_size)
+        stages += (Stage(AGAIN, 0, planned, sum(epochs), stopped=True),)
+    if len(kept) < len(train) and not cut:
         torch.set_rng_state(random)
         again = train_network(untrained, inputs, replace(config, part="all"), objective, train, None, epochs)
         # A network that was stopped half-way is worse than the one trained on fewer documents.
-        state.stopped = again[-1].stopped
-        network = network if state.stopped else untrained
-    return fitted(parts, featurizer, network, state, architecture)
+        network = network if any(state.stopped for state in again) else untrained
+        stages += stages_of(AGAIN, untrained, config, again, epochs)
+    return fitted(parts, featurizer, network, states[-1], architecture, stages), held
 
 
 def has_time(states: Sequence[TrainState], epochs: Sequence[int], begun: float, stop: StopSignal) -> bool:
@@ -147,9 +154,7 @@ def has_time(states: Sequence[TrainState], epochs: Sequence[int], begun: float, 
     return now + (now - begun) * sum(epochs) / max(1, trained) < stop.deadline
 
 
-def fine_tune(
-    settings: NeuralSettings, train: Training, objective: Objective, architecture: Architecture
-) -> FittedNetwork:
+def fine_tune(settings: NeuralSettings, train: Training, objective: Objective, architecture: Architecture) -> Found:
     """Train the backbone, or what is not frozen of it, with the outputs, and keep the best epoch.
 
     Parameters
@@ -177,18 +182,21 @@ def fine_tune(
         parts = replace(parts, name_vectors=name_embeddings(parts, featurizer))
     network = architecture.make(replace(parts, backbone=prepared_backbone(settings, backbone)))
     config = TrainingConfig.of(settings, train, architecture.identity)
-    held_out = with_seen_labels(held_out, train[kept]) if architecture.only_seen else held_out
-    validation = Validation.of(held_out, featurizer, objective, settings.seed)
+    seen = train[kept] if architecture.only_seen else None
+    validation = Validation.of(held_out, featurizer, objective, settings.seed, seen)
     shown = train if validation is None else train[kept]
     inputs = featurizer.inputs(shown.texts)
     if settings.precision == "auto" and supports_bf16(network):
         sample = inputs.batch(np.arange(min(2, len(shown))))
-        config = replace(config, bf16=faster_in_bf16(network, [value[:, :TOKENS_TO_MEASURE] for value in sample]))
-    state = train_network(network, inputs, config, objective, shown, validation)[-1]
+        faster = faster_in_bf16(network, [value[:, :TOKENS_TO_MEASURE] for value in sample])
+        config = replace(config, bf16=agreed(faster))
+    states = train_network(network, inputs, config, objective, shown, validation)
+    held = None if validation is None else validation.judged(network, states[-1].temperature)
+    stages = stages_of("texts", network, config, states)
     network.backbone = without_lora(network.backbone)
     if settings.gradient_checkpointing:
         network.backbone.gradient_checkpointing_disable()
-    return fitted(parts, featurizer, network, state, architecture)
+    return fitted(parts, featurizer, network, states[-1], architecture, stages), held
 
 
 def new_frozen_featurizer(
@@ -309,7 +317,7 @@ def train_network(
     Returns
     -------
     list of TrainState
-        The state at the end of each stage; the last one is stopped if any is.
+        The state at the end of each stage.
     """
     loss, labels, stages = torch_loss(objective.loss), objective.truth(train)[1], network.stages
     states: list[TrainState] = []
@@ -324,14 +332,48 @@ def train_network(
             states.append(Trainer(network, loss, own, validate).fit(inputs, truth))
             if own.stop.reason == "interrupt":
                 config.stop.interrupt()
-    states[-1].stopped = any(state.stopped for state in states)
-    if states[-1].stopped and config.stop.reason is None:
+    if any(state.stopped for state in states) and config.stop.reason is None:
         config.stop.reason = "deadline"
     return states
 
 
+def stages_of(
+    name: str,
+    network: Network,
+    config: TrainingConfig,
+    states: Sequence[TrainState],
+    epochs: Sequence[int] | None = None,
+) -> tuple[Stage, ...]:
+    """Say how far training came, after what was over when the network was made.
+
+    Parameters
+    ----------
+    name
+        What was trained on.
+    network, config, states
+        What was trained, how, and the state at the end of each stage.
+    epochs
+        The epochs of each stage, where these are not those of the configuration.
+
+    Returns
+    -------
+    tuple of Stage
+        Stages by their levels, where there are several.
+    """
+    before = network.stages_before if name != AGAIN else ()
+    names = [name] if len(states) == 1 else [f"{name}, level {number}" for number in range(1, len(states) + 1)]
+    planned = [config.epochs] * len(states) if epochs is None else epochs
+    own = zip(names, states, planned, strict=True)
+    return *before, *(Stage(each, state.step, state.planned, count, state.stopped) for each, state, count in own)
+
+
 def fitted(
-    parts: Parts, featurizer: Featurizer, network: Network, state: TrainState, architecture: Architecture
+    parts: Parts,
+    featurizer: Featurizer,
+    network: Network,
+    state: TrainState,
+    architecture: Architecture,
+    stages: tuple[Stage, ...],
 ) -> FittedNetwork:
     """Put together what was trained.
 
@@ -347,6 +389,8 @@ def fitted(
         The state at the end of training.
     architecture
         How the network was made.
+    stages
+        How far each stage came.
 
     Returns
     -------
@@ -361,7 +405,7 @@ def fitted(
         tuple(state.epoch_losses),
         parts.width,
         architecture.has_file,
-        state.stopped,
+        stages,
     )
 
 
@@ -388,29 +432,6 @@ def split_validation(settings: NeuralSettings, train: Training) -> tuple[LongArr
         return everything, None
     held = hold_out(len(train), count, settings.seed, train.groups)
     return np.setdiff1d(everything, held), train[held]
-
-
-def with_seen_labels(held_out: Training | None, shown: Training) -> Training | None:
-    """Leave out labels that training does not see.
-
-    Parameters
-    ----------
-    held_out
-        Documents that find the best epoch, if there are any.
-    shown
-        Those that are trained on.
-
-    Returns
-    -------
-    Training or None
-        The same documents.
-    """
-    if held_out is None:
-        return None
-    seen = np.zeros(len(shown.hierarchy), np.bool_)
-    seen[shown.closed.indices] = True
-    closed = held_out.closed
-    return replace(held_out, labels=keep_entries(closed, seen[closed.indices]))
 
 
 @contextmanager

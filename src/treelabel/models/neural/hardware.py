@@ -29,6 +29,17 @@ def threads_for(network: nn.Module) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+@contextmanager
+def unchanged(network: nn.Module) -> Iterator[None]:
+    """Let a network be tried: dropout uses up none of training's random numbers, and running statistics are kept."""
+    statistics = [(buffer, buffer.clone()) for buffer in network.buffers()]
+    with torch.random.fork_rng():
+        yield
+    with torch.no_grad():
+        for buffer, before in statistics:
+            buffer.copy_(before)
+
+
 def supports_bf16(network: nn.Module) -> bool:
     """Return whether this machine computes in bfloat16 and the network is large enough to try it."""
     if parameter_count(network) < SMALL:
@@ -67,13 +78,8 @@ def faster_in_bf16(network: nn.Module, batch: Sequence[Tensor]) -> bool:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     network.to(device)
     batch = [value.to(device) for value in batch]
-    # Dropout must not consume the random numbers of training, nor measuring change running statistics.
-    statistics = [(buffer, buffer.clone()) for buffer in network.buffers()]
-    with torch.random.fork_rng(), threads_for(network):
+    with unchanged(network), threads_for(network):
         # The first use of a kernel sets it up, and does not count.
         plain = min(seconds(False) for _ in range(3))
         half = seconds(True)
-        faster = half < 10 * plain and min(seconds(True) for _ in range(2)) < 0.5 * plain
-    for buffer, before in statistics:
-        buffer.copy_(before)
-    return faster
+        return half < 10 * plain and min(seconds(True) for _ in range(2)) < 0.5 * plain

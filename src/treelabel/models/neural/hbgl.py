@@ -14,12 +14,18 @@ from treelabel.core.compute import LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
 from treelabel.losses.torch import TorchLoss
+from treelabel.models.evidence import Stage
 from treelabel.models.neural.featurizers import Featurizer
 from treelabel.models.neural.gold import Gold, GoldLabels
+from treelabel.models.neural.hardware import threads_for
 from treelabel.models.neural.hbgl_bodies import BackboneBody, Body, Decoder
 from treelabel.models.neural.hbgl_labels import GlobalStage, LabelHead, pretrain_labels
 from treelabel.models.neural.network import Network
 from treelabel.models.neural.parts import Parts
+from treelabel.models.stopping import StopSignal
+
+# One in so many seconds of a limited time is the global stage's: by their steps it is a small part of a whole run.
+GLOBAL_SHARE = 5
 
 
 class HbglNetwork(Network):
@@ -100,9 +106,8 @@ class HbglNetwork(Network):
         if parts.name_vectors is not None:
             if parts.backbone is not None:
                 BackboneBody(parts.backbone, self.depth).check_attention(parts.width)
-            self.global_losses = self.pretrain_labels(
-                GlobalStage(global_steps, global_learning_rate, global_mask, global_batch_size), parts
-            )
+            stage = GlobalStage(global_steps, global_learning_rate, global_mask, global_batch_size)
+            self.global_losses = self.pretrain_labels(stage, parts)
 
     @property
     def body(self) -> Body:
@@ -113,6 +118,8 @@ class HbglNetwork(Network):
 
     def pretrain_labels(self, stage: GlobalStage, parts: Parts) -> list[float]:
         """Train label embeddings on the hierarchy alone, with everything else frozen; dropout is on.
+
+        Of a limited time it has a share, as texts are what matters: see `GLOBAL_SHARE`.
 
         Parameters
         ----------
@@ -131,15 +138,22 @@ class HbglNetwork(Network):
             self.cuda()
         trained = [p for p in self.parameters() if p.requires_grad and p is not head.embeddings]
         body, was_training = self.body, self.training
+        stop = StopSignal() if parts.stop is None else parts.stop.share(GLOBAL_SHARE)
         self.train()
         try:
             for parameter in trained:
                 parameter.requires_grad_(False)
-            return pretrain_labels(head, partial(body.states, None), self.hierarchy, stage, parts.stop, parts.progress)
+            with threads_for(self):
+                found = pretrain_labels(head, partial(body.states, None), self.hierarchy, stage, stop, parts.progress)
         finally:
             for parameter in trained:
                 parameter.requires_grad_(True)
             self.train(was_training)
+        if stop.reason == "interrupt" and parts.stop is not None:
+            parts.stop.interrupt()
+        planned = max(stage.steps, len(found))
+        self.stages_before = (Stage("labels", len(found), planned, stopped=stop.reason is not None),)
+        return found
 
     # The local stage
 

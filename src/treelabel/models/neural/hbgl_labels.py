@@ -17,7 +17,8 @@ from torch.nn import functional
 from treelabel.core.compute import LongArray
 from treelabel.core.progress import progress_bar
 from treelabel.hierarchy import Hierarchy
-from treelabel.models.stopping import StopSignal
+from treelabel.models.neural.processes import agreed_stop
+from treelabel.models.stopping import StopSignal, held_interrupt
 
 # The most labels in one sequence: attention is quadratic in it, whatever the size of the hierarchy.
 LONGEST = 256
@@ -240,7 +241,7 @@ def pretrain_labels(
     encode: Encode,
     hierarchy: Hierarchy,
     stage: GlobalStage,
-    stop: StopSignal | None = None,
+    stop: StopSignal,
     progress: bool | None = None,
 ) -> list[float]:
     """Train label embeddings to predict masked labels of the hierarchy; nothing else is changed.
@@ -259,7 +260,7 @@ def pretrain_labels(
     stage
         The settings.
     stop
-        Whether to end early.
+        Whether to end early; the first Ctrl-C is noted there.
     progress
         Whether to show a progress bar.
 
@@ -274,9 +275,9 @@ def pretrain_labels(
     rng = np.random.default_rng(int(torch.randint(2**31, ())))
     optimizer = torch.optim.AdamW([head.embeddings], stage.learning_rate, weight_decay=0.0)
     groups, found = torch.from_numpy(alike_when_masked(hierarchy)), list[float]()
-    with progress_bar("learning labels", stage.steps, progress) as done:
+    with progress_bar("learning labels", stage.steps, progress) as done, held_interrupt(stop):
         for nodes in sequences(hierarchy, stage.steps, rng):
-            if stop:
+            if agreed_stop(stop):
                 break
             found.append(_step(head, encode, hierarchy, nodes, groups, stage))
             optimizer.step()

@@ -4,7 +4,7 @@ torch is imported when something is fitted or loaded, not before: `treelabel mod
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
@@ -19,7 +19,7 @@ from treelabel.encoders.sources import Pooling
 from treelabel.hierarchy import Hierarchy
 from treelabel.losses.registry import LOSSES
 from treelabel.models.base import Model, Training
-from treelabel.models.evidence import HeldOut
+from treelabel.models.evidence import HeldOut, Stage
 from treelabel.models.neural.exported import ExportedNetwork
 from treelabel.models.neural.saved import ExportedValues, NetworkValues, saved_schema
 from treelabel.models.neural.settings import NeuralSettings
@@ -208,8 +208,11 @@ class Neural(Model):
         settings = self._with_encoder()
         with require_extra("neural", f"the model {self.name}"):
             fit_network, _ = _torch_side()
-            self.fitted_ = fit_network(settings, train, self._architecture())
-        return None
+            self.fitted_, held = fit_network(settings, train, self._architecture())
+        return held
+
+    def _stages(self) -> Sequence[Stage]:
+        return self.fitted_.stages if not isinstance(self.fitted_, ExportedNetwork) else ()
 
     def _default_encoder(self, settings: NeuralSettings) -> str:
         """Return the name of the encoder where none is given."""

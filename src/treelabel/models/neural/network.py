@@ -12,6 +12,7 @@ from treelabel.core.compute import DoubleArray, LongArray
 from treelabel.encoders.backbone import pooled
 from treelabel.encoders.sources import Pooling
 from treelabel.losses.torch import Prepared, TorchLoss
+from treelabel.models.evidence import Stage
 from treelabel.models.neural.hardware import threads_for
 from treelabel.models.neural.inputs import Inputs
 
@@ -64,6 +65,8 @@ class Network(nn.Module):
     def __init__(self, backbone: Any, pooling: Pooling, outputs: Any, normalize: bool = False) -> None:
         super().__init__()
         self.backbone, self.pooling, self.outputs, self.normalize = backbone, pooling, outputs, normalize
+        # How far those stages came that are over when the network is made.
+        self.stages_before: tuple[Stage, ...] = ()
 
     def token_states(self, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Return the hidden states (n × length × width) and the mask (n × length) of (ids, mask) or (states, mask)."""

@@ -13,7 +13,6 @@ from contextlib import nullcontext
 
 import numpy as np
 import torch
-from accelerate import Accelerator
 from torch import Tensor
 
 from treelabel.core.compute import LongArray
@@ -23,14 +22,17 @@ from treelabel.losses.torch import Prepared, TorchLoss
 from treelabel.models.neural.checkpoints import (
     TrainState,
     copied,
-    load_checkpoint,
+    read_checkpoint,
+    resume,
     save_checkpoint,
     set_weights,
     trained_weights,
 )
 from treelabel.models.neural.config import TrainingConfig
+from treelabel.models.neural.hardware import unchanged
 from treelabel.models.neural.inputs import Inputs, epoch_batches
 from treelabel.models.neural.network import Network, parameter_groups
+from treelabel.models.neural.processes import agreed, agreed_stop, new_accelerator, process_count, share_statistics
 from treelabel.models.neural.schedules import SCHEDULES, cooling
 from treelabel.models.stopping import held_interrupt
 
@@ -76,31 +78,54 @@ class Trainer:
         config = self.config
         # What was made in a hurry is no state to go on from.
         self.begun_late = bool(config.stop)
-        self.accelerator = Accelerator(cpu=not torch.cuda.is_available())
+        self.accelerator = new_accelerator(process_count() > 1 and agreed(self._has_unused(inputs, truth)))
         groups = parameter_groups(self.network, config.learning_rates, config.layerwise_lr_decay, config.weight_decay)
         self.network.to(self.accelerator.device)
         self.loss.to(self.accelerator.device)
         self.optimizer = torch.optim.AdamW(groups, fused=True)
-        state = TrainState()
-        if config.checkpoint_dir is not None:
-            state = load_checkpoint(config.checkpoint_dir / config.part, config.run, self.network, self.optimizer)
+        state = self._resumed()
         # After loading: parameters of a wrapped network have other names.
         self.model = self.accelerator.prepare(self.network)
+        made_late = agreed(state.step == 0 and any(stage.stopped for stage in self.network.stages_before))
+        self.begun_late = self.begun_late or made_late
         self.begun = self.saved_at = time.monotonic()
         self.first_step, self.is_cooling = state.step, False
         last = config.epochs if config.stop_after is None else config.stop_after
-        self.last_step = last * len(epoch_batches(inputs.lengths, config.batch_size, config.seed, 0))
+        state.planned = last * len(epoch_batches(inputs.lengths, config.batch_size, config.seed, 0))
         shown = config.progress if self.accelerator.is_main_process else False
         total = config.epochs * len(inputs.lengths)
         with progress_bar("learning", total, shown) as done, held_interrupt(config.stop):
             while state.epoch < last and not self._out_of_patience(state) and not state.stopped:
                 self._train_epoch(inputs, truth, state, done)
         # What was learned with rates of its own is not what a run without a deadline learns, though epochs ran out.
-        state.stopped = state.stopped or self.is_cooling
+        state.stopped = state.stopped or self.is_cooling or made_late
         if state.best_weights:
             set_weights(self.network, state.best_weights)
         self._require_finite()
         return state
+
+    def _has_unused(self, inputs: Inputs, truth: Prepared) -> bool:
+        """Return whether parameters have no gradient: some encoders have parts that no text uses, as XLNet's segments.
+
+        Which these are is the same for all texts: networks take care that every text passes through all other weights.
+        """
+        rows, device = np.arange(1), next(self.network.parameters()).device
+        given = tuple(value.to(device) for value in inputs.batch(rows))
+        with unchanged(self.network):
+            losses = self.network.train()(given, truth.batch(rows, device), self.loss.to(device))
+            (losses.sum() + self.network.penalty(self.loss)).backward()
+            found = any(p.requires_grad and p.grad is None for p in self.network.parameters())
+            self.network.zero_grad(set_to_none=True)
+        return found
+
+    def _resumed(self) -> TrainState:
+        """Return the state to go on from, of the first process's checkpoint if there is one."""
+        folder = self.config.checkpoint_dir
+        if folder is None:
+            return TrainState()
+        main = self.accelerator.is_main_process
+        stored = agreed(read_checkpoint(folder / self.config.part, self.config.run, self.network) if main else None)
+        return TrainState() if stored is None else resume(stored, self.network, self.optimizer)
 
     # Epochs
 
@@ -121,7 +146,7 @@ class Trainer:
             done(state.epoch * documents + state.documents, f"loss {loss:.3f}, {speed:,.0f} documents/s")
             self._report(state.step, {"loss": loss, "learning_rate": rate, "documents_per_second": speed})
             self._save_if_due(state)
-            if self._should_stop():
+            if agreed_stop(config.stop):
                 # A later run resumes from here; the rest of this epoch's end is for the model of now.
                 self._save(state)
                 state.stopped = True
@@ -130,7 +155,9 @@ class Trainer:
 
     def _end_epoch(self, state: TrainState) -> None:
         """Record the loss of an epoch, and its weights if they are the best."""
-        training_loss = state.loss_sum / max(state.documents, 1)
+        share_statistics(self.network)
+        # The loss of a step is known to each process by its own documents.
+        training_loss = self._mean(state.loss_sum) / max(state.documents, 1)
         loss, temperature = (training_loss, 1.0) if self.validate is None else self._validated(self.validate)
         validation = {} if self.validate is None else {"validation_loss": loss}
         self._report(state.step, {"training_loss": training_loss, **validation})
@@ -142,9 +169,18 @@ class Trainer:
             self._save_if_due(state)
 
     def _validated(self, validate: Validate) -> tuple[float, float]:
+        """Return what the first process finds: patience and the best weights follow from it in all."""
         self.network.eval()
-        with torch.inference_mode():
-            return validate(self.network)
+        found = (np.inf, 1.0)
+        if self.accelerator.is_main_process:
+            with torch.inference_mode():
+                found = validate(self.network)
+        return agreed(found)
+
+    def _mean(self, value: float) -> float:
+        """Return the mean of a number over processes."""
+        own = torch.tensor(value, dtype=torch.float64, device=self.accelerator.device)
+        return float(self.accelerator.reduce(own, "mean"))
 
     def _out_of_patience(self, state: TrainState) -> bool:
         """Return whether too many epochs have passed since the best one."""
@@ -196,10 +232,8 @@ class Trainer:
         share = cooling(now, self.begun, deadline)
         if share < 1 and not self.is_cooling:
             pace = (now - self.begun) / max(state.step - self.first_step, 1)
-            share = 1.0 if now + (self.last_step - state.step) * pace < deadline else share
-        if self.accelerator.num_processes > 1:
-            own = torch.tensor(share, device=self.accelerator.device)
-            share = float(self.accelerator.reduce(own, "mean"))
+            share = 1.0 if now + (state.planned - state.step) * pace < deadline else share
+        share = agreed(share)
         if share < 1 and not self.is_cooling:
             self._save(state)
             self.is_cooling = True
@@ -211,18 +245,6 @@ class Trainer:
             raise TreelabelError(f"learning diverged at a learning rate of {rates}; use a smaller one (learning_rate=)")
 
     # Around steps
-
-    def _should_stop(self) -> bool:
-        """Return whether any process has passed the deadline or was asked to stop: all stop at the same step."""
-        stop = self.config.stop
-        if self.accelerator.num_processes == 1:
-            return bool(stop)
-        asked = torch.tensor(float(bool(stop)), device=self.accelerator.device)
-        over = bool(self.accelerator.reduce(asked, "sum") > 0)
-        if over and not stop:
-            # Another process was asked to; its reason is unknown here, and the careful guess is Ctrl-C.
-            stop.interrupt()
-        return over
 
     def _report(self, step: int, values: Mapping[str, float]) -> None:
         if self.accelerator.is_main_process:

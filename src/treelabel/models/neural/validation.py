@@ -1,13 +1,18 @@
 """Validation: which epoch is best, by the log loss of documents that training does not see."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from treelabel.calibration.temperature import fit_temperature
 from treelabel.core.compute import LongArray
+from treelabel.hierarchy import LabelMatrix
+from treelabel.hierarchy.sets import keep_entries
 from treelabel.models.base import Training
+from treelabel.models.evidence import HeldOut
 from treelabel.models.neural.featurizers import Featurizer
+from treelabel.models.neural.fitted import network_scores
 from treelabel.models.neural.inputs import Inputs
 from treelabel.models.neural.network import Network, compute_logits
 from treelabel.models.neural.ranking import RankingNetwork, ranking_loss
@@ -27,11 +32,20 @@ class Validation:
 
     data: Training
     inputs: Inputs
-    batches: list[LongArray]
+    featurizer: Featurizer
     objective: Objective
+    # What is true of them, whatever the best epoch is chosen by.
+    labels: LabelMatrix
 
     @classmethod
-    def of(cls, data: Training | None, featurizer: Featurizer, objective: Objective, seed: int) -> "Validation | None":
+    def of(
+        cls,
+        data: Training | None,
+        featurizer: Featurizer,
+        objective: Objective,
+        seed: int,
+        seen: Training | None = None,
+    ) -> "Validation | None":
         """Sample documents whose labels the loss can take.
 
         Parameters
@@ -44,6 +58,8 @@ class Validation:
             What the network is trained for.
         seed
             Seed of the sample.
+        seen
+            The documents that are trained on, where the best epoch is to be chosen by the labels that these have.
 
         Returns
         -------
@@ -56,11 +72,35 @@ class Validation:
         count = max(MIN_DOCUMENTS, MAX_VALUES // max(1, len(data.hierarchy)))
         # At random: documents are often sorted by their labels.
         sample = data[np.sort(np.random.default_rng(seed).permutation(rows)[:count])]
+        labels = sample.labels
+        if seen is not None:
+            sample = with_seen_labels(sample, seen)
         if not objective.exhaustive:
             # Sigmoids are evaluated at all nodes: for a single one, a probability of 1 for everything would be best.
             sample = replace(sample, regime="multi_path")
         inputs = featurizer.inputs(sample.texts, data.progress)
-        return cls(sample, inputs, featurizer.batches(inputs), objective)
+        return cls(sample, inputs, featurizer, objective, labels)
+
+    @cached_property
+    def batches(self) -> list[LongArray]:
+        """The row numbers of each batch."""
+        return self.featurizer.batches(self.inputs)
+
+    def judged(self, network: Network, temperature: float) -> HeldOut:
+        """Score the documents, and put what is true of them beside it.
+
+        Parameters
+        ----------
+        network, temperature
+            What was trained without them.
+
+        Returns
+        -------
+        HeldOut
+            Of the sample.
+        """
+        scores = network_scores(network, self.featurizer, self.inputs, self.objective, temperature)
+        return HeldOut(scores, self.labels, self.data.groups)
 
     def __call__(self, network: Network) -> tuple[float, float]:
         """Return the log loss, and the temperature of the logits that gives it; candidates are ranked without one."""
@@ -75,3 +115,24 @@ class Validation:
 
         found = fit_temperature(loss, LOG_INVERSE_TEMPERATURE, tolerance=0.05)
         return found.loss, 1 / found.inverse
+
+
+def with_seen_labels(held_out: Training, shown: Training) -> Training:
+    """Leave out labels that training does not see.
+
+    Parameters
+    ----------
+    held_out
+        Documents that find the best epoch.
+    shown
+        Those that are trained on.
+
+    Returns
+    -------
+    Training
+        The same documents.
+    """
+    seen = np.zeros(len(shown.hierarchy), np.bool_)
+    seen[shown.closed.indices] = True
+    closed = held_out.closed
+    return replace(held_out, labels=keep_entries(closed, seen[closed.indices]))

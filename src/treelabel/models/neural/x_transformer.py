@@ -27,7 +27,7 @@ from treelabel.encoders.cached import CachedEncoder
 from treelabel.encoders.registry import find_encoder
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.base import Training
-from treelabel.models.evidence import HeldOut
+from treelabel.models.evidence import HeldOut, Stage
 from treelabel.models.extreme.indexing import (
     LabelEmbedding,
     cluster_count,
@@ -50,6 +50,7 @@ from treelabel.models.extreme.ranking import (
 from treelabel.models.neural.fitted import FittedNetwork
 from treelabel.models.neural.fitting import fit_network, split_validation
 from treelabel.models.neural.matcher import matcher_architecture, read_texts
+from treelabel.models.neural.processes import agreed_stop
 from treelabel.models.neural.settings import NeuralSettings
 from treelabel.models.objective import Objective
 from treelabel.models.part_files import files_from, files_to
@@ -169,6 +170,17 @@ class FittedXTransformer:
     def epoch_losses(self) -> tuple[float, ...]:
         """The losses of all matchers."""
         return tuple(loss for each in self.indexings for loss in each.matcher.epoch_losses)
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """How far the matcher of each indexing came, of those that were begun."""
+        matchers = [each.matcher.stages for each in self.indexings]
+        names = ["matcher" if len(matchers) == 1 else f"matcher {number}" for number in range(1, len(matchers) + 1)]
+        return tuple(
+            replace(stage, name=f"{name}, {stage.name}")
+            for name, own in zip(names, matchers, strict=True)
+            for stage in own
+        )
 
     def score(self, texts: Strings, top: int | None = None) -> Scores:
         """Score texts, some thousands at a time.
@@ -352,13 +364,13 @@ def fit_x_transformer(
         cut_short |= indexing.matcher.stopped
         if margins is not None:
             on_held.append(indexing.mapped(margins))
-        if train.stop:
+        if agreed_stop(train.stop):
             break
     if cut_short and train.stop.reason is None:
         # A matcher had to end before its time: what was learned is not all that could be.
         train.stop.reason = "deadline"
     fitted = FittedXTransformer(h, nodes, tfidf, tuple(found), options.beam_size)
-    if held is None or train.valid is not None:
+    if held is None:
         return fitted, None
     return fitted, HeldOut(fitted.scores_of(on_held), held.labels, held.groups)
 
@@ -406,7 +418,7 @@ def _fit_matcher(settings: NeuralSettings, data: _Data, tree: LabelTree, share: 
     if data.held is not None and data.held_labels is not None:
         valid = training(data.held.texts, data.held_labels, None)
     shown = training(data.train.texts.take(data.kept), data.labels[data.kept], valid)
-    found = fit_network(settings, shown, matcher_architecture(identity))
+    found, _ = fit_network(settings, shown, matcher_architecture(identity))
     if own.reason == "interrupt":
         stop.interrupt()
     return found

@@ -1,0 +1,113 @@
+"""Several processes that train one network: every system ends, and knows the same in all of them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# Fits one model after another in each process; a third of the labels are wrong, so that patience runs out.
+CODE = """
+import json
+import os
+import sys
+import numpy as np
+import torch
+from tests.helpers import WordVectors, registered
+from treelabel.models import make_model
+from treelabel.models.check import CASES
+
+torch.set_num_threads(1)
+case, told = CASES["leaf"], []
+texts, labels = case.texts * 3, case.labels * 3
+with registered("words", WordVectors):
+    for name, seconds, settings in json.loads(sys.argv[1]):
+        rng = np.random.default_rng(settings["seed"])
+        wrong = [rng.choice(len(labels)) if rng.random() < 1 / 3 else row for row in range(len(labels))]
+        model = make_model(name, **settings)
+        given = [labels[row] for row in wrong]
+        # Clocks of processes differ: the second one has a deadline of its own.
+        limit = None if seconds is None else seconds[int(os.environ["RANK"])]
+        model.fit(texts, given, hierarchy=case.hierarchy, max_seconds=limit, progress=False)
+        scores = model.score(case.texts).dense().tolist()
+        stages = [[stage.steps, stage.planned, stage.stopped] for stage in model.evidence_.stages]
+        told.append([name, model.losses_, model.stopped_, model.default_rule, stages, scores])
+with open(os.path.join(sys.argv[2], os.environ["RANK"]), "w") as stream:
+    json.dump(told, stream)
+"""
+
+HEAD = {"encoder": "words", "patience": 1, "batch_size": 32, "seed": 0}
+SCRATCH = {"encoder": "scratch", "patience": 1, "batch_size": 32, "seed": 0, "max_length": 8}
+TREE = {"max_flat_labels": 2, "cluster_size": 2}
+
+Job = tuple[str, tuple[float, float] | None, dict[str, Any]]
+
+
+def in_two_processes(jobs: list[Job], folder: Path) -> list[list[Any]]:
+    """Fit models in two processes, one after another; return what both know of each. A deadlock fails by the clock."""
+    script = folder / "fit.py"
+    script.write_text(CODE)
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    root = str(Path(__file__).parents[2])
+    environment = {**os.environ, "PYTHONPATH": root, "TREELABEL_CACHE": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
+    arguments = [*run, str(script), json.dumps(jobs), str(folder)]
+    errors = folder / "errors"
+    with errors.open("w") as stream:
+        process = subprocess.Popen(arguments, env=environment, cwd=folder, stderr=stream, start_new_session=True)
+        try:
+            code = process.wait(timeout=300)
+        except subprocess.TimeoutExpired:
+            # With the processes that it has started, which wait for each other.
+            os.killpg(process.pid, signal.SIGKILL)
+            code = process.wait()
+    assert code == 0, errors.read_text()[-3000:]
+    first, second = (json.loads((folder / rank).read_text()) for rank in ("0", "1"))
+    assert first == second
+    found: list[list[Any]] = first
+    return found
+
+
+@pytest.mark.slow
+def test_every_system_ends_with_the_same_weights_in_two_processes(tmp_path: Path) -> None:
+    jobs: list[Job] = [
+        ("neural", None, {**HEAD, "epochs": 6}),
+        ("hgclr", None, {**SCRATCH, "epochs": 2}),
+        ("hbgl", None, {**SCRATCH, "epochs": 2, "global_steps": 5}),
+        ("attention_xml", None, {**SCRATCH, **TREE, "epochs": 3}),
+        ("light_xml", None, {**SCRATCH, **TREE, "epochs": 2}),
+        ("aplc_xlnet", None, {**SCRATCH, "epochs": 2}),
+        ("x_transformer", None, {**HEAD, "epochs": 4}),
+    ]
+    for (name, _, settings), found in zip(jobs, in_two_processes(jobs, tmp_path), strict=True):
+        assert found[0] == name
+        assert len(found[1]) <= settings["epochs"] * len(found[4])
+        assert found[2] is None
+
+
+@pytest.mark.slow
+def test_batch_norm_of_each_process_does_not_part_them(tmp_path: Path) -> None:
+    """Validation losses differed by the statistics of own batches, and patience ran out in one process alone."""
+    jobs: list[Job] = [("hitin", None, {**HEAD, "batch_size": 16, "epochs": 20, "seed": seed}) for seed in range(6)]
+    found = in_two_processes(jobs, tmp_path)
+    assert min(len(each[1]) for each in found) < 20
+
+
+@pytest.mark.slow
+def test_a_deadline_comes_for_all_by_the_clock_of_the_first(tmp_path: Path) -> None:
+    late: dict[str, Any] = {**HEAD, "batch_size": 4, "epochs": 100_000, "patience": 100_000}
+    # Both of an early clock in one process alone: the first one's counts, and it is no Ctrl-C.
+    jobs: list[Job] = [
+        ("neural", (1.0, 1e6), late),
+        ("neural", (1e6, 0.001), {**late, "epochs": 2}),
+        ("hbgl", (1.0, 1e6), {**SCRATCH, "epochs": 1_000, "global_steps": 1_000_000}),
+    ]
+    found = in_two_processes(jobs, tmp_path)
+    assert [each[2] for each in found] == ["deadline", None, "deadline"]
+    labels, texts = found[2][4]
+    assert labels[2]
+    assert texts[2]
+    assert texts[0] >= 1
