@@ -181,7 +181,7 @@ def write_arrays(target: Path | IO[bytes], arrays: Mapping[str, npt.NDArray[Any]
     compress
         Deflate each array.
     """
-    plain = {name: np.asarray(array) for name, array in arrays.items()}
+    plain: dict[str, Any] = {name: np.asarray(array) for name, array in arrays.items()}
     if objects := [name for name, array in plain.items() if array.dtype.hasobject]:
         raise TreelabelError(f"cannot store {', '.join(objects)}: expected plain numbers, found Python objects")
     (np.savez_compressed if compress else np.savez)(target, **plain)
