@@ -94,12 +94,12 @@ def test_tune_writes_a_rule_that_decide_and_evaluate_take(folder: Path, run: Run
 
 @pytest.fixture
 def sure(folder: Path) -> tuple[Path, Path]:
-    """Write a truth and scores of a hundred documents, of which half are sure of what is right."""
-    values = np.zeros((100, len(TREE)))
+    """Write a truth and scores of 400 documents, of which half are sure of what is right."""
+    values = np.zeros((400, len(TREE)))
     values[::2, [0, 2, 5]] = [0.9, 0.8, 0.75]
     values[1::2, [0, 3]] = [0.7, 0.4]
     Scores(TREE, values).save(folder / "sure.npz")
-    lines = [json.dumps({"labels": ["F" if at % 2 == 0 else "C"]}) for at in range(100)]
+    lines = [json.dumps({"labels": ["F" if at % 2 == 0 else "C"]}) for at in range(400)]
     (folder / "sure.jsonl").write_text("\n".join(lines) + "\n")
     return folder / "sure.jsonl", folder / "sure.npz"
 
@@ -116,9 +116,9 @@ def test_tune_finds_a_required_precision_and_tells_what_others_cost(
     assert shown[0] == f"{folder / 'sure.json'}: back_off; least scores of levels 1, 2, ...: 0.7000, never, 0.7500"
     assert shown[2].split()[:3] == ["required", "with", "a"]
     assert shown[6].split()[:5] == ["0.93", "100.0%", "50.0%", "2.00", "1.0000"]
-    # A hundred documents without an error promise no 0.98.
+    # The 160 documents that test without an error promise no 0.98.
     assert shown[8].split() == ["0.98", "0.0%", "0.0%", "-", "-"]
-    assert shown[-1] == "100 documents in 5 folds, each by thresholds found on the others"
+    assert shown[-1] == "400 documents in 5 folds, each by thresholds found on the others"
     assert Tuned.load(folder / "sure.json").settings["t"] == pytest.approx([0.7, 2, 0.75])
 
 
