@@ -201,11 +201,11 @@ def _judged_on(data: str, claim: Claim, resampled: Resampled) -> Outcome:
     second = estimate(resampled, padded, lambda values: right.function(values[cut:])).value
     low, high = found.interval
     status, reason = _standing(found, claim.margin)
-    cut = cut_short(claim, data, resampled.results)
-    if cut:
-        status, reason = "open", cut
+    unfinished = cut_short(claim, data, resampled.results)
+    if unfinished:
+        status, reason = "open", unfinished
     numbers = (found.value, low, high, left.title, right.title, first, second, found.seeds)
-    return Outcome(data, status, *numbers, reason, is_cut_short=bool(cut))
+    return Outcome(data, status, *numbers, reason, is_cut_short=bool(unfinished))
 
 
 def cut_short(claim: Claim, data: str, results: Results) -> str:
