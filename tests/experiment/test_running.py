@@ -277,6 +277,8 @@ def test_a_damaged_run_is_done_again(done: Results, tmp_path: Path) -> None:
     cell = plan.cells[0]
     text = (done.folder / "runs" / f"{cell.key}.json").read_text()
     (tmp_path / "runs").mkdir()
+    for name in ("parts", "contexts"):
+        shutil.copytree(done.folder / name, tmp_path / name)
     for damage in (
         "",
         "{",

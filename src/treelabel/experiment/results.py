@@ -367,7 +367,8 @@ def load_run(file: Path) -> Run:
     """Load one run; one that was altered is refused."""
     stored = read_json(file.read_bytes(), str(file), "run")
     if isinstance(stored, dict) and stored.get("checksum") != _checksum(stored):
-        raise TreelabelError(f"{file}: is not what was written (its checksum differs); remove it, and it is done again")
+        why = "its checksum differs" if "checksum" in stored else "it has no checksum; earlier versions wrote none"
+        raise TreelabelError(f"{file}: is not what was written ({why}); remove it, and it is done again")
     return run_from_json(stored, str(file))
 
 
