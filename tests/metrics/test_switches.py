@@ -191,7 +191,7 @@ def test_a_metric_tells_its_conventions_and_how_to_change_them(run: Run) -> None
     assert "zeros=unranked or ranked" in told
     assert "scikit-learn's log_loss" in run("metrics", "log_loss").out
     assert "coherent=max or min" in run("metrics", "hf1_auc").out
-    assert run("metrics", "hf1").out.count("\n") == 3
+    assert run("metrics", "subset_accuracy").out.count("\n") == 3
     assert run("metrics", "recall@3", "--json").json["recall@3"]["settings"]["empty"] == ["skip", "zero"]
     ended = run("metrics", "recal")
     assert (ended.code, "did you mean recall@k" in ended.err) == (2, True)
