@@ -29,7 +29,7 @@ ALPHABETS = {
 LEAVES = 8
 # The number of n-grams of a text, and the sum of their buckets, when every letter was one of a script with blanks.
 WAS = (42, 23948764)
-FAST = {
+FAST: dict[str, dict[str, Any]] = {
     "linear": {},
     "svm": {},
     "bag": {},
