@@ -38,7 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "core": set(),
     "hierarchy": {"core"},
     "scores": {"core", "hierarchy"},
-    "data": {"core", "hierarchy"},
+    "data": {"core", "hierarchy", "text"},
     "text": {"core"},
     "encoders": {"core", "text"},
     "losses": {"core", "hierarchy"},

@@ -346,3 +346,35 @@ def test_a_label_whose_parts_are_labels_is_several(tmp_path: Path) -> None:
     rows = [f"a text {n},{label}" for n in range(4) for label in ("joy|love", "love", "anger|fear", "joy")]
     data = read(put(tmp_path, "joy.csv", lines("text,label", rows)))
     assert told(data, "several_labels").remedy == "--label-sep '|'"
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [f"{1000.5 + number}" for number in range(40)],
+        [f"2024-01-{1 + number % 28:02d} 10:{number:02d}" for number in range(40)],
+        [f"SKU-{number:06d}" for number in range(40)],
+    ],
+)
+def test_numbers_dates_and_ids_are_no_texts(tmp_path: Path, texts: list[str]) -> None:
+    lines = [f"{text},{'AB'[number % 2]}" for number, text in enumerate(texts)]
+    (tmp_path / "f.csv").write_text("\n".join(["text,label", *lines]))
+    found = {finding.kind: finding for finding in find_problems(read(tmp_path / "f.csv", text="text", labels="label"))}
+    assert found["numeric_texts"].is_serious
+    assert found["numeric_texts"].count == 40
+    assert "line 2" in found["numeric_texts"].examples[0]
+
+
+def test_texts_without_common_words_and_a_single_label_are_told() -> None:
+    h = Hierarchy.flat(["x", "y"])
+    labels = ["xy"[number % 2] for number in range(40)]
+    unlike = {finding.kind: finding for finding in find_problems(Dataset.of([f"q{n}z" for n in range(40)], labels, h))}
+    assert unlike["unshared_words"].count == 40
+    assert unlike["unshared_words"].is_serious
+    # Clauses of Chinese have characters in common.
+    chinese = [f"{chr(0x4E00 + n % 7)}{chr(0x4E10 + n % 5)}{chr(0x4F00 + n)}" for n in range(40)]
+    for texts, answers in ((chinese, labels), ([f"a word {n}" for n in range(40)], ["x"] * 40)):
+        kinds = {finding.kind for finding in find_problems(Dataset.of(texts, answers, h))}
+        assert "unshared_words" not in kinds
+        assert "numeric_texts" not in kinds
+        assert ("one_label" in kinds) == (answers[1] == "x")

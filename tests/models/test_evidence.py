@@ -341,3 +341,30 @@ def test_a_folder_with_another_rule_or_evidence_is_refused(tmp_path: Path, name:
     file.write_text(json.dumps(json.loads(file.read_text()) | {name: value}))
     with pytest.raises(TreelabelError, match=why):
         load_model(tmp_path / "model")
+
+
+# What is no better than the most frequent label
+
+
+def test_a_model_at_chance_says_so_and_a_good_one_does_not(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rng = np.random.default_rng(0)
+    texts, labels = easy_texts(300)
+    good = make_model("svm").fit(Dataset.of(texts, labels, TREE))
+    assert not good.evidence_.compare_with_most_frequent(good.default_rule)
+    assert not caplog.records
+    noise = [" ".join(f"n{n}" for n in rng.integers(0, 50, 4)) for _ in texts]
+    bad = make_model("svm").fit(Dataset.of(noise, labels, TREE))
+    assert "no better than the most frequent labels" in caplog.text
+    assert "no better than the most frequent labels" in bad.evidence_.describe(bad.default_rule, bad.regime_)
+    bad.save(tmp_path / "model")
+    assert load_model(tmp_path / "model").evidence_ == bad.evidence_
+
+
+def test_fit_says_in_a_note_what_is_wrong_with_the_texts(tmp_path: Path) -> None:
+    lines = [f"{1000 + number},{'AB'[number % 2]}" for number in range(60)]
+    (tmp_path / "f.csv").write_text("\n".join(["text,label", *lines]))
+    command = ["fit", str(tmp_path / "f.csv"), "-o", str(tmp_path / "m"), "--text", "text", "--labels", "label"]
+    ran = CliRunner().invoke(app, command)
+    assert ran.exit_code == 0
+    assert "have a number, a date or an id for a text" in ran.stderr
+    assert "no better than the most frequent labels" in ran.stdout

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from treelabel.core.blas import one_blas_thread
-from treelabel.core.compute import BoolArray, DoubleArray, FloatArray, kernel, over_rows
+from treelabel.core.compute import BoolArray, DoubleArray, FloatArray, kernel, over_rows, sum_rows
 
 # Optimization ends when a further step would gain less than this share of the loss.
 OPTIONS = {"ftol": 1e-6}
@@ -70,8 +70,7 @@ def fit_softmax(parts: FloatArray, true: BoolArray, offsets: DoubleArray | None 
     added = np.zeros(parts.shape[1]) if offsets is None else offsets
 
     def loss(v: DoubleArray) -> tuple[float, DoubleArray]:
-        found = over_rows(lambda low, high: softmax_loss(parts, true, added, v, low, high), len(true), least=256)
-        total = np.sum(found, axis=0) / len(true)
+        total = sum_rows(lambda low, high: softmax_loss(parts, true, added, v, low, high), len(true)) / len(true)
         return float(total[0]), total[1:]
 
     more = parts.shape[2] - 1

@@ -28,6 +28,8 @@ BoolArray = npt.NDArray[np.bool_]
 
 # This many rows are worth a thread where a row takes some ten nanoseconds.
 LIGHT = 16384
+# Rows that are summed up before sums are: a fixed number, as rounding depends on it.
+SUMMED_ROWS = 256
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 Part = TypeVar("Part")
@@ -90,7 +92,8 @@ def thread_count() -> int:
 def over_rows(work: Callable[[int, int], Part], rows: int, least: int = 2048, most: int | None = None) -> list[Part]:
     """Call `work(start, stop)` on consecutive parts of `range(rows)` in threads.
 
-    The parts do not depend on timing, so a result never does either.
+    The parts do not depend on timing, so a result never does either. They depend on the number of threads: what is
+    summed over rows is summed by `sum_rows`.
 
     Parameters
     ----------
@@ -117,6 +120,36 @@ def over_rows(work: Callable[[int, int], Part], rows: int, least: int = 2048, mo
     if threads == 1 or _is_worker():
         return [work(start, stop) for start, stop in pairwise(edges)]
     return list(_pool(thread_count()).map(work, edges[:-1], edges[1:]))
+
+
+def sum_rows(work: Callable[[int, int], DoubleArray], rows: int, block: int = SUMMED_ROWS) -> DoubleArray:
+    """Sum `work(start, stop)` over blocks of `range(rows)` in threads: the same bits with any number of threads.
+
+    Parameters
+    ----------
+    work : callable
+        Returns the sums over the rows from its first argument up to its second, as an array.
+    rows : int
+        How many rows there are.
+    block : int
+        Rows of a block, which must not depend on the number of threads.
+
+    Returns
+    -------
+    array
+        The sums, added in the order of the blocks.
+
+    >>> sum_rows(lambda start, stop: np.array([stop - start, 1.0]), 1000).tolist()
+    [1000.0, 4.0]
+    """
+
+    def several(first: int, last: int) -> list[DoubleArray]:
+        return [work(block * number, min(block * (number + 1), rows)) for number in range(first, last)]
+
+    # No rows are one empty block, so that there is always something to add.
+    parts = over_rows(several, max(1, -(-rows // block)), least=1)
+    total: DoubleArray = np.sum([sums for part in parts for sums in part], axis=0)
+    return total
 
 
 def in_threads(

@@ -1,5 +1,6 @@
 """The contract of models: fit, score, predict, save, load; and scikit-learn's get_params, set_params and clone."""
 
+import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,6 +36,8 @@ from treelabel.models.training import texts_of, training_of
 from treelabel.rules import Decisions, Tuned
 from treelabel.scores import Scores
 from treelabel.text import Tfidf
+
+LOG = logging.getLogger(__name__)
 
 
 class NoValues(TypedDict):
@@ -148,6 +151,9 @@ class Model(Settings, ABC):
         self.profile_ = Profile.of(train, held, self.default_rule, self._known_words(), getattr(self, "min_df", 1))
         self.odd_documents_ = odd_documents(train.hierarchy, train.labels)
         self.stopped_ = stop.reason
+        chance = self.evidence_.compare_with_most_frequent(self.default_rule)
+        if chance:
+            LOG.warning("on held-out documents the model is %s", chance)
         return self
 
     @overload

@@ -11,7 +11,7 @@ from treelabel.core.kinds import Between
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 from treelabel.hierarchy.regime import Regime, regime_of, usual_regime
 from treelabel.hierarchy.sets import row_sizes
-from treelabel.rules.choosing import ChosenRule, Tried, choose_rule
+from treelabel.rules.choosing import ChosenRule, Tried, choose_rule, judge_most_frequent
 from treelabel.rules.defaults import DEFAULT_RULES
 from treelabel.scores import Scores
 
@@ -88,32 +88,58 @@ class Evidence:
         The settings that were tried on a sample of the documents, and what each lost.
     stages : tuple of Stage
         How far each stage of learning came, of models that learn step by step.
+    most_frequent : Tried or None
+        What the most frequent labels of training, given to every document, reach.
     """
 
     documents: int = 0
     rules: tuple[Tried, ...] = ()
     trials: tuple[Trial, ...] = ()
     stages: tuple[Stage, ...] = ()
+    most_frequent: Tried | None = None
 
     def to_json(self) -> "Stored":
         """Return it as JSON values."""
-        return {
+        stored: Stored = {
             "documents": self.documents,
             "rules": [asdict(tried) for tried in self.rules],  # type: ignore[misc]
             "trials": [asdict(trial) for trial in self.trials],  # type: ignore[misc]
             "stages": [asdict(stage) for stage in self.stages],  # type: ignore[misc]
         }
+        if self.most_frequent is not None:
+            stored["most_frequent"] = asdict(self.most_frequent)  # type: ignore[typeddict-item]
+        return stored
 
     @classmethod
     def of(cls, stored: "Stored") -> "Evidence":
         """Make it of what `to_json` returned."""
         rules = tuple(Tried(**tried) for tried in stored["rules"])
         trials = tuple(Trial(**trial) for trial in stored["trials"])
-        return cls(stored["documents"], rules, trials, tuple(Stage(**stage) for stage in stored.get("stages", [])))
+        stages = tuple(Stage(**stage) for stage in stored.get("stages", []))
+        usual = Tried(**stored["most_frequent"]) if "most_frequent" in stored else None
+        return cls(stored["documents"], rules, trials, stages, usual)
 
     def reached(self, rule: str) -> Tried | None:
         """Return what a rule reached, if it was tried."""
         return next((tried for tried in self.rules if tried.rule == rule), None)
+
+    def compare_with_most_frequent(self, rule: str) -> str:
+        """Say if a rule is not better than always the most frequent labels, by more than chance; else nothing.
+
+        It is better where its exact sets or its F1 are above what these reach by 1.96 standard errors.
+        """
+        found, usual = self.reached(rule), self.most_frequent
+        if found is None or usual is None:
+            return ""
+        error = np.sqrt(found.exact * (1 - found.exact) / max(1, self.documents))
+        if found.exact - STANDARD_ERRORS * error > usual.exact:
+            return ""
+        if found.f1 - STANDARD_ERRORS * found.standard_error > usual.f1:
+            return ""
+        return (
+            "no better than the most frequent labels of training for every document "
+            f"(exact {usual.exact:.3f}, hF1 {usual.f1:.3f})"
+        )
 
     def describe(self, rule: str, regime: Regime) -> str:
         """Say in one line what was reached with a rule and what was chosen.
@@ -140,6 +166,8 @@ class Evidence:
                 f"{name} {found.exact:.3f} ± {error:.3f}, "
                 f"hF1 {found.f1:.3f} ± {STANDARD_ERRORS * found.standard_error:.3f}, by {shortened(rule)}"
             )
+            usual = self.compare_with_most_frequent(rule)
+            parts += [usual] if usual else []
         if self.trials:
             tried = ", ".join(
                 f"{trial.settings} {trial.loss:.3f}{' (chosen)' if trial.chosen else ''}" for trial in self.trials
@@ -186,6 +214,7 @@ class Stored(TypedDict):
     rules: list[StoredTried]
     trials: list[StoredTrial]
     stages: NotRequired[list[StoredStage]]
+    most_frequent: NotRequired[StoredTried]
 
 
 def shortened(rule: str, most: int = 60) -> str:
@@ -236,7 +265,8 @@ def decide_by_evidence(
     some = held if candidates else held.sample()
     groups = None if some.groups is None else some.groups.tolist()
     chosen: ChosenRule = choose_rule(some.scores, some.labels, candidates, groups)
-    return chosen.rule, Evidence(chosen.documents, chosen.tried, tuple(trials))
+    usual_labels = judge_most_frequent(hierarchy.closure(labels), hierarchy.closure(some.labels))
+    return chosen.rule, Evidence(chosen.documents, chosen.tried, tuple(trials), usual_labels)
 
 
 def odd_documents(hierarchy: Hierarchy, labels: LabelMatrix) -> str:

@@ -99,6 +99,33 @@ def choose_rule(
     return ChosenRule(tried[_simplest_unbeaten(values, group)].rule, tuple(tried), len(scores))
 
 
+def judge_most_frequent(labels: LabelMatrix, truth: LabelMatrix) -> Tried:
+    """Judge the rule that gives every document the set of labels that is the most frequent one in training.
+
+    Parameters
+    ----------
+    labels : LabelMatrix, documents x nodes
+        The labels of training documents, closed.
+    truth : LabelMatrix, documents x nodes
+        Those of the documents to judge, closed.
+
+    Returns
+    -------
+    Tried
+
+    >>> from treelabel.hierarchy import Hierarchy
+    >>> h = Hierarchy.from_paths(["A > B", "A > C"])
+    >>> judge_most_frequent(h.closure([[0, 1, 0]] * 2 + [[0, 0, 1]]), h.closure([[0, 1, 0], [0, 0, 1]])).f1
+    0.75
+    """
+    bits = np.random.default_rng(0).integers(0, 1 << 62, labels.shape[1], np.int64)
+    total = np.concatenate([[0], np.cumsum(bits[labels.indices], dtype=np.int64)])
+    _, first, counts = np.unique(np.diff(total[labels.indptr]), return_index=True, return_counts=True)
+    f1, exact = _judged(labels[np.full(truth.shape[0], first[np.argmax(counts)])], truth)
+    error = standard_error(f1, np.arange(len(f1)))
+    return Tried("most frequent labels", float(f1.mean()), error, float(exact.mean()))
+
+
 def _with_fitted(settings: Mapping[str, Any]) -> str:
     return with_settings("optimal:samples_f1", settings)
 

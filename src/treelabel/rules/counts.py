@@ -9,7 +9,7 @@ from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import LabelMatrix
 from treelabel.hierarchy.sets import as_labels, row_sizes
 from treelabel.rules.kernels.count_fit import count_shares
-from treelabel.rules.rows import over_scores
+from treelabel.rules.rows import sum_scores
 from treelabel.scores import Scores
 
 # Log weights have a normal prior with this precision, and lie within these bounds.
@@ -85,8 +85,7 @@ def _scaled(scores: Scores, true: DoubleArray, true_inner: float, refit: bool) -
     logs = np.zeros(len(target))
     for _ in range(ROUNDS):
         inner, g = np.exp([logs[0], logs[0] + SMALL]), np.exp(logs[1:] - logs[1:].max())
-        parts = over_scores(scores, lambda *rows, g=g, inner=inner: count_shares(ptr, idx, g, inner, refit, *rows))
-        sums = np.sum(parts, axis=0)
+        sums = sum_scores(scores, lambda *rows, g=g, inner=inner: count_shares(ptr, idx, g, inner, refit, *rows))
         expected = np.concatenate([[(sums[1] - sums[0]) / SMALL], sums[2:]])
         step = (target - expected - PRIOR * logs) / (np.maximum(target, expected) + PRIOR)
         logs = np.clip(logs + step, -BOUND, BOUND)

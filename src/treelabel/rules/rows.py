@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from treelabel.core.compute import IntArray, LongArray, ScoreArray, over_rows
+from treelabel.core.compute import SUMMED_ROWS, DoubleArray, IntArray, LongArray, ScoreArray, over_rows, sum_rows
 from treelabel.hierarchy import Hierarchy, LabelMatrix, label_matrix
 from treelabel.hierarchy.sets import from_sizes
 from treelabel.rules.kernels.rows import above_zero
@@ -55,6 +55,28 @@ def over_scores(scores: Scores, work: Work[Part], least: int = 256) -> list[Part
         return parts
 
     return [part for parts in over_rows(blocks, len(scores), min(least, step)) for part in parts]
+
+
+def sum_scores(scores: Scores, work: Work[DoubleArray]) -> DoubleArray:
+    """Sum over documents what `work` returns for some of them: the same bits with any number of threads.
+
+    Parameters
+    ----------
+    scores
+        The scores.
+    work
+        As in `over_scores`; returns sums.
+
+    Returns
+    -------
+    array
+    """
+    values = scores.values
+    if scores.is_sparse:
+        ptr = values.indptr.astype(np.int64)
+        return sum_rows(lambda start, stop: work(ptr, values.indices, values.data, start, stop), len(scores))
+    step = max(1, min(SUMMED_ROWS, BLOCK // max(1, len(scores.hierarchy))))
+    return sum_rows(lambda low, high: work(*above_zero(values, low, high), 0, high - low), len(scores), step)
 
 
 def sets_of(scores: Scores, work: Work[tuple[IntArray, LongArray]]) -> LabelMatrix:

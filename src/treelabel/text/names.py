@@ -3,7 +3,20 @@
 Nothing here is fast, and nothing is stored: names come from the text in question, so a model need not keep any.
 """
 
-from treelabel.text.ngrams import BOUNDARY, CHAR_SEED, PRIME, SPREAD, WORD_SEED, NgramShape, character_table
+from itertools import groupby
+
+from treelabel.text.ngrams import (
+    BOUNDARY,
+    CHAR_SEED,
+    CODE_POINT,
+    LONGEST_UNSPACED,
+    PRIME,
+    SPREAD,
+    UNSPACED,
+    WORD_SEED,
+    NgramShape,
+    character_table,
+)
 
 _MASK = (1 << 64) - 1
 
@@ -25,19 +38,26 @@ def named_ngrams(text: str, shape: NgramShape) -> dict[str, int]:
 
     >>> list(named_ngrams("Ab cd", NgramShape(ngram_range=(1, 2), char_ngram_range=(3, 3))))
     ['ab', 'cd', 'ab cd', '|ab~', '~ab|', '|cd~', '~cd|']
+    >>> list(named_ngrams("T恤衫", NgramShape(ngram_range=(1, 2))))
+    ['t', '恤', '恤衫', '衫']
     """
-    words = _words(text)
+    runs = _runs(text)
     found: dict[str, int] = {}
-    hashes = [_hashed(int(WORD_SEED), word) for word in words]
     short_words, long_words, short_chars, long_chars = shape.lengths
     apart = shape.weights is not None
-    for length in range(short_words, long_words + 1):
-        kind = (length - short_words if apart else 0) * shape.n_features
-        for first in range(len(words) - length + 1):
-            name = " ".join("".join(map(chr, word)) for word in words[first : first + length])
-            found[name] = kind + _bucket(_run(hashes[first : first + length]), shape.n_features)
+    for is_unspaced, words in runs:
+        if is_unspaced:
+            parts = [part for word in words for part in _unspaced_parts(word)] if long_words else []
+            found |= {_spelled(part): _bucket(_hashed(int(WORD_SEED), part), shape.n_features) for part in parts}
+            continue
+        hashes = [_hashed(int(WORD_SEED), word) for word in words]
+        for length in range(short_words, long_words + 1):
+            kind = (length - short_words if apart else 0) * shape.n_features
+            for first in range(len(words) - length + 1):
+                name = " ".join(_spelled(word) for word in words[first : first + length])
+                found[name] = kind + _bucket(_run(hashes[first : first + length]), shape.n_features)
     kind = (shape.kinds - 1) * shape.n_features
-    for word in words:
+    for word in (word for _, words in runs for word in words):
         marked = [BOUNDARY, *word, BOUNDARY]
         for size in range(short_chars, long_chars + 1):
             for first in range(len(marked) - size + 1):
@@ -48,18 +68,23 @@ def named_ngrams(text: str, shape: NgramShape) -> dict[str, int]:
     return found
 
 
-def _words(text: str) -> list[list[int]]:
-    """Return the words of a text as lower-case code points."""
+def _runs(text: str) -> list[tuple[bool, list[list[int]]]]:
+    """Return the words of a text as lower-case code points, as long as they are of scripts with blanks or without."""
     table = character_table()
-    words: list[list[int]] = [[]]
-    for character in text:
-        code = ord(character)
-        lower = int(table[code]) if code < len(table) else code
-        if lower:
-            words[-1].append(lower)
-        elif words[-1]:
-            words.append([])
-    return [word for word in words if word]
+    codes = [int(table[ord(character)]) if ord(character) < len(table) else ord(character) for character in text]
+    kinds = groupby(codes, lambda code: 0 if code == 0 else 2 if code >= UNSPACED else 1)
+    words = [(kind == 2, [code & CODE_POINT for code in run]) for kind, run in kinds if kind]
+    return [(is_unspaced, [word for _, word in run]) for is_unspaced, run in groupby(words, lambda word: word[0])]
+
+
+def _unspaced_parts(word: list[int]) -> list[list[int]]:
+    """Return the n-grams of a word of an unspaced script."""
+    ends = range(1, LONGEST_UNSPACED + 1)
+    return [word[first : first + size] for first in range(len(word)) for size in ends if first + size <= len(word)]
+
+
+def _spelled(codes: list[int]) -> str:
+    return "".join(map(chr, codes))
 
 
 def _hashed(seed: int, codes: list[int]) -> int:

@@ -1,10 +1,13 @@
 """Counting n-grams: texts become hashed n-grams of words and of characters, at the speed of reading them.
 
 Compiled loops run over the bytes of the texts, in threads. A word is a run of letters, digits and underscores; an
-n-gram of characters lies within one word, with a boundary at either end (scikit-learn's "char_wb"). An n-gram is known
-by its hash: the upper bits choose one of `n_features` buckets, and n-grams that share one are counted together.
+n-gram of characters lies within one word, with a boundary at either end (scikit-learn's "char_wb"). Scripts without
+blanks between words (Chinese, Japanese, Thai, ...) form runs of their own, whose n-grams of 1 to 3 characters count as
+words. An n-gram is known by its hash: the upper bits choose one of `n_features` buckets, and n-grams that share one are
+counted together.
 """
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -21,6 +24,28 @@ from treelabel.core.strings import Strings
 ByteArray = npt.NDArray[np.uint8]
 
 BOUNDARY = 3
+# Added to the code points of scripts that put no blanks between words: letters and marks of these ranges. All planes
+# from 0x20000 on up to 0x3FFFF hold ideographs.
+UNSPACED = 1 << 24
+CODE_POINT = UNSPACED - 1
+UNSPACED_SCRIPTS = (
+    (0x0E00, 0x0FFF),  # Thai, Lao, Tibetan
+    (0x1000, 0x109F),  # Burmese
+    (0x1780, 0x17FF),  # Khmer
+    (0x1950, 0x19DF),  # Tai Le, New Tai Lue
+    (0x1A20, 0x1B7F),  # Tai Tham, Balinese
+    (0x3005, 0x30FF),  # ideographic marks and numbers, Hiragana, Katakana
+    (0x3100, 0x312F),  # Bopomofo
+    (0x31A0, 0x31FF),  # the same, extended
+    (0x3400, 0x9FFF),  # Chinese characters
+    (0xA980, 0xA9FF),  # Javanese, Burmese extended
+    (0xAA60, 0xAADF),  # Burmese extended, Tai Viet
+    (0xF900, 0xFAFF),  # Chinese characters for compatibility
+    (0xFF66, 0xFF9F),  # Katakana of half width
+    (0x1AFF0, 0x1B16F),  # Kana, extended
+)
+# N-grams of characters of these scripts that count as words have at most this length.
+LONGEST_UNSPACED = 3
 # No n-gram is longer: room for all n-grams of a text is made before they are counted.
 LARGEST_N = 100
 # Buckets are numbered in 32 bits.
@@ -146,13 +171,22 @@ def utf8(texts: Sequence[str]) -> tuple[ByteArray, LongArray]:
 
 @cache
 def character_table() -> IntArray:
-    """Return for every code point of the first two planes its lower case if it belongs to words, and 0 otherwise."""
-    table = np.zeros(0x20000, np.int32)
-    for code in range(len(table)):
+    """Return for every code point of the first four planes its lower case if it belongs to words, and 0 otherwise.
+
+    Those of scripts without blanks have UNSPACED added, and marks such as vowel signs belong to their words.
+    """
+    table = np.zeros(0x40000, np.int32)
+    for code in range(0x20000):
         character = chr(code)
         if character.isalnum() or character == "_":
             lower = character.lower()
             table[code] = ord(lower) if len(lower) == 1 else code
+    for first, last in UNSPACED_SCRIPTS:
+        for code in range(first, last + 1):
+            category = unicodedata.category(chr(code))
+            if category[0] in "LM" or category == "Nl":
+                table[code] = code + UNSPACED
+    table[0x20000:] = np.arange(0x20000, len(table)) + UNSPACED
     return table
 
 
@@ -203,9 +237,9 @@ def count_range(data: ByteArray, ptr: LongArray, shape: NgramShape, start: int, 
 
 @kernel
 def read_characters(data: ByteArray, first: int, last: int, table: IntArray, codes: IntArray) -> int:
-    """Decode UTF-8 into lower-case code points, 0 for what is not part of a word; return how many.
+    """Decode UTF-8 into what the table has for each code point, 0 for what is not part of a word; return how many.
 
-    Arrow has checked that it is valid. Planes above the second hold rare ideographs, which are letters.
+    Arrow has checked that it is valid.
     """
     used, at = 0, first
     while at < last:
@@ -233,16 +267,45 @@ def bucket_of(mixed: np.uint64, n_features: int) -> np.int64:
 
 
 @kernel
+def word_end(codes: IntArray, at: int) -> int:
+    """Return where the word ends that begins at a place: before a character of none, or of another kind of script."""
+    unspaced, end = codes[at] >= UNSPACED, at + 1
+    while end < len(codes) and codes[end] != 0 and (codes[end] >= UNSPACED) == unspaced:
+        end += 1
+    return end
+
+
+@kernel
+def list_unspaced(codes: IntArray, n_features: int, found: IntArray, used: int) -> int:
+    """List the buckets of the n-grams of a run of an unspaced script, as if they were words, after `used` others."""
+    for begin in range(len(codes)):
+        word = WORD_SEED
+        for place in range(begin, min(begin + LONGEST_UNSPACED, len(codes))):
+            word = (word ^ np.uint64(codes[place] & CODE_POINT)) * PRIME
+            found[used] = bucket_of(word, n_features)
+            used += 1
+    return used
+
+
+@kernel
 def list_words(codes: IntArray, shortest: int, longest: int, n_features: int, apart: bool, found: IntArray) -> int:
-    """List the buckets of all n-grams of words of a text, by length if `apart`; return how many there are."""
+    """List the buckets of all n-grams of words of a text, by length if `apart`; return how many there are.
+
+    N-grams of an unspaced script are those of its characters, stand with the shortest n-grams of words, and end these.
+    """
     recent = np.zeros(max(1, longest), np.uint64)
     used, seen, at, last = 0, 0, 0, len(codes)
     while at < last:
         if codes[at] == 0:
             at += 1
             continue
+        if codes[at] >= UNSPACED:
+            end = word_end(codes, at)
+            used = list_unspaced(codes[at:end], n_features, found, used)
+            at, seen = end, 0
+            continue
         word = WORD_SEED
-        while at < last and codes[at] != 0:
+        while at < last and 0 < codes[at] < UNSPACED:
             word = (word ^ np.uint64(codes[at])) * PRIME
             at += 1
         # recent[n] is the hash of the last n + 1 words.
@@ -270,14 +333,12 @@ def list_characters(
         if codes[at] == 0:
             at += 1
             continue
-        end = at
-        while end < last and codes[end] != 0:
-            end += 1
+        end = word_end(codes, at)
         # Places at - 1 and end stand for the boundaries.
         for begin in range(at - 1, end):
             mixed = CHAR_SEED
             for place in range(begin, min(begin + longest, end + 1)):
-                code = BOUNDARY if place < at or place >= end else codes[place]
+                code = BOUNDARY if place < at or place >= end else codes[place] & CODE_POINT
                 mixed = (mixed ^ np.uint64(code)) * PRIME
                 if place - begin + 1 >= shortest:
                     found[used] = kind * n_features + bucket_of(mixed, n_features)
@@ -302,8 +363,9 @@ def count_part(
     size = 0
     for text in range(start, stop):
         size = max(size, ptr[text + 1] - ptr[text])
-    # At worst every other character is a word of its own, and an n-gram begins at each and before the first.
-    room = (size // 2 + 1) * long_words + (2 * size + 2) * (long_chars - short_chars + 1)
+    # At worst every other byte is a word of its own, or three bytes are a character of three n-grams; and an n-gram of
+    # characters begins at each and before the first of a word.
+    room = (size // 2 + 1) * max(2, long_words) + (2 * size + 2) * (long_chars - short_chars + 1)
     codes, listed = np.empty(size, np.int32), np.empty(room, np.int32)
     # A small table with open addressing finds what the text has had before; it is never more than half full.
     slots = 64

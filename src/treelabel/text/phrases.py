@@ -1,6 +1,7 @@
 """Phrases in texts: many names, each of some words, compiled into one hash table and found in one pass over a text.
 
-Words are those of `ngrams`, in lower case and in the singular, as far as English endings tell. A phrase is known by the
+Words are those of `ngrams`, in lower case and in the singular, as far as English endings tell; each character of a
+script without blanks is a word. A phrase is known by the
 hash of its words. Every beginning of a phrase is in the table too, so that a text is followed no further than some
 phrase goes: the cost of a text is that of its words, however many phrases there are.
 """
@@ -13,7 +14,17 @@ from typing import NamedTuple
 import numpy as np
 
 from treelabel.core.compute import IntArray, LongArray, kernel, over_rows, with_room
-from treelabel.text.ngrams import PRIME, SPREAD, WORD_SEED, ByteArray, character_table, read_characters, utf8
+from treelabel.text.ngrams import (
+    PRIME,
+    SPREAD,
+    UNSPACED,
+    WORD_SEED,
+    ByteArray,
+    character_table,
+    read_characters,
+    utf8,
+    word_end,
+)
 
 # Names of more words are cut: nobody repeats them word by word.
 MOST_WORDS = 20
@@ -128,8 +139,7 @@ def hash_words(codes: IntArray, used: int, hashes: LongArray, known: int) -> int
             at += 1
             continue
         start = at
-        while at < used and codes[at] != 0:
-            at += 1
+        at = at + 1 if codes[at] >= UNSPACED else word_end(codes[:used], at)
         stop, last = singular(codes, start, at)
         word = WORD_SEED
         for place in range(start, stop):

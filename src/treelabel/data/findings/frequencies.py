@@ -1,12 +1,30 @@
-"""Findings about how many texts labels have: too few to learn, or none in training."""
+"""Findings about how many texts labels have: all of them, too few to learn, or none in training."""
 
 import numpy as np
 
 from treelabel.core.errors import quoted
-from treelabel.data.findings.finding import EXAMPLES, Finding, Inspected, counted
+from treelabel.data.findings.finding import EXAMPLES, Finding, Inspected, counted, label_set_numbers, labels_of
+from treelabel.hierarchy import row_sizes
 
 # With fewer texts a label is learned badly, and cannot be in training, validation and test alike.
 FEW = 5
+
+
+def find_one_label(inspected: Inspected) -> Finding | None:
+    """Find that all documents with labels have the same ones."""
+    source = inspected.train if inspected.train is not None else inspected.data
+    rows = np.flatnonzero(row_sizes(source.labels))
+    if len(rows) < 2 or len(np.unique(label_set_numbers(source)[rows])) > 1:
+        return None
+    where = "" if inspected.train is None else " of the training data"
+    return Finding(
+        "one_label",
+        len(rows),
+        f"all {len(rows):,} documents with a label{where} have the same: there is nothing to tell apart",
+        (labels_of(source, int(rows[0])),),
+        "name the column with the labels (--labels), or add documents with other labels",
+        is_serious=True,
+    )
 
 
 def find_rare_labels(inspected: Inspected) -> Finding | None:

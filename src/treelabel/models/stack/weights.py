@@ -7,7 +7,8 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.calibration.fitting import softmax_loss
-from treelabel.core.compute import BoolArray, DoubleArray, FloatArray, LongArray, over_rows
+from treelabel.core.blas import one_blas_thread
+from treelabel.core.compute import BoolArray, DoubleArray, FloatArray, LongArray, sum_rows
 
 # Terminal nodes of a document that are looked at one by one when weights are learned; one more stands for all others.
 LIKELIEST = 64
@@ -85,8 +86,7 @@ def fit_softmax_pool(near: FloatArray, hit: BoolArray, offsets: DoubleArray) -> 
     """
 
     def loss(weights: DoubleArray) -> tuple[float, DoubleArray]:
-        found = over_rows(lambda low, high: softmax_loss(near, hit, offsets, weights, low, high), len(hit), least=256)
-        total = np.sum(found, axis=0)
+        total = sum_rows(lambda low, high: softmax_loss(near, hit, offsets, weights, low, high), len(hit))
         return float(total[0]), total[1:]
 
     return _least(loss, equal_weights(near.shape[2])[1:], len(hit))
@@ -138,5 +138,6 @@ def _least(loss: Loss, first: DoubleArray, count: int, free: int = 0) -> DoubleA
         return (value + PRIOR_STRENGTH * float(away @ away)) / count, (slope + 2 * PRIOR_STRENGTH * away) / count
 
     bounds = [(-MOST_WEIGHT, MOST_WEIGHT)] * free + [(0.0, MOST_WEIGHT)] * (len(first) - free)
-    found: DoubleArray = minimize(penalized, first, jac=True, method="L-BFGS-B", bounds=bounds).x
+    with one_blas_thread():
+        found: DoubleArray = minimize(penalized, first, jac=True, method="L-BFGS-B", bounds=bounds).x
     return found

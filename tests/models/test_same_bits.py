@@ -1,0 +1,96 @@
+"""Same seed, same bits: fits in one process, and in processes with other numbers of threads, are equal bit by bit."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from treelabel import Dataset, load_sample, make_model
+from treelabel.core.compute import DoubleArray, FloatArray
+from treelabel.models import Model
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "linear": {},
+    "svm": {},
+    "bag": {"epochs": 3},
+    "memory": {},
+    "lexical": {},
+    "extreme": {},
+    "prototype": {"encoder": "hashed_words"},
+}
+FITS = 2
+
+
+@cache
+def word_vector(word: str) -> DoubleArray:
+    """Draw the vector of a word."""
+    return np.random.default_rng(list(word.encode())).standard_normal(48)
+
+
+class HashedWords:
+    """An encoder whose vectors are sums of one random vector per word."""
+
+    name = fingerprint = "hashed_words"
+
+    def transform(self, texts: Sequence[str]) -> FloatArray:
+        """Return vectors of length 1."""
+        found = np.array([np.sum([word_vector(word) for word in ["the", *text.split()]], axis=0) for text in texts])
+        rows: FloatArray = (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32)
+        return rows
+
+
+def sample(several: bool) -> Dataset:
+    """Return documents of the sample, with one path each or with two."""
+    data = load_sample()
+    some = data[np.arange(0, 8_700, 13)]
+    if not several:
+        return some
+    other = data[np.arange(1, 8_701, 13)]
+    labels = [[*one, *two] for one, two in zip(some.paths(), other.paths(), strict=True)]
+    texts = [f"{one} {two}" for one, two in zip(some.texts, other.texts, strict=True)]
+    return Dataset.of(texts, labels, data.hierarchy)
+
+
+def digests(model: Model, data: Dataset) -> dict[str, str]:
+    """Return a digest of all that a model has learned, found out and says."""
+    _, arrays = model._state()
+    parts = {name: np.ascontiguousarray(value).tobytes() for name, value in arrays.items()}
+    parts["evidence"] = json.dumps(model.evidence_.to_json()).encode()
+    parts["rule"] = model.default_rule.encode()
+    parts["scores"] = model.score(list(data.texts[:100])).dense().tobytes()
+    return {name: hashlib.sha256(part).hexdigest()[:12] for name, part in parts.items()}
+
+
+def fits(name: str, several: bool) -> list[dict[str, str]]:
+    """Fit a model some times, with other things in memory."""
+    data, found, others = sample(several), [], []
+    for number in range(FITS):
+        settings = {**SETTINGS[name], "encoder": HashedWords()} if "encoder" in SETTINGS[name] else SETTINGS[name]
+        found.append(digests(make_model(name, **settings).fit(data, progress=False), data))
+        others.append(np.full(1_001 + 37 * number, float(number)))
+    return found
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_fits_are_equal_in_one_process_and_with_any_number_of_threads(several: bool) -> None:
+    found = {}
+    for threads in ("1", "2"):
+        surroundings = {"TREELABEL_THREADS": threads, "OPENBLAS_NUM_THREADS": threads, "PYTHONHASHSEED": threads}
+        command = [sys.executable, "-m", "tests.models.test_same_bits", str(int(several))]
+        ran = subprocess.run(command, env=os.environ | surroundings, capture_output=True, text=True, check=True)
+        found[threads] = json.loads(ran.stdout)
+    for threads, models in found.items():
+        for name, listed in models.items():
+            for other in listed:
+                assert other == found["1"][name][0], (threads, name)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps({name: fits(name, bool(int(sys.argv[1]))) for name in SETTINGS}))
