@@ -266,7 +266,7 @@ def decide_by_evidence(
     groups = None if some.groups is None else some.groups.tolist()
     chosen: ChosenRule = choose_rule(some.scores, some.labels, candidates, groups)
     usual_labels = judge_most_frequent(hierarchy.closure(labels), hierarchy.closure(some.labels))
-    return chosen.rule, Evidence(chosen.documents, chosen.tried, tuple(trials), usual_labels)
+    return chosen.rule, Evidence(chosen.documents, chosen.tried, tuple(trials), most_frequent=usual_labels)
 
 
 def odd_documents(hierarchy: Hierarchy, labels: LabelMatrix) -> str:
