@@ -278,9 +278,18 @@ def info_hf1(batch: Batch, _: float = 0) -> DoubleArray:
 
 
 def icm(batch: Batch, _: float = 0, alpha: float = 2.0, alpha_2: float = 2.0, beta: float = 3.0) -> DoubleArray:
-    """Information contrast of each document, with the weights of its three terms: see `icm_rows`.
+    """Information contrast of each document.
 
-    One value per document: shape (documents,).
+    Parameters
+    ----------
+    batch
+        The documents.
+    alpha, alpha_2, beta
+        The weights of the information of the prediction, of the truth, and of both together: see `icm_rows`.
+
+    Returns
+    -------
+    array of shape (documents,)
 
     >>> from treelabel.metrics.example import example
     >>> icm(example()).round(3).tolist()
@@ -412,7 +421,19 @@ def hf1_micro(sums: Sums, _: Context, __: float) -> float:
 
 
 def icm_sums(batch: Batch, _: float = 0, alpha: float = 2.0, alpha_2: float = 2.0, beta: float = 3.0) -> Parts:
-    """ICM of prediction against truth, of truth against itself, and 1."""
+    """ICM of prediction against truth, of truth against itself, and 1.
+
+    Parameters
+    ----------
+    batch
+        The documents.
+    alpha, alpha_2, beta
+        The weights of the information of the prediction, of the truth, and of both together: see `icm_rows`.
+
+    Returns
+    -------
+    one matrix of shape (documents, 3)
+    """
     found = batch.information_overlap
     values = [icm_rows(abc, alpha, alpha_2, beta) for abc in (found, found[:, [1, 1, 1]])]
     return (np.stack([*values, np.ones(len(batch))], axis=1),)
