@@ -361,6 +361,8 @@ def _exchange(one: Path, two: Path) -> bool:
 def target_of(path: Path) -> Path:
     """Return where output really goes, after a look whether it can; leftovers that stand there are removed."""
     target = path
+    if not target.is_absolute() and not Path().is_dir():
+        raise TreelabelError(f"{path}: cannot be written, as the working folder is gone; change to one that is there")
     for _ in range(MOST_LINKS):
         parent = target.parent.resolve()
         target = target.resolve() if target.name in ("", "..") else parent / target.name
