@@ -72,7 +72,7 @@ def _data(folder: Path) -> Iterator[Sample]:
     numbered = Dataset(LEAF.ids, LEAF.texts, LEAF.labels, LEAF.hierarchy, features=features)
     for name, entry in FORMATS.items():
         data = numbered if "features" in entry.holds else LEAF
-        for compression in ("",) if name == "parquet" else ("", ".gz", ".zst", ".bz2"):
+        for compression in ("",) if name in ("parquet", "xlsx") else ("", ".gz", ".zst", ".bz2"):
             file = f"{name}{entry.endings[0]}{compression}"
             write(data[:12], folder / file, taxonomy=False)
             yield Sample(file, "data")

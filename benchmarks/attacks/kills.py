@@ -102,11 +102,12 @@ def _check_output(stage: Stage, scene: Scene, out: Path, example: str, counts: C
     except Exception as error:
         counts.add("outputs that cannot be read", f"{example}: {type(error).__name__}: {error}")
     found = state(out)
-    wrong = verdict(found, old, new)
+    wrong = verdict(found, old, new, scene.is_several)
     if wrong is not None:
         counts.add(wrong, f"{example}: {sorted(found)}")
     counts.more("old output found", found == old)
     counts.more("new output found", found == new)
+    counts.more("files missing", found not in (old, new) and wrong is None)
     again = stage.run(scene, out)
     if again.code != 0 or state(out) != new:
         counts.add("next runs that fail", f"{example}: {again.code}: {again.written}")

@@ -31,6 +31,8 @@ class Scene:
 
     name: str
     command: str
+    # Whether it writes files of which a kill may leave some missing, though never old ones beside new.
+    is_several: bool = False
 
     def run(self, inputs: Path, out: Path, version: Version) -> None:
         """Run it in this process."""
@@ -67,8 +69,8 @@ CACHE = Scene("embedding cache", "cache")
 FIT = Scene("fit", "fit {inputs}/{version}.jsonl -o {out}/model --force")
 COMMANDS = (
     FIT,
-    Scene("split", "split {inputs}/{version}.jsonl {out} --parts train=0.7,test=0.3 --force"),
-    Scene("convert .csv.gz", "convert {inputs}/{version}.jsonl {out}/data.csv.gz --force"),
+    Scene("split", "split {inputs}/{version}.jsonl {out} --parts train=0.7,test=0.3 --force", is_several=True),
+    Scene("convert .csv.gz", "convert {inputs}/{version}.jsonl {out}/data.csv.gz --force", is_several=True),
     Scene("convert .parquet", "convert {inputs}/{version}.jsonl {out}/data.parquet --force"),
     Scene("score .npz", "score {inputs}/{version}-model {inputs}/{version}.jsonl -o {out}/scores.npz"),
     Scene("score .parquet", "score {inputs}/{version}-model {inputs}/{version}.jsonl -o {out}/scores.parquet"),
@@ -164,10 +166,15 @@ def _cli(arguments: list[str]) -> None:
 
 
 def state(out: Path) -> dict[str, str]:
-    """Return the digest of every file in a folder and its folders; working files are no output."""
+    """Return the digest of every file in a folder and its folders; working files, and what --resume needs, are none."""
     files = sorted(path for path in out.rglob("*") if path.is_file())
     names = {path: str(path.relative_to(out)) for path in files}
-    return {name: _digest(path) for path, name in names.items() if not name.startswith(PREFIX)}
+    return {name: _digest(path) for path, name in names.items() if not is_unfinished(name)}
+
+
+def is_unfinished(name: str) -> bool:
+    """Return whether a file is no output yet: a working file, or what a command would go on with."""
+    return name.startswith(PREFIX) or ".partial" in name
 
 
 def names(out: Path) -> list[str]:
@@ -181,9 +188,9 @@ def _digest(path: Path) -> str:
 
 
 def read_outputs(out: Path) -> None:
-    """Read all that a command has written, as its user would; that also finishes what was decided when it ended."""
+    """Read all that a command has written, as its user would."""
     for path in sorted(out.iterdir()):
-        if path.name.startswith("."):
+        if path.name.startswith(".") or is_unfinished(path.name):
             continue
         if path.name == "model":
             load_model(path)
@@ -197,13 +204,15 @@ def read_outputs(out: Path) -> None:
             read(path, need_text=False)
 
 
-def verdict(found: dict[str, str], old: dict[str, str], new: dict[str, str]) -> str | None:
+def verdict(found: dict[str, str], old: dict[str, str], new: dict[str, str], is_several: bool = False) -> str | None:
     """Say what is wrong with an output after an accident: nothing if it is the old one or the new one, whole.
+
+    Of several files some may be missing, if those that are there are all of one version.
 
     >>> verdict({"a": "1", "b": "2"}, {"a": "1", "b": "1"}, {"a": "2", "b": "2"})
     'mixed outputs'
     """
-    if found in (old, new):
+    if found in (old, new) or (is_several and any(found.items() <= version.items() for version in (old, new))):
         return None
     if set(old) - set(found):
         return "lost outputs"

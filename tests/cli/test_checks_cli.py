@@ -2,6 +2,8 @@
 
 import csv
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -166,3 +168,82 @@ def test_evaluate_wants_a_file_for_each_table(tmp_path: Path, run: Run) -> None:
     ended = run("evaluate", file, file, "--errors", same, "--by-label-output", same)
     assert ended.code == 2
     assert "name the same file" in ended.err
+
+
+# What is there already
+
+
+@pytest.mark.parametrize("command", ["convert", "inspect"])
+def test_a_taxonomy_that_another_file_or_a_person_wrote_stays(tmp_path: Path, run: Run, command: str) -> None:
+    """The hierarchy of goods.csv needs .json, and the .tsv that stands there would be found first."""
+    source = put(tmp_path, "in.csv", "text,label\nt,A > x\nu,B > x\nv,A > y\nw,B > z\n")
+    mine = put(tmp_path, "goods.taxonomy.tsv", "C\tx\nC\ty\n")
+    target = tmp_path / "goods.csv"
+    given = (command, source, target) if command == "convert" else (command, source, "--fix", target)
+    ended = run(*given)
+    assert ended.code == 2
+    assert "goods.taxonomy.tsv is there already and holds another hierarchy" in ended.err
+    assert mine.read_text() == "C\tx\nC\ty\n"
+    assert not target.exists()
+    assert run(*given, "--force").code == 0
+    assert read(target).paths() == read(source).paths()
+    assert "is there already" in run(*given).err
+
+
+def test_paths_are_not_moved_by_a_taxonomy_that_stands_beside_them(tmp_path: Path, run: Run) -> None:
+    file = put(tmp_path, "goods.csv", "text,label\nt,A > x\nu,A > y\nv,B\n")
+    for taxonomy in ("C > x\nC > y\nB\n", "Z > A > x\nZ > A > y\nB\n", "A > x\nA > y\nC > B\n"):
+        beside = put(tmp_path, "goods.taxonomy.txt", taxonomy)
+        ended = run("inspect", file)
+        assert ended.code == 2
+        assert f"in {beside}" in ended.err
+    put(tmp_path, "goods.taxonomy.txt", "A > x\nA > y\nB\nD > w\n")
+    assert read(file).paths() == [["A > x"], ["A > y"], ["B"]]
+
+
+def test_split_looks_at_every_taxonomy_that_its_parts_would_be_read_with(tmp_path: Path, run: Run) -> None:
+    file = put(tmp_path, "in.csv", "text,label\n" + "".join(f"t{row},{'AB'[row % 2]} > x\n" for row in range(8)))
+    mine = put(tmp_path, "train.taxonomy.csv", "parent,child\nC,x\n")
+    ended = run("split", file, tmp_path, "--parts", "train=0.5,test=0.5")
+    assert ended.code == 2
+    assert f"{mine} is there already" in ended.err
+    assert not (tmp_path / "train.jsonl").exists()
+
+
+def test_a_queue_that_was_filled_in_is_not_replaced(tmp_path: Path, run: Run) -> None:
+    queue = put(tmp_path, "queue.csv", "filled in")
+    ended = run("review", tmp_path, put(tmp_path, "new.csv", "text\na\n"), "-o", queue)
+    assert "is there already; choose another name, or replace it with --force" in ended.err
+    assert queue.read_text() == "filled in"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_device_is_one_sentence(tmp_path: Path) -> None:
+    file = put(tmp_path, "in.csv", "text,label\nt,A\nu,B\n")
+    program = [sys.executable, "-m", "treelabel"]
+    for arguments in (["inspect", file], ["convert", file, "-"], ["rules"]):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([*program, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        told = "treelabel: standard output: cannot be written: No space left on device\n"
+        assert (done.returncode, done.stderr) == (2, told)
+    with open("/dev/full", "w") as full:
+        failed = subprocess.run([*program, "inspect", "nowhere"], stderr=full, check=False)
+    assert failed.returncode == 2
+    for name in ("out.jsonl", "out.csv", "out.parquet"):
+        (tmp_path / name).symlink_to("/dev/full")
+        done = subprocess.run([*program, "convert", file, tmp_path / name], capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert "is not an ordinary file" in done.stderr
+
+
+def test_a_working_folder_that_is_gone_is_one_sentence(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    code = "import os, sys; os.rmdir(os.getcwd()); from treelabel.cli import main; main()"
+    for arguments in (["sample", "x.csv"], ["inspect", "x.csv"], ["fit", "x.csv", "-o", "model"]):
+        gone.mkdir(exist_ok=True)
+        given = [sys.executable, "-P", "-c", code, *arguments]
+        done = subprocess.run(given, cwd=gone, capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert "the working folder is gone" in done.stderr
+        assert len(done.stderr.splitlines()) == 1

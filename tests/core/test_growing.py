@@ -111,6 +111,22 @@ def test_a_file_of_somebody_else_under_the_temporary_name_is_left_alone(tmp_path
     assert not (tmp_path / "a.txt").exists()
 
 
+@pytest.mark.parametrize("planted", ["a.txt.partial", "a.txt.partial.json.new"])
+def test_links_under_the_temporary_names_are_not_followed(tmp_path: Path, planted: str) -> None:
+    (tmp_path / "mine").write_bytes(b"mine")
+    (tmp_path / planted).symlink_to("mine")
+    (tmp_path / "a.txt.partial.json").write_text('{"about": {"version": 1}, "state": {"done": 9}, "size": 0}')
+    try:
+        with growing_file(tmp_path / "a.txt", {}, resume=True) as file:
+            file.write(b"new")
+            file.commit()
+            file.keep()
+    except TreelabelError as error:
+        assert planted == "a.txt.partial"
+        assert "a.txt.partial is there already" in str(error)  # noqa: PT017
+    assert (tmp_path / "mine").read_bytes() == b"mine"
+
+
 def test_what_an_earlier_run_was_sure_of_is_forgotten_when_another_starts_over(tmp_path: Path) -> None:
     """Else a run that is killed before its first commit would be gone on with as if it were the earlier one."""
     target = tmp_path / "a.txt"

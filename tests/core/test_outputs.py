@@ -12,9 +12,8 @@ import pytest
 
 from tests.helpers import Run
 from tests.models.test_models import SETS
-from treelabel import TreelabelError, load_model, make_model, read, write
+from treelabel import Dataset, Hierarchy, TreelabelError, load_model, make_model, read, write
 from treelabel.core import outputs as o
-from treelabel.core.commit import JOURNAL, finish_commit
 from treelabel.core.locking import PREFIX, SUFFIX, Working, remove_leftovers
 
 
@@ -130,78 +129,115 @@ def test_files_appear_together_or_not_at_all(tmp_path: Path) -> None:
     assert (tmp_path / "one.txt").read_text() == "new"
 
 
-@pytest.mark.parametrize("renames", [0, 1, 2])
-def test_a_change_that_was_decided_is_finished_by_the_next_reader(tmp_path: Path, renames: int) -> None:
-    data = SETS["leaf"]
-    write(data[:10], tmp_path / "train.jsonl")
-    code = f"""
-from treelabel import read, write
-import treelabel.core.commit as c
-data, left, replace = read(sys.argv[1])[5:], [{renames}], os.replace
-def dying(*paths):
-    if not left[0]:
-        {DIE}
-    left[0] -= 1
-    replace(*paths)
-c.os.replace = dying
-write(data, sys.argv[1])
+# How often a file is moved or removed before the process dies, while three files replace three.
+STEPS = range(8)
+DYING = f"""
+from pathlib import Path
+left, replace, unlink = [int(sys.argv.pop(1))], Path.replace, Path.unlink
+def dying(change):
+    def change_or_die(path, *given, **named):
+        if path.name.startswith(".treelabel-") == (change is replace):
+            if not left[0]:
+                {DIE}
+            left[0] -= 1
+        return change(path, *given, **named)
+    return change_or_die
+Path.replace, Path.unlink = dying(replace), dying(unlink)
 """
-    ended = killed(code, tmp_path / "train.jsonl")
-    assert ended == (-signal.SIGKILL if renames < 2 else 0)
-    if renames < 2:
-        assert JOURNAL in names(tmp_path)
-    assert len(read(tmp_path / "train.jsonl")) == 5
-    assert names(tmp_path) == ["train.jsonl", "train.taxonomy.tsv"]
 
 
-def test_a_change_that_was_not_decided_is_given_up(tmp_path: Path) -> None:
-    (tmp_path / JOURNAL).write_text('{"version": 1, "renames": {')
-    (tmp_path / "a.csv").write_text("text,label\nx,A\n")
-    assert len(read(tmp_path / "a.csv")) == 1
-    assert names(tmp_path) == ["a.csv"]
+@pytest.mark.parametrize("steps", STEPS)
+def test_a_process_that_is_killed_leaves_no_mixture_of_old_and_new_files(tmp_path: Path, steps: int) -> None:
+    code = f"""
+{DYING}
+import treelabel.core.outputs as o
+with o.together():
+    for name in ("one", "two", "three"):
+        with o.whole_file(Path(sys.argv[1]) / name) as working:
+            working.write_text("new")
+"""
+    for name in ("one", "two", "three"):
+        (tmp_path / name).write_text("old")
+    assert killed(code, str(steps), tmp_path) == (-signal.SIGKILL if steps < 6 else 0)
+    left = {name: (tmp_path / name).read_text() for name in names(tmp_path) if not name.startswith(PREFIX)}
+    # The last ones go first and come last.
+    old, new = max(0, 3 - steps), max(0, min(3, steps - 3))
+    assert left == dict.fromkeys(("one", "two", "three")[: old or new], "old" if old else "new")
 
 
-def test_a_journal_that_came_from_elsewhere_does_nothing(tmp_path: Path) -> None:
-    working = f"{PREFIX}12345678{SUFFIX}"
-    (tmp_path / working).write_text("theirs")
-    (tmp_path / "mine.txt").write_text("mine")
-    inside = {"version": 1, "renames": {working: "mine.txt"}, "removals": ["mine.txt"]}
-    outside = {"version": 1, "renames": {}, "removals": ["../mine.txt"]}
-    for journal in (inside, outside):
-        (tmp_path / "unpacked").mkdir(exist_ok=True)
-        folder = tmp_path if journal is inside else tmp_path / "unpacked"
-        file = folder / JOURNAL
-        file.touch()
-        own = file.stat().st_ino
-        file.write_text(json.dumps(journal | {"inode": own if journal is outside else own + 1}))
-        finish_commit(folder)
-        assert not file.exists()
-    assert (tmp_path / "mine.txt").read_text() == "mine"
+DAGS = (
+    Hierarchy.from_edges([("A", "x"), ("B", "x"), ("B", "y")]),
+    Hierarchy.from_edges([("A", "y"), ("B", "y"), ("A", "x")]),
+)
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("steps", range(5))
+def test_data_are_never_read_with_the_hierarchy_of_other_data(tmp_path: Path, steps: int) -> None:
+    """Names alone would be found in either."""
+    old, new = (Dataset.of(["t", "u"], ["x", "y"], h) for h in DAGS)
+    target = tmp_path / "d.csv"
+    write(old, target)
+    write(new, tmp_path / "new.jsonl")
+    code = f"""
+{DYING}
+from treelabel import read, write
+write(read(sys.argv[1]), sys.argv[2], overwrite=True)
+"""
+    assert killed(code, str(steps), tmp_path / "new.jsonl", target) == (-signal.SIGKILL if steps < 4 else 0)
+    if steps in (0, 4):
+        assert read(target).hierarchy == (new if steps else old).hierarchy
+    else:
+        with pytest.raises(TreelabelError, match="no such file"):
+            read(target)
+    write(new, target, overwrite=True)
+    assert read(target).hierarchy == new.hierarchy
+    assert names(tmp_path) == ["d.csv", "d.taxonomy.tsv", "new.jsonl", "new.taxonomy.tsv"]
+
+
 def test_a_split_that_is_killed_leaves_no_mixture(tmp_path: Path, run: Run) -> None:
     write(SETS["leaf"], tmp_path / "all.jsonl")
     parts = tmp_path / "parts"
     split = ("split", tmp_path / "all.jsonl", parts, "--parts", "train=0.5,test=0.5")
     assert run(*split, "--seed", "1").code == 0
     code = f"""
-import treelabel.core.commit as c
+{DYING}
 from treelabel.cli import main
-replace, left = os.replace, [1]
-def dying(*paths):
-    if not left[0]:
-        {DIE}
-    left[0] -= 1
-    replace(*paths)
-c.os.replace = dying
 main(sys.argv[1:])
 """
-    assert killed(code, *split, "--seed", "2", "--force") == -signal.SIGKILL
+    before = (parts / "train.jsonl").read_text()
+    assert killed(code, "3", *split, "--seed", "2", "--force") == -signal.SIGKILL
+    assert [name for name in names(parts) if not name.startswith(PREFIX)] == ["taxonomy.tsv", "train.jsonl"]
+    assert (parts / "train.jsonl").read_text() != before
+    assert run(*split, "--seed", "2", "--force").code == 0
     train, test = read(parts / "train.jsonl"), read(parts / "test.jsonl")
     assert not {*train.ids} & {*test.ids}
     assert len({*train.ids, *test.ids}) == len(SETS["leaf"])
     assert names(parts) == ["taxonomy.tsv", "test.jsonl", "train.jsonl"]
+
+
+JOURNAL = ".treelabel-commit"
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "pipe"])
+def test_nothing_in_the_folder_of_an_input_is_obeyed(tmp_path: Path, kind: str) -> None:
+    working = f"{PREFIX}12345678{SUFFIX}"
+    (tmp_path / working).write_text("theirs")
+    (tmp_path / "a.csv").write_text("text,label\nx,A\n")
+    (tmp_path / "mine.txt").write_text("mine")
+    journal = tmp_path / JOURNAL
+    if kind == "file":
+        journal.touch()
+        orders = {"version": 1, "inode": journal.stat().st_ino, "renames": {working: "a.csv"}, "removals": ["mine.txt"]}
+        journal.write_text(json.dumps(orders))
+    else:
+        os.mkfifo(journal) if kind == "pipe" else journal.mkdir()
+    before = names(tmp_path)
+    assert len(read(tmp_path / "a.csv")) == 1
+    assert names(tmp_path) == before
+    write(SETS["leaf"], tmp_path / "new.jsonl", taxonomy=False)
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+    assert len(read(tmp_path / "a.csv")) == 1
+    assert JOURNAL in names(tmp_path)
 
 
 # Folders
@@ -460,4 +496,4 @@ main()
     ]
     assert killed(code, *given) == 0
     assert load_model(tmp_path / "model").name == "most_frequent"
-    assert names(tmp_path) == ["model", "x.jsonl", "x.taxonomy.tsv"]
+    assert names(tmp_path) == ["model", "x.jsonl"]

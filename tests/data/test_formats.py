@@ -150,7 +150,8 @@ def test_fasttext_keeps_labels_and_texts_up_to_line_breaks_and_space_around(tmp_
 def test_fasttext_writes_labels_as_single_tokens(tmp_path: Path) -> None:
     write(AWKWARD[[0, 1, 3]], tmp_path / "data.ft")
     assert (tmp_path / "data.ft").read_text() == (
-        '__label__big%20dogs plain\n__label__100%25%20cat \n__label__so-called%20"fish" say "hi", \'you\'; "\n'
+        "__label__pets%20>%20big%20dogs plain\n__label__pets%20>%20100%25%20cat \n"
+        '__label__pets%20>%20so-called%20"fish" say "hi", \'you\'; "\n'
     )
 
 
@@ -400,7 +401,7 @@ def test_writing_that_fails_leaves_nothing_behind(
 def test_writing_replaces_a_file_that_is_there(tmp_path: Path) -> None:
     write(AWKWARD, put(tmp_path, "d.csv", "old"))
     assert same(read(tmp_path / "d.csv"), AWKWARD)
-    assert {file.name for file in tmp_path.iterdir()} == {"d.csv", "d.taxonomy.tsv"}
+    assert {file.name for file in tmp_path.iterdir()} == {"d.csv"}
 
 
 def test_a_file_has_its_name_only_when_it_is_whole(tmp_path: Path) -> None:

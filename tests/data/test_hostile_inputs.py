@@ -670,3 +670,43 @@ def test_messages_of_the_command_line_stay_short(tmp_path: Path, run: Run, monke
         assert ended.code == 2, arguments[0]
         assert ended.err.count("\n") == 1
         assert len(ended.err) < LONGEST_MESSAGE + 100, arguments[0]
+
+
+RDF = (
+    '<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:s="http://www.w3.org/2004/02/skos/core#">'
+    '<s:Concept rdf:about="http://a">{}</s:Concept></rdf:RDF>'
+)
+TURTLE = "@prefix s: <http://www.w3.org/2004/02/skos/core#> . <http://a> a s:Concept ; s:prefLabel {} ."
+ENTITY = '<!DOCTYPE r [<!ENTITY e "laugh">]>' + RDF
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "limit"),
+    [
+        ("t.rdf", RDF.format("<s:broader><s:Concept>" * 9000 + "</s:Concept></s:broader>" * 9000), "nesting"),
+        ("t.rdf", RDF.format('<s:note rdf:parseType="Literal">' + "<a></a>" * 90_000 + "</s:note>"), "literal"),
+        ("t.rdf", RDF.format("<s:prefLabel>a" + "\n" * 8_000_000 + "b</s:prefLabel>"), "literal"),
+        ("t.rdf", ENTITY.format("<s:prefLabel>" + "&e;" * 1_000_000 + "</s:prefLabel>"), "literal"),
+        ("t.ttl", TURTLE.format('"""' + "x\n" * 4_000_000 + '"""'), "literal"),
+        ("t.nt", TURTLE.format("'" + "\\n" * 4_000_000 + "'"), "literal"),
+    ],
+)
+def test_vocabularies_that_take_a_parser_minutes_are_refused_at_once(
+    tmp_path: Path, name: str, content: str, limit: str
+) -> None:
+    pytest.importorskip("rdflib")
+    assert f"--limit {limit}=" in refused(lambda: read_taxonomy(put(tmp_path, name, content)))
+
+
+def test_a_text_in_turtle_may_hold_what_looks_like_the_end_of_one(tmp_path: Path) -> None:
+    pytest.importorskip("rdflib")
+    for text in ('"a # b <c> \\" d"', '"""a "b" \\"""" ', "'it\"s'"):
+        file = put(tmp_path, "t.ttl", TURTLE.format(text) + ' # "' + "x" * 200_000)
+        assert len(read_taxonomy(file)) == 1
+
+
+def test_parquet_with_too_many_columns_is_refused(tmp_path: Path) -> None:
+    columns = {"text": ["t"], "labels": ["A"]} | {f"c{at}": ["a"] for at in range(300)}
+    pq.write_table(pa.table(columns), tmp_path / "wide.parquet")
+    assert "--limit columns=" in refused(lambda: read(tmp_path / "wide.parquet", limits=Limits(columns=100)))
+    assert len(read(tmp_path / "wide.parquet").extra) == 300

@@ -1,11 +1,13 @@
 """The command line: parse, call one function, print. Errors of a user are one sentence and exit code 2."""
 
+import errno
 import logging
+import os
 import signal
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 from treelabel.cli.signals import INTERRUPTED, TERMINATED, Terminated
@@ -54,7 +56,7 @@ def _run(arguments: list[str], debug: bool) -> int:
         except (TreelabelError, OSError, MemoryError, TyperException) as error:
             if debug:
                 raise
-            return _say(_sentence(error), 2)
+            return _say(_sentence(error) + _gone(), 2)
         except SystemError as error:
             # Ctrl-C within a compiled loop.
             if isinstance(error.__cause__, KeyboardInterrupt | Terminated):
@@ -73,6 +75,9 @@ def _sentence(error: Exception) -> str:
     """Return what is wrong in one line; a mistake in the command line comes with the way to its help."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        # Files are named by their writers.
+        return f"standard output: cannot be written: {error.strerror}"
     if isinstance(error, MemoryError):
         return "out of memory; work on fewer documents at a time"
     message = " ".join(getattr(error, "message", str(error)).split())
@@ -81,6 +86,15 @@ def _sentence(error: Exception) -> str:
         return message
     told = " ".join(error.format_message().split()) if hasattr(error, "format_message") else message
     return f"{told.rstrip('.')} (see '{context.command_path} --help')"
+
+
+def _gone() -> str:
+    """Return the end of a message where the working folder was removed: that is why names lead nowhere."""
+    try:
+        os.getcwd()
+    except OSError:
+        return "; the working folder is gone, change to one that is there"
+    return ""
 
 
 class _Notes(logging.Handler):
@@ -122,5 +136,6 @@ def _say(message: str, code: int = 0) -> int:
     from treelabel.core.errors import LONGEST_MESSAGE, printable, shorten
 
     line = printable(shorten(" ".join(message.splitlines()), LONGEST_MESSAGE))
-    sys.stderr.write(f"treelabel: {line}\n")
+    with suppress(OSError):
+        sys.stderr.write(f"treelabel: {line}\n")
     return code

@@ -6,9 +6,16 @@ from typing import Annotated, Any
 
 import typer
 
-from treelabel.cli.data import RawOption
+from treelabel.cli.data import ForceOption, RawOption
 from treelabel.cli.models import parse_setting
-from treelabel.cli.options import JsonOption, ReadArguments, require_file_name, require_other_file, with_read_options
+from treelabel.cli.options import (
+    JsonOption,
+    ReadArguments,
+    require_file_name,
+    require_new,
+    require_other_file,
+    with_read_options,
+)
 from treelabel.cli.printing import echo
 
 # Suspects that are printed where no file is asked for.
@@ -29,6 +36,7 @@ def audit(
         int | None, typer.Option(min=1, help="List this many (default: all that are as likely wrong as right).")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+    force: ForceOption = False,
     raw: RawOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -51,6 +59,7 @@ def audit(
     if output is not None:
         require_other_file(output, train)
         require_file_name(output)
+        require_new(output, force)
         _require_format(output)
     settings = dict(parse_setting(text) for text in set or [])
     found = find(read.read(train), model, settings, folds, seed)

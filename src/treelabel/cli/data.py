@@ -2,19 +2,22 @@
 
 import json as jsonlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from treelabel.cli.findings import print_findings, require_fixable, write_fixed
 from treelabel.cli.moves import MovesOption, OldTaxonomyOption, check_moves, move_without_texts, read_moved
-from treelabel.cli.options import JsonOption, ReadArguments, require_other_file, with_read_options
+from treelabel.cli.options import JsonOption, ReadArguments, require_new, require_other_file, with_read_options
 from treelabel.cli.printing import echo
 
 if TYPE_CHECKING:
     from treelabel.data import Dataset
     from treelabel.hierarchy import Hierarchy
 
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="Replace what is there already: the output, and another hierarchy beside it.")
+]
 RawOption = Annotated[
     bool, typer.Option("--raw", help="Write CSV cells as they are, even what a spreadsheet would run as a formula.")
 ]
@@ -52,6 +55,7 @@ def inspect(
     fix: Annotated[
         Path | None, typer.Option(metavar="OUT", help="Write the file anew, with what is safe to mend mended.")
     ] = None,
+    force: ForceOption = False,
     raw: RawOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -79,7 +83,7 @@ def inspect(
         if is_scores or is_taxonomy:
             _refuse_without_documents(file, {"--fix": True})
         require_other_file(fix, file, train)
-        require_fixable(fix)
+        require_fixable(fix, force)
     if is_scores:
         _print(*_scores_summary(file), json)
     elif is_taxonomy:
@@ -91,18 +95,18 @@ def inspect(
         values, rows = _taxonomy_summary(hierarchy)
         _print({"read_as": form, **values}, [("read as", form), *rows], json)
     else:
-        _inspect_documents(file, read, train, fix, raw, json)
+        _inspect_documents(file, read, train, fix, force, raw, json)
 
 
 def _inspect_documents(
-    file: Path, read: ReadArguments, train: Path | None, fix: Path | None, raw: bool, json: bool
+    file: Path, read: ReadArguments, train: Path | None, fix: Path | None, force: bool, raw: bool, json: bool
 ) -> None:
     from treelabel.data.findings import find_problems
 
     # Labels that training does not have are findings.
     data, training = read.read_with(file, train, widen=True)
     described, findings = data.describe(training), find_problems(data, training)
-    done = [] if fix is None else write_fixed(data, training, fix, not raw)
+    done = [] if fix is None else write_fixed(data, training, fix, not raw, force)
     if json:
         told = {"choices": dict(data.choices), "findings": [finding.to_json() for finding in findings]}
         _print({**described.to_json(), **told} | ({"fixed": done} if fix is not None else {}), [], json)
@@ -159,8 +163,10 @@ def convert(
     read: ReadArguments,
     to_format: Annotated[str | None, typer.Option(help="Format of the output (default: by its ending).")] = None,
     labels_as: Annotated[str, typer.Option(help="Write labels as: auto, names or paths.")] = "auto",
-    write_taxonomy: Annotated[bool, typer.Option(help="Write the hierarchy beside the output.")] = True,
-    force: Annotated[bool, typer.Option("--force", help="Replace another hierarchy beside the output.")] = False,
+    write_taxonomy: Annotated[
+        bool, typer.Option(help="Write the hierarchy beside the output, where the labels do not say it.")
+    ] = True,
+    force: ForceOption = False,
     deduplicate: Annotated[bool, typer.Option("--deduplicate", help="Join documents with the same text.")] = False,
     without: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Leave out texts that are in this file, too (training data).")
@@ -174,7 +180,8 @@ def convert(
 ) -> None:
     """Write a file in another format.
 
-    On the way, duplicates can be dropped and the hierarchy changed.
+    On the way, duplicates can be dropped and the hierarchy changed. Labels are written as full paths, and the hierarchy
+    beside the output where they do not say all of it. Nothing that is there already is replaced without --force.
 
     Taxonomies (IN and OUT named ...taxonomy..., or .ttl) and score files (.npz, .parquet) convert too, and can be
     unfolded and cut.
@@ -201,6 +208,9 @@ def convert(
 
     if labels_as not in ("auto", "names", "paths"):
         raise TreelabelError(f"--labels-as is {labels_as!r}, expected auto, names or paths")
+    if target != STANDARD:
+        require_other_file(target, source, without)
+        require_new(target, force)
     is_scores = is_score_file(source) or suffixes(target)[0] == ".npz"
     asked = {"--deduplicate": deduplicate, "--other-leaves": other_leaves, "--without": without is not None}
     check_moves((source, target), read, moves, old_taxonomy, {"--unfold": unfold, "--cut": cut is not None})
@@ -213,15 +223,12 @@ def convert(
         else:
             _convert_taxonomy(source, target, read, unfold, cut)
         return
-    require_other_file(target, source, without)
     dataset = _documents(source, read, without, moves, old_taxonomy)
     dataset = _changed(dataset, deduplicate, unfold, cut, other_leaves)
     if target == STANDARD:
         _print_documents(dataset, to_format or "jsonl", labels_as, raw)
         return
-    if write_taxonomy:
-        _refuse_other_taxonomy(target, to_format, dataset, force)
-    written = d.write(dataset, target, to_format, labels_as, None, write_taxonomy, not raw)  # type: ignore[arg-type]
+    written = d.write(dataset, target, to_format, labels_as, None, write_taxonomy, not raw, overwrite=force)  # type: ignore[arg-type]
     _tell_losses(dataset, target, to_format)
     typer.echo(f"wrote {written[0]}: {len(dataset):,} documents")
     for other in written[1:]:
@@ -271,21 +278,6 @@ def _changed(dataset: "Dataset", deduplicate: bool, unfold: bool, cut: int | Non
     if cut is not None:
         dataset = d.cut(dataset, cut)
     return d.with_other_leaves(dataset) if other_leaves else dataset
-
-
-def _refuse_other_taxonomy(target: Path, to_format: str | None, dataset: "Dataset", force: bool) -> None:
-    """Keep the taxonomy of another data file that would have the same name as this one's."""
-    from treelabel.core.errors import TreelabelError
-    from treelabel.data.formats import format_of
-    from treelabel.data.taxonomy import read_taxonomy, taxonomy_name
-
-    beside = taxonomy_name(target, dataset.hierarchy)
-    if force or format_of(target, to_format).holds & {"hierarchy", "features"} or not beside.exists():
-        return
-    if read_taxonomy(beside) != dataset.hierarchy:
-        raise TreelabelError(
-            f"{beside} is there already and holds another hierarchy; choose another name, or replace it with --force"
-        )
 
 
 def _refuse_without_documents(source: Path, options: dict[str, bool]) -> None:
@@ -352,7 +344,7 @@ def split(
     ] = True,
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
     to_format: Annotated[str, typer.Option(help="Format of the parts.")] = "jsonl",
-    force: Annotated[bool, typer.Option("--force", help="Replace parts that are there already.")] = False,
+    force: ForceOption = False,
     raw: RawOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -371,7 +363,7 @@ def split(
     from treelabel import data as d
     from treelabel.core.errors import TreelabelError
     from treelabel.core.outputs import together
-    from treelabel.data.taxonomy import writable_as_edges
+    from treelabel.data.taxonomy import taxonomy_ending, write_taxonomy_of
 
     dataset = read.read(file)
     if per_class is not None:
@@ -380,19 +372,15 @@ def split(
         divided = d.split(dataset, _parts(parts), by, column, seed, keep_duplicates=keep_duplicates)  # type: ignore[arg-type]
     ending = d.FORMATS.find(to_format).endings[0]
     targets = {name: folder / f"{name}{ending}" for name in divided}
-    taxonomy = folder / f"taxonomy{'.tsv' if writable_as_edges(dataset.hierarchy) else '.json'}"
-    # A taxonomy that is there and says the same may say more, in further columns: it stays as it is.
-    is_known = taxonomy.exists() and d.read_taxonomy(taxonomy, root=read.root, limits=read.limits) == dataset.hierarchy
-    there = [path for path in (*targets.values(), *([] if is_known else [taxonomy])) if path.exists()]
+    there = [path for path in targets.values() if path.exists()]
     if there and not force:
         raise TreelabelError(f"{there[0]} is there already; choose another folder, or replace it with --force")
     folder.mkdir(parents=True, exist_ok=True)
-    style: Literal["names", "paths"] = "names" if dataset.hierarchy.has_unique_names else "paths"
+    taxonomy = folder / f"taxonomy{taxonomy_ending(dataset.hierarchy)}"
     with together():
+        write_taxonomy_of([*targets.values()], dataset.hierarchy, taxonomy, overwrite=force)
         for name, part in divided.items():
-            d.write(part, targets[name], to_format, style, taxonomy=False, escape_formulas=not raw)
-        if not is_known:
-            d.write_taxonomy(dataset.hierarchy, taxonomy)
+            d.write(part, targets[name], to_format, taxonomy=False, escape_formulas=not raw)
     others = sorted(path.name for path in folder.glob(f"*{ending}") if path not in targets.values())
     if others:
         typer.echo(f"treelabel: note: {folder} also holds {', '.join(others)}, not of this split", err=True)
@@ -406,6 +394,7 @@ def sample(
     target: Annotated[
         Path | None, typer.Argument(metavar="[OUT]", help="Where to write the sample; any format.")
     ] = None,
+    force: ForceOption = False,
     raw: RawOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -425,5 +414,6 @@ def sample(
         described = dataset.describe()
         _print(described.to_json(), [("file", "the embedded sample"), *described.rows()], json)
         return
-    written = [str(path) for path in d.write(dataset, target, escape_formulas=not raw)]
+    require_new(target, force)
+    written = [str(path) for path in d.write(dataset, target, escape_formulas=not raw, overwrite=force)]
     typer.echo(jsonlib.dumps({"written": written}) if json else "\n".join(f"wrote {path}" for path in written))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from treelabel.cli.options import require_file_name
+from treelabel.cli.options import require_file_name, require_new
 from treelabel.cli.printing import echo
 
 if TYPE_CHECKING:
@@ -26,26 +26,26 @@ def print_findings(findings: "list[Finding]") -> None:
         echo(printable(f"  -> {finding.remedy}"))
 
 
-def write_fixed(data: "Dataset", train: "Dataset | None", target: Path, escape_formulas: bool) -> list[str]:
+def write_fixed(
+    data: "Dataset", train: "Dataset | None", target: Path, escape_formulas: bool, force: bool
+) -> list[str]:
     """Mend a dataset and write it; return what was done."""
     from treelabel.data import write
     from treelabel.data.mend import mend
 
     mended, done = mend(data, train)
-    written = write(mended, target, escape_formulas=escape_formulas)
+    written = write(mended, target, escape_formulas=escape_formulas, overwrite=force)
     beside = f", and their hierarchy beside them ({written[1].name})" if written[1:] else ""
     return [*done, f"wrote {target}: {len(mended):,} of {len(data):,} documents{beside}"]
 
 
-def require_fixable(target: Path) -> None:
+def require_fixable(target: Path, force: bool) -> None:
     """Refuse to write over a file, or to a name that no data file has, before anything is read."""
-    from treelabel.core.errors import TreelabelError
     from treelabel.data.formats import format_of
 
     require_file_name(target)
     format_of(target)
-    if target.exists():
-        raise TreelabelError(f"{target} is there already; choose another name")
+    require_new(target, force)
 
 
 def tell_serious(train: Path, data: "Dataset", valid: "Dataset | None") -> None:

@@ -33,6 +33,14 @@ def require_other_file(output: Path | None, *inputs: Path | str | None) -> None:
             raise TreelabelError(f"{output}: is what is to be read, and would be replaced; choose another output")
 
 
+def require_new(output: Path, force: bool) -> None:
+    """Refuse to write over a file that is there, unless that is asked for."""
+    from treelabel.core.errors import TreelabelError
+
+    if not force and output.is_file():
+        raise TreelabelError(f"{output} is there already; choose another name, or replace it with --force")
+
+
 def require_file_name(output: Path) -> None:
     """Refuse a name that no file can have, before hours of work for it."""
     from treelabel.core.errors import TreelabelError

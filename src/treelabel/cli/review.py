@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from treelabel.cli.data import ForceOption
 from treelabel.cli.options import (
     ReadArguments,
     SignatureOption,
     require_file_name,
+    require_new,
     require_other_file,
     with_read_options,
 )
@@ -36,6 +38,7 @@ def review(
     accepted: Annotated[
         bool, typer.Option("--accepted", help="With --apply: take accepted rows, too, with their suggestion.")
     ] = False,
+    force: ForceOption = False,
     require_signature: SignatureOption = None,
 ) -> None:
     """Say which predictions are safe to accept, and which texts a person should look at first.
@@ -59,22 +62,24 @@ def review(
 
     require_file_name(output)
     require_other_file(output, texts, apply)
+    require_new(output, force)
     if apply is not None:
         if texts is not None:
             raise TreelabelError(f"--apply reads {apply} alone; leave out {texts}")
-        _apply(apply, model, output, accepted, read, require_signature)
+        _apply(apply, model, output, force, accepted, read, require_signature)
         return
     if model is None or texts is None:
         raise TreelabelError("expected a model and a file with texts, or --apply and a queue")
     if accepted:
         raise TreelabelError("--accepted says what --apply takes; leave it out here")
-    _queue(model, texts, output, precision, alternatives, read, require_signature)
+    _queue(model, texts, output, force, precision, alternatives, read, require_signature)
 
 
 def _queue(
     model: Path,
     texts: Path,
     output: Path,
+    force: bool,
     precision: float,
     alternatives: int,
     read: ReadArguments,
@@ -100,7 +105,7 @@ def _queue(
         )
         for row in found.order.tolist()
     ]
-    write_queue(data[found.order], rows, output, sep)
+    write_queue(data[found.order], rows, output, sep, force)
     echo(f"{output}: {_told(found, precision)}")
     typer.echo(
         f"Fill in the column label (several labels joined by {sep!r}, ok for the suggestion, ? or nothing to skip), "
@@ -125,7 +130,13 @@ def _told(found: "Reviewed", precision: float) -> str:
 
 
 def _apply(
-    queue: Path, model: Path | None, output: Path, accepted: bool, read: ReadArguments, require_signature: Path | None
+    queue: Path,
+    model: Path | None,
+    output: Path,
+    force: bool,
+    accepted: bool,
+    read: ReadArguments,
+    require_signature: Path | None,
 ) -> None:
     from treelabel.core.errors import TreelabelError
     from treelabel.data import read_taxonomy
@@ -145,5 +156,5 @@ def _apply(
     )
     if not len(found.data):
         raise TreelabelError(f"{queue}: no row has a label ({counts}), so there is nothing to write")
-    found.write(output)
+    found.write(output, force)
     echo(f"{output}: {len(found.data):,} documents of {queue}: {counts}")

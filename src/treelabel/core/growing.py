@@ -15,10 +15,9 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from treelabel.core.commit import sync
 from treelabel.core.errors import TreelabelError, printable, quoted
-from treelabel.core.locking import lock
-from treelabel.core.outputs import errors_of, mode_of, target_of
+from treelabel.core.locking import NO_FOLLOW, is_own_file, lock
+from treelabel.core.outputs import errors_of, mode_of, sync, target_of
 
 _log = logging.getLogger(__name__)
 
@@ -40,12 +39,12 @@ class Growing:
     def open(self, resume: bool) -> None:
         """Begin, or go on behind what an earlier run made sure of."""
         # With nothing in a journal, the name may be that of anybody's file.
-        if self.path.exists() and not self._is_ours():
+        if os.path.lexists(self.path) and not self._is_ours():
             raise TreelabelError(
                 f"{self.path} is there already, and this is the name under which {self.target.name} would be written "
                 "until it is whole; move it, or write to another name"
             )
-        handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+        handle = os.open(self.path, os.O_RDWR | os.O_CREAT | NO_FOLLOW, 0o666)
         if not lock(handle):
             os.close(handle)
             raise TreelabelError(f"{self.target}: another process is writing it; wait for it, or write to another name")
@@ -67,11 +66,14 @@ class Growing:
     def _is_ours(self) -> bool:
         """Return whether a file that has the temporary name was begun by an earlier run: it has a journal beside it.
 
-        An empty file is what a run leaves that was killed before it could write one.
+        An empty file is what a run leaves that was killed before it could write one. Files of other users, and links,
+        were put there by somebody else.
         """
-        return self.journal.exists() or (self.path.is_file() and self.path.stat().st_size == 0)
+        return is_own_file(self.path) and (is_own_file(self.journal) or self.path.stat().st_size == 0)
 
     def _restore(self) -> None:
+        if not is_own_file(self.journal):
+            return
         try:
             stored = json.loads(self.journal.read_bytes()[:LARGEST_JOURNAL])
             about, state, size = stored["about"], stored["state"], int(stored["size"])
@@ -106,6 +108,9 @@ class Growing:
 
     def _write_journal(self) -> None:
         working = self.journal.with_name(f"{self.journal.name}.new")
+        # A new file, so that no link of that name is followed.
+        working.unlink(missing_ok=True)
+        working.touch(exist_ok=False)
         working.write_text(json.dumps({"about": self.about, "state": self.state, "size": self.size}), encoding="utf-8")
         working.replace(self.journal)
 

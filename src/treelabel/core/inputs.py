@@ -15,7 +15,6 @@ from typing import IO, Any, cast
 import pyarrow as pa
 
 from treelabel.core.columns import column_names, described
-from treelabel.core.commit import finish_commit
 from treelabel.core.encodings import AsUtf8, encoding_of, is_known, is_like_ascii, peekable
 from treelabel.core.errors import TreelabelError, quoted
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
@@ -54,7 +53,6 @@ def existing_file(path: str | Path) -> Path:
     found = Path(path)
     if found == STANDARD:
         return found
-    finish_commit(found.parent)
     try:
         mode = found.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):

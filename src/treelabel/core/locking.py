@@ -71,6 +71,19 @@ def is_same_file(handle: int, path: Path) -> bool:
         return False
 
 
+def is_own_file(path: Path) -> bool:
+    """Return whether a path is a regular file, and no link, of the user that this process acts for."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and _is_own(found)
+
+
+def _is_own(found: os.stat_result) -> bool:
+    return not hasattr(os, "geteuid") or found.st_uid == os.geteuid()
+
+
 @dataclass
 class Working:
     """A file or folder under a working name, locked by the process that writes it."""
@@ -131,8 +144,8 @@ def remove_tree(path: Path) -> None:
 def remove_leftovers(folder: Path) -> None:
     """Remove what processes that were killed have left under working names in a folder.
 
-    A leftover is one that nobody has locked and no link in the folder points to (see `outputs.whole_folder`).
-    Costs a listing of the folder.
+    A leftover is one of this user that nobody has locked and no link in the folder points to (see
+    `outputs.whole_folder`). Costs a listing of the folder.
     """
     if fcntl is None:
         return
@@ -140,7 +153,7 @@ def remove_leftovers(folder: Path) -> None:
         found, linked = [], set()
         for entry in entries:
             if is_working_name(entry.name):
-                found.append(entry)
+                found += [entry] if _is_own(entry.stat(follow_symlinks=False)) else []
             elif entry.is_symlink():
                 linked.add(os.readlink(entry.path))
         # Links first: one that was never put in place points to a folder that was not, either.

@@ -15,7 +15,6 @@ from typing import IO, cast
 
 import pyarrow as pa
 
-from treelabel.core.commit import commit, finish_commit, sync
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import suffixes
 from treelabel.core.locking import Working, is_same_file, is_working_name, lock, remove_leftovers, remove_tree
@@ -98,6 +97,18 @@ def require_writable(path: Path, folder: Path) -> None:
         raise TreelabelError(f"{path}: nothing can be written in the folder {folder}; give another name")
 
 
+def sync(file: Path) -> None:
+    """Bring a file to disk before it takes the place of another: after a power cut, one of the two is there.
+
+    A file that replaces nothing is left to the system, as waiting for a disk takes longer than most writing.
+    """
+    handle = os.open(file, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def make_folder(path: Path) -> None:
     """Make a folder, and those above it; one that is there stays."""
     try:
@@ -136,11 +147,23 @@ class _Transaction:
         self.removals: list[Path] = []
 
     def carry_out(self) -> None:
-        folders = dict.fromkeys([target.parent for _, target in self.renames] + [path.parent for path in self.removals])
-        for folder in folders:
-            renames = {working.path.name: path.name for working, path in self.renames if path.parent == folder}
-            with errors_of(folder):
-                commit(folder, renames, [path.name for path in self.removals if path.parent == folder])
+        try:
+            self._move()
+        except BaseException:
+            # Ctrl-C in the middle: what is begun is finished first.
+            self._move()
+            raise
+
+    def _move(self) -> None:
+        waiting = [(working, target) for working, target in self.renames if working.path.exists()]
+        # One file takes the place of another in one step.
+        replaced = [target for _, target in waiting] if len(self.renames) > 1 or self.removals else []
+        for path in [*reversed(replaced), *self.removals]:
+            with errors_of(path):
+                path.unlink(missing_ok=True)
+        for working, target in waiting:
+            with errors_of(target):
+                working.path.replace(target)
 
     def close(self) -> None:
         for working, _ in self.renames:
@@ -152,10 +175,12 @@ _open_transaction: ContextVar[_Transaction | None] = ContextVar("open_transactio
 
 @contextmanager
 def together() -> Iterator[None]:
-    """Let all files that are written in the block take their names at its end, as one change of their folder.
+    """Let all files that are written in the block take their names at its end, so that nobody sees old ones beside new.
 
-    If the block fails or the process is killed, either all of them are there or none, for everybody who reads them with
-    treelabel (see `commit`). A block within a block is part of it.
+    If the block fails, what was there before stays. At its end the files that are replaced are removed, the last one
+    first, and then the new ones take their names in the order in which they were written: a process that is killed in
+    that moment leaves files missing, but never a mixture. So what a file cannot be read without is written before it.
+    A block within a block is part of it.
     """
     if _open_transaction.get() is not None:
         yield
@@ -336,6 +361,8 @@ def _exchange(one: Path, two: Path) -> bool:
 def target_of(path: Path) -> Path:
     """Return where output really goes, after a look whether it can; leftovers that stand there are removed."""
     target = path
+    if not target.is_absolute() and not Path().is_dir():
+        raise TreelabelError(f"{path}: cannot be written, as the working folder is gone; change to one that is there")
     for _ in range(MOST_LINKS):
         parent = target.parent.resolve()
         target = target.resolve() if target.name in ("", "..") else parent / target.name
@@ -348,7 +375,6 @@ def target_of(path: Path) -> Path:
         raise TreelabelError(f"{path}: {path.parent} is a file, expected a folder")
     if not target.parent.is_dir():
         raise TreelabelError(f"{path}: the folder {path.parent} does not exist; make it first")
-    finish_commit(target.parent)
     remove_leftovers(target.parent)
     return target
 

@@ -44,7 +44,9 @@ class QueueRow:
     alternatives: Sequence[tuple[str, float]]
 
 
-def write_queue(data: Dataset, rows: Sequence[QueueRow], path: str | Path, sep: str = LABEL_SEPARATOR) -> list[Path]:
+def write_queue(
+    data: Dataset, rows: Sequence[QueueRow], path: str | Path, sep: str = LABEL_SEPARATOR, overwrite: bool = False
+) -> list[Path]:
     """Write a queue, and the hierarchy beside it, by which labels are checked later; return the files.
 
     Parameters
@@ -57,6 +59,8 @@ def write_queue(data: Dataset, rows: Sequence[QueueRow], path: str | Path, sep: 
         A file of a format that holds columns: .csv, .tsv, .jsonl, .parquet.
     sep : str
         What joins several labels in a cell.
+    overwrite : bool
+        Whether to replace another hierarchy beside the file.
 
     Returns
     -------
@@ -78,14 +82,14 @@ def write_queue(data: Dataset, rows: Sequence[QueueRow], path: str | Path, sep: 
     others = {name: column for name, column in data.extra.items() if name not in (*COLUMNS, "label")}
     empty = encode(data.hierarchy, [[] for _ in rows])
     queue = replace(data, labels=empty, extra=columns | others, group=None, features=None)
-    return _written(queue, path, "label")
+    return _written(queue, path, "label", overwrite)
 
 
-def _written(data: Dataset, path: str | Path, label_column: str) -> list[Path]:
+def _written(data: Dataset, path: str | Path, label_column: str, overwrite: bool) -> list[Path]:
     """Write a file for spreadsheets; that cells were escaped is no news, as they are read as they were."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EscapedFormulasWarning)
-        return write(data, path, label_column=label_column, escape_formulas=True)
+        return write(data, path, label_column=label_column, escape_formulas=True, overwrite=overwrite)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,9 +102,21 @@ class Applied:
     accepted: int
     skipped: int
 
-    def write(self, path: str | Path) -> list[Path]:
-        """Write the training data, and the hierarchy beside them; return the files."""
-        return _written(self.data, path, "labels")
+    def write(self, path: str | Path, overwrite: bool = False) -> list[Path]:
+        """Write the training data, and the hierarchy beside them where it is needed; return the files.
+
+        Parameters
+        ----------
+        path
+            The file.
+        overwrite
+            Whether to replace another hierarchy beside the file.
+
+        Returns
+        -------
+        list of Path
+        """
+        return _written(self.data, path, "labels", overwrite)
 
 
 def read_queue(

@@ -42,7 +42,7 @@ def read(
     labels: str | Sequence[str] | None = None,
     id: str | None = None,  # noqa: A002  the column's name
     sep: str | None = None,
-    taxonomy: str | Path | Hierarchy | None = None,
+    taxonomy: "str | Path | Hierarchy | Known | None" = None,
     format: str | None = None,  # noqa: A002  what users call it
     label_sep: str | None = None,
     lists: ListMeaning = "labels",
@@ -75,7 +75,8 @@ def read(
         (see `guess_separator`), which `Dataset.choices` then says.
     taxonomy : str, Path or Hierarchy, optional
         The hierarchy, or a file with one. By default that in the file (Parquet), else `taxonomy.tsv` beside the file,
-        else one made of the labels: a tree if they are paths, one level if not.
+        else one made of the labels: a tree if they are paths, one level if not. Where labels are paths, they must be
+        full paths of a hierarchy that was found beside the file; one that is named may have levels above them.
     format : str, optional
         A name of FORMATS; by default by the ending of the file.
     label_sep : str, optional
@@ -118,9 +119,11 @@ def read(
     if "" in (sep, label_sep):
         raise TreelabelError("a separator must be at least one character; without one it is guessed")
     if isinstance(taxonomy, str | Path):
-        known: Known | None = _taxonomy_in(Path(taxonomy), root, encoding, limits)
-    elif taxonomy is None or isinstance(taxonomy, Hierarchy):
-        known = None if taxonomy is None else Known(taxonomy, {"hierarchy": "given"})
+        known: Known | None = known_from(Path(taxonomy), root, encoding, limits)
+    elif taxonomy is None or isinstance(taxonomy, Known):
+        known = taxonomy
+    elif isinstance(taxonomy, Hierarchy):
+        known = Known(taxonomy, {"hierarchy": "given"})
     else:
         raise TreelabelError(f"expected a taxonomy that is a file or a Hierarchy, found {described(taxonomy)}")
     problems = Problems(file, on_error)
@@ -139,7 +142,7 @@ def read(
     if known is None:
         known = _hierarchy_found(file, root, source, collector, sep, options)
     hierarchy = known.hierarchy
-    nodes = find_nodes(hierarchy, collector, known.sep or sep, problems)
+    nodes = find_nodes(hierarchy, collector, known.sep or sep, problems, known.beside)
     if len(hierarchy) == 0:
         raise TreelabelError(f"{file}: no label in the file can be used; give a taxonomy, or mend the labels")
     data, left_out = collector.dataset(hierarchy, nodes, source.features)
@@ -149,14 +152,26 @@ def read(
 
 
 class Known(NamedTuple):
-    """A hierarchy, what to tell people of where it is from, and the separator if one was guessed."""
+    """A hierarchy, what to tell people of where it is from, the separator if guessed, the file if found by itself."""
 
     hierarchy: Hierarchy
     told: dict[str, str]
     sep: str | None = None
+    beside: Path | None = None
 
 
-def _taxonomy_in(file: Path, root: str | None, encoding: str, limits: Limits) -> Known:
+def known_from(file: Path, root: str | None, encoding: str, limits: Limits) -> Known:
+    """Read the taxonomy of data.
+
+    Parameters
+    ----------
+    file, root, encoding, limits
+        As for `taxonomy_of_data`.
+
+    Returns
+    -------
+    Known
+    """
     hierarchy, form = taxonomy_of_data(file, root, encoding, limits)
     return Known(hierarchy, {"hierarchy": str(file), "taxonomy": form})
 
@@ -286,7 +301,9 @@ def understand(row: Row, fields: Fields, before: int, batch: list[Incoming], pro
         batch.append(Incoming(row.line, known, text, labels, row.values, row.features))
 
 
-def find_nodes(hierarchy: Hierarchy, collector: Collector, sep: str | None, problems: Problems) -> IntArray:
+def find_nodes(
+    hierarchy: Hierarchy, collector: Collector, sep: str | None, problems: Problems, beside: Path | None = None
+) -> IntArray:
     """Find the node of every distinct label.
 
     Parameters
@@ -299,6 +316,8 @@ def find_nodes(hierarchy: Hierarchy, collector: Collector, sep: str | None, prob
         The separator of paths.
     problems
         Where unknown labels are reported.
+    beside
+        The file of the hierarchy, if nobody named it: it may be that of other data, so paths must be those in it.
 
     Returns
     -------
@@ -306,13 +325,24 @@ def find_nodes(hierarchy: Hierarchy, collector: Collector, sep: str | None, prob
         -1 for labels that are unknown and may be skipped.
     """
     nodes = np.full(len(collector.keys), -1, np.int32)
+    are_paths = beside is not None and _are_paths(collector.keys, sep)
     for code, label in enumerate(collector.keys):
+        is_full = are_paths or (beside is not None and _names(label)[-1].strip() not in hierarchy.ids_by_name)
         try:
-            nodes[code] = find_label(hierarchy, label, sep)
+            nodes[code] = find_label(hierarchy, label, sep, is_full)
         except UnknownLabelError as error:
             odd = unprintable(_names(label))
-            problems.tell(collector.key_lines[code], odd or str(error), TreelabelError if odd else UnknownLabelError)
+            told = str(error) if beside is None else f"{error} (in {beside}, beside the data; --taxonomy names one)"
+            problems.tell(collector.key_lines[code], odd or told, TreelabelError if odd else UnknownLabelError)
     return nodes
+
+
+def _are_paths(keys: Iterable[Label], sep: str | None) -> bool:
+    """Return whether labels are paths, as they would be taken without a taxonomy."""
+    texts = [key for key in keys if isinstance(key, str)]
+    if any(not isinstance(key, str) and len(key) > 1 for key in keys):
+        return True
+    return guess_separator(texts) is not None if sep is None else 2 * sum(sep in text for text in texts) > len(texts)
 
 
 def _names(label: Label) -> list[str]:
@@ -331,7 +361,7 @@ def _hierarchy_found(
         return Known(source.hierarchy, {"hierarchy": "in the file"})
     beside = taxonomy_beside(file)
     if beside is not None:
-        return _taxonomy_in(beside, root, options.encoding, options.limits)
+        return known_from(beside, root, options.encoding, options.limits)._replace(beside=beside)
     return hierarchy_of_labels(collector.keys, sep, file)
 
 

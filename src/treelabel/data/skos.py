@@ -9,12 +9,12 @@ from treelabel.core.errors import TreelabelError, require_extra
 from treelabel.core.inputs import existing_file, open_input, suffixes
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.data.names import unprintable
-from treelabel.data.skos_safety import check_contexts, check_entities
+from treelabel.data.skos_safety import check_contexts, check_strings, check_xml
 from treelabel.hierarchy import Hierarchy
 
 LINE_BREAK = re.compile(r"[ \t]*[\t\r\n]\s*")
 RDF_FORMATS = {".ttl": "turtle", ".rdf": "xml", ".xml": "xml", ".nt": "nt", ".jsonld": "json-ld"}
-CHECKS = {"xml": check_entities, "json-ld": check_contexts}
+CHECKS = {"xml": check_xml, "json-ld": check_contexts, "turtle": check_strings, "nt": check_strings}
 
 
 def read_skos(file: Path, language: str = "en", tree: bool = False, limits: Limits = DEFAULT_LIMITS) -> Hierarchy:
@@ -89,8 +89,7 @@ def _read(file: Path, limits: Limits) -> tuple[Any, set[tuple[Any, Any]], set[An
 
     graph, kind = Graph(), RDF_FORMATS.get(suffixes(file)[0], "turtle")
     try:
-        if kind in CHECKS:
-            CHECKS[kind](file, limits)
+        CHECKS[kind](file, limits)
         with open_input(file, limits=limits, whole=True) as stream:
             graph.parse(stream, format=kind, publicID=file.absolute().as_uri())
     except TreelabelError:

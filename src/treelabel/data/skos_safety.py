@@ -1,7 +1,9 @@
-"""Checks of vocabularies: they must not grow by entities that refer to entities, or fetch anything."""
+"""Checks of vocabularies: they must not grow by entities, take a parser for minutes, or fetch anything."""
 
 import json
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from xml.parsers import expat
@@ -15,19 +17,24 @@ from treelabel.core.limits import Limits
 LONGEST_ENTITY = 1000
 
 
-class _RootReached(Exception):  # noqa: N818  no error, but how to stop the parser
-    """Declarations are over where the first element begins."""
+# A text in Turtle or N-Triples, and what may hold quotes and is none.
+STRINGS = re.compile(
+    r"<[^<>\s]*>|#[^\n]*"
+    r'|"""(?:[^"\\]|\\.|"(?!""))*+"""|"(?:[^"\\\n]|\\.)*+"'
+    r"|'''(?:[^'\\]|\\.|'(?!''))*+'''|'(?:[^'\\\n]|\\.)*+'",
+    re.DOTALL,
+)
 
 
-def check_entities(file: Path, limits: Limits) -> None:
-    """Refuse XML with entities that are long, refer to others, or stand for what is elsewhere.
+def check_xml(file: Path, limits: Limits) -> None:
+    """Refuse XML with entities that are long, refer to others, or stand for what is elsewhere, or beyond the limits.
 
     Parameters
     ----------
     file
         An XML file.
     limits
-        How large it may be.
+        How large it may be, how deep elements may be nested, and how long a text may be.
     """
 
     def declared(name: str, is_parameter: bool, value: str | None, *_: Any) -> None:
@@ -37,19 +44,75 @@ def check_entities(file: Path, limits: Limits) -> None:
                 "replace it by what it stands for"
             )
 
-    def begins(*_: Any) -> None:
-        raise _RootReached
-
+    elements = _Elements(file, limits)
     parser = expat.ParserCreate()
+    parser.buffer_text = True
     parser.EntityDeclHandler = declared
-    parser.StartElementHandler = begins
-    try:
-        with open_input(file, limits=limits, whole=True) as stream:
-            while piece := stream.read(PIECE):
-                parser.Parse(piece, False)
-    except (_RootReached, expat.ExpatError):
-        # What is not XML is for the reader proper to say.
-        return
+    parser.StartElementHandler = elements.begin
+    parser.EndElementHandler = elements.end
+    parser.CharacterDataHandler = elements.text
+    # What is not XML is for the reader proper to say.
+    with suppress(expat.ExpatError), open_input(file, limits=limits, whole=True) as stream:
+        while piece := stream.read(PIECE):
+            parser.Parse(piece, False)
+
+
+class _Elements:
+    """Follows the elements of RDF/XML: how deep they are nested, and how long the text is that they are read into."""
+
+    def __init__(self, file: Path, limits: Limits) -> None:
+        self._file, self._limits = file, limits
+        self._depth = self._size = 0
+        # Where an element begins that is taken as a text, with all elements in it.
+        self._literal: int | None = None
+
+    def begin(self, name: str, attributes: dict[str, str]) -> None:
+        """Enter an element."""
+        self._depth += 1
+        if self._limits.exceeded("nesting", self._depth):
+            raise TreelabelError(
+                f"{self._file}: elements are nested deeper than {self._depth - 1:,}; {self._limits.hint('nesting')}"
+            )
+        if self._literal is not None:
+            self._add(2 * len(name))
+        elif any(key.endswith("parseType") and value == "Literal" for key, value in attributes.items()):
+            self._literal = self._depth
+
+    def end(self, _: str) -> None:
+        """Leave an element."""
+        if self._literal in (None, self._depth):
+            self._literal, self._size = None, 0
+        self._depth -= 1
+
+    def text(self, text: str) -> None:
+        """Take a piece of text, entities replaced by what they stand for."""
+        self._add(len(text))
+
+    def _add(self, characters: int) -> None:
+        self._size += characters
+        if self._limits.exceeded("literal", self._size):
+            raise too_long(self._file, self._limits)
+
+
+def too_long(file: Path, limits: Limits) -> TreelabelError:
+    """Make the error for a text that takes too long to read."""
+    return TreelabelError(f"{file}: holds a text that is too long for a name; {limits.hint('literal')}")
+
+
+def check_strings(file: Path, limits: Limits) -> None:
+    """Refuse Turtle or N-Triples with a text beyond the limit.
+
+    Parameters
+    ----------
+    file
+        The file.
+    limits
+        How large it may be, and how long a text.
+    """
+    with open_input(file, limits=limits, whole=True) as stream:
+        text = stream.read().decode("utf-8", "replace")
+    if any(limits.exceeded("literal", len(found[0])) for found in STRINGS.finditer(text)):
+        raise too_long(file, limits)
 
 
 def check_contexts(file: Path, limits: Limits) -> None:

@@ -41,6 +41,8 @@ class DataFile:
     options: ReadOptions = field(default_factory=ReadOptions)
     on_error: OnError = "stop"
     progress: bool | None = None
+    # The file of the hierarchy, if nobody named it: see `find_nodes`.
+    beside: Path | None = None
 
     @classmethod
     def of(
@@ -130,7 +132,7 @@ class DataFile:
             if label not in known:
                 new.keys[label] = len(new.keys)
                 new.key_lines.append(batch.key_lines[code])
-        known.update(zip(new.keys, find_nodes(hierarchy, new, self.sep, problems).tolist(), strict=True))
+        known.update(zip(new.keys, find_nodes(hierarchy, new, self.sep, problems, self.beside).tolist(), strict=True))
         return np.array([known[label] for label in batch.keys], np.int32)
 
     def labels(self) -> dict[Label, int]:
@@ -203,12 +205,17 @@ def with_hierarchy(
     if isinstance(taxonomy, Hierarchy):
         return list(files), taxonomy, False
     first = files[0]
-    beside = (taxonomy_beside(file.path) for file in files)
-    where = Path(taxonomy) if taxonomy is not None else next((found for found in beside if found is not None), None)
-    if where is not None:
+    if taxonomy is not None:
+        where = Path(taxonomy)
         known = taxonomy_of_data(where, first.root, first.options.encoding, first.options.limits)[0]
         return list(files), known, False
     within = [file.hierarchy_within() for file in files]
+    alone = [file.path for file, own in zip(files, within, strict=True) if own is None]
+    beside = next(filter(None, map(taxonomy_beside, alone)), None)
+    if beside is not None:
+        h, _ = taxonomy_of_data(beside, first.root, first.options.encoding, first.options.limits)
+        others = [own for own in within if own is not None and own != h]
+        return [replace(file, beside=beside) for file in files], united([h, *others]) if others else h, False
     every = [file.labels() if own is None else {} for file, own in zip(files, within, strict=True)]
     # As in `read_together`: the file with the most labels in it says how labels are understood.
     largest = max(range(len(files)), key=lambda at: sum(every[at].values()))

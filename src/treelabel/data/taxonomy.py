@@ -3,7 +3,7 @@
 import csv
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +20,7 @@ from treelabel.core.inputs import (
 )
 from treelabel.core.json_text import JsonLimitError, parse_json
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
-from treelabel.core.outputs import open_output
+from treelabel.core.outputs import open_output, remove_file
 from treelabel.data.names import unprintable
 from treelabel.data.sheets import write_sheet
 from treelabel.data.skos import read_skos
@@ -287,18 +287,82 @@ def taxonomy_name(data_file: Path, hierarchy: Hierarchy) -> Path:
     -------
     Path
     """
-    ending = ".tsv" if writable_as_edges(hierarchy) else ".json"
-    return data_file.with_name(f"{_stem(data_file)}.taxonomy{ending}")
+    return data_file.with_name(f"{_stem(data_file)}.taxonomy{taxonomy_ending(hierarchy)}")
+
+
+def taxonomy_ending(hierarchy: Hierarchy) -> str:
+    """Return the ending of a file that holds a hierarchy: edges where they can, else JSON."""
+    return ".tsv" if writable_as_edges(hierarchy) else ".json"
 
 
 def taxonomy_beside(data_file: Path) -> Path | None:
     """Find the hierarchy of a data file: `<name>.taxonomy.tsv` or `taxonomy.tsv` (or one of BESIDE) in its folder."""
+    # A link to nowhere is found, too, for the reader to say so.
+    return next(filter(os.path.lexists, _names_beside(data_file)), None)
+
+
+def _names_beside(data_file: Path) -> list[Path]:
+    """List the names under which the hierarchy of a data file is looked for, the first that is there being taken."""
     if data_file == STANDARD:
-        return None
+        return []
     stems = (f"{_stem(data_file)}.taxonomy", "taxonomy")
     choices = (data_file.with_name(stem + ending) for stem in stems for ending in BESIDE)
-    # A link to nowhere is found, too, for the reader to say so.
-    return next((choice for choice in choices if os.path.lexists(choice) and choice != data_file), None)
+    return [choice for choice in choices if choice != data_file]
+
+
+def write_taxonomy_of(
+    files: Sequence[Path], hierarchy: Hierarchy, name: Path, is_needed: bool = True, overwrite: bool = False
+) -> Path | None:
+    """Write the hierarchy of data files beside them, unless what is there already makes `read` find it.
+
+    A taxonomy that is there and says the same may say more, in further columns: it stays as it is.
+
+    Parameters
+    ----------
+    files
+        The data files.
+    hierarchy
+        Their hierarchy.
+    name
+        The taxonomy to write, a name by which `read` finds it for every one of the files.
+    is_needed
+        Whether `read` needs it; if not, it is written only where the files would be read with another one.
+    overwrite
+        Whether to replace other hierarchies that the files would be read with; by default they are refused.
+
+    Returns
+    -------
+    Path or None
+        What was written, if anything.
+    """
+    is_written, others = False, list[Path]()
+    for file in files:
+        found, names = taxonomy_beside(file), _names_beside(file)
+        if found is None or not _holds(found, hierarchy):
+            is_written |= is_needed or found is not None
+            # What `read` would find before this one, or in its place.
+            there = filter(os.path.lexists, names[: names.index(name) + 1])
+            others += [each for each in there if each not in others and not _holds(each, hierarchy)]
+    if others and not overwrite:
+        raise TreelabelError(
+            f"{others[0]} is there already and holds another hierarchy, with which {files[0].name} would be read; "
+            "choose another name, or replace it with --force"
+        )
+    if not is_written:
+        return None
+    for other in others:
+        if other != name:
+            remove_file(other)
+    write_taxonomy(hierarchy, name)
+    return name
+
+
+def _holds(file: Path, hierarchy: Hierarchy) -> bool:
+    """Return whether a taxonomy that is there is a hierarchy; what cannot be read is none."""
+    try:
+        return read_taxonomy(file) == hierarchy
+    except TreelabelError:
+        return False
 
 
 def _stem(file: Path) -> str:

@@ -11,13 +11,14 @@ import pyarrow as pa
 from scipy import sparse
 
 from treelabel.core.errors import TreelabelError, quoted, some
-from treelabel.core.inputs import existing_file
+from treelabel.core.inputs import STANDARD, existing_file
 from treelabel.core.limits import DEFAULT_LIMITS
 from treelabel.core.strings import Strings
 from treelabel.data.dataset import Dataset
 from treelabel.data.fields import MissingColumnError
-from treelabel.data.read import read
-from treelabel.data.taxonomy import taxonomy_beside, taxonomy_of_data
+from treelabel.data.formats import ReadOptions, format_to_read
+from treelabel.data.read import Known, known_from, read
+from treelabel.data.taxonomy import taxonomy_beside
 from treelabel.hierarchy import Hierarchy
 from treelabel.hierarchy.labels import UnknownLabelError, find_label
 from treelabel.hierarchy.sets import renamed
@@ -51,17 +52,35 @@ def read_together(
     """
     files = [existing_file(path) for path in paths]
     widen = widen and taxonomy is None
+    own = [False] * len(files)
     if taxonomy is None:
-        beside = [found for file in files if (found := taxonomy_beside(file)) is not None]
-        limits, encoding = options.get("limits", DEFAULT_LIMITS), options.get("encoding", "utf-8")
-        taxonomy = taxonomy_of_data(beside[0], options.get("root"), encoding, limits)[0] if beside else None
-    data = [_read_widely(path, taxonomy, widen, options, at > 0) for at, path in enumerate(files)]
+        own = [_has_hierarchy(file, options) for file in files]
+        taxonomy = _found_beside([file for file, has in zip(files, own, strict=True) if not has], options)
+    data = [_read_widely(path, None if own[at] else taxonomy, widen, options, at > 0) for at, path in enumerate(files)]
     if taxonomy is None and len({part.choices.get("separator") for part in data}) > 1:
         data = _read_alike(files, data, options)
     if all(part.hierarchy == data[0].hierarchy for part in data):
         return data
     union = united([part.hierarchy for part in data])
     return [under(part, union) for part in data]
+
+
+def _has_hierarchy(file: Path, options: dict[str, Any]) -> bool:
+    """Return whether a file holds its hierarchy itself, which goes before any beside it."""
+    if file == STANDARD:
+        return False
+    read_options = ReadOptions(options.get("encoding", "utf-8"), limits=options.get("limits", DEFAULT_LIMITS))
+    entry = format_to_read(file, options.get("format"), read_options)
+    return "hierarchy" in entry.holds and entry.read(file, read_options).hierarchy is not None
+
+
+def _found_beside(files: Sequence[Path], options: dict[str, Any]) -> Known | None:
+    """Read the first taxonomy that stands beside one of the files."""
+    beside = next(filter(None, map(taxonomy_beside, files)), None)
+    if beside is None:
+        return None
+    limits, encoding = options.get("limits", DEFAULT_LIMITS), options.get("encoding", "utf-8")
+    return known_from(beside, options.get("root"), encoding, limits)._replace(beside=beside)
 
 
 def _read_widely(path: Path, taxonomy: Any, widen: bool, options: dict[str, Any], is_other: bool) -> Dataset:

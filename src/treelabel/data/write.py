@@ -1,17 +1,18 @@
-"""Write a Dataset to any format; the file and its hierarchy appear together, whole or not at all."""
+"""Write a Dataset to any format; the file says its hierarchy itself, or has it beside it."""
 
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from treelabel.core.errors import TreelabelError
-from treelabel.core.outputs import remove_file, together
+from treelabel.core.outputs import together
 from treelabel.data.dataset import Dataset
-from treelabel.data.formats import Output, format_of
+from treelabel.data.formats import Format, Output, format_of
 from treelabel.data.formulas import MARKER
-from treelabel.data.taxonomy import taxonomy_name, write_taxonomy
+from treelabel.data.read import hierarchy_of_labels
+from treelabel.data.taxonomy import taxonomy_name, write_taxonomy_of
 from treelabel.hierarchy import SEPARATOR, LabelMatrix, row_sizes
-from treelabel.hierarchy.labels import SEPARATORS, decode
+from treelabel.hierarchy.labels import SEPARATORS, Label, decode
 
 LabelStyle = Literal["auto", "names", "paths"]
 
@@ -25,8 +26,13 @@ def write(
     taxonomy: bool = True,
     escape_formulas: bool = False,
     label_column: str = "labels",
+    overwrite: bool = False,
 ) -> list[Path]:
-    """Write a dataset by the file's ending or `format`, and its hierarchy beside it; return the files written.
+    """Write a dataset by the file's ending or `format`; return the files written.
+
+    Labels are full paths, so that the file stands on its own. Where they do not say the whole hierarchy (labels with
+    several parents or without documents, another order, names alone), it is written beside the file, where `read`
+    finds it. A taxonomy of another hierarchy that stands there is refused, as the file would be read with it.
 
     A further column that is itself called id, text or labels gets an underscore behind its name.
 
@@ -39,17 +45,20 @@ def write(
     format : str, optional
         A name of FORMATS; by default by the ending of the file.
     labels : "auto", "names" or "paths"
-        How labels are written; "auto" writes full paths where names are not enough.
+        How labels are written; "auto" writes full paths of a tree of several levels, and names in .htc, of a DAG, and
+        where every separator occurs in a name.
     sep : str, optional
         The separator of paths; by default one that occurs in no name.
     taxonomy : bool
-        Whether to write the hierarchy to `<name>.taxonomy.tsv` (or .json), where `read` finds it, unless the format
-        holds it (Parquet, XMC).
+        Whether to write the hierarchy to `<name>.taxonomy.tsv` (or .json) where it is needed, unless the format holds
+        it (Parquet, XMC).
     escape_formulas : bool
         Whether to make CSV and TSV safe to open in a spreadsheet: `read` returns the same data, while other readers
         see an apostrophe in front of cells that would be run as formulas (see `treelabel.data.formulas`).
     label_column : str
         The name of the column with the labels.
+    overwrite : bool
+        Whether to replace another hierarchy beside the file. The file itself is always replaced.
 
     Returns
     -------
@@ -59,27 +68,41 @@ def write(
     target = Path(path)
     data = _with_free_names(data, label_column)
     entry = format_of(target, format)
-    # A name alone says nothing of the levels above it, so without a taxonomy it takes the path.
-    alone = not taxonomy and data.hierarchy.max_depth > 1 and data.hierarchy.is_tree and "hierarchy" not in entry.holds
-    use_paths = labels == "paths" or (labels == "auto" and (alone or not data.hierarchy.has_unique_names))
-    if labels == "names" and not data.hierarchy.has_unique_names:
-        raise TreelabelError("two labels share a name, so names alone would not be readable again; write paths")
-    separator = _separator(data, sep) if use_paths else SEPARATOR
+    separator = _path_separator(data, entry, labels, sep)
 
     def label_texts(matrix: LabelMatrix) -> list[list[str]]:
-        return decode(data.hierarchy, matrix, use_paths, separator)
+        return decode(data.hierarchy, matrix, separator is not None, separator or SEPARATOR)
 
-    written = [target]
     with together():
-        entry.write(Output(target, data, label_texts, labels=label_column, escape_formulas=escape_formulas))
+        beside = None
         if taxonomy and not entry.holds & {"hierarchy", "features"}:
-            beside = taxonomy_name(target, data.hierarchy)
-            write_taxonomy(data.hierarchy, beside)
-            if beside.suffix == ".json":
-                # The one of an earlier dataset of this name, which `read` would find first.
-                remove_file(beside.with_suffix(".tsv"))
-            written.append(beside)
-    return written
+            is_needed = not _is_told_by(label_texts(data.labels), data, target)
+            name = taxonomy_name(target, data.hierarchy)
+            beside = write_taxonomy_of([target], data.hierarchy, name, is_needed, overwrite)
+        entry.write(Output(target, data, label_texts, labels=label_column, escape_formulas=escape_formulas))
+    return [target] if beside is None else [target, beside]
+
+
+def _path_separator(data: Dataset, entry: Format, labels: LabelStyle, sep: str | None) -> str | None:
+    """Find the separator to write paths with, or None to write names."""
+    h = data.hierarchy
+    if labels == "names" and not h.has_unique_names:
+        raise TreelabelError("two labels share a name, so names alone would not be readable again; write paths")
+    fits = h.is_tree and h.max_depth > 1 and "paths" in entry.holds
+    if labels == "names" or (labels == "auto" and h.has_unique_names and not fits):
+        return None
+    try:
+        return _separator(data, sep)
+    except TreelabelError:
+        if labels == "paths" or sep is not None or not h.has_unique_names:
+            raise
+        return None
+
+
+def _is_told_by(labels: list[list[str]], data: Dataset, target: Path) -> bool:
+    """Return whether `read` makes the same hierarchy of the labels alone."""
+    keys: dict[Label, int] = dict.fromkeys((label for row in labels for label in row), 0)
+    return bool(keys) and hierarchy_of_labels(keys, None, target).hierarchy == data.hierarchy
 
 
 def _with_free_names(data: Dataset, label_column: str) -> Dataset:

@@ -219,7 +219,7 @@ def _prepare(plan: Plan, results: Path) -> None:
     keys = {cell.key: [cell.data, cell.system] for cell in make_plan(plan.spec).cells}
     about = {"path": str(plan.spec.path.resolve()), "keys": keys}
     with together():
-        for name, text in (("spec.toml", plan.spec.text), ("study.json", json.dumps(about, indent=1))):
+        for name, text in (("study.json", json.dumps(about, indent=1)), ("spec.toml", plan.spec.text)):
             with open_output(results / name) as stream:
                 stream.write(text.encode())
 

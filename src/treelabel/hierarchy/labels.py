@@ -31,7 +31,7 @@ class UnknownLabelError(TreelabelError):
     """A label that is not in the hierarchy, or not clearly so."""
 
 
-def find_label(hierarchy: Hierarchy, label: str | Sequence[str], sep: str | None = None) -> int:
+def find_label(hierarchy: Hierarchy, label: str | Sequence[str], sep: str | None = None, is_full: bool = False) -> int:
     """Find the node that a label means.
 
     A text is first taken as a name, then as a path with separator `sep` (None: any of `SEPARATORS`). A sequence is a
@@ -45,6 +45,8 @@ def find_label(hierarchy: Hierarchy, label: str | Sequence[str], sep: str | None
         A name, a path as text, or a sequence of names.
     sep
         What separates the names of a path.
+    is_full
+        Whether a path, or a single name, must begin at the top.
 
     Returns
     -------
@@ -60,16 +62,16 @@ def find_label(hierarchy: Hierarchy, label: str | Sequence[str], sep: str | None
     treelabel.hierarchy.labels.UnknownLabelError: 'Other' names 2 labels: 'A > Other', 'B > Other'; give the full path
     """
     if not isinstance(label, str):
-        return _find_path(hierarchy, [name.strip() for name in label], SEPARATOR.join(label))
+        return _find_path(hierarchy, [name.strip() for name in label], SEPARATOR.join(label), is_full)
     for name in (label, label.strip()):
         if name in hierarchy.ids_by_name:
-            return _find_path(hierarchy, [name], label)
+            return _find_path(hierarchy, [name], label, is_full)
     problem = None
     for separator in [sep] if sep is not None else SEPARATORS:
         names = split_path(label, separator)
         if len(names) > 1 and names[-1] in hierarchy.ids_by_name:
             try:
-                return _find_path(hierarchy, names, label)
+                return _find_path(hierarchy, names, label, is_full)
             except UnknownLabelError as error:
                 # A name may contain one separator, and the path be written with another.
                 problem = problem or error
@@ -130,7 +132,7 @@ def mark_between(hierarchy: Hierarchy, label: str) -> str | None:
     return None
 
 
-def _find_path(hierarchy: Hierarchy, names: list[str], label: str) -> int:
+def _find_path(hierarchy: Hierarchy, names: list[str], label: str, is_full: bool = False) -> int:
     if not names or names[-1] not in hierarchy.ids_by_name:
         raise _unknown(hierarchy, label)
     ends = hierarchy.ids_by_name[names[-1]]
@@ -142,10 +144,10 @@ def _find_path(hierarchy: Hierarchy, names: list[str], label: str) -> int:
             matching[end] = {parent for parent in above if parent >= 0 and hierarchy.names[parent] == name}
             if not matching[end]:
                 del matching[end]
-    if not matching:
+    full = [end for end, nodes in matching.items() if any(-1 in _parents(hierarchy, node) for node in nodes)]
+    if not matching or (is_full and not full):
         known = some(hierarchy.paths(ends[:3]))
         raise UnknownLabelError(f"unknown path {quoted(label)}: {quoted(names[-1])} stands at {known}")
-    full = [end for end, nodes in matching.items() if any(-1 in _parents(hierarchy, node) for node in nodes)]
     best = full or list(matching)
     if len(best) > 1:
         raise _ambiguous(hierarchy, label, best)

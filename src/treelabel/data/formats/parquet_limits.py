@@ -75,9 +75,13 @@ def rows_at_once(path: Path, file: pq.ParquetFile, group: int, most: int, limits
     The number of rows, at least 1.
     """
     longest = 1
-    for at in range(file.metadata.num_columns):
-        chunk, column = file.metadata.row_group(group).column(at), file.metadata.schema.column(at)
-        length = _longest_value(path, chunk, column, group)
+    chunks = file.metadata.row_group(group)
+    every = [chunks.column(at) for at in range(file.metadata.num_columns)]
+    names = [chunk.path_in_schema for chunk in every if DICTIONARIES & set(chunk.encodings)]
+    with pq.ParquetFile(path, metadata=file.metadata, read_dictionary=names) as packed:
+        columns = [file.metadata.schema.column(at) for at in range(len(every))]
+        lengths = [_longest_value(packed, *each, group) for each in zip(every, columns, strict=True)]
+    for chunk, column, length in zip(every, columns, lengths, strict=True):
         if column.max_repetition_level > 0:
             # All values of a list column may stand in one row.
             check_size(path, length * chunk.num_values, limits)
@@ -86,7 +90,7 @@ def rows_at_once(path: Path, file: pq.ParquetFile, group: int, most: int, limits
     return max(1, min(most, BUDGET // longest))
 
 
-def _longest_value(path: Path, chunk: Any, column: Any, group: int) -> int:
+def _longest_value(packed: pq.ParquetFile, chunk: Any, column: Any, group: int) -> int:
     """Bound the bytes of a value that takes less than its length in the file; 0 if there is none."""
     if chunk.physical_type == "FIXED_LEN_BYTE_ARRAY":
         return int(column.length)
@@ -97,9 +101,8 @@ def _longest_value(path: Path, chunk: Any, column: Any, group: int) -> int:
     if not DICTIONARIES & set(chunk.encodings):
         return 0
     name = chunk.path_in_schema
-    with pq.ParquetFile(path, read_dictionary=[name], thrift_string_size_limit=2**31 - 1) as file:
-        # One row brings the whole dictionary with it, and nothing else of the column.
-        batch = next(file.iter_batches(1, row_groups=[group], columns=[name]), None)
+    # One row brings the whole dictionary with it, and nothing else of the column.
+    batch = next(packed.iter_batches(1, row_groups=[group], columns=[name]), None)
     return 0 if batch is None else max((_longest_text(array) for array in batch.columns), default=0)
 
 

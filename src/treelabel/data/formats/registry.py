@@ -13,7 +13,8 @@ from treelabel.data.formats.parquet import read_parquet, write_parquet
 from treelabel.data.formats.rows import Format, ReadOptions
 from treelabel.data.formats.xmc import read_xmc, write_xmc
 
-EVERYTHING = frozenset({"ids", "texts", "line breaks", "empty documents", "columns", "hierarchy"})
+# Paths: a label may be written as a full path; benchmarks read the names in .htc as they are.
+EVERYTHING = frozenset({"ids", "texts", "line breaks", "empty documents", "columns", "hierarchy", "paths"})
 # Spreadsheets that are not read, and what to save them as.
 OTHER_SHEETS = {
     ".xls": "the old format of Excel",
@@ -57,7 +58,7 @@ FORMATS: Registry[Format] = Registry(
             read_fasttext,
             write_fasttext,
             "__label__A __label__B text",
-            frozenset({"texts"}),
+            frozenset({"texts", "paths"}),
         ),
         Format(
             "xmc",
