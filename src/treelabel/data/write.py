@@ -12,7 +12,7 @@ from treelabel.data.formulas import MARKER
 from treelabel.data.read import hierarchy_of_labels
 from treelabel.data.taxonomy import taxonomy_name, write_taxonomy_of
 from treelabel.hierarchy import SEPARATOR, LabelMatrix, row_sizes
-from treelabel.hierarchy.labels import SEPARATORS, decode
+from treelabel.hierarchy.labels import SEPARATORS, Label, decode
 
 LabelStyle = Literal["auto", "names", "paths"]
 
@@ -101,7 +101,7 @@ def _path_separator(data: Dataset, entry: Format, labels: LabelStyle, sep: str |
 
 def _is_told_by(labels: list[list[str]], data: Dataset, target: Path) -> bool:
     """Return whether `read` makes the same hierarchy of the labels alone."""
-    keys = dict.fromkeys((label for row in labels for label in row), 0)
+    keys: dict[Label, int] = dict.fromkeys((label for row in labels for label in row), 0)
     return bool(keys) and hierarchy_of_labels(keys, None, target).hierarchy == data.hierarchy
 
 
