@@ -111,7 +111,8 @@ def check_strings(file: Path, limits: Limits) -> None:
     """
     with open_input(file, limits=limits, whole=True) as stream:
         text = stream.read().decode("utf-8", "replace")
-    if any(limits.exceeded("literal", len(found[0])) for found in STRINGS.finditer(text)):
+    texts = (found[0] for found in STRINGS.finditer(text) if found[0][0] not in "<#")
+    if any(limits.exceeded("literal", len(each)) for each in texts):
         raise too_long(file, limits)
 
 
