@@ -24,9 +24,6 @@ from treelabel.models.neural.network import Network
 from treelabel.models.neural.parts import Parts
 from treelabel.models.stopping import StopSignal
 
-# One in so many seconds of a limited time is the global stage's: by their steps it is a small part of a whole run.
-GLOBAL_SHARE = 5
-
 
 class HbglNetwork(Network):
     """Hierarchy-guided BERT with global and local hierarchies: labels are written after the text, level by level.
@@ -119,8 +116,6 @@ class HbglNetwork(Network):
     def pretrain_labels(self, stage: GlobalStage, parts: Parts) -> list[float]:
         """Train label embeddings on the hierarchy alone, with everything else frozen; dropout is on.
 
-        Of a limited time it has a share, as texts are what matters: see `GLOBAL_SHARE`.
-
         Parameters
         ----------
         stage
@@ -138,21 +133,19 @@ class HbglNetwork(Network):
             self.cuda()
         trained = [p for p in self.parameters() if p.requires_grad and p is not head.embeddings]
         body, was_training = self.body, self.training
-        stop = StopSignal() if parts.stop is None else parts.stop.share(GLOBAL_SHARE)
+        stop = StopSignal() if parts.stop is None else parts.stop
         self.train()
         try:
             for parameter in trained:
                 parameter.requires_grad_(False)
             with threads_for(self):
-                found = pretrain_labels(head, partial(body.states, None), self.hierarchy, stage, stop, parts.progress)
+                encode = partial(body.states, None)
+                found, is_cut = pretrain_labels(head, encode, self.hierarchy, stage, stop, parts.progress)
         finally:
             for parameter in trained:
                 parameter.requires_grad_(True)
             self.train(was_training)
-        if stop.reason == "interrupt" and parts.stop is not None:
-            parts.stop.interrupt()
-        planned = max(stage.steps, len(found))
-        self.stages_before = (Stage("labels", len(found), planned, stopped=stop.reason is not None),)
+        self.stages_before = (Stage("labels", len(found), max(stage.steps, len(found)), stopped=is_cut),)
         return found
 
     # The local stage

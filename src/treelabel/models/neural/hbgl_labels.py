@@ -25,6 +25,8 @@ LONGEST = 256
 # The most tokens in one pass, and the most scores at once: what bounds memory.
 PASS_TOKENS = 2048
 PIECE_SCORES = 2**22
+# One in so many seconds of a limited time is the labels': of a whole run they are a small part.
+GLOBAL_SHARE = 5
 # The spread of vectors that nothing is known of, as in BERT.
 SPREAD = 0.02
 
@@ -243,7 +245,7 @@ def pretrain_labels(
     stage: GlobalStage,
     stop: StopSignal,
     progress: bool | None = None,
-) -> list[float]:
+) -> tuple[list[float], bool]:
     """Train label embeddings to predict masked labels of the hierarchy; nothing else is changed.
 
     Small hierarchies are one sequence. Of larger ones (above 256 labels) each step sees a random connected sub-tree
@@ -260,30 +262,34 @@ def pretrain_labels(
     stage
         The settings.
     stop
-        Whether to end early; the first Ctrl-C is noted there.
+        Whether to end early; of a limited time labels have the share `GLOBAL_SHARE`, and texts the rest.
     progress
         Whether to show a progress bar.
 
     Returns
     -------
-    list of float
-        The loss of each step: the binary cross-entropy summed over labels, its mean over masked labels.
+    tuple
+        The loss of each step (the binary cross-entropy summed over labels, its mean over masked labels), and whether
+        there would have been more steps.
     """
     if not stage.steps or not len(hierarchy):
-        return []
+        return [], False
     # Random numbers follow torch's seed.
     rng = np.random.default_rng(int(torch.randint(2**31, ())))
     optimizer = torch.optim.AdamW([head.embeddings], stage.learning_rate, weight_decay=0.0)
     groups, found = torch.from_numpy(alike_when_masked(hierarchy)), list[float]()
-    with progress_bar("learning labels", stage.steps, progress) as done, held_interrupt(stop):
+    own = stop.share(GLOBAL_SHARE)
+    with progress_bar("learning labels", stage.steps, progress) as done, held_interrupt(own):
         for nodes in sequences(hierarchy, stage.steps, rng):
-            if agreed_stop(stop):
+            if agreed_stop(own):
                 break
             found.append(_step(head, encode, hierarchy, nodes, groups, stage))
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
             done(min(len(found), stage.steps), f"loss {found[-1]:.3f}")
-    return found
+    if own.reason == "interrupt":
+        stop.interrupt()
+    return found, own.reason is not None
 
 
 def sequences(hierarchy: Hierarchy, steps: int, rng: np.random.Generator) -> Iterator[LongArray]:

@@ -52,7 +52,7 @@ def agreed_stop(stop: StopSignal) -> bool:
 
 
 def share_statistics(network: nn.Module) -> None:
-    """Give all processes the running statistics of the first, as those of batch normalisation are each one's own."""
+    """Share the running statistics of the first process: those of batch normalisation are each one's own."""
     if process_count() > 1:
         for buffer in network.buffers():
             torch.distributed.broadcast(buffer, 0)
