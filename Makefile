@@ -55,6 +55,8 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/label_sets.py
 	$(BIN)/python benchmarks/fast_models.py
 	$(BIN)/python benchmarks/unseen.py
+	$(BIN)/python benchmarks/levels.py
+	$(BIN)/python benchmarks/accepting.py
 	$(BIN)/python benchmarks/neural_losses.py
 	$(BIN)/python benchmarks/embedding.py
 	$(BIN)/python benchmarks/torture.py
