@@ -227,7 +227,7 @@ def test_a_full_device_is_one_sentence(tmp_path: Path) -> None:
         told = "treelabel: standard output: cannot be written: No space left on device\n"
         assert (done.returncode, done.stderr) == (2, told)
     with open("/dev/full", "w") as full:
-        done = subprocess.run([*program, "inspect", "nowhere"], stderr=full, check=False)
+        done = subprocess.run([*program, "inspect", "nowhere"], stderr=full, text=True, check=False)
     assert done.returncode == 2
     for name in ("out.jsonl", "out.csv", "out.parquet"):
         (tmp_path / name).symlink_to("/dev/full")
