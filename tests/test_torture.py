@@ -13,7 +13,18 @@ TORTURE = Path(__file__).resolve().parents[1] / "benchmarks" / "torture.py"
 
 @pytest.mark.skipif(sys.platform != "linux", reason="forks, and looks into /proc")
 def test_a_short_form_finds_nothing(tmp_path: Path) -> None:
-    given = "--only kills,writers,reader --scenes split,decide --kills 2 --writers 2 --saves 2".split()
+    given = [
+        "--only",
+        "kills,writers,reader",
+        "--scenes",
+        "split,decide",
+        "--kills",
+        "2",
+        "--writers",
+        "2",
+        "--saves",
+        "2",
+    ]
     done = subprocess.run(
         [sys.executable, TORTURE, *given], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
     )
