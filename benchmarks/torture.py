@@ -3,6 +3,7 @@
     python benchmarks/torture.py                       # some ten minutes; exits with 1 if a zero is not one
     python benchmarks/torture.py --only kills,disk     # parts of it: mutants, kills, disk, writers, reader, signals
     python benchmarks/torture.py --mutants 50 --kills 4 --writers 4 --saves 10 --signals 1   # a minute or two
+    python benchmarks/torture.py --only kills --scenes split --kills 2   # what the tests run
     python benchmarks/torture.py --replay 1234         # one mutant by its seed, with the traceback
 
 On two cores 6,000 mutants take 2 to 3 minutes, 200 kills at random and 94 before changes of files 4,
@@ -37,6 +38,7 @@ def parsed() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(ATTACKS), help="attacks, separated by commas")
+    parser.add_argument("--scenes", default=",".join(SCENES), help="commands to attack, separated by commas")
     parser.add_argument("--mutants", type=int, default=6000, help="damaged inputs")
     parser.add_argument("--kills", type=int, default=200, help="kills at random moments")
     parser.add_argument("--writers", type=int, default=200, help="rounds of two writers")
@@ -63,7 +65,7 @@ def main() -> int:
             return mutants.replay(stage.folder / "mutants", options.replay)
         if options.only != ["mutants"]:
             say("making good outputs of every command")
-            stage.make(list(SCENES.values()))
+            stage.make([SCENES[name] for name in options.scenes.split(",")])
         for name in options.only:
             began = time.perf_counter()
             found.append(ATTACKS[name](stage, options))

@@ -50,7 +50,7 @@ def attack(stage: Stage, kills: int, seed: int) -> Counts:
     """
     counts = Counts("kills", ZEROS)
     rng = np.random.default_rng(seed)
-    scenes = list(SCENES.values())
+    scenes = [scene for scene in SCENES.values() if scene.name in stage.seconds]
     killed = tried = 0
     # Some end before their kill, as times vary.
     while killed < kills and tried < MOST_TRIES * kills:
@@ -71,6 +71,7 @@ def _targets(stage: Stage, count: int, rng: np.random.Generator) -> list[tuple[S
     return [
         (scene, int(step) + 1)
         for scene in SCENES.values()
+        if scene.name in stage.seconds
         for step in sorted(rng.permutation(stage.steps[scene.name])[:count])
     ]
 

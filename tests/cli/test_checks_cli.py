@@ -221,15 +221,15 @@ def test_a_queue_that_was_filled_in_is_not_replaced(tmp_path: Path, run: Run) ->
 def test_a_full_device_is_one_sentence(tmp_path: Path) -> None:
     file = put(tmp_path, "in.csv", "text,label\nt,A\nu,B\n")
     program = [sys.executable, "-m", "treelabel"]
-    for arguments in (["inspect", file], ["convert", file, "-"], ["rules"]):
+    for arguments in (["inspect", file], ["convert", file, "-"]):
         with open("/dev/full", "w") as full:
             done = subprocess.run([*program, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
         told = "treelabel: standard output: cannot be written: No space left on device\n"
         assert (done.returncode, done.stderr) == (2, told)
     with open("/dev/full", "w") as full:
-        failed = subprocess.run([*program, "inspect", "nowhere"], stderr=full, check=False)
-    assert failed.returncode == 2
-    for name in ("out.jsonl", "out.csv", "out.parquet"):
+        done = subprocess.run([*program, "inspect", "nowhere"], stderr=full, text=True, check=False)
+    assert done.returncode == 2
+    for name in ("out.jsonl", "out.parquet"):
         (tmp_path / name).symlink_to("/dev/full")
         done = subprocess.run([*program, "convert", file, tmp_path / name], capture_output=True, text=True, check=False)
         assert done.returncode == 2

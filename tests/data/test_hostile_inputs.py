@@ -284,7 +284,7 @@ def test_limits_that_are_none_are_refused(text: str, message: str) -> None:
 
 def test_limits_are_read_with_units() -> None:
     assert parse_limits(["line=2kB", "whole=3 MiB", "ratio=7"]) == Limits(line=2000, whole=3 << 20, ratio=7)
-    assert parse_limits(["none"]) == Limits(None, None, None, None, None, None, None, None)
+    assert parse_limits(["none"]) == Limits(*[None] * 9)
     assert parse_limits([]) == Limits()
     for wrong in (0, -1, "5"):
         assert "expected a number above 0 or None" in refused(lambda w=wrong: Limits(line=w))  # type: ignore[misc]

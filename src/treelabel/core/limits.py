@@ -22,10 +22,10 @@ class Limits:
     whole : bytes of a file that has to be read at once: a JSON array, a taxonomy in JSON, SKOS.
     nesting : how deep lists and objects in JSON, or elements in RDF/XML, may be nested. Python itself stops at about
         900.
-    literal : characters of one text in SKOS, whose parsers take the square of them.
     digits : of an integer in JSON. Beyond 4,300, which is Python's own limit, integers are kept as text.
     labels : that the header of an XMC file may promise, as every one of them gets a name.
     columns : of a table, or different fields of JSON objects, as every one of them is filled up to all rows.
+    literal : characters of one text in SKOS, whose parsers take the square of them.
 
     >>> Limits(line=200_000_000).line, Limits(ratio=None).ratio
     (200000000, None)
@@ -36,10 +36,10 @@ class Limits:
     floor: int | None = 32_000_000
     whole: int | None = 1_000_000_000
     nesting: int | None = 500
-    literal: int | None = 100_000
     digits: int | None = 4300
     labels: int | None = 10_000_000
     columns: int | None = 10_000
+    literal: int | None = 100_000
 
     def __post_init__(self) -> None:
         for entry in fields(self):
@@ -77,8 +77,8 @@ def parse_limits(texts: Sequence[str]) -> Limits:
     """Read limits as the command line has them: name=number, with a unit if need be; "none" lifts one, or all.
 
     >>> parse_limits(["line=200MB", "ratio=none"])
-    Limits(line=200000000, ratio=None, floor=32000000, whole=1000000000, nesting=500, literal=100000, digits=4300,
-           labels=10000000, columns=10000)
+    Limits(line=200000000, ratio=None, floor=32000000, whole=1000000000, nesting=500, digits=4300, labels=10000000,
+           columns=10000, literal=100000)
     """
     names = [entry.name for entry in fields(Limits)]
     limits = DEFAULT_LIMITS

@@ -91,10 +91,10 @@ class _Elements:
     def _add(self, characters: int) -> None:
         self._size += characters
         if self._limits.exceeded("literal", self._size):
-            raise too_long(self._file, self._limits)
+            raise _too_long(self._file, self._limits)
 
 
-def too_long(file: Path, limits: Limits) -> TreelabelError:
+def _too_long(file: Path, limits: Limits) -> TreelabelError:
     """Make the error for a text that takes too long to read."""
     return TreelabelError(f"{file}: holds a text that is too long for a name; {limits.hint('literal')}")
 
@@ -113,7 +113,7 @@ def check_strings(file: Path, limits: Limits) -> None:
         text = stream.read().decode("utf-8", "replace")
     texts = (found[0] for found in STRINGS.finditer(text) if found[0][0] not in "<#")
     if any(limits.exceeded("literal", len(each)) for each in texts):
-        raise too_long(file, limits)
+        raise _too_long(file, limits)
 
 
 def check_contexts(file: Path, limits: Limits) -> None:
