@@ -171,8 +171,9 @@ class LabelForm:
         if self.kind != "one":
             return self
         given = [str(label) for label in label_rows(labels) if label is not None]
+        pairs = list(dict.fromkeys(zip(matrix.indices.tolist(), given, strict=True)))
         spelled: dict[str, str] = {}
-        for name, label in zip(self.write(hierarchy, matrix.indices).tolist(), given, strict=True):
+        for name, (_, label) in zip(self.write(hierarchy, [node for node, _ in pairs]).tolist(), pairs, strict=True):
             other = spelled.setdefault(name, label)
             if other != label:
                 raise TreelabelError(
