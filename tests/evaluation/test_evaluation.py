@@ -23,6 +23,7 @@ from treelabel.metrics import single as single_metrics
 
 TREE = Hierarchy.from_paths(["A > C > F", "A > D", "B > E"])
 DAG = Hierarchy.from_edges([("A", "C"), ("B", "C"), ("C", "D"), ("A", "E")])
+SMALL = Hierarchy.from_paths(["A > B", "A > C"])
 TRUTH = [["F"], ["E"], ["D"], ["F"]]
 DECIDED = [["F"], ["B"], ["C"], []]
 SOME = ["hf1", "micro_f1", "level_accuracy"]
@@ -683,3 +684,29 @@ def test_batches_of_any_size_give_the_same_bits(single: bool) -> None:
     for part in parts_of(documents, list(range(7, 200, 7))):
         streamed.add(*part)
     assert json.loads(streamed.result().to_json()) == json.loads(whole.to_json())
+
+
+@pytest.mark.parametrize(
+    "found", [[0.9, 0.8, 0.0], [0.9, 1, 0], [1, math.nan, 0], [1, math.inf, 0], [1, 1, -1]], ids=str
+)
+@pytest.mark.parametrize(
+    "as_given", [np.array, sparse.csr_array, lambda rows: Decisions(SMALL, sparse.csr_array(rows))]
+)
+def test_scores_are_no_label_sets(found: list[float], as_given: Callable[..., Any]) -> None:
+    right, given = np.array([[1, 1, 0]]), as_given([found])
+    for judge in (
+        lambda: evaluate(right, given, hierarchy=SMALL, metrics=["hf1"]),
+        lambda: evaluate(given, right, hierarchy=SMALL, metrics=["hf1"]),
+        lambda: evaluate(given, scores=Scores(SMALL, [[0.9, 0.8, 0.1]]), metrics=["hf1"]),
+        lambda: Evaluator(SMALL, ["hf1"]).add(right, given),
+    ):
+        with pytest.raises(TreelabelError, match=r"(truth|decisions): expected 0 and 1, found .*pass scores="):
+            judge()
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int64, np.uint8, np.float32])
+def test_marks_and_counts_are_label_sets(dtype: Any) -> None:
+    right = np.array([[1, 1, 0], [1, 0, 1]])
+    # Two entries at one place of a sparse matrix are added up.
+    for sets in (right.astype(dtype), (2 * right).astype(dtype), sparse.csr_array((2 * right).astype(dtype))):
+        assert evaluate(sets, sets, hierarchy=SMALL, metrics=["hf1"])["hf1"] == 1

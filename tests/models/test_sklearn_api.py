@@ -1,8 +1,9 @@
 """What users of scikit-learn expect: predict_proba, classes_, nested settings, tags, and the HTML of notebooks."""
 
 from pathlib import Path
-from typing import assert_type
+from typing import Any, assert_type
 
+import joblib
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -11,7 +12,7 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import VotingClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import RocCurveDisplay, log_loss, make_scorer, roc_auc_score, top_k_accuracy_score
+from sklearn.metrics import RocCurveDisplay, accuracy_score, log_loss, make_scorer, roc_auc_score, top_k_accuracy_score
 from sklearn.model_selection import (
     GridSearchCV,
     KFold,
@@ -290,3 +291,84 @@ def test_a_grid_is_searched_by_log_loss() -> None:
     grid = GridSearchCV(make_model("linear"), {"min_df": [1, 2]}, scoring="neg_log_loss", cv=3).fit(texts, labels)
     # Even the shares of the labels alone have -log(1/5).
     assert -np.log(5) < grid.best_score_ < 0
+
+
+BRANCHED = Hierarchy.from_paths(["A > B", "A > C", "D"])
+
+
+@pytest.mark.parametrize(
+    ("written", "hierarchy"),
+    [
+        (["cat ", "dog", " owl"], None),
+        (["A > B ", "A >  C", "D"], None),
+        # Sorted, names among paths are in another order than the paths are.
+        (["B", "A > C", "D"], BRANCHED),
+        (["A>B", "A > C", "D"], BRANCHED),
+        (["A/B", "A>C", " D"], BRANCHED),
+    ],
+    ids=["blanks", "blanks in paths", "names and paths", "one separator is tight", "three ways"],
+)
+def test_labels_come_back_as_they_were_written(written: list[str], hierarchy: Hierarchy | None, tmp_path: Path) -> None:
+    texts, labels = uneven(60, written)
+    model = make_model("linear", hierarchy=hierarchy).fit(texts, labels)
+    model.save(tmp_path / "model")
+    for each in (model, load_model(tmp_path / "model")):
+        assert each.classes_.tolist() == np.unique(labels).tolist()
+        assert accuracy_score(labels, each.predict(texts)) == 1 == each.score(texts, labels)
+    for scoring, expected in (("accuracy", 1), ("neg_log_loss", 0)):
+        found = cross_val_score(make_model("linear", hierarchy=hierarchy), texts, labels, cv=3, scoring=scoring)
+        assert np.allclose(found, expected, atol=0.001)
+
+
+@pytest.mark.parametrize(
+    ("written", "hierarchy"),
+    [
+        (["cat", "cat ", "dog"], None),
+        (["A>B", "A > B", "D"], None),
+        (["A/B", "A > B", "D"], None),
+        (["A>B", "A > B", "D"], BRANCHED),
+        (["B", "A > B", "D"], BRANCHED),
+    ],
+)
+def test_two_spellings_of_one_label_are_refused(written: list[str], hierarchy: Hierarchy | None) -> None:
+    texts, labels = uneven(60, written)
+    with pytest.raises(TreelabelError, match=r"are one label.* write them alike") as refused:
+        make_model("linear", hierarchy=hierarchy).fit(texts, labels)
+    assert all(repr(label) in str(refused.value) for label in written[:2])
+    if hierarchy is not None:
+        # What is compared by nodes takes any spelling.
+        model = make_model("linear", hierarchy=hierarchy).fit(texts, [[label] for label in labels])
+        assert model.score(texts, labels) == 1
+
+
+class Digits:
+    """An encoder: how often a text has each digit."""
+
+    name = "digits"
+    fingerprint = "digits 1"
+
+    def transform(self, texts: Any) -> Any:
+        return np.array([[text.count(digit) for digit in "0123456789"] for text in texts], float).reshape(-1, 10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encoder", [None, Digits()], ids=["words", "encoder"])
+def test_models_are_searched_in_two_processes_and_pickled(
+    encoder: Digits | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TREELABEL_CACHE", str(tmp_path / "cache"))
+    texts, labels = uneven(60, noise=0.2)
+    model = make_model("linear", encoder=encoder, tfidf=encoder is None)
+    found = [
+        GridSearchCV(model, {"min_df": [1, 2]}, scoring="neg_log_loss", cv=2, n_jobs=jobs).fit(texts, labels)
+        for jobs in (1, 2)
+    ]
+    alone, beside = (grid.cv_results_["mean_test_score"] for grid in found)
+    assert np.isfinite(alone).all()
+    assert np.allclose(alone, beside, atol=1e-6)
+    fitted = found[1].best_estimator_
+    joblib.dump(fitted, tmp_path / "model.joblib")
+    copied = joblib.load(tmp_path / "model.joblib")
+    assert (copied.predict_proba(texts) == fitted.predict_proba(texts)).all()
+    assert copied.predict(texts).tolist() == fitted.predict(texts).tolist()
+    assert copied.classes_.tolist() == sorted(UNEVEN)

@@ -69,6 +69,7 @@ def label_sets(labels: Any, hierarchy: Hierarchy, what: str) -> LabelMatrix:
     own = getattr(labels, "hierarchy", None)
     if own is not None and (isinstance(labels, Decisions) or hasattr(labels, "labels")):
         sets = labels.csr if isinstance(labels, Decisions) else labels.labels
+        sets = as_labels(sets, len(own), what)
         return sets if own == hierarchy else renamed(sets, require_nodes_in(own, hierarchy, what), len(hierarchy))
     if sparse.issparse(labels) or (isinstance(labels, np.ndarray) and labels.dtype.kind not in "UOT"):
         return as_labels(labels, len(hierarchy), what)

@@ -62,7 +62,8 @@ def from_sizes(nodes: IntArray, sizes: LongArray, columns: int) -> LabelMatrix:
 def as_labels(labels: Any, columns: int, what: str = "label matrix") -> LabelMatrix:
     """Check a label matrix at the edge and bring it to the one form: sorted, no duplicates, no stored zeros.
 
-    Takes any scipy sparse matrix or a dense 0/1 array with one column per node; never densifies.
+    Takes any scipy sparse matrix or a dense array with one column per node; never densifies. Whole numbers may be
+    counts, all but 0 of which mark a label; of scores nobody can tell which ones do, so they are refused.
 
     Parameters
     ----------
@@ -89,12 +90,24 @@ def as_labels(labels: Any, columns: int, what: str = "label matrix") -> LabelMat
     if matrix.nnz and not matrix.data.all():
         matrix = matrix.copy()
         matrix.eliminate_zeros()
+    if matrix.dtype != np.bool_:
+        _require_counts(matrix.data, what)
     if not matrix.has_canonical_format:
         matrix = matrix.copy()
         matrix.sum_duplicates()
     if matrix.dtype == np.bool_ and matrix.indices.dtype == np.int32:
         return matrix
     return label_matrix(matrix.indptr, matrix.indices, columns)
+
+
+def _require_counts(values: npt.NDArray[Any], what: str) -> None:
+    """Refuse what does not mark labels, be it scores or the -1 of other programs for a label that is not there."""
+    wrong = ~((values > 0) & np.isfinite(values) & (np.floor(values) == values))
+    if wrong.any():
+        raise TreelabelError(
+            f"{what}: expected 0 and 1, found {values[wrong][0]:g}; these look like scores: pass "
+            "scores=Scores(hierarchy, matrix), or mark the labels among them, such as matrix >= 0.5"
+        )
 
 
 def row_sizes(matrix: sparse.csr_array) -> LongArray:

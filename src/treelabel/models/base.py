@@ -90,7 +90,8 @@ class Model(Settings, ABC):
     ) -> Self:
         """Fit to a Dataset, or to texts with labels; without a hierarchy, it is made of the labels ("A > B" is a path).
 
-        What `labels` look like, predictions of `predict` will: one label per text, a list of them, names or paths.
+        What `labels` look like, predictions of `predict` will: one label per text, a list of them, names or paths. One
+        label per text comes back as it is written, blanks and all; two spellings of one label are refused.
         After `max_seconds`, or at Ctrl-C, the best so far is kept, and `stopped_` says so: "deadline" or "interrupt",
         None after learning to the end. Documents of a group (a customer, a source) are held out together. Findings on
         held-out documents are in `evidence_`.

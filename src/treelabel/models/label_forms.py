@@ -3,8 +3,8 @@ with like.
 """
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, TypedDict
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal, NotRequired, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ from scipy import sparse
 
 from treelabel.core.compute import BoolArray
 from treelabel.core.errors import TreelabelError, quoted
-from treelabel.hierarchy import SEPARATOR, Hierarchy, LabelMatrix, as_labels
+from treelabel.hierarchy import SEPARATOR, Hierarchy, LabelMatrix, as_labels, split_path
 from treelabel.hierarchy.labels import (
     SEPARATORS,
     UnknownLabelError,
@@ -44,6 +44,8 @@ class StoredForm(TypedDict):
     sep: str | None
     closed: bool
     derived: bool
+    # Not in folders of earlier versions.
+    spellings: NotRequired[dict[str, str]]
 
 
 @dataclass(frozen=True)
@@ -60,12 +62,15 @@ class LabelForm:
         Whether an indicator matrix marks the ancestors of labels, too.
     derived
         Whether the hierarchy was made of the labels, so that one not among them is no mistake.
+    spellings
+        How labels were written that are not written in this form: "cat " for "cat", or a name among paths.
     """
 
     kind: Kind = "lists"
     sep: str | None = None
     closed: bool = False
     derived: bool = False
+    spellings: dict[str, str] = field(default_factory=dict)
 
     def to_json(self) -> StoredForm:
         """Return it as JSON keeps it."""
@@ -141,7 +146,41 @@ class LabelForm:
         names = hierarchy.paths(nodes, self.sep or SEPARATOR) if as_paths else [hierarchy.names[node] for node in nodes]
         if self.kind == "numbers":
             return np.array([int(name) for name in names], np.int64)
-        return np.array(names, str)
+        return np.array([self.spellings.get(name, name) for name in names], str)
+
+    def as_spelled(self, hierarchy: Hierarchy, matrix: LabelMatrix, labels: Any) -> "LabelForm":
+        """Keep how each label is written, where documents have one each: scikit-learn compares labels as texts.
+
+        Parameters
+        ----------
+        hierarchy
+            The hierarchy.
+        matrix : label matrix of shape (documents, nodes)
+            The labels.
+        labels
+            The same as they were given. Two spellings of one label are refused, as `predict` has to write one.
+
+        Returns
+        -------
+        LabelForm
+
+        >>> matrix, h, form = take_labels(["cat ", "dog"], None)
+        >>> form.as_spelled(h, matrix, ["cat ", "dog"]).write(h, [1, 0]).tolist()
+        ['dog', 'cat ']
+        """
+        if self.kind != "one":
+            return self
+        given = [str(label) for label in label_rows(labels) if label is not None]
+        pairs = list(dict.fromkeys(zip(matrix.indices.tolist(), given, strict=True)))
+        spelled: dict[str, str] = {}
+        for name, (_, label) in zip(self.write(hierarchy, [node for node, _ in pairs]).tolist(), pairs, strict=True):
+            other = spelled.setdefault(name, label)
+            if other != label:
+                raise TreelabelError(
+                    f"{quoted(other)} and {quoted(label)} are one label, of which predictions could match one spelling "
+                    "only; write them alike, or pass lists of labels"
+                )
+        return replace(self, spellings={name: label for name, label in spelled.items() if name != label})
 
 
 def _as_columns(paths: list[tuple[str, ...]], width: int) -> npt.NDArray[Any]:
@@ -213,6 +252,7 @@ def derived_hierarchy(labels: Any) -> Hierarchy:
     if not found:
         raise TreelabelError("no document has a label, so there is nothing to learn")
     refuse_level_lists(rows)
+    _refuse_twins({label for label in found if isinstance(label, str)})
     return Hierarchy.from_paths(
         sorted(found, key=lambda label: label if isinstance(label, str) else SEPARATOR.join(label))
     )
@@ -226,6 +266,18 @@ def _is_name(label: Any) -> bool:
     """Return whether a label can be one of a hierarchy: a text, or the names of a path."""
     names = (label,) if isinstance(label, str) else label if isinstance(label, tuple) else (None,)
     return bool(names) and all(isinstance(name, str) and bool(name.strip()) for name in names)
+
+
+def _refuse_twins(labels: set[str]) -> None:
+    """Refuse a path that is written with another separator beside the same with " > ": it would be another label."""
+    for label in sorted(labels):
+        for sep in SEPARATORS[1:]:
+            path = SEPARATOR.join(split_path(label, sep))
+            if path != label and path in labels and SEPARATOR in path:
+                raise TreelabelError(
+                    f"{quoted(label)} and {quoted(path)} are one label if {quoted(sep)} separates the names of a path; "
+                    "write them alike, or pass a hierarchy that has both"
+                )
 
 
 def refuse_level_lists(rows: list[Any]) -> None:

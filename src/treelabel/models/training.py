@@ -130,7 +130,7 @@ def training_of(
     matrix, known, form = take_labels(labels, hierarchy)
     if len(texts) != matrix.shape[0]:
         raise TreelabelError(f"{len(texts):,} texts, but labels for {matrix.shape[0]:,}")
-    return Training(texts, matrix, known, valid, progress, stop, form=form)
+    return Training(texts, matrix, known, valid, progress, stop, form=form.as_spelled(known, matrix, labels))
 
 
 def texts_of(texts: Any) -> tuple[Strings | sparse.csr_array, tuple[str, ...] | None]:

@@ -299,7 +299,7 @@ class Scores:
             raised = self.values.copy()
             over_rows(lambda start, stop: kernels.raise_dense(ptr, idx, raised, start, stop), len(self), least=64)
             return Scores(self.hierarchy, raised, self.ids)
-        closed = self.hierarchy.closure(self.values)
+        closed = self.hierarchy.closure(self.values != 0)
         row_ptr, closed_ptr = self.values.indptr.astype(np.int64), closed.indptr.astype(np.int64)
         parts = over_rows(
             lambda start, stop: kernels.raise_csr(
