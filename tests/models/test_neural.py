@@ -36,7 +36,7 @@ from treelabel.models.neural.featurizers import FrozenFeaturizer
 from treelabel.models.neural.hardware import faster_in_bf16
 from treelabel.models.neural.inputs import epoch_batches
 from treelabel.models.neural.network import Network, Outputs, freeze, layers_of, parameter_groups
-from treelabel.models.neural.schedules import SCHEDULES
+from treelabel.models.neural.schedules import SCHEDULES, Pacing
 from treelabel.models.neural.scratch import learned_tokenizer, small_bert
 from treelabel.models.neural.validation import Validation
 from treelabel.models.objective import Objective
@@ -381,6 +381,36 @@ def test_rates_fall_before_a_deadline_and_a_later_run_goes_on_as_if_there_had_be
     whole = made("fine-tuned", folder, **{**settings, "checkpoint_dir": None}).fit(DATA)
     assert not same(stopped, whole)
     assert same(made("fine-tuned", folder, **settings).fit(DATA), whole)
+
+
+def test_a_schedule_is_run_through_before_a_deadline_that_comes_first(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rates rose over a tenth of all steps that were planned: a run that was cut early never got beyond."""
+    watch, rates = ticking(monkeypatch)
+    long: dict[str, Any] = {"epochs": 10_000, "learning_rate": 0.01, "callbacks": (watch,)}
+    for mode in ("frozen", "fine-tuned"):
+        rates.clear()
+        model = made(mode, folder, **long).fit(DATA, max_seconds=40)
+        assert model.stopped_ == "deadline"
+        # The time of all but the first 3 steps, by which the pace is known: rates rise in a tenth of it.
+        assert 1.0 >= max(rates) / 0.01 > 0.9
+        assert int(np.argmax(rates)) in (5, 6, 7)
+        assert rates[-1] == 0
+    # Where a later run is to go on, only the last part of the time has rates of its own, but it has all of them.
+    rates.clear()
+    made("fine-tuned", folder, checkpoint_dir=str(tmp_path), **long).fit(DATA, max_seconds=100)
+    assert max(rates[:71]) < 0.001
+    assert max(rates[71:]) > 0.008
+    assert rates[-1] == 0
+
+
+def test_a_slow_first_step_does_not_shorten_a_schedule() -> None:
+    pacing = Pacing(begun=0.0, deadline=100.0, first=0, planned=100)
+    times = [0.0, *np.linspace(40.0, 99.0, 99)]
+    assert [pacing.share(now, step, float) for step, now in enumerate(times)] == [*range(100)]
+    # A deadline that is over.
+    assert Pacing(0.0, 0.0, 0, 10).share(1.0, 0, lambda step: 1.0) == 0
 
 
 def test_a_deadline_that_is_late_enough_changes_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

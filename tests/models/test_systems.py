@@ -2,10 +2,12 @@
 
 import hashlib
 import json
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -354,6 +356,46 @@ def test_a_stage_that_was_cut_short_is_no_state_to_go_on_from(folder: Path, tmp_
     settings = {"checkpoint_dir": str(tmp_path), "checkpoint_seconds": 0.0, "epochs": 1}
     made("hbgl", "words", folder, **settings).fit(DATA, max_seconds=1e-6)
     assert not list(tmp_path.rglob("*.safetensors"))
+
+
+# What is known of a model that has learned
+
+
+@pytest.mark.parametrize("system", ["neural", *SYSTEMS])
+def test_every_system_knows_how_good_it_is_and_how_far_it_came(system: str, tmp_path: Path) -> None:
+    model = make_model(system, encoder="words", epochs=1, validation_fraction=0.3, **OWN.get(system, {}))
+    model.fit(LEAF.texts * 3, LEAF.labels * 3, hierarchy=LEAF.hierarchy)
+    evidence = model.evidence_
+    assert evidence.documents == int(0.3 * 3 * len(LEAF.texts))
+    assert evidence.describe(model.default_rule, model.regime_).startswith(f"held out ({evidence.documents} documents")
+    assert evidence.stages
+    for stage in evidence.stages:
+        assert stage.steps == stage.planned > 0
+        assert not stage.stopped
+    model.save(tmp_path / "model")
+    stored = json.loads((tmp_path / "model" / "model.json").read_text())["evidence"]["stages"]
+    assert stored == [asdict(stage) for stage in evidence.stages]
+    assert load_model(tmp_path / "model").evidence_ == evidence
+
+
+def test_a_run_that_was_cut_says_how_far_it_came_and_how_good_it_is(run: Run, tmp_path: Path) -> None:
+    rows = zip(LEAF.texts * 3, LEAF.labels * 3, strict=True)
+    (tmp_path / "train.tsv").write_text(
+        "".join(f"{text}\t{'|'.join(of)}\n" for text, of in [("text", ["labels"]), *rows])
+    )
+    long = {"epochs": 100_000, "patience": 100_000, "global_steps": 1_000_000, "validation_fraction": 0.3}
+    settings = [part for name, value in long.items() for part in ("--set", f"{name}={value}")]
+    command = ["fit", tmp_path / "train.tsv", "--model", "hbgl", "--encoder", "words", "-o", tmp_path / "m", *settings]
+    code, out, _ = run(*command, "--max-seconds", "1")
+    assert code == 0
+    told = out.splitlines()
+    assert re.match(r"held out \(\d+ documents, .*: leaf accuracy \d\.\d+ ± .*, hF1 \d\.\d+ ± ", told[1])
+    assert told[-3] == "learning was stopped before its end, and the best so far was kept"
+    assert re.fullmatch(r"  labels: [\d,]+ of 1,000,000 steps, stopped", told[-2])
+    cut = re.fullmatch(r"  texts: ([\d,]+) of [\d,]+ steps \([\d.]+ of 100000 epochs\), stopped", told[-1])
+    assert cut is not None
+    assert cut[1] != "0"
+    assert [str(stage) for stage in load_model(tmp_path / "m").evidence_.stages] == [line.strip() for line in told[-2:]]
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

@@ -3,8 +3,8 @@
 A step takes `batch_size` documents, however many processes and parts (`gradient_accumulation_steps`) they are dealt to:
 the gradient is that of their mean loss, so the result is the same but for rounding, and for dropout's random numbers.
 
-Where a deadline will come before the last epoch, rates fall to 0 in the last part of the time (`cooling`). A checkpoint
-is written before they do, so that a later run goes on as if there had been no deadline.
+Where a deadline will come before the last epoch, the schedule of rates is fitted into the time (`Pacing`). A checkpoint
+is written before it is, so that a later run goes on as if there had been no deadline.
 """
 
 import time
@@ -33,7 +33,7 @@ from treelabel.models.neural.hardware import unchanged
 from treelabel.models.neural.inputs import Inputs, epoch_batches
 from treelabel.models.neural.network import Network, parameter_groups
 from treelabel.models.neural.processes import agreed, agreed_stop, new_accelerator, process_count, share_statistics
-from treelabel.models.neural.schedules import SCHEDULES, cooling
+from treelabel.models.neural.schedules import SCHEDULES, Pacing
 from treelabel.models.stopping import held_interrupt
 
 # Returns the validation loss of a network, and the temperature of its logits that gives it.
@@ -89,16 +89,18 @@ class Trainer:
         made_late = agreed(state.step == 0 and any(stage.stopped for stage in self.network.stages_before))
         self.begun_late = self.begun_late or made_late
         self.begun = self.saved_at = time.monotonic()
-        self.first_step, self.is_cooling = state.step, False
         last = config.epochs if config.stop_after is None else config.stop_after
         state.planned = last * len(epoch_batches(inputs.lengths, config.batch_size, config.seed, 0))
+        keeps = config.checkpoint_dir is not None and not self.begun_late
+        self.pacing = Pacing(self.begun, config.stop.deadline, state.step, state.planned, keeps)
+        self.is_late = False
         shown = config.progress if self.accelerator.is_main_process else False
         total = config.epochs * len(inputs.lengths)
         with progress_bar("learning", total, shown) as done, held_interrupt(config.stop):
             while state.epoch < last and not self._out_of_patience(state) and not state.stopped:
                 self._train_epoch(inputs, truth, state, done)
         # What was learned with rates of its own is not what a run without a deadline learns, though epochs ran out.
-        state.stopped = state.stopped or self.is_cooling or made_late
+        state.stopped = state.stopped or self.is_late or made_late
         if state.best_weights:
             set_weights(self.network, state.best_weights)
         self._require_finite()
@@ -137,7 +139,7 @@ class Trainer:
         start, seen = time.monotonic(), 0
         self.model.train()
         for rows in batches[state.batch :]:
-            share = SCHEDULES[config.lr_scheduler](state.step, steps, config.warmup_ratio) * self._cooling(state)
+            share = self._share(state, steps)
             state.loss_sum += self._step(inputs, truth, rows, share) * len(rows)
             seen += len(rows)
             state.batch, state.step, state.documents = state.batch + 1, state.step + 1, state.documents + len(rows)
@@ -221,22 +223,25 @@ class Trainer:
         found: Tensor = losses.sum() / len(rows) * counts + self.network.penalty(self.loss) / parts
         return found
 
-    def _cooling(self, state: TrainState) -> float:
-        """Return the share of the schedule's rate in the next step: below 1 where the deadline is near and comes first.
+    def _share(self, state: TrainState, steps: int) -> float:
+        """Return the share of the peak rates in the next step, of so many of the schedule.
 
-        It is the same in all processes, whose weights would differ otherwise. A checkpoint is written before it falls.
+        It is the same in all processes, whose weights would differ otherwise. A checkpoint is written before it is
+        another one than without a deadline.
         """
-        now, deadline = time.monotonic(), self.config.stop.deadline
-        if np.isinf(deadline):
-            return 1.0
-        share = cooling(now, self.begun, deadline)
-        if share < 1 and not self.is_cooling:
-            pace = (now - self.begun) / max(state.step - self.first_step, 1)
-            share = 1.0 if now + (state.planned - state.step) * pace < deadline else share
-        share = agreed(share)
-        if share < 1 and not self.is_cooling:
+        config = self.config
+
+        def schedule(step: float) -> float:
+            return SCHEDULES[config.lr_scheduler](step, steps, config.warmup_ratio)
+
+        # What learns again for as many epochs as were best is of no use with fewer.
+        if np.isinf(config.stop.deadline) or config.stop_after is not None:
+            return schedule(state.step)
+        share = self.pacing.share(time.monotonic(), state.step, schedule)
+        share, is_late = agreed((share, self.pacing.given_up is not None))
+        if is_late and not self.is_late:
             self._save(state)
-            self.is_cooling = True
+        self.is_late = is_late
         return share
 
     def _require_finite(self) -> None:
@@ -257,7 +262,7 @@ class Trainer:
 
     def _save(self, state: TrainState) -> None:
         config = self.config
-        goes_on = not self.begun_late and not self.is_cooling
+        goes_on = not self.begun_late and not self.is_late
         if config.checkpoint_dir is not None and self.accelerator.is_main_process and goes_on:
             save_checkpoint(config.checkpoint_dir / config.part, config.run, state, self.network, self.optimizer)
         self.saved_at = time.monotonic()
