@@ -80,7 +80,9 @@ def test_a_table_stands_beside_the_columns_of_the_input(model: Path, new: Path, 
     assert first["alternative1"] not in ("cat", "pet", first["alternative2"])
     assert {second[name] for name in ("predicted", "path", "p", "level1")} == {""}
     assert (third["text"], third["price"], third["treelabel:escaped"]) == ("'=the dog barks", "-3", "1")
-    raw = run("predict", model, new, "-o", target, "--keep-columns", "--raw")
+    again = run("predict", model, new, "-o", target, "--keep-columns", "--raw")
+    assert "p.csv is there already; choose another name, or replace it with --force" in again.err
+    raw = run("predict", model, new, "-o", target, "--keep-columns", "--raw", "--force")
     assert raw.code == 0, raw.err
     assert table(target.read_text())[2]["text"] == "=the dog barks"
 
@@ -252,7 +254,7 @@ def test_a_run_that_was_killed_is_gone_on_with_to_the_same_bytes(
         resumed = run(*job, "--resume")
         assert resumed.code == 0, resumed.err
         made = (tmp_path / name).read_bytes()
-        whole = run(*job)
+        whole = run(*job, "--force")
         assert whole.out == resumed.out
         assert (tmp_path / name).read_bytes() == made
         assert not list(tmp_path.glob(f"{name}.partial*"))
@@ -293,7 +295,7 @@ def test_ctrl_c_leaves_what_is_done_to_go_on_with(
     assert run(*job, "--resume").code == 0
     made = (tmp_path / "p.jsonl").read_bytes()
     assert len(made.splitlines()) == len(TEXTS)
-    assert run(*job).code == 0
+    assert run(*job, "--force").code == 0
     assert (tmp_path / "p.jsonl").read_bytes() == made
 
 

@@ -36,7 +36,7 @@ def test_decide_prints_one_line_a_document(folder: Path, run: Run) -> None:
 
 def test_what_decide_writes_is_judged_like_the_rule_itself(folder: Path, run: Run) -> None:
     for rule in ("optimal:hf1", "threshold@0.3", "best_leaf", "top_k(k=2, leaves=true)"):
-        ended = run("decide", folder / "scores.npz", "-o", folder / "found.jsonl.gz", "--rule", rule)
+        ended = run("decide", folder / "scores.npz", "-o", folder / "found.jsonl.gz", "--rule", rule, "--force")
         assert ended.code == 0, ended.err
         found = run("evaluate", folder / "truth.jsonl", folder / "found.jsonl.gz", "--json").json["values"]
         direct = run("evaluate", folder / "truth.jsonl", folder / "scores.npz", "--rule", rule, "--json").json
@@ -112,7 +112,7 @@ def test_tune_finds_a_required_precision_and_tells_what_others_cost(
     assert stored["rule"] == "back_off"
     assert stored["measured"]["precision"] >= 0.93
     assert [row["required precision"] for row in stored["table"]] == [0.8, 0.85, 0.9, 0.93, 0.95, 0.98, 0.99]
-    shown = run("tune", *sure, "-o", folder / "sure.json", "--rule", rule).out.splitlines()
+    shown = run("tune", *sure, "-o", folder / "sure.json", "--rule", rule, "--force").out.splitlines()
     assert shown[0] == f"{folder / 'sure.json'}: back_off; least scores of levels 1, 2, ...: 0.7000, never, 0.7500"
     assert shown[2].split()[:3] == ["required", "with", "a"]
     assert shown[6].split()[:5] == ["0.93", "100.0%", "50.0%", "2.00", "1.0000"]

@@ -198,7 +198,7 @@ def test_wrong_scores_are_told_with_their_file_and_leave_the_old_report(folder: 
     make(folder, Scores.load(folder / "one.npz").dense())
     (folder / "report.html").write_text("old")
     arguments = ["--scores", folder / "one.npz", folder / "wrong.npz", "-o", folder / "report.html"]
-    ended = run("report", "--truth", folder / "truth.jsonl", *arguments, "--figures", folder / "figures")
+    ended = run("report", "--truth", folder / "truth.jsonl", *arguments, "--figures", folder / "figures", "--force")
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith(f"treelabel: {folder / 'wrong.npz'}")
     assert told in ended.err

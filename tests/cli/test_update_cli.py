@@ -141,7 +141,7 @@ def test_saved_training_data_have_the_new_labels(folder: Path, model: Path, run:
     assert {name for row in saved.names() for name in row} == {"terrier", "poodle", "cat", "sweet", "bread"}
     assert len(set(saved.ids)) == 52
     again = run("update", model, folder / "more.csv", "-o", folder / "m2", *options, "--save-train", target)
-    assert "all.csv: is there already" in again.err
+    assert "all.csv is there already" in again.err
     new = put(folder, "new.csv", "text,label\nrye,bread\n")
     after = run("update", folder / "m1", new, "-o", folder / "m3", "--train", target)
     assert after.code == 0, after.err

@@ -6,9 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from treelabel.cli.data import ForceOption, RawOption
+from treelabel.cli.data import RawOption
 from treelabel.cli.models import parse_setting
 from treelabel.cli.options import (
+    ForceOption,
     JsonOption,
     ReadArguments,
     require_file_name,

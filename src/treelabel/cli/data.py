@@ -8,16 +8,20 @@ import typer
 
 from treelabel.cli.findings import print_findings, require_fixable, write_fixed
 from treelabel.cli.moves import MovesOption, OldTaxonomyOption, check_moves, move_without_texts, read_moved
-from treelabel.cli.options import JsonOption, ReadArguments, require_new, require_other_file, with_read_options
+from treelabel.cli.options import (
+    ForceOption,
+    JsonOption,
+    ReadArguments,
+    require_new,
+    require_other_file,
+    with_read_options,
+)
 from treelabel.cli.printing import echo
 
 if TYPE_CHECKING:
     from treelabel.data import Dataset
     from treelabel.hierarchy import Hierarchy
 
-ForceOption = Annotated[
-    bool, typer.Option("--force", help="Replace what is there already: the output, and another hierarchy beside it.")
-]
 RawOption = Annotated[
     bool, typer.Option("--raw", help="Write CSV cells as they are, even what a spreadsheet would run as a formula.")
 ]

@@ -6,7 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from treelabel.cli.options import JsonOption, ReadArguments, require_other_file, with_read_options
+from treelabel.cli.options import (
+    ForceOption,
+    JsonOption,
+    ReadArguments,
+    require_new,
+    require_other_file,
+    with_read_options,
+)
 from treelabel.cli.printing import print_lines
 
 RuleOption = Annotated[
@@ -28,6 +35,7 @@ def decide(
     ] = None,
     train: Annotated[Path | None, typer.Option(help="Training file, for rules that weigh labels by rarity.")] = None,
     all_labels: Annotated[bool, typer.Option("--all-labels", help="Write ancestors as labels, too.")] = False,
+    force: ForceOption = False,
 ) -> None:
     """Turn scores into labels by a decision rule.
 
@@ -48,6 +56,7 @@ def decide(
     from treelabel.scores import Scores
 
     require_other_file(output, scores, train, rule)
+    require_new(output, force)
     given = Scores.load(scores)
     training = None if train is None else read.read_under(train, given.hierarchy)
     settings: dict[str, Any] = {} if unknown is None else {"unknown": unknown}
@@ -74,6 +83,7 @@ def tune(
             "back_off(precision=0.95)."
         ),
     ] = "macro_f1",
+    force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
     """Find the numbers of a rule on validation data.
@@ -94,6 +104,7 @@ def tune(
     from treelabel.scores import Scores
 
     require_other_file(output, scores, truth)
+    require_new(output, force)
     given = Scores.load(scores)
     data = read.read_under(truth, given.hierarchy)
     tuned = find(data, given, rule)

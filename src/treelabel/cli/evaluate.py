@@ -15,7 +15,15 @@ from treelabel.cli.judge import (
     metric_names,
     opened_predictions,
 )
-from treelabel.cli.options import JsonOption, ReadArguments, require_file_name, require_other_file, with_read_options
+from treelabel.cli.options import (
+    ForceOption,
+    JsonOption,
+    ReadArguments,
+    require_file_name,
+    require_new,
+    require_other_file,
+    with_read_options,
+)
 from treelabel.cli.printing import echo
 
 if TYPE_CHECKING:
@@ -47,6 +55,7 @@ def evaluate(
         Path | None,
         typer.Option(metavar="FILE", help="Write the wrong documents, worst first (the same formats)."),
     ] = None,
+    force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
     """Judge predictions or scores against the truth.
@@ -78,6 +87,7 @@ def evaluate(
             require_table_name(output)
             require_file_name(output)
             require_other_file(output, truth, predictions, train)
+            require_new(output, force)
     if errors is not None and errors == by_label_output:
         raise TreelabelError(f"{errors}: --errors and --by-label-output name the same file; give each its own")
     # Files are read more than once.

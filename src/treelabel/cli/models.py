@@ -8,7 +8,7 @@ import typer
 
 from treelabel.cli.ahead import compiling_ahead
 from treelabel.cli.findings import tell_serious
-from treelabel.cli.options import JsonOption, ReadArguments, SignatureOption, with_read_options
+from treelabel.cli.options import ForceOption, JsonOption, ReadArguments, SignatureOption, with_read_options
 from treelabel.cli.printing import echo
 from treelabel.cli.report import held_out_report, require_report
 from treelabel.cli.signals import Terminated
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from treelabel.models import Model
 
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder that fit wrote.")]
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace a model that is there already.")]
 # What shells say of a command that ended by Ctrl-C.
 INTERRUPTED = 130
 # With fewer documents fit says that it could not judge the model.
@@ -80,7 +79,7 @@ def fit(
     # Hours of learning are not lost to a name that is taken.
     require_replaceable(output, force)
     if report is not None:
-        require_report(report, train, valid)
+        require_report(report, force, train, valid)
     with compiling_ahead(model):
         data, checked = read.read_with(train, valid)
         if is_first_process():

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from treelabel.data import Dataset
     from treelabel.hierarchy import Hierarchy
 
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace what is there already.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 SignatureOption = Annotated[
     Path | None,
@@ -33,11 +34,11 @@ def require_other_file(output: Path | None, *inputs: Path | str | None) -> None:
             raise TreelabelError(f"{output}: is what is to be read, and would be replaced; choose another output")
 
 
-def require_new(output: Path, force: bool) -> None:
+def require_new(output: Path | None, force: bool) -> None:
     """Refuse to write over a file that is there, unless that is asked for."""
     from treelabel.core.errors import TreelabelError
 
-    if not force and output.is_file():
+    if output is not None and not force and output.is_file():
         raise TreelabelError(f"{output} is there already; choose another name, or replace it with --force")
 
 

@@ -8,7 +8,14 @@ import typer
 
 from treelabel.cli.decide import RuleOption
 from treelabel.cli.models import ModelArgument
-from treelabel.cli.options import ReadArguments, SignatureOption, require_other_file, with_read_options
+from treelabel.cli.options import (
+    ForceOption,
+    ReadArguments,
+    SignatureOption,
+    require_new,
+    require_other_file,
+    with_read_options,
+)
 from treelabel.cli.printing import echo
 
 TextsArgument = Annotated[
@@ -55,6 +62,7 @@ def score(
     top: Annotated[int | None, typer.Option(help="Keep only this many of the largest scores of each document.")] = None,
     to_format: ToFormatOption = None,
     resume: ResumeOption = False,
+    force: ForceOption = False,
     require_signature: SignatureOption = None,
 ) -> None:
     """Score texts: the probability of every node.
@@ -71,6 +79,7 @@ def score(
     from treelabel.models import load_model
 
     require_other_file(output, texts)
+    require_new(output, force or resume)
     kind = kind_of(output, to_format, SCORES, "scores")
     loaded = load_model(model, require_signature)
     job = Job(loaded, model, texts, read, output, kind, resume, {"top": top})
@@ -106,6 +115,7 @@ def predict(
         typer.Option("--raw", help="Write CSV cells as they are, even what a spreadsheet would run as a formula."),
     ] = False,
     resume: ResumeOption = False,
+    force: ForceOption = False,
     require_signature: SignatureOption = None,
 ) -> None:
     """Predict the labels of texts by a decision rule.
@@ -136,6 +146,7 @@ def predict(
     from treelabel.models import load_model
 
     require_other_file(output, texts, rule)
+    require_new(output, force or resume)
     target = STANDARD if output is None else output
     kind = kind_of(target, to_format, PREDICTIONS, "predictions")
     if kind == "xlsx":

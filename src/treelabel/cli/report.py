@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from treelabel.cli.judge import JudgedRuleOption, TrainOption, read_judged
-from treelabel.cli.options import ReadArguments, require_file_name, require_other_file, with_read_options
+from treelabel.cli.options import (
+    ForceOption,
+    ReadArguments,
+    require_file_name,
+    require_new,
+    require_other_file,
+    with_read_options,
+)
 from treelabel.cli.printing import echo
 from treelabel.cli.signals import INTERRUPTED
 
@@ -46,6 +53,7 @@ def report(
         Path | None, typer.Option(metavar="FOLDER", help="Write every figure as SVG, PNG and PDF, too.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+    force: ForceOption = False,
 ) -> None:
     """Write what systems get right and wrong to one HTML file, which opens without a network.
 
@@ -68,11 +76,13 @@ def report(
     require_file_name(output)
     training: Dataset | None
     if truth is None:
+        require_new(output, force)
         shown, training, systems, named = _systems_of_study(results or [], data)
         title = title or named
     else:
         chosen = _chosen_files(scores or [], results or [], predictions or [])
         require_other_file(output, truth, train, rule, *chosen)
+        require_new(output, force)
         shown, training, systems = read_judged(truth, train, chosen, read)
     has_texts = not no_texts and any(shown.texts)
     write_report(
@@ -118,13 +128,14 @@ def _say_what_was_written(output: Path, figures: Path | None = None) -> None:
 # Reports of models that are being fitted
 
 
-def require_report(output: Path, *inputs: Path | str | None) -> None:
+def require_report(output: Path, force: bool, *inputs: Path | str | None) -> None:
     """Refuse a report that could not be written, before hours of learning."""
     from treelabel.report.write import require_packages
 
     require_packages()
     require_other_file(output, *inputs)
     require_file_name(output)
+    require_new(output, force)
 
 
 def held_out_report(

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from treelabel.cli.data import ForceOption
 from treelabel.cli.options import (
+    ForceOption,
     ReadArguments,
     SignatureOption,
     require_file_name,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from treelabel.cli.options import require_file_name, require_other_file
+from treelabel.cli.options import ForceOption, require_file_name, require_new, require_other_file
 
 if TYPE_CHECKING:
     from treelabel.experiment.results import Results
@@ -26,6 +26,7 @@ def tables(
         Path | None, typer.Option(metavar="FOLDER", help="Draw the figures of the studies as SVG, PNG and PDF.")
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write (default: print).")] = None,
+    force: ForceOption = False,
 ) -> None:
     """Print the tables of a study, and what became of its claims.
 
@@ -50,6 +51,7 @@ def tables(
     if known is None:
         raise TreelabelError(f"--style is {quoted(style)}; {suggestion(style, STYLES)}")
     require_other_file(output, *results)
+    require_new(output, force)
     if output is not None:
         require_file_name(output)
     loaded = [Results.load(path) for path in results]

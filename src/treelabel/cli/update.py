@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from treelabel.cli.models import INTERRUPTED, ForceOption, ModelArgument, save, size_of
+from treelabel.cli.models import INTERRUPTED, ModelArgument, save, size_of
 from treelabel.cli.moves import MovesOption, moves_to, told
 from treelabel.cli.options import (
+    ForceOption,
     ReadArguments,
     SignatureOption,
     require_file_name,
+    require_new,
     require_other_file,
     with_read_options,
 )
@@ -93,7 +95,8 @@ def update(
         if written is not None:
             require_file_name(written)
             require_other_file(written, new, *files, compare, moves, read.taxonomy)
-    _check_train(files, save_train, forget, force)
+            require_new(written, force)
+    _check_train(files, save_train, forget)
     loaded = load_model(model, require_signature)
     path, data = _new_data(loaded, new, read, moves, add_labels)
     known = [_original(file, path, read) for file in files]
@@ -134,14 +137,12 @@ def _refuse_contradictions(
         raise TreelabelError("--changes needs --compare: the texts whose predictions are compared")
 
 
-def _check_train(files: list[Path], save_train: Path | None, forget: bool, force: bool) -> None:
+def _check_train(files: list[Path], save_train: Path | None, forget: bool) -> None:
     from treelabel.core.errors import TreelabelError
 
     if not files and (save_train is not None or forget):
         option = "--forget" if save_train is None else "--save-train"
         raise TreelabelError(f"{option} needs --train: the files that the model learned from")
-    if save_train is not None and save_train.exists() and not force:
-        raise TreelabelError(f"{save_train}: is there already; choose another name, or replace it with --force")
 
 
 def _new_data(
