@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Set
 from typing import Any
 
+import numpy as np
+
 from treelabel.core.errors import TreelabelError, quoted
 
 # What frames and tables of all libraries have, and no column of them has: pandas, polars, Arrow, datasets, Spark, ...
@@ -25,14 +27,17 @@ def column_names(values: Any) -> list[str] | None:
 
 
 def described(values: Any) -> str:
-    """Say what a value is that cannot be read, for a message: a data frame or dict by its columns, others as quoted.
+    """Say what a value is that cannot be read, for a message.
 
-    >>> described({"body": ["a"], "label": ["b"]}), described(3)
-    ("a dict with the keys 'body', 'label'", '3')
+    A data frame or dict is told by its columns, an array or a column by its type, others are quoted.
+
+    >>> described({"body": ["a"], "label": ["b"]}), described(np.zeros(9)), described(3)
+    ("a dict with the keys 'body', 'label'", 'ndarray', '3')
     """
     names = column_names(values)
     if names is None:
-        return quoted(values)
+        is_column = isinstance(values, np.ndarray) or hasattr(type(values), "to_numpy")
+        return type(values).__name__ if is_column else quoted(values)
     listed = ", ".join(quoted(name, 40) for name in names[:10]) + (", ..." if len(names) > 10 else "")
     return f"a dict with the keys {listed}" if isinstance(values, Mapping) else f"a data frame with columns {listed}"
 
