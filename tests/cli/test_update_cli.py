@@ -162,6 +162,8 @@ def test_saved_training_data_have_the_new_labels(folder: Path, model: Path, run:
         (["more.csv", "--train", "gone.jsonl"], "gone.jsonl: no such file"),
         (["more.csv", "--save-train", "all.csv"], "--save-train needs --train"),
         (["more.csv", "--train", "train.jsonl", "--save-train", "train.jsonl"], "choose another output"),
+        (["more.csv", "--train", "train.jsonl", "--save-train", "all"], "cannot tell the format by the ending ''"),
+        (["more.csv", "--train", "train.jsonl", "--save-train", "all.xmc"], "holds no texts, which the next update"),
         (["more.csv", "-o", "model"], "is the model to update, which stays as it is"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -136,12 +136,18 @@ def _refuse_contradictions(
 
 def _check_train(files: list[Path], save_train: Path | None, forget: bool, force: bool) -> None:
     from treelabel.core.errors import TreelabelError
+    from treelabel.data.formats import format_of
 
     if not files and (save_train is not None or forget):
         option = "--forget" if save_train is None else "--save-train"
         raise TreelabelError(f"{option} needs --train: the files that the model learned from")
-    if save_train is not None and save_train.exists() and not force:
+    if save_train is None:
+        return
+    if save_train.exists() and not force:
         raise TreelabelError(f"{save_train}: is there already; choose another name, or replace it with --force")
+    # Before the model is learned and written, not after.
+    if "texts" not in format_of(save_train).holds:
+        raise TreelabelError(f"{save_train}: this format holds no texts, which the next update needs; use another")
 
 
 def _new_data(
@@ -202,7 +208,7 @@ def _save_train(parts: "list[Dataset]", path: "Moves", file: Path, sep: str | No
         moved = part if part.hierarchy == path.new else part.moved(path)
         carried.append(moved[(row_sizes(moved.labels) > 0) | (row_sizes(part.labels) == 0)])
     joined = concat(carried)
-    write(joined, file, taxonomy=False, sep=sep)
+    write(joined, file, taxonomy=False, sep=sep, escape_formulas=True)
     echo(f"wrote {file}: {len(joined):,} documents, the --train of the next update")
 
 
