@@ -237,7 +237,7 @@ def test_scores_are_carried(folder: Path, model: Path, run: Run, ending: str) ->
 def test_predictions_are_carried(folder: Path, model: Path, run: Run) -> None:
     options = "--taxonomy", folder / "merged.tsv", "--moves", folder / "merges.csv"
     assert run("predict", model, folder / "train.jsonl", "-o", folder / "found.jsonl").code == 0
-    for more in ([], ["--old-taxonomy", model / "hierarchy.json"]):
+    for more in ([], ["--old-taxonomy", model / "hierarchy.json", "--force"]):
         ended = run("convert", folder / "found.jsonl", folder / "moved.jsonl", *options, *more)
         assert ended.code == 0, ended.err
         old, new = ((folder / name).read_text().splitlines() for name in ("found.jsonl", "moved.jsonl"))
