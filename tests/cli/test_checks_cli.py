@@ -210,6 +210,18 @@ def test_split_looks_at_every_taxonomy_that_its_parts_would_be_read_with(tmp_pat
     assert not (tmp_path / "train.jsonl").exists()
 
 
+def test_split_changes_no_other_file_of_its_folder(tmp_path: Path, run: Run) -> None:
+    file = put(tmp_path, "in.csv", "text,label\n" + "".join(f"t{row},{'AB'[row % 2]} > {row}\n" for row in range(8)))
+    names = put(tmp_path, "names.csv", "text,label\nu,1\nv,3\n")
+    paths = put(tmp_path, "paths.csv", "text,label\nu,C > 1\nv,C > 3\n")
+    assert run("split", file, tmp_path, "--parts", "train=0.5,test=0.5").code == 0
+    assert read(names).paths() == [["1"], ["3"]]
+    assert read(paths).paths() == [["C > 1"], ["C > 3"]]
+    parts = [read(tmp_path / f"{part}.jsonl") for part in ("train", "test")]
+    assert [part.hierarchy for part in parts] == [read(file).hierarchy] * 2
+    assert not (tmp_path / "taxonomy.tsv").exists()
+
+
 def test_a_queue_that_was_filled_in_is_not_replaced(tmp_path: Path, run: Run) -> None:
     queue = put(tmp_path, "queue.csv", "filled in")
     ended = run("review", tmp_path, put(tmp_path, "new.csv", "text\na\n"), "-o", queue)
@@ -247,3 +259,14 @@ def test_a_working_folder_that_is_gone_is_one_sentence(tmp_path: Path) -> None:
         assert done.returncode == 2
         assert "the working folder is gone" in done.stderr
         assert len(done.stderr.splitlines()) == 1
+
+
+def test_names_are_not_written_beside_a_taxonomy_that_reads_them_otherwise(tmp_path: Path, run: Run) -> None:
+    source = put(tmp_path, "t.csv", "text,label\nt,A > x\nu,A > y\n")
+    put(tmp_path, "t3.taxonomy.tsv", "A\tx\nZ\ty\n")
+    options = "--labels-as", "names", "--no-write-taxonomy"
+    ended = run("convert", source, tmp_path / "t3.csv", *options)
+    assert ended.code == 2
+    assert "t3.taxonomy.tsv is there already and holds another hierarchy" in ended.err
+    assert not (tmp_path / "t3.csv").exists()
+    assert run("convert", source, tmp_path / "t4.csv", *options).code == 0

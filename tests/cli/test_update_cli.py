@@ -162,6 +162,8 @@ def test_saved_training_data_have_the_new_labels(folder: Path, model: Path, run:
         (["more.csv", "--train", "gone.jsonl"], "gone.jsonl: no such file"),
         (["more.csv", "--save-train", "all.csv"], "--save-train needs --train"),
         (["more.csv", "--train", "train.jsonl", "--save-train", "train.jsonl"], "choose another output"),
+        (["more.csv", "--train", "train.jsonl", "--save-train", "all"], "cannot tell the format by the ending ''"),
+        (["more.csv", "--train", "train.jsonl", "--save-train", "all.xmc"], "holds no texts, which the next update"),
         (["more.csv", "-o", "model"], "is the model to update, which stays as it is"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -235,7 +237,7 @@ def test_scores_are_carried(folder: Path, model: Path, run: Run, ending: str) ->
 def test_predictions_are_carried(folder: Path, model: Path, run: Run) -> None:
     options = "--taxonomy", folder / "merged.tsv", "--moves", folder / "merges.csv"
     assert run("predict", model, folder / "train.jsonl", "-o", folder / "found.jsonl").code == 0
-    for more in ([], ["--old-taxonomy", model / "hierarchy.json"]):
+    for more in ([], ["--old-taxonomy", model / "hierarchy.json", "--force"]):
         ended = run("convert", folder / "found.jsonl", folder / "moved.jsonl", *options, *more)
         assert ended.code == 0, ended.err
         old, new = ((folder / name).read_text().splitlines() for name in ("found.jsonl", "moved.jsonl"))

@@ -354,8 +354,9 @@ def split(
 ) -> None:
     """Divide a file for training and testing.
 
-    The hierarchy is written beside the parts. Documents with the same text (case and spacing aside) come into one part,
-    and with --group those with the same value in that column, so that nothing is tested on what it was trained on.
+    The hierarchy is written beside the parts: for the whole folder, or for each part where other data files without one
+    stand in it. Documents with the same text (case and spacing aside) come into one part, and with --group those with
+    the same value in that column, so that nothing is tested on what it was trained on.
 
     \b
     Examples:
@@ -368,6 +369,7 @@ def split(
     from treelabel.core.errors import TreelabelError
     from treelabel.core.outputs import together
     from treelabel.data.taxonomy import taxonomy_ending, write_taxonomy_of
+    from treelabel.data.write import lacking_taxonomy
 
     dataset = read.read(file)
     if per_class is not None:
@@ -381,10 +383,13 @@ def split(
         raise TreelabelError(f"{there[0]} is there already; choose another folder, or replace it with --force")
     folder.mkdir(parents=True, exist_ok=True)
     taxonomy = folder / f"taxonomy{taxonomy_ending(dataset.hierarchy)}"
+    # Data files that stand there already would be read with a taxonomy of the whole folder.
+    is_alone = not lacking_taxonomy(folder, [file, *targets.values()])
     with together():
-        write_taxonomy_of([*targets.values()], dataset.hierarchy, taxonomy, overwrite=force)
+        if is_alone:
+            write_taxonomy_of([*targets.values()], dataset.hierarchy, taxonomy, overwrite=force)
         for name, part in divided.items():
-            d.write(part, targets[name], to_format, taxonomy=False, escape_formulas=not raw)
+            d.write(part, targets[name], to_format, "auto", None, not is_alone, not raw, overwrite=force)
     others = sorted(path.name for path in folder.glob(f"*{ending}") if path not in targets.values())
     if others:
         typer.echo(f"treelabel: note: {folder} also holds {', '.join(others)}, not of this split", err=True)

@@ -139,10 +139,14 @@ def _refuse_contradictions(
 
 def _check_train(files: list[Path], save_train: Path | None, forget: bool) -> None:
     from treelabel.core.errors import TreelabelError
+    from treelabel.data.formats import format_of
 
     if not files and (save_train is not None or forget):
         option = "--forget" if save_train is None else "--save-train"
         raise TreelabelError(f"{option} needs --train: the files that the model learned from")
+    # Before the model is learned and written, not after.
+    if save_train is not None and "texts" not in format_of(save_train).holds:
+        raise TreelabelError(f"{save_train}: this format holds no texts, which the next update needs; use another")
 
 
 def _new_data(
@@ -203,7 +207,7 @@ def _save_train(parts: "list[Dataset]", path: "Moves", file: Path, sep: str | No
         moved = part if part.hierarchy == path.new else part.moved(path)
         carried.append(moved[(row_sizes(moved.labels) > 0) | (row_sizes(part.labels) == 0)])
     joined = concat(carried)
-    write(joined, file, taxonomy=False, sep=sep)
+    write(joined, file, taxonomy=False, sep=sep, escape_formulas=True)
     echo(f"wrote {file}: {len(joined):,} documents, the --train of the next update")
 
 

@@ -310,6 +310,24 @@ def _names_beside(data_file: Path) -> list[Path]:
     return [choice for choice in choices if choice != data_file]
 
 
+def require_no_other_taxonomy(file: Path, hierarchy: Hierarchy) -> None:
+    """Refuse a taxonomy beside a data file with which the names in it would mean other labels.
+
+    Parameters
+    ----------
+    file
+        The data file to write.
+    hierarchy
+        The hierarchy of its labels.
+    """
+    found = taxonomy_beside(file)
+    if found is not None and not _holds(found, hierarchy):
+        raise TreelabelError(
+            f"{found} is there already and holds another hierarchy, with which the names in {file.name} would be read; "
+            "choose another name, or write paths"
+        )
+
+
 def write_taxonomy_of(
     files: Sequence[Path], hierarchy: Hierarchy, name: Path, is_needed: bool = True, overwrite: bool = False
 ) -> Path | None:

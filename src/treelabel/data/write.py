@@ -1,16 +1,18 @@
 """Write a Dataset to any format; the file says its hierarchy itself, or has it beside it."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from treelabel.core.errors import TreelabelError
+from treelabel.core.inputs import suffixes
 from treelabel.core.outputs import together
 from treelabel.data.dataset import Dataset
-from treelabel.data.formats import Format, Output, format_of
+from treelabel.data.formats import FORMATS, Format, Output, format_of
 from treelabel.data.formulas import MARKER
 from treelabel.data.read import hierarchy_of_labels
-from treelabel.data.taxonomy import taxonomy_name, write_taxonomy_of
+from treelabel.data.taxonomy import taxonomy_beside, taxonomy_name, write_taxonomy_of
 from treelabel.hierarchy import SEPARATOR, LabelMatrix, row_sizes
 from treelabel.hierarchy.labels import SEPARATORS, Label, decode
 
@@ -75,12 +77,39 @@ def write(
 
     with together():
         beside = None
-        if taxonomy and not entry.holds & {"hierarchy", "features"}:
+        stands_alone = bool(entry.holds & {"hierarchy", "features"})
+        if not taxonomy and not stands_alone and separator is None:
+            require_no_other_taxonomy(target, data.hierarchy)
+        if taxonomy and not stands_alone:
             is_needed = not _is_told_by(label_texts(data.labels), data, target)
             name = taxonomy_name(target, data.hierarchy)
             beside = write_taxonomy_of([target], data.hierarchy, name, is_needed, overwrite)
         entry.write(Output(target, data, label_texts, labels=label_column, escape_formulas=escape_formulas))
     return [target] if beside is None else [target, beside]
+
+
+def lacking_taxonomy(folder: Path, apart: Sequence[Path]) -> list[Path]:
+    """List the data files of a folder that have no taxonomy beside them, and would be read with one of the folder.
+
+    Parameters
+    ----------
+    folder
+        A folder that is there.
+    apart
+        Files that do not count.
+
+    Returns
+    -------
+    list of Path
+    """
+    endings = {ending for row in FORMATS.values() for ending in row.endings}
+    known = {path.resolve() for path in apart}
+    return [
+        file
+        for file in sorted(folder.iterdir())
+        if suffixes(file)[0] in endings and "taxonomy." not in file.name and file.resolve() not in known
+        if taxonomy_beside(file) is None
+    ]
 
 
 def _path_separator(data: Dataset, entry: Format, labels: LabelStyle, sep: str | None) -> str | None:
