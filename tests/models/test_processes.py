@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -83,13 +82,13 @@ def in_two_processes(jobs: list[Job], folder: Path) -> list[list[Any]]:
     arguments = [*run, str(script), json.dumps(jobs), str(folder)]
     errors = folder / "errors"
     with errors.open("w") as stream:
-        process = subprocess.Popen(arguments, env=environment, cwd=folder, stderr=stream, start_new_session=True)
+        process = subprocess.Popen(arguments, env=environment, cwd=folder, stderr=stream)
         try:
             code = process.wait(timeout=300)
         except subprocess.TimeoutExpired:
-            # With the processes that it has started, which wait for each other.
-            os.killpg(process.pid, signal.SIGKILL)
-            code = process.wait()
+            # It ends the processes that it has started, which wait for each other; killed, it would leave them behind.
+            process.terminate()
+            code = process.wait(timeout=60)
     assert code == 0, errors.read_text()[-3000:]
     first, second = (json.loads((folder / rank).read_text()) for rank in ("0", "1"))
     assert first == second
