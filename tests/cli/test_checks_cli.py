@@ -233,7 +233,7 @@ def test_a_queue_that_was_filled_in_is_not_replaced(tmp_path: Path, run: Run) ->
 def test_a_full_device_is_one_sentence(tmp_path: Path) -> None:
     file = put(tmp_path, "in.csv", "text,label\nt,A\nu,B\n")
     program = [sys.executable, "-m", "treelabel"]
-    for arguments in (["inspect", file], ["convert", file, "-"]):
+    for arguments in (["inspect", str(file)], ["convert", str(file), "-"]):
         with open("/dev/full", "w") as full:
             done = subprocess.run([*program, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
         told = "treelabel: standard output: cannot be written: No space left on device\n"

@@ -12,7 +12,7 @@ from treelabel.data.dataset import Dataset
 from treelabel.data.formats import FORMATS, Format, Output, format_of
 from treelabel.data.formulas import MARKER
 from treelabel.data.read import hierarchy_of_labels
-from treelabel.data.taxonomy import taxonomy_beside, taxonomy_name, write_taxonomy_of
+from treelabel.data.taxonomy import require_no_other_taxonomy, taxonomy_beside, taxonomy_name, write_taxonomy_of
 from treelabel.hierarchy import SEPARATOR, LabelMatrix, row_sizes
 from treelabel.hierarchy.labels import SEPARATORS, Label, decode
 
