@@ -123,9 +123,9 @@ def commands(folder: Path, name: str, rows: str) -> dict[str, list[str | Path]]:
     """Return what is measured, by its title."""
     model, file, treelabel = folder / f"{name}.model", folder / f"{rows}.csv", [sys.executable, "-m", "treelabel"]
     return {
-        "predict": [*treelabel, "predict", model, file, "-o", folder / "found.jsonl"],
-        "predict to CSV": [*treelabel, "predict", model, file, "-o", folder / "found.csv"],
-        "score --top 20": [*treelabel, "score", model, file, "-o", folder / "found.npz", "--top", "20"],
+        "predict": [*treelabel, "predict", model, file, "-o", folder / "found.jsonl", "--force"],
+        "predict to CSV": [*treelabel, "predict", model, file, "-o", folder / "found.csv", "--force"],
+        "score --top 20": [*treelabel, "score", model, file, "-o", folder / "found.npz", "--top", "20", "--force"],
         "scikit-learn": [sys.executable, "-c", RUN_PEER, folder / f"{name}.pickle", file, folder / "peer.csv"],
     }
 

@@ -72,11 +72,11 @@ COMMANDS = (
     Scene("split", "split {inputs}/{version}.jsonl {out} --parts train=0.7,test=0.3 --force", is_several=True),
     Scene("convert .csv.gz", "convert {inputs}/{version}.jsonl {out}/data.csv.gz --force", is_several=True),
     Scene("convert .parquet", "convert {inputs}/{version}.jsonl {out}/data.parquet --force"),
-    Scene("score .npz", "score {inputs}/{version}-model {inputs}/{version}.jsonl -o {out}/scores.npz"),
-    Scene("score .parquet", "score {inputs}/{version}-model {inputs}/{version}.jsonl -o {out}/scores.parquet"),
-    Scene("predict", "predict {inputs}/{version}-model {inputs}/{version}.jsonl -o {out}/predictions.jsonl"),
-    Scene("decide", "decide {inputs}/{version}-scores.npz -o {out}/decisions.jsonl.gz"),
-    Scene("tune", "tune {inputs}/{version}.jsonl {inputs}/{version}-scores.npz -o {out}/tuned.json"),
+    Scene("score .npz", "score {inputs}/{version}-model {inputs}/{version}.jsonl -o {out}/scores.npz --force"),
+    Scene("score .parquet", "score {inputs}/{version}-model {inputs}/{version}.jsonl -o {out}/scores.parquet --force"),
+    Scene("predict", "predict {inputs}/{version}-model {inputs}/{version}.jsonl -o {out}/predictions.jsonl --force"),
+    Scene("decide", "decide {inputs}/{version}-scores.npz -o {out}/decisions.jsonl.gz --force"),
+    Scene("tune", "tune {inputs}/{version}.jsonl {inputs}/{version}-scores.npz -o {out}/tuned.json --force"),
 )
 SCENES: dict[str, Scene] = {scene.name: scene for scene in (*COMMANDS, Scene("save", "save"), CACHE)}
 
