@@ -270,3 +270,9 @@ def test_names_are_not_written_beside_a_taxonomy_that_reads_them_otherwise(tmp_p
     assert "t3.taxonomy.tsv is there already and holds another hierarchy" in ended.err
     assert not (tmp_path / "t3.csv").exists()
     assert run("convert", source, tmp_path / "t4.csv", *options).code == 0
+
+
+def test_names_with_a_separator_in_them_are_names_of_the_taxonomy_beside(tmp_path: Path) -> None:
+    put(tmp_path, "taxonomy.tsv", "Medical\tMedical/Senior\nMedical\tMedical/Child\nLaw\tLaw/Tax\n")
+    file = put(tmp_path, "t.csv", "text,label\na,Medical/Senior\nb,Medical/Child\nc,Law/Tax\n")
+    assert read(file).paths() == [["Medical > Medical/Senior"], ["Medical > Medical/Child"], ["Law > Law/Tax"]]

@@ -325,7 +325,7 @@ def find_nodes(
         -1 for labels that are unknown and may be skipped.
     """
     nodes = np.full(len(collector.keys), -1, np.int32)
-    are_paths = beside is not None and _are_paths(collector.keys, sep)
+    are_paths = beside is not None and _are_paths(collector.keys, sep, hierarchy)
     for code, label in enumerate(collector.keys):
         is_full = are_paths or (beside is not None and _names(label)[-1].strip() not in hierarchy.ids_by_name)
         try:
@@ -337,11 +337,16 @@ def find_nodes(
     return nodes
 
 
-def _are_paths(keys: Iterable[Label], sep: str | None) -> bool:
-    """Return whether labels are paths, as they would be taken without a taxonomy."""
+def _are_paths(keys: Iterable[Label], sep: str | None, hierarchy: Hierarchy) -> bool:
+    """Return whether labels are paths, as they would be taken without a taxonomy; if all are names in it, they are not.
+
+    "Medical/Senior Health" may be the name of one node.
+    """
     texts = [key for key in keys if isinstance(key, str)]
     if any(not isinstance(key, str) and len(key) > 1 for key in keys):
         return True
+    if all(text.strip() in hierarchy.ids_by_name for text in texts):
+        return False
     return guess_separator(texts) is not None if sep is None else 2 * sum(sep in text for text in texts) > len(texts)
 
 
