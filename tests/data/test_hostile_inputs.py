@@ -570,7 +570,7 @@ def test_predict_and_score_do_not_look_at_labels(tmp_path: Path, run: Run, monke
         put(tmp_path, name, content)
         ended = run("predict", "model", name)
         assert (ended.code, ended.err, ended.out.count("\n")) == (0, "", 2), name
-        assert run("score", "model", name, "-o", "scores.npz").code == 0
+        assert run("score", "model", name, "-o", "scores.npz", "--force").code == 0
     assert run("predict", "model", "none.csv", "--labels", "no such column").code == 0
     assert run("predict", "model", "none.csv", "--text", "no such column").code == 2
     data = read(tmp_path / "unknown.csv", taxonomy=h, need_labels=False)

@@ -811,7 +811,7 @@ def test_the_command_line_learns_exports_and_scores(run: Run, folder: Path, tmp_
     assert learned.code == 0, learned.err
     assert run("export", model, "-o", graph, "--int8").code == 0
     for each in (model, graph):
-        assert run("score", each, tmp_path / "train.jsonl", "-o", tmp_path / "scores.npz").code == 0
+        assert run("score", each, tmp_path / "train.jsonl", "-o", tmp_path / "scores.npz", "--force").code == 0
     refused = run("export", graph, "-o", tmp_path / "again")
     assert (refused.code, "is an ONNX graph already" in refused.err) == (2, True)
     for name, wrong, said in (
