@@ -540,6 +540,13 @@ def test_what_nobody_expected_ends_with_code_1_and_one_line(
         main(["--debug", "inspect", str(pets)])
 
 
+def caused(cause: BaseException) -> SystemError:
+    """Make the error of a compiled loop that was interrupted."""
+    error = SystemError("returned a result with an exception set")
+    error.__cause__ = cause
+    return error
+
+
 @pytest.mark.parametrize(
     ("error", "code", "message"),
     [
@@ -547,6 +554,8 @@ def test_what_nobody_expected_ends_with_code_1_and_one_line(
         (OSError(28, "No space left on device", "out.csv"), 2, "out.csv: No space left on device"),
         (OSError("something odd"), 2, "something odd"),
         (KeyboardInterrupt(), 130, "interrupted; every file is whole, or as it was"),
+        (caused(KeyboardInterrupt()), 130, "interrupted; every file is whole, or as it was"),
+        (caused(caused(KeyboardInterrupt())), 130, "interrupted; every file is whole, or as it was"),
     ],
 )
 def test_what_the_machine_does_is_told_in_one_line(

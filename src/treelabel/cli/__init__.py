@@ -58,9 +58,12 @@ def _run(arguments: list[str], debug: bool) -> int:
                 raise
             return _say(_sentence(error) + _gone(), 2)
         except SystemError as error:
-            # Ctrl-C within a compiled loop.
-            if isinstance(error.__cause__, KeyboardInterrupt | Terminated):
-                raise error.__cause__ from None
+            # Ctrl-C within a compiled loop, or while one is loaded: then there are several between.
+            cause = error.__cause__
+            while isinstance(cause, SystemError):
+                cause = cause.__cause__
+            if isinstance(cause, KeyboardInterrupt | Terminated):
+                raise cause from None
             raise
         except Exception as error:
             if debug:
