@@ -23,9 +23,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.measure import Claim, report
 
 from treelabel import Hierarchy, Scores, TreelabelError
-from treelabel.core.compute import BoolArray, DoubleArray
+from treelabel.core.types import BoolArray, DoubleArray
 from treelabel.models.profile import Profile
-from treelabel.models.review import CONFIDENCE, find_acceptance
+from treelabel.operations.review import CONFIDENCE, find_acceptance
 from treelabel.rules.precise import Ways, precise_thresholds
 
 DRAWS, TREES = 1000, 100

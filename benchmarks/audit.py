@@ -12,7 +12,7 @@ what its users give it, the five-fold probabilities of LogisticRegression on Tfi
 min_df=2), and by the probabilities that ours had in the same run; of its rankings (find_label_issues, then label
 quality by self-confidence; self-confidence and normalised margin, with and without adjusted probabilities; confidence-
 weighted entropy) the best on the set counts, which no user of it could know. Nothing of ours was chosen on what is
-printed: the shape of the score and its constants (PRIOR and SUREST of `evaluation.label_errors`, the cosine of
+printed: the shape of the score and its constants (PRIOR and SUREST of `operations.label_errors`, the cosine of
 `near_copies`) were chosen on wos1k, newsgroups20 and hwv, and on these sets with another seed of the swaps (7).
 
 Required: precision among the first 5% of documents, for mixed swaps at least 0.6; and not below cleanlab's best, or by
@@ -38,10 +38,10 @@ from benchmarks.measure import Claim, report
 from benchmarks.peers import MissingPeerError, peer_python
 
 from treelabel import Dataset, Hierarchy, audit, load_sample, read, unfold
-from treelabel.core.compute import LongArray
-from treelabel.experiment.audit import Audit
+from treelabel.core.types import LongArray
 from treelabel.hierarchy import label_matrix, row_sizes
 from treelabel.models.classes import stop_nodes, terminal_probabilities
+from treelabel.operations.audit import Audit
 
 PROGRAM = Path(__file__).with_name("audit_peers.py")
 SHARE = 0.05

@@ -31,8 +31,8 @@ from benchmarks.synthetic import random_tree
 
 from treelabel import Hierarchy
 from treelabel.hierarchy import label_matrix
-from treelabel.losses.registry import LOSSES, make_loss
-from treelabel.losses.torch import torch_loss
+from treelabel.neural.losses.registry import LOSSES, make_loss
+from treelabel.neural.losses.torch import torch_loss
 
 WIDTH = 384
 BATCHES = (16, 64)

@@ -55,8 +55,8 @@ from benchmarks.fast_models import SYSTEMS as FAST_SYSTEMS
 from benchmarks.measure import Claim, report, seconds
 
 from treelabel import Dataset, Hierarchy, Result, Scores, TreelabelError, decide, evaluate, read, read_together, split
-from treelabel.core.compute import DoubleArray
 from treelabel.core.strings import Strings
+from treelabel.core.types import DoubleArray
 from treelabel.evaluation.comparison import compare_metric
 from treelabel.hierarchy import LabelMatrix, label_matrix, row_sizes
 from treelabel.metrics.scored import CALIBRATION_BINS

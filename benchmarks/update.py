@@ -40,7 +40,7 @@ from treelabel import (
     update_model,
 )
 from treelabel.models import Model
-from treelabel.models.prediction_changes import prediction_changes
+from treelabel.operations.prediction_changes import prediction_changes
 
 DATA = Path(os.environ.get("TREELABEL_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 FILES = {"dbpedia5k": ("all",), "mwpd_gpc": ("train", "test"), "clinc150": ("train", "test")}

@@ -77,7 +77,7 @@ def tiny_bert(folder: Path, texts: Sequence[str], width: int = 32, layers: int =
     from transformers import BertConfig, BertModel
 
     from treelabel.core.strings import Strings
-    from treelabel.models.neural.scratch import learned_tokenizer
+    from treelabel.neural.scratch import learned_tokenizer
 
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = learned_tokenizer(Strings.of(list(texts)))

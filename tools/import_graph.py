@@ -23,16 +23,21 @@ from tools.find_imports import Import, find_imports, module_parts, read_package
 LAYERS: tuple[dict[str, float], ...] = (
     {"cli": 2.5},
     {"report": 0.85, "experiment": 2.05, "serve": 3.25, "cluster": 4.45},
-    {"models": 3.65},
-    {"evaluation": 1.3},
-    {"metrics": 0.7, "rules": 1.9},
-    {"data": 0, "scores": 1, "calibration": 2, "losses": 3, "encoders": 4, "text": 5},
-    {"hierarchy": 1.5},
+    {"operations": 2.5},
+    {"stack": 3.65},
+    {"neural": 4.25},
+    {"evaluation": 1.3, "models": 3.65},
+    {"selection": 3.05},
+    {"metrics": 0.7, "rules": 1.9, "calibration": 3.1},
+    {"data": 0, "scores": 1.7, "encoders": 4.4},
+    {"hierarchy": 1.5, "text": 4.9},
     {"core": 2.5},
 )
 
 # What each room may import, itself aside.
 _SCORED = {"core", "hierarchy", "scores"}
+_SELECTING = _SCORED | {"metrics", "rules", "calibration"}
+_LEARNING = _SELECTING | {"selection", "text", "encoders"}
 _BELOW_THE_TOP = {room for layer in LAYERS[2:] for room in layer}
 ALLOWED: dict[str, set[str]] = {
     "core": set(),
@@ -41,12 +46,16 @@ ALLOWED: dict[str, set[str]] = {
     "data": {"core", "hierarchy", "text"},
     "text": {"core"},
     "encoders": {"core", "text"},
-    "losses": {"core", "hierarchy"},
     "calibration": _SCORED,
     "metrics": _SCORED,
     "rules": _SCORED,
     "evaluation": _SCORED | {"metrics", "rules"},
-    "models": _SCORED | {"text", "encoders", "losses", "calibration", "rules"},
+    "selection": _SELECTING,
+    # A registry's rows are loaded lazily, wherever they live: MODELS names neural systems and the stack.
+    "models": _LEARNING | {"neural", "stack"},
+    "neural": _LEARNING | {"models"},
+    "stack": _LEARNING | {"models", "neural"},
+    "operations": _BELOW_THE_TOP - {"operations"},
     "experiment": _BELOW_THE_TOP,
     "report": _BELOW_THE_TOP,
     "serve": _BELOW_THE_TOP,

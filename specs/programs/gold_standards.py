@@ -9,7 +9,7 @@ from functools import cache, cached_property
 import numpy as np
 
 from treelabel import Hierarchy
-from treelabel.core.compute import BoolArray, DoubleArray, LongArray
+from treelabel.core.types import BoolArray, DoubleArray, LongArray
 from treelabel.hierarchy import LabelMatrix, label_matrix, row_sizes
 
 ITEMS = 1000

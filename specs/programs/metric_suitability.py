@@ -23,8 +23,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from specs.programs.gold_standards import CATEGORIES, SPOILERS, Reading, as_matrix, make_standard
 from specs.programs.paper_metrics import OTHERWISE, PAPER_METRICS, Judge, Metric
 
-from treelabel.core.compute import DoubleArray
 from treelabel.core.progress import progress_bar
+from treelabel.core.types import DoubleArray
 
 # Differences of means over 1,000 items that are smaller are rounding.
 TIE = 1e-12

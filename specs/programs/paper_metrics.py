@@ -7,7 +7,7 @@ from functools import cache, cached_property
 import numpy as np
 
 from treelabel import Hierarchy, evaluate
-from treelabel.core.compute import DoubleArray
+from treelabel.core.types import DoubleArray
 from treelabel.hierarchy import LabelMatrix, row_sizes
 from treelabel.hierarchy.information import inverse_propensities
 from treelabel.metrics import Batch, Context, overlap

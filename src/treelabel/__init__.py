@@ -36,12 +36,14 @@ if TYPE_CHECKING:
     from treelabel.evaluation.predictions import write_predictions
     from treelabel.evaluation.result import Result
     from treelabel.evaluation.tuning import tune
-    from treelabel.experiment.audit import audit
     from treelabel.hierarchy import Hierarchy
     from treelabel.hierarchy.moves import Moves
     from treelabel.metrics import METRICS
-    from treelabel.models import LOSSES, MODELS, load_model, make_model, save_model, update_model
+    from treelabel.models import MODELS, load_model, make_model, save_model
     from treelabel.models.check import check_model
+    from treelabel.neural.losses.registry import LOSSES
+    from treelabel.operations.audit import audit
+    from treelabel.operations.update import update_model
     from treelabel.report import write_report
     from treelabel.rules import RULES, Decisions, Tuned, decide
     from treelabel.scores import Scores
@@ -52,7 +54,7 @@ _PLACES = {
     "Evaluator": "evaluation",
     "FORMATS": "data",
     "Hierarchy": "hierarchy",
-    "LOSSES": "models",
+    "LOSSES": "neural.losses.registry",
     "Limits": "core.limits",
     "METRICS": "metrics",
     "MODELS": "models",
@@ -62,7 +64,7 @@ _PLACES = {
     "Scores": "scores",
     "TreelabelError": "core.errors",
     "Tuned": "rules",
-    "audit": "experiment.audit",
+    "audit": "operations.audit",
     "back_off_table": "evaluation.back_off_table",
     "check_model": "models.check",
     "compare": "evaluation",
@@ -84,7 +86,7 @@ _PLACES = {
     "split": "data",
     "tune": "evaluation.tuning",
     "unfold": "data",
-    "update_model": "models",
+    "update_model": "operations.update",
     "with_other_leaves": "data",
     "write": "data",
     "write_predictions": "evaluation.predictions",

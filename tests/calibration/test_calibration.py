@@ -19,12 +19,13 @@ from treelabel.calibration.outputs import ABSENT, LEVELS, Outputs
 from treelabel.calibration.path_softmax import GROWTH, PathSoftmax
 from treelabel.calibration.registry import CALIBRATIONS, calibration_for
 from treelabel.calibration.temperature import fit_softmax_temperature, fit_temperature
-from treelabel.core.compute import FloatArray
 from treelabel.core.schema import Schema
 from treelabel.core.sparse_product import Weights, known_margins
+from treelabel.core.types import FloatArray
 from treelabel.hierarchy import LabelMatrix, label_matrix
 from treelabel.models.check import CASES
-from treelabel.models.training import Training, training_of
+from treelabel.models.inputs import training_of
+from treelabel.selection.training import Training
 
 # Which kinds of labels each calibration is for.
 KINDS = {

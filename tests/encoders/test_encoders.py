@@ -524,7 +524,7 @@ def test_the_start_of_a_text_has_the_same_tokens(words: list[str]) -> None:
 
 def _tokenizer() -> Any:
     from treelabel.core.strings import Strings
-    from treelabel.models.neural.scratch import learned_tokenizer
+    from treelabel.neural.scratch import learned_tokenizer
 
     return learned_tokenizer(Strings.of(TEXTS))
 

@@ -14,6 +14,7 @@ from sklearn.svm import LinearSVC
 
 import treelabel
 from treelabel.core.errors import TreelabelError
+from treelabel.core.stopping import StopSignal
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.check import check_model
 from treelabel.models.descriptions import UnknownLabelWarning
@@ -25,7 +26,6 @@ from treelabel.models.extreme.label_features import pifa
 from treelabel.models.extreme.label_tree import LabelTree, hierarchy_tree, tree_of
 from treelabel.models.extreme.rankers import Rankers, Solver, train_rankers
 from treelabel.models.linear import handover
-from treelabel.models.stopping import StopSignal
 
 RNG = np.random.default_rng
 

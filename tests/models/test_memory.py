@@ -14,8 +14,8 @@ from treelabel.core.vectors import normalize_rows
 from treelabel.models import neighbours
 from treelabel.models.candidates import NodeMap, PathMap, largest
 from treelabel.models.check import CASES, TREE, check_model
+from treelabel.models.inputs import training_of
 from treelabel.models.neighbours import DenseStore, Nearest, SparseStore, votes
-from treelabel.models.training import training_of
 
 
 @pytest.fixture(autouse=True)

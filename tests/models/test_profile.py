@@ -12,7 +12,7 @@ from treelabel import Dataset, Hierarchy, TreelabelError, evaluate, load_model, 
 from treelabel.core.strings import Strings
 from treelabel.models.base import Model
 from treelabel.models.profile import Profile, unknown_words
-from treelabel.models.review import find_acceptance, review
+from treelabel.operations.review import find_acceptance, review
 from treelabel.text import NgramShape, Tfidf
 
 TREE = Hierarchy.from_paths(["pet > dog", "pet > cat", "car > van", "car > bus"])

@@ -13,6 +13,7 @@ from treelabel.calibration.path_softmax import PathSoftmax
 from treelabel.core.vectors import normalize_rows
 from treelabel.encoders.files import Files
 from treelabel.models.check import CASES, CHECKS, TREE, it_learns
+from treelabel.models.inputs import training_of
 from treelabel.models.prototype import (
     LABEL_STRENGTHS,
     PARENT_STRENGTHS,
@@ -20,8 +21,7 @@ from treelabel.models.prototype import (
     outputs_of,
 )
 from treelabel.models.prototype_means import Means, whitening, within_labels
-from treelabel.models.training import training_of
-from treelabel.models.validation import log_loss
+from treelabel.selection.validation import log_loss
 
 SETTINGS: dict[str, Any] = {
     "encoder": "words",

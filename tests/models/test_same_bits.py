@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from treelabel import Dataset, load_sample, make_model
-from treelabel.core.compute import DoubleArray, FloatArray
+from treelabel.core.types import DoubleArray, FloatArray
 from treelabel.models import Model
 
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -16,7 +16,7 @@ from tests.helpers import Run, put
 from tests.models.test_models import SETS
 from treelabel import load_model, make_model, write
 from treelabel.core.errors import TreelabelError
-from treelabel.models.signing import new_key, sign_model
+from treelabel.models.persistence.signing import new_key, sign_model
 
 pytest.importorskip("cryptography")
 

@@ -8,9 +8,10 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.calibration.outputs import Outputs
-from treelabel.core.compute import FloatArray, over_rows
+from treelabel.core.compute import over_rows
 from treelabel.core.schema import Array, Arrays
 from treelabel.core.sparse_product import Weights
+from treelabel.core.types import FloatArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 from treelabel.scores import Scores
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from treelabel.core.blas import one_blas_thread
-from treelabel.core.compute import BoolArray, DoubleArray, FloatArray, kernel, over_rows, sum_rows
+from treelabel.core.compute import kernel, over_rows, sum_rows
+from treelabel.core.types import BoolArray, DoubleArray, FloatArray
 
 # Optimization ends when a further step would gain less than this share of the loss.
 OPTIONS = {"ftol": 1e-6}

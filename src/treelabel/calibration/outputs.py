@@ -6,8 +6,8 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.compute import IntArray, LongArray
 from treelabel.core.errors import TreelabelError
+from treelabel.core.types import IntArray, LongArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix, label_matrix
 
 # Levels at this depth and below share their parameters.

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from treelabel.core.compute import FloatArray, IntArray, LongArray, fast_kernel, kernel
+from treelabel.core.compute import fast_kernel, kernel
 from treelabel.core.sparse_product import Documents, Dot, multiply_row
+from treelabel.core.types import FloatArray, IntArray, LongArray
 
 IndexArray = npt.NDArray[np.uint32]
 

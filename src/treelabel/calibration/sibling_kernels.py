@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from treelabel.core.compute import DoubleArray, FloatArray, IntArray, LongArray, kernel
+from treelabel.core.compute import kernel
+from treelabel.core.types import DoubleArray, FloatArray, IntArray, LongArray
 
 
 @kernel

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treelabel.core.compute import FloatArray, LongArray
+from treelabel.core.types import FloatArray, LongArray
 
 
 class FittedTemperature(NamedTuple):

@@ -5,7 +5,7 @@ import numpy as np
 from treelabel.calibration.fitting import fit_mixture_weight
 from treelabel.calibration.outputs import LEVELS, Outputs
 from treelabel.calibration.path_kernels import Sums
-from treelabel.core.compute import DoubleArray, FloatArray
+from treelabel.core.types import DoubleArray, FloatArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 
 

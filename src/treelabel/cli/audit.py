@@ -55,7 +55,7 @@ def audit(
       treelabel audit train.csv --group customer --model bag --folds 10
     """
     from treelabel.data import write
-    from treelabel.experiment.audit import audit as find
+    from treelabel.operations.audit import audit as find
 
     if output is not None:
         require_other_file(output, train)

@@ -46,10 +46,10 @@ def drift(
 
     from treelabel.core.errors import TreelabelError
     from treelabel.data.stream import DataFile
-    from treelabel.evaluation.drift import DriftMeter
     from treelabel.models import load_model
+    from treelabel.models.inputs import texts_of
     from treelabel.models.streaming import blank_texts
-    from treelabel.models.training import texts_of
+    from treelabel.operations.drift import DriftMeter
 
     loaded = load_model(model, require_signature)
     options = read.options(need_labels=False)

@@ -68,7 +68,7 @@ def fit(
     """
     from treelabel.core.errors import TreelabelError
     from treelabel.models import make_model
-    from treelabel.models.store import require_replaceable
+    from treelabel.models.persistence.store import require_replaceable
 
     settings = dict(parse_setting(text) for text in set or [])
     named = {name: value for name, value in (("encoder", encoder), ("loss", loss)) if value is not None}
@@ -187,8 +187,9 @@ def models(json: JsonOption = False) -> None:
     import json as jsonlib
     from dataclasses import asdict
 
-    from treelabel.models import LOSSES, MODELS
+    from treelabel.models import MODELS
     from treelabel.models.linear.registry import HEADS
+    from treelabel.neural.losses.registry import LOSSES
 
     settings = {
         name: {
@@ -236,7 +237,7 @@ def export(
     """
     from treelabel.core.errors import TreelabelError
     from treelabel.models import load_model
-    from treelabel.models.store import require_replaceable
+    from treelabel.models.persistence.store import require_replaceable
 
     loaded: Any = load_model(model, require_signature)
     if not hasattr(loaded, "exported"):

@@ -126,7 +126,7 @@ def _move_scores(source: Path, target: Path, read: ReadArguments, moves: Path) -
 
 
 def _move_predictions(source: Path, target: Path, read: ReadArguments, moves: Path, old_taxonomy: Path | None) -> None:
-    from treelabel.evaluation import moved_predictions
+    from treelabel.operations import moved_predictions
 
     old = _old_hierarchy(read, old_taxonomy)
     known = moved_predictions.predicted_hierarchy(source, read.limits) if old is None else old

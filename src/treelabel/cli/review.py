@@ -17,7 +17,7 @@ from treelabel.cli.options import (
 from treelabel.cli.printing import echo
 
 if TYPE_CHECKING:
-    from treelabel.models.review import Reviewed
+    from treelabel.operations.review import Reviewed
 
 
 @with_read_options
@@ -88,7 +88,7 @@ def _queue(
     from treelabel.data.queue import LABEL_SEPARATOR, QueueRow, write_queue
     from treelabel.hierarchy.labels import decode
     from treelabel.models import load_model
-    from treelabel.models.review import review as look
+    from treelabel.operations.review import review as look
 
     loaded = load_model(model, require_signature)
     h, sep = loaded.hierarchy_, read.label_sep or LABEL_SEPARATOR

@@ -26,7 +26,7 @@ def sign(
       treelabel predict model new.csv --require-signature ours.pub.pem
     """
     from treelabel.core.errors import TreelabelError
-    from treelabel.models import signing
+    from treelabel.models.persistence import signing
 
     if new_key is not None and model is None and key is None:
         private, public = signing.new_key(new_key)

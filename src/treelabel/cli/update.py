@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from treelabel.data import Dataset
     from treelabel.hierarchy.moves import Moves
     from treelabel.models import Model
-    from treelabel.models.prediction_changes import PredictionChanges
+    from treelabel.operations.prediction_changes import PredictionChanges
 
 
 @with_read_options
@@ -83,8 +83,9 @@ def update(
         --compare test.csv --changes changes.csv
     """
     from treelabel.core.errors import TreelabelError
-    from treelabel.models import load_model, update_model
-    from treelabel.models.store import require_replaceable
+    from treelabel.models import load_model
+    from treelabel.models.persistence.store import require_replaceable
+    from treelabel.operations.update import update_model
 
     files = train or []
     _refuse_contradictions(new, read, add_labels, compare, changes)
@@ -106,7 +107,7 @@ def update(
         raise typer.Exit(INTERRUPTED)
     compared = None
     if compare is not None:
-        from treelabel.models.prediction_changes import prediction_changes
+        from treelabel.operations.prediction_changes import prediction_changes
 
         texts = replace(read, taxonomy=None).read(compare, taxonomy=loaded.hierarchy_, need_labels=False)
         compared = prediction_changes(loaded, made, texts, path)

@@ -14,17 +14,9 @@ from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from treelabel.core.code_cache import cache_compiled
-
-IntArray = npt.NDArray[np.int32]
-LongArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float32]
-DoubleArray = npt.NDArray[np.float64]
-# Scores have the precision they were given in.
-ScoreArray = npt.NDArray[np.floating[Any]]
-BoolArray = npt.NDArray[np.bool_]
+from treelabel.core.types import DoubleArray, IntArray
 
 # This many rows are worth a thread where a row takes some ten nanoseconds.
 LIGHT = 16384

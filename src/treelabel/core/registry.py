@@ -93,7 +93,7 @@ class Registry(Mapping[str, Row]):
         """Add a row for as long as the process lives; a name that is taken is refused.
 
         >>> models = Registry("model", [Lazy("linear", "the default", "models.linear.model:Linear")])
-        >>> models.add(Lazy("bag", "sums of word vectors", "models.bag.model:Bag"))
+        >>> models.add(Lazy("bag", "sums of word vectors", "neural.bag.model:Bag"))
         >>> models.names
         ('linear', 'bag')
         >>> models.add(models["bag"])
@@ -109,7 +109,7 @@ class Registry(Mapping[str, Row]):
         """Add a row for the duration of a `with` block.
 
         >>> models: Registry[Lazy[object]] = Registry("model", [])
-        >>> with models.adding(Lazy("bag", "sums of word vectors", "models.bag.model:Bag")):
+        >>> with models.adding(Lazy("bag", "sums of word vectors", "neural.bag.model:Bag")):
         ...     print(models.names)
         ('bag',)
         >>> models.names

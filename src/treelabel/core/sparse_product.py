@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.compute import FloatArray, IntArray, fast_kernel, kernel
+from treelabel.core.compute import fast_kernel, kernel
+from treelabel.core.types import FloatArray, IntArray
 
 # Rows with at least this share of weights are added whole, as long as they fit into this many numbers.
 DENSE_SHARE = 0.12

@@ -7,9 +7,9 @@ from typing import Literal, get_args
 import numpy as np
 import pyarrow as pa
 
-from treelabel.core.compute import DoubleArray, IntArray, LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings, plain_text
+from treelabel.core.types import DoubleArray, IntArray, LongArray
 from treelabel.data.dataset import Dataset, values_of_column
 from treelabel.data.group_split import fill_parts, fill_parts_alike
 from treelabel.data.same_text import text_codes, units

@@ -11,10 +11,10 @@ import pyarrow as pa
 from scipy import sparse
 
 from treelabel.core.arrays import checked_csr
-from treelabel.core.compute import FloatArray, IntArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.core.strings import Strings
+from treelabel.core.types import FloatArray, IntArray
 from treelabel.data.dataset import Dataset
 from treelabel.hierarchy import Hierarchy
 from treelabel.hierarchy.labels import Label, from_ids

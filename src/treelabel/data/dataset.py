@@ -9,9 +9,9 @@ import pyarrow as pa
 from scipy import sparse
 
 from treelabel.core.arrays import require_sound
-from treelabel.core.compute import LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
+from treelabel.core.types import LongArray
 from treelabel.data.describe import Description, describe
 from treelabel.hierarchy import Change, Hierarchy, LabelMatrix
 from treelabel.hierarchy.labelled import LabelledTexts

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow.compute as pc
 from scipy import sparse
 
-from treelabel.core.compute import LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
+from treelabel.core.types import LongArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix, row_sizes
 from treelabel.hierarchy.regime import REGIMES, Regime, document_regimes
 

@@ -5,7 +5,8 @@ from typing import Final
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.compute import DoubleArray, IntArray, LongArray, kernel
+from treelabel.core.compute import kernel
+from treelabel.core.types import DoubleArray, IntArray, LongArray
 from treelabel.hierarchy import LabelMatrix
 
 # How much the size of a part counts beside the frequency of one label in it. Much more than 1, as rare labels, which

@@ -4,8 +4,8 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from treelabel.core.compute import LongArray
 from treelabel.core.strings import Strings, text_digests
+from treelabel.core.types import LongArray
 
 
 def text_codes(*columns: Strings) -> list[LongArray]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from treelabel.core.compute import LongArray
+from treelabel.core.types import LongArray
 from treelabel.hierarchy import Hierarchy
 
 # Marks that are not seen: soft hyphen, zero-width characters, byte order mark.

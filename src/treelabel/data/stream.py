@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from treelabel.core.compute import BoolArray, IntArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import existing_file
 from treelabel.core.json_text import number_of
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.core.progress import progress_bar
+from treelabel.core.types import BoolArray, IntArray
 from treelabel.data.collect import Collector, Incoming
 from treelabel.data.dataset import Dataset
 from treelabel.data.fields import FieldChoice, Fields

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from treelabel.core.compute import LongArray
 from treelabel.core.outputs import whole_file
 from treelabel.core.spool import joined_batches, read_schema, read_spool
+from treelabel.core.types import LongArray
 from treelabel.data.formulas import FORMULA_PATTERN, MARKER, NUMBER, escape
 from treelabel.data.sheets import write_sheet
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from treelabel.core.compute import LongArray
+from treelabel.core.types import LongArray
 
 
 def token_batches(lengths: Sequence[int], max_tokens: int = 2048, max_rows: int = 32) -> list[LongArray]:

@@ -16,8 +16,8 @@ from typing import Self, TypeVar
 
 import numpy as np
 
-from treelabel.core.compute import FloatArray
 from treelabel.core.set_aside import Inode, Kind, inode_of, set_aside
+from treelabel.core.types import FloatArray
 
 # To be raised when tables change; part of the file's name, so that two versions of treelabel do not share a file.
 VERSION = 1

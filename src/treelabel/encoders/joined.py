@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.compute import FloatArray
+from treelabel.core.types import FloatArray
 from treelabel.core.vectors import normalize_rows
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from treelabel.core.compute import FloatArray, LongArray, in_threads, thread_count
+from treelabel.core.compute import in_threads, thread_count
+from treelabel.core.types import FloatArray, LongArray
 from treelabel.encoders.batches import equal_batches
 from treelabel.encoders.external_data import refuse_external_data
 

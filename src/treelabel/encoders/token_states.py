@@ -14,8 +14,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from treelabel.core.compute import FloatArray, IntArray, LongArray
 from treelabel.core.progress import progress_bar
+from treelabel.core.types import FloatArray, IntArray, LongArray
 from treelabel.encoders.backbone import load_backbone
 from treelabel.encoders.batches import token_batches
 from treelabel.encoders.cache import RowCache, cache_name

@@ -9,8 +9,8 @@ import numpy.typing as npt
 import torch
 from tokenizers import Tokenizer
 
-from treelabel.core.compute import IntArray, LongArray
 from treelabel.core.strings import Strings
+from treelabel.core.types import IntArray, LongArray
 from treelabel.encoders.first_tokens import first_tokens
 
 # Texts that are tokenised at once, which bounds the memory of the tokenizer's own objects.

@@ -11,9 +11,9 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from treelabel.core.columns import require_column
-from treelabel.core.compute import FloatArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.settings_text import with_settings
+from treelabel.core.types import FloatArray
 from treelabel.encoders import onnx
 from treelabel.encoders.backbone import load_backbone, load_tokenizer, text_vectors
 from treelabel.encoders.batches import token_batches

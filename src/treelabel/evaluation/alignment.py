@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.compute import BoolArray
 from treelabel.core.errors import TreelabelError, some
+from treelabel.core.types import BoolArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix, as_labels, keep_entries, matches, row_numbers, row_sizes
 from treelabel.hierarchy.labels import encode
 from treelabel.hierarchy.sets import renamed

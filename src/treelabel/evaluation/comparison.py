@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from treelabel.core.compute import DoubleArray
 from treelabel.core.errors import TreelabelError
+from treelabel.core.types import DoubleArray
 from treelabel.evaluation.alignment import common_hierarchy
 from treelabel.evaluation.evaluator import evaluate
 from treelabel.evaluation.result import Result

@@ -8,8 +8,8 @@ from typing import Any, Literal
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.compute import BoolArray, LongArray
 from treelabel.core.errors import TreelabelError
+from treelabel.core.types import BoolArray, LongArray
 from treelabel.evaluation.alignment import common_hierarchy, in_order, label_sets
 from treelabel.evaluation.chosen import chosen_metrics, listed_metrics, needs_decisions, require_some
 from treelabel.evaluation.coverage import JUDGED, Coverage

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from treelabel.core.compute import LongArray
+from treelabel.core.types import LongArray
 from treelabel.evaluation.pairs import blocks, joined
 from treelabel.hierarchy import Hierarchy, LabelMatrix, keep_entries, matches, row_numbers
 from treelabel.metrics.batch import label_totals

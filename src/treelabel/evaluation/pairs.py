@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from treelabel.core.compute import LongArray
+from treelabel.core.types import LongArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix, row_numbers
 
 # Documents whose pairs are held at a time.

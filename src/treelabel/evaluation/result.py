@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from treelabel.core.compute import DoubleArray
 from treelabel.core.errors import TreelabelError
+from treelabel.core.types import DoubleArray
 from treelabel.evaluation.coverage import Coverage
 from treelabel.evaluation.remarks import Remarks
 from treelabel.evaluation.statistics import (

@@ -9,8 +9,8 @@ import numpy as np
 import scipy
 from scipy import sparse
 
-from treelabel.core.compute import BoolArray, DoubleArray, LongArray
 from treelabel.core.errors import TreelabelError
+from treelabel.core.types import BoolArray, DoubleArray, LongArray
 from treelabel.evaluation.statistics import sum_by_group, weighted_sums
 
 

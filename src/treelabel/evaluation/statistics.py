@@ -8,8 +8,9 @@ import numpy as np
 import scipy
 from scipy import sparse
 
-from treelabel.core.compute import DoubleArray, IntArray, background, kernel
+from treelabel.core.compute import background, kernel
 from treelabel.core.errors import TreelabelError
+from treelabel.core.types import DoubleArray, IntArray
 
 # Numbers that a block of resamples holds: few enough to stay in a cache, enough to share the walk over sparse parts.
 BLOCK = 500_000

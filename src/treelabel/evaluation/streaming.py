@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.compute import DoubleArray, LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
+from treelabel.core.types import DoubleArray, LongArray
 from treelabel.evaluation.alignment import rows_by_id
 from treelabel.evaluation.evaluator import Evaluator
 from treelabel.evaluation.label_table import LabelTable

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.compute import DoubleArray, IntArray, kernel
+from treelabel.core.compute import kernel
+from treelabel.core.types import DoubleArray, IntArray
 from treelabel.metrics.batch import label_totals
 
 Pair = tuple[Any, Any]

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from scipy import sparse
 
-from treelabel.core.compute import BoolArray, DoubleArray, IntArray, LongArray
+from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix, row_numbers, row_sizes
 from treelabel.rules import Decisions
 from treelabel.scores import Scores

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, get_args
 import numpy as np
 import pyarrow as pa
 
-from treelabel.core.compute import BoolArray, DoubleArray, LongArray
+from treelabel.core.types import BoolArray, DoubleArray, LongArray
 from treelabel.evaluation.pairs import nearest
 from treelabel.hierarchy import Hierarchy, LabelMatrix, keep_entries, matches, row_numbers
 from treelabel.hierarchy.labels import decode

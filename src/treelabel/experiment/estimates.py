@@ -13,7 +13,7 @@ from zlib import crc32
 import numpy as np
 from scipy import special
 
-from treelabel.core.compute import DoubleArray
+from treelabel.core.types import DoubleArray
 from treelabel.evaluation.result import Result
 from treelabel.evaluation.significance import exchanged_sums
 from treelabel.evaluation.statistics import bootstrap_sums

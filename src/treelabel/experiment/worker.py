@@ -37,7 +37,7 @@ from treelabel.experiment.sets import Parts, load_parts, with_files
 from treelabel.experiment.spec import Judge, Spec, SystemSpec
 from treelabel.models import make_model
 from treelabel.models.base import Model
-from treelabel.models.store import save_model
+from treelabel.models.persistence.store import save_model
 from treelabel.rules import Decisions
 from treelabel.scores import Scores
 

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from treelabel.core.compute import IntArray
 from treelabel.core.errors import TreelabelError, quoted, some
+from treelabel.core.types import IntArray
 from treelabel.hierarchy.kernels import numbering
 
 ROOT_NAMES = ("root", "<root>", "[root]", "__root__")

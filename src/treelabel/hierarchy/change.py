@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from scipy import sparse
 
-from treelabel.core.compute import BoolArray, IntArray, LongArray
 from treelabel.core.errors import TreelabelError
+from treelabel.core.types import BoolArray, IntArray, LongArray
 from treelabel.hierarchy import build
 from treelabel.hierarchy.kernels import ancestry
 from treelabel.hierarchy.named import NamedStructure

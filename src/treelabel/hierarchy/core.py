@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from treelabel.core.compute import IntArray
 from treelabel.core.errors import TreelabelError
+from treelabel.core.types import IntArray
 from treelabel.hierarchy import build, change
 from treelabel.hierarchy.named import SEPARATOR, NamedStructure
 from treelabel.hierarchy.nested import edges_of_nested

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from treelabel.core.compute import DoubleArray, LongArray
+from treelabel.core.types import DoubleArray, LongArray
 from treelabel.hierarchy import Hierarchy
 
 

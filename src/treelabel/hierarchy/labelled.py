@@ -4,8 +4,8 @@ from functools import cached_property
 
 import numpy as np
 
-from treelabel.core.compute import LongArray
 from treelabel.core.strings import Strings
+from treelabel.core.types import LongArray
 from treelabel.hierarchy.core import Hierarchy
 from treelabel.hierarchy.sets import LabelMatrix
 

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.core.compute import DoubleArray, IntArray
 from treelabel.core.errors import TreelabelError, quoted
 from treelabel.core.registry import did_you_mean
+from treelabel.core.types import DoubleArray, IntArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix, as_labels, keep_entries, label_matrix, row_numbers
 from treelabel.hierarchy.labels import UnknownLabelError, find_label
 from treelabel.hierarchy.moved_scores import any_of, are_exclusive, carry_mass

@@ -4,7 +4,7 @@ from typing import Final, Literal, get_args
 
 import numpy as np
 
-from treelabel.core.compute import IntArray, LongArray
+from treelabel.core.types import IntArray, LongArray
 from treelabel.hierarchy.sets import LabelMatrix, row_sizes
 from treelabel.hierarchy.structure import Structure
 

@@ -7,8 +7,9 @@ import numpy.typing as npt
 from scipy import sparse
 
 from treelabel.core.arrays import sound_csr
-from treelabel.core.compute import LIGHT, BoolArray, IntArray, LongArray, over_rows
+from treelabel.core.compute import LIGHT, over_rows
 from treelabel.core.errors import TreelabelError
+from treelabel.core.types import BoolArray, IntArray, LongArray
 from treelabel.hierarchy.kernels import closure
 
 LabelMatrix: TypeAlias = sparse.csr_array

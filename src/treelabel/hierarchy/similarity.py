@@ -7,7 +7,7 @@ finding its lowest common ancestor.
 
 import numpy as np
 
-from treelabel.core.compute import DoubleArray, IntArray
+from treelabel.core.types import DoubleArray, IntArray
 from treelabel.hierarchy import Hierarchy
 
 

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.core.compute import BoolArray, IntArray, LongArray, over_rows
+from treelabel.core.compute import over_rows
 from treelabel.core.errors import TreelabelError
+from treelabel.core.types import BoolArray, IntArray, LongArray
 from treelabel.hierarchy.kernels import ancestry, closure, numbering
 from treelabel.hierarchy.sets import LabelMatrix, as_labels, from_sizes, label_matrix
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from treelabel.core.compute import IntArray, LongArray
 from treelabel.core.errors import TreelabelError, quoted, some
+from treelabel.core.types import IntArray, LongArray
 from treelabel.hierarchy.core import Hierarchy
 from treelabel.hierarchy.labels import find_label
 

@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from treelabel.core.compute import LIGHT, BoolArray, DoubleArray, IntArray, LongArray, ScoreArray, over_rows
+from treelabel.core.compute import LIGHT, over_rows
 from treelabel.core.errors import TreelabelError, some
+from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix, matches, row_numbers, row_sizes
 from treelabel.hierarchy.information import information_content, information_weights, inverse_propensities
 from treelabel.metrics import kernels

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from treelabel.core.compute import DoubleArray, LongArray, ScoreArray
+from treelabel.core.types import DoubleArray, LongArray, ScoreArray
 from treelabel.hierarchy import row_numbers
 from treelabel.metrics.batch import Batch, Context, sum_rows
 from treelabel.metrics.metric import Parts, Sums

@@ -5,7 +5,8 @@ Scores are float32 or float64: each loop is compiled for both.
 
 import numpy as np
 
-from treelabel.core.compute import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray, kernel
+from treelabel.core.compute import kernel
+from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray
 
 
 @kernel

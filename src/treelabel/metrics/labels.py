@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.compute import BoolArray, DoubleArray
+from treelabel.core.types import BoolArray, DoubleArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix, matches
 from treelabel.metrics import kernels
 from treelabel.metrics.batch import Batch, Context

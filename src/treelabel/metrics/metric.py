@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from treelabel.core.compute import DoubleArray
 from treelabel.core.errors import TreelabelError
+from treelabel.core.types import DoubleArray
 from treelabel.metrics.batch import Batch, Context
 from treelabel.metrics.switches import Switch, WithNumbers
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from treelabel.core.compute import BoolArray, DoubleArray
+from treelabel.core.types import BoolArray, DoubleArray
 from treelabel.hierarchy import matches
 from treelabel.hierarchy.information import inverse_propensities
 from treelabel.metrics.batch import Batch, Context, overlap

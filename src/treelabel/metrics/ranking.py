@@ -6,7 +6,8 @@ a score of 0 are not ranked, stored or not; see `treelabel.metrics.switches` for
 
 import numpy as np
 
-from treelabel.core.compute import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray, over_rows
+from treelabel.core.compute import over_rows
+from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray
 from treelabel.hierarchy import label_matrix, row_sizes
 from treelabel.metrics import kernels
 from treelabel.metrics.batch import Batch, Context

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.compute import BoolArray, DoubleArray, LongArray, over_rows
+from treelabel.core.compute import over_rows
+from treelabel.core.types import BoolArray, DoubleArray, LongArray
 from treelabel.hierarchy import row_numbers, row_sizes
 from treelabel.metrics import kernels
 from treelabel.metrics.batch import Batch, Context, sum_rows

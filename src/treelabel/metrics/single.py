@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from treelabel.core.compute import BoolArray, DoubleArray, IntArray, LongArray
+from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
 from treelabel.hierarchy import LabelMatrix, row_numbers, similarity
 from treelabel.metrics.batch import Batch, Context
 from treelabel.metrics.labels import label_counts, with_mean

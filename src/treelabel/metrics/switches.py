@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.compute import DoubleArray
+from treelabel.core.types import DoubleArray
 from treelabel.hierarchy import row_sizes
 from treelabel.metrics.batch import Batch
 from treelabel.scores import Scores

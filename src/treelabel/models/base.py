@@ -11,30 +11,30 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypedDict, ove
 import numpy as np
 import numpy.typing as npt
 
-from treelabel.core.compute import DoubleArray, IntArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.kinds import Between, check_kind
 from treelabel.core.scale import BLOCK_SCORES
 from treelabel.core.schema import Arrays, Schema
+from treelabel.core.stopping import StopSignal
 from treelabel.core.strings import Strings
+from treelabel.core.types import DoubleArray, IntArray
 from treelabel.hierarchy import Hierarchy
 from treelabel.hierarchy.labels import decode
 from treelabel.hierarchy.moves import Moves
 from treelabel.hierarchy.regime import Regime
 from treelabel.models.classes import as_distributions, stop_nodes, terminal_probabilities
-from treelabel.models.evidence import Evidence, HeldOut, Stage, Trial, decide_by_evidence, odd_documents
+from treelabel.models.inputs import texts_of, training_of
 from treelabel.models.label_forms import LabelForm, true_labels
+from treelabel.models.persistence.store import save_model, storable_settings
 from treelabel.models.profile import Profile, unknown_words
 from treelabel.models.settings import Settings, not_fitted
-from treelabel.models.stopping import StopSignal
-from treelabel.models.store import save_model, storable_settings
 from treelabel.models.streaming import blank_texts, decide_texts, decided_batches
-
-# A model's file needs Training beside Model.
-from treelabel.models.training import Training as Training
-from treelabel.models.training import texts_of, training_of
 from treelabel.rules import Decisions, Tuned
 from treelabel.scores import Scores
+from treelabel.selection.evidence import Evidence, HeldOut, Stage, Trial, decide_by_evidence, odd_documents
+
+# A model's file needs Training beside Model.
+from treelabel.selection.training import Training as Training
 from treelabel.text import Tfidf
 
 LOG = logging.getLogger(__name__)
@@ -143,7 +143,7 @@ class Model(Settings, ABC):
         train = train if sample_weight is None else train.weighted(sample_weight)
         if train.labels.nnz == 0:
             raise TreelabelError("no document has a label, so there is nothing to learn")
-        self.hierarchy_, self.regime_, self.form_ = train.hierarchy, train.regime, train.form
+        self.hierarchy_, self.regime_, self.form_ = train.hierarchy, train.regime, train.form or LabelForm()
         self.stop_nodes_ = stop_nodes(train.hierarchy, train.labels)
         self.stopped_ = None
         held = self._fit(train)

@@ -14,15 +14,16 @@ from treelabel.calibration.base import LARGEST_PARAMETER
 from treelabel.calibration.fitting import fit_sigmoid
 from treelabel.calibration.isotonic import STEPS, fit_isotonic
 from treelabel.calibration.outputs import LEVELS
-from treelabel.core.compute import BoolArray, DoubleArray, FloatArray, IntArray, LongArray, over_rows
+from treelabel.core.compute import over_rows
 from treelabel.core.errors import TreelabelError
 from treelabel.core.scale import KEPT_SCORES
 from treelabel.core.schema import Array, Arrays
+from treelabel.core.types import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix, label_matrix, row_numbers
 from treelabel.hierarchy.sets import matches
-from treelabel.models.training import Training
 from treelabel.scores import Scores
 from treelabel.scores.kernels import top_k_csr
+from treelabel.selection.training import Training
 
 # ln evidence beyond this makes no difference.
 MOST_EVIDENCE = 30.0

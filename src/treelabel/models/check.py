@@ -13,7 +13,7 @@ from treelabel.core.schema import Arrays
 from treelabel.hierarchy import Hierarchy
 from treelabel.hierarchy.labels import encode
 from treelabel.models.base import Model
-from treelabel.models.load import load_model
+from treelabel.models.persistence.load import load_model
 from treelabel.rules import decide
 from treelabel.scores import Scores
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from treelabel.core.compute import DoubleArray, IntArray
 from treelabel.core.errors import TreelabelError
+from treelabel.core.types import DoubleArray, IntArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix, label_matrix
 from treelabel.scores import Scores
 

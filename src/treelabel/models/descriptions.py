@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.core.compute import IntArray, LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import existing_file, numbered_lines
+from treelabel.core.types import IntArray, LongArray
 from treelabel.hierarchy import Hierarchy
 from treelabel.hierarchy.labels import UnknownLabelError, find_label, is_named
 from treelabel.text import NgramShape

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from treelabel.core.compute import IntArray
 from treelabel.core.errors import TreelabelError, some
+from treelabel.core.types import IntArray
 from treelabel.hierarchy import Hierarchy
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.core.compute import BoolArray
 from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.types import BoolArray
 from treelabel.hierarchy import SEPARATOR, Hierarchy, LabelMatrix, as_labels, split_path
 from treelabel.hierarchy.labels import (
     SEPARATORS,

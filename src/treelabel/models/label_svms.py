@@ -15,12 +15,12 @@ import numpy.typing as npt
 from scipy import sparse
 from scipy.special import expit
 
-from treelabel.core.compute import LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.progress import progress_bar
 from treelabel.core.scale import BLOCK_SCORES, KEPT_SCORES, MANY_NODES
 from treelabel.core.schema import Array, Arrays, Csr, Schema, indices
 from treelabel.core.strings import Strings
+from treelabel.core.types import LongArray
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import (

@@ -6,19 +6,19 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.compute import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.scale import KEPT_SCORES
 from treelabel.core.schema import Array, Arrays, Csr, Schema
 from treelabel.core.strings import Strings
+from treelabel.core.types import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 from treelabel.models.base import Model, Training
 from treelabel.models.candidates import CandidateMap, largest, map_of, voted
 from treelabel.models.descriptions import Descriptions, check_descriptions, name_words, node_descriptions
-from treelabel.models.evidence import HeldOut
-from treelabel.models.folds import hold_out
 from treelabel.models.ranges import Cost, Seed
 from treelabel.scores import Scores
+from treelabel.selection.evidence import HeldOut
+from treelabel.selection.folds import hold_out
 from treelabel.text.phrases import Found, Phrases
 
 # Texts that are searched at once, and how many the ranker learns from at most.

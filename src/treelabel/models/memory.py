@@ -7,11 +7,11 @@ from typing import Annotated, Any, ClassVar, Self, TypedDict
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.compute import FloatArray, LongArray
 from treelabel.core.kinds import Between
 from treelabel.core.scale import KEPT_SCORES
 from treelabel.core.schema import Array, Arrays, Csr, Schema
 from treelabel.core.strings import Strings
+from treelabel.core.types import FloatArray, LongArray
 from treelabel.core.vectors import normalize_rows
 from treelabel.encoders.cached import CachedEncoder
 from treelabel.encoders.protocol import Encoder
@@ -22,12 +22,10 @@ from treelabel.models.base import Model, Training
 from treelabel.models.candidates import CandidateMap, largest, map_of, voted, votes_for
 from treelabel.models.classes import stop_nodes
 from treelabel.models.descriptions import Descriptions, check_descriptions, is_code, label_text, node_descriptions
-from treelabel.models.evidence import HeldOut
-from treelabel.models.folds import hold_out
 from treelabel.models.growth import grown_nodes
+from treelabel.models.inputs import training_of
 from treelabel.models.neighbours import DenseStore, Nearest, SparseStore, Store, sparse_rows, votes
-from treelabel.models.ranges import Count, NgramRange, Seed
-from treelabel.models.schema import (
+from treelabel.models.persistence.schema import (
     MOST_DIMENSION,
     EncoderNote,
     csr_arrays,
@@ -36,8 +34,10 @@ from treelabel.models.schema import (
     require_width,
     tfidf_arrays,
 )
-from treelabel.models.training import training_of
+from treelabel.models.ranges import Count, NgramRange, Seed
 from treelabel.scores import Scores
+from treelabel.selection.evidence import HeldOut
+from treelabel.selection.folds import hold_out
 from treelabel.text import NgramShape, Tfidf
 
 # Settings that held-out documents choose from, and how many of these are looked at. The first of each is the default.

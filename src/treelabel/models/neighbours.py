@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.core.compute import FloatArray, IntArray, LongArray, fast_kernel, kernel, over_rows
+from treelabel.core.compute import fast_kernel, kernel, over_rows
+from treelabel.core.types import FloatArray, IntArray, LongArray
 from treelabel.hierarchy import LabelMatrix
 
 # Cosines that are computed at once.

@@ -5,17 +5,17 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import numpy as np
 
-from treelabel.core.compute import BoolArray, DoubleArray, FloatArray, LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.kinds import Between
 from treelabel.core.schema import Array, Arrays, Schema
 from treelabel.core.strings import Strings, text_digests
+from treelabel.core.types import BoolArray, DoubleArray, FloatArray, LongArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix, keep_entries, matches, row_numbers, row_sizes
 from treelabel.hierarchy.moves import Moves
-from treelabel.models.evidence import MOST_TRIED, HeldOut
-from treelabel.models.training import Training
 from treelabel.rules import Decisions, decide
 from treelabel.scores import Scores
+from treelabel.selection.evidence import MOST_TRIED, HeldOut
+from treelabel.selection.training import Training
 from treelabel.text import NgramShape, Tfidf
 from treelabel.text.ngrams import count_ngrams
 from treelabel.text.tfidf import columns_of

@@ -16,11 +16,11 @@ from scipy import sparse
 from treelabel.calibration.base import Calibration
 from treelabel.calibration.outputs import Outputs
 from treelabel.calibration.registry import calibration_for
-from treelabel.core.compute import FloatArray, IntArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.kinds import LARGEST, Between
 from treelabel.core.schema import Array, Arrays, Schema, indices
 from treelabel.core.strings import Strings
+from treelabel.core.types import FloatArray, IntArray
 from treelabel.core.vectors import normalize_rows
 from treelabel.encoders.cached import CachedEncoder
 from treelabel.encoders.protocol import Encoder
@@ -30,16 +30,16 @@ from treelabel.hierarchy.moves import Moves
 from treelabel.hierarchy.regime import Regime
 from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import Descriptions, check_descriptions, label_text, node_descriptions
-from treelabel.models.evidence import HeldOut
-from treelabel.models.folds import hold_out
 from treelabel.models.growth import grown_nodes
+from treelabel.models.inputs import training_of
+from treelabel.models.persistence.schema import MOST_DIMENSION, EncoderNote, require_inner, require_width
 from treelabel.models.prototype_means import Means, Strengths, whitening
 from treelabel.models.ranges import Seed, Share
-from treelabel.models.schema import MOST_DIMENSION, EncoderNote, require_inner, require_width
-from treelabel.models.training import training_of
-from treelabel.models.validation import log_loss
 from treelabel.rules.defaults import DEFAULT_RULES
 from treelabel.scores import Scores
+from treelabel.selection.evidence import HeldOut
+from treelabel.selection.folds import hold_out
+from treelabel.selection.validation import log_loss
 
 # Prior strengths that leave-one-out chooses from, and how many documents it looks at.
 PARENT_STRENGTHS = (1.0, 2.0, 4.0)

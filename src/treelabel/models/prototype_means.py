@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.compute import DoubleArray, FloatArray, IntArray, LongArray
+from treelabel.core.types import DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.core.vectors import normalize_rows
 from treelabel.hierarchy import Hierarchy, LabelMatrix, row_numbers
-from treelabel.models.training import Training
+from treelabel.selection.training import Training
 
 # No direction is whitened further than this.
 LEAST_VARIANCE = 1e-4

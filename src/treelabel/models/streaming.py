@@ -6,11 +6,11 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from treelabel.core.compute import BoolArray
 from treelabel.core.scale import BLOCK_SCORES, KEPT_SCORES, MANY_NODES
 from treelabel.core.strings import Strings
+from treelabel.core.types import BoolArray
 from treelabel.hierarchy import Hierarchy
-from treelabel.models.training import texts_of
+from treelabel.models.inputs import texts_of
 from treelabel.rules import Decisions, Tuned, decide, decides_on_all
 from treelabel.scores import Scores
 

@@ -5,11 +5,11 @@ from typing import Annotated, Any, TypedDict
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.compute import DoubleArray, IntArray
 from treelabel.core.kinds import LARGEST, Between
 from treelabel.core.scale import BLOCK_SCORES, KEPT_SCORES, MANY_NODES
 from treelabel.core.schema import Array, Arrays, Csr, Schema
 from treelabel.core.strings import Strings
+from treelabel.core.types import DoubleArray, IntArray
 from treelabel.core.vectors import normalize_rows
 from treelabel.encoders.cached import CachedEncoder
 from treelabel.encoders.protocol import Encoder
@@ -24,8 +24,8 @@ from treelabel.models.descriptions import (
     node_descriptions,
     stop_buckets,
 )
+from treelabel.models.persistence.schema import MOST_DIMENSION, EncoderNote, require_width, tfidf_arrays
 from treelabel.models.ranges import NgramRange, NonNegative, Seed
-from treelabel.models.schema import MOST_DIMENSION, EncoderNote, require_width, tfidf_arrays
 from treelabel.scores import Scores
 from treelabel.text import NgramShape, Tfidf
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.compute import LongArray
+from treelabel.core.types import LongArray
 from treelabel.evaluation.pairs import blocks, joined, nearest, ranges
 from treelabel.hierarchy import Hierarchy, LabelMatrix, keep_entries, matches, row_numbers
 from treelabel.report.systems import System

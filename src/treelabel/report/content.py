@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from treelabel.core.compute import DoubleArray
+from treelabel.core.types import DoubleArray
 from treelabel.data import Dataset, under
 from treelabel.evaluation.alignment import common_hierarchy
 from treelabel.evaluation.comparison import ComparisonTable, compare_results

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treelabel.core.compute import DoubleArray
 from treelabel.core.errors import TreelabelError
+from treelabel.core.types import DoubleArray
 from treelabel.evaluation import Evaluator
 from treelabel.evaluation.result import Result
 from treelabel.hierarchy import row_sizes

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treelabel.core.compute import DoubleArray
+from treelabel.core.types import DoubleArray
 from treelabel.evaluation.statistics import binomial_interval
 from treelabel.metrics import find_metric
 from treelabel.report.systems import System

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from treelabel.core.compute import BoolArray, LongArray
+from treelabel.core.types import BoolArray, LongArray
 from treelabel.evaluation.significance import relative_improvement
 from treelabel.evaluation.statistics import Interval, bootstrap_intervals, thin_labels
 from treelabel.metrics.labels import label_f1

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from treelabel.core.compute import DoubleArray
 from treelabel.core.errors import TreelabelError
+from treelabel.core.types import DoubleArray
 from treelabel.data import Dataset
 from treelabel.evaluation import Result, evaluate
 from treelabel.evaluation.alignment import common_hierarchy, in_order

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from treelabel.core.compute import LongArray
 from treelabel.core.errors import shorten
+from treelabel.core.types import LongArray
 from treelabel.report.systems import System
 
 LONGEST_NAME = 160

@@ -5,8 +5,9 @@ from typing import Final
 
 import numpy as np
 
-from treelabel.core.compute import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray, kernel
+from treelabel.core.compute import kernel
 from treelabel.core.errors import TreelabelError
+from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray
 from treelabel.hierarchy import LabelMatrix
 from treelabel.rules.rows import over_scores, single_labels
 from treelabel.scores import Scores

@@ -6,9 +6,9 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from treelabel.core.compute import DoubleArray, IntArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import existing_file
+from treelabel.core.types import DoubleArray, IntArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 from treelabel.hierarchy import similarity as similarities
 from treelabel.rules.rows import single_labels

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from treelabel.core.compute import DoubleArray
 from treelabel.core.errors import TreelabelError
+from treelabel.core.types import DoubleArray
 from treelabel.hierarchy import LabelMatrix
 from treelabel.hierarchy.sets import as_labels, row_sizes
 from treelabel.rules.kernels.count_fit import count_shares

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from treelabel.core.compute import BoolArray, LongArray
 from treelabel.core.errors import TreelabelError
+from treelabel.core.types import BoolArray, LongArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 from treelabel.hierarchy.information import information_content
 from treelabel.hierarchy.sets import keep_entries, row_numbers

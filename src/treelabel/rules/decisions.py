@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from treelabel.core.compute import BoolArray
+from treelabel.core.types import BoolArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 from treelabel.hierarchy.labels import decode
 from treelabel.hierarchy.sets import keep_entries, row_numbers, row_sizes

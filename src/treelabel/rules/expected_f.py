@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from treelabel.core.compute import DoubleArray, IntArray, LongArray, ScoreArray, kernel
+from treelabel.core.compute import kernel
 from treelabel.core.errors import TreelabelError
+from treelabel.core.types import DoubleArray, IntArray, LongArray, ScoreArray
 from treelabel.hierarchy import LabelMatrix
 from treelabel.rules.hf import hf_beta
 from treelabel.rules.label_sets import best_label_set

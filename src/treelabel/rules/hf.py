@@ -8,8 +8,8 @@ nothing is predicted where that is likelier to be right than any set is good.
 
 import numpy as np
 
-from treelabel.core.compute import DoubleArray
 from treelabel.core.errors import TreelabelError
+from treelabel.core.types import DoubleArray
 from treelabel.hierarchy import LabelMatrix
 from treelabel.hierarchy.information import information_weights
 from treelabel.rules.kernels.hf import best_sets

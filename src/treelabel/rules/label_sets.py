@@ -5,8 +5,8 @@ from functools import cache
 
 import numpy as np
 
-from treelabel.core.compute import DoubleArray, LongArray
 from treelabel.core.errors import TreelabelError
+from treelabel.core.types import DoubleArray, LongArray
 from treelabel.hierarchy import LabelMatrix
 from treelabel.rules.hf import hf_beta
 from treelabel.rules.kernels.expected_sets import best_label_sets

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from treelabel.core.compute import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray, kernel
+from treelabel.core.compute import kernel
+from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray
 from treelabel.hierarchy import LabelMatrix, keep_entries, matches, row_numbers
 from treelabel.rules.threshold import above, top_k, whole_number
 from treelabel.scores import Scores

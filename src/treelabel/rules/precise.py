@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from treelabel.core.compute import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray
 from treelabel.core.errors import TreelabelError
+from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray
 from treelabel.hierarchy import LabelMatrix, from_sizes, matches, row_numbers
 from treelabel.rules.back_off import NEVER, first_entries, ways_up
 from treelabel.scores import Scores

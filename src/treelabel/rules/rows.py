@@ -9,7 +9,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from treelabel.core.compute import SUMMED_ROWS, DoubleArray, IntArray, LongArray, ScoreArray, over_rows, sum_rows
+from treelabel.core.compute import SUMMED_ROWS, over_rows, sum_rows
+from treelabel.core.types import DoubleArray, IntArray, LongArray, ScoreArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix, label_matrix
 from treelabel.hierarchy.sets import from_sizes
 from treelabel.rules.kernels.rows import above_zero

@@ -5,8 +5,8 @@ Truth is taken to be one path, and scores a coherent distribution over where it 
 
 import numpy as np
 
-from treelabel.core.compute import DoubleArray
 from treelabel.core.errors import TreelabelError
+from treelabel.core.types import DoubleArray
 from treelabel.hierarchy import LabelMatrix
 from treelabel.rules.kernels import expected as kernels
 from treelabel.rules.paths import best_leaf

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from treelabel.core.compute import DoubleArray, ScoreArray
 from treelabel.core.errors import TreelabelError
+from treelabel.core.types import DoubleArray, ScoreArray
 from treelabel.hierarchy import LabelMatrix
 from treelabel.hierarchy.sets import as_labels, keep_entries, label_matrix
 from treelabel.scores import Scores

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from treelabel.core.compute import BoolArray, DoubleArray, LongArray, ScoreArray, kernel, over_rows
+from treelabel.core.compute import kernel, over_rows
 from treelabel.core.errors import TreelabelError
+from treelabel.core.types import BoolArray, DoubleArray, LongArray, ScoreArray
 from treelabel.hierarchy import LabelMatrix, matches
 from treelabel.rules.threshold import threshold
 from treelabel.scores import Scores

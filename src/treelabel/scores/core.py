@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.core.compute import BoolArray, IntArray, LongArray, ScoreArray, over_rows
+from treelabel.core.compute import over_rows
 from treelabel.core.errors import TreelabelError, located
+from treelabel.core.types import BoolArray, IntArray, LongArray, ScoreArray
 from treelabel.hierarchy import Change, Hierarchy, label_matrix
 from treelabel.hierarchy.moves import Moves
 from treelabel.hierarchy.union import require_nodes_in

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from treelabel.core.compute import BoolArray, IntArray, LongArray, ScoreArray, kernel
+from treelabel.core.compute import kernel
+from treelabel.core.types import BoolArray, IntArray, LongArray, ScoreArray
 
 MULTIPLY, MINIMUM, DIVIDE = 0, 1, 2
 

@@ -17,9 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from treelabel.core.compute import IntArray, LongArray, kernel, over_rows, with_room
+from treelabel.core.compute import kernel, over_rows, with_room
 from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
+from treelabel.core.types import IntArray, LongArray
 
 ByteArray = npt.NDArray[np.uint8]
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treelabel.core.compute import IntArray, LongArray, kernel, with_room
+from treelabel.core.compute import kernel, with_room
+from treelabel.core.types import IntArray, LongArray
 from treelabel.text.ngrams import NgramShape, count_ngrams
 
 

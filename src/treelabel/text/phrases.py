@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treelabel.core.compute import IntArray, LongArray, kernel, over_rows, with_room
+from treelabel.core.compute import kernel, over_rows, with_room
+from treelabel.core.types import IntArray, LongArray
 from treelabel.text.ngrams import (
     PRIME,
     SPREAD,

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.compute import DoubleArray, FloatArray, IntArray, LongArray, kernel, over_rows
+from treelabel.core.compute import kernel, over_rows
+from treelabel.core.types import DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.text.ngrams import NgramShape, count_range, utf8
 from treelabel.text.occurrences import Occurrences
 

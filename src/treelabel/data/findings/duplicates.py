@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from treelabel.core.compute import LongArray
 from treelabel.core.errors import quoted, shorten
+from treelabel.core.types import LongArray
 from treelabel.data.findings.finding import EXAMPLES, Finding, Inspected, counted, labels_of, place, share
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from treelabel.core.compute import LongArray
 from treelabel.core.errors import quoted
+from treelabel.core.types import LongArray
 from treelabel.data.dataset import Dataset
 from treelabel.data.same_text import text_codes
 

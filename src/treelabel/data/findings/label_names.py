@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from treelabel.core.compute import LongArray
 from treelabel.core.errors import quoted
+from treelabel.core.types import LongArray
 from treelabel.data.findings.finding import EXAMPLES, Finding, Inspected, counted
 from treelabel.data.spelling import clean_name, loose_key, name_key, spelling_groups
 from treelabel.hierarchy import SEPARATOR, split_path

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from treelabel.core.compute import LongArray
 from treelabel.core.errors import quoted
+from treelabel.core.types import LongArray
 from treelabel.data.findings.finding import Finding, Inspected
 from treelabel.hierarchy import row_sizes
 

@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from treelabel.core.compute import BoolArray, LongArray, kernel
+from treelabel.core.compute import kernel
 from treelabel.core.inputs import open_input, suffixes
+from treelabel.core.types import BoolArray, LongArray
 from treelabel.data.formats.rows import ReadOptions
 from treelabel.data.formulas import MARKER
 

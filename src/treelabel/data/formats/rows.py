@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from treelabel.core.compute import FloatArray, IntArray
 from treelabel.core.inputs import UndecodableLine
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
+from treelabel.core.types import FloatArray, IntArray
 from treelabel.data.dataset import Dataset
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 

@@ -6,7 +6,8 @@ i are idx[ptr[i]:ptr[i + 1]]. Parents have smaller numbers than their children.
 
 import numpy as np
 
-from treelabel.core.compute import BoolArray, IntArray, kernel
+from treelabel.core.compute import kernel
+from treelabel.core.types import BoolArray, IntArray
 
 
 @kernel

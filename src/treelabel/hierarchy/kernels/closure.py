@@ -6,7 +6,8 @@ neighbours and is skipped by walks. Label sets are the rows of a CSR matrix.
 
 import numpy as np
 
-from treelabel.core.compute import BoolArray, IntArray, LongArray, kernel, with_room
+from treelabel.core.compute import kernel, with_room
+from treelabel.core.types import BoolArray, IntArray, LongArray
 
 
 @kernel

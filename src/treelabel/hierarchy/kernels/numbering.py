@@ -6,7 +6,8 @@ constant number of times.
 
 import numpy as np
 
-from treelabel.core.compute import IntArray, kernel
+from treelabel.core.compute import kernel
+from treelabel.core.types import IntArray
 
 
 @kernel

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.compute import FloatArray, IntArray, LongArray, fast_kernel, kernel, over_rows
+from treelabel.core.compute import fast_kernel, kernel, over_rows
+from treelabel.core.types import FloatArray, IntArray, LongArray
 from treelabel.models.extreme.label_tree import LabelTree
 from treelabel.models.extreme.rankers import Rankers
 

@@ -5,7 +5,8 @@ from itertools import pairwise
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.compute import FloatArray, IntArray, LongArray, in_threads, kernel
+from treelabel.core.compute import in_threads, kernel
+from treelabel.core.types import FloatArray, IntArray, LongArray
 from treelabel.models.extreme.label_tree import LabelTree
 from treelabel.models.extreme.rows import compact_rows
 

@@ -6,18 +6,18 @@ from typing import Annotated, Any, TypedDict
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.compute import IntArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.kinds import Between
 from treelabel.core.schema import Array, Arrays
+from treelabel.core.types import IntArray
 from treelabel.core.vectors import normalize_rows
 from treelabel.encoders.cached import CachedEncoder
 from treelabel.encoders.joined import joined
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import encoder_note, find_encoder, same_encoder
 from treelabel.models.linear.selection import shape_of
-from treelabel.models.schema import AllNgrams, EncoderNote, ngram_values, saved_shape, tfidf_arrays
-from treelabel.models.training import Training
+from treelabel.models.persistence.schema import AllNgrams, EncoderNote, ngram_values, saved_shape, tfidf_arrays
+from treelabel.selection.training import Training
 from treelabel.text import Tfidf
 
 NgramRange = tuple[int, int] | None

@@ -7,17 +7,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.compute import FloatArray, IntArray, LongArray, fast_kernel, kernel, over_rows
+from treelabel.core.compute import fast_kernel, kernel, over_rows
 from treelabel.core.freed import release_freed_memory
 from treelabel.core.schema import Arrays, Schema, with_prefix
+from treelabel.core.stopping import StopSignal
+from treelabel.core.types import FloatArray, IntArray, LongArray
 from treelabel.core.vectors import normalize_rows
 from treelabel.models.extreme.beam import batch_size, search, search_some
 from treelabel.models.extreme.label_features import pifa
 from treelabel.models.extreme.label_tree import LabelTree
 from treelabel.models.extreme.rankers import Rankers, Solver, train_rankers
 from treelabel.models.extreme.ranking import Negatives, shown_documents
-from treelabel.models.schema import csr_arrays, csr_of, csr_schema
-from treelabel.models.stopping import StopSignal
+from treelabel.models.persistence.schema import csr_arrays, csr_of, csr_schema
 
 # Features of a label that it is clustered by, and that documents are compared with: more are no better.
 CLUSTER_FEATURES = 128

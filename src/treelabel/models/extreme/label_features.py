@@ -3,7 +3,8 @@
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.compute import BoolArray, FloatArray, IntArray, LongArray, kernel, over_rows
+from treelabel.core.compute import kernel, over_rows
+from treelabel.core.types import BoolArray, FloatArray, IntArray, LongArray
 from treelabel.core.vectors import normalize_rows
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.compute import IntArray, LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.schema import Array, Arrays
+from treelabel.core.types import IntArray, LongArray
 from treelabel.hierarchy import Hierarchy
 
 # Levels of a tree at most.

@@ -10,29 +10,29 @@ from scipy.special import expit
 
 from treelabel.calibration.base import LARGEST_PARAMETER
 from treelabel.calibration.fitting import fit_logistic
-from treelabel.core.compute import DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.core.freed import release_freed_memory
 from treelabel.core.kinds import Between
 from treelabel.core.progress import progress_bar
 from treelabel.core.schema import Array, Arrays, Schema, indices, with_prefix
 from treelabel.core.strings import Strings
+from treelabel.core.types import DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.encoders.protocol import Encoder
 from treelabel.hierarchy import Hierarchy, LabelMatrix, label_matrix
 from treelabel.hierarchy.information import inverse_propensities
 from treelabel.hierarchy.sets import matches
 from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import Descriptions, check_descriptions, name_words, node_descriptions
-from treelabel.models.evidence import HeldOut
 from treelabel.models.extreme.clustering import cluster_labels
 from treelabel.models.extreme.featurizer import MOST_WIDTH, FeatureSettings, FeatureValues, Featurizer
 from treelabel.models.extreme.forest import PARTS, Candidates, Forest, Make, Search, fit_forest, tree_sizes
 from treelabel.models.extreme.label_tree import hierarchy_tree
 from treelabel.models.extreme.rankers import Solver
 from treelabel.models.extreme.ranking import Negatives
-from treelabel.models.folds import draw_folds, hold_out
 from treelabel.models.linear.selection import shape_of
 from treelabel.models.ranges import Buckets, Cost, Count, Folds, NgramRange, NonNegative, PartialShare, Seed
 from treelabel.scores import Scores
+from treelabel.selection.evidence import HeldOut
+from treelabel.selection.folds import draw_folds, hold_out
 from treelabel.text import Tfidf
 
 # With at most this many documents, each of them is held out once, in one of `cv` folds.

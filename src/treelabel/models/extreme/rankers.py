@@ -7,14 +7,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.compute import BoolArray, FloatArray, IntArray, LongArray, in_threads
+from treelabel.core.compute import in_threads
 from treelabel.core.errors import TreelabelError
 from treelabel.core.schema import Array, Arrays, Schema, indices
+from treelabel.core.stopping import StopSignal
+from treelabel.core.types import BoolArray, FloatArray, IntArray, LongArray
 from treelabel.models.extreme.rows import Rows, compact
 from treelabel.models.linear.blocks import BLOCK, empty_lines
 from treelabel.models.linear.descent import hinge_pass, start_block
 from treelabel.models.linear.weights import large_weights
-from treelabel.models.stopping import StopSignal
 
 # A cluster with more than 1 / this of the work is large.
 LARGE_SHARE = 16

@@ -6,7 +6,8 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.calibration.fitting import fit_logistic
-from treelabel.core.compute import FloatArray, LongArray, over_rows
+from treelabel.core.compute import over_rows
+from treelabel.core.types import FloatArray, LongArray
 from treelabel.core.vectors import normalize_rows
 from treelabel.hierarchy.sets import matches
 from treelabel.models.extreme.beam import BATCH, margins_of

@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treelabel.core.compute import FloatArray, IntArray, kernel
+from treelabel.core.compute import kernel
+from treelabel.core.types import FloatArray, IntArray
 
 
 class Rows(NamedTuple):

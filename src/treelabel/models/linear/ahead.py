@@ -8,6 +8,7 @@ from scipy import sparse
 
 from treelabel.calibration.registry import calibration_for
 from treelabel.core.sparse_product import Weights
+from treelabel.core.stopping import StopSignal
 from treelabel.core.strings import Strings
 from treelabel.hierarchy import Hierarchy
 from treelabel.hierarchy.labels import encode
@@ -16,8 +17,7 @@ from treelabel.models.linear.descent import Rows
 from treelabel.models.linear.fitted import fit_head
 from treelabel.models.linear.heads import Job, outputs_of
 from treelabel.models.linear.weights import WeightCollector
-from treelabel.models.stopping import StopSignal
-from treelabel.models.training import Training
+from treelabel.selection.training import Training
 
 ROWS, WIDTH = 12, 4
 

@@ -14,7 +14,8 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from treelabel.core.compute import FloatArray, kernel
+from treelabel.core.compute import kernel
+from treelabel.core.types import FloatArray
 
 # So many float32 weights fill one cache line.
 BLOCK = 16

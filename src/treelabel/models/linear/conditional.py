@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from treelabel.calibration.outputs import ABSENT
-from treelabel.core.compute import DoubleArray, FloatArray, IntArray, LongArray, in_threads, kernel
+from treelabel.core.compute import in_threads, kernel
+from treelabel.core.stopping import StopSignal
+from treelabel.core.types import DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.models.linear.blocks import BLOCK, add, add_multiples, add_products, copy, empty_lines
 from treelabel.models.linear.descent import LONGEST_SKIP, SMALL, Rows, Take, block_products
-from treelabel.models.stopping import StopSignal
 
 # The squared length of a row, its bias of 1 included.
 SQUARES = 2.0

@@ -15,16 +15,9 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.calibration.outputs import ABSENT
-from treelabel.core.compute import (
-    BoolArray,
-    DoubleArray,
-    FloatArray,
-    IntArray,
-    LongArray,
-    fast_kernel,
-    in_threads,
-    kernel,
-)
+from treelabel.core.compute import fast_kernel, in_threads, kernel
+from treelabel.core.stopping import StopSignal
+from treelabel.core.types import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.models.linear.blocks import (
     BLOCK,
     add,
@@ -35,7 +28,6 @@ from treelabel.models.linear.blocks import (
     prefetch,
     prefetch_weights,
 )
-from treelabel.models.stopping import StopSignal
 
 # Shrinking: a document whose dual variables would all change by less than this is skipped, at first for one pass, then
 # for longer.

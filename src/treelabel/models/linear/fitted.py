@@ -13,7 +13,7 @@ from treelabel.hierarchy import Hierarchy
 from treelabel.models.linear.heads import Job
 from treelabel.models.linear.registry import HEADS
 from treelabel.models.linear.weights import WeightCollector
-from treelabel.models.schema import tfidf_arrays
+from treelabel.models.persistence.schema import tfidf_arrays
 
 _OUTPUT_ARRAYS = ("nodes", "node_outputs", "terminals", "terminal_outputs")
 

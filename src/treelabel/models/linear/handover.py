@@ -3,7 +3,7 @@
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from treelabel.models.training import Training
+from treelabel.selection.training import Training
 
 if TYPE_CHECKING:
     from treelabel.models.extreme.model import Extreme

@@ -8,14 +8,14 @@ import numpy as np
 from treelabel.calibration.base import Calibration
 from treelabel.calibration.outputs import Outputs
 from treelabel.calibration.siblings import SiblingGroups, documents_below
-from treelabel.core.compute import LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.progress import progress_bar
+from treelabel.core.stopping import StopSignal
+from treelabel.core.types import LongArray
 from treelabel.models.linear.conditional import Group, train_groups
 from treelabel.models.linear.descent import Rows, train_hinge
 from treelabel.models.linear.weights import WeightCollector
-from treelabel.models.stopping import StopSignal
-from treelabel.models.training import Training
+from treelabel.selection.training import Training
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Self, Ty
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.compute import LongArray
 from treelabel.core.errors import TreelabelError
 from treelabel.core.kinds import Between
 from treelabel.core.schema import Arrays, Schema
 from treelabel.core.strings import Strings
+from treelabel.core.types import LongArray
 from treelabel.encoders.cached import CachedEncoder
 from treelabel.encoders.joined import joined
 from treelabel.encoders.protocol import Encoder
@@ -22,8 +22,6 @@ from treelabel.hierarchy.moves import Moves
 from treelabel.hierarchy.regime import usual_regime
 from treelabel.models.base import Model, Training
 from treelabel.models.classes import stop_nodes
-from treelabel.models.evidence import HeldOut, Trial
-from treelabel.models.folds import draw_folds, hold_out
 from treelabel.models.linear.descent import Rows
 from treelabel.models.linear.fitted import FittedHead, fit_head
 from treelabel.models.linear.handover import hand_over, is_too_much, successor
@@ -31,8 +29,7 @@ from treelabel.models.linear.heads import Head, Job
 from treelabel.models.linear.registry import HEADS
 from treelabel.models.linear.selection import AUTO, choose, shape_of
 from treelabel.models.linear.update import MOST_GROWTH, moved_head, refit_head
-from treelabel.models.ranges import Buckets, Cost, Count, Folds, NgramRange, NonNegative, PartialShare, Seed
-from treelabel.models.schema import (
+from treelabel.models.persistence.schema import (
     MOST_DIMENSION,
     AllNgrams,
     EncoderNote,
@@ -40,9 +37,12 @@ from treelabel.models.schema import (
     require_width,
     saved_shape,
 )
+from treelabel.models.ranges import Buckets, Cost, Count, Folds, NgramRange, NonNegative, PartialShare, Seed
 from treelabel.rules import decide
 from treelabel.rules.defaults import DEFAULT_RULES
 from treelabel.scores import Scores
+from treelabel.selection.evidence import HeldOut, Trial
+from treelabel.selection.folds import draw_folds, hold_out
 from treelabel.text import NgramShape, Tfidf
 from treelabel.text.names import named_ngrams
 from treelabel.text.occurrences import Occurrences

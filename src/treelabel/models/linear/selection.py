@@ -11,16 +11,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.compute import BoolArray, DoubleArray, FloatArray, IntArray, LongArray, kernel
+from treelabel.core.compute import kernel
 from treelabel.core.strings import Strings
+from treelabel.core.types import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.hierarchy import LabelMatrix, label_matrix
 from treelabel.hierarchy.sets import row_numbers
-from treelabel.models.evidence import Trial
-from treelabel.models.folds import hold_out
 from treelabel.models.linear.fitted import fit_head
 from treelabel.models.linear.heads import Job
-from treelabel.models.training import Training
-from treelabel.models.validation import log_losses
+from treelabel.selection.evidence import Trial
+from treelabel.selection.folds import hold_out
+from treelabel.selection.training import Training
+from treelabel.selection.validation import log_losses
 from treelabel.text import NgramShape
 
 NgramRange = tuple[int, int] | None

@@ -4,7 +4,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.core.compute import FloatArray, IntArray, LongArray, kernel
+from treelabel.core.compute import kernel
+from treelabel.core.types import FloatArray, IntArray, LongArray
 
 
 class WeightCollector:

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from treelabel.core.compute import DoubleArray, IntArray, LongArray, ScoreArray, kernel
+from treelabel.core.compute import kernel
+from treelabel.core.types import DoubleArray, IntArray, LongArray, ScoreArray
 from treelabel.rules.kernels.label_sets import (
     count_up,
     likely_tree,

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from treelabel.core.compute import DoubleArray, IntArray, LongArray, ScoreArray, kernel
+from treelabel.core.compute import kernel
+from treelabel.core.types import DoubleArray, IntArray, LongArray, ScoreArray
 from treelabel.rules.kernels.rows import longest_row, own_mass, workspace_for
 
 

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from treelabel.core.compute import DoubleArray, IntArray, LongArray, ScoreArray, kernel
+from treelabel.core.compute import kernel
+from treelabel.core.types import DoubleArray, IntArray, LongArray, ScoreArray
 
 # Nodes of small score are folded into their ancestors in trees of at most this many levels: one number per node and
 # level.

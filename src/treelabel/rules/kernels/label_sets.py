@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treelabel.core.compute import DoubleArray, IntArray, LongArray, kernel
+from treelabel.core.compute import kernel
+from treelabel.core.types import DoubleArray, IntArray, LongArray
 
 # Nodes less likely than this share of the likeliest are folded into their ancestors, in groups of this mass at most.
 UNLIKELY, FULL = 1e-3, 0.05

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from treelabel.core.compute import DoubleArray, kernel
+from treelabel.core.compute import kernel
+from treelabel.core.types import DoubleArray
 from treelabel.rules.kernels.label_sets import Counts, LikelyTree, Weights, count_down, count_up, total_weight
 
 # How far a node may be from being certain, given its parent.

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from treelabel.core.compute import BoolArray, IntArray, LongArray, ScoreArray, kernel
+from treelabel.core.compute import kernel
+from treelabel.core.types import BoolArray, IntArray, LongArray, ScoreArray
 
 
 @kernel

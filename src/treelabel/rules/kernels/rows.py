@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treelabel.core.compute import DoubleArray, IntArray, LongArray, ScoreArray, kernel
+from treelabel.core.compute import kernel
+from treelabel.core.types import DoubleArray, IntArray, LongArray, ScoreArray
 
 
 class Workspace(NamedTuple):

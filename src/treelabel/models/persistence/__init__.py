@@ -1,0 +1,1 @@
+"""Model folders: how they are written, read, verified and signed."""

@@ -1,0 +1,181 @@
+"""Model folders: JSON and .npz with a checksum each, written whole or not at all; `load` reads them."""
+
+import hashlib
+import json
+import os
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from treelabel.core.errors import TreelabelError, some
+from treelabel.core.npz import write_arrays
+from treelabel.core.outputs import require_writable, whole_folder
+from treelabel.core.schema import Arrays
+from treelabel.core.types import IntArray
+from treelabel.encoders.protocol import Encoder
+from treelabel.hierarchy import Hierarchy, hierarchy_to_json
+from treelabel.hierarchy.regime import Regime
+from treelabel.models.label_forms import LabelForm
+from treelabel.models.profile import Profile
+from treelabel.models.settings import Settings, not_fitted
+from treelabel.selection.evidence import Evidence
+
+KIND = "treelabel model"
+VERSION = 1
+PROFILE = "profile.npz"
+
+
+class Storable(Protocol):
+    """The attributes that a model needs in order to be saved: `base.Model` has it."""
+
+    name: ClassVar[str]
+    unsaved: ClassVar[tuple[str, ...]]
+    regime_: Regime
+    rule_: str
+    evidence_: Evidence
+    profile_: Profile | None
+    form_: LabelForm
+
+    @property
+    def hierarchy_(self) -> Hierarchy:
+        """The hierarchy it was fitted on."""
+
+    @property
+    def stop_nodes_(self) -> IntArray:
+        """The inner nodes at which training documents end."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return all settings by name."""
+
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
+        """Return what was learned."""
+
+    def _write_files(self, folder: Path) -> None:
+        """Write further files."""
+
+
+def package_version() -> str:
+    """The version of treelabel."""
+    return version("treelabel")
+
+
+def save_model(model: Storable, folder: str | Path, overwrite: bool = False) -> None:
+    """Write a fitted model to a folder, which appears, or changes, whole or not at all.
+
+    Parameters
+    ----------
+    model
+        A model that has been fitted.
+    folder
+        Where to. A symbolic link is followed, and stays.
+    overwrite
+        Replace a model that is there. A folder that holds anything else is never replaced.
+    """
+    if not hasattr(model, "hierarchy_"):
+        raise not_fitted(f"this {model.name} model has not learned anything yet; call fit before save")
+    with whole_folder(folder, lambda target: require_replaceable(target, overwrite)) as working:
+        _write(model, working)
+
+
+def require_replaceable(target: Path, overwrite: bool) -> None:
+    """Refuse to write a model where something stands that is not provably a model, and nothing but a model.
+
+    Parameters
+    ----------
+    target
+        The folder that a model is to be written to.
+    overwrite
+        Whether a model may be replaced.
+    """
+    above = next((folder for folder in target.absolute().parents if folder.exists()), Path("/"))
+    if not above.is_dir():
+        raise TreelabelError(f"{target}: {above} is a file, expected a folder")
+    require_writable(target, above)
+    if not os.path.lexists(target):
+        return
+    if not target.is_dir():
+        raise TreelabelError(f"{target}: is not a folder; a model is one, so choose another name")
+    entries = sorted(target.iterdir())
+    if not entries:
+        return
+    listed = _listed_files(target)
+    if listed is None:
+        raise TreelabelError(f"{target}: exists and is no model folder; choose another name, or remove it")
+    others = [file.name for file in entries if file.name not in listed or not file.is_file() or file.is_symlink()]
+    if others:
+        raise TreelabelError(
+            f"{target}: beside a model it holds {some(others)}, which would be lost; move that away, or choose another "
+            "name"
+        )
+    if not overwrite:
+        raise TreelabelError(
+            f"{target}: holds a model already; choose another name, or replace it with --force (overwrite=True)"
+        )
+
+
+def _listed_files(folder: Path) -> set[str] | None:
+    """Return the names of the files that a model folder may hold, or None if it is not marked as one of ours."""
+    try:
+        stored = json.loads((folder / "model.json").read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(stored, dict) or stored.get("kind") != KIND or not isinstance(stored.get("sha256"), dict):
+        return None
+    return {"model.json", "signature.json", *stored["sha256"]}
+
+
+def _write(model: Storable, folder: Path) -> None:
+    values, arrays = model._state()
+    (folder / "hierarchy.json").write_text(hierarchy_to_json(model.hierarchy_), encoding="utf-8")
+    write_arrays(folder / "arrays.npz", arrays)
+    model._write_files(folder)
+    profile = model.profile_
+    # A model that has gone over to other labels knows nothing of how often they occur.
+    if profile is not None and profile.fingerprint == model.hierarchy_.fingerprint:
+        write_arrays(folder / PROFILE, profile.arrays())
+    else:
+        profile = None
+    stored = {
+        "kind": KIND,
+        "version": VERSION,
+        "treelabel": package_version(),
+        "model": model.name,
+        "settings": storable_settings(model),
+        "regime": model.regime_,
+        "rule": model.rule_,
+        "evidence": model.evidence_.to_json(),
+        "stop_nodes": model.stop_nodes_.tolist(),
+        "form": model.form_.to_json(),
+        "fingerprint": model.hierarchy_.fingerprint,
+        "learned": values,
+        **({} if profile is None else {"profile": profile.to_json()}),
+        "sha256": {file.name: _digest(file) for file in sorted(folder.iterdir())},
+    }
+    (folder / "model.json").write_text(json.dumps(stored, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def storable_settings(model: Storable) -> dict[str, Any]:
+    """Return the settings of a model as a folder holds them."""
+    settings = {name: value for name, value in model.get_params(deep=False).items() if name not in model.unsaved}
+    return {name: _storable(value) for name, value in settings.items()}
+
+
+def _storable(value: Any) -> Any:
+    """Return the name of an encoder, the name and settings of a model within a model, and the rest as it is."""
+    if isinstance(value, Settings):
+        settings = {name: each for name, each in value.get_params(deep=False).items() if name not in value.unsaved}
+        return {"model": value.name, **_storable(settings)}
+    if isinstance(value, dict):
+        return {name: _storable(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_storable(each) for each in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    return value.name if isinstance(value, Encoder) else value
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

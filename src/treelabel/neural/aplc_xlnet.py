@@ -1,0 +1,299 @@
+"""APLC-XLNet (Ye et al., ICML 2020): adaptive probabilistic label clusters over an encoder.
+
+Labels are sorted by their training documents and cut into a head cluster and tail clusters. Rare labels see a narrower
+projection of the text, and their probability is that of their cluster times their own.
+"""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, cast
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor, nn
+from torch.nn import functional
+
+from treelabel.calibration.outputs import ABSENT
+from treelabel.core.types import DoubleArray, LongArray
+from treelabel.neural.gold import TrueLabels
+from treelabel.neural.inputs import Inputs
+from treelabel.neural.losses.torch import TorchLoss
+from treelabel.neural.network import DROPOUT, Network
+from treelabel.neural.parts import Parts
+
+# One in so many units of x is constant at first, with tanh(CONSTANT): several, since dropout takes some away.
+CONSTANT_SHARE = 16
+CONSTANT = 2.0
+# No label is taken to be rarer than this at first, or to be missing from fewer texts.
+LEAST_RATE, MOST_RATE = 1e-6, 1e-2
+
+
+class LabelClusters(nn.Module):
+    """Logits of labels from a head cluster and K tail clusters, in place of `Outputs`.
+
+    The text vector v becomes x = tanh(hidden(v)). The head is linear in x and has, beside its labels, a gate for each
+    tail. Tail i is a linear projection of x to width ⌊d / q^i⌋, a layer norm, ReLU, and a linear layer; no linear layer
+    of a cluster has a bias. P(label) = σ(label) in the head, and σ(gate) σ(label) in a tail. See `start_at` for the
+    initial weights.
+
+    Parameters
+    ----------
+    width
+        The width of text vectors.
+    sizes
+        The number of labels of the head, and of each tail.
+    hidden_size
+        The width d of x.
+    div_value
+        The quotient q of widths: see torch's AdaptiveLogSoftmaxWithLoss, which has the same idea for one true label.
+    columns
+        The output of each label, most frequent first.
+    outputs
+        The number of outputs; those that are no label are never true.
+    dropout
+        The share of x that is dropped in training.
+
+    >>> clusters = LabelClusters(8, [2, 3, 4], hidden_size=16, div_value=2.0, columns=np.arange(9), outputs=9)
+    >>> clusters(torch.ones(5, 8)).shape, clusters.widths
+    (torch.Size([5, 9]), [8, 4])
+    """
+
+    columns: Tensor
+
+    def __init__(
+        self,
+        width: int,
+        sizes: Sequence[int],
+        hidden_size: int,
+        div_value: float,
+        columns: LongArray,
+        outputs: int,
+        dropout: float = DROPOUT,
+    ) -> None:
+        super().__init__()
+        self.width, self.sizes = width, list(sizes)
+        self.widths = [max(1, int(hidden_size / div_value**number)) for number in range(1, len(sizes))]
+        self.dropout = nn.Dropout(dropout)
+        self.hidden = nn.Linear(width, hidden_size)
+        self.head = nn.Linear(hidden_size, self.sizes[0] + len(self.widths), bias=False)
+        self.tails = nn.ModuleList(
+            nn.Sequential(
+                nn.Linear(hidden_size, narrow, bias=False),
+                nn.LayerNorm(narrow),
+                nn.ReLU(),
+                nn.Linear(narrow, labels, bias=False),
+            )
+            for narrow, labels in zip(self.widths, self.sizes[1:], strict=True)
+        )
+        # The label of each output, or one past the last: known from the hierarchy, and not stored with the weights.
+        label_of = np.full(outputs, len(columns))
+        label_of[columns] = np.arange(len(columns))
+        self.register_buffer("label_of", torch.tensor(label_of), persistent=False)
+
+    def start_at(self, rates: Sequence[DoubleArray], opened: DoubleArray) -> None:
+        """Set initial weights by which a text that says nothing has the base rate of every label.
+
+        With random weights alone all labels begin at 1/2. The first thing to be learned is then that none is ever true,
+        and without a bias it is learned by all of x, which comes to say little else. Here some units of x, and one of
+        each tail's projection, are constant at first, and a label's weight of them is the logit of its base rate.
+
+        Parameters
+        ----------
+        rates
+            The share of training texts that have each label of the head; and, for each tail, the share that each of
+            its labels has of those with any of them.
+        opened
+            The share of training texts that have any label of each tail.
+        """
+        head = torch.from_numpy(_logits(np.concatenate([rates[0], opened]))).float()
+        constant = max(1, len(self.hidden.bias) // CONSTANT_SHARE)
+        with torch.no_grad():
+            self.hidden.weight[:constant] = 0
+            self.hidden.bias[:constant] = CONSTANT
+            self.head.weight[:, :constant] = head.unsqueeze(1) / (constant * math.tanh(CONSTANT))
+            for tail, own in zip(self.tails, rates[1:], strict=True):
+                parts = cast("nn.Sequential", tail)
+                norm, linear = cast("nn.LayerNorm", parts[1]), cast("nn.Linear", parts[3])
+                norm.weight[0], norm.bias[0] = 0, 1
+                linear.weight[:, 0] = torch.from_numpy(_logits(own)).float()
+
+    def features(self, vectors: Tensor) -> Tensor:
+        """Return what all clusters see, texts × hidden size."""
+        found: Tensor = self.dropout(torch.tanh(self.hidden(vectors)))
+        return found
+
+    def label_logits(self, vectors: Tensor) -> Tensor:
+        """Return ln(p / (1 - p)) of all labels, most frequent first: texts × labels."""
+        x = self.features(vectors)
+        labels, gates = self._head(x)
+        tails = [product_logit(gates[:, [number]], tail(x).float()) for number, tail in enumerate(self.tails)]
+        return torch.cat([labels, *tails], dim=1)
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Return the logits of all outputs, texts × outputs."""
+        labels = self.label_logits(vectors)
+        nothing = torch.full_like(labels[:, :1], float(ABSENT))
+        return torch.cat([labels, nothing], dim=1)[:, self.get_buffer("label_of")]
+
+    def losses(self, vectors: Tensor, true: Tensor) -> Tensor:
+        """Compute the cross-entropy of each text, of whose tails only those with true labels are looked into.
+
+        Terms are the labels of the head, the labels of tails with a true label, by the *product* of probabilities, and
+        the gates of the other tails, which should be shut; the loss is their mean.
+
+        Parameters
+        ----------
+        vectors
+            Texts × width.
+        true
+            1 for true labels, texts × labels.
+
+        Returns
+        -------
+        Tensor
+            Shape (texts,).
+        """
+        x = self.features(vectors)
+        labels, gates = self._head(x)
+        head, *tails = torch.split(true, self.sizes, dim=1)
+        total = _cross_entropy(labels, head)
+        terms = torch.full_like(total, self.sizes[0])
+        for number, (tail, own) in enumerate(zip(self.tails, tails, strict=True)):
+            gate, is_open = gates[:, number], own.any(dim=1)
+            rows = is_open.nonzero()[:, 0]
+            # Without any row, too: in several processes, all take part with the same weights.
+            logits = product_logit(gate[rows, None], tail(x[rows]).float())
+            total = total + functional.softplus(gate) * ~is_open
+            total = total.index_add(0, rows, _cross_entropy(logits, own[rows]))
+            terms = terms + torch.where(is_open, own.shape[1], 1)
+        return total / terms
+
+    def _head(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the logits of the head's labels, and of the tails' gates."""
+        labels, gates = self.head(x).float().split([self.sizes[0], len(self.widths)], dim=1)
+        return labels, gates
+
+
+def base_rates(true: sparse.csr_array, sizes: Sequence[int]) -> tuple[list[DoubleArray], DoubleArray]:
+    """Compute the base rates of labels in their clusters, as `LabelClusters.start_at` takes them.
+
+    Parameters
+    ----------
+    true
+        The true labels of training texts, texts × labels.
+    sizes
+        The number of labels of the head, and of each tail.
+
+    Returns
+    -------
+    tuple
+        The rates of the labels of each cluster, and of the tails themselves.
+
+    >>> rates, opened = base_rates(sparse.csr_array([[1, 0, 1], [1, 1, 1], [0, 1, 0], [0, 0, 0]]), [1, 2])
+    >>> [own.round(2).tolist() for own in rates], opened.tolist()
+    ([[0.5], [0.67, 0.67]], [0.75])
+    """
+    texts, ends = true.shape[0], np.cumsum(sizes)
+    counts = np.bincount(true.indices, minlength=true.shape[1])
+    rates, opened = [counts[: ends[0]] / max(1, texts)], []
+    rows = np.repeat(np.arange(texts), np.diff(true.indptr))
+    for start, end in pairwise(ends):
+        own = len(np.unique(rows[(true.indices >= start) & (true.indices < end)]))
+        rates.append(counts[start:end] / max(1, own))
+        opened.append(own / max(1, texts))
+    return rates, np.array(opened, np.float64)
+
+
+def _logits(rates: DoubleArray) -> DoubleArray:
+    """Return the logits of rates, of which none is taken to be quite 0 or 1."""
+    bounded = np.clip(rates, LEAST_RATE, 1 - MOST_RATE)
+    found: DoubleArray = np.log(bounded) - np.log1p(-bounded)
+    return found
+
+
+def product_logit(one: Tensor, other: Tensor) -> Tensor:
+    """Compute the logit of σ(one) σ(other), without rounding either probability to 0 or 1.
+
+    With e^-l = (1 - p) / p it is -ln(e^-a + e^-b + e^-(a + b)) = b - softplus(softplus(b) - a).
+
+    Parameters
+    ----------
+    one, other
+        Logits, of shapes that broadcast.
+
+    Returns
+    -------
+    Tensor
+        Logits.
+
+    >>> torch.sigmoid(product_logit(torch.tensor(0.0), torch.tensor(0.0))).item()
+    0.25
+    """
+    return other - functional.softplus(functional.softplus(other) - one)
+
+
+def _cross_entropy(logits: Tensor, true: Tensor) -> Tensor:
+    return functional.binary_cross_entropy_with_logits(logits, true, reduction="none").sum(1)
+
+
+class AplcNetwork(Network):
+    """The network of APLC-XLNet: an encoder, one vector per text, and adaptive probabilistic label clusters.
+
+    Labels are the terminal labels of training documents. Differences from the program: a text vector comes from any
+    encoder, pooled as usual for it (the last token, where XLNet has its [CLS]), labels of tails are not computed for
+    training texts that have none of them, and initial weights are those of `LabelClusters.start_at`.
+
+    Parameters
+    ----------
+    parts
+        What the network is made of; terminal labels are leaves of its hierarchy.
+    tail_clusters
+        The number of tails. The head and each of them have the same number of labels, as in the program's runs.
+    div_value
+        The quotient of the widths of a cluster and the next one.
+    """
+
+    def __init__(self, parts: Parts, *, tail_clusters: int = 1, div_value: float = 2.0) -> None:
+        nodes = labels_by_frequency(parts)
+        sizes = [len(part) for part in np.array_split(nodes, tail_clusters + 1) if len(part)]
+        place = np.full(len(parts.hierarchy), -1)
+        place[parts.objective.loss.outputs] = np.arange(parts.outputs)
+        hidden = parts.hidden_size or parts.width
+        outputs = LabelClusters(parts.width, sizes, hidden, div_value, place[nodes], parts.outputs, parts.dropout)
+        super().__init__(parts.backbone, parts.pooling, outputs)
+        self.nodes = nodes
+
+    def prepare(self, loss: TorchLoss, labels: Any) -> TrueLabels:
+        """Prepare the true terminal labels: see `Network.prepare`."""
+        return TrueLabels(sparse.csr_array(loss.loss.hierarchy.closure(labels))[:, self.nodes])
+
+    def begin_stage(self, stage: int, inputs: Inputs, loss: TorchLoss, labels: Any) -> TrueLabels:
+        """Start at the base rates of labels: see `Network.begin_stage`."""
+        truth = self.prepare(loss, labels)
+        self.outputs.start_at(*base_rates(truth.labels, self.outputs.sizes))
+        return truth
+
+    def losses(self, inputs: Sequence[Tensor], truth: Tensor, loss: TorchLoss) -> Tensor:
+        """Return the cross-entropy of head, gates and open tails: see `Network.losses`."""
+        found: Tensor = self.outputs.losses(inputs[0] if len(inputs) == 1 else self.vectors(*inputs), truth)
+        return found
+
+    def penalty(self, loss: TorchLoss) -> Tensor:
+        """Return 0: weights of clusters have different widths."""
+        nothing: Tensor = self.outputs.head.weight.new_zeros(())
+        return nothing
+
+    def finished(self) -> Network:
+        """Return the network that scores, which is a graph from vectors to logits."""
+        return Network(self.backbone, self.pooling, self.outputs)
+
+
+def labels_by_frequency(parts: Parts) -> LongArray:
+    """Return the leaves that training documents have, most frequent first."""
+    leaves = parts.hierarchy.leaves
+    counts = parts.objective.frequencies[leaves]
+    order = np.argsort(-counts, kind="stable")
+    found: LongArray = leaves[order[counts[order] > 0]].astype(np.int64)
+    return found

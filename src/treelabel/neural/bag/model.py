@@ -1,0 +1,227 @@
+"""The bag model: a vector for every word and word pair, their weighted sum, and a linear layer with any loss."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, TypedDict
+
+import numpy as np
+
+from treelabel.core.errors import TreelabelError
+from treelabel.core.kinds import AnyFloat, Between
+from treelabel.core.schema import Array, Arrays, Schema
+from treelabel.core.strings import Strings
+from treelabel.hierarchy import Hierarchy
+from treelabel.models.base import Model, Training
+from treelabel.models.persistence.schema import MOST_DIMENSION, require_inner, tfidf_arrays
+from treelabel.models.ranges import Count, LearningRate, NgramRange, Passes, PowerOfTwoBuckets, Seed, Width
+from treelabel.neural.bag.features import CONSTANT, fit_tfidf, ngram_shape, rows_of
+from treelabel.neural.bag.kernels import Weights
+from treelabel.neural.bag.steps import Examples, Steps, steps_for
+from treelabel.neural.bag.training import Learner, TrainingConfig, Validation
+from treelabel.neural.bag.warm_start import WarmStart
+from treelabel.neural.bag.word_vectors import read_vectors
+from treelabel.neural.losses.registry import LOSSES
+from treelabel.neural.objective import Objective, checked_params, objective_arrays
+from treelabel.scores import Scores
+from treelabel.text import Tfidf
+from treelabel.text.ngrams import LARGEST_N
+
+DENSE_BLOCK = 1 << 22
+MOST_FEATURES = 1 << 30
+
+
+class Values(TypedDict):
+    """The loss and the losses of epochs, the inverse temperature of logits, and the n-grams."""
+
+    loss: str
+    inverse_temperature: float
+    losses: list[AnyFloat]
+    ngram_range: tuple[Annotated[int, Between(1, 1)], Annotated[int, Between(1, LARGEST_N)]]
+    n_features: Annotated[int, Between(1, MOST_FEATURES)]
+
+
+class Bag(Model):
+    """Vectors of words and word pairs, weighted by tf-idf, summed, then a linear layer trained with a loss of LOSSES.
+
+    fastText's family. `loss="auto"` takes conditional_softmax in a tree where documents have one path, leaf_softmax in
+    a small DAG where they have one terminal node, and conditional_sigmoid otherwise; `loss_params` are the loss's own
+    parameters, such as {"beta": 0.1} for champ. With a loss for single paths, inner nodes at which documents end get a
+    stop output of their own. Conditional losses cost a document its n-grams and the siblings along its path, however
+    many labels there are; the others cost all labels. Losses without a compiled form (`losses.compiled`) train through
+    their numpy gradient, which is several times slower. With ten documents per leaf or more, leaf_softmax often finds
+    the leaf better.
+
+    Steps are Adagrad's, one length per vector, times a learning rate that falls evenly to 0; `adaptive=False` takes
+    plain steps as fastText does, which may diverge at a high learning rate. With validation data the epoch with the
+    smallest loss is kept, learning stops after `patience` epochs without gain, and the temperature of the logits at
+    which probabilities fit best is learned too.
+
+    N-grams of up to ngram_range[1] words are hashed to `n_features` buckets, a power of two; those of several words
+    count half, and only if two documents have them. `vectors` is a text file of word vectors, from which known words
+    begin; it sets the vector size. One thread gives the same result to the bit every time; several are faster, write to
+    the same vectors without locks, and do not. With `warm_start` a second fit goes on from the first: its vectors are
+    kept, and new words get new ones.
+    """
+
+    name = "bag"
+    learned = Values
+
+    def __init__(
+        self,
+        hierarchy: Hierarchy | None = None,
+        vector_size: Width = 200,
+        ngram_range: NgramRange = (1, 2),
+        n_features: PowerOfTwoBuckets = 2**22,
+        min_df: Count = 1,
+        loss: str = "auto",
+        loss_params: Mapping[str, float] | None = None,
+        learning_rate: LearningRate = 1.0,
+        epochs: Passes = 25,
+        adaptive: bool = True,
+        patience: Passes = 5,
+        vectors: str | None = None,
+        threads: Annotated[int, Between(1, 1024)] = 1,
+        warm_start: bool = False,
+        seed: Seed = 0,
+    ) -> None:
+        self.hierarchy = hierarchy
+        self.vector_size = vector_size
+        self.ngram_range = ngram_range
+        self.n_features = n_features
+        self.min_df = min_df
+        self.loss = loss
+        self.loss_params = loss_params
+        self.learning_rate = learning_rate
+        self.epochs = epochs
+        self.adaptive = adaptive
+        self.patience = patience
+        self.vectors = vectors
+        self.threads = threads
+        self.warm_start = warm_start
+        self.seed = seed
+
+    # Learning
+
+    def _fit(self, train: Training) -> None:
+        earlier = self._warm_start() if self.warm_start and hasattr(self, "inputs_") else None
+        shape = ngram_shape(self.ngram_range, self.n_features)
+        stop_nodes = None if earlier is None else earlier.objective.stop_nodes
+        self.objective_ = Objective.of(train, self.loss, self.loss_params, stop_nodes)
+        if earlier is not None:
+            earlier.require_same(self.objective_, shape)
+        loss, rng = self.objective_.loss, np.random.default_rng(self.seed)
+        self.tfidf_ = fit_tfidf(train.texts, shape, self.min_df)
+        if earlier is not None:
+            self.tfidf_ = earlier.tfidf.followed_by(self.tfidf_)
+        weights = self._initial_weights(len(loss.outputs), rng)
+        if earlier is not None:
+            earlier.copy_to(weights)
+        config = TrainingConfig(self.learning_rate, self.epochs, self.patience, train.stop, train.progress)
+        learner = Learner(steps_for(loss, weights, self.threads), config, rng)
+        self.losses_ = [value for value in self._learn(learner, train) if np.isfinite(value)]
+        self.inputs_, self.outputs_ = weights.inputs, weights.outputs
+
+    def _warm_start(self) -> WarmStart:
+        return WarmStart(self.objective_, self.tfidf_, self.inputs_, self.outputs_)
+
+    def _learn(self, learner: Learner, train: Training) -> list[float]:
+        """Learn; with validation data, stop early and find the temperature on them."""
+        examples = self._examples(learner.steps, train)
+        valid = None if train.valid is None else self._examples(learner.steps, train.valid, drop=True)
+        self.inverse_temperature_ = 1.0
+        if valid is None or not len(valid):
+            return learner.learn(examples, None)
+        validation = Validation(learner.steps, valid)
+        seen = learner.learn(examples, validation)
+        self.inverse_temperature_ = validation()[1]
+        return seen
+
+    def _check_settings(self) -> None:
+        checked_params(self.loss_params)
+        if self.loss != "auto":
+            LOSSES.find(self.loss)
+        if self.ngram_range[0] != 1:
+            raise TreelabelError(
+                f"the setting ngram_range of the model bag is {self.ngram_range!r}; expected (1, n), such as (1, 2) "
+                "for words and pairs of words"
+            )
+
+    def _examples(self, steps: Steps, data: Training, drop: bool = False) -> Examples:
+        """Prepare documents; `drop` leaves out all that the loss refuses."""
+        rows, truth = self.objective_.truth(data, drop)
+        return steps.examples(rows_of(self.tfidf_, data.texts.take(rows)), truth)
+
+    def _initial_weights(self, outputs: int, rng: np.random.Generator) -> Weights:
+        """Return random vectors of about the same length, those of the file for its words, and outputs of 0."""
+        columns, given = np.zeros(0, np.int32), np.zeros((0, self.vector_size), np.float32)
+        if self.vectors is not None:
+            columns, given = read_vectors(self.vectors, self.tfidf_)
+            length = float(np.sqrt((given.astype(np.float64) ** 2).sum(axis=1).mean()))
+            given *= np.sqrt(2) / max(length, 1e-12)
+        width = given.shape[1]
+        edge = np.sqrt(6 / width)
+        inputs = rng.uniform(-edge, edge, (self.tfidf_.width + 1, width)).astype(np.float32)
+        inputs[columns] = given
+        squares = (np.zeros(size if self.adaptive else 0, np.float32) for size in (len(inputs), outputs))
+        return Weights(inputs, np.zeros((outputs, width), np.float32), *squares)
+
+    # Scoring
+
+    def _score(self, texts: Strings) -> Scores:
+        objective, features = self.objective_, self.tfidf_.transform(texts)
+        step = max(1, DENSE_BLOCK // max(1, len(objective.change.new)))
+        parts = []
+        for low in range(0, max(1, len(texts)), step):
+            hidden = features[low : low + step] @ self.inputs_[:-1] + CONSTANT * self.inputs_[-1]
+            logits = self.inverse_temperature_ * (hidden @ self.outputs_.T).astype(np.float64)
+            parts.append(objective.scores(logits).values)
+        return Scores.concat(self.hierarchy_, parts)
+
+    @property
+    def exhaustive(self) -> bool:
+        """Whether children sum to their parent: a softmax shares out all of it, sigmoids do not."""
+        return self.objective_.exhaustive
+
+    # Saving
+
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
+        shape = self.tfidf_.shape
+        values = {
+            "loss": self.objective_.name,
+            "inverse_temperature": self.inverse_temperature_,
+            "losses": self.losses_,
+            "ngram_range": [1, shape.lengths[1]],
+            "n_features": shape.n_features,
+        }
+        return values, {
+            **self.tfidf_.arrays(),
+            "inputs": self.inputs_,
+            "outputs": self.outputs_,
+            "stop_nodes": self.objective_.stop_nodes,
+            "frequencies": self.objective_.frequencies,
+        }
+
+    def _schema(self, values: dict[str, Any]) -> Schema:
+        self._check_settings()
+        arrays = {
+            **objective_arrays(),
+            **tfidf_arrays(),
+            "inputs": Array("float32", ("width + 1", "dimension")),
+            "outputs": Array("float32", ("outputs", "dimension")),
+        }
+        nodes, buckets = len(self.hierarchy_), values["n_features"]
+        return Schema(
+            arrays,
+            sizes={"nodes": nodes, "buckets": buckets},
+            most={"stop_nodes": nodes, "width": buckets, "dimension": MOST_DIMENSION, "outputs": 2 * nodes},
+            relations=(lambda found: require_inner(self.hierarchy_, found["stop_nodes"]),),
+        )
+
+    def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
+        shape = ngram_shape((1, int(values["ngram_range"][1])), int(values["n_features"]))
+        self.tfidf_ = Tfidf(shape, arrays["buckets"], arrays["idf"])
+        self.inverse_temperature_, self.losses_ = float(values["inverse_temperature"]), list(values["losses"])
+        self.inputs_, self.outputs_ = arrays["inputs"], arrays["outputs"]
+        self.objective_ = Objective(
+            str(values["loss"]), self.hierarchy_, arrays["stop_nodes"], arrays["frequencies"], self.loss_params
+        )
+        self.objective_.require_outputs(len(self.outputs_))

@@ -1,0 +1,249 @@
+"""A trained network with everything that scoring needs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from treelabel.core.schema import Arrays
+from treelabel.core.strings import Strings
+from treelabel.encoders.token_states import TokenStates
+from treelabel.models.extreme.label_tree import LabelTree
+from treelabel.models.persistence.schema import require_width
+from treelabel.neural.architecture import Architecture
+from treelabel.neural.export import export_graph
+from treelabel.neural.exported import ExportedNetwork
+from treelabel.neural.featurizers import Featurizer, FrozenFeaturizer, StatesFeaturizer, TokenFeaturizer
+from treelabel.neural.inputs import Inputs, KnownVectors
+from treelabel.neural.losses.torch import require_exportable, torch_loss
+from treelabel.neural.network import Network, compute_logits
+from treelabel.neural.objective import Objective, portions_of
+from treelabel.neural.parts import Parts
+from treelabel.neural.ranking import RankingNetwork, ranked_scores
+from treelabel.neural.settings import NeuralSettings
+from treelabel.neural.weights import (
+    load_weights,
+    read_config,
+    read_weights,
+    untrained_backbone,
+    verify_backbone,
+    verify_tokenizer,
+    write_weights,
+)
+from treelabel.scores import Scores
+from treelabel.selection.evidence import Stage
+
+
+@dataclass(frozen=True, eq=False)
+class FittedNetwork:
+    """A trained network, how it sees texts, and what its logits mean once they are divided by the temperature."""
+
+    objective: Objective
+    featurizer: Featurizer
+    network: Network
+    temperature: float
+    epoch_losses: tuple[float, ...]
+    # The width of what the network sees, and whether its weights over a frozen encoder are in a file.
+    width: int
+    has_file: bool
+    stages: tuple[Stage, ...] = ()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a stage of training was ended early; unknown of a network that was loaded."""
+        return any(stage.stopped for stage in self.stages)
+
+    def score(self, texts: Strings, top: int | None = None) -> Scores:
+        """Score texts, some thousands at a time.
+
+        Parameters
+        ----------
+        texts
+            The texts.
+        top
+            Keep only so many of the largest scores of each text, of a network that ranks candidates.
+
+        Returns
+        -------
+        Scores
+            The probability of every node.
+        """
+        parts = []
+        for rows in self.objective.portions(len(texts)) if top is None else portions_of(len(texts)):
+            inputs = self.featurizer.inputs(texts.take(rows))
+            if isinstance(inputs, KnownVectors | TokenStates):
+                require_width(inputs.values, self.width, "neural")
+            found = network_scores(self.network, self.featurizer, inputs, self.objective, self.temperature, top)
+            parts.append(found.values)
+        return Scores.concat(self.objective.hierarchy, parts)
+
+    def exported(self, runtime: Literal["onnx", "int8"]) -> ExportedNetwork:
+        """Return the same network as an ONNX graph."""
+        require_exportable(self.objective.loss)
+        loss = torch_loss(self.objective.loss)
+        graph, tokenizer, length = export_graph(self.network, self.featurizer, loss, self.temperature, runtime)
+        return ExportedNetwork(self.objective, tokenizer, length, graph, runtime, self.epoch_losses)
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """Return what is saved: values for JSON, and arrays."""
+        values, arrays = self.featurizer.state()
+        if self.has_file and not isinstance(self.featurizer, TokenFeaturizer):
+            values = {**values, "width": self.width}
+        if not self._in_file:
+            arrays = {**arrays, **{name: value.numpy() for name, value in self.network.state_dict().items()}}
+        if isinstance(self.network, RankingNetwork):
+            arrays = {**arrays, **self.network.tree.arrays()}
+        own = {"loss": self.objective.name, "temperature": self.temperature, "epoch_losses": list(self.epoch_losses)}
+        of_objective: dict[str, Any] = {
+            "stop_nodes": self.objective.stop_nodes,
+            "frequencies": self.objective.frequencies,
+        }
+        return {**own, "featurizer": values}, {**arrays, **of_objective}
+
+    def write_files(self, folder: Path) -> None:
+        """Write what is too large for JSON and arrays."""
+        if self._in_file:
+            write_weights(self.network, folder)
+        self.featurizer.write_files(self.network, folder)
+
+    @property
+    def _in_file(self) -> bool:
+        return self.has_file or isinstance(self.featurizer, TokenFeaturizer)
+
+    @classmethod
+    def restored(
+        cls,
+        settings: NeuralSettings,
+        architecture: Architecture,
+        objective: Objective,
+        stored: tuple[dict[str, Any], Arrays],
+        folder: Path,
+    ) -> "FittedNetwork":
+        """Read what was saved, without running any of it.
+
+        Parameters
+        ----------
+        settings
+            The settings of the model.
+        architecture
+            How its network is made.
+        objective
+            What the network was trained for.
+        stored
+            What `state` returned.
+        folder
+            Where `write_files` wrote.
+
+        Returns
+        -------
+        FittedNetwork
+            The same network.
+        """
+        values, arrays = stored
+        featurizer: Featurizer
+        tree = None if architecture.label_tree is None else LabelTree.of(arrays)
+        parts = Parts(objective, 0, None, "mean", 0.0, settings.hidden_size, tree=tree)
+        if settings.trained_part != "head":
+            featurizer = TokenFeaturizer.restored(values["featurizer"], folder)
+            parts = replace(parts, pooling=featurizer.pooling)
+        elif architecture.takes_states:
+            featurizer = StatesFeaturizer.restored(settings.encoder_spec, values["featurizer"])
+            parts = replace(parts, pooling=featurizer.pooling)
+        else:
+            featurizer = FrozenFeaturizer.restored(settings.encoder_spec, values["featurizer"], arrays)
+        in_file = architecture.has_file or settings.trained_part != "head"
+        weights = read_weights(folder) if in_file else _weights_among(arrays)
+        config = None if settings.trained_part == "head" else read_config(folder, weights)
+        width = int(values["featurizer"].get("width", _width_of(weights)))
+        network = restored_network(architecture, replace(parts, width=width), weights, config)
+        if isinstance(featurizer, TokenFeaturizer):
+            verify_tokenizer(featurizer, network.backbone)
+            verify_backbone(network.eval().backbone)
+        temperature, losses = float(values["temperature"]), tuple(values["epoch_losses"])
+        return cls(objective, featurizer, network.eval(), temperature, losses, width, architecture.has_file)
+
+
+def network_scores(
+    network: Network,
+    featurizer: Featurizer,
+    inputs: Inputs,
+    objective: Objective,
+    temperature: float,
+    top: int | None = None,
+) -> Scores:
+    """Score documents by a network.
+
+    Parameters
+    ----------
+    network
+        A trained network.
+    featurizer
+        How it sees texts.
+    inputs
+        What it takes of the documents.
+    objective
+        What its logits mean.
+    temperature
+        What they are divided by.
+    top
+        Keep only so many of the largest scores of each, of a network that ranks candidates.
+
+    Returns
+    -------
+    Scores
+        The probability of every node.
+    """
+    batches = featurizer.batches(inputs)
+    if isinstance(network, RankingNetwork):
+        return ranked_scores(network, batches, inputs, top)
+    return objective.scores(compute_logits(network, batches, inputs, len(objective.loss.outputs)) / temperature)
+
+
+def restored_network(
+    architecture: Architecture, parts: Parts, weights: Mapping[str, Tensor], config: dict[str, Any] | None
+) -> Network:
+    """Make the network that scores, and load its weights, which are verified first.
+
+    Parameters
+    ----------
+    architecture
+        How the network is made.
+    parts
+        Its parts, without a backbone.
+    weights
+        Its weights by name; those of a backbone begin with "backbone.".
+    config
+        The configuration of the backbone, if there is one.
+
+    Returns
+    -------
+    Network
+        The network.
+    """
+
+    def made() -> Network:
+        if config is None:
+            return architecture.restored(parts)
+        backbone = untrained_backbone(config)
+        return architecture.restored(replace(parts, backbone=backbone, width=int(backbone.config.hidden_size)))
+
+    # On the device "meta", tensors are shapes without memory: wrong weights are refused before it is allocated.
+    with torch.device("meta"):
+        load_weights(made(), weights)
+    network = made()
+    load_weights(network, weights)
+    return network
+
+
+def _weights_among(arrays: Arrays) -> dict[str, Tensor]:
+    """Return the arrays that are weights of outputs."""
+    return {name: torch.from_numpy(array) for name, array in arrays.items() if name.startswith("outputs.")}
+
+
+def _width_of(weights: Mapping[str, Tensor]) -> int:
+    """Return the width of what outputs see, 0 where they have no matrix."""
+    first = weights.get("outputs.hidden.weight", weights.get("outputs.linear.weight"))
+    return 0 if first is None or first.ndim != 2 else int(first.shape[1])

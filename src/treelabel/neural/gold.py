@@ -1,0 +1,94 @@
+"""True labels beside what a loss takes, for networks that look at labels themselves in training."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from treelabel.core.types import LongArray
+from treelabel.hierarchy import LabelMatrix
+from treelabel.neural.losses.torch import Prepared, TorchLoss
+
+
+class Gold(NamedTuple):
+    """The truth about some documents: as the loss takes it, and the true nodes (documents × nodes, 1 or 0)."""
+
+    truth: Any
+    nodes: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class GoldLabels:
+    """The labels of a training set, closed under ancestors, beside what a loss prepared of them."""
+
+    prepared: Prepared
+    closed: LabelMatrix
+
+    @classmethod
+    def of(cls, loss: TorchLoss, labels: Any) -> "GoldLabels":
+        """Prepare labels.
+
+        Parameters
+        ----------
+        loss
+            The loss of logits.
+        labels
+            Documents × nodes, closed or not.
+
+        Returns
+        -------
+        GoldLabels
+            What batches are taken from.
+        """
+        return cls(loss.prepare(labels), loss.loss.hierarchy.closure(labels))
+
+    def __len__(self) -> int:
+        return len(self.prepared)
+
+    def batch(self, rows: LongArray, device: torch.device | str | None = None) -> Gold:
+        """Return the truth about some documents.
+
+        Parameters
+        ----------
+        rows
+            The numbers of the documents.
+        device
+            Where tensors are put.
+
+        Returns
+        -------
+        Gold
+            What the loss takes, and the true nodes.
+        """
+        nodes = torch.from_numpy(self.closed[rows].toarray()).float()
+        return Gold(self.prepared.batch(rows, device), nodes.to(device))
+
+
+@dataclass(frozen=True, eq=False)
+class TrueLabels:
+    """The true labels of a training set, documents × labels, for networks with a loss of their own."""
+
+    labels: sparse.csr_array
+
+    def __len__(self) -> int:
+        return int(self.labels.shape[0])
+
+    def batch(self, rows: LongArray, device: torch.device | str | None = None) -> Tensor:
+        """Return the true labels of some documents as ones among zeros.
+
+        Parameters
+        ----------
+        rows
+            The numbers of the documents.
+        device
+            Where the tensor is put.
+
+        Returns
+        -------
+        Tensor
+            Documents × labels.
+        """
+        return torch.from_numpy(self.labels[rows].toarray().astype(np.float32)).to(device)

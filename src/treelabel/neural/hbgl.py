@@ -1,0 +1,286 @@
+"""HBGL: BERT writes down the labels of a text level by level (Jiang et al., EMNLP 2022)."""
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import takewhile
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from treelabel.core.errors import TreelabelError
+from treelabel.core.stopping import StopSignal
+from treelabel.core.strings import Strings
+from treelabel.core.types import LongArray
+from treelabel.neural.featurizers import Featurizer
+from treelabel.neural.gold import Gold, GoldLabels
+from treelabel.neural.hardware import threads_for
+from treelabel.neural.hbgl_bodies import BackboneBody, Body, Decoder
+from treelabel.neural.hbgl_labels import GlobalStage, LabelHead, pretrain_labels
+from treelabel.neural.losses.torch import TorchLoss
+from treelabel.neural.network import Network
+from treelabel.neural.parts import Parts
+from treelabel.selection.evidence import Stage
+
+
+class HbglNetwork(Network):
+    """Hierarchy-guided BERT with global and local hierarchies: labels are written after the text, level by level.
+
+    *Global stage*, when the network is made: label embeddings learn to predict masked labels of the hierarchy
+    (`hbgl_labels`). *Local stage*, training: the sequence is text | D slots | D masks, D the depth. Slot i holds the
+    sum of the embeddings of the document's labels at level i, or "end" below its last level. Mask i sees the text and
+    the slots above it, and predicts the labels of level i. *Inference*: D steps; the labels that mask i predicts fill
+    slot i. Over a frozen encoder a small decoder takes the place of the transformer.
+
+    Differences from the paper and its program:
+
+    - A label's score is the logit that the mask of its own level gave it. Slots are filled with labels of their level
+      only: those with a probability above 1/2, or the best one unless "end" is likelier. The program compares all
+      labels at each level.
+    - A document says "end" at every level below its last one, and these masks are trained too, so that the scores of
+      deep labels mean something for documents that end early. The program trains the first "end" only.
+    - A sequence without "end" keeps its last label, and a document may have no label; the program drops the last label
+      of a full-depth path, and turns an empty prediction into label 0. Its tables of leaves and parents are off by one
+      in the global stage; here masked leaf siblings share their targets as published.
+    - Slots are sums of embeddings as in the program; whether the paper means averages is not settled.
+    - [CLS], "end" and [MASK] start as random vectors of the spread of word vectors, where the program takes those of
+      the vocabulary, and the transform before scores as the identity followed by GELU and a norm, because a backbone
+      comes without BERT's head for masked words; biases start where about one label is true at each level.
+    - The share of masked labels in the global stage is constant (the program's rises on RCV1), and at least one label
+      is masked. Over a frozen encoder, label embeddings start at the states of the tokens of their names.
+    - Texts are cut to the same length in training and at inference: D positions are kept free, for which the last
+      tokens of a very long text are left out.
+
+    The loss of a document is the binary cross-entropy summed over D masks and all labels: each true label counts once,
+    as in the loss "bce". The logits of `bce` are what is returned; other losses are not used.
+
+    At inference a text is read once, and each level adds a pass over as many positions as there are levels down to it.
+    Encoders that cannot reuse keys and values (BERT and RoBERTa can) take a pass over the text per level.
+
+    Parameters
+    ----------
+    parts
+        What the network is made of.
+    global_steps, global_learning_rate, global_mask, global_batch_size
+        See `GlobalStage`; by default those of the paper's run on WOS.
+    slot_mask
+        The probability that a slot is masked in training, so that no mask relies on the labels above alone.
+    decoder_size
+        The width of the decoder and of label embeddings over a frozen encoder, at most that of its states.
+    """
+
+    pattern: Tensor
+    slot_levels: Tensor
+
+    def __init__(
+        self,
+        parts: Parts,
+        *,
+        global_steps: int = 300,
+        global_learning_rate: float = 1e-3,
+        global_mask: float = 0.15,
+        global_batch_size: int = 32,
+        slot_mask: float = 0.5,
+        decoder_size: int = 128,
+    ) -> None:
+        if parts.objective.name != "bce":
+            raise TreelabelError(f"the model hbgl is trained with the loss bce, found {parts.objective.name!r}")
+        hierarchy, width, names = parts.hierarchy, parts.width, parts.name_vectors
+        decoder = None
+        if parts.backbone is None:
+            width = min(width, decoder_size)
+            decoder = Decoder(parts.width, width, hierarchy.max_depth, parts.dropout)
+            # Labels start where their names are, seen as the decoder sees texts.
+            names = None if names is None else tuple(decoder.narrow(each).detach() for each in names)
+        super().__init__(parts.backbone, parts.pooling, LabelHead(width, len(hierarchy), names))
+        self.hierarchy, self.depth, self.slot_mask, self.decoder = hierarchy, hierarchy.max_depth, slot_mask, decoder
+        self.register_buffer("pattern", level_attention(self.depth), persistent=False)
+        self.register_buffer("slot_levels", torch.arange(1, self.depth + 1).repeat(2), persistent=False)
+        if parts.backbone is not None:
+            BackboneBody(parts.backbone, self.depth).check(parts.width)
+        if parts.name_vectors is not None:
+            if parts.backbone is not None:
+                BackboneBody(parts.backbone, self.depth).check_attention(parts.width)
+            stage = GlobalStage(global_steps, global_learning_rate, global_mask, global_batch_size)
+            self.global_losses = self.pretrain_labels(stage, parts)
+
+    @property
+    def body(self) -> Body:
+        """The transformer that is trained, or the decoder over a frozen one."""
+        return BackboneBody(self.backbone, self.depth) if self.decoder is None else self.decoder
+
+    # The global stage
+
+    def pretrain_labels(self, stage: GlobalStage, parts: Parts) -> list[float]:
+        """Train label embeddings on the hierarchy alone, with everything else frozen; dropout is on.
+
+        Parameters
+        ----------
+        stage
+            The settings.
+        parts
+            Whether to end early, and whether to show a progress bar.
+
+        Returns
+        -------
+        list of float
+            The loss of each step.
+        """
+        head = self.outputs
+        if torch.cuda.is_available():
+            self.cuda()
+        trained = [p for p in self.parameters() if p.requires_grad and p is not head.embeddings]
+        body, was_training = self.body, self.training
+        stop = StopSignal() if parts.stop is None else parts.stop
+        self.train()
+        try:
+            for parameter in trained:
+                parameter.requires_grad_(False)
+            with threads_for(self):
+                encode = partial(body.states, None)
+                found, is_cut = pretrain_labels(head, encode, self.hierarchy, stage, stop, parts.progress)
+        finally:
+            for parameter in trained:
+                parameter.requires_grad_(True)
+            self.train(was_training)
+        self.stages_before = (Stage("labels", len(found), max(stage.steps, len(found)), stopped=is_cut),)
+        return found
+
+    # The local stage
+
+    def prepare(self, loss: TorchLoss, labels: Any) -> GoldLabels:
+        """Prepare labels, which the network sees in training: see `Network.prepare`."""
+        return GoldLabels.of(loss, labels)
+
+    def penalty(self, loss: TorchLoss) -> Tensor:
+        """Return 0: outputs share their weights with inputs."""
+        nothing: Tensor = self.outputs.bias.new_zeros(())
+        return nothing
+
+    def losses(self, inputs: Sequence[Tensor], truth: Gold, loss: TorchLoss) -> Tensor:
+        """Return the cross-entropy of all masks, given the true labels of the levels above: see `Network.losses`."""
+        targets = self.targets(truth.nodes)
+        slots = self.slots(targets)
+        if self.training:
+            hidden = torch.rand(slots.shape[:2], device=slots.device) < self.slot_mask
+            slots = torch.where(hidden.unsqueeze(-1), self.outputs.mask, slots)
+        scores = self.level_scores(inputs, slots).float()
+        return functional.binary_cross_entropy_with_logits(scores, targets, reduction="none").sum((1, 2))
+
+    def targets(self, nodes: Tensor) -> Tensor:
+        """Return what each mask predicts: n × depth × (labels and "end"), of true labels closed under ancestors."""
+        found = nodes.new_zeros(len(nodes), self.depth, nodes.shape[1] + 1)
+        for number in range(self.depth):
+            level = self.hierarchy.level(number + 1)
+            found[:, number, level] = nodes[:, level]
+        # Labels are closed under ancestors: a level without any is below the last one.
+        found[..., -1] = 1 - found.amax(-1)
+        return found
+
+    def slots(self, targets: Tensor) -> Tensor:
+        """Return what stands in the slots: the sum of the true embeddings of each level, without their gradient."""
+        found: Tensor = targets @ self.outputs.embeddings.detach()
+        return found
+
+    def level_scores(self, inputs: Sequence[Tensor], slots: Tensor) -> Tensor:
+        """Score all labels at all levels in one pass, given the labels above each.
+
+        Parameters
+        ----------
+        inputs
+            What the network takes of documents.
+        slots
+            n × depth × width.
+
+        Returns
+        -------
+        Tensor
+            n × depth × (labels and "end").
+        """
+        masks, text = self.outputs.mask.expand(len(slots), self.depth, -1), self.body.read(inputs)
+        hidden = self.body.states(text, torch.cat([slots, masks], 1), self.slot_levels, self.pattern)
+        found: Tensor = self.outputs(hidden[:, self.depth :])
+        return found
+
+    # Inference
+
+    def logits(self, inputs: Sequence[Tensor]) -> Tensor:
+        """Return the logit of every label at its own level, given the labels predicted above: documents × nodes."""
+        return self._written(inputs)[0]
+
+    def sequence(self, inputs: Sequence[Tensor]) -> list[list[LongArray]]:
+        """Return what the paper predicts: the labels of each level of each document, up to its "end"."""
+        kept = self._written(inputs)[1].cpu().numpy()
+        levels = [self.hierarchy.level(number + 1) for number in range(self.depth)]
+        found = ([level.start + np.flatnonzero(row[level]) for level in levels] for row in kept)
+        return [list(takewhile(len, labels)) for labels in found]
+
+    def _written(self, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """Write labels level by level; return the logits of all labels and which are kept."""
+        head, body = self.outputs, self.body
+        text = body.read(inputs)
+        slots, logits, kept = head.mask.new_zeros(len(inputs[0]), 0, len(head.mask)), [], []
+        for number in range(self.depth):
+            level = self.hierarchy.level(number + 1)
+            ids = torch.tensor([*range(level.start, level.stop), len(self.hierarchy)], device=slots.device)
+            # The slots above, and the mask of this level.
+            seen = torch.tensor([*range(number), self.depth + number], device=slots.device)
+            vectors = torch.cat([slots, head.mask.expand(len(slots), 1, -1)], 1)
+            hidden = body.states(text, vectors, self.slot_levels[seen], self.pattern[seen][:, seen])
+            scores = head(hidden[:, -1], ids)
+            chosen = keep(scores)
+            logits.append(scores[:, :-1])
+            kept.append(chosen[:, :-1])
+            slots = torch.cat([slots, (chosen.to(slots.dtype) @ head.embeddings[ids]).unsqueeze(1)], 1)
+        return torch.cat(logits, 1), torch.cat(kept, 1)
+
+
+def written_labels(network: Any, featurizer: Featurizer, texts: Strings) -> list[list[LongArray]]:
+    """Write the labels of texts, batch by batch.
+
+    Parameters
+    ----------
+    network
+        A trained HbglNetwork.
+    featurizer
+        How it sees texts.
+    texts
+        The texts.
+
+    Returns
+    -------
+    list of list of LongArray
+        The labels of each level of each text: see `HbglNetwork.sequence`.
+    """
+    inputs = featurizer.inputs(texts)
+    found: list[list[LongArray]] = [[]] * len(texts)
+    with torch.inference_mode():
+        for rows in featurizer.batches(inputs):
+            for row, levels in zip(rows.tolist(), network.sequence(inputs.batch(rows)), strict=True):
+                found[row] = levels
+    return found
+
+
+def level_attention(depth: int) -> Tensor:
+    """Return who attends to whom among slots | masks: slot i to slots ≤ i, mask i to slots < i and itself.
+
+    >>> level_attention(2).int().tolist()
+    [[1, 0, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [1, 0, 0, 1]]
+    """
+    square = torch.ones(depth, depth, dtype=torch.bool)
+    none, itself = torch.zeros_like(square), torch.eye(depth, dtype=torch.bool)
+    return torch.cat([torch.cat([square.tril(), none], 1), torch.cat([square.tril(-1), itself], 1)])
+
+
+def keep(scores: Tensor) -> Tensor:
+    """Choose the labels of a level: the likely ones, else the best one or "end", which is last.
+
+    >>> keep(torch.tensor([[1.0, 2.0, 3.0], [-1.0, -2.0, -3.0], [-2.0, -2.0, -1.0]])).int().tolist()
+    [[1, 1, 0], [1, 0, 0], [0, 0, 1]]
+    """
+    likely = scores > 0
+    likely[:, -1] = False
+    best = functional.one_hot(scores.argmax(1), scores.shape[1]).bool()
+    return torch.where(likely.any(1, keepdim=True), likely, best)

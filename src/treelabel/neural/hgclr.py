@@ -1,0 +1,449 @@
+"""HGCLR: contrastive learning with positive samples that the label hierarchy chooses (Wang et al., ACL 2022).
+
+In training every text is read twice: as it is, and with only the words that matter for its labels. Which words these
+are is found by attention from words to labels, whose vectors come from a graph encoder over the hierarchy. Both
+readings are classified, and a contrastive loss pulls them together. Scoring needs the text encoder and the classifier
+alone.
+"""
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from treelabel.core.errors import TreelabelError
+from treelabel.encoders.backbone import pooled
+from treelabel.hierarchy import Hierarchy
+from treelabel.neural.gold import Gold, GoldLabels
+from treelabel.neural.label_paths import PathBias
+from treelabel.neural.losses.torch import Prepared, TorchLoss
+from treelabel.neural.network import Network, Outputs
+from treelabel.neural.parts import Parts
+
+# The weight of the contrastive loss and the threshold of the official run on the New York Times corpus; the others are
+# 0.05 and 0.02 (Web of Science), 0.3 and 0.001 (RCV1).
+CONTRASTIVE_WEIGHT = 0.3
+THRESHOLD = 0.002
+# Heads of the official program, whose vectors have 768 numbers.
+GRAPH_HEADS = 12
+WORD_HEADS = 8
+# The scale of BERT's own random weights: a label starts close to its name.
+INITIAL_SCALE = 0.02
+
+
+class LabelEncoder(nn.Module):
+    """The graph encoder: a vector for every label, of its name, its id and the labels around it.
+
+    Names and ids are added and pass one Graphormer layer: attention with a bias by path, a residual connection and
+    LayerNorm. As in the official program, the last and only layer has no feed-forward part.
+
+    Parameters
+    ----------
+    hierarchy
+        The hierarchy of labels.
+    width
+        The width of word vectors.
+    name_vectors
+        For each label the word vectors of its name, pieces × width; without them, names are zeros until weights are
+        loaded.
+    heads
+        The number of attention heads, which divides the width.
+    """
+
+    names: Tensor
+
+    def __init__(
+        self, hierarchy: Hierarchy, width: int, name_vectors: Sequence[Tensor] | None, heads: int = GRAPH_HEADS
+    ) -> None:
+        super().__init__()
+        self.heads = heads
+        names = torch.zeros(len(hierarchy), width)
+        for row, pieces in enumerate(name_vectors or ()):
+            if len(pieces):
+                names[row] = pieces.detach().float().mean(0)
+        self.register_buffer("names", names)
+        self.ids = nn.Parameter(torch.randn(len(hierarchy), width) * INITIAL_SCALE)
+        self.bias = PathBias(hierarchy)
+        self.attend = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self) -> Tensor:
+        """Return label vectors, labels × width."""
+        labels = self.names + self.ids
+        query, key, value = (split_heads(part, self.heads) for part in self.attend(labels).chunk(3, dim=-1))
+        bias = self.bias().to(query.dtype)
+        mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias)
+        found: Tensor = self.norm(labels + self.out(mixed.transpose(0, 1).flatten(1)))
+        return found
+
+
+def split_heads(vectors: Tensor, heads: int) -> Tensor:
+    """Split vectors for attention heads.
+
+    Parameters
+    ----------
+    vectors
+        … × places × width.
+    heads
+        The number of heads, which divides the width.
+
+    Returns
+    -------
+    Tensor
+        … × heads × places × width / heads.
+    """
+    return vectors.view(*vectors.shape[:-1], heads, -1).transpose(-3, -2)
+
+
+def heads_within(width: int, heads: int) -> int:
+    """Return the largest number of heads, at most `heads`, that divides the width.
+
+    Parameters
+    ----------
+    width
+        The width of vectors.
+    heads
+        The number that is wanted.
+
+    Returns
+    -------
+    int
+        The number that is possible.
+
+    >>> heads_within(768, 12), heads_within(64, 12), heads_within(300, 8)
+    (12, 8, 6)
+    """
+    return max(count for count in range(1, heads + 1) if width % count == 0)
+
+
+# The positive sample: words that matter for the labels
+
+
+class WordsToLabels(nn.Module):
+    """Attention from words to labels: which labels a word speaks of.
+
+    Parameters
+    ----------
+    width
+        The width of word vectors and of label vectors.
+    heads
+        The number of attention heads, which divides the width.
+    """
+
+    def __init__(self, width: int, heads: int = WORD_HEADS) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query = nn.Linear(width, width)
+        self.key = nn.Linear(width, width)
+
+    def forward(self, words: Tensor, labels: Tensor) -> Tensor:
+        """Compute the probability of every label for every word: softmax over labels, mean over heads.
+
+        Parameters
+        ----------
+        words
+            Word vectors, n × length × width.
+        labels
+            Label vectors, labels × width.
+
+        Returns
+        -------
+        Tensor
+            n × length × labels.
+        """
+        query, key = split_heads(self.query(words), self.heads), split_heads(self.key(labels), self.heads)
+        logits = query @ key.transpose(-2, -1) / query.shape[-1] ** 0.5
+        found: Tensor = logits.float().softmax(-1).mean(1)
+        return found
+
+
+def straight_through(importance: Tensor, threshold: float) -> Tensor:
+    """Choose what is above a threshold: 1 or 0 exactly; what is kept has the gradient of its importance.
+
+    Parameters
+    ----------
+    importance
+        Any shape.
+    threshold
+        What is above it is kept.
+
+    Returns
+    -------
+    Tensor
+        The same shape.
+
+    >>> importance = torch.tensor([0.25, 0.75], requires_grad=True)
+    >>> kept = straight_through(importance, 0.5)
+    >>> (kept * torch.tensor([3.0, 5.0])).sum().backward()
+    >>> kept.tolist(), importance.grad.tolist()
+    ([0.0, 1.0], [0.0, 5.0])
+    """
+    kept = (importance > threshold).to(importance.dtype)
+    return kept + kept * (importance - importance.detach())
+
+
+# The contrast
+
+
+def nt_xent(left: Tensor, right: Tensor, temperature: float) -> Tensor:
+    """Compute the normalised temperature-scaled cross-entropy of SimCLR, the mean over 2n vectors.
+
+    Each vector is to be found by cosine among the 2n - 1 others: -ln(e^(cos(z, z+) / t) / the sum of e^(cos(z, z') /
+    t)), where z+ is the other reading of the same text.
+
+    Parameters
+    ----------
+    left, right
+        n × width; rows of the same number belong together.
+    temperature
+        The temperature t.
+
+    Returns
+    -------
+    Tensor
+        A number; 0 where there is a single pair.
+
+    >>> from math import e, log
+    >>> pairs = torch.eye(3)
+    >>> abs(nt_xent(pairs, pairs, temperature=1.0).item() - log((e + 4) / e)) < 1e-6
+    True
+    """
+    count = len(left)
+    unit = functional.normalize(torch.cat([left, right]).float(), dim=1)
+    with torch.autocast(unit.device.type, enabled=False):
+        alike = (unit @ unit.T / temperature).fill_diagonal_(-torch.inf)
+    partner = torch.arange(2 * count, device=unit.device).roll(count)
+    return functional.cross_entropy(alike, partner)
+
+
+# The network
+
+
+class HgclrNetwork(Network):
+    """The network of HGCLR, Hierarchy-Guided Contrastive Learning (Wang et al., ACL 2022).
+
+    1. Labels get vectors from a Graphormer layer over the hierarchy (`LabelEncoder`).
+    2. Every word attends to labels, P = softmax over labels (`WordsToLabels`), and Gumbel-softmax of P samples which
+       labels it speaks of. Its importance is the probability of the text's own labels, ancestors included.
+    3. Words above the threshold make the positive sample; the vectors of all others are zeros. The choice is 0 or 1,
+       and straight-through gradients train the label encoder and the attention.
+    4. Both samples pass the same encoder and the same outputs: loss(text) + loss(positive) + weight · NT-Xent.
+
+    Steps 1 to 3 belong to training alone: `finished` leaves encoder, pooling and outputs.
+
+    With a backbone, words are its input embeddings, and the positive sample is a second pass over them. Without one,
+    words are token states of a frozen encoder; a text is their mean, however the encoder pools, and the positive sample
+    the mean of those that were chosen. A frozen encoder learns nothing from contrast, so that the outputs then always
+    have a hidden layer (as wide as the states if no `hidden_size` is given). What is contrasted is what the last linear
+    layer sees: the text's vector, or the hidden layer over it.
+
+    Attention among labels takes memory and time of labels², that from words texts × words × labels × heads.
+
+    As the official program has it, where we follow it:
+
+    - Gumbel noise is added to P itself, not to its logarithm, which leaves the choice mostly to chance: P is between 0
+      and 1, and the noise has a standard deviation of 1.3. `log_probabilities=True` takes the logarithm, and labels are
+      then sampled from P.
+    - [CLS] and [SEP] are words like others and may lose their vectors. Positions and the attention mask of the positive
+      sample are those of the text.
+    - Its binary cross-entropy is a mean over labels and ours is a sum, so that NT-Xent is multiplied by the number of
+      outputs: `contrastive_weight` means what it means there. For losses that do not sum over outputs, it is stronger.
+
+    Where we do not follow it:
+
+    - `temperature` reaches NT-Xent. There it reached only Gumbel-softmax, and NT-Xent had 1, our default; the
+      temperature of Gumbel-softmax is `gumbel_temperature`.
+    - Padding is masked out. There a wrong constant was added for the mask, the same for all labels of a word, which
+      changes nothing, and padding was sampled like words.
+    - A name is the mean of the word vectors of its pieces when training begins, without [CLS], [SEP], positions and
+      LayerNorm (over a frozen encoder, of the states of all its tokens), and stays so; the id's vector, which is added,
+      is learned. The graph layer has no dropout.
+    - Vectors are pooled as the encoder pools; the paper takes [CLS].
+    - With `gradient_accumulation_steps`, texts are contrasted within their part of a batch.
+    - Paths may have any length, labels any order, and the hierarchy may be a DAG: each edge has a weight, and paths are
+      the shortest.
+    - In eval mode there is no Gumbel noise.
+
+    Parameters
+    ----------
+    parts
+        What the network is made of.
+    contrastive_weight
+        The weight of NT-Xent (λ).
+    threshold
+        The importance above which a word is kept (γ). By chance, it is the number of the text's labels divided by that
+        of all labels.
+    temperature
+        The temperature of NT-Xent.
+    gumbel_temperature
+        The temperature of Gumbel-softmax.
+    log_probabilities
+        Whether Gumbel noise is added to the logarithm of P.
+    graph_heads, word_heads
+        The heads of attention among labels, and from words to labels; fewer where the width is not divisible.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        *,
+        contrastive_weight: float = CONTRASTIVE_WEIGHT,
+        threshold: float = THRESHOLD,
+        temperature: float = 1.0,
+        gumbel_temperature: float = 1.0,
+        log_probabilities: bool = False,
+        graph_heads: int = GRAPH_HEADS,
+        word_heads: int = WORD_HEADS,
+    ) -> None:
+        scoring = scoring_network(parts)
+        super().__init__(scoring.backbone, scoring.pooling, scoring.outputs)
+        if self.backbone is not None:
+            require_inputs_embeds(self.backbone)
+        self.contrastive_weight = contrastive_weight * parts.outputs
+        self.threshold, self.temperature = threshold, temperature
+        self.gumbel_temperature, self.log_probabilities = gumbel_temperature, log_probabilities
+        # The word vectors of some backbones are narrower than their hidden states, as ALBERT's.
+        width = parts.width if self.backbone is None else int(self.backbone.get_input_embeddings().weight.shape[1])
+        heads = heads_within(width, graph_heads)
+        self.label_encoder = LabelEncoder(parts.hierarchy, width, parts.name_vectors, heads)
+        self.words_to_labels = WordsToLabels(width, heads_within(width, word_heads))
+        self.projector = new_projector(self.outputs.linear.in_features, parts.dropout)
+
+    def prepare(self, loss: TorchLoss, labels: Any) -> Prepared:
+        """Prepare the labels for the loss, and beside them the labels that words are to speak of."""
+        return GoldLabels.of(loss, labels)
+
+    def losses(self, inputs: Sequence[Tensor], truth: Gold, loss: TorchLoss) -> Tensor:
+        """Return loss(text) + loss(positive) + weight · NT-Xent, whose mean counts for every document alike."""
+        states, mask = self.token_states(inputs)
+        text = self.outputs.features(pooled(states, mask, self.pooling))
+        positive = self.outputs.features(self.positive_vectors(inputs, truth.nodes))
+        contrast = nt_xent(self.projector(text), self.projector(positive), self.temperature)
+        both = loss(self.outputs.logits(text).float(), truth.truth) + loss(
+            self.outputs.logits(positive).float(), truth.truth
+        )
+        found: Tensor = both + self.contrastive_weight * contrast
+        return found
+
+    def finished(self) -> Network:
+        """Return the network that scores: without the graph, the attention to labels and the projector."""
+        return Network(self.backbone, self.pooling, self.outputs, self.normalize)
+
+    # The two readings
+
+    def word_vectors(self, inputs: Sequence[Tensor]) -> Tensor:
+        """Return n × length × width: the input embeddings of token ids, or the token states that are given."""
+        if self.backbone is None:
+            return inputs[0]
+        found: Tensor = self.backbone.get_input_embeddings()(inputs[0])
+        return found
+
+    def importance(self, words: Tensor, nodes: Tensor) -> Tensor:
+        """Compute how much each word speaks of the labels of its text.
+
+        Parameters
+        ----------
+        words
+            Word vectors, n × length × width.
+        nodes
+            n × labels, 1 for those of the text.
+
+        Returns
+        -------
+        Tensor
+            n × length, from 0 to 1; in training with Gumbel noise.
+        """
+        logits = self.words_to_labels(words, self.label_encoder())
+        if self.log_probabilities:
+            # The gradient of the logarithm of 0 is not a number.
+            logits = logits.clamp(min=torch.finfo(logits.dtype).tiny).log()
+        if self.training:
+            sampled = functional.gumbel_softmax(logits, tau=self.gumbel_temperature)
+        else:
+            sampled = (logits / self.gumbel_temperature).softmax(-1)
+        return torch.einsum("ntl,nl->nt", sampled, nodes.to(sampled.dtype))
+
+    def kept_words(self, words: Tensor, mask: Tensor, nodes: Tensor) -> Tensor:
+        """Choose the words of the positive sample.
+
+        Parameters
+        ----------
+        words
+            Word vectors, n × length × width.
+        mask
+            n × length, 0 for padding.
+        nodes
+            n × labels, 1 for those of the text.
+
+        Returns
+        -------
+        Tensor
+            n × length, 1 for what is kept and 0 for other words and padding, with straight-through gradients.
+        """
+        kept = straight_through(self.importance(words, nodes), self.threshold)
+        return kept * mask.to(kept.dtype)
+
+    def positive_vectors(self, inputs: Sequence[Tensor], nodes: Tensor) -> Tensor:
+        """Encode the positive samples.
+
+        Parameters
+        ----------
+        inputs
+            (ids, mask), or (states, mask) without a backbone.
+        nodes
+            n × labels, 1 for those of the text.
+
+        Returns
+        -------
+        Tensor
+            n × width.
+        """
+        words, mask = self.word_vectors(inputs), inputs[1]
+        kept = self.kept_words(words, mask, nodes).to(words.dtype)
+        states = words * kept.unsqueeze(-1)
+        if self.backbone is None:
+            count = kept.sum(1, keepdim=True).clamp(min=1.0)
+            return states.sum(1) / count
+        states = self.backbone(inputs_embeds=states, attention_mask=mask).last_hidden_state
+        return pooled(states, mask, self.pooling)
+
+
+def scoring_network(parts: Parts) -> Network:
+    """Make the part of the network that scores: encoder, pooling and outputs."""
+    if parts.backbone is not None:
+        outputs = Outputs(parts.width, parts.outputs, parts.hidden_size, parts.dropout)
+        return Network(parts.backbone, parts.pooling, outputs)
+    return Network(None, "mean", Outputs(parts.width, parts.outputs, parts.hidden_size or parts.width, parts.dropout))
+
+
+def require_inputs_embeds(backbone: Any) -> None:
+    """Refuse a transformer that takes no vectors as inputs, which positive samples are."""
+    base = backbone.get_base_model() if hasattr(backbone, "get_base_model") else backbone
+    if "inputs_embeds" not in inspect.signature(base.forward).parameters:
+        raise TreelabelError(
+            f"HGCLR cannot train this encoder: {type(base).__name__} does not take inputs_embeds, which positive "
+            "samples need; give one of BERT's family, or use it frozen (mode=head)"
+        )
+
+
+def new_projector(width: int, dropout: float) -> nn.Sequential:
+    """Make the layers between what is contrasted and NT-Xent.
+
+    Parameters
+    ----------
+    width
+        The width of vectors, in and out.
+    dropout
+        Dropout before each linear layer.
+
+    Returns
+    -------
+    nn.Sequential
+        With random weights.
+    """
+    first, second = nn.Linear(width, width), nn.Linear(width, width)
+    return nn.Sequential(nn.Dropout(dropout), first, nn.ReLU(), nn.Dropout(dropout), second)

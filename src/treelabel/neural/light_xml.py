@@ -1,0 +1,163 @@
+"""LightXML (Jiang et al., AAAI 2021): one network recalls clusters of labels, and ranks their labels."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from treelabel.encoders.backbone import pooled
+from treelabel.neural.losses.torch import TorchLoss
+from treelabel.neural.network import layers_of
+from treelabel.neural.parts import Parts
+from treelabel.neural.ranking import (
+    RankingNetwork,
+    TreeGold,
+    candidate_loss,
+    choose_clusters,
+    in_parts,
+    level_loss,
+)
+
+# Scoring a label in a product of matrices is so many times faster than looking its embedding up.
+WORTH_ALL = 32
+
+
+class LightXmlNetwork(RankingNetwork):
+    """A text vector, a linear layer over clusters (the recaller), and embeddings of labels (the ranker).
+
+    The text vector is the states of the last layers side by side, after dropout. The recaller scores all clusters. The
+    labels of its best clusters are the candidates of a document, in training together with the true ones: negatives
+    change with the recaller, and become harder as it learns (dynamic negative sampling). A label's logit is the product
+    of its embedding and a narrow linear image of the text vector (the bottleneck), without a bias. The loss is the mean
+    cross-entropy of clusters plus that of candidates; a label's probability is σ(label) · σ(cluster). A flat tree
+    has no clusters, and a linear layer over labels.
+
+    Differences from the paper and its program:
+
+    - States of a layer are pooled as the encoder says, by the first token or by the mean; the program takes the first
+      token, which says little where an encoder was made for means. Over a frozen encoder the text vector is the
+      encoder's own embedding, which comes from its last layer.
+    - Clusters that are smaller than others are masked, where the program repeats labels. All clusters of true labels
+      are chosen, even if they are more than `top_clusters`, so that no true label is missed.
+    - Weights are those of the best epoch by held-out log loss, where the program averages weights of late epochs (SWA),
+      and on small sets chooses by test documents. Rates rise and fall, where the program's are constant.
+    - Biases of clusters start where about one of them is true.
+
+    Embeddings of labels cost labels × `bottleneck_size` numbers, four times as many with AdamW; a batch costs documents
+    × candidates × `bottleneck_size`.
+
+    Parameters
+    ----------
+    parts
+        What the network is made of, with a label tree of one level or two.
+    top_clusters
+        How many clusters are looked into.
+    bottleneck_size
+        The width of label embeddings.
+    hidden_layers
+        How many layers of a fine-tuned encoder are looked at, the last ones.
+    text_dropout
+        Dropout of the text vector.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        *,
+        top_clusters: int = 32,
+        bottleneck_size: int = 128,
+        hidden_layers: int = 5,
+        text_dropout: float = 0.5,
+    ) -> None:
+        tree = parts.label_tree
+        super().__init__(parts.backbone, parts.pooling, None, tree, parts.hierarchy)
+        self.top_clusters = top_clusters
+        self.hidden_layers = 1 if parts.backbone is None else max(1, min(hidden_layers, len(layers_of(parts.backbone))))
+        width = self.hidden_layers * parts.width
+        self.dropout = nn.Dropout(text_dropout)
+        self.recaller = nn.Linear(width, tree.sizes[0])
+        nn.init.constant_(self.recaller.bias, -math.log(tree.sizes[0]))
+        if tree.depth > 1:
+            self.bottleneck = nn.Linear(width, bottleneck_size)
+            self.embeddings = nn.Parameter(torch.empty(tree.sizes[1], bottleneck_size))
+            nn.init.xavier_uniform_(self.embeddings)
+
+    def text_vectors(self, inputs: Sequence[Tensor]) -> Tensor:
+        """Return the vectors of texts, of (ids, mask) or of (vectors,), after dropout."""
+        if len(inputs) == 1:
+            vectors = inputs[0]
+        else:
+            ids, mask = inputs
+            states = self.backbone(input_ids=ids, attention_mask=mask, output_hidden_states=True).hidden_states
+            vectors = torch.cat([pooled(each, mask, self.pooling) for each in states[-self.hidden_layers :]], dim=1)
+        found: Tensor = self.dropout(vectors)
+        return found
+
+    def label_logits(self, vectors: Tensor, labels: Tensor) -> Tensor:
+        """Score labels.
+
+        Parameters
+        ----------
+        vectors
+            Vectors of texts.
+        labels
+            The candidates of each, texts × candidates.
+
+        Returns
+        -------
+        Tensor
+            Texts × candidates.
+        """
+        narrow = self.bottleneck(vectors)
+        if self._at_once(labels):
+            found: Tensor = (narrow @ self.embeddings.T).gather(1, labels)
+            return found
+        return torch.einsum("ncb,nb->nc", functional.embedding(labels, self.embeddings), narrow)
+
+    def _at_once(self, labels: Tensor) -> bool:
+        """Whether to score all labels and pick the candidates, which saves copying the embeddings of candidates."""
+        return len(self.embeddings) <= WORTH_ALL * labels.shape[1]
+
+    def losses(self, inputs: Sequence[Tensor], truth: TreeGold, loss: TorchLoss) -> Tensor:
+        """Return the cross-entropy of clusters plus that of candidates: see `Network.losses`."""
+        vectors = self.text_vectors(inputs)
+        clusters = self.recaller(vectors).float()
+        recalling = level_loss(clusters, truth.levels[0])
+        if self.tree.depth == 1:
+            return recalling
+        labels, there = self.candidates(clusters, truth)
+        return recalling + candidate_loss(self.label_logits(vectors, labels), labels, there, truth.levels[1])
+
+    def candidates(self, clusters: Tensor, truth: TreeGold) -> tuple[Tensor, Tensor]:
+        """Choose the candidates of training: the labels of true clusters, and of those that the recaller thinks best.
+
+        Parameters
+        ----------
+        clusters
+            The logits of clusters.
+        truth
+            The true clusters.
+
+        Returns
+        -------
+        tuple of Tensor
+            Labels, documents × candidates, and whether they are there.
+        """
+        chosen = choose_clusters(clusters.detach().sigmoid(), truth.levels[0], self.top_clusters)
+        return self.below(1, chosen)
+
+    def ranked(self, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """Return the labels of the best clusters and σ(label) · σ(cluster): see `RankingNetwork.ranked`."""
+        vectors = self.text_vectors(inputs)
+        clusters = self.recaller(vectors).float().sigmoid()
+        if self.tree.depth == 1:
+            return torch.arange(clusters.shape[1], device=clusters.device).expand_as(clusters), clusters
+        recalled, chosen = clusters.topk(min(self.top_clusters, clusters.shape[1]))
+        labels, there = self.below(1, chosen)
+        count, width = self.embeddings.shape
+        parts = in_parts((vectors, labels), count if self._at_once(labels) else labels.shape[1] * width)
+        own = torch.cat([self.label_logits(*part).float().sigmoid() for part in parts])
+        above = recalled.repeat_interleave(labels.shape[1] // recalled.shape[1], dim=1)
+        return labels, own * above * there

@@ -1,0 +1,212 @@
+"""The objective of a model trained with a loss of LOSSES: the loss that suits the labels, and its stop nodes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from treelabel.core.errors import TreelabelError
+from treelabel.core.scale import MANY_NODES
+from treelabel.core.schema import Array, indices
+from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
+from treelabel.hierarchy import Change, Hierarchy, LabelMatrix, row_sizes
+from treelabel.neural.losses.base import Loss
+from treelabel.neural.losses.registry import LOSSES, make_loss
+from treelabel.scores import Scores
+from treelabel.selection.training import Training
+
+# A softmax over more leaves than this takes longer than a DAG's sigmoids.
+MANY_LEAVES = 2_000
+# Nodes of a document that are kept where there are very many.
+KEPT_NODES = 500
+DOCUMENTS_AT_ONCE = 4_096
+VALUES_AT_ONCE = 1 << 24
+
+
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """A loss of LOSSES for a hierarchy.
+
+    With a loss for single paths, inner nodes at which documents end are `stop_nodes`: each has a further leaf below it,
+    whose output means that a document ends there. `frequencies` are the training documents of each node of the
+    hierarchy with these leaves, and `loss_params` the values of the loss's own parameters.
+    """
+
+    name: str
+    hierarchy: Hierarchy
+    stop_nodes: IntArray
+    frequencies: LongArray
+    loss_params: Mapping[str, float] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        train: Training,
+        name: str,
+        loss_params: Mapping[str, float] | None = None,
+        stop_nodes: IntArray | None = None,
+    ) -> "Objective":
+        """Choose the objective that suits training documents.
+
+        Parameters
+        ----------
+        train
+            The training documents.
+        name
+            A loss of LOSSES. "auto" takes conditional_softmax in a tree where documents have one path, leaf_softmax in
+            a small DAG where they have one, and conditional_sigmoid otherwise.
+        loss_params
+            Values of the loss's own parameters.
+        stop_nodes
+            Further stop nodes, known from elsewhere.
+
+        Returns
+        -------
+        Objective
+            The objective.
+        """
+        h, one_path = train.hierarchy, train.regime != "multi_path"
+        automatic = "conditional_sigmoid"
+        if one_path and h.is_tree:
+            automatic = "conditional_softmax"
+        elif one_path and len(h.leaves) <= MANY_LEAVES:
+            automatic = "leaf_softmax"
+        chosen = automatic if name == "auto" else name
+        terminal = np.unique(h.most_specific(train.labels).indices)
+        stops_count = one_path and LOSSES.find(chosen).maker.needs != "any"
+        found = terminal[~h.is_leaf[terminal] & stops_count].astype(np.int32)
+        if stop_nodes is not None:
+            found = np.union1d(found, stop_nodes).astype(np.int32)
+        change = h.with_other_leaves(found)
+        closed = change.new.closure(change.labels(train.labels))
+        frequencies = np.bincount(closed.indices, minlength=len(change.new)).astype(np.int64)
+        return cls(chosen, h, found, frequencies, loss_params)
+
+    @cached_property
+    def change(self) -> Change:
+        """The change from the hierarchy to the one with leaves for stop nodes, and back."""
+        return self.hierarchy.with_other_leaves(self.stop_nodes)
+
+    @cached_property
+    def loss(self) -> Loss:
+        """The loss for the hierarchy with these leaves."""
+        return make_loss(self.name, self.change.new, self.frequencies, **checked_params(self.loss_params))
+
+    def require_outputs(self, count: int) -> None:
+        """Refuse weights from a file that are of more or fewer outputs than the loss has."""
+        if count != len(self.loss.outputs):
+            raise TreelabelError(
+                f"there are weights of {count:,} outputs, but the loss {self.name} has {len(self.loss.outputs):,}"
+            )
+
+    @property
+    def exhaustive(self) -> bool:
+        """Whether children sum to their parent: a softmax shares out all of it, sigmoids do not."""
+        return self.loss.needs != "any"
+
+    def truth(self, data: Training, drop: bool = False) -> tuple[LongArray, LabelMatrix]:
+        """Return the documents to learn from, and their labels.
+
+        Parameters
+        ----------
+        data
+            Documents; a softmax learns nothing from those without labels, which are left out.
+        drop
+            Whether to leave out all that the loss refuses, such as documents of a validation set with several paths.
+
+        Returns
+        -------
+        tuple[LongArray, LabelMatrix]
+            Row numbers, and labels in the hierarchy with leaves for stop nodes.
+        """
+        labels = self.change.labels(data.labels)
+        keep = np.ones(len(data), np.bool_)
+        if self.loss.needs != "any":
+            keep = usable(self.loss, labels) if drop else row_sizes(labels) > 0
+        rows = np.flatnonzero(keep)
+        return rows, labels[rows]
+
+    def portions(self, documents: int) -> list[LongArray]:
+        """Split documents into portions to score at once: some thousands, or fewer if there are many nodes."""
+        return portions_of(documents, min(DOCUMENTS_AT_ONCE, VALUES_AT_ONCE // max(1, len(self.change.new))))
+
+    def scores(self, logits: DoubleArray) -> Scores:
+        """Turn logits into scores of the hierarchy; of very many nodes the likeliest are kept."""
+        return self.scores_of(self.loss.probabilities(logits))
+
+    def scores_of(self, probabilities: Any) -> Scores:
+        """Turn probabilities of the hierarchy with further leaves into scores of the hierarchy."""
+        given = Scores(self.change.new, probabilities)
+        found = (given if self.loss.coherent else given.coherent()).moved_back(self.change)
+        return found.top_k(KEPT_NODES) if len(self.hierarchy) > MANY_NODES else found
+
+
+def portions_of(documents: int, step: int = DOCUMENTS_AT_ONCE) -> list[LongArray]:
+    """Split documents into portions.
+
+    Parameters
+    ----------
+    documents
+        How many there are.
+    step
+        How many a portion has, 1 at least.
+
+    Returns
+    -------
+    list of LongArray
+        Row numbers.
+
+    >>> [rows.tolist() for rows in portions_of(3, 2)]
+    [[0, 1], [2]]
+    """
+    step = max(1, step)
+    return [np.arange(low, min(low + step, documents)) for low in range(0, documents, step)]
+
+
+def objective_arrays() -> dict[str, Array]:
+    """Declare the arrays of an objective: its stop nodes, and the frequencies of all nodes and of these."""
+    return {
+        "stop_nodes": indices("stop_nodes", "nodes", rising=True),
+        "frequencies": Array("int64", ("nodes + stop_nodes",), 0),
+    }
+
+
+def checked_params(loss_params: Any) -> Mapping[str, float]:
+    """Return the setting `loss_params` as a mapping; None is no parameters.
+
+    >>> checked_params(None), checked_params({"beta": 0.1})
+    ({}, {'beta': 0.1})
+    """
+    if loss_params is None:
+        return {}
+    if not isinstance(loss_params, Mapping) or not all(isinstance(name, str) for name in loss_params):
+        raise TreelabelError(
+            f"the setting loss_params is {loss_params!r}; expected parameters of the loss by name, such as "
+            "{'beta': 0.1} for champ"
+        )
+    return dict(loss_params)
+
+
+def usable(loss: Loss, truth: LabelMatrix) -> BoolArray:
+    """Mark the documents that a loss for single paths can judge.
+
+    Parameters
+    ----------
+    loss
+        A loss that needs a path or a leaf.
+    truth
+        Labels, documents x nodes.
+
+    Returns
+    -------
+    BoolArray
+        Shape (documents,).
+    """
+    h = loss.hierarchy
+    terminal = h.most_specific(truth)
+    single: BoolArray = row_sizes(terminal) == 1
+    if loss.needs == "leaf":
+        single[single] = h.is_leaf[terminal.indices[terminal.indptr[:-1][single]]]
+    return single

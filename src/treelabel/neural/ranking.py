@@ -1,0 +1,402 @@
+"""Networks for very many labels: they rank the few candidates that stand below the best clusters of a label tree."""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+from torch.nn import functional
+
+from treelabel.core.scale import MANY_NODES
+from treelabel.core.types import IntArray, LongArray
+from treelabel.encoders.sources import Pooling
+from treelabel.hierarchy import Hierarchy
+from treelabel.models.extreme.label_tree import LabelTree
+from treelabel.neural.hardware import threads_for
+from treelabel.neural.inputs import Inputs
+from treelabel.neural.losses.torch import TorchLoss
+from treelabel.neural.network import Network
+from treelabel.neural.objective import KEPT_NODES
+from treelabel.scores import Scores
+
+# A label that is no candidate costs as much as one said to be this likely.
+LEAST = 1e-4
+# Numbers that are computed at once where nothing is trained: documents are taken in parts of so many.
+NUMBERS_AT_ONCE = 1 << 24
+
+
+class TreeGold(NamedTuple):
+    """The truth about some documents: their nodes at each level of a label tree, filled up with -1.
+
+    `predicted` are the best clusters of the level above the one that is trained, where these are known beforehand.
+    """
+
+    levels: tuple[Tensor, ...]
+    predicted: Tensor | None
+
+
+@dataclass(frozen=True, eq=False)
+class TreeLabels:
+    """The labels of a training set in a label tree: documents × nodes of each level, and what was predicted above."""
+
+    levels: tuple[sparse.csr_array, ...]
+    predicted: IntArray | None = None
+
+    def __len__(self) -> int:
+        return int(self.levels[0].shape[0])
+
+    def batch(self, rows: LongArray, device: torch.device | str | None = None) -> TreeGold:
+        """Return the truth about some documents.
+
+        Parameters
+        ----------
+        rows
+            The numbers of the documents.
+        device
+            Where tensors are put.
+
+        Returns
+        -------
+        TreeGold
+            Padded to the most nodes of a document.
+        """
+        levels = tuple(torch.from_numpy(padded(level[rows])).to(device) for level in self.levels)
+        if self.predicted is None:
+            return TreeGold(levels, None)
+        return TreeGold(levels, torch.from_numpy(self.predicted[rows].astype(np.int64)).to(device))
+
+
+class RankingNetwork(Network):
+    """A network whose labels are the nodes of the last level of a label tree.
+
+    Labels are the terminal nodes of training documents. Nodes of a level are numbered from 0, in the order of the tree.
+    Trained with binary cross-entropy, whatever the loss that it is given.
+
+    Parameters
+    ----------
+    backbone, pooling, outputs
+        See `Network`.
+    tree
+        The label tree; its labels are nodes of the hierarchy.
+    hierarchy
+        The hierarchy.
+    """
+
+    def __init__(self, backbone: Any, pooling: Pooling, outputs: Any, tree: LabelTree, hierarchy: Hierarchy) -> None:
+        super().__init__(backbone, pooling, outputs)
+        self.tree, self.hierarchy = tree, hierarchy
+        # The level that is ranked: the last one, unless levels are trained one after another.
+        self.level = tree.depth - 1
+        for number, ends in enumerate(tree.children):
+            # The tree is stored with the model, and need not be with the weights.
+            self.register_buffer(f"children_{number}", torch.tensor(ends, dtype=torch.long), persistent=False)
+
+    @abstractmethod
+    def ranked(self, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """Return the candidates of each document and their probabilities.
+
+        Parameters
+        ----------
+        inputs
+            What the network takes of documents.
+
+        Returns
+        -------
+        tuple of Tensor
+            Nodes of `level` and probabilities, both documents × candidates; what is no candidate has probability 0.
+        """
+
+    def logits(self, inputs: Sequence[Tensor]) -> Tensor:
+        """Return the probabilities of candidates: a document has no logits of all labels."""
+        return self.ranked(inputs)[1]
+
+    def tree_labels(self, labels: Any) -> tuple[sparse.csr_array, ...]:
+        """Return the nodes of each level that are above the labels of documents (documents × nodes of a hierarchy)."""
+        return tuple(self.tree.above(self.hierarchy.most_specific(labels)))
+
+    def prepare(self, loss: TorchLoss, labels: Any) -> TreeLabels:
+        """Prepare labels, which the network looks up in its tree: see `Network.prepare`."""
+        return TreeLabels(self.tree_labels(labels))
+
+    def penalty(self, loss: TorchLoss) -> Tensor:
+        """Return 0: no loss has a say about the weights."""
+        nothing: Tensor = next(self.parameters()).new_zeros(())
+        return nothing
+
+    def below(self, level: int, clusters: Tensor) -> tuple[Tensor, Tensor]:
+        """Find the candidates below clusters.
+
+        Parameters
+        ----------
+        level
+            The level of the candidates.
+        clusters
+            Nodes of the level above, documents × clusters.
+
+        Returns
+        -------
+        tuple of Tensor
+            Nodes, documents × candidates, and whether they are there: smaller clusters are filled up. Candidates of one
+            cluster stand together.
+        """
+        ends = self.get_buffer(f"children_{level}")
+        most = int(np.diff(self.tree.children[level]).max(initial=1))
+        found = ends[clusters].unsqueeze(-1) + torch.arange(most, device=ends.device)
+        there = found < ends[clusters + 1].unsqueeze(-1)
+        return torch.where(there, found, 0).flatten(1), there.flatten(1)
+
+
+# Candidates
+
+
+def padded(rows: sparse.csr_array) -> LongArray:
+    """Return the columns of each row, filled up with -1 to the longest.
+
+    >>> padded(sparse.csr_array([[1, 0, 1], [0, 1, 0]])).tolist()
+    [[0, 2], [1, -1]]
+    """
+    sizes = np.diff(rows.indptr)
+    there = np.arange(max(1, int(sizes.max(initial=0)))) < sizes[:, None]
+    found = np.full(there.shape, -1, np.int64)
+    found[there] = rows.indices
+    return found
+
+
+def multi_hot(nodes: Tensor, size: int) -> Tensor:
+    """Mark nodes.
+
+    Parameters
+    ----------
+    nodes
+        Documents × nodes, filled up with -1.
+    size
+        The number of nodes that there are.
+
+    Returns
+    -------
+    Tensor
+        Documents × size, 1 or 0.
+
+    >>> multi_hot(torch.tensor([[2, -1], [0, 1]]), 3).tolist()
+    [[0.0, 0.0, 1.0], [1.0, 1.0, 0.0]]
+    """
+    # What fills up goes to a column of its own.
+    found = torch.zeros(len(nodes), size + 1, device=nodes.device)
+    return found.scatter_(1, torch.where(nodes < 0, size, nodes), 1.0)[:, :size]
+
+
+def among(candidates: Tensor, nodes: Tensor) -> Tensor:
+    """Say which candidates are among the nodes of their document.
+
+    Parameters
+    ----------
+    candidates
+        Documents × candidates.
+    nodes
+        Documents × nodes, filled up with -1.
+
+    Returns
+    -------
+    Tensor
+        Documents × candidates, 1 or 0.
+
+    >>> among(torch.tensor([[4, 5, 6]]), torch.tensor([[6, -1]])).tolist()
+    [[0.0, 0.0, 1.0]]
+    """
+    return (candidates.unsqueeze(2) == nodes.unsqueeze(1)).any(2).float()
+
+
+def choose_clusters(scores: Tensor, gold: Tensor, top: int) -> Tensor:
+    """Choose the clusters whose nodes are candidates in training: the true ones, then those with the largest scores.
+
+    Parameters
+    ----------
+    scores
+        Documents × clusters, from 0 to 1.
+    gold
+        The true clusters of each document, filled up with -1.
+    top
+        How many to choose; more where a document of the batch has more true ones.
+
+    Returns
+    -------
+    Tensor
+        Documents × clusters.
+
+    >>> choose_clusters(torch.tensor([[0.9, 0.5, 0.1]]), torch.tensor([[2]]), 2).tolist()
+    [[2, 0]]
+    """
+    most = int((gold >= 0).sum(1).max())
+    count = min(scores.shape[1], max(top, most))
+    return (scores + 2 * multi_hot(gold, scores.shape[1])).topk(count).indices
+
+
+# Losses
+
+
+def level_loss(logits: Tensor, gold: Tensor) -> Tensor:
+    """Compute the mean binary cross-entropy of a level that is scored whole.
+
+    Parameters
+    ----------
+    logits
+        Documents × nodes.
+    gold
+        The true nodes of each document, filled up with -1.
+
+    Returns
+    -------
+    Tensor
+        One loss per document.
+
+    >>> level_loss(torch.zeros(1, 4), torch.tensor([[2, -1]])).exp().tolist()
+    [2.0]
+    """
+    true = multi_hot(gold, logits.shape[1])
+    return functional.binary_cross_entropy_with_logits(logits.float(), true, reduction="none").mean(1)
+
+
+def candidate_loss(logits: Tensor, candidates: Tensor, there: Tensor, gold: Tensor) -> Tensor:
+    """Compute the mean binary cross-entropy of the candidates of each document.
+
+    Parameters
+    ----------
+    logits, candidates
+        Documents × candidates.
+    there
+        Which candidates are there: see `RankingNetwork.below`.
+    gold
+        The true nodes of each document, filled up with -1.
+
+    Returns
+    -------
+    Tensor
+        One loss per document.
+    """
+    each = functional.binary_cross_entropy_with_logits(logits.float(), among(candidates, gold), reduction="none")
+    return (each * there).sum(1) / there.sum(1).clamp(min=1)
+
+
+# Scoring
+
+
+def in_parts(inputs: Sequence[Tensor], numbers: int) -> Iterator[tuple[Tensor, ...]]:
+    """Split a batch into parts of bounded memory.
+
+    Parameters
+    ----------
+    inputs
+        What a network takes of documents.
+    numbers
+        How many numbers are computed for each document.
+
+    Yields
+    ------
+    tuple of Tensor
+        The inputs of some documents.
+    """
+    step = max(1, NUMBERS_AT_ONCE // max(1, numbers))
+    yield from zip(*(torch.split(each, step) for each in inputs), strict=True)
+
+
+def rank_documents(
+    network: RankingNetwork, batches: Sequence[LongArray], inputs: Inputs, keep: int | None = None
+) -> sparse.csr_array:
+    """Rank the candidates of all documents, batch by batch.
+
+    Parameters
+    ----------
+    network
+        The network; its `level` is ranked.
+    batches
+        The row numbers of each batch.
+    inputs
+        What the network takes of documents.
+    keep
+        How many candidates of a document to keep at most, the likeliest; None keeps all.
+
+    Returns
+    -------
+    csr_array of shape (documents, nodes of the level)
+        Probabilities, float32.
+    """
+    device, documents = next(network.parameters()).device, len(inputs.lengths)
+    rows, nodes, values = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.float32)]
+    network.eval()
+    with torch.inference_mode(), threads_for(network):
+        for batch in batches:
+            found, p = network.ranked(tuple(value.to(device) for value in inputs.batch(batch)))
+            if keep is not None and keep < found.shape[1]:
+                p, places = p.topk(keep)
+                found = found.gather(1, places)
+            likely = p.cpu().numpy() != 0
+            rows.append(np.repeat(batch, likely.sum(axis=1)))
+            nodes.append(found.cpu().numpy()[likely])
+            values.append(p.float().cpu().numpy()[likely])
+    shape = (documents, network.tree.sizes[network.level])
+    where = (np.concatenate(rows), np.concatenate(nodes))
+    return sparse.csr_array(sparse.coo_array((np.concatenate(values), where), shape))
+
+
+def ranked_scores(
+    network: RankingNetwork, batches: Sequence[LongArray], inputs: Inputs, top: int | None = None
+) -> Scores:
+    """Score documents: a label has the probability that it is ranked by, a node above labels the largest of theirs.
+
+    Parameters
+    ----------
+    network
+        A trained network.
+    batches
+        The row numbers of each batch.
+    inputs
+        What the network takes of documents.
+    top
+        How many scores of a document to keep; None keeps all, or some hundred where there are very many nodes.
+
+    Returns
+    -------
+    Scores
+        CSR where only some are kept.
+    """
+    h = network.hierarchy
+    if top is None and len(h) > MANY_NODES:
+        top = KEPT_NODES
+    found = rank_documents(network, batches, inputs, top)
+    nodes = network.tree.labels[found.indices]
+    values = sparse.csr_array((found.data, nodes, found.indptr), (found.shape[0], len(h)))
+    values.sort_indices()
+    # The largest scores are those of labels and of what is above them, so that no other label is missed.
+    return Scores(h, values.toarray()).coherent() if top is None else Scores(h, values).coherent().top_k(top)
+
+
+def ranking_loss(network: RankingNetwork, batches: Sequence[LongArray], inputs: Inputs, labels: Any) -> float:
+    """Compute the log loss of documents at the level that is ranked, over all its nodes.
+
+    Parameters
+    ----------
+    network
+        The network.
+    batches
+        The row numbers of each batch.
+    inputs
+        What the network takes of documents.
+    labels
+        Their labels, documents × nodes of the hierarchy.
+
+    Returns
+    -------
+    float
+        The mean over documents; infinite where the network returns what is no number.
+    """
+    found, true = rank_documents(network, batches, inputs), network.tree_labels(labels)[network.level]
+    if not np.isfinite(found.data).all():
+        return np.inf
+    row = np.repeat(np.arange(true.shape[0]), np.diff(true.indptr))
+    right = np.clip(np.asarray(found[row, true.indices], np.float64).ravel(), LEAST, 1 - LEAST)
+    others = -np.log1p(-np.clip(found.data.astype(np.float64), 0, 1 - LEAST)).sum()
+    return float((others + (np.log1p(-right) - np.log(right)).sum()) / max(1, true.shape[0]))

@@ -1,0 +1,174 @@
+"""The schema of a saved neural model: values, arrays and files, declared without torch."""
+
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
+
+import numpy as np
+
+from treelabel.core.errors import TreelabelError
+from treelabel.core.kinds import AnyFloat, Between
+from treelabel.core.schema import Array, Arrays, Schema, indices, with_prefix
+from treelabel.encoders.sources import Pooling
+from treelabel.hierarchy import Hierarchy
+from treelabel.models.extreme.indexing import cluster_hierarchy
+from treelabel.models.extreme.label_tree import LabelTree
+from treelabel.models.extreme.rankers import Rankers
+from treelabel.models.persistence.schema import MOST_DIMENSION, EncoderNote, Ngrams, require_inner, tfidf_arrays
+from treelabel.neural.objective import objective_arrays
+
+WEIGHTS, CONFIG, TOKENIZER, GRAPH = "weights.safetensors", "encoder.json", "tokenizer.json", "model.onnx"
+Length = Annotated[int, Between(1, 1 << 20)]
+
+
+class FrozenValues(TypedDict):
+    """A FrozenFeaturizer or StatesFeaturizer: the encoder, the n-grams beside it, and the width of what it says."""
+
+    encoder: EncoderNote
+    ngrams: Ngrams | None
+    width: NotRequired[Annotated[int, Between(1, 2 * MOST_DIMENSION)]]
+
+
+class TokenValues(TypedDict):
+    """A TokenFeaturizer: how texts are truncated and pooled."""
+
+    max_length: Length
+    pooling: Pooling
+
+
+class NetworkValues(TypedDict):
+    """A FittedNetwork."""
+
+    loss: str
+    temperature: float
+    epoch_losses: list[AnyFloat]
+    featurizer: FrozenValues | TokenValues
+
+
+class ExportedValues(TypedDict):
+    """An ExportedNetwork."""
+
+    loss: str
+    runtime: Literal["onnx", "int8"]
+    max_length: Length
+    epoch_losses: list[AnyFloat]
+
+
+class IndexingValues(TypedDict):
+    """An Indexing of X-Transformer: its matcher, the columns of features, and the map from margins to probabilities."""
+
+    clusters: Annotated[int, Between(1, 1 << 31)]
+    width: Annotated[int, Between(1, 1 << 32)]
+    slope: Annotated[float, Between(0, 1e3)]
+    intercept: Annotated[float, Between(-1e6, 1e6)]
+    matcher: NetworkValues
+
+
+class XTransformerValues(TypedDict):
+    """A FittedXTransformer."""
+
+    labels: Annotated[int, Between(1, 1 << 31)]
+    ngrams: Ngrams
+    indexings: list[IndexingValues]
+
+
+def saved_schema(hierarchy: Hierarchy, values: dict[str, Any], hidden: bool | None) -> Schema:
+    """Declare the arrays and files of a graph, of a trained network, or of outputs over frozen embeddings.
+
+    Parameters
+    ----------
+    hierarchy
+        The hierarchy of the model.
+    values
+        `NetworkValues` or `ExportedValues`.
+    hidden
+        Whether outputs have a hidden layer; None where weights over a frozen encoder are in a file.
+
+    Returns
+    -------
+    Schema
+        What the folder has to hold.
+    """
+    nodes = len(hierarchy)
+    sizes, most = {"nodes": nodes}, {"stop_nodes": nodes}
+    relations = (lambda found: require_inner(hierarchy, found["stop_nodes"]),)
+    if "runtime" in values:
+        return Schema(objective_arrays(), (), sizes, most, relations, (GRAPH, TOKENIZER))
+    if "encoder" not in values["featurizer"]:
+        return Schema(objective_arrays(), (), sizes, most, relations, (WEIGHTS, CONFIG, TOKENIZER))
+    if hidden is None:
+        if values["featurizer"]["ngrams"] is not None or "width" not in values["featurizer"]:
+            raise TreelabelError("expected the width of the encoder's vectors, and no n-grams beside them")
+        return Schema(objective_arrays(), (), sizes, most, relations, (WEIGHTS,))
+    arrays = {**objective_arrays(), **_outputs(hidden)}
+    most |= {"outputs": 2 * nodes, "inputs": 2 * MOST_DIMENSION, "hidden": MOST_DIMENSION}
+    if values["featurizer"]["ngrams"] is not None:
+        arrays |= {**tfidf_arrays(), "lsa": Array("float16", ("width", "columns"))}
+        sizes["buckets"] = values["featurizer"]["ngrams"]["n_features"]
+        most |= {"width": sizes["buckets"], "columns": MOST_DIMENSION}
+    return Schema(arrays, (), sizes, most, relations)
+
+
+def _outputs(hidden: bool) -> dict[str, Array]:
+    """Declare the outputs, over a hidden layer if there is one."""
+    own = {
+        "outputs.linear.weight": Array("float32", ("outputs", "hidden" if hidden else "inputs")),
+        "outputs.linear.bias": Array("float32", ("outputs",)),
+    }
+    if not hidden:
+        return own
+    return own | {
+        "outputs.hidden.weight": Array("float32", ("hidden", "inputs")),
+        "outputs.hidden.bias": Array("float32", ("hidden",)),
+    }
+
+
+def x_transformer_schema(hierarchy: Hierarchy, values: dict[str, Any]) -> Schema:
+    """Declare the arrays and files of an X-Transformer.
+
+    Parameters
+    ----------
+    hierarchy
+        The hierarchy of the model.
+    values
+        `XTransformerValues`.
+
+    Returns
+    -------
+    Schema
+        What the folder has to hold; indexings are parts with the prefixes "0.", "1." and so on.
+    """
+    if not values["indexings"]:
+        raise TreelabelError("expected one indexing at least")
+    buckets, labels = values["ngrams"]["n_features"], values["labels"]
+    return Schema(
+        {**tfidf_arrays(), "label_nodes": indices("labels", "nodes", rising=True)},
+        (),
+        {"nodes": len(hierarchy), "buckets": buckets, "labels": labels},
+        {"width": buckets},
+        parts={f"{number}.": _indexing_schema(labels, own) for number, own in enumerate(values["indexings"])},
+    )
+
+
+def _indexing_schema(labels: int, values: dict[str, Any]) -> Schema:
+    """Declare a matcher, the tree of its clusters, and the rankers of their labels."""
+    clusters, width = values["clusters"], values["width"]
+    if clusters > labels:
+        raise TreelabelError(f"there are {clusters:,} clusters of {labels:,} labels")
+    matcher = saved_schema(cluster_hierarchy(clusters), values["matcher"], None)
+    return Schema(
+        {**matcher.arrays, **LabelTree.schema()},
+        (),
+        {**matcher.sizes, "labels": labels, "instances": labels, "levels": 2},
+        {**matcher.most, "tree_ends": clusters + 3},
+        (*matcher.relations, require_rankers),
+        matcher.files,
+        {"ranker_": Rankers.schema(width, clusters, labels)},
+    )
+
+
+def require_rankers(arrays: Arrays) -> None:
+    """Refuse arrays of a tree and of rankers that do not fit each other; each for itself is in its range."""
+    tree = LabelTree.of(arrays)
+    rankers = with_prefix(arrays, "ranker_")
+    if tree.sizes[0] != len(rankers["clusters"]) - 1 or len(np.unique(tree.labels)) < len(tree.labels):
+        raise TreelabelError("tree_labels and tree_children do not put each label into one cluster of the matcher")
+    Rankers.check(tree.children[1], rankers)

@@ -1,0 +1,138 @@
+"""Validation: which epoch is best, by the log loss of documents that training does not see."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from treelabel.calibration.temperature import fit_temperature
+from treelabel.core.types import LongArray
+from treelabel.hierarchy import LabelMatrix
+from treelabel.hierarchy.sets import keep_entries
+from treelabel.models.base import Training
+from treelabel.neural.featurizers import Featurizer
+from treelabel.neural.fitted import network_scores
+from treelabel.neural.inputs import Inputs
+from treelabel.neural.network import Network, compute_logits
+from treelabel.neural.objective import Objective
+from treelabel.neural.ranking import RankingNetwork, ranking_loss
+from treelabel.selection.evidence import HeldOut
+from treelabel.selection.validation import log_loss
+
+# At most this many documents × nodes, but at least this many documents.
+MAX_VALUES = 300_000
+MIN_DOCUMENTS = 200
+# Bounds of the logarithm of the inverse temperature, in which the search is made.
+LOG_INVERSE_TEMPERATURE = (-3.0, 1.5)
+
+
+@dataclass(frozen=True, eq=False)
+class Validation:
+    """Documents that tell how good a network is: by the log loss of their labels at the best temperature."""
+
+    data: Training
+    inputs: Inputs
+    featurizer: Featurizer
+    objective: Objective
+    # What is true of them, whatever the best epoch is chosen by.
+    labels: LabelMatrix
+
+    @classmethod
+    def of(
+        cls,
+        data: Training | None,
+        featurizer: Featurizer,
+        objective: Objective,
+        seed: int,
+        seen: Training | None = None,
+    ) -> "Validation | None":
+        """Sample documents whose labels the loss can take.
+
+        Parameters
+        ----------
+        data
+            Documents that training does not see, if any.
+        featurizer
+            How the network sees texts.
+        objective
+            What the network is trained for.
+        seed
+            Seed of the sample.
+        seen
+            The documents that are trained on, where the best epoch is to be chosen by the labels that these have.
+
+        Returns
+        -------
+        Validation or None
+            None where there is no such document.
+        """
+        rows = np.zeros(0, np.int64) if data is None else objective.truth(data, drop=True)[0]
+        if data is None or not len(rows):
+            return None
+        count = max(MIN_DOCUMENTS, MAX_VALUES // max(1, len(data.hierarchy)))
+        # At random: documents are often sorted by their labels.
+        sample = data[np.sort(np.random.default_rng(seed).permutation(rows)[:count])]
+        labels = sample.labels
+        if seen is not None:
+            sample = with_seen_labels(sample, seen)
+        if not objective.exhaustive:
+            # Sigmoids are evaluated at all nodes: for a single one, a probability of 1 for everything would be best.
+            sample = replace(sample, regime="multi_path")
+        inputs = featurizer.inputs(sample.texts, data.progress)
+        return cls(sample, inputs, featurizer, objective, labels)
+
+    @cached_property
+    def batches(self) -> list[LongArray]:
+        """The row numbers of each batch."""
+        return self.featurizer.batches(self.inputs)
+
+    def judged(self, network: Network, temperature: float) -> HeldOut:
+        """Score the documents, and put what is true of them beside it.
+
+        Parameters
+        ----------
+        network, temperature
+            What was trained without them.
+
+        Returns
+        -------
+        HeldOut
+            Of the sample.
+        """
+        scores = network_scores(network, self.featurizer, self.inputs, self.objective, temperature)
+        return HeldOut(scores, self.labels, self.data.groups)
+
+    def __call__(self, network: Network) -> tuple[float, float]:
+        """Return the log loss, and the temperature of the logits that gives it; candidates are ranked without one."""
+        if isinstance(network, RankingNetwork):
+            return ranking_loss(network, self.batches, self.inputs, self.data.labels), 1.0
+        logits = compute_logits(network, self.batches, self.inputs, len(self.objective.loss.outputs))
+        if not np.isfinite(logits).all():
+            return np.inf, 1.0
+
+        def loss(inverse: float) -> float:
+            return log_loss(self.objective.scores(inverse * logits).values, self.data)
+
+        found = fit_temperature(loss, LOG_INVERSE_TEMPERATURE, tolerance=0.05)
+        return found.loss, 1 / found.inverse
+
+
+def with_seen_labels(held_out: Training, shown: Training) -> Training:
+    """Leave out labels that training does not see.
+
+    Parameters
+    ----------
+    held_out
+        Documents that find the best epoch.
+    shown
+        Those that are trained on.
+
+    Returns
+    -------
+    Training
+        The same documents.
+    """
+    seen = np.zeros(len(shown.hierarchy), np.bool_)
+    seen[shown.closed.indices] = True
+    closed = held_out.closed
+    return replace(held_out, labels=keep_entries(closed, seen[closed.indices]))

@@ -1,0 +1,391 @@
+"""Given labels that look wrong: how much out-of-fold probabilities speak against each, by the odds of two stories.
+
+Of a document and a label g that it was given, either the label is right, which has the probability p(g); or it is a
+slip, of which a share w are to a sibling of the true label and the others to any label, so that g is hit with
+
+    q(g) = w (p(parent) - p(g)) / (siblings) + (1 - w) (1 - p(g)) / (other labels).
+
+A model that learned from labels with a share `rate` of slips gives g its share of these, too, so that the label is
+wrong with the probability rate q(g) / p(g), at most 1. Without siblings among the slips (w = 0) that ranks as
+self-confidence does; with them, a label whose siblings are likely is doubted early.
+
+What slips are like is told by the documents that the model is surest of, a quarter of all: there, nearly every label
+that is not the model's is a slip, as these fall on any document while doubtful ones are few. With a share s of siblings
+of the model's among these labels, w = s² / (s² + (1 - s)²): some siblings are there without any slip. The rate is that
+of confident learning (Northcutt et al., "Confident learning", 2021): the share of documents for which another label has
+at least the mean probability that it has where it was given, while the given one has less.
+
+Labels with few documents are little known to the model: p(g) is shrunk towards the share of g in its parent, from the
+root downwards, as if PRIOR documents had said so.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from scipy import sparse
+
+from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
+from treelabel.hierarchy import Hierarchy, LabelMatrix, keep_entries, row_numbers
+from treelabel.hierarchy.regime import usual_regime
+from treelabel.scores import Scores
+
+# Dense or CSR, documents x nodes.
+Values: TypeAlias = Any
+Reason = Literal["sibling", "far", "near", "deeper", "higher", "duplicate disagrees", "extra", "missing"]
+
+# The share of documents, the surest ones, that tell what slips are like.
+SUREST: Final = 0.25
+# How many documents the shrinkage of rare labels is worth.
+PRIOR: Final = 0.1
+# What the share of slips may be.
+LEAST_RATE, MOST_RATE = 0.001, 0.3
+# With several labels, one that was not given is a candidate from this probability on.
+LIKELY: Final = 0.5
+TINY: Final = 1e-12
+
+
+class Disagreements(NamedTuple):
+    """Documents with (nearly) the same text as another one: what share of such copies has other labels, and which one.
+
+    All have the shape (documents,); a share of 0 and a copy of -1 where there are none.
+    """
+
+    share: DoubleArray
+    copy: LongArray
+
+
+@dataclass(frozen=True, eq=False)
+class Suspects:
+    """Labels that are doubted, the most doubted first.
+
+    `given` is the label in doubt (-1: one is missing), `suggested` what the model would say instead (-1: nothing).
+    `score` is the probability that the label is wrong; `rate` is the share of such labels that was found.
+    """
+
+    rows: LongArray
+    given: IntArray
+    suggested: IntArray
+    p_given: DoubleArray
+    p_suggested: DoubleArray
+    score: DoubleArray
+    reasons: list[Reason]
+    copies: LongArray
+    rate: float
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def first(self, count: int) -> "Suspects":
+        """Return the most doubted ones."""
+        return replace(
+            self,
+            rows=self.rows[:count],
+            given=self.given[:count],
+            suggested=self.suggested[:count],
+            p_given=self.p_given[:count],
+            p_suggested=self.p_suggested[:count],
+            score=self.score[:count],
+            reasons=self.reasons[:count],
+            copies=self.copies[:count],
+        )
+
+
+def find_suspects(scores: Scores, labels: LabelMatrix, same: Disagreements | None = None) -> Suspects:
+    """Rank all given labels, and with several labels also those that are missing, by how likely they are wrong.
+
+    Parameters
+    ----------
+    scores : Scores
+        Probabilities of nodes, each document's by a model that had not learned from it.
+    labels : LabelMatrix, documents x nodes
+        The labels given.
+    same : Disagreements, optional
+        Copies of documents that have other labels; they raise the share of slips among these to theirs.
+
+    Returns
+    -------
+    Suspects
+        One entry for every given most specific label, and for every likely one that is missing.
+
+    >>> h = Hierarchy.from_paths(["A > B", "A > C", "D > E", "D > F"])
+    >>> p = Scores.from_leaves(h, ["B", "C", "E", "F"], [[0.9, 0.1, 0.0, 0.0]] * 3 + [[0.0, 0.0, 0.1, 0.9]] * 3)
+    >>> from treelabel.hierarchy.labels import encode
+    >>> found = find_suspects(p, encode(h, ["B", "B", "E", "F", "F", "E"]))
+    >>> found.rows[:2].tolist(), found.reasons[:2], [h.names[node] for node in found.suggested[:2]]
+    ([2, 5], ['far', 'sibling'], ['B', 'F'])
+    """
+    h = scores.hierarchy
+    given = h.most_specific(labels)
+    has_many = usual_regime(h, labels) == "multi_path" or not h.is_tree
+    doubt = _Doubt.of(scores, given, ends=not has_many)
+    rows, nodes = row_numbers(given), given.indices.astype(np.int64)
+    best, p_best = doubt.best_other(h.closure(labels) if has_many else given)
+    near = 0.5 if has_many else doubt.near_share(rows, nodes, best[rows])
+    wrong = doubt.log_odds(rows, nodes, near)
+    if has_many:
+        # A label is not replaced by one that is itself unlikely: it is one too many.
+        best = np.where(p_best >= LIKELY, best, -1)
+    found = _Entries(rows, nodes, best[rows], wrong)
+    if has_many:
+        found = _joined(found, _missing(scores, h.closure(labels)))
+    return _ranked(h, doubt, found, same, has_many)
+
+
+class _Entries(NamedTuple):
+    rows: LongArray
+    given: LongArray
+    suggested: LongArray
+    log_odds: DoubleArray
+
+
+@dataclass(frozen=True, eq=False)
+class _Doubt:
+    """Probabilities that documents belong below each node, and end at it; and how many do, as labels say."""
+
+    hierarchy: Hierarchy
+    below: Values
+    end: Values
+    classes: BoolArray
+    count_below: LongArray
+    count_end: LongArray
+    classes_below: LongArray
+    floor: DoubleArray
+
+    @classmethod
+    def of(cls, scores: Scores, given: LabelMatrix, ends: bool) -> "_Doubt":
+        h, below = scores.hierarchy, scores.values
+        count_end = np.bincount(given.indices, minlength=len(h))
+        classes = count_end > 0
+        end = below
+        if ends and (~h.is_leaf & classes).any():
+            # What ends at an inner node is its probability less those of its children.
+            inner = np.flatnonzero(h.parent >= 0)
+            to_parent = sparse.csr_array((np.ones(len(inner)), (inner, h.parent[inner])), (len(h), len(h)))
+            end = below - below @ to_parent
+            end = end.maximum(0) if sparse.issparse(end) else np.maximum(end, 0)
+        every = h.closure(sparse.csr_array((classes[classes], (np.flatnonzero(classes),) * 2), (len(h), len(h))))
+        return cls(
+            h, below, end, classes, np.bincount(h.closure(given).indices, minlength=len(h)), count_end,
+            np.bincount(every.indices, minlength=len(h)), _floor(below),
+        )  # fmt: skip
+
+    def p_end(self, rows: LongArray, nodes: LongArray) -> DoubleArray:
+        """Return the probabilities that documents end at nodes."""
+        return np.maximum(_at(self.end, rows, nodes), self.floor[rows])
+
+    def p_below(self, rows: LongArray, nodes: LongArray) -> DoubleArray:
+        """Return the probabilities that documents belong below nodes."""
+        return np.maximum(_at(self.below, rows, nodes), self.floor[rows])
+
+    def rate(self, found: "_Entries", has_many: bool) -> float:
+        """Estimate the share of given labels that are wrong, as confident learning does."""
+        kept = found.given >= 0
+        rows, given, suggested = found.rows[kept], found.given[kept], found.suggested[kept]
+        p, count = self.p_end(rows, given), self.count_end
+        sums = np.bincount(given, p, len(self.classes))
+        usual = sums / np.maximum(count, 1)
+        if has_many:
+            # The classes are questions of their own: a label is confidently wrong where it is no likelier than usual
+            # among documents without it.
+            others = (np.asarray(self.end.sum(axis=0)).ravel() - sums) / np.maximum(self.end.shape[0] - count, 1)
+            is_wrong = p <= np.minimum(others, usual)[given]
+        else:
+            other = np.where(suggested >= 0, self.p_end(rows, np.maximum(suggested, 0)), 0)
+            is_wrong = (suggested >= 0) & (p < usual[given]) & (other >= usual[suggested]) & (other > p)
+        return float(np.clip(is_wrong.mean() if len(rows) else 0, LEAST_RATE, MOST_RATE))
+
+    def near_share(self, rows: LongArray, nodes: LongArray, others: LongArray) -> float:
+        """Estimate the share of slips that are to a sibling of the true label.
+
+        Parameters
+        ----------
+        rows, nodes
+            Documents, and the label that each was given.
+        others
+            The likeliest other label of each; -1 for none.
+
+        Returns
+        -------
+        float
+            0.1 where there are none.
+        """
+        p, p_other = self.p_end(rows, nodes), self.p_end(rows, np.maximum(others, 0))
+        is_other = (others >= 0) & (p_other > p)
+        surest = np.argsort(-np.where(is_other, p_other, p), kind="stable")[: int(SUREST * len(rows))]
+        slips = surest[is_other[surest]]
+        first = self.hierarchy.parent_idx[self.hierarchy.parent_ptr[:-1]]
+        siblings = int((first[nodes[slips]] == first[others[slips]]).sum())
+        odds = (siblings + 0.5) / (len(slips) - siblings + 1.5)
+        return odds**2 / (1 + odds**2)
+
+    def log_odds(self, rows: LongArray, nodes: LongArray, near_share: float) -> DoubleArray:
+        """Compute log q(g) - log p(g), p(g) shrunk.
+
+        Parameters
+        ----------
+        rows, nodes
+            Documents, and the label that each was given.
+        near_share
+            The share of slips that are to siblings.
+
+        Returns
+        -------
+        array of shape (labels,)
+        """
+        h, every = self.hierarchy, int(self.classes.sum())
+        p = self.p_end(rows, nodes)
+        first: LongArray = h.parent_idx[h.parent_ptr[:-1]].astype(np.int64)
+        p_parent, n_parent = np.ones(len(rows)), np.full(len(rows), float(every))
+        way = [nodes]
+        above = first[nodes]
+        p_parent[above >= 0] = self.p_below(rows[above >= 0], above[above >= 0])
+        n_parent[above >= 0] = self.classes_below[above[above >= 0]]
+        while (above >= 0).any():
+            way.append(above)
+            above = np.where(above >= 0, first[np.maximum(above, 0)], -1)
+        near = np.maximum(p_parent - p, 0) / np.maximum(n_parent - 1, 1)
+        anywhere = np.maximum(1 - p, 0) / max(every - 1, 1)
+        hit = near_share * near + (1 - near_share) * anywhere
+        odds: DoubleArray = np.log(hit + TINY) - np.log(self._shrunk(rows, way, p, every) + TINY)
+        return odds
+
+    def _shrunk(self, rows: LongArray, way: list[LongArray], p: DoubleArray, every: int) -> DoubleArray:
+        """Shrink probabilities from the root downwards to the shares of labels in what is above them."""
+        prior, size = np.ones(len(rows)), np.full(len(rows), float(every))
+        for step in range(len(way) - 1, -1, -1):
+            nodes, is_there = np.maximum(way[step], 0), way[step] >= 0
+            count = (self.count_end if step == 0 else self.count_below)[nodes] - 1
+            own = p if step == 0 else self.p_below(rows, nodes)
+            own_size = np.ones(len(rows)) if step == 0 else self.classes_below[nodes].astype(float)
+            mixed = (count * own + PRIOR * prior * own_size / np.maximum(size, 1)) / (count + PRIOR)
+            prior, size = np.where(is_there, mixed, prior), np.where(is_there, own_size, size)
+        return prior
+
+    def best_other(self, taken: LabelMatrix) -> tuple[LongArray, DoubleArray]:
+        """Find the likeliest class of each document that is not among those taken; -1 where none has a probability."""
+        columns = np.flatnonzero(self.classes)
+        if not len(columns):
+            return np.full(taken.shape[0], -1), np.zeros(taken.shape[0])
+        if sparse.issparse(self.end):
+            end = sparse.csr_array(self.end[:, columns])
+            end = sparse.csr_array(end - end.multiply(taken[:, columns]))
+        else:
+            end = self.end[:, columns].copy()
+            end[taken[:, columns].toarray().astype(bool)] = 0
+        at = np.asarray(end.argmax(axis=1)).ravel()
+        p = _at(end, np.arange(len(at)), at)
+        return np.where(p > 0, columns[at], -1), p
+
+
+def _missing(scores: Scores, closed: LabelMatrix) -> _Entries:
+    """Find likely labels that were not given, the most specific ones of each document."""
+    h, p = scores.hierarchy, scores.csr()
+    lacking = h.most_specific(keep_entries(p, p.data >= LIKELY))
+    rows, nodes = row_numbers(lacking), lacking.indices.astype(np.int64)
+    free = ~np.asarray(_at(closed, rows, nodes), np.bool_)
+    rows, nodes = rows[free], nodes[free]
+    found = np.minimum(_at(p, rows, nodes), 1 - 1e-6)
+    return _Entries(rows, np.full(len(rows), -1), nodes, np.log(found) - np.log1p(-found))
+
+
+def _floor(scores: Values) -> DoubleArray:
+    """Return what scores that were not kept are taken for: half the smallest one that was, of each document."""
+    floor = np.zeros(scores.shape[0])
+    if sparse.issparse(scores):
+        some = np.flatnonzero(np.diff(scores.indptr))
+        floor[some] = np.minimum.reduceat(scores.data, scores.indptr[some]) / 2 if len(some) else 0
+    return floor
+
+
+def _joined(one: _Entries, other: _Entries) -> _Entries:
+    return _Entries(*(np.concatenate(pair) for pair in zip(one, other, strict=True)))
+
+
+def _at(matrix: Values, rows: LongArray, columns: LongArray) -> DoubleArray:
+    if not len(rows):
+        return np.zeros(0)
+    found = matrix[rows, columns]
+    return np.asarray(found.toarray() if sparse.issparse(found) else found, np.float64).ravel()
+
+
+def _ranked(h: Hierarchy, doubt: _Doubt, found: _Entries, same: Disagreements | None, has_many: bool) -> Suspects:
+    rate = doubt.rate(found, has_many)
+    rates = np.full(len(found.rows), rate)
+    copies = np.full(len(found.rows), -1, np.int64)
+    if same is not None:
+        rates = np.maximum(rates, same.share[found.rows])
+        copies = np.where(same.share[found.rows] > 0, same.copy[found.rows], -1)
+    log_score = found.log_odds + np.log(rates)
+    score = np.exp(np.minimum(log_score, 0))
+    order = np.lexsort((found.rows, -log_score))
+    rows, given, suggested = found.rows[order], found.given[order], found.suggested[order]
+    p_given, p_suggested = (
+        np.where(nodes >= 0, doubt.p_end(rows, np.maximum(nodes, 0)), np.nan) for nodes in (given, suggested)
+    )
+    return Suspects(
+        rows,
+        given.astype(np.int32),
+        suggested.astype(np.int32),
+        p_given,
+        p_suggested,
+        score[order],
+        _reasons(h, given, suggested, copies[order]),
+        copies[order],
+        rate,
+    )
+
+
+def _reasons(h: Hierarchy, given: LongArray, suggested: LongArray, copies: LongArray) -> list[Reason]:
+    both = (given >= 0) & (suggested >= 0)
+    one, two = np.maximum(given, 0), np.maximum(suggested, 0)
+    first = h.parent_idx[h.parent_ptr[:-1]]
+    is_sibling = both & (first[one] == first[two])
+    meets = both & (h.lowest_common_ancestor(one, two) >= 0) if len(one) else both
+    deeper, higher = (both & h.is_ancestor(*pair) if len(one) else both for pair in ((one, two), (two, one)))
+    chosen: list[Reason] = np.select(
+        [copies >= 0, given < 0, suggested < 0, deeper, higher, is_sibling, meets],
+        ["duplicate disagrees", "missing", "extra", "deeper", "higher", "sibling", "near"],
+        "far",
+    ).tolist()
+    return chosen
+
+
+def disagreements(codes: LongArray, labels: LabelMatrix) -> Disagreements:
+    """Find documents whose copies have other labels.
+
+    Parameters
+    ----------
+    codes : array of shape (documents,)
+        Equal numbers for documents with the same text; -1 for none.
+    labels : LabelMatrix, documents x nodes
+        The labels given.
+
+    Returns
+    -------
+    Disagreements
+        The copy is the first document that has the same text and other labels.
+
+    >>> from treelabel.hierarchy.labels import encode
+    >>> labels = encode(Hierarchy.flat(["A", "B"]), ["A", "B", "A", "B"])
+    >>> found = disagreements(np.array([0, 0, 0, 1]), labels)
+    >>> found.share.round(2).tolist(), found.copy.tolist()
+    ([0.33, 0.67, 0.33, 0.0], [1, 0, 1, -1])
+    """
+    share, copy = np.zeros(len(codes)), np.full(len(codes), -1, np.int64)
+    order = np.argsort(codes, kind="stable")
+    order = order[codes[order] >= 0]
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    for rows in np.split(order, starts[1:]):
+        if len(rows) < 2:
+            continue
+        sets = [tuple(labels.indices[labels.indptr[row] : labels.indptr[row + 1]].tolist()) for row in rows.tolist()]
+        times = Counter(sets)
+        if len(times) < 2:
+            continue
+        first = dict(zip(reversed(sets), reversed(rows.tolist()), strict=True))
+        one, two = list(times)[:2]
+        for row, own in zip(rows.tolist(), sets, strict=True):
+            share[row], copy[row] = 1 - times[own] / len(rows), first[two if own == one else one]
+    return Disagreements(share, copy)

@@ -1,0 +1,370 @@
+"""Several models as one: their scores are pooled, with weights learned on documents that they have not seen."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypedDict
+
+import numpy as np
+
+from treelabel.core.errors import TreelabelError
+from treelabel.core.progress import progress_bar
+from treelabel.core.scale import BLOCK_SCORES, KEPT_SCORES, MANY_NODES
+from treelabel.core.schema import Arrays, Schema, with_prefix
+from treelabel.core.strings import Strings
+from treelabel.core.types import LongArray
+from treelabel.encoders.protocol import Encoder
+from treelabel.encoders.registry import default_encoder_name
+from treelabel.hierarchy import Hierarchy
+from treelabel.models.base import Model, Training
+from treelabel.models.descriptions import Descriptions, check_descriptions
+from treelabel.models.persistence.part_files import files_from, files_to
+from treelabel.models.ranges import Folds, Seed
+from treelabel.models.registry import MODELS, check_setting_names, make_model
+from treelabel.models.settings import Settings
+from treelabel.rules import decide
+from treelabel.scores import Scores
+from treelabel.selection.evidence import HeldOut
+from treelabel.selection.folds import draw_folds, hold_out
+from treelabel.stack.candidates import is_extreme, pool_of
+from treelabel.stack.pool import Pool
+from treelabel.text import Tfidf
+
+# From this many documents on, one fold is left out instead of each in turn: weights are few.
+MANY_DOCUMENTS = 20_000
+LEFT_OUT_OF_MANY = 4_000
+# How many probabilities of models are kept at most to learn weights from, and of how many documents at least.
+MOST_KEPT = 1 << 25
+FEWEST_KEPT = 500
+
+Spec = str | Mapping[str, Any] | Model
+
+# On training data of four sets, out of fold, no other choice of linear models, bag and prototype is clearly better.
+DEFAULT_ESTIMATORS: tuple[Spec, ...] = (
+    {"model": "linear", "encoder": None},
+    {"model": "linear", "tfidf": False},
+    "prototype",
+)
+# Where labels are very many and documents have several: most labels have few documents, but names. Memory and prototype
+# know the embeddings; rankers would take several times as long with them.
+EXTREME_ESTIMATORS: tuple[Spec, ...] = (
+    {"model": "extreme", "encoder": None},
+    "memory",
+    "lexical",
+    "prototype",
+)
+
+
+class Values(TypedDict):
+    """The values that each estimator has learned."""
+
+    estimators: list[dict[str, Any]]
+
+
+class Stack(Model):
+    """A log-linear pool of models, whose weights are learned on documents that the models have not seen.
+
+    Each of `cv` folds is left out in turn, every estimator learns the others and scores it; then all learn everything.
+    With one path per document, ln P(terminal node) is the weighted sum of the estimators' (PathPool); with several,
+    logits of nodes are added up (NodePool). With several of more than 2,000 labels, only the 100 largest scores of each
+    estimator are looked at, and what an estimator does not say counts for itself (PooledCandidates). Learning costs
+    `cv` + 1 times what the estimators cost; from 20,000 documents on, a single fold of 4,000 is left out. Where
+    documents x nodes are very many, weights are learned from a sample of them. A validation set takes the place of the
+    folds. After a deadline, or at Ctrl-C, weights are learned from the folds that are done; if there is none, all
+    estimators have the same weight.
+
+    Parameters
+    ----------
+    hierarchy : Hierarchy or None
+        The hierarchy, where training data have none of their own.
+    estimators : tuple or None
+        Names of MODELS, models that have not learned, or mappings such as {"model": "linear", "C": 1.0}; by default
+        linear with tf-idf, linear with embeddings, and prototype; with several of more than 2,000 labels extreme,
+        memory, lexical and prototype.
+    encoder : str, Encoder or None
+        Handed to all estimators that take one and do not have their own ({"model": "linear", "encoder": None}).
+    descriptions : mapping, str or None
+        Descriptions of labels, handed to all estimators that take them and do not have their own.
+    cv : int
+        The number of folds.
+    seed : int
+        Seed of the random numbers.
+    """
+
+    name = "stack"
+    needs_encoder = True
+    learned = Values
+
+    def __init__(
+        self,
+        hierarchy: Hierarchy | None = None,
+        estimators: tuple[Spec, ...] | None = None,
+        encoder: str | Encoder | None = None,
+        descriptions: Descriptions = None,
+        cv: Folds = 5,
+        seed: Seed = 0,
+    ) -> None:
+        self.hierarchy = hierarchy
+        self.estimators = estimators
+        self.encoder = encoder
+        self.descriptions = descriptions
+        self.cv = cv
+        self.seed = seed
+
+    @property
+    def exhaustive(self) -> bool:
+        """Whether the scores of children sum to their parent's: always, whatever those of the estimators do."""
+        return True
+
+    def _known_words(self) -> Tfidf | None:
+        """Return that of the first estimator that has one."""
+        return next((found for each in self.estimators_ if (found := each._known_words()) is not None), None)
+
+    # Settings of estimators
+
+    def _nested(self) -> dict[str, Settings]:
+        """Return the estimators by the name of their model; those after the first of a name have a number behind it."""
+        found = self._named(self._given())
+        # Which of the usual ones are taken is seen when it learns.
+        return found if self.estimators is not None else {**self._named(EXTREME_ESTIMATORS), **found}
+
+    def _named(self, specs: tuple[Spec, ...]) -> dict[str, Settings]:
+        found: dict[str, Settings] = {}
+        for estimator in self._made(specs, self.encoder):
+            count = sum(name.partition("-")[0] == estimator.name for name in found)
+            found[f"{estimator.name}-{count + 1}" if count else estimator.name] = estimator
+        return found
+
+    def _set_nested(self, name: str, estimator: Settings) -> None:
+        assert isinstance(estimator, Model)
+        given = self._given()
+        if name not in self._named(given):
+            given = EXTREME_ESTIMATORS
+        place = list(self._named(given)).index(name)
+        self.estimators = (*given[:place], estimator, *given[place + 1 :])
+
+    def _given(self) -> tuple[Spec, ...]:
+        """Return the estimators in the settings, or the usual ones: for very many labels, once these are known."""
+        if self.estimators is not None:
+            return tuple(self.estimators)
+        return EXTREME_ESTIMATORS if self._is_extreme else DEFAULT_ESTIMATORS
+
+    # Learning
+
+    def _check_settings(self) -> None:
+        check_descriptions(self.descriptions)
+        if self.estimators is not None and not len(self.estimators):
+            raise TreelabelError("the model stack needs estimators=, such as ('linear', 'prototype'), found ()")
+        for estimator in self._made(self._given(), self.encoder):
+            estimator.require_settings()
+
+    def _fit(self, train: Training) -> HeldOut | None:
+        self.estimators_ = self._fitted(train)
+        self.pool_: Pool = pool_of(train.regime, train.hierarchy).equal(train, len(self.estimators_))
+        given, rows = self._left_out(train)
+        if not len(rows):
+            return None
+        held = (train if train.valid is None else train.valid)[rows]
+        self.pool_ = self.pool_.fit(given, held)
+        return HeldOut(Scores(train.hierarchy, self.pool_.probabilities(given)), held.labels, held.groups)
+
+    def _fitted(self, train: Training) -> list[Model]:
+        """Make the estimators, and fit them."""
+        # A memory without an encoder does without embeddings; here it is to have them.
+        usual = self._is_extreme and self.estimators is None and self.encoder is None
+        estimators = self._unfitted(default_encoder_name() if usual else None)
+        for estimator in estimators:
+            estimator.hierarchy_, estimator.regime_ = train.hierarchy, train.regime
+            estimator._fit(train)
+        return estimators
+
+    def _unfitted(self, encoder: str | None = None) -> list[Model]:
+        """Make the estimators for the labels that are known, with the encoder of the settings or another."""
+        return self._made(self._given(), self.encoder if encoder is None else encoder)
+
+    def _made(self, specs: tuple[Spec, ...], encoder: str | Encoder | None) -> list[Model]:
+        return [make_estimator(spec, encoder, self.seed, self.descriptions) for spec in specs]
+
+    @property
+    def _is_extreme(self) -> bool:
+        return hasattr(self, "hierarchy_") and is_extreme(self.regime_, self.hierarchy_)
+
+    def _scores_of(self, estimator: Model, texts: Strings) -> Any:
+        """Return what an estimator says of texts, of very many labels the largest scores alone."""
+        return (estimator._score_top(texts, KEPT_SCORES) if self._is_extreme else estimator._score(texts)).values
+
+    def _left_out(self, train: Training) -> tuple[list[Any], LongArray]:
+        """Score documents that estimators have not seen: one matrix per estimator, and which documents these are."""
+        width = KEPT_SCORES if self._is_extreme else min(len(train.hierarchy), MANY_NODES)
+        most = max(FEWEST_KEPT, MOST_KEPT // (len(self.estimators_) * width))
+        if train.valid is not None:
+            rows = np.random.default_rng(self.seed).permutation(len(train.valid))[:most]
+            return [self._scores_of(each, train.valid.texts.take(rows)) for each in self.estimators_], rows
+        found: list[list[Any]] = []
+        done: list[LongArray] = []
+        folds = make_folds(train, self.cv, self.seed)
+        with progress_bar("learning weights", len(folds), train.progress) as told:
+            try:
+                for left_out in folds:
+                    others = train[np.setdiff1d(np.arange(len(train)), left_out)]
+                    if train.stop or not others.labels.nnz:
+                        break
+                    kept = left_out[: max(1, most // len(folds))]
+                    found.append([self._scores_of(each, train.texts.take(kept)) for each in self._fitted(others)])
+                    done.append(kept)
+                    told(len(done))
+            except KeyboardInterrupt:
+                train.stop.interrupt()
+        if not done:
+            return [], np.zeros(0, np.int64)
+        return [Scores.concat(train.hierarchy, values).values for values in zip(*found, strict=True)], np.concatenate(
+            done
+        )
+
+    # Scoring
+
+    def _score(self, texts: Strings) -> Scores:
+        given = [self._scores_of(each, texts) for each in self.estimators_]
+        step = max(1, BLOCK_SCORES // (KEPT_SCORES if self._is_extreme else len(self.hierarchy_)))
+        starts = range(0, max(1, len(texts)), step)
+        pooled = [self.pool_.probabilities([values[low : low + step] for values in given]) for low in starts]
+        return Scores.concat(self.hierarchy_, pooled)
+
+    def _score_top(self, texts: Strings, top: int) -> Scores:
+        # Of very many labels, few have a score anyway.
+        return self._score(texts).top_k(top) if self._is_extreme else super()._score_top(texts, top)
+
+    def explain(self, text: str, node: int | None = None) -> Any:
+        """Return the explanation of the first estimator that has one, of the best leaf of all; p is that of all."""
+        scores = self._score(Strings.of([text]))
+        best = decide(scores, "best_leaf").most_specific.indices if node is None else np.array([node])
+        path, dense = np.append(self.hierarchy_.ancestors(best[:1]).indices, best[:1]), scores.dense()[0]
+        for estimator in self.estimators_ if len(best) else ():
+            with suppress(TreelabelError):
+                steps = estimator.explain(text, int(best[0]))
+                # By node: two labels may have one name.
+                return [replace(step, p=float(dense[at])) for step, at in zip(steps, path, strict=True)]
+        return super().explain(text)
+
+    # Saving
+
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
+        values, arrays = [], {f"pool.{name}": array for name, array in self.pool_.arrays().items()}
+        for place, estimator in enumerate(self.estimators_):
+            own, kept = estimator._state()
+            values.append(own)
+            arrays |= {f"{place}.{name}": array for name, array in kept.items()}
+        return {"estimators": values}, arrays
+
+    def _schema(self, values: dict[str, Any]) -> Schema:
+        unfitted, stored = self._unfitted(), values["estimators"]
+        if not unfitted or len(stored) != len(unfitted):
+            raise TreelabelError(f"{len(stored)} estimators have learned, but the settings name {len(unfitted)}")
+        schemas = {"pool.": pool_of(self.regime_, self.hierarchy_).schema(self.hierarchy_, len(unfitted))}
+        for place, (each, own) in enumerate(zip(unfitted, stored, strict=True)):
+            each.hierarchy_, each.regime_ = self.hierarchy_, self.regime_
+            kept = {name: value for name, value in each.get_params(deep=False).items() if name not in each.unsaved}
+            each.check_settings(kept, f"estimator {place}: the setting ")
+            schemas[f"{place}."] = each.schema(own)
+        return Schema(parts=schemas)
+
+    def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
+        self.estimators_ = self._unfitted()
+        for place, (each, own) in enumerate(zip(self.estimators_, values["estimators"], strict=True)):
+            each.hierarchy_, each.regime_ = self.hierarchy_, self.regime_
+            each._restore(own, with_prefix(arrays, f"{place}."))
+        self.pool_ = pool_of(self.regime_, self.hierarchy_).of(self.hierarchy_, with_prefix(arrays, "pool."))
+
+    def _write_files(self, folder: Path) -> None:
+        for place, estimator in enumerate(self.estimators_):
+            with files_to(folder, f"{place}.") as own:
+                estimator._write_files(own)
+
+    def _read_files(self, folder: Path) -> None:
+        for place, estimator in enumerate(self.estimators_):
+            with files_from(folder, f"{place}.") as own:
+                estimator._read_files(own)
+
+
+def make_estimator(spec: Spec, encoder: str | Encoder | None, seed: int, descriptions: Descriptions = None) -> Model:
+    """Make a model of its description.
+
+    Parameters
+    ----------
+    spec : str, mapping or Model
+        A name of MODELS, a mapping with it and settings, or a model whose settings are copied.
+    encoder : str, Encoder or None
+        The encoder, unless the description has one.
+    seed : int
+        The seed, unless the description has one.
+    descriptions : mapping, str or None
+        Descriptions of labels, unless the description has some.
+
+    Returns
+    -------
+    Model
+        A model that has not learned.
+
+    >>> make_estimator({"model": "linear", "C": 2.0}, None, 5).get_params()["C"]
+    2.0
+    """
+    if isinstance(spec, Model):
+        return without_checkpoints(type(spec)(**spec.get_params(deep=False)))
+    said = dict(spec) if isinstance(spec, Mapping) else {"model": spec}
+    if not isinstance(said.get("model"), str):
+        raise TreelabelError(f"expected the name of a model, or a mapping that has it as 'model', found {spec!r}")
+    name = said.pop("model")
+    known = MODELS.find(name).maker.setting_names()
+    handed = {"encoder": encoder, "seed": seed, "descriptions": descriptions}
+    usual = {key: value for key, value in handed.items() if key in known}
+    # JSON has no tuples.
+    own = {key: tuple(value) if isinstance(value, list) else value for key, value in said.items()}
+    check_setting_names(name, own)
+    return without_checkpoints(make_model(name, **{**usual, **own}))
+
+
+def without_checkpoints(model: Model) -> Model:
+    """Return a model without checkpoints: one that learns several times has no one place to go on from."""
+    return model.set_params(checkpoint_dir=None) if "checkpoint_dir" in model.setting_names() else model
+
+
+def make_folds(train: Training, cv: int, seed: int) -> list[LongArray]:
+    """Divide documents into folds, stratified by label, or of whole groups where documents have groups.
+
+    One document alone cannot be left out; of very many, one fold is enough.
+
+    Parameters
+    ----------
+    train : Training
+        Documents.
+    cv : int
+        The number of folds.
+    seed : int
+        Seed of the random numbers.
+
+    Returns
+    -------
+    list of arrays of int64
+        The documents of each fold.
+    """
+    documents, rng = len(train), np.random.default_rng(seed)
+    if train.groups is not None:
+        many = documents >= MANY_DOCUMENTS
+        whole = (
+            [hold_out(documents, LEFT_OUT_OF_MANY, seed, train.groups)]
+            if many
+            else draw_folds(documents, cv, seed, train.groups)
+        )
+        return [rng.permutation(fold) for fold in whole if len(fold)]
+    order = rng.permutation(documents)
+    if documents >= MANY_DOCUMENTS:
+        return [order[:LEFT_OUT_OF_MANY]]
+    terminals = train.hierarchy.most_specific(train.labels)
+    first = np.full(documents, -1)
+    some = np.diff(terminals.indptr) > 0
+    first[some] = terminals.indices[terminals.indptr[:-1][some]]
+    dealt = order[np.argsort(first[order], kind="stable")]
+    folds = [dealt[start::cv] for start in range(cv)] if documents > 1 else []
+    rng = np.random.default_rng(seed)
+    return [rng.permutation(fold) for fold in folds if len(fold)]
