@@ -41,17 +41,44 @@ def arguments(function: Function) -> list[str]:
     return [name for name in names if name not in ("self", "cls") and not name.startswith("_")]
 
 
+def public_api() -> Iterator[tuple[str, Function]]:
+    """List the functions, and the methods of classes, that `import treelabel` promises."""
+    names = set(treelabel.__all__)
+    for file in FILES:
+        for name, function in public_functions(file):
+            if name.partition(".")[0] in names:
+                yield name, function
+
+
+@pytest.mark.parametrize(("name", "function"), [pytest.param(*each, id=each[0]) for each in public_api()])
+def test_the_public_api_documents_its_arguments(name: str, function: Function) -> None:
+    decorators = {ast.unparse(each) for each in function.decorator_list}
+    if len(arguments(function)) < 2 or "overload" in decorators:
+        return
+    doc = ast.get_docstring(function) or ""
+    assert "Parameters\n----------" in doc, f"{name} documents no parameters"
+    gives_back = function.returns is not None and ast.unparse(function.returns) != "None"
+    if gives_back and "contextmanager" not in decorators:
+        assert re.search(r"^(Returns|Yields)\n---", doc, re.MULTILINE), f"{name} does not document what it returns"
+
+
+def documented_arguments(doc: str) -> Iterator[tuple[str, str]]:
+    """List the entries of a docstring's Parameters section: the names, and what is said of them."""
+    section = re.search(r"^Parameters\n-+\n(.*?)(?=^\w[^\n]*\n-{3,}$|\Z)", doc, re.MULTILINE | re.DOTALL)
+    for entry in re.findall(r"^(\S[^\n]*)\n((?:    [^\n]*\n?|\n)*)", section[1] if section else "", re.MULTILINE):
+        yield entry[0].partition(" : ")[0], entry[1].strip()
+
+
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(PACKAGE)))
-def test_public_functions_with_several_arguments_document_them(file: Path) -> None:
-    for name, function in public_functions(file):
-        decorators = {ast.unparse(each) for each in function.decorator_list}
-        if len(arguments(function)) < 2 or decorators & {"kernel", "fast_kernel", "overload"}:
+def test_what_is_said_of_an_argument_says_more_than_its_name(file: Path) -> None:
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.FunctionDef | ast.ClassDef):
             continue
-        doc = ast.get_docstring(function) or ""
-        assert "Parameters\n----------" in doc, f"{name} documents no parameters"
-        gives_back = function.returns is not None and ast.unparse(function.returns) != "None"
-        if gives_back and "contextmanager" not in decorators:
-            assert re.search(r"^(Returns|Yields)\n---", doc, re.MULTILINE), f"{name} does not document what it returns"
+        for name, text in documented_arguments(ast.get_docstring(node) or ""):
+            words = set(re.findall(r"\w+", text.lower())) - {"the", "a", "an", "its", "their", "of", "all"}
+            spelled = set(re.findall(r"[a-z]+", name.lower()))
+            plain = {word.removesuffix("s") for word in words}
+            assert plain - {word.removesuffix("s") for word in spelled}, f"{node.name}: {name}: {text!r} says nothing"
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(PACKAGE)))

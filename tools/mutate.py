@@ -5,10 +5,10 @@
     python tools/mutate.py --rooms calibration # of one room only
     python tools/mutate.py --list              # which they would be
 
-A mutation turns a comparison, an operator, a constant, `min` and `max`, or a condition round. Rooms have equal shares of
-the draw. Every mutation is made in a copy of the repository. The tests of its room run first, then all others that
-`make quick` runs; one that fails, or that takes longer than the limit, kills it. Survivors are printed as a diff: either
-a test is missing, or the mutation changes nothing that anybody could see. The exit status is 1 if more than 5% survive.
+A mutation reverses a comparison, an operator or a condition, swaps `min` and `max`, or changes a constant. Rooms have
+equal shares of the draw. Every mutation is made in a copy of the repository. The tests of its room run first, then all
+others that `make quick` runs; one that fails, or that takes longer than the limit, kills it. For a survivor, either a
+test is missing, or nobody could see the difference. The exit status is 1 if more than 5% survive.
 """
 
 import argparse
@@ -92,10 +92,7 @@ def find_mutations(text: str, room: str = "", file: str = "") -> list[Mutation]:
     def offset(line: int, column: int) -> int:
         return starts[line - 1] + len(lines[line - 1].encode()[:column].decode())
 
-    result = []
-    for line, start, stop, before, after in _replacements(ast.parse(text), text, offset):
-        result.append(Mutation(room, file, line, start, stop, before, after))
-    return sorted(set(result), key=lambda each: each.start)
+    return sorted({Mutation(room, file, *each) for each in _replacements(ast.parse(text), text, offset)})
 
 
 def _replacements(tree: ast.Module, text: str, offset: Offset) -> Iterator[Replacement]:
