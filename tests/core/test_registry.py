@@ -1,16 +1,11 @@
-import dataclasses
 from importlib import import_module
-from inspect import signature
 
 import pytest
 
-from treelabel import FORMATS, LOSSES, METRICS, MODELS, RULES, Scores, evaluate, make_model
+from treelabel import FORMATS, LOSSES, METRICS, MODELS, RULES
 from treelabel.core.errors import TreelabelError
-from treelabel.core.registry import Lazy, Registry, did_you_mean, suggestion
-from treelabel.core.renamed import RENAMED
+from treelabel.core.registry import Lazy, Registry, did_you_mean
 from treelabel.encoders.registry import ENCODERS
-from treelabel.encoders.sources import Source
-from treelabel.models.base import Model
 from treelabel.models.linear.registry import HEADS
 
 REGISTRIES = [ENCODERS, FORMATS, HEADS, LOSSES, METRICS, MODELS, RULES]
@@ -53,50 +48,6 @@ def test_a_row_is_added_for_good_or_for_a_while_and_never_hides_another() -> Non
     assert "text" not in rows
     rows.add(text)
     assert list(rows) == ["text"]
-
-
-def test_a_renamed_name_is_answered_with_its_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(RENAMED, "cost", "C")
-    assert suggestion("cost", ["max_iter", "C"]) == "did you mean C?"
-    assert suggestion("cost", ["max_iter"]) == "there are: max_iter"
-
-
-@pytest.mark.parametrize(
-    ("model", "old", "new"),
-    [
-        ("linear", "cost", "C"),
-        ("linear", "most_passes", "max_iter"),
-        ("linear", "words", "ngram_range"),
-        ("linear", "pieces", "char_ngram_range"),
-        ("linear", "bits", "n_features"),
-        ("linear", "held_out", "validation_fraction"),
-        ("neural", "rate", "learning_rate"),
-        ("neural", "rates", "learning_rates"),
-        ("neural", "batch", "batch_size"),
-        ("neural", "warm_up", "warmup_ratio"),
-        ("neural", "clip", "max_grad_norm"),
-        ("neural", "accumulate", "gradient_accumulation_steps"),
-        ("neural", "save_memory", "gradient_checkpointing"),
-        ("neural", "schedule", "lr_scheduler"),
-        ("neural", "freeze", "frozen_layers"),
-        ("stack", "folds", "cv"),
-        ("prototype", "parent_pull", "parent_prior_strength"),
-        ("prototype", "label_pull", "label_prior_strength"),
-        ("zero_shot", "up", "ancestor_weight"),
-        ("zero_shot", "down", "descendant_weight"),
-        ("zero_shot", "sharpness", "temperature"),
-    ],
-)
-def test_an_old_setting_of_a_model_is_answered_with_the_new_one(model: str, old: str, new: str) -> None:
-    with pytest.raises(TreelabelError, match=rf"has no setting '{old}'; did you mean {new}\?"):
-        make_model(model, **{old: 1.0})
-
-
-def test_every_new_name_exists() -> None:
-    settings = {name for row in MODELS.values() for name in row.maker.setting_names()}
-    arguments = set(signature(evaluate).parameters)
-    fields = {field.name for field in dataclasses.fields(Source)}
-    assert set(RENAMED.values()) <= settings | arguments | fields | set(dir(Model)) | set(dir(Scores))
 
 
 def test_several_names_may_be_near_and_are_shown_as_asked() -> None:

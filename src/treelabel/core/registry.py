@@ -8,7 +8,6 @@ from importlib import import_module
 from typing import Generic, Protocol, TypeVar
 
 from treelabel.core.errors import TreelabelError, quoted
-from treelabel.core.renamed import RENAMED
 
 
 class Named(Protocol):
@@ -173,8 +172,6 @@ def did_you_mean(
 ) -> str:
     """Return "did you mean ...?" with the names nearest to an unknown one, or "" if none is near.
 
-    A name in `RENAMED` is answered with its new name.
-
     Parameters
     ----------
     name, known, cutoff, most
@@ -190,7 +187,6 @@ def did_you_mean(
     ('did you mean linear?', '')
     """
     names = list(known)
-    renamed = RENAMED.get(name, name)
-    same = [each for each in names if each.lower() == renamed.lower()]
+    same = [each for each in names if each.lower() == name.lower()]
     close = same[:most] or difflib.get_close_matches(name, names, n=most, cutoff=cutoff)
     return f"did you mean {' or '.join(map(shown, close))}?" if close else ""
