@@ -12,7 +12,6 @@ from hypothesis import settings
 
 from tests.helpers import Ended, Run
 from treelabel.cli import main
-from treelabel.core import compiling
 
 settings.register_profile("treelabel", deadline=None, derandomize="CI" in os.environ)
 settings.register_profile("quick", settings.get_profile("treelabel"), max_examples=10)
@@ -22,7 +21,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "treelabel"))
 @pytest.fixture(autouse=True)
 def no_word_of_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
     """Say nothing of loops that are compiled for the first time: that may happen in any test."""
-    monkeypatch.setattr(compiling, "WORTH_A_WORD", math.inf)
+    monkeypatch.setattr(compilation, "WORTH_A_WORD", math.inf)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from treelabel.calibration.outputs import ABSENT, LEVELS, Outputs
 from treelabel.calibration.path_softmax import GROWTH, PathSoftmax
 from treelabel.calibration.registry import CALIBRATIONS, calibration_for
 from treelabel.calibration.temperature import fit_softmax_temperature, fit_temperature
-from treelabel.core.schema import Schema
+from treelabel.core.array_schema import Schema
 from treelabel.core.sparse_product import Weights, known_margins
 from treelabel.core.types import FloatArray
 from treelabel.hierarchy import LabelMatrix, label_matrix

@@ -19,7 +19,7 @@ from scipy import sparse
 from tests.helpers import put, read_text
 from tests.strategies import examples
 from treelabel import FORMATS, Dataset, Hierarchy, TreelabelError, read, write
-from treelabel.core.outputs import open_output, whole_file
+from treelabel.core.atomic_output import open_output, whole_file
 from treelabel.data import SkippedRowsWarning, Strings, losses
 from treelabel.data.formats import BATCH, format_of
 from treelabel.data.write import LabelStyle

@@ -19,7 +19,7 @@ import pytest
 from tests.helpers import Run, WordVectors, put, registered
 from treelabel import write
 from treelabel.core.errors import TreelabelError
-from treelabel.core.set_aside import inode_of, set_aside
+from treelabel.core.quarantine import inode_of, set_aside
 from treelabel.encoders import cache as caching
 from treelabel.encoders import digests
 from treelabel.encoders import files as encoder_files

@@ -14,7 +14,7 @@ from scipy import stats
 
 from tests.helpers import Run as Command
 from treelabel import Dataset, Hierarchy, TreelabelError, evaluate, make_model, write
-from treelabel.core.outputs import whole_file
+from treelabel.core.atomic_output import whole_file
 from treelabel.core.registry import Lazy
 from treelabel.data.build import folds, split
 from treelabel.data.sample import load_sample

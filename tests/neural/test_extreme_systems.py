@@ -16,7 +16,7 @@ from torch.nn import functional
 from tests.helpers import WordVectors, registered
 from tests.strategies import examples
 from treelabel import Dataset, Hierarchy, TreelabelError, load_model, make_model
-from treelabel.core.schema import Schema
+from treelabel.core.array_schema import Schema
 from treelabel.core.stopping import StopSignal
 from treelabel.encoders.token_states import TokenStates
 from treelabel.models.check import CASES, check_model, it_learns

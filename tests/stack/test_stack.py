@@ -10,7 +10,7 @@ from scipy import sparse
 
 from tests.helpers import WordVectors, registered
 from treelabel import Dataset, Hierarchy, Scores, TreelabelError, evaluate, load_model, make_model
-from treelabel.core.schema import Arrays, Schema
+from treelabel.core.array_schema import Arrays, Schema
 from treelabel.core.strings import Strings
 from treelabel.hierarchy.labels import decode
 from treelabel.models.base import Model, Training

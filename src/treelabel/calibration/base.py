@@ -8,8 +8,8 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.calibration.outputs import Outputs
+from treelabel.core.array_schema import Array, Arrays
 from treelabel.core.compute import over_rows
-from treelabel.core.schema import Array, Arrays
 from treelabel.core.sparse_product import Weights
 from treelabel.core.types import FloatArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix

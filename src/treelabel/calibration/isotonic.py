@@ -14,10 +14,10 @@ from treelabel.calibration.base import LARGEST_PARAMETER, Calibration
 from treelabel.calibration.fitting import fit_logistic
 from treelabel.calibration.outputs import ABSENT, LEVELS, Outputs
 from treelabel.calibration.path_softmax import PathSoftmax, fit_terminals
+from treelabel.core.array_schema import Array, Arrays
 from treelabel.core.compute import kernel
 from treelabel.core.errors import TreelabelError
 from treelabel.core.scale import MANY_NODES
-from treelabel.core.schema import Array, Arrays
 from treelabel.core.types import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.hierarchy import LabelMatrix
 from treelabel.scores import Scores

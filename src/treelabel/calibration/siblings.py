@@ -13,8 +13,8 @@ from treelabel.calibration.outputs import ABSENT, LEVELS, Outputs
 from treelabel.calibration.path_kernels import Sums, mix_uniform
 from treelabel.calibration.temperature import fit_softmax_temperature
 from treelabel.calibration.uniform import fit_uniform_weights, sums_of
+from treelabel.core.array_schema import Array, Arrays
 from treelabel.core.errors import TreelabelError
-from treelabel.core.schema import Array, Arrays
 from treelabel.core.types import DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 

@@ -44,7 +44,7 @@ def _run(arguments: list[str], debug: bool) -> int:
     from typer.exceptions import TyperException
 
     from treelabel.cli.app import app
-    from treelabel.core.compiling import compilation
+    from treelabel.core.compilation import compilation
     from treelabel.core.errors import TreelabelError
 
     with _shown_notes(), compilation.announced(_say):

@@ -366,8 +366,8 @@ def split(
       treelabel split all.csv parts --per-class 1
     """
     from treelabel import data as d
+    from treelabel.core.atomic_output import together
     from treelabel.core.errors import TreelabelError
-    from treelabel.core.outputs import together
     from treelabel.data.taxonomy import taxonomy_ending, write_taxonomy_of
     from treelabel.data.write import lacking_taxonomy
 

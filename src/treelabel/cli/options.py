@@ -44,8 +44,8 @@ def require_new(output: Path | None, force: bool) -> None:
 
 def require_file_name(output: Path) -> None:
     """Refuse a name that no file can have, before hours of work for it."""
+    from treelabel.core.atomic_output import require_writable
     from treelabel.core.errors import TreelabelError
-    from treelabel.core.outputs import require_writable
 
     if output.is_dir():
         raise TreelabelError(f"{output}: is a folder, expected the name of a file to write")

@@ -40,8 +40,8 @@ def tables(
       treelabel tables results/quick --style latex --table losses -o losses.tex
       treelabel tables results/quick --figures figures
     """
+    from treelabel.core.atomic_output import open_output, together
     from treelabel.core.errors import TreelabelError, quoted
-    from treelabel.core.outputs import open_output, together
     from treelabel.core.registry import suggestion
     from treelabel.experiment.results import Results
     from treelabel.experiment.styles import STYLES

@@ -214,8 +214,8 @@ def _save_train(parts: "list[Dataset]", path: "Moves", file: Path, sep: str | No
 
 def _report(compared: "PredictionChanges", changes: Path | None) -> None:
     """Print what changes, and write it."""
+    from treelabel.core.atomic_output import open_output
     from treelabel.core.errors import printable
-    from treelabel.core.outputs import open_output
     from treelabel.data.formulas import escape
 
     for line in compared.summary().splitlines():

@@ -20,7 +20,7 @@ from typing import IO, Any
 from numba.core import event
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
-from treelabel.core.compiling import compilation
+from treelabel.core.compilation import compilation
 from treelabel.core.locking import lock
 
 _CHECKSUM = 16

@@ -15,9 +15,9 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
+from treelabel.core.atomic_output import errors_of, mode_of, sync, target_of
 from treelabel.core.errors import TreelabelError, printable, quoted
 from treelabel.core.locking import NO_FOLLOW, is_own_file, lock
-from treelabel.core.outputs import errors_of, mode_of, sync, target_of
 
 _log = logging.getLogger(__name__)
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
+from treelabel.core.atomic_output import whole_file
 from treelabel.core.errors import TreelabelError, quoted, require_extra, some
 from treelabel.core.inputs import suffixes
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
-from treelabel.core.outputs import whole_file
 from treelabel.data.sheet_safety import check_archive, damage_told
 
 # Excel's own limits.

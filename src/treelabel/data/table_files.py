@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from treelabel.core.atomic_output import open_output, whole_file
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import suffixes
-from treelabel.core.outputs import open_output, whole_file
 from treelabel.data.formats.delimited import label_cell
 from treelabel.data.sheets import write_sheet
 from treelabel.data.tables import csv_header, csv_lines

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from treelabel.core.outputs import whole_file
+from treelabel.core.atomic_output import whole_file
 from treelabel.core.spool import joined_batches, read_schema, read_spool
 from treelabel.core.types import LongArray
 from treelabel.data.formulas import FORMULA_PATTERN, MARKER, NUMBER, escape

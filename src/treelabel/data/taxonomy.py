@@ -8,6 +8,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, Literal
 
+from treelabel.core.atomic_output import open_output, remove_file
 from treelabel.core.errors import TreelabelError, located, quoted
 from treelabel.core.inputs import (
     STANDARD,
@@ -20,7 +21,6 @@ from treelabel.core.inputs import (
 )
 from treelabel.core.json_text import JsonLimitError, parse_json
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
-from treelabel.core.outputs import open_output, remove_file
 from treelabel.data.names import unprintable
 from treelabel.data.sheets import write_sheet
 from treelabel.data.skos import read_skos

@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from treelabel.core.atomic_output import together
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import suffixes
-from treelabel.core.outputs import together
 from treelabel.data.dataset import Dataset
 from treelabel.data.formats import FORMATS, Format, Output, format_of
 from treelabel.data.formulas import MARKER

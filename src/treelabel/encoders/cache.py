@@ -16,7 +16,7 @@ from typing import Self, TypeVar
 
 import numpy as np
 
-from treelabel.core.set_aside import Inode, Kind, inode_of, set_aside
+from treelabel.core.quarantine import Inode, Kind, inode_of, set_aside
 from treelabel.core.types import FloatArray
 
 # To be raised when tables change; part of the file's name, so that two versions of treelabel do not share a file.

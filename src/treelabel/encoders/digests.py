@@ -6,8 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from treelabel.core.atomic_output import whole_file
 from treelabel.core.errors import TreelabelError
-from treelabel.core.outputs import whole_file
 from treelabel.encoders.folders import cache_folder
 
 # Hashes by path, size and modification time.

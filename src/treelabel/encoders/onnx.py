@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from treelabel.core.atomic_output import whole_file
 from treelabel.core.errors import TreelabelError
-from treelabel.core.outputs import whole_file
 from treelabel.encoders.sessions import session
 
 # The values of a row that share a scale, and ONNX Runtime's accuracy level for products in int8.

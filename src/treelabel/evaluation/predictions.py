@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from treelabel.core.atomic_output import open_output
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import suffixes
-from treelabel.core.outputs import open_output
 from treelabel.evaluation.json_lines import Parts, json_objects, json_values, label_parts, string_parts
 from treelabel.evaluation.written_labels import chosen_labels, runner_up_labels
 from treelabel.rules import Decisions

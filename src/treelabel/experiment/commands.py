@@ -25,8 +25,8 @@ from scipy import sparse
 from treelabel.core.child_python import child_python
 from treelabel.core.errors import TreelabelError, located, quoted, shorten
 from treelabel.core.json_text import read_json
-from treelabel.core.kinds import LARGEST, AnyFloat, Between, check_kind
 from treelabel.core.locking import lock
+from treelabel.core.validation import LARGEST, AnyFloat, Between, check_kind
 from treelabel.data import Dataset, read, write, write_taxonomy
 from treelabel.encoders.folders import cache_folder
 from treelabel.experiment.processes import MARK, end_marked, run_watched

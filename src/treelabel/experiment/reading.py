@@ -8,8 +8,8 @@ from typing import Any, TypeVar, get_type_hints
 
 from treelabel.core.errors import TreelabelError, located, quoted
 from treelabel.core.inputs import existing_file
-from treelabel.core.kinds import check_kind
 from treelabel.core.registry import suggestion
+from treelabel.core.validation import check_kind
 from treelabel.experiment.checks import check_limits, check_name, check_names, check_plain, check_seeds
 from treelabel.experiment.spec import (
     DEFAULT_RULE,

@@ -24,10 +24,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from treelabel.core.atomic_output import open_output, whole_file
 from treelabel.core.errors import TreelabelError, located
 from treelabel.core.json_text import read_json
-from treelabel.core.kinds import check_kind
-from treelabel.core.outputs import open_output, whole_file
+from treelabel.core.validation import check_kind
 from treelabel.evaluation.result import Result
 from treelabel.experiment.parts import context_from_json, load_parts
 from treelabel.experiment.reading import parse_spec

@@ -20,10 +20,10 @@ from typing import Any
 
 import psutil
 
+from treelabel.core.atomic_output import disk_is_full, make_folder, open_output, together
 from treelabel.core.child_python import child_python
 from treelabel.core.errors import TreelabelError, shorten
 from treelabel.core.locking import lock
-from treelabel.core.outputs import disk_is_full, make_folder, open_output, together
 from treelabel.encoders.sources import spec_with
 from treelabel.experiment.plan import Cell, Plan, Progress, estimate, make_plan, progress_of, started
 from treelabel.experiment.processes import MARK, end_marked, family_of, has_ended, kill_group, memory_of

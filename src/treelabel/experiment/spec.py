@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from treelabel.core.errors import TreelabelError, quoted
-from treelabel.core.kinds import Between
 from treelabel.core.registry import suggestion
+from treelabel.core.validation import Between
 from treelabel.experiment.checks import check_limits, check_names, check_plain, check_published, check_seeds
 
 # The rule of a spec that leaves the choice to the model.

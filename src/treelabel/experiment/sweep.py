@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from treelabel.core.atomic_output import disk_is_full
 from treelabel.core.errors import TreelabelError
-from treelabel.core.outputs import disk_is_full
 from treelabel.core.progress import progress_bar
 from treelabel.core.types import LongArray
 from treelabel.data import Dataset

@@ -21,10 +21,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
+from treelabel.core.atomic_output import disk_is_full, open_output
 from treelabel.core.compute import run_beside
 from treelabel.core.errors import TreelabelError
 from treelabel.core.json_text import read_json
-from treelabel.core.outputs import disk_is_full, open_output
 from treelabel.evaluation.evaluator import make_context
 from treelabel.experiment.code import loaded_code
 from treelabel.experiment.commands import run_command

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypedDict, ove
 import numpy as np
 import numpy.typing as npt
 
+from treelabel.core.array_schema import Arrays, Schema
 from treelabel.core.errors import TreelabelError
-from treelabel.core.kinds import Between, check_kind
 from treelabel.core.scale import BLOCK_SCORES
-from treelabel.core.schema import Arrays, Schema
 from treelabel.core.stopping import StopSignal
 from treelabel.core.strings import Strings
 from treelabel.core.types import DoubleArray, IntArray
+from treelabel.core.validation import Between, check_kind
 from treelabel.hierarchy import Hierarchy
 from treelabel.hierarchy.labels import decode
 from treelabel.hierarchy.moves import Moves

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.schema import Array, Arrays, Schema
+from treelabel.core.array_schema import Array, Arrays, Schema
 from treelabel.core.strings import Strings
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training

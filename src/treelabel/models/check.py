@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from treelabel.core.array_schema import Arrays
 from treelabel.core.errors import TreelabelError
-from treelabel.core.schema import Arrays
 from treelabel.hierarchy import Hierarchy
 from treelabel.hierarchy.labels import encode
 from treelabel.models.base import Model

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow.compute as pc
 from scipy import sparse
 
+from treelabel.core.array_schema import Arrays, Csr, Schema, indices
 from treelabel.core.compute import kernel, over_rows, with_room
-from treelabel.core.kinds import Between
-from treelabel.core.schema import Arrays, Csr, Schema, indices
 from treelabel.core.strings import Strings
 from treelabel.core.types import IntArray, LongArray
+from treelabel.core.validation import Between
 from treelabel.hierarchy import Hierarchy, row_numbers, row_sizes
 from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import WORDS, Descriptions, StopWords, check_descriptions, described_words, presence

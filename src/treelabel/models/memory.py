@@ -7,11 +7,11 @@ from typing import Annotated, Any, ClassVar, Self, TypedDict
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.kinds import Between
+from treelabel.core.array_schema import Array, Arrays, Csr, Schema
 from treelabel.core.scale import KEPT_SCORES
-from treelabel.core.schema import Array, Arrays, Csr, Schema
 from treelabel.core.strings import Strings
 from treelabel.core.types import FloatArray, LongArray
+from treelabel.core.validation import Between
 from treelabel.core.vectors import normalize_rows
 from treelabel.encoders.cached import CachedEncoder
 from treelabel.encoders.protocol import Encoder

@@ -5,11 +5,11 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import numpy as np
 
+from treelabel.core.array_schema import Array, Arrays, Schema
 from treelabel.core.errors import TreelabelError
-from treelabel.core.kinds import Between
-from treelabel.core.schema import Array, Arrays, Schema
 from treelabel.core.strings import Strings, text_digests
 from treelabel.core.types import BoolArray, DoubleArray, FloatArray, LongArray
+from treelabel.core.validation import Between
 from treelabel.hierarchy import Hierarchy, LabelMatrix, keep_entries, matches, row_numbers, row_sizes
 from treelabel.hierarchy.moves import Moves
 from treelabel.rules import Decisions, decide

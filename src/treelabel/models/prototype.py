@@ -16,11 +16,11 @@ from scipy import sparse
 from treelabel.calibration.base import Calibration
 from treelabel.calibration.outputs import Outputs
 from treelabel.calibration.registry import calibration_for
+from treelabel.core.array_schema import Array, Arrays, Schema, indices
 from treelabel.core.errors import TreelabelError
-from treelabel.core.kinds import LARGEST, Between
-from treelabel.core.schema import Array, Arrays, Schema, indices
 from treelabel.core.strings import Strings
 from treelabel.core.types import FloatArray, IntArray
+from treelabel.core.validation import LARGEST, Between
 from treelabel.core.vectors import normalize_rows
 from treelabel.encoders.cached import CachedEncoder
 from treelabel.encoders.protocol import Encoder

@@ -6,7 +6,7 @@ belong, as `Annotated[int, Between(1, 30)]`.
 
 from typing import Annotated
 
-from treelabel.core.kinds import LARGEST, Between, PowerOfTwo, Rising
+from treelabel.core.validation import LARGEST, Between, PowerOfTwo, Rising
 from treelabel.text.ngrams import LARGEST_N, MOST_FEATURES
 
 Seed = Annotated[int, Between(0, 1 << 32)]

@@ -6,8 +6,8 @@ from functools import cache
 from typing import Any, ClassVar, Self, get_type_hints
 
 from treelabel.core.errors import TreelabelError
-from treelabel.core.kinds import check_kind
 from treelabel.core.registry import suggestion
+from treelabel.core.validation import check_kind
 
 
 @cache

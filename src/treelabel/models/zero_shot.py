@@ -5,11 +5,11 @@ from typing import Annotated, Any, TypedDict
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.kinds import LARGEST, Between
+from treelabel.core.array_schema import Array, Arrays, Csr, Schema
 from treelabel.core.scale import BLOCK_SCORES, KEPT_SCORES, MANY_NODES
-from treelabel.core.schema import Array, Arrays, Csr, Schema
 from treelabel.core.strings import Strings
 from treelabel.core.types import DoubleArray, IntArray
+from treelabel.core.validation import LARGEST, Between
 from treelabel.core.vectors import normalize_rows
 from treelabel.encoders.cached import CachedEncoder
 from treelabel.encoders.protocol import Encoder

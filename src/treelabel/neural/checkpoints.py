@@ -11,8 +11,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from treelabel.core.atomic_output import whole_file
 from treelabel.core.errors import TreelabelError
-from treelabel.core.outputs import whole_file
 from treelabel.neural.tensors import os_errors
 
 FILE = "checkpoint.safetensors"

@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
+from treelabel.core.array_schema import Schema
 from treelabel.core.errors import TreelabelError, require_extra
-from treelabel.core.kinds import Between
-from treelabel.core.schema import Schema
 from treelabel.core.strings import Strings
+from treelabel.core.validation import Between
 from treelabel.models.base import Training
 from treelabel.models.extreme.indexing import LabelEmbedding
 from treelabel.models.extreme.ranking import Negatives

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from treelabel.core.array_schema import Arrays
 from treelabel.core.errors import TreelabelError
-from treelabel.core.schema import Arrays
 from treelabel.core.strings import Strings
 from treelabel.core.types import FloatArray
 from treelabel.encoders.first_tokens import first_tokens

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+from treelabel.core.array_schema import Schema
 from treelabel.core.errors import TreelabelError
-from treelabel.core.kinds import Between
-from treelabel.core.schema import Schema
 from treelabel.core.strings import Strings
+from treelabel.core.validation import Between
 from treelabel.encoders.registry import default_encoder_name
 from treelabel.models.base import Training
 from treelabel.models.extreme.label_tree import LabelTree

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
-from treelabel.core.schema import Arrays
+from treelabel.core.array_schema import Arrays
 from treelabel.core.strings import Strings
 from treelabel.core.types import LongArray
 from treelabel.core.vectors import normalize_rows

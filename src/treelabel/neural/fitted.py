@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from treelabel.core.schema import Arrays
+from treelabel.core.array_schema import Arrays
 from treelabel.core.strings import Strings
 from treelabel.encoders.token_states import TokenStates
 from treelabel.models.extreme.label_tree import LabelTree

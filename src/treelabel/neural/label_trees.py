@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 from scipy import sparse
 
+from treelabel.core.array_schema import Arrays, Schema
 from treelabel.core.errors import TreelabelError
-from treelabel.core.schema import Arrays, Schema
 from treelabel.models.base import Training
 from treelabel.models.extreme.clustering import cluster_labels
 from treelabel.models.extreme.label_features import pifa

@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
+from treelabel.core.array_schema import Arrays, Schema
 from treelabel.core.errors import TreelabelError, require_extra
-from treelabel.core.kinds import Between
-from treelabel.core.schema import Arrays, Schema
 from treelabel.core.strings import Strings
+from treelabel.core.validation import Between
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import default_encoder_name
 from treelabel.encoders.sources import Pooling

@@ -4,9 +4,9 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import numpy as np
 
+from treelabel.core.array_schema import Array, Arrays, Schema, indices, with_prefix
 from treelabel.core.errors import TreelabelError
-from treelabel.core.kinds import AnyFloat, Between
-from treelabel.core.schema import Array, Arrays, Schema, indices, with_prefix
+from treelabel.core.validation import AnyFloat, Between
 from treelabel.encoders.sources import Pooling
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.extreme.indexing import cluster_hierarchy

@@ -10,8 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 
 from treelabel.core.errors import TreelabelError
-from treelabel.core.kinds import Between
 from treelabel.core.strings import Strings
+from treelabel.core.validation import Between
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.sources import Pooling
 from treelabel.hierarchy import Hierarchy

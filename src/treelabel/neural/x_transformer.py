@@ -18,8 +18,8 @@ import numpy as np
 from scipy import sparse
 from scipy.special import expit
 
+from treelabel.core.array_schema import Arrays, with_prefix
 from treelabel.core.errors import TreelabelError
-from treelabel.core.schema import Arrays, with_prefix
 from treelabel.core.stopping import StopSignal
 from treelabel.core.strings import Strings
 from treelabel.core.types import IntArray, LongArray

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from treelabel.core.atomic_output import open_output
 from treelabel.core.errors import TreelabelError, located, quoted
 from treelabel.core.inputs import existing_file, numbered_lines, suffixes
 from treelabel.core.json_text import JsonLimitError, number_of, parse_json
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
-from treelabel.core.outputs import open_output
 from treelabel.evaluation.predictions import ENDINGS
 from treelabel.hierarchy import Hierarchy, label_matrix
 from treelabel.hierarchy.labels import find_label

@@ -9,7 +9,7 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from treelabel.core.outputs import make_folder, together, whole_file
+from treelabel.core.atomic_output import make_folder, together, whole_file
 from treelabel.report.figures import Drawing
 from treelabel.report.figures.style import SETTINGS, VARIABLES
 

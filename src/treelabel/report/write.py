@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from treelabel.core.atomic_output import together, whole_file
 from treelabel.core.errors import require_extra
-from treelabel.core.outputs import together, whole_file
 from treelabel.data import Dataset
 from treelabel.report.content import make_content
 from treelabel.report.figures import drawings

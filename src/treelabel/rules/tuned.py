@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
 
+from treelabel.core.atomic_output import whole_file
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import existing_file
 from treelabel.core.json_text import read_json
-from treelabel.core.kinds import check_kind
-from treelabel.core.outputs import whole_file
+from treelabel.core.validation import check_kind
 
 KIND = "treelabel tuned rule"
 VERSION = 1

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from treelabel.core.outputs import whole_file
+from treelabel.core.atomic_output import whole_file
 from treelabel.core.spool import joined_batches, read_schema, read_spool
 from treelabel.hierarchy import Hierarchy, hierarchy_to_json
 from treelabel.scores.core import Scores

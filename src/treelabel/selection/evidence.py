@@ -6,8 +6,8 @@ from typing import Annotated, NotRequired, TypedDict
 
 import numpy as np
 
-from treelabel.core.kinds import Between
 from treelabel.core.types import LongArray
+from treelabel.core.validation import Between
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 from treelabel.hierarchy.regime import Regime, regime_of, usual_regime
 from treelabel.hierarchy.sets import row_sizes

@@ -7,7 +7,7 @@ import numpy as np
 
 from treelabel.calibration.base import LARGEST_PARAMETER
 from treelabel.calibration.outputs import LEVELS
-from treelabel.core.schema import Array, Schema
+from treelabel.core.array_schema import Array, Schema
 from treelabel.core.types import DoubleArray, LongArray
 from treelabel.hierarchy import Hierarchy
 from treelabel.selection.training import Training

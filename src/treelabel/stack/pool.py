@@ -15,8 +15,8 @@ from scipy import sparse
 from treelabel.calibration.base import LARGEST_PARAMETER
 from treelabel.calibration.fitting import fit_softmax_mixture
 from treelabel.calibration.outputs import LEVELS
+from treelabel.core.array_schema import Array, Arrays, Schema, indices
 from treelabel.core.errors import TreelabelError
-from treelabel.core.schema import Array, Arrays, Schema, indices
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
 from treelabel.hierarchy import Hierarchy, label_matrix, row_numbers
 from treelabel.scores import Scores

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
 
+from treelabel.core.atomic_output import open_output
 from treelabel.core.errors import TreelabelError, quoted, shorten
 from treelabel.core.inputs import UndecodableLine, open_input, suffixes, text_lines
 from treelabel.core.limits import Limits
-from treelabel.core.outputs import open_output
 from treelabel.data.formats.rows import Output, Problem, ReadOptions, Row, RowSource
 from treelabel.data.formulas import (
     MARKER,

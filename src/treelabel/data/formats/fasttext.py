@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
+from treelabel.core.atomic_output import open_output
 from treelabel.core.inputs import open_input, text_lines
-from treelabel.core.outputs import open_output
 from treelabel.data.formats.rows import Output, Problem, ReadOptions, Row, RowSource, parsed_lines
 
 PREFIX = "__label__"

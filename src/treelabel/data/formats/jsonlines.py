@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from treelabel.core.atomic_output import open_output
 from treelabel.core.errors import TreelabelError, quoted
 from treelabel.core.inputs import first_mark, open_input, text_lines, whole_lines
 from treelabel.core.json_text import JsonLimitError, parse_json
 from treelabel.core.limits import Limits
-from treelabel.core.outputs import open_output
 from treelabel.data.formats.rows import Output, Problem, ReadOptions, Row, RowSource, parsed_lines
 
 

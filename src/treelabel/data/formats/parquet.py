@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from treelabel.core.atomic_output import whole_file
 from treelabel.core.errors import TreelabelError
-from treelabel.core.outputs import whole_file
 from treelabel.data.formats.parquet_limits import check_size, decoded_size, promised_size, rows_at_once
 from treelabel.data.formats.rows import BATCH, Output, Problem, ReadOptions, Row, RowSource
 from treelabel.hierarchy import hierarchy_from_json, hierarchy_to_json

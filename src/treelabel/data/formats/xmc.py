@@ -10,10 +10,10 @@ from typing import IO
 import numpy as np
 from scipy import sparse
 
+from treelabel.core.atomic_output import open_output
 from treelabel.core.errors import TreelabelError, quoted
 from treelabel.core.inputs import UndecodableLine, open_input, text_lines
 from treelabel.core.limits import Limits
-from treelabel.core.outputs import open_output
 from treelabel.core.types import FloatArray, IntArray
 from treelabel.data.formats.rows import BATCH, Output, Problem, ReadOptions, Row, RowSource
 from treelabel.hierarchy import Hierarchy

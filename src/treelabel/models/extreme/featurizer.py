@@ -6,10 +6,10 @@ from typing import Annotated, Any, TypedDict
 import numpy as np
 from scipy import sparse
 
+from treelabel.core.array_schema import Array, Arrays
 from treelabel.core.errors import TreelabelError
-from treelabel.core.kinds import Between
-from treelabel.core.schema import Array, Arrays
 from treelabel.core.types import IntArray
+from treelabel.core.validation import Between
 from treelabel.core.vectors import normalize_rows
 from treelabel.encoders.cached import CachedEncoder
 from treelabel.encoders.joined import joined

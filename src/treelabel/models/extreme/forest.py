@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from treelabel.core.array_schema import Arrays, Schema, with_prefix
 from treelabel.core.compute import fast_kernel, kernel, over_rows
 from treelabel.core.freed import release_freed_memory
-from treelabel.core.schema import Arrays, Schema, with_prefix
 from treelabel.core.stopping import StopSignal
 from treelabel.core.types import FloatArray, IntArray, LongArray
 from treelabel.core.vectors import normalize_rows

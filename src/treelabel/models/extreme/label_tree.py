@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from treelabel.core.array_schema import Array, Arrays
 from treelabel.core.errors import TreelabelError
-from treelabel.core.schema import Array, Arrays
 from treelabel.core.types import IntArray, LongArray
 from treelabel.hierarchy import Hierarchy
 

@@ -10,12 +10,12 @@ from scipy.special import expit
 
 from treelabel.calibration.base import LARGEST_PARAMETER
 from treelabel.calibration.fitting import fit_logistic
+from treelabel.core.array_schema import Array, Arrays, Schema, indices, with_prefix
 from treelabel.core.freed import release_freed_memory
-from treelabel.core.kinds import Between
 from treelabel.core.progress import progress_bar
-from treelabel.core.schema import Array, Arrays, Schema, indices, with_prefix
 from treelabel.core.strings import Strings
 from treelabel.core.types import DoubleArray, FloatArray, IntArray, LongArray
+from treelabel.core.validation import Between
 from treelabel.encoders.protocol import Encoder
 from treelabel.hierarchy import Hierarchy, LabelMatrix, label_matrix
 from treelabel.hierarchy.information import inverse_propensities

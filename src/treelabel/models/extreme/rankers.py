@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from treelabel.core.array_schema import Array, Arrays, Schema, indices
 from treelabel.core.compute import in_threads
 from treelabel.core.errors import TreelabelError
-from treelabel.core.schema import Array, Arrays, Schema, indices
 from treelabel.core.stopping import StopSignal
 from treelabel.core.types import BoolArray, FloatArray, IntArray, LongArray
 from treelabel.models.extreme.rows import Rows, compact

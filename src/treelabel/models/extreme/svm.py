@@ -6,7 +6,7 @@ from typing import Annotated
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.kinds import Between
+from treelabel.core.validation import Between
 from treelabel.encoders.protocol import Encoder
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.extreme.forest import Make

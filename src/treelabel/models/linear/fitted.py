@@ -7,7 +7,7 @@ from scipy import sparse
 
 from treelabel.calibration.base import Calibration
 from treelabel.calibration.outputs import Outputs
-from treelabel.core.schema import Array, Arrays, Csr, Schema, indices
+from treelabel.core.array_schema import Array, Arrays, Csr, Schema, indices
 from treelabel.core.sparse_product import Weights
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.linear.heads import Job

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Self, Ty
 import numpy as np
 from scipy import sparse
 
+from treelabel.core.array_schema import Arrays, Schema
 from treelabel.core.errors import TreelabelError
-from treelabel.core.kinds import Between
-from treelabel.core.schema import Arrays, Schema
 from treelabel.core.strings import Strings
 from treelabel.core.types import LongArray
+from treelabel.core.validation import Between
 from treelabel.encoders.cached import CachedEncoder
 from treelabel.encoders.joined import joined
 from treelabel.encoders.protocol import Encoder

@@ -8,12 +8,12 @@ from typing import Any, NotRequired, TypedDict, cast, get_type_hints
 
 import numpy as np
 
+from treelabel.core.array_schema import Arrays, Schema, Sizes
 from treelabel.core.errors import TreelabelError, located
 from treelabel.core.json_text import read_json, read_ordinary
-from treelabel.core.kinds import check_kind, fits
 from treelabel.core.npz import Headers, read_arrays
-from treelabel.core.schema import Arrays, Schema, Sizes
 from treelabel.core.types import IntArray
+from treelabel.core.validation import check_kind, fits
 from treelabel.hierarchy import Hierarchy, hierarchy_from_json
 from treelabel.hierarchy.regime import Regime
 from treelabel.models.base import Model

@@ -5,9 +5,9 @@ from typing import Annotated, Any, TypedDict
 import numpy.typing as npt
 from scipy import sparse
 
+from treelabel.core.array_schema import Array, Arrays, Csr, indices
 from treelabel.core.errors import TreelabelError
-from treelabel.core.kinds import Between
-from treelabel.core.schema import Array, Arrays, Csr, indices
+from treelabel.core.validation import Between
 from treelabel.hierarchy import Hierarchy
 from treelabel.text.ngrams import LARGEST_N, MOST_FEATURES, NgramShape
 

@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from treelabel.core.atomic_output import whole_file
 from treelabel.core.errors import TreelabelError, require_extra, some
-from treelabel.core.outputs import whole_file
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey

@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from treelabel.core.array_schema import Arrays
+from treelabel.core.atomic_output import require_writable, whole_folder
 from treelabel.core.errors import TreelabelError, some
 from treelabel.core.npz import write_arrays
-from treelabel.core.outputs import require_writable, whole_folder
-from treelabel.core.schema import Arrays
 from treelabel.core.types import IntArray
 from treelabel.encoders.protocol import Encoder
 from treelabel.hierarchy import Hierarchy, hierarchy_to_json

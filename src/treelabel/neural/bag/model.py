@@ -5,10 +5,10 @@ from typing import Annotated, Any, TypedDict
 
 import numpy as np
 
+from treelabel.core.array_schema import Array, Arrays, Schema
 from treelabel.core.errors import TreelabelError
-from treelabel.core.kinds import AnyFloat, Between
-from treelabel.core.schema import Array, Arrays, Schema
 from treelabel.core.strings import Strings
+from treelabel.core.validation import AnyFloat, Between
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
 from treelabel.models.persistence.schema import MOST_DIMENSION, require_inner, tfidf_arrays

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from treelabel.core.code_cache import Turn
-from treelabel.core.compiling import MESSAGE, Compilation, compilation
+from treelabel.core.compilation import MESSAGE, Compilation, compilation
 
 LOOPS = """from treelabel.core.compute import kernel
 
@@ -93,7 +93,7 @@ def test_a_folder_that_cannot_be_written_is_waited_for_by_nobody(tmp_path: Path)
 
 def test_it_is_said_once_and_only_when_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
     now, said = [0.0], list[str]()
-    monkeypatch.setattr("treelabel.core.compiling.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("treelabel.core.compilation.time.monotonic", lambda: now[0])
     watched = Compilation()
     with watched.announced(said.append, after=1.0):
         for _ in range(9):

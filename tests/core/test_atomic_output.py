@@ -13,7 +13,7 @@ import pytest
 from tests.helpers import Run
 from tests.models.test_models import SETS
 from treelabel import Dataset, Hierarchy, TreelabelError, load_model, make_model, read, write
-from treelabel.core import outputs as o
+from treelabel.core import atomic_output as o
 from treelabel.core.locking import PREFIX, SUFFIX, Working, remove_leftovers
 
 
@@ -43,7 +43,7 @@ def test_a_killed_writer_leaves_the_old_file_and_the_next_one_removes_what_it_le
     target = tmp_path / "out.txt"
     target.write_text("old")
     code = f"""
-from treelabel.core.outputs import whole_file
+from treelabel.core.atomic_output import whole_file
 with whole_file(sys.argv[1]) as working:
     working.write_text("half")
     {DIE}
@@ -150,7 +150,7 @@ Path.replace, Path.unlink = dying(replace), dying(unlink)
 def test_a_process_that_is_killed_leaves_no_mixture_of_old_and_new_files(tmp_path: Path, steps: int) -> None:
     code = f"""
 {DYING}
-import treelabel.core.outputs as o
+import treelabel.core.atomic_output as o
 with o.together():
     for name in ("one", "two", "three"):
         with o.whole_file(Path(sys.argv[1]) / name) as working:
@@ -278,7 +278,7 @@ def test_a_killed_save_leaves_a_whole_folder(tmp_path: Path, moment: str) -> Non
     target = tmp_path / "model"
     put_folder(target, "old")
     code = f"""
-import treelabel.core.outputs as o
+import treelabel.core.atomic_output as o
 from pathlib import Path
 def die(*_): {DIE}
 setattr(o, {moment!r}, die)
@@ -475,7 +475,7 @@ def test_a_signal_that_comes_when_the_model_is_in_place_is_too_late(tmp_path: Pa
     write(SETS["leaf"], tmp_path / "x.jsonl")
     make_model("nothing").fit(SETS["leaf"]).save(tmp_path / "model")
     code = f"""
-import treelabel.core.outputs as o
+import treelabel.core.atomic_output as o
 from treelabel.cli import main
 remove = o.remove_tree
 def late(path):

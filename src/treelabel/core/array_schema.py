@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from treelabel.core.arrays import checked_csr
 from treelabel.core.errors import TreelabelError
-from treelabel.core.kinds import LARGEST
 from treelabel.core.npz import Header, Headers
+from treelabel.core.validation import LARGEST
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 Sizes = dict[str, int]
