@@ -75,7 +75,7 @@ def _texts(train: Path, test: Path) -> tuple[Any, Any, Any, Any]:
 
 def _features(train: Path, test: Path) -> tuple[Any, Any, Any, Any]:
     import treelabel
-    from treelabel.core.vectors import normalize_rows
+    from treelabel.core.matrices import normalize_rows
 
     one, two = (treelabel.read(file, format="xmc") for file in (train, test))
     return normalize_rows(one.features), one.labels, normalize_rows(two.features), two.labels

@@ -27,7 +27,7 @@ from benchmarks.measure import ROOT, best_of
 from rich.console import Console
 from rich.table import Table
 
-from treelabel.core.vectors import normalize_rows
+from treelabel.core.matrices import normalize_rows
 from treelabel.encoders.registry import find_encoder
 from treelabel.models.neighbours import DenseStore
 

@@ -12,6 +12,7 @@ from hypothesis import settings
 
 from tests.helpers import Ended, Run
 from treelabel.cli import main
+from treelabel.core import compilation
 
 settings.register_profile("treelabel", deadline=None, derandomize="CI" in os.environ)
 settings.register_profile("quick", settings.get_profile("treelabel"), max_examples=10)

@@ -17,8 +17,8 @@ from scipy import sparse
 from tests.helpers import Run
 from treelabel import Dataset, Hierarchy, Scores, TreelabelError, load_model, make_model
 from treelabel.core.array_schema import Array, Csr, Schema, indices
-from treelabel.core.arrays import checked_csr, sound_csr
 from treelabel.core.json_text import OWN, read_json
+from treelabel.core.matrices import checked_csr, sound_csr
 from treelabel.core.npz import open_npz
 from treelabel.core.validation import Between, check_kind, fits
 from treelabel.models.check import CASES, fitted

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from tests.helpers import WordVectors, registered
 from treelabel import Hierarchy, TreelabelError, load_model, make_model
-from treelabel.core.vectors import normalize_rows
+from treelabel.core.matrices import normalize_rows
 from treelabel.models import neighbours
 from treelabel.models.candidates import NodeMap, PathMap, largest
 from treelabel.models.check import CASES, TREE, check_model

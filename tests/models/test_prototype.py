@@ -10,7 +10,7 @@ import pytest
 from tests.helpers import WordVectors, registered
 from treelabel import Hierarchy, TreelabelError, make_model
 from treelabel.calibration.path_softmax import PathSoftmax
-from treelabel.core.vectors import normalize_rows
+from treelabel.core.matrices import normalize_rows
 from treelabel.encoders.files import Files
 from treelabel.models.check import CASES, CHECKS, TREE, it_learns
 from treelabel.models.inputs import training_of

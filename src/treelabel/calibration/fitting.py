@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from treelabel.core.blas import one_blas_thread
-from treelabel.core.compute import kernel, over_rows, sum_rows
+from treelabel.core.compute import kernel, one_blas_thread, over_rows, sum_rows
 from treelabel.core.types import BoolArray, DoubleArray, FloatArray
 
 # Optimization ends when a further step would gain less than this share of the loss.

@@ -15,9 +15,9 @@ from treelabel.calibration.fitting import fit_logistic
 from treelabel.calibration.outputs import ABSENT, LEVELS, Outputs
 from treelabel.calibration.path_softmax import PathSoftmax, fit_terminals
 from treelabel.core.array_schema import Array, Arrays
+from treelabel.core.bounded_memory import MANY_NODES
 from treelabel.core.compute import kernel
 from treelabel.core.errors import TreelabelError
-from treelabel.core.scale import MANY_NODES
 from treelabel.core.types import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.hierarchy import LabelMatrix
 from treelabel.scores import Scores

@@ -13,9 +13,9 @@ from treelabel.calibration.fitting import fit_beta, fit_softmax, fit_softmax_mix
 from treelabel.calibration.outputs import ABSENT, LEVELS, Outputs
 from treelabel.calibration.uniform import fit_uniform_weights, sums_of
 from treelabel.core.array_schema import Array, Arrays
+from treelabel.core.bounded_memory import KEPT_SCORES, MANY_NODES
 from treelabel.core.compute import over_rows
 from treelabel.core.errors import TreelabelError
-from treelabel.core.scale import KEPT_SCORES, MANY_NODES
 from treelabel.core.sparse_product import Documents, Dot, Weights, documents_of, known_margins
 from treelabel.core.types import BoolArray, DoubleArray, FloatArray, LongArray
 from treelabel.hierarchy import LabelMatrix

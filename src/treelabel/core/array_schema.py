@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from treelabel.core.arrays import checked_csr
 from treelabel.core.errors import TreelabelError
+from treelabel.core.matrices import checked_csr
 from treelabel.core.npz import Header, Headers
 from treelabel.core.validation import LARGEST
 

@@ -9,6 +9,8 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from functools import cache
 from itertools import pairwise
 from typing import Any, TypeVar, cast
 
@@ -240,3 +242,39 @@ def _is_worker() -> bool:
 # A forked process has none of its parent's threads.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pools.clear)
+
+
+_BLAS_LOCK = threading.Lock()
+# The blocks that are open, and what restores the number of threads when the last of them ends.
+_BLAS: dict[str, Any] = {"open": 0, "limit": None}
+
+
+@cache
+def _blas_controller() -> Any:
+    """Find the BLAS libraries of the process, which takes longer than a fit; they have to be loaded already."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(user_api="blas")
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Within this block, BLAS uses one thread, in all threads of the process.
+
+    L-BFGS-B solves systems of at most ten equations in as many threads as there are processors, and these wait for each
+    other by spinning: on a busy machine, several times as long as all the rest takes.
+
+    >>> with one_blas_thread(), one_blas_thread():
+    ...     pass
+    """
+    with _BLAS_LOCK:
+        if not _BLAS["open"]:
+            _BLAS["limit"] = _blas_controller().limit(limits=1)
+        _BLAS["open"] += 1
+    try:
+        yield
+    finally:
+        with _BLAS_LOCK:
+            _BLAS["open"] -= 1
+            if not _BLAS["open"]:
+                _BLAS["limit"].restore_original_limits()

@@ -14,11 +14,11 @@ from typing import IO, Any, cast
 
 import pyarrow as pa
 
-from treelabel.core.columns import column_names, described
 from treelabel.core.encodings import AsUtf8, encoding_of, is_known, is_like_ascii, peekable
 from treelabel.core.errors import TreelabelError, quoted
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.core.registry import did_you_mean
+from treelabel.core.strings import column_names, described
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 # The name of standard input and output, which are told to be compressed by their first bytes.

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 from scipy import sparse
 
-from treelabel.core.arrays import checked_csr
 from treelabel.core.errors import TreelabelError
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
+from treelabel.core.matrices import checked_csr
 from treelabel.core.strings import Strings
 from treelabel.core.types import FloatArray, IntArray
 from treelabel.data.dataset import Dataset

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 from scipy import sparse
 
-from treelabel.core.arrays import require_sound
 from treelabel.core.errors import TreelabelError
+from treelabel.core.matrices import require_sound
 from treelabel.core.strings import Strings
 from treelabel.core.types import LongArray
 from treelabel.data.describe import Description, describe

@@ -11,11 +11,11 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from treelabel.core.columns import described
 from treelabel.core.errors import TreelabelError, shorten
 from treelabel.core.inputs import STANDARD, existing_file
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.core.progress import progress_bar
+from treelabel.core.strings import described
 from treelabel.core.types import IntArray
 from treelabel.data.collect import Collector, Incoming
 from treelabel.data.dataset import MADE_OF_LABELS, Dataset

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from treelabel.core.columns import require_column
 from treelabel.core.errors import TreelabelError
 from treelabel.core.progress import progress_bar
+from treelabel.core.strings import require_column
 from treelabel.core.types import FloatArray
 from treelabel.encoders.cache import RowCache, cache_name
 from treelabel.encoders.folders import cache_folder

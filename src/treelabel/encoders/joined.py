@@ -3,8 +3,8 @@
 import numpy as np
 from scipy import sparse
 
+from treelabel.core.matrices import normalize_rows
 from treelabel.core.types import FloatArray
-from treelabel.core.vectors import normalize_rows
 
 
 def joined(rows: sparse.csr_array, dense: FloatArray, share: float) -> sparse.csr_array:

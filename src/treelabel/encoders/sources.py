@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from treelabel.core.errors import TreelabelError
-from treelabel.core.registry import suggestion
-from treelabel.core.settings_text import read_settings, split_settings, with_settings
+from treelabel.core.registry import read_settings, split_settings, suggestion, with_settings
 from treelabel.encoders.files import (
     USUAL_LENGTH,
     Files,

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from treelabel.core.columns import require_column
 from treelabel.core.errors import TreelabelError
-from treelabel.core.settings_text import with_settings
+from treelabel.core.matrices import normalize_rows
+from treelabel.core.registry import with_settings
+from treelabel.core.strings import require_column
 from treelabel.core.types import FloatArray
-from treelabel.core.vectors import normalize_rows
 from treelabel.encoders.files import USUAL_LENGTH, Files
 from treelabel.encoders.sources import require_settings
 

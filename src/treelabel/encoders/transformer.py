@@ -10,9 +10,9 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from treelabel.core.columns import require_column
 from treelabel.core.errors import TreelabelError
-from treelabel.core.settings_text import with_settings
+from treelabel.core.registry import with_settings
+from treelabel.core.strings import require_column
 from treelabel.core.types import FloatArray
 from treelabel.encoders import onnx
 from treelabel.encoders.backbone import load_backbone, load_tokenizer, text_vectors

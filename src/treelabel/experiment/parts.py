@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.core.arrays import checked_csr
 from treelabel.core.atomic_output import whole_file
 from treelabel.core.errors import TreelabelError
 from treelabel.core.json_text import read_json
+from treelabel.core.matrices import checked_csr
 from treelabel.core.npz import Npz, open_npz, write_arrays
 from treelabel.evaluation.result import Result
 from treelabel.hierarchy import hierarchy_to_json

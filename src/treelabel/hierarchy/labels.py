@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.columns import as_list, column_names, is_missing
 from treelabel.core.errors import TreelabelError, quoted, some
 from treelabel.core.registry import did_you_mean
+from treelabel.core.strings import as_list, column_names, is_missing
 from treelabel.hierarchy import SEPARATOR, Hierarchy, LabelMatrix, as_labels, split_path
 
 # Tried in this order when no separator is given. A label that is itself a name is never split.

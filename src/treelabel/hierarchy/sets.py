@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.core.arrays import sound_csr
 from treelabel.core.compute import LIGHT, over_rows
 from treelabel.core.errors import TreelabelError
+from treelabel.core.matrices import sound_csr
 from treelabel.core.types import BoolArray, IntArray, LongArray
 from treelabel.hierarchy.kernels import closure
 

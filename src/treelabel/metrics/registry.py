@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from treelabel.core.errors import TreelabelError
-from treelabel.core.registry import Registry, did_you_mean
-from treelabel.core.settings_text import read_settings, split_settings, with_settings
+from treelabel.core.registry import Registry, did_you_mean, read_settings, split_settings, with_settings
 from treelabel.metrics import curves, labels, overlap, ranking, scored, single
 from treelabel.metrics.batch import Batch
 from treelabel.metrics.metric import Metric, Need

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from treelabel.core.array_schema import Arrays, Schema
+from treelabel.core.bounded_memory import BLOCK_SCORES
 from treelabel.core.errors import TreelabelError
-from treelabel.core.scale import BLOCK_SCORES
 from treelabel.core.stopping import StopSignal
 from treelabel.core.strings import Strings
 from treelabel.core.types import DoubleArray, IntArray

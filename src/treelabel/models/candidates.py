@@ -15,9 +15,9 @@ from treelabel.calibration.fitting import fit_sigmoid
 from treelabel.calibration.isotonic import STEPS, fit_isotonic
 from treelabel.calibration.outputs import LEVELS
 from treelabel.core.array_schema import Array, Arrays
+from treelabel.core.bounded_memory import KEPT_SCORES
 from treelabel.core.compute import over_rows
 from treelabel.core.errors import TreelabelError
-from treelabel.core.scale import KEPT_SCORES
 from treelabel.core.types import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix, label_matrix, row_numbers
 from treelabel.hierarchy.sets import matches

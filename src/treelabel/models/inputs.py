@@ -4,10 +4,9 @@ from typing import Any
 
 from scipy import sparse
 
-from treelabel.core.columns import require_column
 from treelabel.core.errors import TreelabelError
 from treelabel.core.stopping import StopSignal
-from treelabel.core.strings import Strings
+from treelabel.core.strings import Strings, require_column
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.label_forms import take_labels
 from treelabel.selection.training import Training

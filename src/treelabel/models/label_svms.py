@@ -16,9 +16,9 @@ from scipy import sparse
 from scipy.special import expit
 
 from treelabel.core.array_schema import Array, Arrays, Csr, Schema, indices
+from treelabel.core.bounded_memory import BLOCK_SCORES, KEPT_SCORES, MANY_NODES
 from treelabel.core.errors import TreelabelError
 from treelabel.core.progress import progress_bar
-from treelabel.core.scale import BLOCK_SCORES, KEPT_SCORES, MANY_NODES
 from treelabel.core.strings import Strings
 from treelabel.core.types import LongArray
 from treelabel.hierarchy import Hierarchy

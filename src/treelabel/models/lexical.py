@@ -7,8 +7,8 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.core.array_schema import Array, Arrays, Csr, Schema
+from treelabel.core.bounded_memory import KEPT_SCORES
 from treelabel.core.errors import TreelabelError
-from treelabel.core.scale import KEPT_SCORES
 from treelabel.core.strings import Strings
 from treelabel.core.types import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix

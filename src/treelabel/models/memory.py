@@ -8,11 +8,11 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.core.array_schema import Array, Arrays, Csr, Schema
-from treelabel.core.scale import KEPT_SCORES
+from treelabel.core.bounded_memory import KEPT_SCORES
+from treelabel.core.matrices import normalize_rows
 from treelabel.core.strings import Strings
 from treelabel.core.types import FloatArray, LongArray
 from treelabel.core.validation import Between
-from treelabel.core.vectors import normalize_rows
 from treelabel.encoders.cached import CachedEncoder
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import encoder_note, find_encoder, same_encoder

@@ -18,10 +18,10 @@ from treelabel.calibration.outputs import Outputs
 from treelabel.calibration.registry import calibration_for
 from treelabel.core.array_schema import Array, Arrays, Schema, indices
 from treelabel.core.errors import TreelabelError
+from treelabel.core.matrices import normalize_rows
 from treelabel.core.strings import Strings
 from treelabel.core.types import FloatArray, IntArray
 from treelabel.core.validation import LARGEST, Between
-from treelabel.core.vectors import normalize_rows
 from treelabel.encoders.cached import CachedEncoder
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import default_encoder, encoder_note, find_encoder, same_encoder

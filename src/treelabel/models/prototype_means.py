@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from treelabel.core.matrices import normalize_rows
 from treelabel.core.types import DoubleArray, FloatArray, IntArray, LongArray
-from treelabel.core.vectors import normalize_rows
 from treelabel.hierarchy import Hierarchy, LabelMatrix, row_numbers
 from treelabel.selection.training import Training
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from treelabel.core.scale import BLOCK_SCORES, KEPT_SCORES, MANY_NODES
+from treelabel.core.bounded_memory import BLOCK_SCORES, KEPT_SCORES, MANY_NODES
 from treelabel.core.strings import Strings
 from treelabel.core.types import BoolArray
 from treelabel.hierarchy import Hierarchy

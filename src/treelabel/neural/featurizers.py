@@ -11,9 +11,9 @@ import torch
 from tokenizers import Tokenizer
 
 from treelabel.core.array_schema import Arrays
+from treelabel.core.matrices import normalize_rows
 from treelabel.core.strings import Strings
 from treelabel.core.types import LongArray
-from treelabel.core.vectors import normalize_rows
 from treelabel.encoders.batches import token_batches
 from treelabel.encoders.cached import CachedEncoder
 from treelabel.encoders.registry import encoder_note, find_encoder, same_encoder

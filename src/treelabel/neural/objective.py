@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from treelabel.core.array_schema import Array, indices
+from treelabel.core.bounded_memory import MANY_NODES
 from treelabel.core.errors import TreelabelError
-from treelabel.core.scale import MANY_NODES
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
 from treelabel.hierarchy import Change, Hierarchy, LabelMatrix, row_sizes
 from treelabel.neural.losses.base import Loss

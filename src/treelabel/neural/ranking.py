@@ -11,7 +11,7 @@ from scipy import sparse
 from torch import Tensor
 from torch.nn import functional
 
-from treelabel.core.scale import MANY_NODES
+from treelabel.core.bounded_memory import MANY_NODES
 from treelabel.core.types import IntArray, LongArray
 from treelabel.encoders.sources import Pooling
 from treelabel.hierarchy import Hierarchy

@@ -20,10 +20,10 @@ from scipy.special import expit
 
 from treelabel.core.array_schema import Arrays, with_prefix
 from treelabel.core.errors import TreelabelError
+from treelabel.core.matrices import normalize_rows
 from treelabel.core.stopping import StopSignal
 from treelabel.core.strings import Strings
 from treelabel.core.types import IntArray, LongArray
-from treelabel.core.vectors import normalize_rows
 from treelabel.encoders.cached import CachedEncoder
 from treelabel.encoders.registry import find_encoder
 from treelabel.hierarchy import Hierarchy

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from treelabel.core.columns import described
 from treelabel.core.errors import TreelabelError
+from treelabel.core.strings import described
 from treelabel.data import Dataset
 from treelabel.data.build import folds
 from treelabel.data.same_text import text_codes, units

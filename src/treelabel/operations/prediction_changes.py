@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from treelabel.core.bounded_memory import BLOCK_SCORES
 from treelabel.core.errors import shorten
-from treelabel.core.scale import BLOCK_SCORES
 from treelabel.hierarchy import Hierarchy
 from treelabel.hierarchy.moves import MOVE_KINDS, Moves
 from treelabel.models.base import Model

@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse, special
 
+from treelabel.core.bounded_memory import BLOCK_SCORES
 from treelabel.core.errors import TreelabelError
-from treelabel.core.scale import BLOCK_SCORES
 from treelabel.core.strings import Strings
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
 from treelabel.hierarchy import LabelMatrix

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from treelabel.core.errors import TreelabelError
-from treelabel.core.registry import did_you_mean
-from treelabel.core.settings_text import read_settings
+from treelabel.core.registry import did_you_mean, read_settings
 from treelabel.core.validation import LARGEST
 from treelabel.rules.registry import RULES
 from treelabel.rules.rule import Asked, Rule, is_number

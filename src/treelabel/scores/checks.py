@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.core.arrays import sound_csr
 from treelabel.core.errors import TreelabelError, some
+from treelabel.core.matrices import sound_csr
 from treelabel.core.types import LongArray, ScoreArray
 from treelabel.hierarchy import Hierarchy
 from treelabel.hierarchy.labels import find_label

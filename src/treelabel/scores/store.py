@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import sparse
 
-from treelabel.core.arrays import checked_csr
 from treelabel.core.atomic_output import whole_file
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import STANDARD, existing_file, standard_input, suffixes
 from treelabel.core.json_text import read_json
+from treelabel.core.matrices import checked_csr
 from treelabel.core.npz import Headers, Npz, open_npz, write_arrays
 from treelabel.core.standard import as_input
 from treelabel.hierarchy import Hierarchy, hierarchy_from_json, hierarchy_to_json

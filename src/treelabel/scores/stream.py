@@ -11,9 +11,9 @@ from typing import IO, Any
 
 import numpy as np
 
-from treelabel.core.arrays import checked_csr
 from treelabel.core.errors import TreelabelError, located
 from treelabel.core.inputs import existing_file
+from treelabel.core.matrices import checked_csr
 from treelabel.core.npz import Npz, one_sentence, open_npz
 from treelabel.hierarchy import Hierarchy
 from treelabel.scores.core import Scores

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from treelabel.core.errors import TreelabelError
-from treelabel.core.settings_text import with_settings
+from treelabel.core.registry import with_settings
 from treelabel.core.types import DoubleArray, LongArray
 from treelabel.hierarchy import LabelMatrix, matches, row_numbers
 from treelabel.hierarchy.sets import as_labels, row_sizes

@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.columns import as_list, described
 from treelabel.core.errors import TreelabelError
 from treelabel.core.stopping import StopSignal
-from treelabel.core.strings import Strings
+from treelabel.core.strings import Strings, as_list, described
 from treelabel.core.types import DoubleArray, LongArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 from treelabel.hierarchy.labelled import LabelledTexts

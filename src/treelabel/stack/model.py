@@ -9,9 +9,9 @@ from typing import Any, TypedDict
 import numpy as np
 
 from treelabel.core.array_schema import Arrays, Schema, with_prefix
+from treelabel.core.bounded_memory import BLOCK_SCORES, KEPT_SCORES, MANY_NODES
 from treelabel.core.errors import TreelabelError
 from treelabel.core.progress import progress_bar
-from treelabel.core.scale import BLOCK_SCORES, KEPT_SCORES, MANY_NODES
 from treelabel.core.strings import Strings
 from treelabel.core.types import LongArray
 from treelabel.encoders.protocol import Encoder

@@ -7,8 +7,7 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.calibration.fitting import softmax_loss
-from treelabel.core.blas import one_blas_thread
-from treelabel.core.compute import sum_rows
+from treelabel.core.compute import one_blas_thread, sum_rows
 from treelabel.core.types import BoolArray, DoubleArray, FloatArray, LongArray
 
 # Terminal nodes of a document that are looked at one by one when weights are learned; one more stands for all others.

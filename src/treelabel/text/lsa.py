@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
+from treelabel.core.matrices import normalize_rows
 from treelabel.core.strings import Strings
 from treelabel.core.types import FloatArray
-from treelabel.core.vectors import normalize_rows
 from treelabel.text.ngrams import NgramShape
 from treelabel.text.tfidf import Tfidf
 

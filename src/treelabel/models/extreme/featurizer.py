@@ -8,9 +8,9 @@ from scipy import sparse
 
 from treelabel.core.array_schema import Array, Arrays
 from treelabel.core.errors import TreelabelError
+from treelabel.core.matrices import normalize_rows
 from treelabel.core.types import IntArray
 from treelabel.core.validation import Between
-from treelabel.core.vectors import normalize_rows
 from treelabel.encoders.cached import CachedEncoder
 from treelabel.encoders.joined import joined
 from treelabel.encoders.protocol import Encoder

@@ -8,11 +8,11 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.core.array_schema import Arrays, Schema, with_prefix
+from treelabel.core.bounded_memory import release_freed_memory
 from treelabel.core.compute import fast_kernel, kernel, over_rows
-from treelabel.core.freed import release_freed_memory
+from treelabel.core.matrices import normalize_rows
 from treelabel.core.stopping import StopSignal
 from treelabel.core.types import FloatArray, IntArray, LongArray
-from treelabel.core.vectors import normalize_rows
 from treelabel.models.extreme.beam import batch_size, search, search_some
 from treelabel.models.extreme.label_features import pifa
 from treelabel.models.extreme.label_tree import LabelTree

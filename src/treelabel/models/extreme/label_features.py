@@ -4,8 +4,8 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.core.compute import kernel, over_rows
+from treelabel.core.matrices import normalize_rows
 from treelabel.core.types import BoolArray, FloatArray, IntArray, LongArray
-from treelabel.core.vectors import normalize_rows
 
 
 def pifa(features: sparse.csr_array, labels: sparse.csr_array, most: int = 256) -> sparse.csr_array:

@@ -11,7 +11,7 @@ from scipy.special import expit
 from treelabel.calibration.base import LARGEST_PARAMETER
 from treelabel.calibration.fitting import fit_logistic
 from treelabel.core.array_schema import Array, Arrays, Schema, indices, with_prefix
-from treelabel.core.freed import release_freed_memory
+from treelabel.core.bounded_memory import release_freed_memory
 from treelabel.core.progress import progress_bar
 from treelabel.core.strings import Strings
 from treelabel.core.types import DoubleArray, FloatArray, IntArray, LongArray

@@ -7,8 +7,8 @@ from scipy import sparse
 
 from treelabel.calibration.fitting import fit_logistic
 from treelabel.core.compute import over_rows
+from treelabel.core.matrices import normalize_rows
 from treelabel.core.types import FloatArray, LongArray
-from treelabel.core.vectors import normalize_rows
 from treelabel.hierarchy.sets import matches
 from treelabel.models.extreme.beam import BATCH, margins_of
 from treelabel.models.extreme.label_tree import LabelTree

@@ -1,8 +1,15 @@
-"""Memory that was freed, given back to the system."""
+"""Memory within bounds: sizes from which scores are sparse or computed in blocks, and freed memory given back."""
 
 import ctypes
 from functools import cache
 from typing import Any
+
+# Above this many nodes, documents x nodes would fill the memory.
+MANY_NODES = 20_000
+# Scores, or terminal nodes, of a document that are kept then.
+KEPT_SCORES = 100
+# Scores that are computed at once: no block of documents x nodes is larger.
+BLOCK_SCORES = 1 << 22
 
 
 def release_freed_memory() -> None:

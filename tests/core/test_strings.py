@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 
 from treelabel import TreelabelError
-from treelabel.core.columns import as_list, column_names, is_missing
-from treelabel.core.strings import Strings
+from treelabel.core.strings import Strings, as_list, column_names, is_missing
 
 COLUMNS = {"body": ["a", "b", "c"], "category": ["x", "y", "x"]}
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from treelabel.core.vectors import normalize_rows
+from treelabel.core.matrices import normalize_rows
 from treelabel.encoders.joined import joined
 
 RNG = np.random.default_rng(0)
