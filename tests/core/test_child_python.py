@@ -16,7 +16,7 @@ from treelabel.core.child_python import child_python
 from treelabel.experiment import commands
 from treelabel.experiment.plan import make_plan
 from treelabel.experiment.reading import read_spec
-from treelabel.experiment.running import Options, run_study
+from treelabel.experiment.running import RunOptions, run_study
 
 SOURCE = Path(treelabel.__file__).parent
 # Modules of the standard library, of what treelabel needs, and of what children are.
@@ -69,7 +69,7 @@ def test_the_second_process_of_a_first_fit_imports_nothing_of_the_folder(
 
 
 def test_a_study_imports_nothing_of_the_folder(planted: Path, tmp_path: Path) -> None:
-    results = run_study(make_plan(read_spec(write_study(tmp_path, STUDY))), tmp_path / "results", Options())
+    results = run_study(make_plan(read_spec(write_study(tmp_path, STUDY))), tmp_path / "results", RunOptions())
     assert [(run.status, run.reason) for run in results.runs] == [("done", "")]
     assert was_imported(planted) == []
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from treelabel import Hierarchy, Result, Scores, evaluate
 from treelabel.experiment.parts import context_to_json, save_parts, sums_of
-from treelabel.experiment.results import Judged, Results, Run
+from treelabel.experiment.results import Judgement, Results, Run
 
 TREE = Hierarchy.from_paths(["A > B", "A > C", "D > E", "D > F", "D > G"])
 LEAVES = [name for name in TREE.names if name not in ("A", "D")]
@@ -78,8 +78,8 @@ def add_run(
     return run
 
 
-def _judged(rule: str, result: Result) -> Judged:
-    return Judged(rule, str(result.rule), result.values, _intervals(result), sums_of(result))
+def _judged(rule: str, result: Result) -> Judgement:
+    return Judgement(rule, str(result.rule), result.values, _intervals(result), sums_of(result))
 
 
 @cache
@@ -90,7 +90,7 @@ def _intervals(result: Result) -> dict[str, tuple[float, float]]:
 def add_values(folder: Path, data: str, system: str, values: Mapping[str, float], seed: int = 0) -> Run:
     """Write a run of a program that prints values."""
     (folder / "runs").mkdir(parents=True, exist_ok=True)
-    run = Run(f"{data}-{system}-{seed}", data, system, seed, judged=(Judged("", "", values),))
+    run = Run(f"{data}-{system}-{seed}", data, system, seed, judged=(Judgement("", "", values),))
     (folder / "runs" / f"{run.key}.json").write_text(run.to_json())
     return run
 

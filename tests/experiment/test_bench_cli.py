@@ -7,7 +7,7 @@ from tests.experiment.small import SPEC, write_study
 from tests.helpers import Run
 from treelabel import TreelabelError
 from treelabel.cli import bench
-from treelabel.experiment.kept import kept_scores
+from treelabel.experiment.kept import load_stored_scores
 from treelabel.experiment.results import Results
 
 TABLE = """
@@ -89,7 +89,7 @@ def test_scores_that_were_not_kept_or_are_of_other_data_are_told(folder: Path, t
     assert run("bench", spec, "-o", tmp_path / "k", "--systems", "frequent", "--keep-scores").code == 0
     (tmp_path / "test.csv").write_text((tmp_path / "test.csv").read_text().replace("bark", "woof"))
     with pytest.raises(TreelabelError, match="have changed since the study was run"):
-        kept_scores(Results.load(tmp_path / "k"))
+        load_stored_scores(Results.load(tmp_path / "k"))
 
 
 @pytest.mark.parametrize(

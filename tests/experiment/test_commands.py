@@ -18,20 +18,20 @@ from treelabel.experiment import commands
 from treelabel.experiment.commands import environment, files_hash, read_label_scores, run_command
 from treelabel.experiment.plan import make_plan
 from treelabel.experiment.reading import read_spec
-from treelabel.experiment.running import Options, run_study
-from treelabel.experiment.sets import Parts, load_parts
+from treelabel.experiment.running import RunOptions, run_study
+from treelabel.experiment.sets import Splits, load_parts
 from treelabel.experiment.spec import DataSpec, SystemSpec
 
 LABEL = "animal > dog"
 
 
 @pytest.fixture
-def parts(tmp_path: Path) -> Parts:
+def parts(tmp_path: Path) -> Splits:
     write_data(tmp_path, 16)
     return load_parts(DataSpec("small", train="train.csv", test="test.csv"), tmp_path, 0)
 
 
-def run(parts: Parts, folder: Path, program: str, writes: Any) -> commands.Told:
+def run(parts: Splits, folder: Path, program: str, writes: Any) -> commands.CommandOutput:
     working = folder / "working"
     working.mkdir()
     system = SystemSpec("peer", command=("{python}", "-c", program, "{test}", "{output}"), writes=writes)
@@ -42,7 +42,7 @@ def lines(rows: list[Any]) -> str:
     return "\n".join(json.dumps(row) for row in rows)
 
 
-def every(parts: Parts, labels: Any) -> list[Any]:
+def every(parts: Splits, labels: Any) -> list[Any]:
     return [{"id": name, "labels": labels} for name in parts.test.ids]
 
 
@@ -61,7 +61,7 @@ WRONG_SCORES: list[tuple[Callable[[list[Any]], list[Any]], str]] = [
 
 @pytest.mark.parametrize(("change", "told"), WRONG_SCORES)
 def test_wrong_scores_are_told_in_a_sentence(
-    parts: Parts, tmp_path: Path, change: Callable[[list[Any]], list[Any]], told: str
+    parts: Splits, tmp_path: Path, change: Callable[[list[Any]], list[Any]], told: str
 ) -> None:
     rows = every(parts, [{"label": LABEL, "p": 0.4}])
     file = tmp_path / "scores.jsonl"
@@ -82,28 +82,30 @@ def test_wrong_scores_are_told_in_a_sentence(
         ("values", "import sys; open(sys.argv[2], 'w').write('[]')", "it has no values"),
     ],
 )
-def test_wrong_files_are_told_in_a_sentence(parts: Parts, tmp_path: Path, writes: str, program: str, told: str) -> None:
+def test_wrong_files_are_told_in_a_sentence(
+    parts: Splits, tmp_path: Path, writes: str, program: str, told: str
+) -> None:
     with pytest.raises(TreelabelError) as error:
         run(parts, tmp_path, program, writes)
     assert told in str(error.value)
     assert str(tmp_path) not in str(error.value)
 
 
-def test_two_predictions_for_one_document_are_refused(parts: Parts, tmp_path: Path) -> None:
+def test_two_predictions_for_one_document_are_refused(parts: Splits, tmp_path: Path) -> None:
     text = lines(every(parts, [LABEL]) * 2)
     with pytest.raises(TreelabelError, match="the document 'test0' stands there twice"):
         run(parts, tmp_path, f"import sys; open(sys.argv[2], 'w').write({text!r})", "predictions")
 
 
 @pytest.mark.parametrize("times", ["[1]", '{"fit_seconds": -3}', '{"fit_seconds": true}', '{"model_bytes": 1e999}'])
-def test_times_that_cannot_be_are_refused(parts: Parts, tmp_path: Path, times: str) -> None:
+def test_times_that_cannot_be_are_refused(parts: Splits, tmp_path: Path, times: str) -> None:
     program = "import sys; o = sys.argv[2]; open(o, 'w').write('{\"values\": {}}'); "
     program += f"open(o + '.json', 'w').write({times!r})"
     with pytest.raises(TreelabelError, match="what the command wrote: "):
         run(parts, tmp_path, program, "values")
 
 
-def test_a_program_that_is_not_there_is_told(parts: Parts, tmp_path: Path) -> None:
+def test_a_program_that_is_not_there_is_told(parts: Splits, tmp_path: Path) -> None:
     with pytest.raises(TreelabelError, match="cannot be run: /no/such: No such file"):
         run_command(SystemSpec("peer", command=("/no/such",)), parts, tmp_path, tmp_path, 0, 1)
 
@@ -140,7 +142,7 @@ def asleep(start: str) -> list[psutil.Process]:
 
 
 @pytest.mark.parametrize("end", ["", "sys.exit('no luck')"])
-def test_what_begins_a_session_of_its_own_ends_with_the_command(parts: Parts, tmp_path: Path, end: str) -> None:
+def test_what_begins_a_session_of_its_own_ends_with_the_command(parts: Splits, tmp_path: Path, end: str) -> None:
     program = (
         "import subprocess, sys\n"
         'again = \'import subprocess; subprocess.Popen(["sleep", "54331"], start_new_session=True)\'\n'
@@ -176,7 +178,7 @@ def test_nothing_that_a_command_began_is_left(tmp_path: Path, monkeypatch: pytes
             f'[systems.{name}]\ncommand = ["{{python}}", "{{folder}}/{name}.py", "{{test}}", "{{output}}", "{name}"]\n'
         )
         text += f'writes = "values"\n{more}\n'
-    results = run_study(make_plan(read_spec(write_study(tmp_path, text))), tmp_path / "results", Options())
+    results = run_study(make_plan(read_spec(write_study(tmp_path, text))), tmp_path / "results", RunOptions())
     assert [each.status for each in results.runs] == ["done", "timeout"]
     time.sleep(0.5)
     assert not asleep("5432")

@@ -16,7 +16,7 @@ from treelabel import TreelabelError
 from treelabel.experiment.plan import make_plan
 from treelabel.experiment.reading import read_spec
 from treelabel.experiment.results import Results
-from treelabel.experiment.running import Options, run_study
+from treelabel.experiment.running import RunOptions, run_study
 
 NOBODY = 65534
 FIGURE = '[[figures]]\nname = "f"\nkind = "metrics"\nmetrics = ["hf1"]\n'
@@ -104,12 +104,12 @@ def test_a_study_that_ran_out_of_room_goes_on_when_there_is_some(tiny: Path, tmp
     # Enough for one run and a note on another, but not for two runs.
     filled = fill(tiny, 40 * 1024)
     with pytest.raises(TreelabelError, match=r"No space left on device; .* again when that is mended: what is done is"):
-        run_study(plan, tiny / "results", Options(jobs=1))
+        run_study(plan, tiny / "results", RunOptions(jobs=1))
     (first,) = (tiny / "results" / "runs").iterdir()
     finished = first.stat().st_mtime_ns
     assert [run.status for run in Results.load(tiny / "results").runs] == ["done"]
     filled.unlink()
-    results = run_study(plan, tiny / "results", Options(jobs=1))
+    results = run_study(plan, tiny / "results", RunOptions(jobs=1))
     assert [run.status for run in results.runs] == ["done"] * 3
     assert first.stat().st_mtime_ns == finished
     assert not [name for name in content(tiny) if ".treelabel" in name]

@@ -16,11 +16,11 @@ import pytest
 from tests.experiment.small import SPEC, write_study
 from treelabel import TreelabelError, evaluate, make_model
 from treelabel.experiment import code
-from treelabel.experiment.kept import kept_scores
+from treelabel.experiment.kept import load_stored_scores
 from treelabel.experiment.plan import make_plan, progress_of
 from treelabel.experiment.reading import read_spec
 from treelabel.experiment.results import Results, Run
-from treelabel.experiment.running import Options, encoder_of, run_study
+from treelabel.experiment.running import RunOptions, encoder_of, run_study
 from treelabel.experiment.sets import load_parts
 
 COMMAND = """
@@ -32,7 +32,7 @@ writes = "{writes}"
 
 
 def study(folder: Path, text: str = SPEC, name: str = "results", **options: Any) -> Results:
-    return run_study(make_plan(read_spec(write_study(folder, text))), folder / name, Options(**options))
+    return run_study(make_plan(read_spec(write_study(folder, text))), folder / name, RunOptions(**options))
 
 
 def only(results: Results, system: str, seed: int = 0) -> Run:
@@ -119,11 +119,11 @@ def test_scores_that_were_altered_are_not_judged(done: Results, tmp_path: Path) 
     shutil.copytree(done.folder, folder)
     results, run = Results.load(folder), only(done, "linear")
     assert results.scores_file(run) == folder / "scores" / f"{run.key}.npz"
-    kept_scores(results)
+    load_stored_scores(results)
     shutil.copy(folder / "scores" / f"{only(done, 'linear', 1).key}.npz", folder / "scores" / f"{run.key}.npz")
     assert results.scores_file(run) is None
     with pytest.raises(TreelabelError, match="is not what the run wrote"):
-        kept_scores(results)
+        load_stored_scores(results)
 
 
 def test_the_index_has_a_row_for_every_value(done: Results) -> None:
@@ -137,7 +137,7 @@ def test_the_index_has_a_row_for_every_value(done: Results) -> None:
 def test_nothing_is_done_twice(done: Results) -> None:
     assert done.folder is not None
     before = {run.key: run.finished for run in done.runs}
-    again = run_study(make_plan(done.spec), done.folder, Options())
+    again = run_study(make_plan(done.spec), done.folder, RunOptions())
     assert {run.key: run.finished for run in again.runs} == before
 
 
@@ -165,7 +165,7 @@ def test_what_judges_may_change_without_learning_again(
     more = done.spec.text.replace('"hf1", "macro_f1"', '"hf1", "macro_f1", "hp"')
     asked = make_plan(read_spec(write_study(tmp_path, more)))
     assert set(progress_of(asked, done.folder).states.values()) == {"judge"}
-    judged = run_study(asked, done.folder, Options())
+    judged = run_study(asked, done.folder, RunOptions())
     assert only(judged, "linear").value("hp") > 0.5
     assert only(judged, "linear").fit_seconds == only(done, "linear").fit_seconds
 
@@ -267,7 +267,7 @@ def test_a_folder_of_something_else_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "thesis.tex").write_text("x")
     with pytest.raises(TreelabelError, match=r"no folder of results \(it has thesis\.tex\)"):
-        run_study(make_plan(read_spec(file)), tmp_path / "thesis", Options())
+        run_study(make_plan(read_spec(file)), tmp_path / "thesis", RunOptions())
     assert [each.name for each in (tmp_path / "thesis").iterdir()] == ["thesis.tex"]
 
 
@@ -382,7 +382,7 @@ def test_two_studies_do_not_write_one_folder(tmp_path: Path) -> None:
         while not (tmp_path / "r" / "spec.toml").exists() and time.monotonic() < deadline:
             time.sleep(0.05)
         with pytest.raises(TreelabelError, match="another process is running a study there"):
-            run_study(make_plan(read_spec(file)), tmp_path / "r", Options())
+            run_study(make_plan(read_spec(file)), tmp_path / "r", RunOptions())
     finally:
         first.terminate()
         first.wait()

@@ -14,13 +14,13 @@ from tests.experiment.study import HEADER, RULE, TREE, add_failure, add_run, add
 from tests.helpers import Run as Command
 from treelabel import Scores, TreelabelError, evaluate
 from treelabel.evaluation.significance import holm
-from treelabel.experiment.cells import Cell, Summary, mark, summarise
+from treelabel.experiment.cells import Summary, TableCell, mark, summarise
 from treelabel.experiment.estimates import Resampled, drawn_values
 from treelabel.experiment.results import Results, load_run
 from treelabel.experiment.series import make_figures
 from treelabel.experiment.spec import Column
 from treelabel.experiment.styles import STYLES, write_tables
-from treelabel.experiment.tables import Head, Row, Table, make_tables
+from treelabel.experiment.tables import ColumnHead, Table, TableRow, make_tables
 from treelabel.metrics import find_metric
 from treelabel.report.figures.study import study_figures
 from treelabel.report.pictures import write_figures
@@ -37,7 +37,7 @@ published.RCV1 = {good = ["71.2±0.3", "0.2"]}
 """
 
 
-def row(table: Table, title: str) -> Row:
+def row(table: Table, title: str) -> TableRow:
     return next(each for each in table.rows if each.title == title)
 
 
@@ -78,7 +78,7 @@ def test_marks_are_those_of_a_paired_bootstrap_with_holm(tmp_path: Path) -> None
     results = Results.load(tmp_path)
     shares = {"good": 0.95, "s0.9": 0.9, "s0.8": 0.8, "s0.7": 0.7, "fair": 0.6, "poor": 0.1}
     column = Column(metric="hf1")
-    cells = [Cell("one", name, found=summarise(results.of("one", name), column)) for name in shares]
+    cells = [TableCell("one", name, found=summarise(results.of("one", name), column)) for name in shares]
     found = mark(cells, column, Resampled(results))
     drawn = {name: drawn_values(judged(share), [find_metric("hf1")], 1000)["hf1"] for name, share in shares.items()}
     p_values = []
@@ -91,7 +91,7 @@ def test_marks_are_those_of_a_paired_bootstrap_with_holm(tmp_path: Path) -> None
 
 
 def test_means_that_print_alike_are_best_together() -> None:
-    cells = [Cell(found=Summary(value)) for value in (0.50001, 0.50002, 0.4)]
+    cells = [TableCell(found=Summary(value)) for value in (0.50001, 0.50002, 0.4)]
     assert [cell.is_best for cell in mark(cells, Column(metric="hf1"), None)] == [True, True, False]
     assert [cell.is_best for cell in mark(cells, Column(metric="hamming"), None)] == [False, False, True]
 
@@ -186,10 +186,17 @@ def test_every_combination_of_a_grid_is_a_row(tmp_path: Path) -> None:
 TINY = Table(
     "t",
     "A_title & more",
-    (Head("Set †", "hF1"), Head("Set †", "<b>|")),
+    (ColumnHead("Set †", "hF1"), ColumnHead("Set †", "<b>|")),
     (
-        Row("one", (Cell("d", "s", "hF1", "r", Summary(0.5, 0.4, 0.6, 3, "seeds"), is_best=True, digits=2), Cell())),
-        Row("two, published", (Cell("d", "t", "hF1", text="=1±2", is_published=True), Cell()), is_published=True),
+        TableRow(
+            "one",
+            (TableCell("d", "s", "hF1", "r", Summary(0.5, 0.4, 0.6, 3, "seeds"), is_best=True, digits=2), TableCell()),
+        ),
+        TableRow(
+            "two, published",
+            (TableCell("d", "t", "hF1", text="=1±2", is_published=True), TableCell()),
+            is_published=True,
+        ),
     ),
     ("A note: 5%.",),
     "system",
@@ -207,7 +214,7 @@ def test_paper_is_aligned_text() -> None:
         "A note: 5%.",
     ]
     assert "\x1b[1m•0.50 ± 0.10\x1b[0m" in write_tables([TINY], bold=True)
-    evil = Table("t", "\x1b[2J", (Head("", "\x1b]0;x"),), (Row("\x07", (Cell(text="\x1b[31m"),)),))
+    evil = Table("t", "\x1b[2J", (ColumnHead("", "\x1b]0;x"),), (TableRow("\x07", (TableCell(text="\x1b[31m"),)),))
     for style in STYLES:
         assert "\x1b" not in write_tables([evil], style)
 

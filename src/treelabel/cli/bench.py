@@ -12,7 +12,7 @@ import typer
 from treelabel.cli.options import require_file_name, require_other_file
 
 if TYPE_CHECKING:
-    from treelabel.experiment.plan import Plan, Progress
+    from treelabel.experiment.plan import Progress
     from treelabel.experiment.results import Results, Run
     from treelabel.experiment.running import Study
 
@@ -55,7 +55,7 @@ def bench(
     """
     from treelabel.experiment.plan import make_plan
     from treelabel.experiment.reading import read_spec
-    from treelabel.experiment.running import Options, find_progress, run_study
+    from treelabel.experiment.running import RunOptions, find_progress, run_study
     from treelabel.experiment.units import parse_seconds
 
     if export is not None:
@@ -67,7 +67,7 @@ def bench(
     seconds = None if budget is None else parse_seconds(budget, "--budget")
     folder = Path("results", study.name) if output is None else output
     planned = make_plan(study, _listed(data), _listed(systems))
-    options = Options(jobs, seconds, keep_scores, retry)
+    options = RunOptions(jobs, seconds, keep_scores, retry)
     _print_plan(planned, find_progress(planned, folder, options), seconds)
     if plan:
         return
@@ -94,7 +94,7 @@ def _say(line: str) -> None:
     typer.echo(printable(line), err=True)
 
 
-def _print_plan(plan: "Plan", progress: "Progress", budget: float | None) -> None:
+def _print_plan(plan: "StudyPlan", progress: "Progress", budget: float | None) -> None:
     from treelabel.experiment.plan import estimate
     from treelabel.experiment.units import show_seconds
 

@@ -111,12 +111,12 @@ def _chosen_files(scores: list[Path], files: list[Path], predictions: list[Path]
 def _systems_of_study(results: list[Path], data: str | None) -> "tuple[Dataset, Dataset, dict[str, Any], str]":
     """Read the systems of a study that kept their scores: test documents, training documents, systems, a title."""
     from treelabel.core.errors import TreelabelError
-    from treelabel.experiment.kept import kept_scores
+    from treelabel.experiment.kept import load_stored_scores
     from treelabel.experiment.results import Results
 
     if len(results) != 1:
         raise TreelabelError("expected the folder of a study, or --truth FILE with --scores or --predictions")
-    kept = kept_scores(Results.load(results[0]), data)
+    kept = load_stored_scores(Results.load(results[0]), data)
     return kept.test, kept.train, dict(kept.systems), kept.title
 
 

@@ -15,7 +15,7 @@ from treelabel.cli.options import JsonOption, ReadArguments, with_read_options
 from treelabel.cli.printing import echo
 
 if TYPE_CHECKING:
-    from treelabel.experiment.sweep import Candidate, Sweep, Trial
+    from treelabel.experiment.sweep import Candidate, Sweep
 
 DEFAULT_MODELS = "linear,prototype"
 
@@ -174,7 +174,7 @@ def _told(found: "Sweep", command: str, rule: str | None) -> list[str]:
     return [*table, "", *notes, "", "Fit the best to all documents:", f"  {command}{used}"]
 
 
-def _row(found: "Sweep", trial: "Trial") -> list[str]:
+def _row(found: "Sweep", trial: "SweepTrial") -> list[str]:
     from treelabel.experiment.sweep import LEVEL
 
     values = [f"{trial.result[name]:.4f} ± {trial.half_width(name):.4f}" for name in found.metrics]
@@ -226,7 +226,7 @@ def _stored(found: "Sweep", command: str) -> dict[str, Any]:
     }
 
 
-def _stored_trial(found: "Sweep", trial: "Trial") -> dict[str, Any]:
+def _stored_trial(found: "Sweep", trial: "SweepTrial") -> dict[str, Any]:
     values = {
         name: {
             "value": _number(trial.result[name]),

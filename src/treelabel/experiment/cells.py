@@ -38,7 +38,7 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """A value in a table, in the units of its metric; `text` stands in its place if it is not empty.
 
     `scale` and `digits` tell how it is printed; digits of None are as many as are significant.
@@ -59,7 +59,7 @@ class Cell:
     def shown(self, plus_minus: str = " ± ") -> str:
         """Write the value with half of its interval, or the text in its place.
 
-        >>> Cell(found=Summary(0.81234, 0.80234, 0.82234, 3), scale=100, digits=2).shown()
+        >>> TableCell(found=Summary(0.81234, 0.80234, 0.82234, 3), scale=100, digits=2).shown()
         '81.23 ± 1.00'
         """
         if self.text or math.isnan(self.found.mean):
@@ -109,7 +109,7 @@ def _stored_interval(run: Run, column: Column) -> tuple[float, float] | None:
     return None if ends is None or math.isnan(ends[0]) else ends
 
 
-def make_cell(results: Results, data: str, system: str, column: Column, title: str) -> Cell:
+def make_cell(results: Results, data: str, system: str, column: Column, title: str) -> TableCell:
     """Make the cell of a system on a data set.
 
     Parameters
@@ -137,10 +137,10 @@ def make_cell(results: Results, data: str, system: str, column: Column, title: s
     if math.isnan(found.mean):
         text = results.problem(data, system).partition(":")[0] or MISSING
     rule = ", ".join(dict.fromkeys(rules))
-    return Cell(data, system, title, rule, found, text, scale=column.scale, digits=column.digits)
+    return TableCell(data, system, title, rule, found, text, scale=column.scale, digits=column.digits)
 
 
-def mark(cells: Sequence[Cell], column: Column, resampled: Resampled | None) -> list[Cell]:
+def mark(cells: Sequence[TableCell], column: Column, resampled: Resampled | None) -> list[TableCell]:
     """Mark the best of the cells that compare systems on one data set, and those that differ from it.
 
     Means that print alike are best together. A cell differs if p < 0.01 after Holm's correction over the other cells,
@@ -178,7 +178,7 @@ def mark(cells: Sequence[Cell], column: Column, resampled: Resampled | None) -> 
     return marked
 
 
-def _p_value(resampled: Resampled, best: Cell, other: Cell, column: Column) -> float:
+def _p_value(resampled: Resampled, best: TableCell, other: TableCell, column: Column) -> float:
     terms = [Term(cell.data, cell.system, str(column.metric), column.rule) for cell in (best, other)]
     found = estimate(resampled, terms, lambda values: values[0] - values[1])
     return math.nan if found.seeds == FEW_SEEDS else found.p_value

@@ -30,7 +30,7 @@ from treelabel.core.validation import LARGEST, AnyFloat, Between, check_kind
 from treelabel.data import Dataset, read, write, write_taxonomy
 from treelabel.encoders.folders import cache_folder
 from treelabel.experiment.processes import MARK, end_marked, run_watched
-from treelabel.experiment.sets import Parts
+from treelabel.experiment.sets import Splits
 from treelabel.experiment.spec import PLACEHOLDER, SystemSpec
 from treelabel.hierarchy import label_matrix
 from treelabel.hierarchy.labels import find_label
@@ -42,7 +42,7 @@ TIMES = ("fit_seconds", "score_seconds", "model_bytes")
 
 
 @dataclass(frozen=True)
-class Told:
+class CommandOutput:
     """The output of a command: scores, decisions or values, how long it ran, its peak memory, and what it told."""
 
     scores: Scores | None = None
@@ -135,7 +135,9 @@ def _is_file(path: Path) -> bool:
 # Running
 
 
-def run_command(system: SystemSpec, parts: Parts, spec_folder: Path, working: Path, seed: int, threads: int) -> Told:
+def run_command(
+    system: SystemSpec, parts: Splits, spec_folder: Path, working: Path, seed: int, threads: int
+) -> CommandOutput:
     """Run a command and read what it wrote.
 
     Parameters
@@ -190,7 +192,7 @@ def run_command(system: SystemSpec, parts: Parts, spec_folder: Path, working: Pa
         raise TreelabelError(f"what the command wrote: {str(error).replace(f'{working}{os.sep}', '')}") from None
 
 
-def _write_files(parts: Parts, working: Path) -> dict[str, Any]:
+def _write_files(parts: Splits, working: Path) -> dict[str, Any]:
     """Write what a command reads; test documents have no labels."""
     h = parts.train.hierarchy
     hidden = replace(
@@ -224,7 +226,7 @@ def _filled(part: str, names: Mapping[str, Any], system: str) -> str:
 # Reading what it wrote
 
 
-def _read_output(system: SystemSpec, test: Dataset, working: Path) -> Told:
+def _read_output(system: SystemSpec, test: Dataset, working: Path) -> CommandOutput:
     output, beside = working / "output", working / "output.json"
     told = read_json(beside, str(beside), "times") if beside.is_file() else {}
     if not isinstance(told, dict):
@@ -235,20 +237,20 @@ def _read_output(system: SystemSpec, test: Dataset, working: Path) -> Told:
         if not isinstance(stored, dict) or not isinstance(stored.get("values"), dict):
             raise TreelabelError('it has no values; expected {"values": {"name": number}}')
         check_kind(stored["values"], Mapping[str, AnyFloat], "values")
-        return Told(values={name: float(value) for name, value in stored["values"].items()}, told=times)
+        return CommandOutput(values={name: float(value) for name, value in stored["values"].items()}, told=times)
     with output.open("rb") as stream:
         is_packed = stream.read(2) == b"PK"
     named = output.rename(working / ("output.npz" if is_packed else "output.jsonl"))
     if system.writes == "predictions":
         found = read(named, taxonomy=test.hierarchy, need_text=False, progress=False)
         rows = _rows(found.ids, test)
-        return Told(decisions=Decisions(test.hierarchy, found.labels[rows], tuple(test.ids)), told=times)
+        return CommandOutput(decisions=Decisions(test.hierarchy, found.labels[rows], tuple(test.ids)), told=times)
     if is_score_file(named):
         scores = Scores.load(named, test.hierarchy)
         scores = scores if scores.ids is None else scores[_rows(scores.ids, test)]
     else:
         scores = read_label_scores(named, test)
-    return Told(scores=combined(scores, system.combine), told=times)
+    return CommandOutput(scores=combined(scores, system.combine), told=times)
 
 
 def _amount(value: Any, name: str) -> float:

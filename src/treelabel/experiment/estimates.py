@@ -18,7 +18,7 @@ from treelabel.evaluation.result import Result
 from treelabel.evaluation.significance import exchanged_sums
 from treelabel.evaluation.statistics import bootstrap_sums
 from treelabel.experiment.naming import spelled_name
-from treelabel.experiment.results import Judged, Results, Run
+from treelabel.experiment.results import Judgement, Results, Run
 from treelabel.experiment.spec import Spec, base_metric
 from treelabel.metrics import Metric
 
@@ -151,7 +151,7 @@ class Resampled:
         system = self.results.spec.systems.get(base_metric(run.system))
         return self.is_program(run) and "{seed}" in " ".join((system and system.command) or ())
 
-    def _drawn(self, run: Run, judged: Judged, names: set[str]) -> dict[str, DoubleArray]:
+    def _drawn(self, run: Run, judged: Judgement, names: set[str]) -> dict[str, DoubleArray]:
         result = self.results.result(run, judged.rule)
         if result is None:
             return {}

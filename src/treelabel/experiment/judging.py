@@ -10,7 +10,7 @@ from treelabel.data import Dataset
 from treelabel.evaluation import evaluate
 from treelabel.evaluation.result import Result
 from treelabel.experiment.parts import sums_of
-from treelabel.experiment.results import Judged
+from treelabel.experiment.results import Judgement
 from treelabel.experiment.spec import DEFAULT_RULE, DataSpec, Judge
 from treelabel.metrics import find_metric
 from treelabel.rules import Decisions
@@ -22,7 +22,7 @@ MOST_DRAWN = 4e10
 
 
 @dataclass(frozen=True, eq=False)
-class Output:
+class SystemOutput:
     """The output of a system for the test documents: scores or decisions, and the rule that it would predict by."""
 
     scores: Scores | None = None
@@ -31,8 +31,8 @@ class Output:
 
 
 def judge_output(
-    output: Output, judges: Sequence[Judge], data: DataSpec, train: Dataset, test: Dataset
-) -> tuple[list[Judged], list[Result], list[str]]:
+    output: SystemOutput, judges: Sequence[Judge], data: DataSpec, train: Dataset, test: Dataset
+) -> tuple[list[Judgement], list[Result], list[str]]:
     """Judge scores or decisions by every rule and metric that can.
 
     Parameters
@@ -54,7 +54,7 @@ def judge_output(
     notes : list of str
         The metrics that could not be computed, and why.
     """
-    judged: list[Judged] = []
+    judged: list[Judgement] = []
     results: list[Result] = []
     notes: list[str] = []
     for judge in judges:
@@ -69,7 +69,7 @@ def judge_output(
 
 
 def _result(
-    output: Output, judge: Judge, data: DataSpec, train: Dataset, test: Dataset
+    output: SystemOutput, judge: Judge, data: DataSpec, train: Dataset, test: Dataset
 ) -> tuple[Result | None, list[str]]:
     """Judge by one rule; a metric that cannot be computed is left out, with the reason."""
     rule = output.default_rule if judge.rule == DEFAULT_RULE else judge.rule
@@ -100,13 +100,13 @@ def _result(
     return None, problems
 
 
-def _judged(judge: Judge, result: Result) -> Judged:
+def _judged(judge: Judge, result: Result) -> Judgement:
     intervals = {}
     size = len(result.context.hierarchy) * result.count * RESAMPLES
     if result.count and size <= MOST_DRAWN:
         found = result.intervals(resamples=RESAMPLES)
         intervals = {name: (each.low, each.high) for name, each in found.items() if np.isfinite(each.low)}
-    return Judged(judge.rule, result.rule or "labels as given", dict(result.values), intervals, sums_of(result))
+    return Judgement(judge.rule, result.rule or "labels as given", dict(result.values), intervals, sums_of(result))
 
 
 def measured(result: Result, metric: str) -> tuple[float, bool]:

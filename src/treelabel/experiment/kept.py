@@ -12,7 +12,7 @@ from treelabel.scores import Scores
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
+class StoredScores:
     """The documents of a data set, and the scores of every system that kept them, by title."""
 
     title: str
@@ -21,7 +21,7 @@ class Kept:
     systems: dict[str, Scores]
 
 
-def kept_scores(results: Results, data: str | None = None) -> Kept:
+def load_stored_scores(results: Results, data: str | None = None) -> StoredScores:
     """Read a data set of a study again, and the scores of its systems with their first seed.
 
     Parameters
@@ -63,4 +63,4 @@ def kept_scores(results: Results, data: str | None = None) -> Kept:
         system_title(run.system, results.spec): Scores.load(folder / "scores" / f"{run.key}.npz", parts.test.hierarchy)
         for run in sorted(chosen, key=lambda run: order[run.system])
     }
-    return Kept(f"{results.spec.title}: {data_title(name, results.spec)}", parts.train, parts.test, systems)
+    return StoredScores(f"{results.spec.title}: {data_title(name, results.spec)}", parts.train, parts.test, systems)

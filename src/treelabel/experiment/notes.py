@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from treelabel.core.errors import TreelabelError
-from treelabel.experiment.cells import FEW_SEEDS, STAR_LEVEL, Cell
+from treelabel.experiment.cells import FEW_SEEDS, STAR_LEVEL, TableCell
 from treelabel.experiment.naming import column_titles, data_title, system_title
 from treelabel.experiment.results import Results
 from treelabel.experiment.spec import TableSpec, base_metric
@@ -11,7 +11,7 @@ from treelabel.metrics import find_metric
 
 
 def table_notes(
-    spec: TableSpec, results: Results, data: Sequence[str], systems: Sequence[str], cells: Sequence[Cell]
+    spec: TableSpec, results: Results, data: Sequence[str], systems: Sequence[str], cells: Sequence[TableCell]
 ) -> list[str]:
     """Say what a reader of a table must know.
 
@@ -42,7 +42,7 @@ def table_notes(
     return [*notes, *([spec.note] if spec.note else [])]
 
 
-def _rules(spec: TableSpec, results: Results, cells: Sequence[Cell]) -> list[str]:
+def _rules(spec: TableSpec, results: Results, cells: Sequence[TableCell]) -> list[str]:
     """Name the rule of each column; of each system where these differ."""
     told: dict[str, list[str]] = {}
     for column, title in zip(spec.columns, column_titles(spec.columns), strict=True):
@@ -65,7 +65,7 @@ def _rules(spec: TableSpec, results: Results, cells: Sequence[Cell]) -> list[str
     return ["Decided by " + "; ".join(f"{rule}: {_listed(titles)}" for rule, titles in told.items()) + "."]
 
 
-def _several_branches(spec: TableSpec, cells: Sequence[Cell]) -> list[str]:
+def _several_branches(spec: TableSpec, cells: Sequence[TableCell]) -> list[str]:
     """Say where accuracies by level are not those of the nodes that a rule chose on each level."""
     titles = [
         title
@@ -94,7 +94,7 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(names))
 
 
-def _intervals(results: Results, cells: Sequence[Cell]) -> list[str]:
+def _intervals(results: Results, cells: Sequence[TableCell]) -> list[str]:
     """Say what is behind ±."""
     found: dict[str, dict[int, list[str]]] = {"seeds": {}, "documents": {}}
     for cell in cells:
@@ -110,7 +110,7 @@ def _intervals(results: Results, cells: Sequence[Cell]) -> list[str]:
     return [f"± half of the 95% interval {'; '.join(told)}."] if told else []
 
 
-def _marks(cells: Sequence[Cell]) -> list[str]:
+def _marks(cells: Sequence[TableCell]) -> list[str]:
     if not any(cell.is_best for cell in cells):
         return []
     star = ""

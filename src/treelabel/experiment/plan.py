@@ -32,7 +32,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Plan:
+class StudyPlan:
     """The cells of a study, all of the first seed before any of the second; `missing` tells why some data are not."""
 
     spec: Spec
@@ -49,7 +49,7 @@ class Plan:
         return tuple(tuple(found[number]) for number in sorted(found))
 
 
-def make_plan(spec: Spec, data: Iterable[str] | None = None, systems: Iterable[str] | None = None) -> Plan:
+def make_plan(spec: Spec, data: Iterable[str] | None = None, systems: Iterable[str] | None = None) -> StudyPlan:
     """List the cells of a study.
 
     Parameters
@@ -79,7 +79,7 @@ def make_plan(spec: Spec, data: Iterable[str] | None = None, systems: Iterable[s
         if spec.systems[system].data is None or name in (spec.systems[system].data or ())
         for seed in spec.seeds_of(spec.systems[system])[number : number + 1]
     ]
-    return Plan(spec, tuple(cells), missing)
+    return StudyPlan(spec, tuple(cells), missing)
 
 
 def _chosen(wanted: Iterable[str] | None, known: Iterable[str], what: str) -> list[str]:
@@ -128,7 +128,7 @@ class Progress:
         return [cell for cell, state in self.states.items() if state in states]
 
 
-def progress_of(plan: Plan, results: Path, retry: bool = False, max_seconds: float | None = None) -> Progress:
+def progress_of(plan: StudyPlan, results: Path, retry: bool = False, max_seconds: float | None = None) -> Progress:
     """Find what is done.
 
     A run counts while the code that it used is what it was. If only what judges has changed, or other metrics are asked
@@ -169,7 +169,7 @@ def _loaded(file: Path) -> Run | None:
         return None
 
 
-def _state(plan: Plan, cell: Cell, run: Run, results: Path, retry: bool, max_seconds: float | None) -> State:
+def _state(plan: StudyPlan, cell: Cell, run: Run, results: Path, retry: bool, max_seconds: float | None) -> State:
     if not is_current(run.code, judging=False):
         return "todo"
     if not run.is_done:
@@ -221,7 +221,7 @@ def estimate(cells: Iterable[Cell], runs: Iterable[Run]) -> tuple[float, int]:
     return sum(each for each in wanted if each is not None), sum(each is None for each in wanted)
 
 
-def started(plan: Plan, cell: Cell) -> Run:
+def started(plan: StudyPlan, cell: Cell) -> Run:
     """Return the run of a cell, before anything of it is known.
 
     Parameters

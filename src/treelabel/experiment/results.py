@@ -40,7 +40,7 @@ Status = Literal["done", "failed", "timeout", "memory"]
 
 
 @dataclass(frozen=True)
-class Judged:
+class Judgement:
     """Values of the metrics under one rule.
 
     `rule` is the one that the spec asks for, `used_rule` the one that decided. `sums` are the additive parts of metrics
@@ -76,7 +76,7 @@ class Run:
     command: tuple[str, ...] | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
     chosen: Mapping[str, Any] | None = None
-    judged: tuple[Judged, ...] = ()
+    judged: tuple[Judgement, ...] = ()
     context: str = ""
     scores_sha256: str = ""
     documents: Mapping[str, int] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class Run:
         """Whether there are values."""
         return self.status == "done"
 
-    def judged_by(self, metric: str, rule: str | None = None) -> Judged | None:
+    def judged_by(self, metric: str, rule: str | None = None) -> Judgement | None:
         """Return the first that has a metric, under a rule if one is named.
 
         Parameters
@@ -414,8 +414,8 @@ def run_from_json(stored: Any, where: str) -> Run:
     return run
 
 
-def _judged(stored: Mapping[str, Any]) -> Judged:
-    return Judged(
+def _judged(stored: Mapping[str, Any]) -> Judgement:
+    return Judgement(
         stored["rule"],
         stored["used_rule"],
         {name: float(value) for name, value in stored["values"].items()},

@@ -25,11 +25,11 @@ from treelabel.core.child_python import child_python
 from treelabel.core.errors import TreelabelError, shorten
 from treelabel.core.locking import lock
 from treelabel.encoders.sources import spec_with
-from treelabel.experiment.plan import Cell, Plan, Progress, estimate, make_plan, progress_of, started
+from treelabel.experiment.plan import Cell, Progress, StudyPlan, estimate, make_plan, progress_of, started
 from treelabel.experiment.processes import MARK, end_marked, family_of, has_ended, kill_group, memory_of
 from treelabel.experiment.results import Results, Run, Status, load_run
 from treelabel.experiment.units import parse_bytes, parse_seconds, show_bytes, show_seconds
-from treelabel.experiment.worker import UNWRITTEN, Job, write_run
+from treelabel.experiment.worker import UNWRITTEN, WorkerJob, write_run
 from treelabel.models.registry import MODELS
 
 FOLDERS = ("runs", "parts", "scores", "contexts", "choices")
@@ -46,7 +46,7 @@ SPARE_MEMORY = 1e9
 
 
 @dataclass(frozen=True)
-class Options:
+class RunOptions:
     """How a study is run: processes at a time, seconds for all of it, what is kept and repeated."""
 
     jobs: int | None = None
@@ -59,7 +59,7 @@ class Options:
 class Task:
     """A job under way."""
 
-    job: Job
+    job: WorkerJob
     process: "subprocess.Popen[bytes]"
     cell: Cell | None
     begun: float
@@ -76,9 +76,9 @@ Watcher = Callable[["Study"], None]
 class Study:
     """A study that is being run: what is done, what is under way, what waits."""
 
-    plan: Plan
+    plan: StudyPlan
     results: Path
-    options: Options
+    options: RunOptions
     progress: Progress
     begun: float = field(default_factory=time.monotonic)
     tasks: list[Task] = field(default_factory=list)
@@ -107,7 +107,7 @@ class Study:
         return time.monotonic() - self.begun
 
 
-def run_study(plan: Plan, results: Path, options: Options, watch: Watcher = lambda study: None) -> Results:
+def run_study(plan: StudyPlan, results: Path, options: RunOptions, watch: Watcher = lambda study: None) -> Results:
     """Run what is not done yet of a study.
 
     Parameters
@@ -142,7 +142,7 @@ def run_study(plan: Plan, results: Path, options: Options, watch: Watcher = lamb
         return found
 
 
-def collect(plan: Plan, results: Path) -> Results:
+def collect(plan: StudyPlan, results: Path) -> Results:
     """Return the runs of a plan that a folder has; runs of other plans in it are left out.
 
     Parameters
@@ -163,7 +163,7 @@ def collect(plan: Plan, results: Path) -> Results:
     return Results(plan.spec, tuple(runs), results)
 
 
-def find_progress(plan: Plan, results: Path, options: Options) -> Progress:
+def find_progress(plan: StudyPlan, results: Path, options: RunOptions) -> Progress:
     """Find what a folder of results has of a plan, given how it is to be run.
 
     Parameters
@@ -183,7 +183,7 @@ def find_progress(plan: Plan, results: Path, options: Options) -> Progress:
     return progress_of(plan, results, options.retry, None if share is None else LEARNING_SHARE * share)
 
 
-def _share(plan: Plan, options: Options) -> float | None:
+def _share(plan: StudyPlan, options: RunOptions) -> float | None:
     """Return how long each run of the first round may take within the budget: all rows have the same."""
     if options.budget is None or not plan.rounds:
         return None
@@ -204,7 +204,7 @@ def _only_runner(results: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _prepare(plan: Plan, results: Path) -> None:
+def _prepare(plan: StudyPlan, results: Path) -> None:
     known = {*FOLDERS, "spec.toml", "study.json", "index.parquet"}
     if not (results / "study.json").is_file():
         known -= {"spec.toml"}
@@ -251,7 +251,7 @@ def _run_cells(study: Study, cells: Sequence[Cell], watch: Watcher) -> None:
             at = _next(study, waiting)
             if at is None:
                 break
-            if isinstance(at, Job):
+            if isinstance(at, WorkerJob):
                 _start(study, at, None)
             else:
                 _start(study, _job_of(study, waiting[at]), waiting.pop(at))
@@ -259,7 +259,7 @@ def _run_cells(study: Study, cells: Sequence[Cell], watch: Watcher) -> None:
         time.sleep(TICK)
 
 
-def _next(study: Study, waiting: Sequence[Cell]) -> int | Job | None:
+def _next(study: Study, waiting: Sequence[Cell]) -> int | WorkerJob | None:
     """Return the place of the next cell, or the embedding that it needs first; None while others have to end."""
     under_way = {_embedding(task.job) for task in study.tasks if task.job.work == "embed"}
     for at, cell in enumerate(waiting):
@@ -269,15 +269,15 @@ def _next(study: Study, waiting: Sequence[Cell]) -> int | Job | None:
             return at
         if needed not in under_way:
             spec = study.plan.spec
-            return Job("embed", str(spec.path), str(study.results), {}, *needed, threads=study.threads)
+            return WorkerJob("embed", str(spec.path), str(study.results), {}, *needed, threads=study.threads)
     return None
 
 
-def _embedding(job: Job) -> tuple[str, str, bool]:
+def _embedding(job: WorkerJob) -> tuple[str, str, bool]:
     return job.data, job.encoder, job.token_states
 
 
-def encoder_of(plan: Plan, cell: Cell) -> tuple[str, bool] | None:
+def encoder_of(plan: StudyPlan, cell: Cell) -> tuple[str, bool] | None:
     """Return the frozen encoder that a cell uses ("": the best that is installed), and whether its token states.
 
     Parameters
@@ -313,10 +313,10 @@ def _has_memory(study: Study) -> bool:
 # Tasks
 
 
-def _job_of(study: Study, cell: Cell) -> Job:
+def _job_of(study: Study, cell: Cell) -> WorkerJob:
     plan, share = study.plan, _share(study.plan, study.options)
     system = plan.spec.systems[cell.system]
-    return Job(
+    return WorkerJob(
         "judge" if study.progress.states[cell] == "judge" else "run",
         str(plan.spec.path),
         str(study.results),
@@ -327,7 +327,7 @@ def _job_of(study: Study, cell: Cell) -> Job:
     )
 
 
-def _start(study: Study, job: Job, cell: Cell | None) -> None:
+def _start(study: Study, job: WorkerJob, cell: Cell | None) -> None:
     """Start a worker; closing its standard input ends it."""
     folder = Path(tempfile.mkdtemp(prefix="treelabel-study-"))
     try:

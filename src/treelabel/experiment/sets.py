@@ -23,7 +23,7 @@ MOST_LEARNED, MOST_HELD_OUT = 3_000, 1_000
 
 
 @dataclass(frozen=True, eq=False)
-class Parts:
+class Splits:
     """The documents of one run; `spare` are training documents that it does not learn from, if there are any."""
 
     train: Dataset
@@ -173,7 +173,7 @@ def _file_hash(file: Path, size: int, changed: int) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def load_parts(data: DataSpec, folder: Path, seed: int) -> Parts:
+def load_parts(data: DataSpec, folder: Path, seed: int) -> Splits:
     """Read a data set.
 
     Parameters
@@ -198,7 +198,7 @@ def load_parts(data: DataSpec, folder: Path, seed: int) -> Parts:
     train, spare = parts["train"], None
     if data.per_class is not None:
         train, spare = per_class(train, data.per_class, seed=seed)
-    return Parts(train, parts["test"], parts.get("valid"), spare)
+    return Splits(train, parts["test"], parts.get("valid"), spare)
 
 
 def _read(data: DataSpec, folder: Path) -> dict[str, Dataset]:

@@ -9,9 +9,9 @@ from typing import Literal, get_args
 
 from treelabel.core.errors import printable
 from treelabel.data.formulas import escape
-from treelabel.experiment.cells import MISSING, Cell
+from treelabel.experiment.cells import MISSING, TableCell
 from treelabel.experiment.claims import Standing, Verdict
-from treelabel.experiment.tables import Head, Row, Table
+from treelabel.experiment.tables import ColumnHead, Table, TableRow
 
 Style = Literal["paper", "markdown", "latex", "csv"]
 STYLES: tuple[Style, ...] = get_args(Style)
@@ -125,11 +125,11 @@ def _paper(table: Table, bold: bool) -> str:
     return "\n".join(line.rstrip() for line in [*text, *(printable(note) for note in table.notes)])
 
 
-def _indented(row: Row) -> str:
+def _indented(row: TableRow) -> str:
     return ("  " if row.is_published else "") + printable(row.title)
 
 
-def _paper_cell(cell: Cell) -> str:
+def _paper_cell(cell: TableCell) -> str:
     return (BEST if cell.is_best else "") + printable(cell.shown()) + (STAR if cell.differs else "")
 
 
@@ -183,7 +183,7 @@ def _markdown(table: Table) -> str:
     return "\n".join([f"**{_markdown_text(table.title)}**", "", *lines, "", *notes]).rstrip()
 
 
-def _markdown_cell(cell: Cell) -> str:
+def _markdown_cell(cell: TableCell) -> str:
     text = _markdown_text(cell.shown())
     return (f"**{text}**" if cell.is_best else text) + ("\\*" if cell.differs else "")
 
@@ -223,7 +223,7 @@ def _latex(table: Table) -> str:
     return "\n".join([*lines, r"\end{table}"])
 
 
-def _latex_groups(heads: Sequence[Head]) -> list[str]:
+def _latex_groups(heads: Sequence[ColumnHead]) -> list[str]:
     groups = [head.group for head in heads]
     if not any(groups):
         return []
@@ -232,7 +232,7 @@ def _latex_groups(heads: Sequence[Head]) -> list[str]:
     return [" & ".join(["", *cells]) + r" \\", " ".join(rules)]
 
 
-def _latex_cell(cell: Cell) -> str:
+def _latex_cell(cell: TableCell) -> str:
     text = _latex_text(cell.shown())
     return (rf"\textbf{{{text}}}" if cell.is_best else text) + (r"$^{*}$" if cell.differs else "")
 
@@ -257,7 +257,7 @@ def _csv(tables: Sequence[Table], study: str, header: bool) -> str:
     return stream.getvalue().rstrip("\n")
 
 
-def _csv_row(study: str, table: Table, cell: Cell) -> list[str]:
+def _csv_row(study: str, table: Table, cell: TableCell) -> list[str]:
     found = cell.found
     texts = [study, table.name, cell.data, cell.system, cell.column, cell.rule, cell.text]
     numbers = [_number(found.mean), _number(found.low), _number(found.high), str(found.count)]

@@ -54,7 +54,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Trial:
+class SweepTrial:
     """The result of cross-validating a candidate: its values on all documents, and on the documents of each fold.
 
     Times are those of the slowest fold, as later ones may find embeddings in the cache. `p_value` is that of no
@@ -87,7 +87,7 @@ class Sweep:
     metrics: tuple[str, ...]
     documents: int
     folds: int
-    trials: tuple[Trial, ...]
+    trials: tuple[SweepTrial, ...]
     skipped: Mapping[str, str] = field(default_factory=dict)
     difference: Comparison | None = None
     left: int = 0
@@ -182,7 +182,7 @@ def sweep(
     if rule is not None:
         find_rule(rule)
     held_out = folds(data, cv, seed)
-    trials: list[Trial] = []
+    trials: list[SweepTrial] = []
     skipped: dict[str, str] = {}
     with progress_bar("sweep", len(candidates), progress) as told:
         for at, candidate in enumerate(candidates):
@@ -210,7 +210,7 @@ class _Judge:
     seed: int
     max_seconds: float | None
 
-    def trial(self, candidate: Candidate) -> Trial:
+    def trial(self, candidate: Candidate) -> SweepTrial:
         """Judge one candidate on all folds."""
         results, learning, speeds, stopped, megabytes = [], [], [], False, math.nan
         for rows in self.held_out:
@@ -230,7 +230,7 @@ class _Judge:
             results.append(evaluate(test, scores=scores, rule=used, metrics=self.metrics, train_frequencies=train))
         by_fold = {name: tuple(result[name] for result in results) for name in self.metrics}
         rules = tuple(dict.fromkeys(str(result.rule) for result in results))
-        return Trial(candidate, _pooled(results), by_fold, rules, max(learning), min(speeds), megabytes, stopped)
+        return SweepTrial(candidate, _pooled(results), by_fold, rules, max(learning), min(speeds), megabytes, stopped)
 
 
 def _size(model: Model) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 
 from treelabel.core.errors import TreelabelError, quoted
 from treelabel.core.registry import suggestion
-from treelabel.experiment.cells import Cell, make_cell, mark
+from treelabel.experiment.cells import TableCell, make_cell, mark
 from treelabel.experiment.estimates import Resampled
 from treelabel.experiment.naming import column_titles, data_title, system_title
 from treelabel.experiment.notes import table_notes
@@ -20,7 +20,7 @@ PUBLISHED = "published"
 
 
 @dataclass(frozen=True)
-class Head:
+class ColumnHead:
     """The head of a column, and of the group that it belongs to."""
 
     group: str
@@ -28,11 +28,11 @@ class Head:
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """A row; those of published numbers stand under ours."""
 
     title: str
-    cells: tuple[Cell, ...]
+    cells: tuple[TableCell, ...]
     is_published: bool = False
 
 
@@ -42,8 +42,8 @@ class Table:
 
     name: str
     title: str
-    heads: tuple[Head, ...]
-    rows: tuple[Row, ...]
+    heads: tuple[ColumnHead, ...]
+    rows: tuple[TableRow, ...]
     notes: tuple[str, ...] = ()
     corner: str = ""
 
@@ -125,8 +125,8 @@ class _Grid:
     study: Spec
     groups: tuple[str, ...]
     systems: tuple[str, ...]
-    ours: Mapping[tuple[str, str], tuple[Cell, ...]]
-    published: Mapping[tuple[str, str], tuple[Cell, ...]]
+    ours: Mapping[tuple[str, str], tuple[TableCell, ...]]
+    published: Mapping[tuple[str, str], tuple[TableCell, ...]]
 
     @classmethod
     def of(cls, spec: TableSpec, results: Results, resampled: Resampled | None) -> "_Grid":
@@ -134,7 +134,7 @@ class _Grid:
         data = spec.data or tuple(study.data)
         systems = list(spec.systems or study.systems)
         titles = column_titles(spec.columns)
-        columns: dict[str, list[list[Cell]]] = {}
+        columns: dict[str, list[list[TableCell]]] = {}
         for name in data:
             made = [
                 [make_cell(results, name, system, column, title) for system in systems]
@@ -158,10 +158,12 @@ class _Grid:
         is_compared = any(data == name for data, _ in self.published)
         return f"{title} {OTHER_DATA}" if is_compared and not self.study.data[name].same_as else title
 
-    def cells(self, name: str, system: str, is_published: bool) -> tuple[Cell, ...]:
+    def cells(self, name: str, system: str, is_published: bool) -> tuple[TableCell, ...]:
         """The cells of a system on a data set; empty ones where there is nothing."""
         source = self.published if is_published else self.ours
-        return source.get((name, system), (Cell(name, system, is_published=is_published),) * len(self.spec.columns))
+        return source.get(
+            (name, system), (TableCell(name, system, is_published=is_published),) * len(self.spec.columns)
+        )
 
     def lines(self) -> list[tuple[str, bool]]:
         """Systems with what is ours and what is published: each system of the paper under ours of the same name."""
@@ -176,30 +178,30 @@ class _Grid:
         title = system_title(system, self.study)
         return f"{title}, {PUBLISHED}" if is_published else title
 
-    def by_rows(self) -> tuple[list[Head], list[Row]]:
+    def by_rows(self) -> tuple[list[ColumnHead], list[TableRow]]:
         """Lay out systems as rows, and data sets as groups of columns."""
         titles = column_titles(self.spec.columns)
-        heads = [Head(self.group_title(name), title) for name in self.groups for title in titles]
+        heads = [ColumnHead(self.group_title(name), title) for name in self.groups for title in titles]
         rows = []
         for system, is_published in self.lines():
             cells = [cell for name in self.groups for cell in self.cells(name, system, is_published)]
-            rows.append(Row(self.title(system, is_published), tuple(cells), is_published))
+            rows.append(TableRow(self.title(system, is_published), tuple(cells), is_published))
         return heads, rows
 
-    def by_columns(self) -> tuple[list[Head], list[Row]]:
+    def by_columns(self) -> tuple[list[ColumnHead], list[TableRow]]:
         """Lay out systems as columns, and the columns of each data set as rows."""
         lines = self.lines()
-        heads = [Head("", self.title(*line)) for line in lines]
+        heads = [ColumnHead("", self.title(*line)) for line in lines]
         rows = []
         for name in self.groups:
             many = len(self.groups) > 1
             for at, title in enumerate(column_titles(self.spec.columns)):
                 cells = tuple(self.cells(name, *line)[at] for line in lines)
-                rows.append(Row(f"{self.group_title(name)}: {title}" if many else title, cells))
+                rows.append(TableRow(f"{self.group_title(name)}: {title}" if many else title, cells))
         return heads, rows
 
 
-def _published(spec: TableSpec) -> dict[tuple[str, str], tuple[Cell, ...]]:
+def _published(spec: TableSpec) -> dict[tuple[str, str], tuple[TableCell, ...]]:
     """Read the published numbers of a table, by data set and system."""
     found = {}
     for data, systems in spec.published.items():
@@ -209,10 +211,10 @@ def _published(spec: TableSpec) -> dict[tuple[str, str], tuple[Cell, ...]]:
     return found
 
 
-def _published_cells(numbers: Sequence[Any], titles: Sequence[str], data: str, system: str) -> tuple[Cell, ...]:
+def _published_cells(numbers: Sequence[Any], titles: Sequence[str], data: str, system: str) -> tuple[TableCell, ...]:
     padded = [*map(str, numbers), *[""] * (len(titles) - len(numbers))]
     return tuple(
-        Cell(data, system, title, text=text, is_published=True) for title, text in zip(titles, padded, strict=True)
+        TableCell(data, system, title, text=text, is_published=True) for title, text in zip(titles, padded, strict=True)
     )
 
 
@@ -225,18 +227,18 @@ def _table_of_values(spec: TableSpec, results: Results) -> Table:
     look = spec.columns[0] if spec.columns else None
     heads, rows = [], []
     for name in data:
-        heads += [Head(data_title(name, results.spec) if len(data) > 1 else "", head) for head in spec.heads]
+        heads += [ColumnHead(data_title(name, results.spec) if len(data) > 1 else "", head) for head in spec.heads]
     for row in spec.rows:
         cells = [_value_cell(results, name, system, f"{row}/{head}", look) for name in data for head in spec.heads]
-        rows.append(Row(row, tuple(cells)))
+        rows.append(TableRow(row, tuple(cells)))
         if row in spec.published:
             numbers = _published_cells(spec.published[row], spec.heads, "", system)
-            rows.append(Row(f"{row}, {PUBLISHED}", numbers * len(data), is_published=True))
+            rows.append(TableRow(f"{row}, {PUBLISHED}", numbers * len(data), is_published=True))
     cells = [cell for row in rows for cell in row.cells]
     notes = table_notes(spec, results, data, (system,), cells)
     return Table(spec.name, spec.title or spec.name, tuple(heads), tuple(rows), tuple(notes))
 
 
-def _value_cell(results: Results, data: str, system: str, name: str, look: Column | None) -> Cell:
+def _value_cell(results: Results, data: str, system: str, name: str, look: Column | None) -> TableCell:
     cell = make_cell(results, data, system, Column(metric=name), name)
     return replace(cell, rule="", digits=None) if look is None else replace(cell, scale=look.scale, digits=look.digits)

@@ -1,7 +1,7 @@
 """One run in a process of its own: read the data, learn, score, judge, and write the result.
 
-`python -m treelabel.experiment.worker JOB`: JOB is the JSON text of a `Job`. The process ends with the one that started
-it: it watches its standard input, which closes when that process is gone, however it ended.
+`python -m treelabel.experiment.worker JOB`: JOB is the JSON text of a `WorkerJob`. The process ends with the one that
+started it: it watches its standard input, which closes when that process is gone, however it ended.
 """
 
 import json
@@ -28,12 +28,12 @@ from treelabel.core.json_text import read_json
 from treelabel.evaluation.evaluator import make_context
 from treelabel.experiment.code import loaded_code
 from treelabel.experiment.commands import run_command
-from treelabel.experiment.judging import Output, judge_output, measured
+from treelabel.experiment.judging import SystemOutput, judge_output, measured
 from treelabel.experiment.parts import context_to_json, save_parts
 from treelabel.experiment.processes import MARK, end_marked, peak_of
 from treelabel.experiment.reading import parse_spec
-from treelabel.experiment.results import Judged, Run, file_sha256, load_run
-from treelabel.experiment.sets import Parts, load_parts, with_files
+from treelabel.experiment.results import Judgement, Run, file_sha256, load_run
+from treelabel.experiment.sets import Splits, load_parts, with_files
 from treelabel.experiment.spec import Judge, Spec, SystemSpec
 from treelabel.models import make_model
 from treelabel.models.base import Model
@@ -47,7 +47,7 @@ PACKAGES = ("treelabel", "numpy", "scipy", "scikit-learn", "numba", "torch", "tr
 
 
 @dataclass(frozen=True)
-class Job:
+class WorkerJob:
     """The work of one process.
 
     `work` is "run", "judge" (scores of an earlier run are there) or "embed" (compute and keep the embeddings of all
@@ -74,7 +74,7 @@ class Job:
 def main() -> None:
     """Do the job that the command line names."""
     _end_with_parent()
-    job = Job(**read_json(Path(sys.argv[1]).read_bytes(), sys.argv[1], "job"))
+    job = WorkerJob(**read_json(Path(sys.argv[1]).read_bytes(), sys.argv[1], "job"))
     # A model takes Ctrl-C for "that is enough"; whoever runs the study decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     spec = parse_spec(Path(job.results, "spec.toml").read_text(encoding="utf-8"), Path(job.spec_path))
@@ -154,7 +154,7 @@ def surroundings() -> dict[str, Any]:
 # The three kinds of work
 
 
-def embed(spec: Spec, job: Job) -> None:
+def embed(spec: Spec, job: WorkerJob) -> None:
     """Compute the embeddings of a data set, which are kept on disk for all runs.
 
     Parameters
@@ -179,7 +179,7 @@ def embed(spec: Spec, job: Job) -> None:
             transform(list(part.texts), progress=False)
 
 
-def do_run(spec: Spec, job: Job, run: Run) -> Run:
+def do_run(spec: Spec, job: WorkerJob, run: Run) -> Run:
     """Learn, score and judge.
 
     Parameters
@@ -210,7 +210,7 @@ def do_run(spec: Spec, job: Job, run: Run) -> Run:
     return _judged(spec, job, run, parts, output)
 
 
-def judge_again(spec: Spec, job: Job, run: Run) -> Run:
+def judge_again(spec: Spec, job: WorkerJob, run: Run) -> Run:
     """Judge the scores of an earlier run, which are kept.
 
     Parameters
@@ -230,10 +230,10 @@ def judge_again(spec: Spec, job: Job, run: Run) -> Run:
     parts = load_parts(spec.data[run.data], spec.folder, run.seed)
     scores = Scores.load(Path(job.results, "scores", f"{run.key}.npz"), parts.test.hierarchy)
     rule = next((each.used_rule for each in earlier.judged if each.rule == "default"), None)
-    return _judged(spec, job, replace(earlier, title=run.title), parts, Output(scores, None, rule))
+    return _judged(spec, job, replace(earlier, title=run.title), parts, SystemOutput(scores, None, rule))
 
 
-def _judged(spec: Spec, job: Job, run: Run, parts: Parts, output: Output) -> Run:
+def _judged(spec: Spec, job: WorkerJob, run: Run, parts: Splits, output: SystemOutput) -> Run:
     data, results = spec.data[run.data], Path(job.results)
     judges = spec.judges_of(run.data)
     judged, found, notes = judge_output(output, judges, data, parts.train, parts.test)
@@ -257,7 +257,7 @@ def _judged(spec: Spec, job: Job, run: Run, parts: Parts, output: Output) -> Run
 # Systems
 
 
-def _learned(spec: Spec, system: SystemSpec, parts: Parts, run: Run, job: Job) -> tuple[Run, Output]:
+def _learned(spec: Spec, system: SystemSpec, parts: Splits, run: Run, job: WorkerJob) -> tuple[Run, SystemOutput]:
     """Fit a model and score the test documents."""
     assert system.model is not None
     params = system.params_on(run.data)
@@ -286,7 +286,7 @@ def _learned(spec: Spec, system: SystemSpec, parts: Parts, run: Run, job: Job) -
         max_seconds=limit,
         stopped=model.stopped_ is not None,
     )
-    return run, Output(scores, None, model.default_rule)
+    return run, SystemOutput(scores, None, model.default_rule)
 
 
 def _made(name: str, params: Mapping[str, Any], seed: int) -> Model:
@@ -297,7 +297,7 @@ def _made(name: str, params: Mapping[str, Any], seed: int) -> Model:
 
 
 def _chosen(
-    system: SystemSpec, spec: Spec, parts: Parts, run: Run, results: Path
+    system: SystemSpec, spec: Spec, parts: Splits, run: Run, results: Path
 ) -> tuple[Mapping[str, Any], list[str]]:
     """Choose the combination of a grid that is best on held-out training documents; the choice is kept."""
     assert system.model is not None
@@ -316,7 +316,7 @@ def _chosen(
             given = with_files({**system.params_on(run.data), **combination}, spec.folder)
             model = _made(system.model, given, 0)
             scores = model.fit(learn, progress=False).score(held)
-            output = Output(scores, None, model.default_rule)
+            output = SystemOutput(scores, None, model.default_rule)
             _, results_of, _ = judge_output(output, [judge], spec.data[run.data], learn, held)
             value, higher = measured(results_of[0], system.select.metric)
             found[name] = value if higher else -value
@@ -355,7 +355,7 @@ def _size(model: Model) -> float:
         return float(sum(file.stat().st_size for file in Path(folder, "model").iterdir()))
 
 
-def _commanded(spec: Spec, system: SystemSpec, parts: Parts, run: Run) -> tuple[Run, Output | None]:
+def _commanded(spec: Spec, system: SystemSpec, parts: Splits, run: Run) -> tuple[Run, SystemOutput | None]:
     """Run a command; one that writes values has no output to judge."""
     with tempfile.TemporaryDirectory(prefix="treelabel-command-") as folder:
         told = run_command(system, parts, spec.folder, Path(folder), run.seed, run.threads)
@@ -369,12 +369,12 @@ def _commanded(spec: Spec, system: SystemSpec, parts: Parts, run: Run) -> tuple[
         peak_memory=told.peak_memory,
     )
     if told.values is not None:
-        judged = Judged("values", "values", told.values)
+        judged = Judgement("values", "values", told.values)
         return replace(run, judged=(judged,), status="done", reason=""), None
     decisions = told.decisions
     if decisions is not None:
         decisions = Decisions(decisions.hierarchy, decisions.hierarchy.closure(decisions.csr), decisions.ids)
-    return run, Output(told.scores, decisions)
+    return run, SystemOutput(told.scores, decisions)
 
 
 if __name__ == "__main__":
