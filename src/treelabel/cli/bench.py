@@ -12,7 +12,7 @@ import typer
 from treelabel.cli.options import require_file_name, require_other_file
 
 if TYPE_CHECKING:
-    from treelabel.experiment.plan import Progress
+    from treelabel.experiment.plan import Progress, StudyPlan
     from treelabel.experiment.results import Results, Run
     from treelabel.experiment.running import Study
 

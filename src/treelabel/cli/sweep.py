@@ -15,7 +15,7 @@ from treelabel.cli.options import JsonOption, ReadArguments, with_read_options
 from treelabel.cli.printing import echo
 
 if TYPE_CHECKING:
-    from treelabel.experiment.sweep import Candidate, Sweep
+    from treelabel.experiment.sweep import Candidate, Sweep, SweepTrial
 
 DEFAULT_MODELS = "linear,prototype"
 

@@ -8,7 +8,7 @@ from typing import Literal
 from treelabel.evaluation.significance import holm
 from treelabel.evaluation.statistics import seed_interval
 from treelabel.experiment.estimates import Resampled, Term, estimate
-from treelabel.experiment.naming import is_higher_better, spelled_name
+from treelabel.experiment.metric_names import is_higher_better, spelled_metric
 from treelabel.experiment.results import Results, Run
 from treelabel.experiment.spec import Column
 
@@ -105,7 +105,7 @@ def _stored_interval(run: Run, column: Column) -> tuple[float, float] | None:
     judged = run.judged_by(str(column.metric), column.rule)
     if judged is None:
         return None
-    ends = judged.intervals.get(spelled_name(str(column.metric)))
+    ends = judged.intervals.get(spelled_metric(str(column.metric)))
     return None if ends is None or math.isnan(ends[0]) else ends
 
 

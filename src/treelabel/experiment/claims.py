@@ -9,7 +9,7 @@ import numpy as np
 
 from treelabel.core.errors import TreelabelError
 from treelabel.experiment.estimates import Estimate, Resampled, Term, estimate
-from treelabel.experiment.naming import is_higher_better
+from treelabel.experiment.metric_names import is_higher_better
 from treelabel.experiment.results import Results
 from treelabel.experiment.spec import Claim, Side, Spec
 

@@ -17,9 +17,9 @@ from treelabel.core.types import DoubleArray
 from treelabel.evaluation.result import Result
 from treelabel.evaluation.significance import exchanged_sums
 from treelabel.evaluation.statistics import bootstrap_sums
-from treelabel.experiment.naming import spelled_name
+from treelabel.experiment.metric_names import base_metric, spelled_metric
 from treelabel.experiment.results import Judgement, Results, Run
-from treelabel.experiment.spec import Spec, base_metric
+from treelabel.experiment.spec import Spec
 from treelabel.metrics import Metric
 
 RESAMPLES = 1000
@@ -133,7 +133,7 @@ class Resampled:
             return None
         if self.is_program(run):
             return np.full(self.resamples, run.value(metric, rule))
-        name, known = spelled_name(metric), self._known.setdefault((run.key, judged.rule), {})
+        name, known = spelled_metric(metric), self._known.setdefault((run.key, judged.rule), {})
         if name not in known and self.results.folder is not None:
             # What tables and claims ask for is drawn at once, as the file is read only once for them.
             asked = {base_metric(name), *(() if known else self._named)}
@@ -204,7 +204,7 @@ def named_metrics(spec: Spec) -> set[str]:
     listed += [side.metric for claim in spec.claims for side in (claim.left, claim.right)]
     listed += [figure.metric for figure in spec.figures if figure.kind == "relative_parts"]
     listed += [] if listed else [metric for judge in spec.judge for metric in judge.metrics]
-    return {base_metric(spelled_name(name)) for name in listed if name is not None}
+    return {base_metric(spelled_metric(name)) for name in listed if name is not None}
 
 
 def estimate(

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from treelabel.core.errors import TreelabelError, quoted
 from treelabel.core.registry import suggestion
 from treelabel.data import Dataset
-from treelabel.experiment.naming import data_title, system_title
 from treelabel.experiment.results import Results
 from treelabel.experiment.sets import content_hash, load_parts
 from treelabel.scores import Scores
@@ -60,7 +59,7 @@ def load_stored_scores(results: Results, data: str | None = None) -> StoredScore
     parts = load_parts(spec, results.spec.folder, seed)
     order = {system: at for at, system in enumerate(results.spec.systems)}
     systems = {
-        system_title(run.system, results.spec): Scores.load(folder / "scores" / f"{run.key}.npz", parts.test.hierarchy)
+        results.spec.system_title(run.system): Scores.load(folder / "scores" / f"{run.key}.npz", parts.test.hierarchy)
         for run in sorted(chosen, key=lambda run: order[run.system])
     }
-    return StoredScores(f"{results.spec.title}: {data_title(name, results.spec)}", parts.train, parts.test, systems)
+    return StoredScores(f"{results.spec.title}: {results.spec.data_title(name)}", parts.train, parts.test, systems)

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 
 from treelabel.core.errors import TreelabelError
 from treelabel.experiment.cells import FEW_SEEDS, STAR_LEVEL, TableCell
-from treelabel.experiment.naming import column_titles, data_title, system_title
+from treelabel.experiment.metric_names import base_metric
 from treelabel.experiment.results import Results
-from treelabel.experiment.spec import TableSpec, base_metric
+from treelabel.experiment.spec import TableSpec, column_titles
 from treelabel.metrics import find_metric
 
 
@@ -54,7 +54,7 @@ def _rules(spec: TableSpec, results: Results, cells: Sequence[TableCell]) -> lis
         used: dict[str, list[str]] = {}
         for cell in cells:
             if cell.column == title and cell.rule and not cell.is_published:
-                used.setdefault(cell.rule, []).append(system_title(cell.system, results.spec))
+                used.setdefault(cell.rule, []).append(results.spec.system_title(cell.system))
         rules = [rule if len(used) == 1 else f"{rule} ({_listed(who)})" for rule, who in used.items()]
         if rules:
             told.setdefault(", ".join(rules), []).append(title)
@@ -99,7 +99,7 @@ def _intervals(results: Results, cells: Sequence[TableCell]) -> list[str]:
     found: dict[str, dict[int, list[str]]] = {"seeds": {}, "documents": {}}
     for cell in cells:
         if cell.found.source != "none":
-            title = system_title(cell.system, results.spec)
+            title = results.spec.system_title(cell.system)
             found[cell.found.source].setdefault(cell.found.count, []).append(title)
     told = []
     for count, who in sorted(found["seeds"].items()):
@@ -128,7 +128,7 @@ def _data(spec: TableSpec, results: Results, data: Sequence[str]) -> list[str]:
     """Say on which sets published numbers are those of other documents, and what the spec notes about a set."""
     notes = []
     for name in data:
-        known, title = results.spec.data[name], data_title(name, results.spec)
+        known, title = results.spec.data[name], results.spec.data_title(name)
         if spec.layout != "values" and name in spec.published and not known.same_as:
             about = f": {known.note}" if known.note else ""
             notes.append(f"† {title}: published numbers are those of other documents{about}.")
@@ -148,7 +148,7 @@ def _failures(results: Results, data: Sequence[str], systems: Sequence[str]) -> 
                 continue
             failed = sum(not run.is_done for run in runs)
             count = "" if failed == len(runs) else f" ({failed} of {len(runs)} seeds)"
-            title = f"{system_title(system, results.spec)} on {data_title(name, results.spec)}"
+            title = f"{results.spec.system_title(system)} on {results.spec.data_title(name)}"
             notes.append(f"{title}{count}: {'; '.join(reasons)}")
     return notes
 
@@ -156,7 +156,7 @@ def _failures(results: Results, data: Sequence[str], systems: Sequence[str]) -> 
 def _cut_short(results: Results, data: Sequence[str], systems: Sequence[str]) -> list[str]:
     """Say which values are of training that a budget ended."""
     cut = dict.fromkeys(
-        f"{system_title(run.system, results.spec)} on {data_title(run.data, results.spec)} ({run.fit_seconds:.0f} s)"
+        f"{results.spec.system_title(run.system)} on {results.spec.data_title(run.data)} ({run.fit_seconds:.0f} s)"
         for run in results.runs
         if run.stopped and run.data in data and run.system in systems
     )

@@ -10,7 +10,7 @@ from treelabel.core.errors import TreelabelError, located, quoted
 from treelabel.core.inputs import existing_file
 from treelabel.core.registry import suggestion
 from treelabel.core.validation import check_kind
-from treelabel.experiment.checks import check_limits, check_name, check_names, check_plain, check_seeds
+from treelabel.experiment.metric_names import base_metric, spelled_metric
 from treelabel.experiment.spec import (
     DEFAULT_RULE,
     Claim,
@@ -23,8 +23,11 @@ from treelabel.experiment.spec import (
     Spec,
     SystemSpec,
     TableSpec,
-    base_metric,
-    spelled_metric,
+    check_limits,
+    check_name,
+    check_names,
+    check_plain,
+    check_seeds,
 )
 
 

@@ -29,9 +29,10 @@ from treelabel.core.errors import TreelabelError, located
 from treelabel.core.json_text import read_json
 from treelabel.core.validation import check_kind
 from treelabel.evaluation.result import Result
+from treelabel.experiment.metric_names import base_metric, spelled_metric
 from treelabel.experiment.parts import context_from_json, load_parts
 from treelabel.experiment.reading import parse_spec
-from treelabel.experiment.spec import Spec, base_metric, spelled_metric
+from treelabel.experiment.spec import Spec
 from treelabel.metrics import Context, find_metric
 
 FORMAT, VERSION = "treelabel run", 1
@@ -115,7 +116,7 @@ class Run:
         -------
         Judged or None
         """
-        name = _spelled(metric)
+        name = spelled_metric(metric)
         fitting = (each for each in self.judged if rule is None or rule in (each.rule, each.used_rule))
         return next((each for each in fitting if name in each.values), None)
 
@@ -134,7 +135,7 @@ class Run:
         float
         """
         found = self.judged_by(metric, rule)
-        return math.nan if found is None else found.values[_spelled(metric)]
+        return math.nan if found is None else found.values[spelled_metric(metric)]
 
     def field_value(self, name: str) -> float:
         """Return what a table calls fit_seconds, score_seconds, documents_per_second, peak_memory or model_size."""
@@ -430,14 +431,6 @@ def _load_context(file: Path) -> Context:
 
 def _stems(folder: Path) -> list[str]:
     return sorted(file.stem for file in folder.glob("*.json"))
-
-
-def _spelled(metric: str) -> str:
-    """Spell a metric as values do; names that are no metrics, such as those of a program's values, stay."""
-    try:
-        return spelled_metric(metric)
-    except TreelabelError:
-        return metric
 
 
 def _finite(value: Any) -> Any:

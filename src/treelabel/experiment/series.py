@@ -8,7 +8,7 @@ import numpy as np
 
 from treelabel.experiment.cells import summarise
 from treelabel.experiment.estimates import Resampled, Term, estimate
-from treelabel.experiment.naming import data_title, spelled_name, system_title
+from treelabel.experiment.metric_names import spelled_metric
 from treelabel.experiment.results import Results
 from treelabel.experiment.spec import Column, FigureSpec
 from treelabel.metrics.ranking import frequency_bins
@@ -91,7 +91,7 @@ def make_figure(spec: FigureSpec, resampled: Resampled) -> Figure:
     results = resampled.results
     panels = tuple(_panel(spec, resampled, name) for name in spec.data or tuple(results.spec.data))
     x, y = _axes(spec)
-    baseline = "" if spec.baseline is None else system_title(spec.baseline, results.spec)
+    baseline = "" if spec.baseline is None else results.spec.system_title(spec.baseline)
     return Figure(spec.name, spec.title or spec.name, spec.kind, spec.x or x, spec.y or y, panels, baseline)
 
 
@@ -113,7 +113,7 @@ def _axes(spec: FigureSpec) -> tuple[str, str]:
 
 def _panel(spec: FigureSpec, resampled: Resampled, data: str) -> Panel:
     results = resampled.results
-    title = data_title(data, results.spec)
+    title = results.spec.data_title(data)
     if spec.kind == "label_distribution":
         series, notes = _label_distribution(results, data)
         return Panel(data, title, series, notes)
@@ -124,7 +124,7 @@ def _panel(spec: FigureSpec, resampled: Resampled, data: str) -> Panel:
     for system in systems:
         if not results.of(data, system):
             reason = results.problem(data, system) or "has not run"
-            missing.append(f"{system_title(system, results.spec)}: {reason}")
+            missing.append(f"{results.spec.system_title(system)}: {reason}")
             continue
         found = _relative(spec, resampled, data, system) if spec.baseline is not None else None
         made.append(_series(spec, results, data, system) if found is None else found)
@@ -138,7 +138,7 @@ def _series(spec: FigureSpec, results: Results, data: str, system: str) -> Serie
     labels = names if spec.kind == "metrics" else [_part(name) for name in names]
     return Series(
         system,
-        system_title(system, results.spec),
+        results.spec.system_title(system),
         tuple(labels),
         tuple(each.mean for each in found),
         tuple(each.low for each in found),
@@ -162,13 +162,13 @@ def _relative(spec: FigureSpec, resampled: Resampled, data: str, system: str) ->
         value = made.value if math.isfinite(made.value) else math.nan
         found.append((value, *(made.interval if math.isfinite(value) else (math.nan, math.nan))))
     y, low, high = zip(*found, strict=True) if found else ((), (), ())
-    title = system_title(system, resampled.results.spec)
+    title = resampled.results.spec.system_title(system)
     return Series(system, title, tuple(_part(name) for name in names), y, low, high)
 
 
 def _parts(spec: FigureSpec, results: Results, data: str, system: str) -> list[str]:
     """The names of the parts of the figure's metric that any run of a system has, in their order."""
-    start = f"{spelled_name(str(spec.metric))}["
+    start = f"{spelled_metric(str(spec.metric))}["
     found: dict[str, None] = {}
     for run in results.of(data, system):
         judged = run.judged_by(str(spec.metric), spec.rule)

@@ -4,16 +4,17 @@ import inspect
 import itertools
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.errors import UNPRINTABLE, TreelabelError, quoted
 from treelabel.core.registry import suggestion
 from treelabel.core.validation import Between
-from treelabel.experiment.checks import check_limits, check_names, check_plain, check_published, check_seeds
+from treelabel.experiment.metric_names import FIELD_TITLES
+from treelabel.experiment.units import parse_bytes, parse_seconds
 
 # The rule of a spec that leaves the choice to the model.
 DEFAULT_RULE = "default"
@@ -343,27 +344,86 @@ class Spec:
                 found.setdefault(judge.rule, {}).update(dict.fromkeys(judge.metrics))
         return tuple(Judge(tuple(metrics), rule) for rule, metrics in found.items())
 
+    def system_title(self, name: str) -> str:
+        """Return what a system is called in tables; names that the spec does not have stay."""
+        return self.systems[name].title or name if name in self.systems else name
+
+    def data_title(self, name: str) -> str:
+        """Return what a data set is called in tables; names that the spec does not have stay."""
+        return self.data[name].title or name if name in self.data else name
+
     def with_seeds(self, seeds: tuple[int, ...]) -> "Spec":
         """Return the same study with other seeds, for systems that do not have their own."""
         return replace(self, seeds=seeds)
 
 
-def base_metric(name: str) -> str:
-    """Return the metric that a part belongs to.
+def column_titles(columns: Sequence[Column]) -> list[str]:
+    """Return what columns are called; those of one name have their rules behind it.
 
-    >>> base_metric("macro_f1_by_depth[2]")
-    'macro_f1_by_depth'
+    >>> column_titles([Column(metric="hf1", rule="best_leaf"), Column(field="model_size")])
+    ['hf1', 'size (MB)']
+    >>> column_titles([Column(metric="hf1", rule="best_leaf"), Column(metric="hf1", rule="optimal:hf1")])
+    ['hf1, best_leaf', 'hf1, optimal:hf1']
     """
-    return name.partition("[")[0]
+    titles = [each.title or (str(each.metric) if each.field is None else FIELD_TITLES[each.field]) for each in columns]
+    return [
+        f"{title}, {column.rule}" if titles.count(title) > 1 and column.rule is not None else title
+        for title, column in zip(titles, columns, strict=True)
+    ]
 
 
-def spelled_metric(name: str) -> str:
-    """Spell a metric as results do: "precision@5.0" is "precision@5", and parts stay in brackets.
+# Checks of single values
 
-    >>> spelled_metric("precision@5.0"), spelled_metric("macro_f1_by_depth[1]")
-    ('precision@5', 'macro_f1_by_depth[1]')
-    """
-    from treelabel.metrics import find_metric
+# Signs that have a meaning beside names: grid[C=1], --systems a,b.
+NOT_IN_NAMES = "[],"
 
-    base, bracket, part = name.partition("[")
-    return find_metric(base).name + bracket + part
+
+def check_names(given: Iterable[str], known: Iterable[str], where: str) -> None:
+    """Refuse names that are not known, and suggest the nearest."""
+    names = list(known)
+    for name in given:
+        if name not in names:
+            shown = [each for each in names if each not in ("path", "text")]
+            raise TreelabelError(
+                f"{where or 'the spec'} has {quoted(name)}, which means nothing here; {suggestion(name, shown)}"
+            )
+
+
+def check_name(name: str, where: str) -> None:
+    """Refuse the name of a data set or system that no command line and no table could show."""
+    if not name.strip() or UNPRINTABLE.search(name) or any(sign in name for sign in NOT_IN_NAMES):
+        raise TreelabelError(
+            f"{where} has the name {quoted(name)}; expected letters, digits and signs, but no brackets and commas"
+        )
+
+
+def check_plain(value: Any, where: str) -> None:
+    """Refuse values that TOML has and JSON has not: dates and times, and numbers that are not finite."""
+    if isinstance(value, Mapping):
+        for name, each in value.items():
+            check_plain(each, f"{where}.{name}")
+    elif isinstance(value, list | tuple):
+        for at, each in enumerate(value):
+            check_plain(each, f"{where}[{at}]")
+    elif not isinstance(value, str | int | float) or (isinstance(value, float) and not math.isfinite(value)):
+        raise TreelabelError(f"{where} is {value}, expected text, a finite number, true or false")
+
+
+def check_published(numbers: Any, count: int, where: str) -> None:
+    """Refuse published numbers that are no list, or more than there are columns."""
+    if not isinstance(numbers, list | tuple) or len(numbers) > count:
+        raise TreelabelError(f"{where} is {quoted(numbers)}, expected at most {count} numbers, one for each column")
+
+
+def check_seeds(seeds: int | tuple[int, ...] | None) -> None:
+    """Refuse a list of seeds that is empty, or has one twice."""
+    if isinstance(seeds, tuple) and (not seeds or len(set(seeds)) < len(seeds)):
+        raise TreelabelError(f"seeds is {list(seeds)}, expected at least one, and none twice")
+
+
+def check_limits(time_limit: str | float | None, memory_limit: str | float | None) -> None:
+    """Refuse limits that are no amounts."""
+    if time_limit is not None:
+        parse_seconds(time_limit, "time_limit")
+    if memory_limit is not None:
+        parse_bytes(memory_limit, "memory_limit")

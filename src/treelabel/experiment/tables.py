@@ -8,10 +8,9 @@ from treelabel.core.errors import TreelabelError, quoted
 from treelabel.core.registry import suggestion
 from treelabel.experiment.cells import TableCell, make_cell, mark
 from treelabel.experiment.estimates import Resampled
-from treelabel.experiment.naming import column_titles, data_title, system_title
 from treelabel.experiment.notes import table_notes
 from treelabel.experiment.results import Results
-from treelabel.experiment.spec import Column, Spec, TableSpec
+from treelabel.experiment.spec import Column, Spec, TableSpec, column_titles
 
 # Behind the name of a data set that is not the one of the published numbers.
 OTHER_DATA = "†"
@@ -152,7 +151,7 @@ class _Grid:
 
     def group_title(self, name: str) -> str:
         """Name a data set; † where published numbers are those of other documents, and where there are only these."""
-        title = data_title(name, self.study)
+        title = self.study.data_title(name)
         if not any(data == name for data, _ in self.ours):
             return f"{title} ({NOT_RUN})"
         is_compared = any(data == name for data, _ in self.published)
@@ -175,7 +174,7 @@ class _Grid:
         return found
 
     def title(self, system: str, is_published: bool) -> str:
-        title = system_title(system, self.study)
+        title = self.study.system_title(system)
         return f"{title}, {PUBLISHED}" if is_published else title
 
     def by_rows(self) -> tuple[list[ColumnHead], list[TableRow]]:
@@ -227,7 +226,7 @@ def _table_of_values(spec: TableSpec, results: Results) -> Table:
     look = spec.columns[0] if spec.columns else None
     heads, rows = [], []
     for name in data:
-        heads += [ColumnHead(data_title(name, results.spec) if len(data) > 1 else "", head) for head in spec.heads]
+        heads += [ColumnHead(results.spec.data_title(name) if len(data) > 1 else "", head) for head in spec.heads]
     for row in spec.rows:
         cells = [_value_cell(results, name, system, f"{row}/{head}", look) for name in data for head in spec.heads]
         rows.append(TableRow(row, tuple(cells)))
