@@ -17,7 +17,7 @@ from tests.strategies import examples
 from treelabel import Dataset, Hierarchy, TreelabelError, read, write
 from treelabel.data import SkippedRowsWarning
 from treelabel.data.fields import ListMeaning
-from treelabel.data.formats import BATCH
+from treelabel.data.io import BATCH
 from treelabel.data.read import OnError
 
 ONE = Dataset.of(["x"], ["B"], Hierarchy.from_paths(["A > B"]))

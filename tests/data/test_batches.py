@@ -14,7 +14,7 @@ from tests.helpers import put
 from tests.strategies import examples
 from treelabel import Dataset, Hierarchy, TreelabelError, read, write
 from treelabel.data.batches import read_batches
-from treelabel.data.formats import csv_blocks
+from treelabel.data.io import csv_blocks
 
 FLAT = Hierarchy.flat(["A", "B"])
 

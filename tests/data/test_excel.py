@@ -20,9 +20,8 @@ from tests.helpers import Run, put
 from tests.strategies import examples
 from treelabel import Dataset, Hierarchy, TreelabelError, read, read_taxonomy, write, write_taxonomy
 from treelabel.core.limits import Limits
-from treelabel.data import sheets
-from treelabel.data.formats import excel, format_of
-from treelabel.data.sheets import SheetWarning, cell_text, encoded_text, open_sheet
+from treelabel.data.io import excel, format_of, sheets
+from treelabel.data.io.sheets import SheetWarning, cell_text, encoded_text, open_sheet
 
 PETS = [["text", "label"], ["woof", "dog"], ["meow", "cat"]]
 SHEET = "xl/worksheets/sheet1.xml"

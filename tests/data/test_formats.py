@@ -21,7 +21,7 @@ from tests.strategies import examples
 from treelabel import FORMATS, Dataset, Hierarchy, TreelabelError, read, write
 from treelabel.core.atomic_output import open_output, whole_file
 from treelabel.data import SkippedRowsWarning, Strings, losses
-from treelabel.data.formats import BATCH, format_of
+from treelabel.data.io import BATCH, format_of
 from treelabel.data.write import LabelStyle
 
 TREE = Hierarchy.from_paths(
@@ -365,7 +365,7 @@ def break_writing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None
 
         return call
 
-    for module, name in (("treelabel.data.write", "decode"), ("treelabel.data.formats.xmc", "_write_part")):
+    for module, name in (("treelabel.data.write", "decode"), ("treelabel.data.io.xmc", "_write_part")):
         place = import_module(module)
         monkeypatch.setattr(place, name, failing(getattr(place, name)))
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tests.strategies import examples
 from treelabel import TreelabelError
 from treelabel.core import spool
-from treelabel.data import sheets
-from treelabel.data.formulas import MARKER, escape, restored_row
+from treelabel.data.io import sheets
+from treelabel.data.io.formulas import MARKER, escape, restored_row
 from treelabel.data.tables import csv_header, csv_lines, finish_table
 
 CELLS = st.one_of(

@@ -235,7 +235,7 @@ class LineWriter:
 
     def add(self, decided: "Decided") -> int:
         """Write a batch; return how many cells were escaped."""
-        from treelabel.data.formulas import escape
+        from treelabel.data.io.formulas import escape
         from treelabel.data.tables import DELIMITERS, csv_header, csv_lines, text_lines
         from treelabel.evaluation.predictions import prediction_array
 

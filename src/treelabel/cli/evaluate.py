@@ -77,7 +77,7 @@ def evaluate(
     """
     from treelabel.core.errors import TreelabelError
     from treelabel.core.inputs import STANDARD
-    from treelabel.data.formats.standard import as_file
+    from treelabel.data.io.standard import as_file
     from treelabel.data.table_files import require_table_name, write_table
 
     if truth == predictions == STANDARD:

@@ -140,7 +140,7 @@ def _apply(
 ) -> None:
     from treelabel.core.errors import TreelabelError
     from treelabel.data import read_taxonomy
-    from treelabel.data.formats import ReadOptions
+    from treelabel.data.io import ReadOptions
     from treelabel.data.queue import LABEL_SEPARATOR, read_queue
     from treelabel.models import load_model
 

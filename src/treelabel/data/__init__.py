@@ -5,7 +5,7 @@ from treelabel.data.batches import read_batches
 from treelabel.data.build import cut, deduplicate, per_class, split, unfold, with_other_leaves, without_texts
 from treelabel.data.dataset import Dataset
 from treelabel.data.describe import Description, describe
-from treelabel.data.formats import FORMATS
+from treelabel.data.io import FORMATS
 from treelabel.data.moves import read_moves
 from treelabel.data.read import SkippedRowsWarning, read
 from treelabel.data.sample import load_sample

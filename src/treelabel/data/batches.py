@@ -20,10 +20,10 @@ from treelabel.core.strings import Strings
 from treelabel.data.collect import Collector, Incoming
 from treelabel.data.dataset import Dataset
 from treelabel.data.fields import FieldChoice, Fields
-from treelabel.data.formats import BATCH, Format, Problem, ReadOptions, Row, RowSource
-from treelabel.data.formats.csv_blocks import read_blocks, regular_columns
-from treelabel.data.formats.parquet import record_batches
-from treelabel.data.formats.standard import settled
+from treelabel.data.io import BATCH, Format, Problem, ReadOptions, Record, RowSource
+from treelabel.data.io.csv_blocks import read_blocks, regular_columns
+from treelabel.data.io.parquet import record_batches
+from treelabel.data.io.standard import settled
 from treelabel.data.read import Problems, find_nodes, understand
 from treelabel.hierarchy import Hierarchy, label_matrix
 
@@ -225,12 +225,12 @@ class _Reader:
     # By rows
 
     def _by_rows(self, source: RowSource, sizes: Iterator[int], taken: int) -> Iterator[Dataset]:
-        rows: Iterator[Row | Problem] = islice(source.rows, taken, None)
+        rows: Iterator[Record | Problem] = islice(source.rows, taken, None)
         if self.fields is None:
             # As for `read`: JSON objects need not all have the same fields. Whoever types or pipes waits for less.
             size = next(sizes)
             looked = list(islice(rows, size if self.file == STANDARD else BATCH))
-            good = [row for row in looked if isinstance(row, Row)]
+            good = [row for row in looked if isinstance(row, Record)]
             if good:
                 self._choose(list(dict.fromkeys(name for row in good for name in row.values)), good[0].line)
             rows, sizes = chain(looked, rows), chain([size], sizes)
@@ -241,7 +241,7 @@ class _Reader:
                 return
             yield self._of_rows(batch, source.features)
 
-    def _understood(self, rows: Iterator[Row | Problem], size: int) -> list[Incoming]:
+    def _understood(self, rows: Iterator[Record | Problem], size: int) -> list[Incoming]:
         batch: list[Incoming] = []
         for row in rows:
             if isinstance(row, Problem):

@@ -17,8 +17,8 @@ from treelabel.core.errors import TreelabelError, quoted
 from treelabel.core.inputs import existing_file
 from treelabel.core.strings import Strings
 from treelabel.data.dataset import Dataset
-from treelabel.data.formats import Problem, ReadOptions, Row, format_of
-from treelabel.data.formulas import EscapedFormulasWarning
+from treelabel.data.io import Problem, ReadOptions, Record, format_of
+from treelabel.data.io.formulas import EscapedFormulasWarning
 from treelabel.data.taxonomy import read_taxonomy, taxonomy_beside
 from treelabel.data.write import write
 from treelabel.hierarchy import Hierarchy
@@ -172,7 +172,7 @@ def read_queue(
     return Applied(Dataset(names, Strings.of(texts), encode(hierarchy, labels), hierarchy), **counts)
 
 
-def _rows(file: Path, options: ReadOptions) -> Iterator[Row]:
+def _rows(file: Path, options: ReadOptions) -> Iterator[Record]:
     """Read the rows, refusing a file that is no queue."""
     for row in format_of(file).read(file, options).rows:
         if isinstance(row, Problem):
@@ -186,7 +186,7 @@ def _rows(file: Path, options: ReadOptions) -> Iterator[Row]:
         yield row
 
 
-def _meant(row: Row, hierarchy: Hierarchy, accepted: bool) -> tuple[str, str | None]:
+def _meant(row: Record, hierarchy: Hierarchy, accepted: bool) -> tuple[str, str | None]:
     """Return what a row counts as, and the cell with its labels, if it has any."""
     cell = str(row.values["label"] if row.values["label"] is not None else "").strip()
     suggestion = str(row.values.get("suggestion") or "").strip() or None

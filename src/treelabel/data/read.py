@@ -20,8 +20,8 @@ from treelabel.core.types import IntArray
 from treelabel.data.collect import Collector, Incoming
 from treelabel.data.dataset import MADE_OF_LABELS, Dataset
 from treelabel.data.fields import FieldChoice, Fields, ListMeaning, decoded
-from treelabel.data.formats import BATCH, Problem, ReadOptions, Row, RowSource
-from treelabel.data.formats.standard import settled
+from treelabel.data.io import BATCH, Problem, ReadOptions, Record, RowSource
+from treelabel.data.io.standard import settled
 from treelabel.data.names import unprintable
 from treelabel.data.taxonomy import taxonomy_beside, taxonomy_of_data
 from treelabel.hierarchy import SEPARATOR, Hierarchy, split_path
@@ -252,7 +252,7 @@ def _collect(source: RowSource, choice: FieldChoice, collector: Collector, probl
     """Move all rows into the collector; return the columns that were chosen, if there was a row at all."""
     fields: Fields | None = None
     while rows := list(islice(source.rows, BATCH)):
-        good = [row for row in rows if isinstance(row, Row)]
+        good = [row for row in rows if isinstance(row, Record)]
         if fields is None and good:
             # JSON objects need not all have the same fields, so columns are chosen with a whole batch in view.
             columns = dict.fromkeys(name for row in good for name in row.values)
@@ -268,7 +268,7 @@ def _collect(source: RowSource, choice: FieldChoice, collector: Collector, probl
     return fields
 
 
-def understand(row: Row, fields: Fields, before: int, batch: list[Incoming], problems: Problems) -> None:
+def understand(row: Record, fields: Fields, before: int, batch: list[Incoming], problems: Problems) -> None:
     """Add a row to a batch, or report why it cannot be used.
 
     Parameters

@@ -18,7 +18,7 @@ from treelabel.core.types import BoolArray, IntArray
 from treelabel.data.collect import Collector, Incoming
 from treelabel.data.dataset import Dataset
 from treelabel.data.fields import FieldChoice, Fields
-from treelabel.data.formats import BATCH, Problem, ReadOptions, Row, RowSource, format_to_read
+from treelabel.data.io import BATCH, Problem, ReadOptions, Record, RowSource, format_to_read
 from treelabel.data.read import OnError, Problems, find_nodes, hierarchy_of_labels, understand
 from treelabel.data.taxonomy import taxonomy_beside, taxonomy_of_data
 from treelabel.hierarchy import Hierarchy
@@ -163,15 +163,15 @@ class DataFile:
 
 def _batches(
     source: RowSource, choice: FieldChoice, problems: Problems, size: int
-) -> Iterator[tuple[Fields, list[Row]]]:
+) -> Iterator[tuple[Fields, list[Record]]]:
     """Yield rows with the columns to read, which are chosen with as many rows in view as `read` has."""
     begin = list(islice(source.rows, BATCH))
-    good = [row for row in begin if isinstance(row, Row)]
+    good = [row for row in begin if isinstance(row, Record)]
     if not good:
         rest = source.rows
         while not good and (more := list(islice(rest, BATCH))):
             begin += more
-            good = [row for row in more if isinstance(row, Row)]
+            good = [row for row in more if isinstance(row, Record)]
     rows = chain(begin, source.rows)
     fields = None
     if good:
@@ -182,7 +182,7 @@ def _batches(
             if isinstance(row, Problem):
                 problems.skip(row.line, row.message, row.lines)
         if fields is not None:
-            yield fields, [row for row in batch if isinstance(row, Row)]
+            yield fields, [row for row in batch if isinstance(row, Record)]
 
 
 def with_hierarchy(
@@ -261,7 +261,7 @@ class PredictionFile:
         # What is wrong with the file is told by who reads it.
         with suppress(TreelabelError, OSError):
             rows = format_to_read(path, None, options).read(path, options).rows
-            columns = next((list(row.values) for row in rows if isinstance(row, Row)), [])
+            columns = next((list(row.values) for row in rows if isinstance(row, Record)), [])
         for at in reversed(range(len(columns) - 2)):
             if all(_is_column(*pair) for pair in zip(columns[at:], ("predicted", "path", "p"), strict=False)):
                 several = at + 3 < len(columns) and _is_column(columns[at + 3], "all_p")

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 from treelabel.core.atomic_output import open_output, whole_file
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import suffixes
-from treelabel.data.formats.delimited import label_cell
-from treelabel.data.sheets import write_sheet
+from treelabel.data.io.csv import label_cell
+from treelabel.data.io.sheets import write_sheet
 from treelabel.data.tables import csv_header, csv_lines
 
 ENDINGS = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet", ".xlsx")

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from treelabel.core.atomic_output import whole_file
 from treelabel.core.spool import joined_batches, read_schema, read_spool
 from treelabel.core.types import LongArray
-from treelabel.data.formulas import FORMULA_PATTERN, MARKER, NUMBER, escape
-from treelabel.data.sheets import write_sheet
+from treelabel.data.io.formulas import FORMULA_PATTERN, MARKER, NUMBER, escape
+from treelabel.data.io.sheets import write_sheet
 
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 ROW_GROUP = 1 << 24

@@ -21,8 +21,8 @@ from treelabel.core.inputs import (
 )
 from treelabel.core.json_text import JsonLimitError, parse_json
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
+from treelabel.data.io.sheets import write_sheet
 from treelabel.data.names import unprintable
-from treelabel.data.sheets import write_sheet
 from treelabel.data.skos import read_skos
 from treelabel.data.taxonomy_tables import check_names, read_table
 from treelabel.hierarchy import SEPARATOR, Hierarchy, hierarchy_from_json, hierarchy_to_json, split_path

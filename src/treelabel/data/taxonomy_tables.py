@@ -9,8 +9,8 @@ import numpy as np
 from treelabel.core.errors import TreelabelError, quoted
 from treelabel.core.inputs import numbered_lines, suffixes
 from treelabel.core.limits import Limits
+from treelabel.data.io.sheets import open_sheet
 from treelabel.data.names import unprintable
-from treelabel.data.sheets import open_sheet
 from treelabel.data.taxonomy_columns import (
     ParentColumns,
     PathColumns,

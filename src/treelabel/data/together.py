@@ -16,7 +16,7 @@ from treelabel.core.limits import DEFAULT_LIMITS
 from treelabel.core.strings import Strings
 from treelabel.data.dataset import Dataset
 from treelabel.data.fields import MissingColumnError
-from treelabel.data.formats import ReadOptions, format_to_read
+from treelabel.data.io import ReadOptions, format_to_read
 from treelabel.data.read import Known, known_from, read
 from treelabel.data.taxonomy import taxonomy_beside
 from treelabel.hierarchy import Hierarchy

@@ -9,8 +9,8 @@ from treelabel.core.atomic_output import together
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import suffixes
 from treelabel.data.dataset import Dataset
-from treelabel.data.formats import FORMATS, Format, Output, format_of
-from treelabel.data.formulas import MARKER
+from treelabel.data.io import FORMATS, Format, Output, format_of
+from treelabel.data.io.formulas import MARKER
 from treelabel.data.read import hierarchy_of_labels
 from treelabel.data.taxonomy import require_no_other_taxonomy, taxonomy_beside, taxonomy_name, write_taxonomy_of
 from treelabel.hierarchy import SEPARATOR, LabelMatrix, row_sizes
@@ -56,7 +56,7 @@ def write(
         it (Parquet, XMC).
     escape_formulas : bool
         Whether to make CSV and TSV safe to open in a spreadsheet: `read` returns the same data, while other readers
-        see an apostrophe in front of cells that would be run as formulas (see `treelabel.data.formulas`).
+        see an apostrophe in front of cells that would be run as formulas (see `treelabel.data.io.formulas`).
     label_column : str
         The name of the column with the labels.
     overwrite : bool

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Literal, get_args
 
 from treelabel.core.errors import printable
-from treelabel.data.formulas import escape
+from treelabel.data.io.formulas import escape
 from treelabel.experiment.cells import MISSING, TableCell
 from treelabel.experiment.claims import Standing, Verdict
 from treelabel.experiment.tables import ColumnHead, Table, TableRow

@@ -5,13 +5,13 @@ from pathlib import Path
 from treelabel.core.errors import TreelabelError, quoted
 from treelabel.core.inputs import open_input, suffixes, text_lines
 from treelabel.core.registry import Registry
-from treelabel.data.formats.delimited import read_delimited, write_delimited
-from treelabel.data.formats.excel import read_excel, write_excel
-from treelabel.data.formats.fasttext import PREFIX, read_fasttext, write_fasttext
-from treelabel.data.formats.jsonlines import read_json_lines, write_htc, write_json_lines
-from treelabel.data.formats.parquet import read_parquet, write_parquet
-from treelabel.data.formats.rows import Format, ReadOptions
-from treelabel.data.formats.xmc import read_xmc, write_xmc
+from treelabel.data.io.csv import read_delimited, write_delimited
+from treelabel.data.io.excel import read_excel, write_excel
+from treelabel.data.io.fasttext import PREFIX, read_fasttext, write_fasttext
+from treelabel.data.io.jsonlines import read_json_lines, write_htc, write_json_lines
+from treelabel.data.io.parquet import read_parquet, write_parquet
+from treelabel.data.io.records import Format, ReadOptions
+from treelabel.data.io.xmc import read_xmc, write_xmc
 
 # Paths: a label may be written as a full path; benchmarks read the names in .htc as they are.
 EVERYTHING = frozenset({"ids", "texts", "line breaks", "empty documents", "columns", "hierarchy", "paths"})

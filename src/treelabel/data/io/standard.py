@@ -12,8 +12,8 @@ from treelabel.core.inputs import MAGIC, STANDARD, standard_input
 from treelabel.core.registry import did_you_mean
 from treelabel.core.standard import as_input
 from treelabel.data.fields import ID_NAMES, LABEL_NAMES, TEXT_NAMES
-from treelabel.data.formats.registry import FORMATS, format_to_read
-from treelabel.data.formats.rows import Format, ReadOptions
+from treelabel.data.io.formats import FORMATS, format_to_read
+from treelabel.data.io.records import Format, ReadOptions
 
 # Formats that are read from beginning to end; the others jump about in the file, or begin twice.
 STREAMED = frozenset({"csv", "tsv", "jsonl", "htc", "fasttext"})

@@ -1,7 +1,7 @@
 """File formats: one module per format, rows in FORMATS."""
 
-from treelabel.data.formats.registry import FORMATS, format_of, format_to_read
-from treelabel.data.formats.rows import BATCH, Format, Output, Problem, ReadOptions, Row, RowSource
+from treelabel.data.io.formats import FORMATS, format_of, format_to_read
+from treelabel.data.io.records import BATCH, Format, Output, Problem, ReadOptions, Record, RowSource
 
 __all__ = [
     "BATCH",
@@ -10,7 +10,7 @@ __all__ = [
     "Output",
     "Problem",
     "ReadOptions",
-    "Row",
+    "Record",
     "RowSource",
     "format_of",
     "format_to_read",

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from treelabel.core.errors import TreelabelError, quoted, some
-from treelabel.data.formats.delimited import label_cell, value_cell
-from treelabel.data.formats.rows import Output, Problem, ReadOptions, Row, RowSource
-from treelabel.data.sheets import MOST_ROWS, column_letters, open_sheet, write_sheet
+from treelabel.data.io.csv import label_cell, value_cell
+from treelabel.data.io.records import Output, Problem, ReadOptions, Record, RowSource
+from treelabel.data.io.sheets import MOST_ROWS, column_letters, open_sheet, write_sheet
 
 LOG = logging.getLogger(__name__)
 # Titles and notes may stand above a table; this many rows are looked at to find where it begins.
@@ -46,7 +46,7 @@ def read_excel(path: Path, options: ReadOptions) -> RowSource:
     return RowSource(_rows(path, options, choices), choices=choices)
 
 
-def _rows(path: Path, options: ReadOptions, choices: dict[str, str]) -> Iterator[Row | Problem]:
+def _rows(path: Path, options: ReadOptions, choices: dict[str, str]) -> Iterator[Record | Problem]:
     size = path.stat().st_size
     with open_sheet(path, options.sheet, options.limits) as sheet:
         choices["sheet"] = sheet.told()
@@ -67,7 +67,7 @@ def _rows(path: Path, options: ReadOptions, choices: dict[str, str]) -> Iterator
                 LOG.info("%s: took the names of the columns from row %d (%s)", path, first[at][0], _listed(columns))
             first = first[at + 1 :]
         for number, cells in chain(first, sheet.rows):
-            yield Row(number, _named(cells, columns, options.header))
+            yield Record(number, _named(cells, columns, options.header))
             if options.seen is not None and sheet.last_row:
                 options.seen(min(size, size * number // sheet.last_row))
         if sheet.merged:

@@ -17,8 +17,8 @@ import pyarrow as pa
 from treelabel.core.compute import kernel
 from treelabel.core.inputs import open_input, suffixes
 from treelabel.core.types import BoolArray, LongArray
-from treelabel.data.formats.rows import ReadOptions
-from treelabel.data.formulas import MARKER
+from treelabel.data.io.formulas import MARKER
+from treelabel.data.io.records import ReadOptions
 
 ByteArray = npt.NDArray[np.uint8]
 

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 
 from treelabel.core.atomic_output import whole_file
 from treelabel.core.errors import TreelabelError
-from treelabel.data.formats.parquet_limits import check_size, decoded_size, promised_size, rows_at_once
-from treelabel.data.formats.rows import BATCH, Output, Problem, ReadOptions, Row, RowSource
+from treelabel.data.io.parquet_limits import check_size, decoded_size, promised_size, rows_at_once
+from treelabel.data.io.records import BATCH, Output, Problem, ReadOptions, Record, RowSource
 from treelabel.hierarchy import hierarchy_from_json, hierarchy_to_json
 
 METADATA_KEY = b"treelabel.hierarchy"
@@ -48,7 +48,7 @@ def read_parquet(path: Path, options: ReadOptions) -> RowSource:
     return RowSource(_rows(path, file, options), hierarchy)
 
 
-def _rows(path: Path, file: pq.ParquetFile, options: ReadOptions) -> Iterator[Row | Problem]:
+def _rows(path: Path, file: pq.ParquetFile, options: ReadOptions) -> Iterator[Record | Problem]:
     number = 0
     for batch in _record_batches(path, file, options):
         binary = [field.name for field in batch.schema if _is_binary(field.type)]
@@ -58,7 +58,7 @@ def _rows(path: Path, file: pq.ParquetFile, options: ReadOptions) -> Iterator[Ro
             for name in binary:
                 with suppress(UnicodeDecodeError, AttributeError):
                     values[name] = values[name].decode()
-            yield Row(number, values)
+            yield Record(number, values)
 
 
 def _is_binary(kind: pa.DataType) -> bool:

@@ -15,7 +15,7 @@ from treelabel.core.errors import TreelabelError, quoted
 from treelabel.core.inputs import UndecodableLine, open_input, text_lines
 from treelabel.core.limits import Limits
 from treelabel.core.types import FloatArray, IntArray
-from treelabel.data.formats.rows import BATCH, Output, Problem, ReadOptions, Row, RowSource
+from treelabel.data.io.records import BATCH, Output, Problem, ReadOptions, Record, RowSource
 from treelabel.hierarchy import Hierarchy
 
 # Nodes and features are numbered in 32 bits.
@@ -60,7 +60,7 @@ def _sizes(header: str, path: Path, limits: Limits) -> tuple[int, int, int]:
     return count, features, labels
 
 
-def _rows(path: Path, options: ReadOptions, count: int, features: int, labels: int) -> Iterator[Row | Problem]:
+def _rows(path: Path, options: ReadOptions, count: int, features: int, labels: int) -> Iterator[Record | Problem]:
     number = 1
     with open_input(path, options.seen, options.limits) as stream:
         lines = text_lines(stream, path, options.encoding, options.limits)
@@ -71,7 +71,7 @@ def _rows(path: Path, options: ReadOptions, count: int, features: int, labels: i
                 continue
             try:
                 given, pairs = parse_line(line, features, labels)
-                yield Row(number, {"text": "", "labels": given}, pairs)
+                yield Record(number, {"text": "", "labels": given}, pairs)
             except ValueError as error:
                 yield Problem(number, str(error))
     if number - 1 != count:

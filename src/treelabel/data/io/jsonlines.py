@@ -10,7 +10,7 @@ from treelabel.core.errors import TreelabelError, quoted
 from treelabel.core.inputs import first_mark, open_input, text_lines, whole_lines
 from treelabel.core.json_text import JsonLimitError, parse_json
 from treelabel.core.limits import Limits
-from treelabel.data.formats.rows import Output, Problem, ReadOptions, Row, RowSource, parsed_lines
+from treelabel.data.io.records import Output, Problem, ReadOptions, Record, RowSource, parsed_lines
 
 
 def read_json_lines(path: Path, options: ReadOptions) -> RowSource:
@@ -30,7 +30,7 @@ def read_json_lines(path: Path, options: ReadOptions) -> RowSource:
     return RowSource(_rows(path, options))
 
 
-def _rows(path: Path, options: ReadOptions) -> Iterator[Row | Problem]:
+def _rows(path: Path, options: ReadOptions) -> Iterator[Record | Problem]:
     with open_input(path, options.seen, options.limits) as stream:
         if first_mark(stream, path, options.encoding) == b"[":
             yield from _array(path, whole_lines(stream, path, options.encoding, options.limits), options.limits)
@@ -39,7 +39,7 @@ def _rows(path: Path, options: ReadOptions) -> Iterator[Row | Problem]:
         yield from parsed_lines(lines, lambda number, line: _row(number, line, options.limits))
 
 
-def _row(number: int, line: str, limits: Limits) -> Row | Problem:
+def _row(number: int, line: str, limits: Limits) -> Record | Problem:
     try:
         values = parse_json(line, limits)
     except json.JSONDecodeError as error:
@@ -49,7 +49,7 @@ def _row(number: int, line: str, limits: Limits) -> Row | Problem:
     return _checked(number, values, "\\ud" in line.lower())
 
 
-def _checked(number: int, values: Any, has_surrogates: bool) -> Row | Problem:
+def _checked(number: int, values: Any, has_surrogates: bool) -> Record | Problem:
     if has_surrogates:
         try:
             json.dumps(values, ensure_ascii=False).encode()
@@ -60,10 +60,10 @@ def _checked(number: int, values: Any, has_surrogates: bool) -> Row | Problem:
         return Problem(
             number, f"expected a JSON object with fields, found {type(values).__name__} {quoted(str(values), 60)}"
         )
-    return Row(number, values)
+    return Record(number, values)
 
 
-def _array(path: Path, lines: list[str], limits: Limits) -> Iterator[Row | Problem]:
+def _array(path: Path, lines: list[str], limits: Limits) -> Iterator[Record | Problem]:
     text = "".join(lines)
     try:
         values = parse_json(text, limits)

@@ -19,7 +19,7 @@ from treelabel.core.atomic_output import whole_file
 from treelabel.core.errors import TreelabelError, quoted, require_extra, some
 from treelabel.core.inputs import suffixes
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
-from treelabel.data.sheet_safety import check_archive, damage_told
+from treelabel.data.io.sheet_safety import check_archive, damage_told
 
 # Excel's own limits.
 MOST_ROWS, MOST_COLUMNS, MOST_CHARACTERS = 1_048_576, 16_384, 32_767

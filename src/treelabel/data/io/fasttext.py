@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 from treelabel.core.atomic_output import open_output
 from treelabel.core.inputs import open_input, text_lines
-from treelabel.data.formats.rows import Output, Problem, ReadOptions, Row, RowSource, parsed_lines
+from treelabel.data.io.records import Output, Problem, ReadOptions, Record, RowSource, parsed_lines
 
 PREFIX = "__label__"
 LABEL = re.compile(PREFIX + r"([^ \t]*)[ \t]*")
@@ -31,14 +31,14 @@ def read_fasttext(path: Path, options: ReadOptions) -> RowSource:
     return RowSource(_rows(path, options))
 
 
-def _rows(path: Path, options: ReadOptions) -> Iterator[Row | Problem]:
+def _rows(path: Path, options: ReadOptions) -> Iterator[Record | Problem]:
     with open_input(path, options.seen, options.limits) as stream:
         yield from parsed_lines(text_lines(stream, path, options.encoding, options.limits), _row)
 
 
-def _row(number: int, line: str) -> Row:
+def _row(number: int, line: str) -> Record:
     labels, text = split_line(line)
-    return Row(number, {"text": text, "labels": labels})
+    return Record(number, {"text": text, "labels": labels})
 
 
 def split_line(line: str) -> tuple[list[str], str]:

@@ -14,7 +14,7 @@ from treelabel.hierarchy import Hierarchy, LabelMatrix
 BATCH = 8192
 
 
-class Row(NamedTuple):
+class Record(NamedTuple):
     """One record: the line (or row number) it stands on, its values by column, and numeric features if it has them."""
 
     line: int
@@ -44,7 +44,7 @@ class ReadOptions:
     sheet: str | None = None
 
 
-def parsed_lines(lines: Iterable[str], parse: Callable[[int, str], Row | Problem]) -> Iterator[Row | Problem]:
+def parsed_lines(lines: Iterable[str], parse: Callable[[int, str], Record | Problem]) -> Iterator[Record | Problem]:
     """Parse the lines of a file with one document per line; blank ones are passed over.
 
     Parameters
@@ -56,11 +56,11 @@ def parsed_lines(lines: Iterable[str], parse: Callable[[int, str], Row | Problem
 
     Yields
     ------
-    Row or Problem
+    Record or Problem
         One for each line that is not blank.
 
-    >>> list(parsed_lines(["a", " "], lambda number, line: Row(number, {"text": line})))
-    [Row(line=1, values={'text': 'a'}, features=None)]
+    >>> list(parsed_lines(["a", " "], lambda number, line: Record(number, {"text": line})))
+    [Record(line=1, values={'text': 'a'}, features=None)]
     """
     for number, line in enumerate(lines, 1):
         if isinstance(line, UndecodableLine):
@@ -76,7 +76,7 @@ class RowSource:
     `choices` tells people what the reader had to choose, once all rows are read.
     """
 
-    rows: Iterator[Row | Problem]
+    rows: Iterator[Record | Problem]
     hierarchy: Hierarchy | None = None
     features: int | None = None
     choices: Mapping[str, str] = field(default_factory=dict)

@@ -14,8 +14,7 @@ from treelabel.core.atomic_output import open_output
 from treelabel.core.errors import TreelabelError, quoted, shorten
 from treelabel.core.inputs import UndecodableLine, open_input, suffixes, text_lines
 from treelabel.core.limits import Limits
-from treelabel.data.formats.rows import Output, Problem, ReadOptions, Row, RowSource
-from treelabel.data.formulas import (
+from treelabel.data.io.formulas import (
     MARKER,
     EscapedFormulasWarning,
     escape,
@@ -24,6 +23,7 @@ from treelabel.data.formulas import (
     restored_row,
     unescape,
 )
+from treelabel.data.io.records import Output, Problem, ReadOptions, Record, RowSource
 
 DELIMITERS = (",", ";", "\t", "|")
 # A first line by which Excel is told the delimiter.
@@ -47,7 +47,7 @@ def read_delimited(path: Path, options: ReadOptions) -> RowSource:
     return RowSource(_rows(path, options))
 
 
-def _rows(path: Path, options: ReadOptions) -> Iterator[Row | Problem]:
+def _rows(path: Path, options: ReadOptions) -> Iterator[Record | Problem]:
     # The module's own limit is 128 kB a field; texts may well be longer. Ours also ends a quote that is never closed.
     csv.field_size_limit(options.limits.line or sys.maxsize)
     with open_input(path, options.seen, options.limits) as stream:
@@ -83,7 +83,7 @@ def _rows(path: Path, options: ReadOptions) -> Iterator[Row | Problem]:
             columns = columns or [str(number + 1) for number in range(len(values))]
             if len(values) == len(columns):
                 row = dict(zip(columns, values, strict=True))
-                yield Row(begin, restored_row(row) if is_marked else row)
+                yield Record(begin, restored_row(row) if is_marked else row)
             elif values:
                 yield Problem(begin, f"{len(values)} fields, but the header has {len(columns)}: {_listed(columns)}")
 
