@@ -24,7 +24,7 @@ from treelabel.core.sparse_product import Weights, known_margins
 from treelabel.core.types import FloatArray
 from treelabel.hierarchy import LabelMatrix, label_matrix
 from treelabel.models.check import CASES
-from treelabel.models.inputs import training_of
+from treelabel.models.model_inputs import training_of
 from treelabel.selection.training import Training
 
 # Which kinds of labels each calibration is for.

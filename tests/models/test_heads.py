@@ -20,7 +20,6 @@ from treelabel.core.compute import in_threads, kernel
 from treelabel.core.sparse_product import Weights
 from treelabel.core.stopping import StopSignal
 from treelabel.models.check import CASES, CHECKS, DAG, TREE, fitted, it_learns
-from treelabel.models.inputs import training_of
 from treelabel.models.linear import model as linear
 from treelabel.models.linear import selection
 from treelabel.models.linear.blocks import BLOCK, add_multiples, add_products
@@ -30,6 +29,7 @@ from treelabel.models.linear.fitted import fit_head
 from treelabel.models.linear.heads import sigmoid_groups, softmax_groups
 from treelabel.models.linear.registry import HEADS
 from treelabel.models.linear.weights import WeightCollector
+from treelabel.models.model_inputs import training_of
 from treelabel.text import NgramShape, Tfidf
 
 NEVER = StopSignal()

@@ -19,7 +19,8 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.validation import check_is_fitted
 
 from treelabel import Dataset, Hierarchy, TreelabelError, evaluate, load_model, make_model, save_model
-from treelabel.models.label_forms import LabelForm, derived_hierarchy, separator_of, take_labels
+from treelabel.models.label_forms import LabelForm
+from treelabel.models.model_inputs import derived_hierarchy, separator_of, take_labels
 
 PATHS = ["animal > cat", "animal > dog", "food > soup", "food > tea"]
 TREE = Hierarchy.from_paths(PATHS)

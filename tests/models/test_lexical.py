@@ -110,7 +110,7 @@ def test_a_document_is_judged_by_what_others_showed() -> None:
     model.fit(texts, labels)
     found = model.phrases_.find(texts)
     from treelabel.models.candidates import voted
-    from treelabel.models.inputs import training_of
+    from treelabel.models.model_inputs import training_of
 
     train = training_of(texts, labels, h)
     _, (df, hits, counts) = model._left_out(found, voted(train, "multi_path"), None)

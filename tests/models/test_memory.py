@@ -14,7 +14,7 @@ from treelabel.core.matrices import normalize_rows
 from treelabel.models import neighbours
 from treelabel.models.candidates import NodeMap, PathMap, largest
 from treelabel.models.check import CASES, TREE, check_model
-from treelabel.models.inputs import training_of
+from treelabel.models.model_inputs import training_of
 from treelabel.models.neighbours import DenseStore, Nearest, SparseStore, votes
 
 

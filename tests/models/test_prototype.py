@@ -13,7 +13,7 @@ from treelabel.calibration.path_softmax import PathSoftmax
 from treelabel.core.matrices import normalize_rows
 from treelabel.encoders.files import Files
 from treelabel.models.check import CASES, CHECKS, TREE, it_learns
-from treelabel.models.inputs import training_of
+from treelabel.models.model_inputs import training_of
 from treelabel.models.prototype import (
     LABEL_STRENGTHS,
     PARENT_STRENGTHS,

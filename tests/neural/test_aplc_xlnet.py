@@ -16,7 +16,7 @@ from treelabel.core.strings import Strings
 from treelabel.encoders.backbone import pooled
 from treelabel.encoders.sources import find_source
 from treelabel.models.check import CASES
-from treelabel.models.inputs import training_of
+from treelabel.models.model_inputs import training_of
 from treelabel.neural.aplc_xlnet import AplcNetwork, LabelClusters, labels_by_frequency, product_logit
 from treelabel.neural.inputs import KnownVectors
 from treelabel.neural.losses.registry import make_loss

@@ -27,7 +27,7 @@ from treelabel.encoders.cached import CachedEncoder
 from treelabel.encoders.files import Files
 from treelabel.encoders.tokens import Tokens
 from treelabel.models.check import CASES, HARD_TEXTS, check_model, it_learns
-from treelabel.models.inputs import training_of
+from treelabel.models.model_inputs import training_of
 from treelabel.neural.callbacks import Callback
 from treelabel.neural.featurizers import FrozenFeaturizer
 from treelabel.neural.hardware import faster_in_bf16

@@ -20,7 +20,7 @@ from treelabel.models.extreme.label_features import pifa
 from treelabel.models.extreme.label_tree import LabelTree
 from treelabel.models.extreme.rankers import Solver, train_rankers
 from treelabel.models.extreme.ranking import USUAL_MAP, best_clusters, fit_map, joined_features, rank, shown_documents
-from treelabel.models.inputs import training_of
+from treelabel.models.model_inputs import training_of
 from treelabel.neural.matcher import MatcherNetwork, read_texts
 from treelabel.neural.objective import Objective
 from treelabel.neural.parts import Parts

@@ -12,7 +12,7 @@ import pytest
 from tests.helpers import WordVectors, registered
 from treelabel import Dataset, Hierarchy, Moves, TreelabelError, load_model, make_model, update_model
 from treelabel.models.check import CASES, TREE
-from treelabel.models.inputs import training_of
+from treelabel.models.model_inputs import training_of
 from treelabel.operations.prediction_changes import prediction_changes
 
 # Nothing is chosen, so that fitting anew differs in nothing but what is learned.
@@ -280,7 +280,7 @@ def test_groups_stay_together() -> None:
         return copy(self)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(model), "_refitted", watched)
+        patch.setattr(type(model), "_refit", watched)
         update_model(model, more_texts(TREE), train=grouped)
         update_model(model, grouped, train=grouped)
     assert [len(set(groups.tolist())) for groups in seen] == [7 + len(more_texts(TREE)), 7]

@@ -17,8 +17,8 @@ from treelabel.calibration.path_softmax import possible_terminals
 from treelabel.cli.app import app
 from treelabel.hierarchy import label_matrix
 from treelabel.hierarchy.labels import encode
-from treelabel.models.inputs import training_of
 from treelabel.models.linear.selection import AUTO, choose, draw_sample, is_worth_it, shape_of
+from treelabel.models.model_inputs import training_of
 from treelabel.scores import Scores
 from treelabel.selection.evidence import Evidence, HeldOut, decide_by_evidence, odd_documents
 from treelabel.selection.folds import draw_folds, hold_out
@@ -231,7 +231,7 @@ def test_odd_rows_do_not_change_the_rule_and_are_told() -> None:
     assert model.regime_ == "multi_path"
     assert model.default_rule == "best_leaf"
     expected = "2 of 600 documents have no single path to a leaf, and do not change the rule"
-    assert model.odd_documents_ == expected
+    assert model.irregular_documents_ == expected
     assert all(len(row) == 1 for row in model.predict(texts[:50]))
     assert odd_documents(TREE, encode(TREE, [["A1"]] * 3)) == ""
 

@@ -15,7 +15,7 @@ from treelabel.core.strings import Strings
 from treelabel.hierarchy.labels import decode
 from treelabel.models.base import Model, Training
 from treelabel.models.check import CASES, TREE, made_up
-from treelabel.models.inputs import training_of
+from treelabel.models.model_inputs import training_of
 from treelabel.stack.candidates import PooledCandidates
 from treelabel.stack.model import make_folds
 from treelabel.stack.pool import NodePool, PathPool

@@ -174,7 +174,7 @@ class SpoolWriter:
 
 def score_file(job: Job, top: int | None) -> tuple[str, int]:
     """Score a file of texts; return what was written in words, and how many texts were empty."""
-    from treelabel.models.inputs import texts_of
+    from treelabel.models.model_inputs import texts_of
     from treelabel.models.streaming import blank_texts
     from treelabel.scores.batches import batch_schema, finish_scores, score_batch
 

@@ -47,7 +47,7 @@ def drift(
     from treelabel.core.errors import TreelabelError
     from treelabel.data.stream import DataFile
     from treelabel.models import load_model
-    from treelabel.models.inputs import texts_of
+    from treelabel.models.model_inputs import texts_of
     from treelabel.models.streaming import blank_texts
     from treelabel.operations.drift import DriftMeter
 

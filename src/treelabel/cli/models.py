@@ -103,7 +103,7 @@ def _keep(made: "Model", data: "Dataset", output: Path, force: bool, has_checkpo
     found = made.evidence_.describe(made.default_rule, made.regime_)
     if made.evidence_.documents == 0 and len(data) < FEWEST_HELD_OUT:
         found = f"{len(data):,} documents are too few to hold any out: nothing is known of how good the model is"
-    for line in (found, made.odd_documents_):
+    for line in (found, made.irregular_documents_):
         if line:
             echo(line)
     if made.stopped_ is not None:

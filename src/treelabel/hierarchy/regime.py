@@ -113,6 +113,30 @@ def usual_of(counts: LongArray, share: float = USUAL_SHARE) -> Regime:
     return "partial_path" if single >= least else "multi_path"
 
 
+def stop_nodes(hierarchy: Structure, labels: LabelMatrix) -> IntArray:
+    """Return the inner nodes at which the paths of some documents end.
+
+    Parameters
+    ----------
+    hierarchy : Structure
+        A tree or DAG.
+    labels : LabelMatrix, documents x nodes
+        As given or closed.
+
+    Returns
+    -------
+    array of node ids, rising
+
+    >>> from treelabel.hierarchy import Hierarchy
+    >>> h = Hierarchy.from_paths(["A > B", "C"])
+    >>> stop_nodes(h, h.closure([[0, 0, 1], [1, 0, 0]])).tolist()
+    [0]
+    """
+    terminal = np.unique(hierarchy.most_specific(labels).indices)
+    inner: IntArray = terminal[~hierarchy.is_leaf[terminal]].astype(np.int32)
+    return inner
+
+
 def document_regimes(hierarchy: Structure, labels: LabelMatrix, closed: LabelMatrix) -> IntArray:
     """Return the regime of each document as its place in REGIMES, -1 for documents without labels.
 

@@ -1,37 +1,34 @@
-"""The contract of models: fit, score, predict, save, load; and scikit-learn's get_params, set_params and clone."""
+"""The contract of models: fit, score, predict, explain, save. What a model is to scikit-learn is in `sklearn`."""
 
 import logging
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypedDict, overload
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, overload
 
 import numpy as np
-import numpy.typing as npt
 
-from treelabel.core.array_schema import Arrays, Schema
 from treelabel.core.bounded_memory import BLOCK_SCORES
 from treelabel.core.errors import TreelabelError
 from treelabel.core.stopping import StopSignal
 from treelabel.core.strings import Strings
-from treelabel.core.types import DoubleArray, IntArray
+from treelabel.core.types import DoubleArray
 from treelabel.core.validation import Between, check_kind
 from treelabel.hierarchy import Hierarchy
 from treelabel.hierarchy.labels import decode
 from treelabel.hierarchy.moves import Moves
-from treelabel.hierarchy.regime import Regime
-from treelabel.models.classes import as_distributions, stop_nodes, terminal_probabilities
-from treelabel.models.inputs import texts_of, training_of
-from treelabel.models.label_forms import LabelForm, true_labels
+from treelabel.hierarchy.regime import stop_nodes
+from treelabel.models.label_forms import LabelForm
+from treelabel.models.model_inputs import texts_of, training_of, true_labels
 from treelabel.models.persistence.store import save_model, storable_settings
 from treelabel.models.profile import Profile, unknown_words
-from treelabel.models.settings import Settings, not_fitted
+from treelabel.models.settings import not_fitted
+from treelabel.models.sklearn import Classifier
 from treelabel.models.streaming import blank_texts, decide_texts, decided_batches
 from treelabel.rules import Decisions, Tuned
 from treelabel.scores import Scores
-from treelabel.selection.evidence import Evidence, HeldOut, Stage, Trial, decide_by_evidence, odd_documents
+from treelabel.selection.evidence import HeldOut, Stage, Trial, decide_by_evidence, odd_documents
 
 # A model's file needs Training beside Model.
 from treelabel.selection.training import Training as Training
@@ -40,22 +37,14 @@ from treelabel.text import Tfidf
 LOG = logging.getLogger(__name__)
 
 
-class NoValues(TypedDict):
-    """No values at all."""
-
-
-class Model(Settings, ABC):
+class Model(Classifier):
     """A model of texts in a hierarchy of labels. Settings are what the maker takes; what is learned ends in "_".
 
-    A model file says how to learn (`_fit`), how to score (`_score`), and what to save (`_state`, `_restore`), which has
-    to be declared: `learned` is the type hint of the values, `_schema` tells the arrays. What is not declared is not
-    loaded.
+    A model file says how to learn (`_fit`), how to score (`_score`), and what to save (`_state`, `_schema`, `_restore`:
+    see `StorableModel`).
     """
 
     name: ClassVar[str]
-    learned: ClassVar[Any] = NoValues
-    # Settings that a model folder does not hold.
-    unsaved: ClassVar[tuple[str, ...]] = ("hierarchy",)
     # Whether an encoder that is not given is the best one that is installed.
     needs_encoder: ClassVar[bool] = False
     # Whether the states of all tokens of a frozen encoder are looked at, and not one vector per text.
@@ -65,12 +54,10 @@ class Model(Settings, ABC):
     # Whether documents may be features, as XMC files have them, instead of texts.
     takes_features: ClassVar[bool] = False
     hierarchy: Hierarchy | None
-    regime_: Regime
-    rule_: str
-    evidence_: Evidence
-    # None in folders that were written before models remembered their training.
-    profile_: Profile | None = None
-    form_: LabelForm
+    # Why learning ended before its end: "deadline" or "interrupt".
+    stopped_: str | None
+    # A sentence on training documents that are not of the usual regime; empty if there are none.
+    irregular_documents_: str
 
     if TYPE_CHECKING:
         # What is learned is known to each model alone.
@@ -92,9 +79,9 @@ class Model(Settings, ABC):
 
         What `labels` look like, predictions of `predict` will: one label per text, a list of them, names or paths. One
         label per text comes back as it is written, blanks and all; two spellings of one label are refused.
-        After `max_seconds`, or at Ctrl-C, the best so far is kept, and `stopped_` says so: "deadline" or "interrupt",
-        None after learning to the end. Documents of a group (a customer, a source) are held out together. Findings on
-        held-out documents are in `evidence_`.
+        After `max_seconds`, or at Ctrl-C, the best so far is stored, and `stopped_` says so: "deadline" or "interrupt",
+        None after learning to the end. Documents of a group (a customer, a source) are held out together. What held-out
+        documents showed is in `evidence_`.
 
         Parameters
         ----------
@@ -127,35 +114,43 @@ class Model(Settings, ABC):
         self.check_settings(storable_settings(self))
         if max_seconds is not None:
             check_kind(max_seconds, Annotated[float, Between(0, np.inf)], "max_seconds")
-        if sample_weight is not None and not self.takes_sample_weight:
-            raise TreelabelError(f"the model {self.name} cannot weigh documents; leave sample_weight out")
-        known = hierarchy if hierarchy is not None else self.hierarchy
         stop = StopSignal(np.inf if max_seconds is None else time.monotonic() + max_seconds)
+        known = hierarchy if hierarchy is not None else self.hierarchy
         if known is None and valid is not None:
             known = getattr(data, "hierarchy", None) or getattr(valid, "hierarchy", None)
-        checked = None if valid is None else training_of(valid, None, known)
-        train = training_of(data, labels, known, checked, progress, stop)
+        validation = None if valid is None else training_of(valid, None, known)
+        train = training_of(data, labels, known, validation, progress, stop)
+        groups = groups if groups is not None else getattr(data, "groups", None)
+        train = self._require_learnable(train, groups, sample_weight)
+        self.hierarchy_, self.regime_, self.form_ = train.hierarchy, train.regime, train.form or LabelForm()
+        self.stop_nodes_ = stop_nodes(train.hierarchy, train.labels)
+        self.stopped_ = None
+        self._record_evidence(train, self._fit(train))
+        self.stopped_ = stop.reason
+        return self
+
+    def _require_learnable(self, train: Training, groups: Any, sample_weight: Any) -> Training:
+        """Return the training documents with groups and weights; refuse what this model cannot learn from."""
+        if sample_weight is not None and not self.takes_sample_weight:
+            raise TreelabelError(f"the model {self.name} cannot weigh documents; leave sample_weight out")
         self._require_texts(train.features is None)
         if not len(train):
             raise TreelabelError("there are no documents to learn from")
-        groups = groups if groups is not None else getattr(data, "groups", None)
         train = train if groups is None else train.grouped(groups)
         train = train if sample_weight is None else train.weighted(sample_weight)
         if train.labels.nnz == 0:
             raise TreelabelError("no document has a label, so there is nothing to learn")
-        self.hierarchy_, self.regime_, self.form_ = train.hierarchy, train.regime, train.form or LabelForm()
-        self.stop_nodes_ = stop_nodes(train.hierarchy, train.labels)
-        self.stopped_ = None
-        held = self._fit(train)
+        return train
+
+    def _record_evidence(self, train: Training, held: HeldOut | None) -> None:
+        """Choose the default rule by held-out documents, and keep what these and the training documents are like."""
         self.rule_, evidence = decide_by_evidence(train.hierarchy, train.labels, held, self._trials())
         self.evidence_ = replace(evidence, stages=tuple(self._stages()))
         self.profile_ = Profile.of(train, held, self.default_rule, self._known_words(), getattr(self, "min_df", 1))
-        self.odd_documents_ = odd_documents(train.hierarchy, train.labels)
-        self.stopped_ = stop.reason
+        self.irregular_documents_ = odd_documents(train.hierarchy, train.labels)
         chance = self.evidence_.compare_with_most_frequent(self.default_rule)
         if chance:
             LOG.warning("on held-out documents the model is %s", chance)
-        return self
 
     @overload
     def score(
@@ -190,10 +185,10 @@ class Model(Settings, ABC):
             return scores
         h = self.hierarchy_
         true, known = true_labels(labels, h, self.form_)
-        found = self._decided(column, scores, None).csr
-        if found.shape[0] != true.shape[0]:
-            raise TreelabelError(f"{found.shape[0]:,} texts, but labels for {true.shape[0]:,}")
-        wrong = np.asarray(abs(found.astype(np.int8) - h.closure(true).astype(np.int8)).sum(axis=1)).ravel()
+        predicted = self._decide(column, scores, None).csr
+        if predicted.shape[0] != true.shape[0]:
+            raise TreelabelError(f"{predicted.shape[0]:,} texts, but labels for {true.shape[0]:,}")
+        wrong = np.asarray(abs(predicted.astype(np.int8) - h.closure(true).astype(np.int8)).sum(axis=1)).ravel()
         return float(((wrong == 0) & known).mean())
 
     def predict(self, texts: Any, rule: str | Tuned | None = None, paths: bool | None = None) -> Any:
@@ -220,7 +215,7 @@ class Model(Settings, ABC):
         """
         column, names = texts_of(texts)
         scores = self._score_checked(column, names)
-        return self._answers(self._decided(column, scores, rule), scores, rule, paths)
+        return self._answers(self._decide(column, scores, rule), scores, rule, paths)
 
     def predict_iter(
         self, batches: Iterable[Any], rule: str | Tuned | None = None, paths: bool | None = None
@@ -252,60 +247,16 @@ class Model(Settings, ABC):
         return decode(self.hierarchy_, decisions.most_specific, paths=written)
 
     @property
-    def classes_(self) -> npt.NDArray[Any]:
-        """The columns of `predict_proba`, as scikit-learn expects them of the labels that `fit` was given.
-
-        After one label per text: `np.unique(labels)`, sorted and written as these were (names, paths, numbers); labels
-        of the hierarchy that no training text has are no classes. After lists of labels (or a Dataset), where documents
-        have one path: all labels at which a path may end, leaves and inner nodes where one did, sorted. After an
-        indicator matrix, or where documents have several paths: all nodes in the hierarchy's order, as its columns are.
-        """
-        return self.form_.write(self.hierarchy_, self._class_nodes())
-
-    def predict_proba(self, texts: Any) -> npt.NDArray[Any]:
-        """Return the probabilities of `classes_`: documents x classes.
-
-        Where documents have one path, its end is one of the classes: a row is a distribution. The probability of an
-        inner node is that the path *ends* there, which is what the score of the node has over all that ends below it.
-        Rows are divided by their sums, so that they are conditional on the label being one of the classes; a row
-        without any probability becomes uniform. So scikit-learn's log loss, ROC curves and calibration are right.
-
-        After an indicator matrix, or where documents have several paths, a column is the probability that a document
-        has the label, whatever other labels it has, as of scikit-learn's multi-label classifiers: of the node where the
-        matrix marks ancestors or documents have several paths, else of a path's ending there.
-        """
-        scores = self.score(texts)
-        if self.regime_ == "multi_path" or self.form_.closed:
-            return scores.dense()
-        if self.form_.is_indicator:
-            inner: IntArray = np.flatnonzero(~self.hierarchy_.is_leaf).astype(np.int32)
-            return terminal_probabilities(scores, inner)[1]
-        ends, p = terminal_probabilities(scores, self.stop_nodes_)
-        return as_distributions(p[:, np.searchsorted(ends, self._class_nodes())])
-
-    def _class_nodes(self) -> IntArray:
-        """Return the nodes that are classes, in the order of `classes_`."""
-        h, form, profile = self.hierarchy_, self.form_, self.profile_
-        if self.regime_ == "multi_path" or form.is_indicator:
-            return np.arange(len(h), dtype=np.int32)
-        leaves = h.leaves
-        if form.is_single and profile is not None and profile.fingerprint == h.fingerprint:
-            leaves = leaves[profile.frequencies[leaves] > 0]
-        nodes = np.union1d(leaves, self.stop_nodes_).astype(np.int32)
-        ordered: IntArray = nodes[np.argsort(form.write(h, nodes), kind="stable")]
-        return ordered
-
-    @property
     def exhaustive(self) -> bool:
         """Whether, where documents have one leaf each, the scores of children sum to their parent's."""
         return True
 
     @property
     def default_rule(self) -> str:
-        """The rule that `predict` uses unless it is told another.
+        """The rule that `predict` uses by default.
 
-        The best leaf where nearly all training documents had one leaf each; otherwise what held-out documents speak
-        for: see `evidence_`.
+        The best leaf where nearly all training documents had one leaf each; otherwise the rule that did best on
+        held-out documents: see `evidence_`.
         """
         return self.rule_
 
@@ -328,15 +279,15 @@ class Model(Settings, ABC):
 
     def _known_words(self) -> Tfidf | None:
         """Return the n-grams that the model learned from training texts, if it counts n-grams."""
-        found: Tfidf | None = getattr(self, "tfidf_", None)
-        return found
+        tfidf: Tfidf | None = getattr(self, "tfidf_", None)
+        return tfidf
 
-    def _decided(self, texts: Any, scores: Scores, rule: str | Tuned | None) -> Decisions:
+    def _decide(self, texts: Any, scores: Scores, rule: str | Tuned | None) -> Decisions:
         return decide_texts(scores, blank_texts(texts), self.default_rule if rule is None else rule)
 
-    def _require_texts(self, found: bool) -> None:
+    def _require_texts(self, has_texts: bool) -> None:
         """Refuse documents that are features alone, where a model reads texts."""
-        if not found and not self.takes_features:
+        if not has_texts and not self.takes_features:
             raise TreelabelError(
                 f"the data have features and no texts, which the model {self.name} cannot learn from or score; the "
                 "models extreme and svm can"
@@ -354,11 +305,11 @@ class Model(Settings, ABC):
 
     def __repr__(self) -> str:
         """Return the settings that are not the defaults, and what was found on held-out documents."""
-        found = self.evidence_.describe(self.rule_, self.regime_) if hasattr(self, "evidence_") else ""
-        return f"{super().__repr__()} [{found}]" if found else super().__repr__()
+        evidence = self.evidence_.describe(self.rule_, self.regime_) if hasattr(self, "evidence_") else ""
+        return f"{super().__repr__()} [{evidence}]" if evidence else super().__repr__()
 
     def explain(self, text: str, node: int | None = None) -> Any:
-        """Say what speaks for and against the predicted labels of a text (or a node's), for models that can.
+        """Return the terms that support and oppose the predicted labels of a text, for models that can explain them.
 
         Parameters
         ----------
@@ -399,7 +350,7 @@ class Model(Settings, ABC):
         return ()
 
     # Not abstract: most models keep nothing that texts could be added to.
-    def _updated(self, more: Training | None, moves: Moves) -> Self:
+    def _update(self, more: Training | None, moves: Moves) -> Self:
         """Return a model with further documents under another hierarchy, made of what was learned alone.
 
         Parameters
@@ -419,12 +370,12 @@ class Model(Settings, ABC):
             "not keep; name the file that it was trained on with --train (train=)"
         )
 
-    def _refitted(self, train: Training, before: int) -> Self:
+    def _refit(self, train: Training, before: int) -> Self:
         """Return a model of the same kind that was fitted to documents, the first `before` of which this one knows."""
-        made = type(self)(**(self.get_params(deep=False) | self._chosen() | {"hierarchy": None}))
+        made = type(self)(**(self.get_params(deep=False) | self._chosen_settings() | {"hierarchy": None}))
         return made.fit(train, progress=train.progress)
 
-    def _chosen(self) -> dict[str, Any]:
+    def _chosen_settings(self) -> dict[str, Any]:
         """Return the settings that learning chose and that another fit takes over."""
         encoder: Any = getattr(self, "encoder_", None)
         is_open = "encoder" in self.setting_names() and getattr(self, "encoder", None) is None
@@ -443,30 +394,3 @@ class Model(Settings, ABC):
         starts = range(0, max(1, len(texts)), step)
         parts = [self._score(texts[low : low + step]).top_k(top).values for low in starts]
         return Scores.concat(self.hierarchy_, parts)
-
-    @abstractmethod
-    def _state(self) -> tuple[dict[str, Any], Arrays]:
-        """Return what was learned: values for JSON, and arrays."""
-
-    def schema(self, values: dict[str, Any]) -> Schema:
-        """Check values that `_state` gave once, and tell the arrays that belong to them."""
-        check_kind(values, self.learned, "learned")
-        return self._schema(values)
-
-    @abstractmethod
-    def _schema(self, values: dict[str, Any]) -> Schema:
-        """Declare the arrays and files to save, in a model that has learned or is about to be restored.
-
-        `values` are those of `_state`; they fit `learned`. Hierarchy and regime are known.
-        """
-
-    @abstractmethod
-    def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
-        """Take back what `_state` gave; values and arrays fit `learned` and `_schema`."""
-
-    # Not abstract: most models are JSON and arrays.
-    def _write_files(self, folder: Path) -> None:
-        """Write further files beside these, such as weights of a network."""
-
-    def _read_files(self, folder: Path) -> None:
-        """Take back what `_write_files` wrote; called after `_restore`."""

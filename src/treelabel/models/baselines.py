@@ -9,7 +9,7 @@ from treelabel.core.array_schema import Array, Arrays, Schema
 from treelabel.core.strings import Strings
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
-from treelabel.models.ranges import Seed
+from treelabel.models.settings import Seed
 from treelabel.scores import Scores
 
 

@@ -18,7 +18,7 @@ from treelabel.core.validation import Between
 from treelabel.hierarchy import Hierarchy, row_numbers, row_sizes
 from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import WORDS, Descriptions, StopWords, check_descriptions, described_words, presence
-from treelabel.models.ranges import Seed
+from treelabel.models.settings import Seed
 from treelabel.scores import Scores
 from treelabel.text.ngrams import count_ngrams
 

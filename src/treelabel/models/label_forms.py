@@ -2,7 +2,6 @@
 with like.
 """
 
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, NotRequired, TypedDict
 
@@ -11,20 +10,12 @@ import numpy.typing as npt
 from scipy import sparse
 
 from treelabel.core.errors import TreelabelError, quoted
-from treelabel.core.types import BoolArray
-from treelabel.hierarchy import SEPARATOR, Hierarchy, LabelMatrix, as_labels, split_path
+from treelabel.hierarchy import SEPARATOR, Hierarchy, LabelMatrix, label_matrix
 from treelabel.hierarchy.labels import (
-    SEPARATORS,
-    UnknownLabelError,
-    are_levels,
     decode,
-    encode,
-    is_path,
     label_rows,
-    listed_labels,
 )
 from treelabel.hierarchy.sets import row_sizes
-from treelabel.models.classes import class_codes
 from treelabel.rules import Decisions
 from treelabel.scores import Scores
 
@@ -97,8 +88,8 @@ class LabelForm:
         """
         h, labels = decisions.hierarchy, decisions.most_specific
         if self.is_indicator:
-            found = (decisions.csr if self.closed else labels).astype(np.int64)
-            return found.toarray() if self.kind == "dense" else found
+            result = (decisions.csr if self.closed else labels).astype(np.int64)
+            return result.toarray() if self.kind == "dense" else result
         if self.kind == "lists":
             return decode(h, labels, paths=self.sep is not None, sep=self.sep or SEPARATOR)
         best = likeliest(labels, scores)
@@ -148,7 +139,7 @@ class LabelForm:
             return np.array([int(name) for name in names], np.int64)
         return np.array([self.spellings.get(name, name) for name in names], str)
 
-    def as_spelled(self, hierarchy: Hierarchy, matrix: LabelMatrix, labels: Any) -> "LabelForm":
+    def with_spellings(self, hierarchy: Hierarchy, matrix: LabelMatrix, labels: Any) -> "LabelForm":
         """Keep how each label is written, where documents have one each: scikit-learn compares labels as texts.
 
         Parameters
@@ -164,23 +155,24 @@ class LabelForm:
         -------
         LabelForm
 
-        >>> matrix, h, form = take_labels(["cat ", "dog"], None)
-        >>> form.as_spelled(h, matrix, ["cat ", "dog"]).write(h, [1, 0]).tolist()
+        >>> h = Hierarchy.flat(["cat", "dog"])
+        >>> form = LabelForm("one").with_spellings(h, h.closure([[1, 0], [0, 1]]), ["cat ", "dog"])
+        >>> form.write(h, [1, 0]).tolist()
         ['dog', 'cat ']
         """
         if self.kind != "one":
             return self
-        given = [str(label) for label in label_rows(labels) if label is not None]
-        pairs = list(dict.fromkeys(zip(matrix.indices.tolist(), given, strict=True)))
-        spelled: dict[str, str] = {}
+        inputs = [str(label) for label in label_rows(labels) if label is not None]
+        pairs = list(dict.fromkeys(zip(matrix.indices.tolist(), inputs, strict=True)))
+        spellings: dict[str, str] = {}
         for name, (_, label) in zip(self.write(hierarchy, [node for node, _ in pairs]).tolist(), pairs, strict=True):
-            other = spelled.setdefault(name, label)
+            other = spellings.setdefault(name, label)
             if other != label:
                 raise TreelabelError(
                     f"{quoted(other)} and {quoted(label)} are one label, of which predictions could match one spelling "
                     "only; write them alike, or pass lists of labels"
                 )
-        return replace(self, spellings={name: label for name, label in spelled.items() if name != label})
+        return replace(self, spellings={name: label for name, label in spellings.items() if name != label})
 
 
 def _as_columns(paths: list[tuple[str, ...]], width: int) -> npt.NDArray[Any]:
@@ -211,251 +203,41 @@ def likeliest(labels: LabelMatrix, scores: Scores) -> Any:
     for row in np.flatnonzero(sizes > 1).tolist():
         nodes = labels.indices[labels.indptr[row] : labels.indptr[row + 1]]
         values = scores.values[[row]]
-        given = values.toarray()[0] if sparse.issparse(values) else values[0]
-        best[row] = nodes[int(np.argmax(given[nodes]))]
+        dense = values.toarray()[0] if sparse.issparse(values) else values[0]
+        best[row] = nodes[int(np.argmax(dense[nodes]))]
     return best
 
 
-def derived_hierarchy(labels: Any) -> Hierarchy:
-    """Make the hierarchy of labels that come without one: the tree of their paths, or one level of names.
+def class_codes(hierarchy: Hierarchy, codes: np.ndarray[tuple[int, ...], np.dtype[np.integer]]) -> LabelMatrix:
+    """Return the label matrix of class codes, which scikit-learn makes of labels: code i is the i-th leaf.
 
-    Labels are sorted, so that documents in another order have the same hierarchy.
+    scikit-learn numbers the labels that occur in sorted order, be they names or paths. A code therefore has one meaning
+    only where every leaf occurs, and leaves are sorted by name and by path; anything else is refused.
 
     Parameters
     ----------
-    labels
-        One label, or list of labels, per document; paths are tuples of names, or written with " > ".
+    hierarchy : Hierarchy
+        The hierarchy of the labels.
+    codes : int array of shape (documents,)
+        One class per document.
 
     Returns
     -------
-    Hierarchy
+    csr_array of shape (documents, nodes)
 
-    >>> derived_hierarchy(["A > C", ["A > B", "D"], None]).paths()
-    ['A', 'D', 'A > B', 'A > C']
+    >>> class_codes(Hierarchy.from_paths(["A > B", "A > C"]), np.array([1, 0])).indices.tolist()
+    [2, 1]
     """
-    if is_matrix(labels):
+    leaves = hierarchy.leaves
+    names, paths = [hierarchy.names[leaf] for leaf in leaves], hierarchy.paths(leaves)
+    why = ""
+    if len(codes) and (codes.min() < 0 or codes.max() != len(leaves) - 1):
+        why = f"they are {codes.min()} to {codes.max()}, but the hierarchy has {len(leaves):,} leaves"
+    elif names != sorted(names) or paths != sorted(paths):
+        why = "the leaves of the hierarchy are not in sorted order"
+    if why:
         raise TreelabelError(
-            "an indicator matrix needs a hierarchy, whose nodes its columns are: pass hierarchy= to the model or to "
-            "fit, such as Hierarchy.flat(names)"
+            f"cannot tell which labels the integers stand for that scikit-learn makes of labels: {why}; pass labels by "
+            "name past it: cross_val_predict(model, texts, params={'labels': labels}, method='predict_proba')"
         )
-    rows = label_rows(labels)
-    listed = (
-        listed_labels(row, at) if row is None or isinstance(row, Iterable) else [row] for at, row in enumerate(rows)
-    )
-    found = {_hashable(label) for labels_of_row in listed for label in labels_of_row}
-    wrong = next((label for label in found if not _is_name(label)), None)
-    if wrong is not None:
-        raise TreelabelError(
-            f"expected labels that are names or paths, found {wrong!r}; other labels need a hierarchy: pass hierarchy= "
-            "to the model or to fit, such as Hierarchy.from_paths(paths) or Hierarchy.flat(names)"
-        )
-    if not found:
-        raise TreelabelError("no document has a label, so there is nothing to learn")
-    refuse_level_lists(rows)
-    _refuse_twins({label for label in found if isinstance(label, str)})
-    return Hierarchy.from_paths(
-        sorted(found, key=lambda label: label if isinstance(label, str) else SEPARATOR.join(label))
-    )
-
-
-def _hashable(label: Any) -> Any:
-    return label if isinstance(label, str) or not isinstance(label, Iterable) else tuple(label)
-
-
-def _is_name(label: Any) -> bool:
-    """Return whether a label can be one of a hierarchy: a text, or the names of a path."""
-    names = (label,) if isinstance(label, str) else label if isinstance(label, tuple) else (None,)
-    return bool(names) and all(isinstance(name, str) and bool(name.strip()) for name in names)
-
-
-def _refuse_twins(labels: set[str]) -> None:
-    """Refuse a path that is written with another separator beside the same with " > ": it would be another label."""
-    for label in sorted(labels):
-        for sep in SEPARATORS[1:]:
-            path = SEPARATOR.join(split_path(label, sep))
-            if path != label and path in labels and SEPARATOR in path:
-                raise TreelabelError(
-                    f"{quoted(label)} and {quoted(path)} are one label if {quoted(sep)} separates the names of a path; "
-                    "write them alike, or pass a hierarchy that has both"
-                )
-
-
-def refuse_level_lists(rows: list[Any]) -> None:
-    """Refuse lists that look like the levels of paths, where without a hierarchy they would be unrelated labels.
-
-    In lists of levels a name has one place, and one name before it; a first name has several names behind it, or all
-    lists are of one length. Sets are always sets of labels, tuples always paths.
-
-    Parameters
-    ----------
-    rows
-        The labels of each document.
-    """
-    lists = [row for row in rows if row is not None and not (isinstance(row, list) and not row)]
-    longest = max((len(row) for row in lists if isinstance(row, list | np.ndarray)), default=0)
-    if longest < 2 or not all(isinstance(row, list | np.ndarray) for row in lists):
-        return
-    # Labels that are paths themselves are no levels.
-    if not all(isinstance(label, str) and SEPARATOR not in label for row in lists for label in row):
-        return
-    place: dict[str, int] = {}
-    above: dict[str, str] = {}
-    for row in lists:
-        for at, name in enumerate(row):
-            if place.setdefault(name, at) != at or (at and above.setdefault(name, row[at - 1]) != row[at - 1]):
-                return
-    branches = len(set(above.values())) < len(above)
-    if branches or all(len(row) == longest for row in lists):
-        shown = next(row for row in lists if len(row) > 1)
-        steps = [str(name) for name in shown]
-        raise TreelabelError(
-            f"lists of labels such as {quoted(steps)} look like the levels of a path, and without a hierarchy they "
-            f"would be unrelated labels; for paths pass tuples, {quoted(tuple(steps))}, or join them, "
-            f"{quoted(SEPARATOR.join(steps))}; for several labels pass sets, or a hierarchy such as "
-            "Hierarchy.flat(names)"
-        )
-
-
-def is_matrix(labels: Any) -> bool:
-    """Return whether labels are an indicator matrix: numbers, documents x nodes."""
-    return sparse.issparse(labels) or (
-        isinstance(labels, np.ndarray) and labels.ndim == 2 and labels.dtype.kind in "biuf"
-    )
-
-
-def are_numbers(rows: list[Any]) -> bool:
-    """Return whether labels are one whole number per document: classes as scikit-learn's users have them, or codes.
-
-    >>> are_numbers([0, np.int64(2)]), are_numbers(["0"]), are_numbers([])
-    (True, False, False)
-    """
-    return bool(rows) and all(isinstance(label, int | np.integer) and not isinstance(label, bool) for label in rows)
-
-
-def take_labels(labels: Any, hierarchy: Hierarchy | None) -> tuple[LabelMatrix, Hierarchy, LabelForm]:
-    """Take labels in any form.
-
-    Parameters
-    ----------
-    labels
-        One label or list of labels per document (a tuple is a path), whole numbers, levels as columns of an array or a
-        data frame, or an indicator matrix of documents x nodes.
-    hierarchy
-        The hierarchy; None makes it of the labels.
-
-    Returns
-    -------
-    labels, hierarchy, form
-        The label matrix of shape (documents, nodes); the hierarchy, and the form in which labels were given.
-
-    >>> matrix, h, form = take_labels(["A > B", "A"], None)
-    >>> matrix.toarray().astype(int).tolist(), h.paths(), form.kind, form.sep
-    ([[0, 1], [1, 0]], ['A', 'A > B'], 'one', ' > ')
-    """
-    derived = hierarchy is None
-    if is_matrix(labels):
-        h = derived_hierarchy(labels) if hierarchy is None else hierarchy
-        given = as_labels(labels, len(h), "the indicator matrix of labels")
-        values = labels.data if sparse.issparse(labels) else labels
-        if not ((values == 0) | (values == 1)).all():
-            raise TreelabelError(
-                "an indicator matrix of labels holds 0 and 1, but this one has other numbers; pass labels by their "
-                "names, or paths as tuples of names"
-            )
-        closed = h.max_depth > 1 and h.closure(given).nnz == given.nnz
-        return given, h, LabelForm("sparse" if sparse.issparse(labels) else "dense", None, closed)
-    rows = label_rows(labels)
-    if derived and are_levels(labels):
-        _refuse_texts(rows)
-    if are_numbers(rows):
-        if hierarchy is not None:
-            return class_codes(hierarchy, np.asarray(rows, np.int64)), hierarchy, LabelForm("codes")
-        names = [str(int(number)) for number in rows]
-        h = Hierarchy.flat(sorted(set(names), key=int))
-        return encode(h, names), h, LabelForm("numbers", derived=True)
-    h = derived_hierarchy(rows) if hierarchy is None else hierarchy
-    matrix = encode(h, rows)
-    some = [row for row in rows if row is not None]
-    if are_levels(labels) or (some and all(map(is_path, some))):
-        return matrix, h, LabelForm("levels" if are_levels(labels) else "tuples", derived=derived)
-    single = len(rows) > 0 and all(isinstance(row, str) for row in some)
-    return matrix, h, LabelForm("one" if single else "lists", separator_of(h, matrix, rows), derived=derived)
-
-
-def _refuse_texts(rows: list[tuple[str, ...]]) -> None:
-    """Refuse columns the first of which is no level, such as a whole data frame with its texts."""
-    tops = {row[0] for row in rows if row}
-    if len(rows) >= FEW_ROWS and 2 * len(tops) > len(rows):
-        raise TreelabelError(
-            f"columns of labels are the levels of a hierarchy, but {len(rows):,} documents have {len(tops):,} "
-            f"different labels in the first one, such as {quoted(min(tops))}; pass the columns of the levels "
-            "alone, from the top down"
-        )
-
-
-def true_labels(labels: Any, hierarchy: Hierarchy, form: LabelForm) -> tuple[LabelMatrix, BoolArray]:
-    """Take true labels to compare predictions with.
-
-    Parameters
-    ----------
-    labels
-        As in `take_labels`.
-    hierarchy
-        The hierarchy of the predictions.
-    form
-        The form of the labels that the model has learned. Where the hierarchy was made of these, others are labels
-        that it could not know; otherwise they are refused.
-
-    Returns
-    -------
-    labels, known
-        The label matrix of shape (documents, nodes), and whether all labels of each document are in the hierarchy.
-
-    >>> h = Hierarchy.flat(["A", "B"])
-    >>> true_labels(["B", "C"], h, LabelForm("one", derived=True))[1].tolist()
-    [True, False]
-    """
-    if not form.derived:
-        matrix = take_labels(labels, hierarchy)[0]
-        return matrix, np.ones(matrix.shape[0], np.bool_)
-    rows = label_rows(labels)
-    if form.kind == "numbers" and are_numbers(rows):
-        rows = [str(number) for number in rows]
-    try:
-        return encode(hierarchy, rows), np.ones(len(rows), np.bool_)
-    except UnknownLabelError:
-        known = np.array([_is_known(hierarchy, row) for row in rows])
-        return encode(hierarchy, [row if here else None for row, here in zip(rows, known, strict=True)]), known
-
-
-def _is_known(hierarchy: Hierarchy, row: Any) -> bool:
-    try:
-        encode(hierarchy, [row])
-    except UnknownLabelError:
-        return False
-    return True
-
-
-def separator_of(hierarchy: Hierarchy, matrix: LabelMatrix, rows: Any) -> str | None:
-    """Return the separator of the paths that labels are written as, or None where they are names.
-
-    Labels written in several ways count as paths with " > ".
-
-    Parameters
-    ----------
-    hierarchy
-        The hierarchy.
-    matrix : label matrix of shape (documents, nodes)
-        The labels.
-    rows
-        The same as they were written.
-
-    Returns
-    -------
-    str or None
-    """
-    written = {label for at, row in enumerate(rows) for label in listed_labels(row, at) if isinstance(label, str)}
-    nodes = np.unique(matrix.indices)
-    if written <= {hierarchy.names[node] for node in nodes.tolist()}:
-        return None
-    return next((sep for sep in SEPARATORS if written <= set(hierarchy.paths(nodes, sep))), SEPARATOR)
+    return label_matrix(np.arange(len(codes) + 1), leaves[codes], len(hierarchy))

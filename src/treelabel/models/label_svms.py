@@ -31,7 +31,7 @@ from treelabel.models.descriptions import (
     described_words,
     presence,
 )
-from treelabel.models.ranges import Cost, Seed
+from treelabel.models.settings import Cost, Seed
 from treelabel.scores import Scores
 from treelabel.text.ngrams import count_ngrams
 

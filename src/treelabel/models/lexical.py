@@ -15,7 +15,7 @@ from treelabel.hierarchy import Hierarchy, LabelMatrix
 from treelabel.models.base import Model, Training
 from treelabel.models.candidates import CandidateMap, largest, map_of, voted
 from treelabel.models.descriptions import Descriptions, check_descriptions, name_words, node_descriptions
-from treelabel.models.ranges import Cost, Seed
+from treelabel.models.settings import Cost, Seed
 from treelabel.scores import Scores
 from treelabel.selection.evidence import HeldOut
 from treelabel.selection.folds import hold_out

@@ -18,12 +18,12 @@ from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import encoder_note, find_encoder, same_encoder
 from treelabel.hierarchy import Hierarchy
 from treelabel.hierarchy.moves import Moves
+from treelabel.hierarchy.regime import stop_nodes
 from treelabel.models.base import Model, Training
 from treelabel.models.candidates import CandidateMap, largest, map_of, voted, votes_for
-from treelabel.models.classes import stop_nodes
 from treelabel.models.descriptions import Descriptions, check_descriptions, is_code, label_text, node_descriptions
 from treelabel.models.growth import grown_nodes
-from treelabel.models.inputs import training_of
+from treelabel.models.model_inputs import training_of
 from treelabel.models.neighbours import DenseStore, Nearest, SparseStore, Store, sparse_rows, votes
 from treelabel.models.persistence.schema import (
     MOST_DIMENSION,
@@ -34,7 +34,7 @@ from treelabel.models.persistence.schema import (
     require_width,
     tfidf_arrays,
 )
-from treelabel.models.ranges import Count, NgramRange, Seed
+from treelabel.models.settings import Count, NgramRange, Seed
 from treelabel.scores import Scores
 from treelabel.selection.evidence import HeldOut
 from treelabel.selection.folds import hold_out
@@ -245,7 +245,7 @@ class Memory(Model):
         self.map_ = map_of(self.regime_).first(larger, votes_for(self.targets_)).restored(self.map_.arrays())
         return self
 
-    def _updated(self, more: Training | None, moves: Moves) -> Self:
+    def _update(self, more: Training | None, moves: Moves) -> Self:
         made = copy(self)
         made.hierarchy = None
         if not moves.is_identity:

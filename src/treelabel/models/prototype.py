@@ -31,10 +31,10 @@ from treelabel.hierarchy.regime import Regime
 from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import Descriptions, check_descriptions, label_text, node_descriptions
 from treelabel.models.growth import grown_nodes
-from treelabel.models.inputs import training_of
+from treelabel.models.model_inputs import training_of
 from treelabel.models.persistence.schema import MOST_DIMENSION, EncoderNote, require_inner, require_width
 from treelabel.models.prototype_means import Means, Strengths, whitening
-from treelabel.models.ranges import Seed, Share
+from treelabel.models.settings import Seed, Share
 from treelabel.rules.defaults import DEFAULT_RULES
 from treelabel.scores import Scores
 from treelabel.selection.evidence import HeldOut
@@ -199,7 +199,7 @@ class Prototype(Model):
         self.stop_nodes_ = self.stops_
         return self
 
-    def _updated(self, more: Training | None, moves: Moves) -> Self:
+    def _update(self, more: Training | None, moves: Moves) -> Self:
         made = copy(self)
         made.hierarchy = None
         if not moves.is_identity:

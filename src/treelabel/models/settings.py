@@ -1,13 +1,38 @@
-"""Settings of models by scikit-learn's conventions, without importing it: that takes longer than most predictions."""
+"""Settings of models: the values that they may have, and scikit-learn's get_params and set_params for them.
+
+A model gets its checks from the type hints of its maker: `min_df: Count = 1`. The same word means the same thing in all
+models; other limits are written where they belong, as `Annotated[int, Between(1, 30)]`.
+"""
 
 import inspect
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, ClassVar, Self, get_type_hints
+from typing import Annotated, Any, ClassVar, Self, get_type_hints
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.registry import suggestion
-from treelabel.core.validation import check_kind
+from treelabel.core.validation import LARGEST, Between, PowerOfTwo, Rising, check_kind
+from treelabel.text.ngrams import LARGEST_N, MOST_FEATURES
+
+Seed = Annotated[int, Between(0, 1 << 32)]
+# A weight of errors, as scikit-learn's C.
+Cost = Annotated[float, Between(1e-6, 1e6)]
+Share = Annotated[float, Between(0, 1)]
+# A share of documents that are held out, or of numbers that are set to 0: some are left.
+PartialShare = Annotated[float, Between(0, 0.99)]
+NonNegative = Annotated[float, Between(0, 1e6)]
+LearningRate = Annotated[float, Between(1e-12, LARGEST)]
+Seconds = Annotated[float, Between(0, 1e9)]
+Folds = Annotated[int, Between(2, 100)]
+Count = Annotated[int, Between(1, 1 << 31)]
+Passes = Annotated[int, Between(1, 1_000_000)]
+Width = Annotated[int, Between(1, 1 << 16)]
+WidthOrNone = Annotated[int, Between(0, 1 << 16)]
+Length = Annotated[int, Between(1, LARGEST_N)]
+# The shortest and the longest n-grams.
+NgramRange = Annotated[tuple[Length, Length], Rising()]
+Buckets = Annotated[int, Between(1, MOST_FEATURES)]
+PowerOfTwoBuckets = Annotated[int, PowerOfTwo(2, 1 << 30)]
 
 
 @cache
@@ -29,7 +54,7 @@ def not_fitted(message: str) -> TreelabelError:
 class Settings:
     """Settings are the maker's parameters, stored under their own names; nothing else is a setting.
 
-    The maker's type hints say which values they may have (see `ranges`). The maker itself only stores them, as
+    The maker's type hints say which values they may have. The maker itself only stores them, as
     scikit-learn's clone needs it to; `make_model`, `set_params`, `fit` and the command line check them. With these
     methods scikit-learn's clone, Pipeline, cross_val_score and GridSearchCV take a model for their own.
     """
@@ -43,12 +68,10 @@ class Settings:
     def check_settings(cls, settings: Mapping[str, Any], where: str = "the setting ") -> None:
         """Refuse settings from a file that are not what the maker's type hints say, or are never saved.
 
-        Unknown names are left to whoever makes the model.
-
         Parameters
         ----------
         settings
-            Values by name.
+            Values by name; unknown names are left to whoever makes the model.
         where
             The beginning of messages.
         """
@@ -59,12 +82,12 @@ class Settings:
 
     @classmethod
     def check_values(cls, settings: Mapping[str, Any], where: str = "the setting ") -> None:
-        """Refuse values that are not what the maker's type hints say; unknown names are passed over.
+        """Refuse values that are not what the maker's type hints say.
 
         Parameters
         ----------
         settings
-            Values by name.
+            Values by name; unknown names are passed over.
         where
             The beginning of messages.
         """
@@ -88,75 +111,48 @@ class Settings:
         return sorted(name for name in inspect.signature(cls.__init__).parameters if name != "self")
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return all settings by name; with `deep`, those of estimators within it too, as "estimator__setting"."""
-        found = {name: getattr(self, name) for name in self.setting_names()}
+        """Return all settings by name; with `deep`, those of nested settings too, as "estimator__setting"."""
+        params = {name: getattr(self, name) for name in self.setting_names()}
         if deep:
-            for name, part in self._nested().items():
-                found |= {f"{name}__{setting}": value for setting, value in part.get_params().items()}
-        return found
+            for name, nested in self._nested_settings().items():
+                params |= {f"{name}__{setting}": value for setting, value in nested.get_params().items()}
+        return params
 
     def set_params(self, **settings: Any) -> Self:
-        """Change settings, "estimator__setting" for those of estimators within it; nothing changes if one is wrong."""
+        """Change settings, "estimator__setting" for nested ones; nothing changes if one is wrong."""
         self.check_values(settings)
         self._require_known(settings)
         for name, value in settings.items():
-            outer, nested, inner = name.partition("__")
-            if nested and outer in self._nested():
-                self._set_nested(outer, self._nested()[outer].set_params(**{inner: value}))
+            outer, separator, inner = name.partition("__")
+            if separator and outer in self._nested_settings():
+                self._set_nested(outer, self._nested_settings()[outer].set_params(**{inner: value}))
             else:
                 setattr(self, name, value)
         return self
 
     def _require_known(self, settings: Mapping[str, Any]) -> None:
-        """Refuse names that are not settings, and values that estimators within this one do not take."""
-        own, nested = self.setting_names(), self._nested()
+        """Refuse names that are not settings, and values that nested settings do not take."""
+        known, nested = self.setting_names(), self._nested_settings()
         for name, value in settings.items():
-            outer, found, inner = name.partition("__")
-            if found and outer in nested:
+            outer, separator, inner = name.partition("__")
+            if separator and outer in nested:
                 nested[outer].check_values({inner: value}, f"the setting {outer}__")
                 nested[outer]._require_known({inner: value})
-            elif name not in own:
+            elif name not in known:
                 raise TreelabelError(
                     f"{type(self).__name__} has no setting {name!r}; {suggestion(name, self.get_params())}"
                 )
 
-    def _nested(self) -> dict[str, "Settings"]:
-        """Return the estimators within this one by name."""
-        return {}
+    def _nested_settings(self) -> dict[str, "Settings"]:
+        """Return the settings that have settings themselves, such as the estimators within this one, by name."""
+        return {name: value for name in self.setting_names() if isinstance(value := getattr(self, name), Settings)}
 
-    def _set_nested(self, name: str, estimator: "Settings") -> None:
-        """Replace an estimator within this one."""
-        raise NotImplementedError
+    def _set_nested(self, name: str, settings: "Settings") -> None:
+        """Replace nested settings by changed ones."""
+        setattr(self, name, settings)
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self).__init__).parameters
-        given = self.get_params(deep=False)
-        changed = {name: value for name, value in given.items() if value != defaults[name].default}
+        params = self.get_params(deep=False)
+        changed = {name: value for name, value in params.items() if value != defaults[name].default}
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
-
-    def _repr_html_(self) -> str:
-        """Return what notebooks show."""
-        from html import escape
-
-        rows = "".join(
-            f"<tr><td>{escape(name)}</td><td>{escape(repr(value))}</td></tr>"
-            for name, value in self.get_params(deep=False).items()
-        )
-        state = "fitted" if hasattr(self, "hierarchy_") else "not fitted"
-        title = f"<summary><b>{escape(type(self).__name__)}</b> ({state})</summary>"
-        return f"<details>{title}<table>{rows}</table></details>"
-
-    def __sklearn_tags__(self) -> Any:
-        """Return what scikit-learn asks of an estimator."""
-        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
-
-        return Tags(
-            estimator_type="classifier",
-            target_tags=TargetTags(required=True, multi_output=True),
-            classifier_tags=ClassifierTags(multi_label=True),
-            input_tags=InputTags(string=True, two_d_array=False),
-        )
-
-    def __sklearn_is_fitted__(self) -> bool:
-        """Return whether the model has learned."""
-        return hasattr(self, "hierarchy_")

@@ -10,7 +10,7 @@ from treelabel.core.bounded_memory import BLOCK_SCORES, KEPT_SCORES, MANY_NODES
 from treelabel.core.strings import Strings
 from treelabel.core.types import BoolArray
 from treelabel.hierarchy import Hierarchy
-from treelabel.models.inputs import texts_of
+from treelabel.models.model_inputs import texts_of
 from treelabel.rules import Decisions, Tuned, decide, decides_on_all
 from treelabel.scores import Scores
 

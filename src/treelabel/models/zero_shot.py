@@ -25,7 +25,7 @@ from treelabel.models.descriptions import (
     stop_buckets,
 )
 from treelabel.models.persistence.schema import MOST_DIMENSION, EncoderNote, require_width, tfidf_arrays
-from treelabel.models.ranges import NgramRange, NonNegative, Seed
+from treelabel.models.settings import NgramRange, NonNegative, Seed
 from treelabel.scores import Scores
 from treelabel.text import NgramShape, Tfidf
 

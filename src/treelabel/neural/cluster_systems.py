@@ -15,7 +15,7 @@ from treelabel.core.validation import Between
 from treelabel.models.base import Training
 from treelabel.models.extreme.indexing import LabelEmbedding
 from treelabel.models.extreme.ranking import Negatives
-from treelabel.models.ranges import Cost, WidthOrNone
+from treelabel.models.settings import Cost, WidthOrNone
 from treelabel.neural.config import Recipe
 from treelabel.neural.saved import XTransformerValues, x_transformer_schema
 from treelabel.neural.systems import System

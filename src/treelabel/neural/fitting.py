@@ -15,8 +15,8 @@ from treelabel.core.strings import Strings
 from treelabel.core.types import LongArray
 from treelabel.encoders.sources import Pooling
 from treelabel.encoders.token_states import TokenStates
+from treelabel.hierarchy.regime import stop_nodes
 from treelabel.models.base import Training
-from treelabel.models.classes import stop_nodes
 from treelabel.neural.architecture import PLAIN, Architecture
 from treelabel.neural.backbones import new_backbone, prepared_backbone
 from treelabel.neural.checkpoints import TrainState

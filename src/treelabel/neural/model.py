@@ -18,7 +18,7 @@ from treelabel.encoders.registry import default_encoder_name
 from treelabel.encoders.sources import Pooling
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
-from treelabel.models.ranges import (
+from treelabel.models.settings import (
     Count,
     LearningRate,
     NonNegative,
@@ -29,8 +29,8 @@ from treelabel.models.ranges import (
     Share,
     Width,
     WidthOrNone,
+    not_fitted,
 )
-from treelabel.models.settings import not_fitted
 from treelabel.neural.exported import ExportedNetwork
 from treelabel.neural.losses.registry import LOSSES
 from treelabel.neural.objective import Objective, checked_params

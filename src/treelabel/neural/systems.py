@@ -15,8 +15,18 @@ from treelabel.core.validation import Between
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.sources import Pooling
 from treelabel.hierarchy import Hierarchy
-from treelabel.models.ranges import Count, LearningRate, NonNegative, PartialShare, Passes, Seconds, Seed, Share, Width
-from treelabel.models.settings import not_fitted
+from treelabel.models.settings import (
+    Count,
+    LearningRate,
+    NonNegative,
+    PartialShare,
+    Passes,
+    Seconds,
+    Seed,
+    Share,
+    Width,
+    not_fitted,
+)
 from treelabel.neural.config import NOT_OF_THE_RUN, Recipe
 from treelabel.neural.exported import ExportedNetwork
 from treelabel.neural.model import Neural

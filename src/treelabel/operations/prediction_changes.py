@@ -10,7 +10,7 @@ from treelabel.core.errors import shorten
 from treelabel.hierarchy import Hierarchy
 from treelabel.hierarchy.moves import MOVE_KINDS, Moves
 from treelabel.models.base import Model
-from treelabel.models.inputs import texts_of
+from treelabel.models.model_inputs import texts_of
 from treelabel.rules import decide
 from treelabel.scores import Scores
 

@@ -33,7 +33,7 @@ from treelabel.core.strings import Strings
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
 from treelabel.hierarchy import LabelMatrix
 from treelabel.models.base import Model
-from treelabel.models.inputs import texts_of
+from treelabel.models.model_inputs import texts_of
 from treelabel.models.profile import Profile, least_sure
 from treelabel.rules import Tuned, decide
 from treelabel.rules.precise import last_precise

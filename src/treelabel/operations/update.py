@@ -13,7 +13,7 @@ from treelabel.hierarchy.moves import Moves
 from treelabel.hierarchy.regime import regime_of
 from treelabel.hierarchy.sets import row_sizes
 from treelabel.models.base import Model
-from treelabel.models.inputs import training_of
+from treelabel.models.model_inputs import training_of
 from treelabel.models.profile import Profile
 from treelabel.selection.training import Training
 
@@ -77,7 +77,7 @@ def update_model(
         raise TreelabelError("there is nothing to update: neither new texts nor another hierarchy were given")
     more = None if data is None else training_of(data, labels, path.new, progress=progress)
     if train is None:
-        return _remembering(model._updated(more, path), model, path, more)
+        return _remembering(model._update(more, path), model, path, more)
     known = [train] if hasattr(train, "texts") else list(train)
     parts = [training_of(part, None, None, progress=progress) for part in known]
     groups = [getattr(part, "groups", None) for part in (*known, data)[: len(parts) + (more is not None)]]
@@ -87,7 +87,7 @@ def update_model(
     every = moved[0]
     for part in moved[1:]:
         every = _joined(every, part)
-    made = model._refitted(every, len(every) - (0 if more is None else len(more)))
+    made = model._refit(every, len(every) - (0 if more is None else len(more)))
     return _remembering(made, model, path, more, every)
 
 

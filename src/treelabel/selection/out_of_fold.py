@@ -37,7 +37,7 @@ def out_of_fold(make: Callable[[], Any], data: Any, folds: Sequence[LongArray], 
 
     >>> from treelabel.hierarchy import Hierarchy
     >>> from treelabel.models.registry import make_model
-    >>> from treelabel.models.inputs import training_of
+    >>> from treelabel.models.model_inputs import training_of
     >>> data = training_of(["a", "b", "a", "b"], ["x", "y", "x", "y"], Hierarchy.flat(["x", "y"]))
     >>> halves = [np.array([0, 1]), np.array([2, 3])]
     >>> out_of_fold(lambda: make_model("most_frequent"), data, halves).dense().tolist()

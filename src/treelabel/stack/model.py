@@ -20,9 +20,8 @@ from treelabel.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import Descriptions, check_descriptions
 from treelabel.models.persistence.part_files import files_from, files_to
-from treelabel.models.ranges import Folds, Seed
 from treelabel.models.registry import MODELS, check_setting_names, make_model
-from treelabel.models.settings import Settings
+from treelabel.models.settings import Folds, Seed, Settings
 from treelabel.rules import decide
 from treelabel.scores import Scores
 from treelabel.selection.evidence import HeldOut
@@ -123,7 +122,7 @@ class Stack(Model):
 
     # Settings of estimators
 
-    def _nested(self) -> dict[str, Settings]:
+    def _nested_settings(self) -> dict[str, Settings]:
         """Return the estimators by the name of their model; those after the first of a name have a number behind it."""
         found = self._named(self._given())
         # Which of the usual ones are taken is seen when it learns.

@@ -29,7 +29,7 @@ from treelabel.models.extreme.label_tree import hierarchy_tree
 from treelabel.models.extreme.rankers import Solver
 from treelabel.models.extreme.ranking import Negatives
 from treelabel.models.linear.selection import shape_of
-from treelabel.models.ranges import Buckets, Cost, Count, Folds, NgramRange, NonNegative, PartialShare, Seed
+from treelabel.models.settings import Buckets, Cost, Count, Folds, NgramRange, NonNegative, PartialShare, Seed
 from treelabel.scores import Scores
 from treelabel.selection.evidence import HeldOut
 from treelabel.selection.folds import draw_folds, hold_out

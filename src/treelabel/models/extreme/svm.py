@@ -12,7 +12,7 @@ from treelabel.hierarchy import Hierarchy
 from treelabel.models.extreme.forest import Make
 from treelabel.models.extreme.label_tree import LabelTree
 from treelabel.models.extreme.model import Extreme
-from treelabel.models.ranges import Buckets, Cost, Count, Folds, NgramRange, NonNegative, PartialShare, Seed
+from treelabel.models.settings import Buckets, Cost, Count, Folds, NgramRange, NonNegative, PartialShare, Seed
 
 
 class Svm(Extreme):

@@ -19,9 +19,8 @@ from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import default_encoder, encoder_note, find_encoder, same_encoder
 from treelabel.hierarchy import Hierarchy, label_matrix
 from treelabel.hierarchy.moves import Moves
-from treelabel.hierarchy.regime import usual_regime
+from treelabel.hierarchy.regime import stop_nodes, usual_regime
 from treelabel.models.base import Model, Training
-from treelabel.models.classes import stop_nodes
 from treelabel.models.linear.descent import Rows
 from treelabel.models.linear.fitted import FittedHead, fit_head
 from treelabel.models.linear.handover import hand_over, is_too_much, successor
@@ -37,7 +36,7 @@ from treelabel.models.persistence.schema import (
     require_width,
     saved_shape,
 )
-from treelabel.models.ranges import Buckets, Cost, Count, Folds, NgramRange, NonNegative, PartialShare, Seed
+from treelabel.models.settings import Buckets, Cost, Count, Folds, NgramRange, NonNegative, PartialShare, Seed
 from treelabel.rules import decide
 from treelabel.rules.defaults import DEFAULT_RULES
 from treelabel.scores import Scores
@@ -248,31 +247,31 @@ class Linear(Model):
 
     # Going on
 
-    def _chosen(self) -> dict[str, Any]:
+    def _chosen_settings(self) -> dict[str, Any]:
         if self.extreme_ is not None:
             return {}
-        found: dict[str, Any] = {**super()._chosen(), "head": self.head_.head}
+        found: dict[str, Any] = {**super()._chosen_settings(), "head": self.head_.head}
         if self.tfidf_ is not None:
             shape = self.tfidf_.shape
             found |= {"ngram_range": shape.ngram_range, "char_ngram_range": shape.char_ngram_range}
         return found
 
-    def _updated(self, more: Training | None, moves: Moves) -> Self:
+    def _update(self, more: Training | None, moves: Moves) -> Self:
         if more is not None or self.extreme_ is not None:
-            return super()._updated(more, moves)
+            return super()._update(more, moves)
         made = copy(self)
         made.hierarchy, made.hierarchy_ = None, moves.new
         made.head_ = moved_head(self.head_, moves)
         made.stop_nodes_ = np.sort(moves.forward[self.stop_nodes_].indices)
         return made
 
-    def _refitted(self, train: Training, before: int) -> Self:
+    def _refit(self, train: Training, before: int) -> Self:
         keeps = self.extreme_ is None and train.regime == self.regime_ and len(train) <= MOST_GROWTH * before
         # A label that was split, say, leaves its documents at an inner node.
         usual = usual_regime(train.hierarchy, train.labels) == "single_path"
         if not keeps or train.weights is not None or usual != (self.rule_ == DEFAULT_RULES["single_path"]):
-            return super()._refitted(train, before)
-        made = type(self)(**(self.get_params(deep=False) | self._chosen() | {"hierarchy": None}))
+            return super()._refit(train, before)
+        made = type(self)(**(self.get_params(deep=False) | self._chosen_settings() | {"hierarchy": None}))
         find_head(self.head_.head).refuse(train)
         made.extreme_, made.encoder_, made.trials_ = None, self.encoder_, ()
         made.hierarchy_, made.regime_, made.stopped_ = train.hierarchy, train.regime, None
@@ -283,7 +282,7 @@ class Linear(Model):
         job = Job(rows, train, self.C, self.tau, self.prune)
         made.head_ = refit_head(self.head_, job, before / len(train))
         # Nothing is held out: the rule and its evidence are those of the first fit.
-        made.rule_, made.evidence_, made.odd_documents_ = self.rule_, self.evidence_, ""
+        made.rule_, made.evidence_, made.irregular_documents_ = self.rule_, self.evidence_, ""
         made.stopped_ = train.stop.reason
         return made
 

@@ -3,17 +3,19 @@
 import hashlib
 import json
 import os
+from abc import ABC, abstractmethod
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, TypedDict
 
 import numpy as np
 
-from treelabel.core.array_schema import Arrays
+from treelabel.core.array_schema import Arrays, Schema
 from treelabel.core.atomic_output import require_writable, whole_folder
 from treelabel.core.errors import TreelabelError, some
 from treelabel.core.npz import write_arrays
 from treelabel.core.types import IntArray
+from treelabel.core.validation import check_kind
 from treelabel.encoders.protocol import Encoder
 from treelabel.hierarchy import Hierarchy, hierarchy_to_json
 from treelabel.hierarchy.regime import Regime
@@ -27,33 +29,55 @@ VERSION = 1
 PROFILE = "profile.npz"
 
 
-class Storable(Protocol):
-    """The attributes that a model needs in order to be saved: `base.Model` has it."""
+class NoValues(TypedDict):
+    """No values at all."""
 
-    name: ClassVar[str]
-    unsaved: ClassVar[tuple[str, ...]]
+
+class StorableModel(Settings, ABC):
+    """What a fitted model has and its folder holds. A model says what else it has learned, and has to declare it.
+
+    `learned` is the type hint of the values of `_state`, `_schema` declares its arrays. What is not declared is not
+    loaded.
+    """
+
+    learned: ClassVar[Any] = NoValues
+    unsaved: ClassVar[tuple[str, ...]] = ("hierarchy",)
+    hierarchy_: Hierarchy
     regime_: Regime
     rule_: str
     evidence_: Evidence
-    profile_: Profile | None
+    # The inner nodes at which training documents end.
+    stop_nodes_: IntArray
     form_: LabelForm
+    # None in folders that were written before models remembered their training.
+    profile_: Profile | None = None
 
-    @property
-    def hierarchy_(self) -> Hierarchy:
-        """The hierarchy it was fitted on."""
-
-    @property
-    def stop_nodes_(self) -> IntArray:
-        """The inner nodes at which training documents end."""
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return all settings by name."""
-
+    @abstractmethod
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        """Return what was learned."""
+        """Return what was learned: values for JSON, and arrays."""
 
+    def schema(self, values: dict[str, Any]) -> Schema:
+        """Check values that `_state` returned once, and declare the arrays that belong to them."""
+        check_kind(values, self.learned, "learned")
+        return self._schema(values)
+
+    @abstractmethod
+    def _schema(self, values: dict[str, Any]) -> Schema:
+        """Declare the arrays and files to save, in a model that has learned or is about to be restored.
+
+        `values` are those of `_state`; they fit `learned`. Hierarchy and regime are known.
+        """
+
+    @abstractmethod
+    def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
+        """Take back what `_state` returned; values and arrays fit `learned` and `_schema`."""
+
+    # Not abstract: most models are JSON and arrays.
     def _write_files(self, folder: Path) -> None:
-        """Write further files."""
+        """Write further files alongside these, such as weights of a network."""
+
+    def _read_files(self, folder: Path) -> None:
+        """Take back what `_write_files` wrote; called after `_restore`."""
 
 
 def package_version() -> str:
@@ -61,7 +85,7 @@ def package_version() -> str:
     return version("treelabel")
 
 
-def save_model(model: Storable, folder: str | Path, overwrite: bool = False) -> None:
+def save_model(model: StorableModel, folder: str | Path, overwrite: bool = False) -> None:
     """Write a fitted model to a folder, which appears, or changes, whole or not at all.
 
     Parameters
@@ -126,7 +150,7 @@ def _listed_files(folder: Path) -> set[str] | None:
     return {"model.json", "signature.json", *stored["sha256"]}
 
 
-def _write(model: Storable, folder: Path) -> None:
+def _write(model: StorableModel, folder: Path) -> None:
     values, arrays = model._state()
     (folder / "hierarchy.json").write_text(hierarchy_to_json(model.hierarchy_), encoding="utf-8")
     write_arrays(folder / "arrays.npz", arrays)
@@ -156,7 +180,7 @@ def _write(model: Storable, folder: Path) -> None:
     (folder / "model.json").write_text(json.dumps(stored, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def storable_settings(model: Storable) -> dict[str, Any]:
+def storable_settings(model: StorableModel) -> dict[str, Any]:
     """Return the settings of a model as a folder holds them."""
     settings = {name: value for name, value in model.get_params(deep=False).items() if name not in model.unsaved}
     return {name: _storable(value) for name, value in settings.items()}

@@ -12,7 +12,7 @@ from treelabel.core.validation import AnyFloat, Between
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
 from treelabel.models.persistence.schema import MOST_DIMENSION, require_inner, tfidf_arrays
-from treelabel.models.ranges import Count, LearningRate, NgramRange, Passes, PowerOfTwoBuckets, Seed, Width
+from treelabel.models.settings import Count, LearningRate, NgramRange, Passes, PowerOfTwoBuckets, Seed, Width
 from treelabel.neural.bag.features import CONSTANT, fit_tfidf, ngram_shape, rows_of
 from treelabel.neural.bag.kernels import Weights
 from treelabel.neural.bag.steps import Examples, Steps, steps_for

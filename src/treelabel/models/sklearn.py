@@ -1,0 +1,138 @@
+"""The adapter to scikit-learn: `classes_`, `predict_proba`, tags; get_params and set_params are in `settings`.
+
+scikit-learn itself is imported only when it asks for something: that takes longer than most predictions.
+"""
+
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from treelabel.core.types import DoubleArray, IntArray
+from treelabel.models.persistence.store import StorableModel
+from treelabel.scores import Scores
+
+
+class Classifier(StorableModel):
+    """What scikit-learn's Pipeline, cross_val_score, GridSearchCV and metrics expect of a classifier."""
+
+    if TYPE_CHECKING:
+
+        def score(self, texts: Any) -> Scores:
+            """Return the probability of every node: see `base.Model`."""
+
+    @property
+    def classes_(self) -> npt.NDArray[Any]:
+        """The columns of `predict_proba`, as scikit-learn expects them of the labels that `fit` was given.
+
+        After one label per text: `np.unique(labels)`, sorted and written as these were (names, paths, numbers); labels
+        of the hierarchy that no training text has are no classes. After lists of labels (or a Dataset), where documents
+        have one path: all labels at which a path may end, leaves and inner nodes where one did, sorted. After an
+        indicator matrix, or where documents have several paths: all nodes in the hierarchy's order, as its columns are.
+        """
+        return self.form_.write(self.hierarchy_, self._class_nodes())
+
+    def predict_proba(self, texts: Any) -> npt.NDArray[Any]:
+        """Return the probabilities of `classes_`: documents x classes.
+
+        Where documents have one path, its end is one of the classes: a row is a distribution. The probability of an
+        inner node is that the path *ends* there, which is what the score of the node has over all that ends below it.
+        Rows are divided by their sums, so that they are conditional on the label being one of the classes; a row
+        without any probability becomes uniform. So scikit-learn's log loss, ROC curves and calibration are right.
+
+        After an indicator matrix, or where documents have several paths, a column is the probability that a document
+        has the label, whatever other labels it has, as of scikit-learn's multi-label classifiers: of the node where the
+        matrix marks ancestors or documents have several paths, else of a path's ending there.
+        """
+        scores = self.score(texts)
+        if self.regime_ == "multi_path" or self.form_.closed:
+            return scores.dense()
+        if self.form_.is_indicator:
+            inner: IntArray = np.flatnonzero(~self.hierarchy_.is_leaf).astype(np.int32)
+            return terminal_probabilities(scores, inner)[1]
+        ends, p = terminal_probabilities(scores, self.stop_nodes_)
+        return as_distributions(p[:, np.searchsorted(ends, self._class_nodes())])
+
+    def _class_nodes(self) -> IntArray:
+        """Return the nodes that are classes, in the order of `classes_`."""
+        h, form, profile = self.hierarchy_, self.form_, self.profile_
+        if self.regime_ == "multi_path" or form.is_indicator:
+            return np.arange(len(h), dtype=np.int32)
+        leaves = h.leaves
+        if form.is_single and profile is not None and profile.fingerprint == h.fingerprint:
+            leaves = leaves[profile.frequencies[leaves] > 0]
+        nodes = np.union1d(leaves, self.stop_nodes_).astype(np.int32)
+        ordered: IntArray = nodes[np.argsort(form.write(h, nodes), kind="stable")]
+        return ordered
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show."""
+        rows = "".join(
+            f"<tr><td>{escape(name)}</td><td>{escape(repr(value))}</td></tr>"
+            for name, value in self.get_params(deep=False).items()
+        )
+        state = "fitted" if self.__sklearn_is_fitted__() else "not fitted"
+        title = f"<summary><b>{escape(type(self).__name__)}</b> ({state})</summary>"
+        return f"<details>{title}<table>{rows}</table></details>"
+
+    def __sklearn_tags__(self) -> Any:
+        """Return what scikit-learn asks of an estimator."""
+        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type="classifier",
+            target_tags=TargetTags(required=True, multi_output=True),
+            classifier_tags=ClassifierTags(multi_label=True),
+            input_tags=InputTags(string=True, two_d_array=False),
+        )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Return whether the model has learned."""
+        return hasattr(self, "hierarchy_")
+
+
+def terminal_probabilities(scores: Scores, stops: IntArray) -> tuple[IntArray, DoubleArray]:
+    """Return the probability that a document's path ends at each terminal node: a leaf, or one of `stops`.
+
+    What ends at an inner node is its probability less all that ends below it.
+
+    Parameters
+    ----------
+    scores
+        Probabilities of nodes; documents are expected to have one path.
+    stops
+        Inner nodes at which paths may end.
+
+    Returns
+    -------
+    nodes, probabilities
+        The terminal nodes in the hierarchy's order, and documents x terminal nodes.
+
+    >>> h = Hierarchy.from_paths(["A > B", "A > C"])
+    >>> nodes, p = terminal_probabilities(Scores(h, [[1.0, 0.5, 0.25]]), np.array([0], np.int32))
+    >>> nodes.tolist(), p.tolist()
+    ([0, 1, 2], [[0.25, 0.5, 0.25]])
+    """
+    h = scores.hierarchy
+    nodes: IntArray = np.union1d(h.leaves, stops).astype(np.int32)
+    position = np.full(len(h), -1)
+    position[nodes] = np.arange(len(nodes))
+    result = np.asarray(scores.csr()[:, nodes].toarray() if scores.is_sparse else scores.dense()[:, nodes], np.float64)
+    # Children come behind their parents, so what ends below a node is known when its turn comes.
+    for node in sorted(stops.tolist(), reverse=True):
+        under = position[h.descendants([node]).indices]
+        result[:, position[node]] -= result[:, under[under >= 0]].sum(axis=1)
+    return nodes, np.maximum(result, 0.0)
+
+
+def as_distributions(p: DoubleArray) -> DoubleArray:
+    """Divide rows by their sums, so that each is a distribution; one without any probability becomes uniform.
+
+    >>> as_distributions(np.array([[0.5, 0.25, 0.25], [0.2, 0.2, 0.0], [0.0, 0.0, 0.0]])).round(3).tolist()
+    [[0.5, 0.25, 0.25], [0.5, 0.5, 0.0], [0.333, 0.333, 0.333]]
+    """
+    total = p.sum(axis=1, keepdims=True)
+    result: DoubleArray = np.full_like(p, 1 / max(1, p.shape[1]))
+    np.divide(p, total, out=result, where=total > 0)
+    return result
