@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tests.helpers import Run, put, read_text
 from tests.strategies import examples
 from treelabel import Dataset, Hierarchy, Limits, TreelabelError, make_model, read, read_taxonomy, write, write_taxonomy
-from treelabel.core.errors import LONGEST_MESSAGE, UNPRINTABLE, printable, quoted, shorten
+from treelabel.core.errors import LONGEST_MESSAGE, UNPRINTABLE, printable, quote, shorten
 from treelabel.core.limits import parse_limits
 from treelabel.data.io.formulas import MARKER, EscapedFormulasWarning, escape, unescape
 from treelabel.data.names import unprintable
@@ -599,7 +599,7 @@ LONG = "x" * 10 * MB
 
 def test_long_values_are_shortened() -> None:
     assert len(shorten(LONG)) <= 80
-    assert len(quoted([LONG])) <= 80
+    assert len(quote([LONG])) <= 80
     assert len(str(TreelabelError(LONG))) <= LONGEST_MESSAGE
     assert shorten("as it is") == "as it is"
     assert printable("a\x1b\u202e\u2028é\u200d") == "a\\u001b\\u202e\\u2028é\u200d"

@@ -159,12 +159,12 @@ class ReadArguments:
         self, need_text: bool = True, need_labels: bool = True, taxonomy: "Hierarchy | None" = None
     ) -> dict[str, Any]:
         """Return the options of `read`, checked."""
-        from treelabel.core.errors import TreelabelError, quoted
+        from treelabel.core.errors import TreelabelError, quote
 
         for name, allowed in (("on_error", ("stop", "skip")), ("lists", ("labels", "path"))):
             if getattr(self, name) not in allowed:
                 option = name.replace("_", "-")
-                found = quoted(getattr(self, name))
+                found = quote(getattr(self, name))
                 raise TreelabelError(f"--{option} is {found}, expected {' or '.join(allowed)}")
         options = asdict(self) | {"text": self.text or None, "labels": self.labels or None, "limits": self.limits}
         options |= {"need_text": need_text, "need_labels": need_labels}

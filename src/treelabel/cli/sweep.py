@@ -85,7 +85,7 @@ def _check_names(metrics: list[str] | None, rule: str | None) -> None:
 
 def _candidates(models: list[str], given: list[str]) -> "list[Candidate]":
     """Make the candidates, with their settings as they were written."""
-    from treelabel.core.errors import TreelabelError, quoted
+    from treelabel.core.errors import TreelabelError, quote
     from treelabel.core.registry import suggestion
     from treelabel.experiment.sweep import grid
     from treelabel.models import MODELS
@@ -100,11 +100,11 @@ def _candidates(models: list[str], given: list[str]) -> "list[Candidate]":
         if not equals or not listed.strip() or (dot and not model):
             raise TreelabelError(f"--set {text}: expected name=value,value, such as linear.C=0.1,1")
         if dot and model not in models:
-            raise TreelabelError(f"--set {text}: {quoted(model)} is not among --models; {suggestion(model, models)}")
+            raise TreelabelError(f"--set {text}: {quote(model)} is not among --models; {suggestion(model, models)}")
         owners = [model] if dot else [each for each in models if name in known[each]]
         if not owners:
             every = sorted({setting for own in known.values() for setting in own})
-            raise TreelabelError(f"--set {text}: no model has the setting {quoted(name)}; {suggestion(name, every)}")
+            raise TreelabelError(f"--set {text}: no model has the setting {quote(name)}; {suggestion(name, every)}")
         for owner in owners:
             values[owner][name] = _split(listed)
     made = grid(models, values)
@@ -121,14 +121,14 @@ def _split(text: str) -> list[str]:
     >>> _split("(1, 2), auto,'a,b'")
     ['(1, 2)', 'auto', "'a,b'"]
     """
-    found, depth, quote = [""], 0, ""
+    found, depth, mark = [""], 0, ""
     for letter in text:
-        if quote:
-            quote = "" if letter == quote else quote
+        if mark:
+            mark = "" if letter == mark else mark
         elif letter in "'\"":
-            quote = letter
-        depth += 0 if quote else (letter in "([{") - (letter in ")]}")
-        if letter == "," and not depth and not quote:
+            mark = letter
+        depth += 0 if mark else (letter in "([{") - (letter in ")]}")
+        if letter == "," and not depth and not mark:
             found.append("")
         else:
             found[-1] += letter

@@ -41,7 +41,7 @@ def tables(
       treelabel tables results/quick --figures figures
     """
     from treelabel.core.atomic_output import open_output, together
-    from treelabel.core.errors import TreelabelError, quoted
+    from treelabel.core.errors import TreelabelError, quote
     from treelabel.core.registry import suggestion
     from treelabel.experiment.results import Results
     from treelabel.experiment.styles import STYLES
@@ -49,7 +49,7 @@ def tables(
 
     known = next((each for each in STYLES if each == style), None)
     if known is None:
-        raise TreelabelError(f"--style is {quoted(style)}; {suggestion(style, STYLES)}")
+        raise TreelabelError(f"--style is {quote(style)}; {suggestion(style, STYLES)}")
     require_other_file(output, *results)
     require_new(output, force)
     if output is not None:

@@ -50,7 +50,7 @@ def shorten(text: str, limit: int = 80) -> str:
     return f"{text[: (left + 1) // 2]}{cut}{text[-(left // 2) :]}"
 
 
-def quoted(text: object, limit: int = 80) -> str:
+def quote(text: object, limit: int = 80) -> str:
     r"""Quote a value for a message: shortened, and with what would disturb a terminal escaped.
 
     Parameters
@@ -64,7 +64,7 @@ def quoted(text: object, limit: int = 80) -> str:
     -------
     str
 
-    >>> quoted("say \x1b[31m"), quoted(["a", 1])
+    >>> quote("say \x1b[31m"), quote(["a", 1])
     ("'say \\x1b[31m'", "['a', 1]")
     """
     return repr(shorten(text, limit)) if isinstance(text, str) else shorten(repr(text), limit)
@@ -107,7 +107,7 @@ def some(values: Sequence[str], limit: int = 5) -> str:
     >>> some(["a", "b", "c"], limit=2)
     "'a', 'b' and 1 more"
     """
-    shown = ", ".join(quoted(value) for value in values[:limit])
+    shown = ", ".join(quote(value) for value in values[:limit])
     left = len(values) - limit
     return f"{shown} and {left:,} more" if left > 0 else shown
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from treelabel.core.atomic_output import errors_of, mode_of, sync, target_of
-from treelabel.core.errors import TreelabelError, printable, quoted
+from treelabel.core.errors import TreelabelError, printable, quote
 from treelabel.core.locking import NO_FOLLOW, is_own_file, lock
 
 _log = logging.getLogger(__name__)
@@ -86,8 +86,8 @@ class Growing:
         for name in {**about, **given}:
             if about.get(name) != given.get(name):
                 raise TreelabelError(
-                    f"{self.path}: cannot go on, for it was begun with another {name}: {quoted(str(about.get(name)))}, "
-                    f"now {quoted(str(given.get(name)))}; give the same, or start over without --resume"
+                    f"{self.path}: cannot go on, for it was begun with another {name}: {quote(str(about.get(name)))}, "
+                    f"now {quote(str(given.get(name)))}; give the same, or start over without --resume"
                 )
         self.state, self.size = state, size
 

@@ -15,7 +15,7 @@ from typing import IO, Any, cast
 import pyarrow as pa
 
 from treelabel.core.encodings import AsUtf8, encoding_of, is_known, is_like_ascii, peekable
-from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.core.registry import did_you_mean
 from treelabel.core.strings import column_names, described
@@ -62,7 +62,7 @@ def existing_file(path: str | Path) -> Path:
             raise TreelabelError(f"{found}: is a symbolic link that leads back to itself") from None
         raise TreelabelError(f"{found}: cannot be read: {error.strerror}") from None
     except ValueError as error:
-        raise TreelabelError(f"{quoted(str(path))}: not the name of a file: {error}") from None
+        raise TreelabelError(f"{quote(str(path))}: not the name of a file: {error}") from None
     if stat.S_ISDIR(mode):
         raise TreelabelError(f"{found}: is a folder, expected a file")
     if not stat.S_ISREG(mode):
@@ -309,7 +309,7 @@ def text_lines(
 
 def _require_known(encoding: str, path: Path) -> None:
     if not is_known(encoding):
-        raise TreelabelError(f"{path}: unknown encoding {quoted(encoding)}; usual are utf-8, cp1252, latin-1, utf-16")
+        raise TreelabelError(f"{path}: unknown encoding {quote(encoding)}; usual are utf-8, cp1252, latin-1, utf-16")
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
-from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.errors import TreelabelError, quote
 
 UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 NO_LIMIT = "none"
@@ -90,7 +90,7 @@ def parse_limits(texts: Sequence[str]) -> Limits:
             limits = replace(limits, **{name: _number(name, value)})
         else:
             raise TreelabelError(
-                f"--limit is {quoted(text)}, expected none or name=number; the names are {', '.join(names)}"
+                f"--limit is {quote(text)}, expected none or name=number; the names are {', '.join(names)}"
             )
     return limits
 
@@ -102,6 +102,6 @@ def _number(name: str, text: str) -> int | None:
     unit = text[len(digits) :].strip().lower()
     if not digits.isdecimal() or len(digits) > 18 or unit not in UNITS or int(digits) == 0:
         raise TreelabelError(
-            f"--limit {name} is {quoted(text)}, expected a number above 0 such as 500 or 200MB, or none"
+            f"--limit {name} is {quote(text)}, expected a number above 0 such as 500 or 200MB, or none"
         )
     return int(digits) * UNITS[unit]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Generic, Protocol, TypeVar
 
-from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.errors import TreelabelError, quote
 
 
 class Named(Protocol):
@@ -90,7 +90,7 @@ class Registry(Mapping[str, Row]):
     def find(self, name: str) -> Row:
         """Return the row of a name, or raise an error that suggests the nearest name."""
         if name not in self._rows:
-            raise TreelabelError(f"unknown {self.what} {quoted(name)}; {suggestion(name, self)}")
+            raise TreelabelError(f"unknown {self.what} {quote(name)}; {suggestion(name, self)}")
         return self._rows[name]
 
     def add(self, row: Row) -> None:
@@ -105,7 +105,7 @@ class Registry(Mapping[str, Row]):
         treelabel.core.errors.TreelabelError: there is already a model 'bag'; choose another name
         """
         if row.name in self._rows:
-            raise TreelabelError(f"there is already a {self.what} {quoted(row.name)}; choose another name")
+            raise TreelabelError(f"there is already a {self.what} {quote(row.name)}; choose another name")
         self._rows[row.name] = row
 
     @contextmanager

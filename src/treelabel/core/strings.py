@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.errors import TreelabelError, quote
 
 # What frames and tables of all libraries have, and no column of them has: pandas, polars, Arrow, datasets, Spark, ...
 FRAME_ATTRIBUTES = ("columns", "column_names", "__dataframe__")
@@ -41,8 +41,8 @@ def described(values: Any) -> str:
     names = column_names(values)
     if names is None:
         is_column = isinstance(values, np.ndarray) or hasattr(type(values), "to_numpy")
-        return type(values).__name__ if is_column else quoted(values)
-    listed = ", ".join(quoted(name, 40) for name in names[:10]) + (", ..." if len(names) > 10 else "")
+        return type(values).__name__ if is_column else quote(values)
+    listed = ", ".join(quote(name, 40) for name in names[:10]) + (", ..." if len(names) > 10 else "")
     return f"a dict with the keys {listed}" if isinstance(values, Mapping) else f"a data frame with columns {listed}"
 
 

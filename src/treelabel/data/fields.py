@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
 
-from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.registry import did_you_mean
 from treelabel.hierarchy.labels import Label
 
@@ -145,7 +145,7 @@ def _labels_of_value(value: Any, lists: ListMeaning) -> list[Label]:
     if lists == "path":
         nested = [isinstance(item, list | tuple) for item in value]
         if any(nested) and not all(nested):
-            raise ValueError(f"expected the steps of one path, or a list of paths, found both: {quoted(value)}")
+            raise ValueError(f"expected the steps of one path, or a list of paths, found both: {quote(value)}")
         return [path for steps in (value if any(nested) else [value]) for path in _levels(steps)]
     return [_label(item) for item in value]
 
@@ -158,7 +158,7 @@ def _as_text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return " ".join(map(_as_text, value))
     if isinstance(value, dict):
-        raise ValueError(f"expected text, found an object {quoted(value)}")
+        raise ValueError(f"expected text, found an object {quote(value)}")
     return decoded(value) if isinstance(value, bytes) else str(value)
 
 
@@ -171,7 +171,7 @@ def decoded(value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:
-        raise ValueError(f"expected text, found bytes that are not UTF-8: {quoted(value, 40)}") from None
+        raise ValueError(f"expected text, found bytes that are not UTF-8: {quote(value, 40)}") from None
 
 
 def _cell(text: str, label_sep: str | None) -> list[Any]:
@@ -207,13 +207,13 @@ def _label(value: Any) -> Label:
         return tuple(_step(part) for part in value)
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    raise ValueError(f"expected a label name, found {quoted(value)}")
+    raise ValueError(f"expected a label name, found {quote(value)}")
 
 
 def _step(value: Any) -> str:
     """Read the name of one step of a path."""
     if isinstance(value, list | tuple):
-        raise ValueError(f"expected the name of a label, found a list {quoted(value)}")
+        raise ValueError(f"expected the name of a label, found a list {quote(value)}")
     return _as_text(value).strip()
 
 
@@ -222,7 +222,7 @@ def _levels(values: Sequence[Any]) -> list[Label]:
     while names and not names[-1]:
         names.pop()
     if "" in names:
-        raise ValueError(f"level {names.index('') + 1} is empty, but deeper levels are not: {quoted(names)}")
+        raise ValueError(f"level {names.index('') + 1} is empty, but deeper levels are not: {quote(names)}")
     return [tuple(names)] if names else []
 
 
@@ -275,7 +275,7 @@ class FieldChoice:
         together = _asked(self.group, columns, where, "groups")
         if together is not None and together[0] in fields.used():
             raise TreelabelError(
-                f"{where}: the column {quoted(together[0])} is read as text, labels or id, so that it cannot tell the "
+                f"{where}: the column {quote(together[0])} is read as text, labels or id, so that it cannot tell the "
                 "groups; name another one, or other columns for these"
             )
         return replace(fields, group=self.group, numbers=self.numbers)
@@ -290,7 +290,7 @@ def _asked(names: str | Sequence[str] | None, columns: Sequence[str], where: str
     missing = [name for name in wanted if name not in columns]
     if missing:
         hint = did_you_mean(missing[0], columns)
-        told = f"no column {quoted(missing[0])} for the {what}; columns are {_list(columns)}"
+        told = f"no column {quote(missing[0])} for the {what}; columns are {_list(columns)}"
         raise MissingColumnError(f"{where}: {told}{hint and f'; {hint}'}")
     return wanted
 
@@ -318,4 +318,4 @@ def _choices(columns: Sequence[str]) -> tuple[str, ...]:
 
 
 def _list(columns: Sequence[str]) -> str:
-    return ", ".join(quoted(name, 40) for name in columns[:20]) + (" ..." if len(columns) > 20 else "")
+    return ", ".join(quote(name, 40) for name in columns[:20]) + (" ..." if len(columns) > 20 else "")

@@ -3,7 +3,7 @@
 import csv
 from pathlib import Path
 
-from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.inputs import existing_file, numbered_lines, suffixes
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.data.names import unprintable
@@ -84,7 +84,7 @@ def _move(cells: list[str], columns: tuple[int, int] | None, place: str) -> Move
     at = (0, 1) if columns is None else columns
     old, new = (cells[column] if column < len(cells) else "" for column in at)
     if not old:
-        raise TreelabelError(f"{place}: no old label before {quoted(new)}; new labels need no line")
+        raise TreelabelError(f"{place}: no old label before {quote(new)}; new labels need no line")
     found = unprintable([old, new])
     if found is not None:
         raise TreelabelError(f"{place}: {found}")

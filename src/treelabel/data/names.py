@@ -11,7 +11,7 @@ own JSON, Parquet, models and scores. Wherever names are printed, `errors.printa
 import re
 from collections.abc import Iterable
 
-from treelabel.core.errors import quoted
+from treelabel.core.errors import quote
 
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -27,5 +27,5 @@ def unprintable(names: Iterable[str]) -> str | None:
         if found is not None:
             kind = "direction override" if found[0] > "\x9f" else "control character"
             mark = f"the {kind} U+{ord(found[0]):04X}"
-            return f"the label {quoted(name)} has {mark}, which no name in a file may have; remove it"
+            return f"the label {quote(name)} has {mark}, which no name in a file may have; remove it"
     return None

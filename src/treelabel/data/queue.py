@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.inputs import existing_file
 from treelabel.core.strings import Strings
 from treelabel.data.dataset import Dataset
@@ -181,7 +181,7 @@ def _rows(file: Path, options: ReadOptions) -> Iterator[Record]:
         if missing:
             raise TreelabelError(
                 f"{file}:{row.line}: no column {missing[0]!r}; expected a queue that 'treelabel review' wrote, with "
-                f"all its columns; it has {', '.join(quoted(name, 40) for name in list(row.values)[:20])}"
+                f"all its columns; it has {', '.join(quote(name, 40) for name in list(row.values)[:20])}"
             )
         yield row
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from xml.parsers import expat
 
-from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.inputs import PIECE, open_input, whole_lines
 from treelabel.core.json_text import JsonLimitError, parse_json
 from treelabel.core.limits import Limits
@@ -40,7 +40,7 @@ def check_xml(file: Path, limits: Limits) -> None:
     def declared(name: str, is_parameter: bool, value: str | None, *_: Any) -> None:
         if is_parameter or value is None or "&" in value or "%" in value or len(value) > LONGEST_ENTITY:
             raise TreelabelError(
-                f"{file}: declares the entity {quoted(name)}, which is long, or refers to another entity or file; "
+                f"{file}: declares the entity {quote(name)}, which is long, or refers to another entity or file; "
                 "replace it by what it stands for"
             )
 
@@ -137,7 +137,7 @@ def check_contexts(file: Path, limits: Limits) -> None:
     for context in _contexts(value):
         if isinstance(context, str):
             raise TreelabelError(
-                f"{file}: takes its context from {quoted(context)}; put the context itself into the file"
+                f"{file}: takes its context from {quote(context)}; put the context itself into the file"
             )
 
 

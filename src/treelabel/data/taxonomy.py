@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from treelabel.core.atomic_output import open_output, remove_file
-from treelabel.core.errors import TreelabelError, located, quoted
+from treelabel.core.errors import TreelabelError, located, quote
 from treelabel.core.inputs import (
     STANDARD,
     UndecodableError,
@@ -173,7 +173,7 @@ def _read_paths(file: Path, sep: str | None, encoding: str, limits: Limits) -> t
     for number, line in lines:
         path = split_path(line, sep)
         if not all(path):
-            raise TreelabelError(f"{file}:{number}: empty name in the path {quoted(line)}")
+            raise TreelabelError(f"{file}:{number}: empty name in the path {quote(line)}")
         check_names(path, f"{file}:{number}")
         paths.append(path)
     if not paths:
@@ -256,7 +256,7 @@ def _path_lines(hierarchy: Hierarchy) -> list[str]:
     for node, line in enumerate(lines):
         if split_path(line, SEPARATOR) != hierarchy.path_names(node) or unprintable([line]) or line.startswith("#"):
             raise TreelabelError(
-                f"paths cannot hold this hierarchy: in {quoted(line)} a name contains {SEPARATOR!r} or a "
+                f"paths cannot hold this hierarchy: in {quote(line)} a name contains {SEPARATOR!r} or a "
                 "control character, or begins with # or a space; use .json"
             )
     return lines

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.errors import TreelabelError, quote
 from treelabel.data.fields import LEVEL_NAME
 from treelabel.hierarchy import SEPARATOR
 from treelabel.hierarchy.build import ROOT_NAMES
@@ -38,10 +38,10 @@ class ParentColumns(NamedTuple):
 
     def told(self, header: Sequence[str]) -> str:
         """Say for people what was recognised."""
-        parent, child = quoted(header[self.parent], 40), quoted(header[self.child], 40)
+        parent, child = quote(header[self.parent], 40), quote(header[self.child], 40)
         if self.name is None:
             return f"parents in the column {parent}, labels in {child}"
-        return f"parents in the column {parent}, which are called by {child}, names in {quoted(header[self.name], 40)}"
+        return f"parents in the column {parent}, which are called by {child}, names in {quote(header[self.name], 40)}"
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class PathColumns:
 
     def told(self, header: Sequence[str]) -> str:
         """Say for people what was recognised; a header that is none is not quoted."""
-        names = [quoted(header[at], 40) if self.first else str(at + 1) for at in self.columns]
+        names = [quote(header[at], 40) if self.first else str(at + 1) for at in self.columns]
         if self.separator is None:
             return f"one level in each of the columns {' and '.join(names)}"
         return f"full paths in the column {names[0]}, separated by {self.separator!r}"
@@ -72,7 +72,7 @@ class VocabularyColumn(NamedTuple):
 
     def told(self, header: Sequence[str]) -> str:
         """Say for people what was recognised."""
-        named = f"in the column {quoted(header[self.label], 40)}" if self.first else "behind their URIs"
+        named = f"in the column {quote(header[self.label], 40)}" if self.first else "behind their URIs"
         return f"a vocabulary without a hierarchy, labels {named}"
 
 

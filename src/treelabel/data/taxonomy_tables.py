@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.inputs import numbered_lines, suffixes
 from treelabel.core.limits import Limits
 from treelabel.data.io.sheets import open_sheet
@@ -75,10 +75,10 @@ def _flat(rows: list[Row], vocabulary: VocabularyColumn, file: Path) -> Hierarch
     for number, row in rows:
         name = row[vocabulary.label] if len(row) > vocabulary.label else ""
         if not name:
-            raise TreelabelError(f"{file}:{number}: {quoted(row[vocabulary.uri])} has no label")
+            raise TreelabelError(f"{file}:{number}: {quote(row[vocabulary.uri])} has no label")
         if at_line.setdefault(name, number) != number:
             raise TreelabelError(
-                f"{file}:{number}: the label {quoted(name)} stands on line {at_line[name]} with another URI; give one "
+                f"{file}:{number}: the label {quote(name)} stands on line {at_line[name]} with another URI; give one "
                 "of the two another name"
             )
     check_names(at_line, file)
@@ -163,8 +163,8 @@ def _edges_of_table(rows: list[Row], columns: ParentColumns, file: Path) -> Edge
         above = _known_parent(row[columns.parent], code)
         if above is None:
             raise TreelabelError(
-                f"{file}:{number}: unknown parent: {quoted(row[columns.name])} has parent "
-                f"{quoted(row[columns.parent])}, which has no row of its own"
+                f"{file}:{number}: unknown parent: {quote(row[columns.name])} has parent "
+                f"{quote(row[columns.parent])}, which has no row of its own"
             )
         if above:
             linked.append((number, code[above], code[row[columns.child]]))
@@ -218,14 +218,14 @@ def _pairs_of(
     else:
         if len(row) < 2:
             raise TreelabelError(
-                f"{file}:{number}: expected a parent and a child separated by a tab, found {quoted(row[0])}; a list of "
+                f"{file}:{number}: expected a parent and a child separated by a tab, found {quote(row[0])}; a list of "
                 "labels or of paths begins with a line that says so (label, path), or is a .txt file"
             )
         parent, children = row[0], [child for child in row[1:] if child] if len(row) > 2 else row[1:]
         if not parent:
-            raise TreelabelError(f"{file}:{number}: empty name: the parent of {quoted(', '.join(children))} is missing")
+            raise TreelabelError(f"{file}:{number}: empty name: the parent of {quote(', '.join(children))} is missing")
     if not children or not all(children):
-        raise TreelabelError(f"{file}:{number}: empty name: the child of {quoted(parent)} is missing")
+        raise TreelabelError(f"{file}:{number}: empty name: the child of {quote(parent)} is missing")
     check_names([parent, *children], f"{file}:{number}")
     return [(parent, child) for child in children]
 
@@ -245,7 +245,7 @@ def _paths_of(rows: list[Row], columns: PathColumns, file: Path) -> list[list[st
         if paths and columns.separator is None and given <= len(paths[-1]):
             path[:given] = paths[-1][:given]
         if not all(path):
-            raise TreelabelError(f"{file}:{number}: empty name in the path {quoted(' > '.join(path))}")
+            raise TreelabelError(f"{file}:{number}: empty name in the path {quote(' > '.join(path))}")
         check_names(path, f"{file}:{number}")
         if path:
             paths.append(path)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from scipy import sparse
 
-from treelabel.core.errors import TreelabelError, quoted, some
+from treelabel.core.errors import TreelabelError, quote, some
 from treelabel.core.inputs import STANDARD, existing_file
 from treelabel.core.limits import DEFAULT_LIMITS
 from treelabel.core.strings import Strings
@@ -189,7 +189,7 @@ def with_further_labels(data: Dataset, known: Hierarchy) -> Dataset:
     if lone:
         raise TreelabelError(
             f"{some(lone)}: new labels without a path, which the hierarchy has no place for; write full paths such as "
-            f"{quoted(known.paths([known.leaves[0]])[0])}"
+            f"{quote(known.paths([known.leaves[0]])[0])}"
         )
     if known.is_tree:
         larger = with_paths(known, paths)

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.registry import did_you_mean
 from treelabel.encoders.digests import digest
 from treelabel.encoders.folders import encoder_folders, hub_folder
@@ -168,7 +168,7 @@ def _not_found(name: str, known: list[str], also: Iterable[str]) -> str:
         commands = "; ".join(PACKAGES[name].commands)
         return f"the encoder {name} is not on this machine; get it with: {commands}"
     hint = did_you_mean(name, dict.fromkeys([*known, *also]))
-    usable, shown = ", ".join(known) or "none", quoted(name)
+    usable, shown = ", ".join(known) or "none", quote(name)
     return (
         f"unknown encoder {shown}; {hint + '; ' if hint else ''}usable here: {usable}; there is no such folder, and "
         f"nothing is downloaded unasked: 'hf download {shown[1:-1]}' does that where there is a network, and "
@@ -253,5 +253,5 @@ def stated_number(file: Path, config: Mapping[str, Any], name: str) -> int | Non
     """
     value = config.get(name)
     if value is not None and type(value) is not int:
-        raise TreelabelError(f"{file}: {name} is {quoted(value)}, expected a whole number")
+        raise TreelabelError(f"{file}: {name} is {quote(value)}, expected a whole number")
     return value

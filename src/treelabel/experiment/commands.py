@@ -23,7 +23,7 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.core.child_python import child_python
-from treelabel.core.errors import TreelabelError, located, quoted, shorten
+from treelabel.core.errors import TreelabelError, located, quote, shorten
 from treelabel.core.json_text import read_json
 from treelabel.core.locking import lock
 from treelabel.core.validation import LARGEST, AnyFloat, Between, check_kind
@@ -263,11 +263,11 @@ def _rows(ids: Any, test: Dataset) -> Any:
     place: dict[str, int] = {}
     for row, name in enumerate(ids):
         if place.setdefault(name, row) != row:
-            raise TreelabelError(f"the document {quoted(name)} stands there twice")
+            raise TreelabelError(f"the document {quote(name)} stands there twice")
     missing = [name for name in test.ids if name not in place]
     if missing:
         raise TreelabelError(
-            f"nothing for {len(missing):,} of {len(test):,} test documents, such as {quoted(missing[0])}"
+            f"nothing for {len(missing):,} of {len(test):,} test documents, such as {quote(missing[0])}"
         )
     return np.array([place[name] for name in test.ids], np.int64)
 
@@ -298,14 +298,14 @@ def read_label_scores(file: Path, test: Dataset) -> Scores:
             row = read_json(line, where, "scores")
             name, entries = _scored(row, where)
             if name in found:
-                raise TreelabelError(f"{where}: the document {quoted(name)} stands there twice")
+                raise TreelabelError(f"{where}: the document {quote(name)} stands there twice")
             scored = found[name] = {}
             for label, p in entries:
                 if label not in nodes:
                     with located(where):
                         nodes[label] = find_label(h, label)
                 if nodes[label] in scored:
-                    raise TreelabelError(f"{where}: the label {quoted(label)} stands there twice")
+                    raise TreelabelError(f"{where}: the label {quote(label)} stands there twice")
                 scored[nodes[label]] = p
     rows = _rows(list(found), test)
     listed = list(found.values())
@@ -325,7 +325,7 @@ def _scored(row: Any, where: str) -> tuple[str, list[tuple[str, float]]]:
         check_kind(entries, list[tuple[str, float]], "labels")
     except (AttributeError, KeyError, TypeError, TreelabelError):
         expected = '{"id": "7", "labels": [{"label": "A > B", "p": 0.93}]}'
-        raise TreelabelError(f"{where}: expected {expected}, found {quoted(row)}") from None
+        raise TreelabelError(f"{where}: expected {expected}, found {quote(row)}") from None
     return str(name), [(label, float(p)) for label, p in entries]
 
 

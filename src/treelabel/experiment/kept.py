@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.registry import suggestion
 from treelabel.data import Dataset
 from treelabel.experiment.results import Results
@@ -50,7 +50,7 @@ def load_stored_scores(results: Results, data: str | None = None) -> StoredScore
         raise TreelabelError(f"{folder}: has scores on {', '.join(names)}; choose one with --data")
     name = names[0] if data is None else data
     if name not in names:
-        raise TreelabelError(f"{folder}: no scores on {quoted(name)}; {suggestion(name, names)}")
+        raise TreelabelError(f"{folder}: no scores on {quote(name)}; {suggestion(name, names)}")
     spec = results.spec.data[name]
     seed = min(run.seed for run in runs if run.data == name)
     chosen = [run for run in runs if run.data == name and run.seed == seed]

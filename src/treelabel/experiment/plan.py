@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from treelabel.core.errors import TreelabelError, quoted, shorten
+from treelabel.core.errors import TreelabelError, quote, shorten
 from treelabel.core.registry import suggestion
 from treelabel.experiment.code import is_current
 from treelabel.experiment.commands import files_hash
@@ -90,7 +90,7 @@ def _chosen(wanted: Iterable[str] | None, known: Iterable[str], what: str) -> li
     for name in wanted:
         fitting = [each for each in names if each == name or each.startswith(f"{name}[")]
         if not fitting:
-            raise TreelabelError(f"unknown {what} {quoted(name)}; {suggestion(name, names)}")
+            raise TreelabelError(f"unknown {what} {quote(name)}; {suggestion(name, names)}")
         found += fitting
     return found
 

@@ -6,7 +6,7 @@ from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
-from treelabel.core.errors import TreelabelError, located, quoted
+from treelabel.core.errors import TreelabelError, located, quote
 from treelabel.core.inputs import existing_file
 from treelabel.core.registry import suggestion
 from treelabel.core.validation import check_kind
@@ -95,7 +95,7 @@ def parse_spec(text: str, path: Path) -> Spec:
     for name, kind in kinds:
         listed = given.get(name, [])
         if not isinstance(listed, list):
-            raise TreelabelError(f"{name} is {quoted(listed)}, expected [[{name}]], once for each")
+            raise TreelabelError(f"{name} is {quote(listed)}, expected [[{name}]], once for each")
         given[name] = tuple(_made(kind, each, f"{name}[{at}]") for at, each in enumerate(listed))
     given.setdefault("title", path.stem)
     spec = _made(Spec, given, "")
@@ -141,7 +141,7 @@ def _side(side: Side, names: Mapping[str, tuple[str, ...]]) -> Side:
     """Let the lists of a side name combinations of grids; where one system is meant, a grid is refused."""
     for one in (side.system, side.relative_to):
         if one is not None and names.get(one, (one,)) != (one,):
-            raise TreelabelError(f"a claim names {quoted(one)}, which is a grid; name one of {', '.join(names[one])}")
+            raise TreelabelError(f"a claim names {quote(one)}, which is a grid; name one of {', '.join(names[one])}")
     lists: dict[str, Any] = {
         name: tuple(each for given in getattr(side, name) for each in names.get(given, (given,)))
         for name in ("best_of", "worst_of", "mean_of")
@@ -157,7 +157,7 @@ _INNER: dict[str, type] = {"columns": Column, "select": Selection, "left": Side,
 
 def _named(given: Any, name: str, where: str) -> dict[str, Any]:
     if not isinstance(given, dict):
-        raise TreelabelError(f"{where} is {quoted(given)}, expected a table of settings")
+        raise TreelabelError(f"{where} is {quote(given)}, expected a table of settings")
     if "name" in given:
         raise TreelabelError(f"{where} has 'name', which stands in brackets: [{where}]; title = is what tables show")
     return {**given, "name": name}
@@ -166,7 +166,7 @@ def _named(given: Any, name: str, where: str) -> dict[str, Any]:
 def _made(kind: type[Made], given: Any, where: str) -> Made:
     """Make a dataclass of a mapping: unknown keys, missing keys and wrong kinds of values are refused."""
     if not isinstance(given, dict):
-        raise TreelabelError(f"{where} is {quoted(given)}, expected a table of settings")
+        raise TreelabelError(f"{where} is {quote(given)}, expected a table of settings")
     known = {entry.name: entry for entry in fields(kind)}  # type: ignore[arg-type]
     check_names(given, known, where)
     hints = get_type_hints(kind, include_extras=True)
@@ -191,7 +191,7 @@ def _value(name: str, value: Any, hint: Any, place: str) -> Any:
         inner = _INNER[name]
         if name == "columns":
             if not isinstance(value, list):
-                raise TreelabelError(f"{place} is {quoted(value)}, expected a list of columns")
+                raise TreelabelError(f"{place} is {quote(value)}, expected a list of columns")
             return tuple(_made(inner, each, f"{place}[{at}]") for at, each in enumerate(value))
         return _made(inner, value, place)
     if name in ("path", "text") or (isinstance(value, dict | tuple) and _is_made(value)):
@@ -222,7 +222,7 @@ def _check_references(spec: Spec) -> None:
         _check_metrics(judge.metrics, where)
         part = next((metric for metric in judge.metrics if metric != base_metric(metric)), None)
         if part is not None:
-            raise TreelabelError(f"{where}: {quoted(part)} is a part; name the metric, and all its parts are judged")
+            raise TreelabelError(f"{where}: {quote(part)} is a part; name the metric, and all its parts are judged")
         _check_rule(judge.rule, where)
     if not spec.judge and any(system.writes != "values" for system in spec.systems.values()):
         raise TreelabelError("has no [[judge]]: expected a rule and metrics")
@@ -280,7 +280,7 @@ def _check_known(names: Iterable[str], known: Iterable[str], what: str, where: s
     listed = list(known)
     for name in names:
         if name not in listed:
-            raise TreelabelError(f"{where}: unknown {what} {quoted(name)}; {suggestion(name, listed)}")
+            raise TreelabelError(f"{where}: unknown {what} {quote(name)}; {suggestion(name, listed)}")
 
 
 def _check_metrics(names: Sequence[str], where: str) -> None:
@@ -308,7 +308,7 @@ def _check_judged(spec: Spec, metric: str | None, rule: str | None, where: str) 
     wanted = spelled_metric(base_metric(metric))
     found = [judge for judge in spec.judge if wanted in map(spelled_metric, judge.metrics)]
     if not found:
-        raise TreelabelError(f"{where}: no [[judge]] has the metric {quoted(base_metric(metric))}")
+        raise TreelabelError(f"{where}: no [[judge]] has the metric {quote(base_metric(metric))}")
     if rule is not None and rule not in [judge.rule for judge in found]:
         rules = ", ".join(dict.fromkeys(judge.rule for judge in found))
-        raise TreelabelError(f"{where}: {base_metric(metric)} is judged under {rules}, not under {quoted(rule)}")
+        raise TreelabelError(f"{where}: {base_metric(metric)} is judged under {rules}, not under {quote(rule)}")

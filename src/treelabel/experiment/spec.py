@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from treelabel.core.errors import UNPRINTABLE, TreelabelError, quoted
+from treelabel.core.errors import UNPRINTABLE, TreelabelError, quote
 from treelabel.core.registry import suggestion
 from treelabel.core.validation import Between
 from treelabel.experiment.metric_names import FIELD_TITLES
@@ -135,14 +135,14 @@ class SystemSpec:
                 check_plain(value, name)
                 known = [each for each in maker.setting_names() if each not in ("hierarchy", "seed")]
                 if name not in known and "__" not in name:
-                    raise TreelabelError(f"{self.model} has no setting {quoted(name)}; {suggestion(name, known)}")
+                    raise TreelabelError(f"{self.model} has no setting {quote(name)}; {suggestion(name, known)}")
 
     def _check_command(self, command: tuple[str, ...]) -> None:
         if not command or not command[0]:
             raise TreelabelError("the command is empty; expected a program and its arguments")
         for part in command:
             if "\0" in part:
-                raise TreelabelError(f"the command has {quoted(part)}, which no program can be given")
+                raise TreelabelError(f"the command has {quote(part)}, which no program can be given")
             for name in PLACEHOLDER.findall(part):
                 if name not in PLACEHOLDERS:
                     raise TreelabelError(f"the command has {{{name}}}; {suggestion(name, PLACEHOLDERS)}")
@@ -229,7 +229,7 @@ class TableSpec:
             raise TreelabelError("a table needs columns =")
         for data, systems in self.published.items():
             if not isinstance(systems, Mapping):
-                raise TreelabelError(f"published.{data} is {quoted(systems)}, expected systems")
+                raise TreelabelError(f"published.{data} is {quote(systems)}, expected systems")
             for system, numbers in systems.items():
                 check_published(numbers, len(self.columns), f"published.{data}.{system}")
 
@@ -385,7 +385,7 @@ def check_names(given: Iterable[str], known: Iterable[str], where: str) -> None:
         if name not in names:
             shown = [each for each in names if each not in ("path", "text")]
             raise TreelabelError(
-                f"{where or 'the spec'} has {quoted(name)}, which means nothing here; {suggestion(name, shown)}"
+                f"{where or 'the spec'} has {quote(name)}, which means nothing here; {suggestion(name, shown)}"
             )
 
 
@@ -393,7 +393,7 @@ def check_name(name: str, where: str) -> None:
     """Refuse the name of a data set or system that no command line and no table could show."""
     if not name.strip() or UNPRINTABLE.search(name) or any(sign in name for sign in NOT_IN_NAMES):
         raise TreelabelError(
-            f"{where} has the name {quoted(name)}; expected letters, digits and signs, but no brackets and commas"
+            f"{where} has the name {quote(name)}; expected letters, digits and signs, but no brackets and commas"
         )
 
 
@@ -412,7 +412,7 @@ def check_plain(value: Any, where: str) -> None:
 def check_published(numbers: Any, count: int, where: str) -> None:
     """Refuse published numbers that are no list, or more than there are columns."""
     if not isinstance(numbers, list | tuple) or len(numbers) > count:
-        raise TreelabelError(f"{where} is {quoted(numbers)}, expected at most {count} numbers, one for each column")
+        raise TreelabelError(f"{where} is {quote(numbers)}, expected at most {count} numbers, one for each column")
 
 
 def check_seeds(seeds: int | tuple[int, ...] | None) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.registry import suggestion
 from treelabel.experiment.cells import TableCell, make_cell, mark
 from treelabel.experiment.estimates import Resampled
@@ -74,7 +74,7 @@ def make_tables(
     known = [spec.name for spec in specs]
     for name in names or ():
         if name not in known:
-            raise TreelabelError(f"unknown table {quoted(name)}; {suggestion(name, known)}")
+            raise TreelabelError(f"unknown table {quote(name)}; {suggestion(name, known)}")
     tested = (Resampled(results) if resampled is None else resampled) if significance else None
     return [make_table(spec, results, tested) for spec in specs if not names or spec.name in names]
 

@@ -3,7 +3,7 @@
 import math
 import re
 
-from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.errors import TreelabelError, quote
 
 SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 BYTES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
@@ -56,7 +56,7 @@ def _parse(text: str | float, units: dict[str, float] | dict[str, int], where: s
     found = _AMOUNT.fullmatch(str(text)) if not isinstance(text, bool) else None
     unit = "" if found is None else found[2].lower()
     if found is None or unit not in units or not 0 < float(found[1]) * units[unit] < math.inf:
-        raise TreelabelError(f"{where} is {quoted(text)}, expected {expected}")
+        raise TreelabelError(f"{where} is {quote(text)}, expected {expected}")
     return float(found[1]) * units[unit]
 
 

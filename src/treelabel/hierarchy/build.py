@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from treelabel.core.errors import TreelabelError, quoted, some
+from treelabel.core.errors import TreelabelError, quote, some
 from treelabel.core.types import IntArray
 from treelabel.hierarchy.kernels import numbering
 
@@ -92,7 +92,7 @@ def _inverse(permutation: IntArray) -> IntArray:
 
 
 def _name(edges: Edges, code: int) -> str:
-    return "the root" if code < 0 else quoted(edges.names[code].as_py())
+    return "the root" if code < 0 else quote(edges.names[code].as_py())
 
 
 def _arrow(edges: Edges, edge: int) -> str:
@@ -171,7 +171,7 @@ def text_array(values: Iterable[object], what: str, place: Callable[[int], str] 
     where = f"{what} number {at + 1}" if place is None else place(at)
     if values[at] is None:
         raise TreelabelError(f"{where}: empty name (None)")
-    raise TreelabelError(f"{where}: a name must be text, found {quoted(values[at])}")
+    raise TreelabelError(f"{where}: a name must be text, found {quote(values[at])}")
 
 
 def _is_text(value: object) -> bool:
@@ -213,7 +213,7 @@ def _check_pairs(pairs: Sequence[Any], place: Callable[[int], str]) -> None:
         return
     for at, pair in enumerate(pairs):
         if isinstance(pair, str) or not isinstance(pair, Sized) or len(pair) != 2:
-            raise TreelabelError(f"{place(at)}: expected a (parent, child) pair, found {quoted(pair)}")
+            raise TreelabelError(f"{place(at)}: expected a (parent, child) pair, found {quote(pair)}")
 
 
 def without_root(edges: Edges, root: str | None) -> Edges:
@@ -238,7 +238,7 @@ def without_root(edges: Edges, root: str | None) -> Edges:
     above = np.flatnonzero((edges.child == code) & (edges.parent >= 0))
     if len(above):
         edge = int(above[0])
-        raise TreelabelError(f"{edges.place(edge)}: the root {quoted(root)} has a parent: {_arrow(edges, edge)}")
+        raise TreelabelError(f"{edges.place(edge)}: the root {quote(root)} has a parent: {_arrow(edges, edge)}")
     if len(edges.names) == 1:
         raise TreelabelError(f"the root {_name(edges, code)} has no labels below it")
     shift = np.arange(len(edges.names), dtype=np.int32)
@@ -257,7 +257,7 @@ def _root_code(edges: Edges, root: str | None) -> int | None:
     if root is not None:
         code = pc.index(edges.names, root).as_py()
         if code < 0:
-            raise TreelabelError(f"the root {quoted(root)} is in no edge; the first names are {_first_names(edges)}")
+            raise TreelabelError(f"the root {quote(root)} is in no edge; the first names are {_first_names(edges)}")
         return int(code)
     tops = np.flatnonzero(np.bincount(edges.child[edges.parent >= 0], minlength=len(edges.names)) == 0)
     if len(tops) == 1 and edges.names[tops[0]].as_py().strip().lower() in ROOT_NAMES:
@@ -296,16 +296,16 @@ def edges_of_parents(parents: Mapping[str, Any] | Sequence[int] | IntArray, name
     if len(wrong):
         at = int(wrong[0])
         raise TreelabelError(
-            f"unknown parent: node {at} ({quoted(names[at])}) has parent {array[at]}, "
+            f"unknown parent: node {at} ({quote(names[at])}) has parent {array[at]}, "
             f"but nodes go from 0 to {len(array) - 1}"
         )
     coded = text_array(names, "name")
     pairs = Counter(zip(array.tolist(), names, strict=True))
     if len(pairs) < len(array):
         (above, name), count = pairs.most_common(1)[0]
-        where = "at the top" if above < 0 else f"under {quoted(names[above])}"
+        where = "at the top" if above < 0 else f"under {quote(names[above])}"
         raise TreelabelError(
-            f"duplicate: {quoted(name)} stands {count} times {where}, and no path could tell them apart"
+            f"duplicate: {quote(name)} stands {count} times {where}, and no path could tell them apart"
         )
     return Edges(array.astype(np.int32), np.arange(len(array), dtype=np.int32), coded, lambda edge: f"node {edge}")
 
@@ -316,15 +316,15 @@ def _edges_of_parent_names(parents: Mapping[str, Any]) -> Edges:
         for name in [above] if isinstance(above, str) else above or ():
             if name not in parents:
                 raise TreelabelError(
-                    f"unknown parent: {quoted(child)} has parent {quoted(name)}, which is no key of the mapping; "
-                    f"add {quoted(name)}: None if it is a top label"
+                    f"unknown parent: {quote(child)} has parent {quote(name)}, which is no key of the mapping; "
+                    f"add {quote(name)}: None if it is a top label"
                 )
             pairs.append((name, child))
     names = text_array(parents, "name")
     code = {name: at for at, name in enumerate(parents)}
     above_codes = np.fromiter((code[above] for above, _ in pairs), np.int32, len(pairs))
     below_codes = np.fromiter((code[below] for _, below in pairs), np.int32, len(pairs))
-    return Edges(above_codes, below_codes, names, lambda edge: f"label {quoted(pairs[edge][1])}")
+    return Edges(above_codes, below_codes, names, lambda edge: f"label {quote(pairs[edge][1])}")
 
 
 def edges_of_paths(paths: Iterable[Sequence[str]]) -> Edges:
@@ -334,7 +334,7 @@ def edges_of_paths(paths: Iterable[Sequence[str]]) -> Edges:
         above = -1
         for name in path:
             if not isinstance(name, str) or not name.strip():
-                raise TreelabelError(f"path {at + 1}: empty name in {quoted(list(path))}")
+                raise TreelabelError(f"path {at + 1}: empty name in {quote(list(path))}")
             above = code.setdefault((above, name), len(code))
     parent = np.fromiter((above for above, _ in code), np.int32, len(code))
     names = text_array((name for _, name in code), "name")

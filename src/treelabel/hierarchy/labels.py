@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.errors import TreelabelError, quoted, some
+from treelabel.core.errors import TreelabelError, quote, some
 from treelabel.core.registry import did_you_mean
 from treelabel.core.strings import as_list, column_names, is_missing
 from treelabel.hierarchy import SEPARATOR, Hierarchy, LabelMatrix, as_labels, split_path
@@ -78,8 +78,8 @@ def find_label(hierarchy: Hierarchy, label: str | Sequence[str], sep: str | None
     mark = mark_between(hierarchy, label)
     if mark is not None:
         problem = UnknownLabelError(
-            f"unknown label {quoted(label)}: these are several labels with {quoted(mark)} between them; say so "
-            f"(--label-sep {quoted(mark)})"
+            f"unknown label {quote(label)}: these are several labels with {quote(mark)} between them; say so "
+            f"(--label-sep {quote(mark)})"
         )
     raise problem or _unknown(hierarchy, label)
 
@@ -147,7 +147,7 @@ def _find_path(hierarchy: Hierarchy, names: list[str], label: str, is_full: bool
     full = [end for end, nodes in matching.items() if any(-1 in _parents(hierarchy, node) for node in nodes)]
     if not matching or (is_full and not full):
         known = some(hierarchy.paths(ends[:3]))
-        raise UnknownLabelError(f"unknown path {quoted(label)}: {quoted(names[-1])} stands at {known}")
+        raise UnknownLabelError(f"unknown path {quote(label)}: {quote(names[-1])} stands at {known}")
     best = full or list(matching)
     if len(best) > 1:
         raise _ambiguous(hierarchy, label, best)
@@ -162,14 +162,14 @@ def _parents(hierarchy: Hierarchy, node: int) -> list[int]:
 
 def _ambiguous(hierarchy: Hierarchy, label: str, found: list[int]) -> UnknownLabelError:
     named = some(hierarchy.paths(found))
-    return UnknownLabelError(f"{quoted(label)} names {len(found)} labels: {named}; give the full path")
+    return UnknownLabelError(f"{quote(label)} names {len(found)} labels: {named}; give the full path")
 
 
 def _unknown(hierarchy: Hierarchy, label: str) -> UnknownLabelError:
     # Comparing with a hundred thousand names, or a text with names, would take longer than anyone waits for a message.
     known = hierarchy.names[:20000] if len(label) <= LONG_LABEL else ()
-    hint = did_you_mean(label, known, most=3, shown=quoted) or "check the name and the taxonomy"
-    return UnknownLabelError(f"unknown label {quoted(label)}; {hint}")
+    hint = did_you_mean(label, known, most=3, shown=quote) or "check the name and the taxonomy"
+    return UnknownLabelError(f"unknown label {quote(label)}; {hint}")
 
 
 def label_rows(labels: Any) -> list[Any]:
@@ -219,7 +219,7 @@ def _path_of(row: Sequence[Any], at: int) -> tuple[str, ...]:
     wrong = next((name for name in names if not isinstance(name, str) or is_missing(name)), None)
     if wrong is not None or None in names:
         raise UnknownLabelError(
-            f"row {at}: expected the names of the levels of a path, found {quoted(wrong)} in {quoted(tuple(row))}; "
+            f"row {at}: expected the names of the levels of a path, found {quote(wrong)} in {quote(tuple(row))}; "
             "an indicator matrix is an array of numbers, such as data.to_numpy()"
         )
     return tuple(names)
@@ -314,7 +314,7 @@ def _first_found(hierarchy: Hierarchy, key: Label, sep: str | None, row: Any, at
 
 
 def _no_label(row: Any, at: int) -> UnknownLabelError:
-    return UnknownLabelError(f"row {at}: expected a label, a list of labels, or a tuple (a path), found {quoted(row)}")
+    return UnknownLabelError(f"row {at}: expected a label, a list of labels, or a tuple (a path), found {quote(row)}")
 
 
 def from_ids(ptr: Any, ids: Any, columns: int) -> LabelMatrix:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.registry import did_you_mean
 from treelabel.core.types import DoubleArray, IntArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix, as_labels, keep_entries, label_matrix, row_numbers
@@ -351,7 +351,7 @@ def _listed(old: Hierarchy, new: Hierarchy, rows: Sequence[Move], partial: bool)
     both = [row for node, row in deleted.items() if found[node]]
     if both:
         where = f"{both[0].place}: " if both[0].place else ""
-        raise TreelabelError(f"{where}{quoted(both[0].old)} is deleted here and kept in another line; remove one")
+        raise TreelabelError(f"{where}{quote(both[0].old)} is deleted here and kept in another line; remove one")
     return {node: tuple(sorted(targets)) for node, targets in found.items()}
 
 
@@ -388,9 +388,9 @@ class _Resolver:
             raise TreelabelError(self._refusal(first))
         if unclear:
             node, choices = unclear[0]
-            stands = " and ".join(quoted(path) for path in self.new.paths(choices))
+            stands = " and ".join(quote(path) for path in self.new.paths(choices))
             raise TreelabelError(
-                f"{quoted(self.old_paths[node])} could be {stands} now, as its parent was split; write a line for it"
+                f"{quote(self.old_paths[node])} could be {stands} now, as its parent was split; write a line for it"
             )
         return made
 
@@ -419,8 +419,8 @@ class _Resolver:
         names = self.new.names[:MOST_COMPARED]
         shown = []
         for node in gone[:MOST_LISTED]:
-            hint = did_you_mean(self.old.names[node], names, shown=quoted)
-            shown.append(quoted(self.old_paths[node]) + (f" ({hint})" if hint else ""))
+            hint = did_you_mean(self.old.names[node], names, shown=quote)
+            shown.append(quote(self.old_paths[node]) + (f" ({hint})" if hint else ""))
         more = f" and {len(gone) - MOST_LISTED:,} more" if len(gone) > MOST_LISTED else ""
         what = "1 label of the old taxonomy is" if len(gone) == 1 else f"{len(gone):,} labels of the old taxonomy are"
         return (

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from treelabel.core.errors import TreelabelError, quoted, shorten
+from treelabel.core.errors import TreelabelError, quote, shorten
 from treelabel.hierarchy.build import Edges, text_array
 
 NAME_KEYS = ("name", "label", "title", "id")
@@ -27,10 +27,10 @@ def edges_of_nested(tree: Any) -> Edges:
         for name, below in _children(node, above, names, parent):
             if not isinstance(name, str) or not name.strip():
                 raise TreelabelError(
-                    f"under {_path(above, names, parent)}: empty name or one that is not text: {quoted(name)}"
+                    f"under {_path(above, names, parent)}: empty name or one that is not text: {quote(name)}"
                 )
             if name in seen:
-                raise TreelabelError(f"duplicate: {quoted(name)} stands twice under {_path(above, names, parent)}")
+                raise TreelabelError(f"duplicate: {quote(name)} stands twice under {_path(above, names, parent)}")
             seen.add(name)
             stack.append((len(names), below))
             names.append(name)
@@ -55,7 +55,7 @@ def _children(node: Any, above: int, names: list[str], parent: list[int]) -> lis
             waiting.extend(reversed(value))
         else:
             where = _path(above, names, parent)
-            raise TreelabelError(f"under {where}: expected a dict, a list or a name, found {quoted(value)}")
+            raise TreelabelError(f"under {where}: expected a dict, a list or a name, found {quote(value)}")
     return found
 
 

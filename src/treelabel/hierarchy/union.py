@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from treelabel.core.errors import TreelabelError, quoted, some
+from treelabel.core.errors import TreelabelError, quote, some
 from treelabel.core.types import IntArray, LongArray
 from treelabel.hierarchy.core import Hierarchy
 from treelabel.hierarchy.labels import find_label
@@ -98,7 +98,7 @@ def require_nodes_in(own: Hierarchy, other: Hierarchy, what: str) -> IntArray:
     """
     found = nodes_in(own, other)
     if (found < 0).any():
-        raise _another(what, f"there is no label {quoted(own.paths([int(np.argmax(found < 0))])[0])} here")
+        raise _another(what, f"there is no label {quote(own.paths([int(np.argmax(found < 0))])[0])} here")
     return found
 
 
@@ -155,13 +155,13 @@ def joined(known: Hierarchy, other: Hierarchy, what: str) -> Hierarchy:
     if other.max_depth == 1 < known.max_depth:
         raise TreelabelError(
             f"{what} has labels without a path that are not known: {some([other.names[node] for node in new])}; write "
-            f"full paths such as {quoted(known.paths([known.leaves[0]])[0])}"
+            f"full paths such as {quote(known.paths([known.leaves[0]])[0])}"
         )
     if known.max_depth == 1 < other.max_depth:
         _refuse_moved(known, other, new, what)
     if len(new) == len(other):
         raise _another(
-            what, f"no label in common: {quoted(other.paths([new[-1]])[0])} there, {quoted(known.paths()[-1])} here"
+            what, f"no label in common: {quote(other.paths([new[-1]])[0])} there, {quote(known.paths()[-1])} here"
         )
     return with_paths(known, (other.path_names(node) for node in new))
 
@@ -172,7 +172,7 @@ def _refuse_moved(known: Hierarchy, other: Hierarchy, new: Sequence[int], what: 
         name = other.names[node]
         if len(other.ids_by_name[name]) == 1 == len(known.ids_by_name.get(name, ())):
             there, here = other.paths([node])[0], known.paths(known.ids_by_name[name])[0]
-            raise _another(what, f"{quoted(name)} is {quoted(there)} there, but {quoted(here)} here")
+            raise _another(what, f"{quote(name)} is {quote(there)} there, but {quote(here)} here")
 
 
 def _another(what: str, why: str) -> TreelabelError:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.errors import TreelabelError, quote
 from treelabel.hierarchy import SEPARATOR, Hierarchy, LabelMatrix, label_matrix
 from treelabel.hierarchy.labels import (
     decode,
@@ -169,7 +169,7 @@ class LabelForm:
             other = spellings.setdefault(name, label)
             if other != label:
                 raise TreelabelError(
-                    f"{quoted(other)} and {quoted(label)} are one label, of which predictions could match one spelling "
+                    f"{quote(other)} and {quote(label)} are one label, of which predictions could match one spelling "
                     "only; write them alike, or pass lists of labels"
                 )
         return replace(self, spellings={name: label for name, label in spellings.items() if name != label})

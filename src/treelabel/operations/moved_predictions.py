@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from treelabel.core.atomic_output import open_output
-from treelabel.core.errors import TreelabelError, located, quoted
+from treelabel.core.errors import TreelabelError, located, quote
 from treelabel.core.inputs import existing_file, numbered_lines, suffixes
 from treelabel.core.json_text import JsonLimitError, number_of, parse_json
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
@@ -77,7 +77,7 @@ def _entries(place: str, line: Any) -> list[dict[str, Any]]:
     labels = line.get("labels") if isinstance(line, dict) else None
     if not isinstance(labels, list) or not all(_is_entry(entry) for entry in labels):
         raise TreelabelError(
-            f'{place}: expected {{"id": ..., "labels": [{{"label": ..., "path": ...}}, ...]}}, found {quoted(line)}'
+            f'{place}: expected {{"id": ..., "labels": [{{"label": ..., "path": ...}}, ...]}}, found {quote(line)}'
         )
     return labels
 

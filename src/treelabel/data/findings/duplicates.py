@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from treelabel.core.errors import quoted, shorten
+from treelabel.core.errors import quote, shorten
 from treelabel.core.types import LongArray
 from treelabel.data.findings.finding import EXAMPLES, Finding, Inspected, counted, labels_of, place, share
 
@@ -120,4 +120,4 @@ def find_shared_texts(inspected: Inspected) -> Finding | None:
 
 
 def _start(text: str) -> str:
-    return quoted(shorten(" ".join(text.split()), 60))
+    return quote(shorten(" ".join(text.split()), 60))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from treelabel.core.errors import quoted
+from treelabel.core.errors import quote
 from treelabel.core.types import LongArray
 from treelabel.data.dataset import Dataset
 from treelabel.data.same_text import text_codes
@@ -148,7 +148,7 @@ def place(data: Dataset, row: int) -> str:
     str
         "line 17", or its id where lines are not known.
     """
-    return f"id {quoted(data.ids[row], 40)}" if data.lines is None else f"line {data.lines[row]:,}"
+    return f"id {quote(data.ids[row], 40)}" if data.lines is None else f"line {data.lines[row]:,}"
 
 
 def labels_of(data: Dataset, row: int) -> str:
@@ -166,7 +166,7 @@ def labels_of(data: Dataset, row: int) -> str:
     str
     """
     listed = data[row : row + 1].paths()[0]
-    return " + ".join(quoted(label, 60) for label in listed[:4]) or "no label"
+    return " + ".join(quote(label, 60) for label in listed[:4]) or "no label"
 
 
 def label_set_numbers(data: Dataset) -> LongArray:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from treelabel.core.errors import quoted
+from treelabel.core.errors import quote
 from treelabel.data.findings.finding import EXAMPLES, Finding, Inspected, counted, label_set_numbers, labels_of
 from treelabel.hierarchy import row_sizes
 
@@ -42,7 +42,7 @@ def find_rare_labels(inspected: Inspected) -> Finding | None:
         len(rare),
         f"{len(rare):,} of {seen:,} labels {'has' if len(rare) == 1 else 'have'} fewer than {FEW} texts{where} "
         f"({once:,} with a single one)",
-        tuple(f"{quoted(path)}: {frequencies[node]:,}" for path, node in zip(h.paths(order), order, strict=True)),
+        tuple(f"{quote(path)}: {frequencies[node]:,}" for path, node in zip(h.paths(order), order, strict=True)),
         "find more texts, or move them to the label above: treelabel convert FILE OUT --cut LEVELS",
     )
 
@@ -62,7 +62,7 @@ def find_unseen_labels(inspected: Inspected) -> Finding | None:
         "unseen_labels",
         len(rows),
         f"{counted(len(unseen), 'label has', 'labels have')} no text in the training data, but {len(rows):,} here",
-        tuple(quoted(path) for path in h.paths(unseen[:EXAMPLES])),
+        tuple(quote(path) for path in h.paths(unseen[:EXAMPLES])),
         "no model can learn them: check their spelling, or divide all texts anew with treelabel split",
         is_serious=True,
     )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from treelabel.core.errors import quoted
+from treelabel.core.errors import quote
 from treelabel.core.types import LongArray
 from treelabel.data.findings.finding import EXAMPLES, Finding, Inspected, counted
 from treelabel.data.spelling import clean_name, loose_key, name_key, spelling_groups
@@ -25,13 +25,13 @@ def find_spellings(inspected: Inspected) -> Finding | None:
     tops = len(np.unique(groups[: h.level_sizes[0]])) if h.is_tree and len(h) else top
     level = f" (on the first level, {top:,} for {tops:,})" if tops < top else ""
     members = _members(groups, h.names, frequencies)
-    examples = [", ".join(f"{quoted(n, 40)} ({c:,})" for n, c in each) for each in members[:EXAMPLES]]
+    examples = [", ".join(f"{quote(n, 40)} ({c:,})" for n, c in each) for each in members[:EXAMPLES]]
     if extra:
         message = f"{len(h):,} labels are spellings of {len(h) - extra:,}{level}: they differ in case, spaces, HTML "
         message += "entities or Unicode forms"
     else:
         message = f"{counted(len(odd), 'label has', 'labels have')} HTML entities, odd spaces or unusual Unicode forms"
-        examples = [quoted(h.names[node]) for node in odd[:EXAMPLES]]
+        examples = [quote(h.names[node]) for node in odd[:EXAMPLES]]
     can_fix = inspected.is_made_of_labels and h.is_tree
     remedy = "--fix OUT gives each its most frequent spelling" if can_fix else "unite them in the taxonomy"
     return Finding("spellings", extra or len(odd), message, tuple(examples), remedy, extra > 0, can_fix)
@@ -63,7 +63,7 @@ def find_similar_names(inspected: Inspected) -> Finding | None:
         sum(map(len, alike)),
         f"{sum(map(len, alike)):,} labels have names that differ from another's in punctuation alone, or '&' for 'and'",
         tuple(
-            ", ".join(f"{quoted(h.names[node], 40)} ({frequencies[node]:,})" for node in nodes)
+            ", ".join(f"{quote(h.names[node], 40)} ({frequencies[node]:,})" for node in nodes)
             for nodes in alike[:EXAMPLES]
         ),
         "if they are the same, replace one name by the other in the file",
@@ -95,7 +95,7 @@ def find_other_separators(inspected: Inspected) -> Finding | None:
         len(found),
         f"{counted(len(found), 'label looks like a path', 'labels look like paths')} with another separator than "
         f"others ({rows:,} documents)",
-        tuple(quoted(h.names[node]) for node, _ in found[:EXAMPLES]),
-        f"--sep {quoted(marks[0].strip())} if all paths have it, or replace it in the file",
+        tuple(quote(h.names[node]) for node, _ in found[:EXAMPLES]),
+        f"--sep {quote(marks[0].strip())} if all paths have it, or replace it in the file",
         is_serious=True,
     )

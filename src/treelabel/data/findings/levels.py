@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from treelabel.core.errors import quoted
+from treelabel.core.errors import quote
 from treelabel.core.types import LongArray
 from treelabel.data.findings.finding import Finding, Inspected
 from treelabel.hierarchy import row_sizes
@@ -54,7 +54,7 @@ def find_level_columns(inspected: Inspected) -> Finding | None:
         "level_columns",
         len(chain),
         f"the columns {', '.join(sizes)} look like the levels of a hierarchy, "
-        f"but labels are read from {quoted(label)} alone",
+        f"but labels are read from {quote(label)} alone",
         (_example(inspected, chain, label),),
         f"--labels {','.join(chain)}" if not any("," in name for name in chain) else _repeated(chain),
         is_serious=True,
@@ -62,14 +62,14 @@ def find_level_columns(inspected: Inspected) -> Finding | None:
 
 
 def _repeated(chain: list[str]) -> str:
-    return " ".join(f"--labels {quoted(name)}" for name in chain)
+    return " ".join(f"--labels {quote(name)}" for name in chain)
 
 
 def _example(inspected: Inspected, chain: list[str], label: str) -> str:
     data = inspected.data
     row = int(np.flatnonzero(row_sizes(data.labels) == 1)[0])
     values = [data.names()[row][0] if name == label else str(data.extra[name][row]) for name in chain]
-    return f"{inspected.where(row)}: {' > '.join(quoted(value, 40) for value in values)}"
+    return f"{inspected.where(row)}: {' > '.join(quote(value, 40) for value in values)}"
 
 
 def _label_codes(inspected: Inspected) -> LongArray:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from treelabel.core.errors import quoted, some
+from treelabel.core.errors import quote, some
 from treelabel.data.findings.finding import EXAMPLES, Finding, Inspected, counted
 from treelabel.hierarchy import Hierarchy
 
@@ -20,7 +20,7 @@ def _of_graph(h: Hierarchy) -> Finding | None:
 
     def told(node: int) -> str:
         above = h.parent_idx[h.parent_ptr[node] : h.parent_ptr[node + 1]].tolist()
-        return f"{quoted(h.names[node])} under {_listed(h, above)}"
+        return f"{quote(h.names[node])} under {_listed(h, above)}"
 
     return Finding(
         "several_parents",
@@ -39,7 +39,7 @@ def _of_tree(h: Hierarchy) -> Finding | None:
     names = [(name, ids) for name, ids in h.ids_by_name.items() if len(ids) > 1]
 
     def told(name: str, ids: list[int]) -> str:
-        return f"{quoted(name)} under {_listed(h, h.parent[ids].tolist())}"
+        return f"{quote(name)} under {_listed(h, h.parent[ids].tolist())}"
 
     return Finding(
         "several_parents",

@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from treelabel.core.errors import quoted
+from treelabel.core.errors import quote
 from treelabel.data.findings.finding import EXAMPLES, Finding, Inspected
 from treelabel.hierarchy import split_path
 
@@ -58,9 +58,9 @@ def _finding(inspected: Inspected, mark: str, joined: dict[int, list[str]], labe
     return Finding(
         "several_labels",
         len(rows),
-        f"{len(joined):,} labels look like several with {quoted(mark)} between them ({len(rows):,} documents): without "
+        f"{len(joined):,} labels look like several with {quote(mark)} between them ({len(rows):,} documents): without "
         f"them, {labels:,} labels would be {names:,}",
         tuple(f"{inspected.where(row)}: {inspected.given(row)}" for row in rows[:EXAMPLES].tolist()),
-        f"--label-sep {quoted(mark)}",
+        f"--label-sep {quote(mark)}",
         is_serious=True,
     )

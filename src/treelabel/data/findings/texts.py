@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow.compute as pc
 
-from treelabel.core.errors import quoted
+from treelabel.core.errors import quote
 from treelabel.data.findings.finding import EXAMPLES, Finding, Inspected, share
 from treelabel.hierarchy import row_sizes
 
@@ -46,7 +46,7 @@ def find_numeric_texts(inspected: Inspected) -> Finding | None:
         "numeric_texts",
         len(rows),
         f"{share(len(rows), len(inspected.data), 'have')} a number, a date or an id for a text",
-        tuple(f"{inspected.where(row)}: {quoted(inspected.data.texts[row], 40)}" for row in rows[:EXAMPLES].tolist()),
+        tuple(f"{inspected.where(row)}: {quote(inspected.data.texts[row], 40)}" for row in rows[:EXAMPLES].tolist()),
         "name the column with the text (--text)",
         is_serious=True,
     )
@@ -73,7 +73,7 @@ def find_unshared_words(inspected: Inspected) -> Finding | None:
         "unshared_words",
         len(alone),
         f"{len(alone):,} of {len(rows):,} texts have no word that another one has: models of words learn nothing there",
-        tuple(f"{inspected.where(row)}: {quoted(inspected.data.texts[row], 60)}" for row in alone[:EXAMPLES].tolist()),
+        tuple(f"{inspected.where(row)}: {quote(inspected.data.texts[row], 60)}" for row in alone[:EXAMPLES].tolist()),
         "name the column with the text (--text); or use a model with an encoder that knows such texts",
         is_serious=True,
     )
@@ -105,6 +105,6 @@ def find_equal_ids(inspected: Inspected) -> Finding | None:
         "equal_ids",
         extra,
         f"{share(extra, len(ids), 'have')} the id of an earlier one; predictions cannot be matched by id",
-        tuple(f"{quoted(each['values'], 40)} stands on {each['counts']:,} documents" for each in often),
+        tuple(f"{quote(each['values'], 40)} stands on {each['counts']:,} documents" for each in often),
         "name another column (--id), or drop the column: rows are then numbered",
     )

@@ -11,7 +11,7 @@ from io import StringIO
 from pathlib import Path
 
 from treelabel.core.atomic_output import open_output
-from treelabel.core.errors import TreelabelError, quoted, shorten
+from treelabel.core.errors import TreelabelError, quote, shorten
 from treelabel.core.inputs import UndecodableLine, open_input, suffixes, text_lines
 from treelabel.core.limits import Limits
 from treelabel.data.io.formulas import (
@@ -62,7 +62,7 @@ def _rows(path: Path, options: ReadOptions) -> Iterator[Record | Problem]:
             next(lines)
         delimiter = options.delimiter or (told[1] if told is not None else _guess_delimiter(path, first))
         if len(delimiter) != 1 or delimiter in '"\r\n':
-            raise TreelabelError(f"the delimiter is {quoted(delimiter)}, expected one character that can separate")
+            raise TreelabelError(f"the delimiter is {quote(delimiter)}, expected one character that can separate")
         reader = csv.reader(
             lines, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if options.quotes else csv.QUOTE_NONE, strict=True
         )
@@ -144,7 +144,7 @@ def _header(path: Path, reader: Iterator[list[str]], limits: Limits) -> list[str
         raise TreelabelError(f"{path}:1: the header has {len(columns):,} columns; {limits.hint('columns')}")
     twice = sorted(name for name, count in Counter(columns).items() if count > 1)
     if twice:
-        raise TreelabelError(f"{path}:1: the column {quoted(twice[0])} stands twice in the header; rename one")
+        raise TreelabelError(f"{path}:1: the column {quote(twice[0])} stands twice in the header; rename one")
     return [unescape(name) for name in columns] if MARKER in columns else columns
 
 

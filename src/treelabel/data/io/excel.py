@@ -9,7 +9,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from treelabel.core.errors import TreelabelError, quoted, some
+from treelabel.core.errors import TreelabelError, quote, some
 from treelabel.data.io.csv import label_cell, value_cell
 from treelabel.data.io.records import Output, Problem, ReadOptions, Record, RowSource
 from treelabel.data.io.sheets import MOST_ROWS, column_letters, open_sheet, write_sheet
@@ -51,11 +51,11 @@ def _rows(path: Path, options: ReadOptions, choices: dict[str, str]) -> Iterator
     with open_sheet(path, options.sheet, options.limits) as sheet:
         choices["sheet"] = sheet.told()
         if sheet.others:
-            LOG.info("%s: the sheet %s is read, not %s (--sheet)", path, quoted(sheet.name), some(sheet.others))
+            LOG.info("%s: the sheet %s is read, not %s (--sheet)", path, quote(sheet.name), some(sheet.others))
         first = list(islice(sheet.rows, LOOKED_AT))
         if not first:
             raise TreelabelError(
-                f"{path}: the sheet {quoted(sheet.name)} is empty; expected a row with column names, then one row per "
+                f"{path}: the sheet {quote(sheet.name)} is empty; expected a row with column names, then one row per "
                 f"document{'; choose another sheet (--sheet)' if sheet.others else ''}"
             )
         columns: dict[int, str] = {}
@@ -116,7 +116,7 @@ def _columns(path: Path, header: SheetRow) -> dict[int, str]:
     columns = {at: name.strip() for at, name in enumerate(cells) if name.strip()}
     twice = sorted(name for name, count in Counter(columns.values()).items() if count > 1)
     if twice:
-        raise TreelabelError(f"{path}:{number}: the column {quoted(twice[0])} stands twice in the header; rename one")
+        raise TreelabelError(f"{path}:{number}: the column {quote(twice[0])} stands twice in the header; rename one")
     return columns
 
 

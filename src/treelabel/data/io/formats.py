@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.inputs import open_input, suffixes, text_lines
 from treelabel.core.registry import Registry
 from treelabel.data.io.csv import read_delimited, write_delimited
@@ -148,6 +148,6 @@ def format_of(path: Path, name: str | None = None) -> Format:
     if found is None:
         known = ", ".join(ending for entry in FORMATS.values() for ending in entry.endings)
         raise TreelabelError(
-            f"{path}: cannot tell the format by the ending {quoted(ending)}; known are {known}; or name the format"
+            f"{path}: cannot tell the format by the ending {quote(ending)}; known are {known}; or name the format"
         )
     return found

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from treelabel.core.atomic_output import open_output
-from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.inputs import first_mark, open_input, text_lines, whole_lines
 from treelabel.core.json_text import JsonLimitError, parse_json
 from treelabel.core.limits import Limits
@@ -58,7 +58,7 @@ def _checked(number: int, values: Any, has_surrogates: bool) -> Record | Problem
             return Problem(number, f"{half!r} is half of a character (a lone surrogate), which no text can hold")
     if not isinstance(values, dict):
         return Problem(
-            number, f"expected a JSON object with fields, found {type(values).__name__} {quoted(str(values), 60)}"
+            number, f"expected a JSON object with fields, found {type(values).__name__} {quote(str(values), 60)}"
         )
     return Record(number, values)
 

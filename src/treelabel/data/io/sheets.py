@@ -16,7 +16,7 @@ from typing import Any
 from zipfile import ZipFile
 
 from treelabel.core.atomic_output import whole_file
-from treelabel.core.errors import TreelabelError, quoted, require_extra, some
+from treelabel.core.errors import TreelabelError, quote, require_extra, some
 from treelabel.core.inputs import suffixes
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.data.io.sheet_safety import check_archive, damage_told
@@ -128,7 +128,7 @@ def _chosen(path: Path, book: Any, sheet: str | None) -> Any:
     if sheet.isdecimal() and 1 <= int(sheet[:9]) <= len(sheets):
         return sheets[int(sheet[:9]) - 1]
     names = some([each.title for each in sheets], 10)
-    raise TreelabelError(f"{path}: has no sheet {quoted(sheet)}; there are {names}; give a name, or a number from 1 on")
+    raise TreelabelError(f"{path}: has no sheet {quote(sheet)}; there are {names}; give a name, or a number from 1 on")
 
 
 def _rows(sheet: Sheet, source: Any, limits: Limits) -> Iterator[tuple[int, list[str]]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.inputs import MAGIC, STANDARD, standard_input
 from treelabel.core.registry import did_you_mean
 from treelabel.core.standard import as_input
@@ -106,7 +106,7 @@ def guess_format(start: bytes) -> str:
         raise TreelabelError("-: there is nothing on standard input; pipe a file into it")
     hint = did_you_mean(cells[0], TEXT_NAMES)
     raise TreelabelError(
-        f"-: cannot tell the format of standard input by its first line {quoted(line, 60)}; name it, as in --format "
+        f"-: cannot tell the format of standard input by its first line {quote(line, 60)}; name it, as in --format "
         f"csv (formats: {', '.join(FORMATS)}); a table needs a line with the names of its columns, such as text"
         f"{hint and f'; {hint}'}"
     )

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.core.atomic_output import open_output
-from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.inputs import UndecodableLine, open_input, text_lines
 from treelabel.core.limits import Limits
 from treelabel.core.types import FloatArray, IntArray
@@ -49,7 +49,7 @@ def _sizes(header: str, path: Path, limits: Limits) -> tuple[int, int, int]:
     sizes = header.split()
     if len(sizes) != 3 or not all(size.isdecimal() and len(size) <= 18 for size in sizes):
         raise TreelabelError(
-            f"{path}:1: expected 'documents features labels', three numbers, found {quoted(header.strip())}"
+            f"{path}:1: expected 'documents features labels', three numbers, found {quote(header.strip())}"
         )
     count, features, labels = map(int, sizes)
     for what, size in (("features", features), ("labels", labels)):
@@ -106,13 +106,11 @@ def parse_line(line: str, features: int, labels: int) -> tuple[list[str], tuple[
     given = head.split(",") if head else []
     wrong = next((label for label in given if not label.isdecimal() or int(label) >= labels), None)
     if wrong is not None:
-        raise ValueError(f"label {quoted(wrong)} is not a number from 0 to {labels - 1}")
+        raise ValueError(f"label {quote(wrong)} is not a number from 0 to {labels - 1}")
     split = [pair.split(":") for pair in pairs if pair]
     bad = next((pair for pair in split if len(pair) != 2 or not pair[0].isdecimal() or int(pair[0]) >= features), None)
     if bad is not None:
-        raise ValueError(
-            f"feature {quoted(':'.join(bad))} is not 'number:value' with a number from 0 to {features - 1}"
-        )
+        raise ValueError(f"feature {quote(':'.join(bad))} is not 'number:value' with a number from 0 to {features - 1}")
     values = np.array([_number(pair) for pair in split], np.float32)
     return given, (np.array([int(pair[0]) for pair in split], np.int32), values)
 
@@ -121,9 +119,9 @@ def _number(pair: list[str]) -> float:
     try:
         value = float(pair[1])
     except ValueError:
-        raise ValueError(f"the value of feature {quoted(':'.join(pair))} is not a number") from None
+        raise ValueError(f"the value of feature {quote(':'.join(pair))} is not a number") from None
     if not abs(value) <= LARGEST_VALUE:
-        raise ValueError(f"the value of feature {quoted(':'.join(pair))} is not a finite number of single precision")
+        raise ValueError(f"the value of feature {quote(':'.join(pair))} is not a finite number of single precision")
     return value
 
 
