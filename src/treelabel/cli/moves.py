@@ -45,13 +45,13 @@ def new_hierarchy(read: ReadArguments, moves: Path | None) -> "Hierarchy | None"
 
 def moves_to(old: "Hierarchy", read: ReadArguments, moves: Path | None, partial: bool = False) -> "Moves":
     """Find the labels of an old hierarchy in the new taxonomy, by a table of moves if there is one."""
-    from treelabel.core.errors import located
+    from treelabel.core.errors import locate_errors
     from treelabel.data import read_moves
     from treelabel.hierarchy.moves import Moves
 
     new = new_hierarchy(read, moves)
     rows = [] if moves is None else read_moves(moves, read.encoding, read.limits)
-    with located(read.taxonomy if moves is None else moves):
+    with locate_errors(read.taxonomy if moves is None else moves):
         return Moves.of(old, old if new is None else new, rows, partial)
 
 

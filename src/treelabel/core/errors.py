@@ -113,7 +113,7 @@ def some(values: Sequence[str], limit: int = 5) -> str:
 
 
 @contextmanager
-def located(where: object, note: str = "") -> Iterator[None]:
+def locate_errors(where: object, note: str = "") -> Iterator[None]:
     """Begin the message of an error with the place that it is about, unless it names the place already.
 
     Parameters
@@ -123,7 +123,7 @@ def located(where: object, note: str = "") -> Iterator[None]:
     note : str
         What to say between the place and the message.
 
-    >>> with located("tax.tsv"):
+    >>> with locate_errors("tax.tsv"):
     ...     raise TreelabelError("a cycle: A > B > A")
     Traceback (most recent call last):
     treelabel.core.errors.TreelabelError: tax.tsv: a cycle: A > B > A

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from treelabel.core.atomic_output import open_output, remove_file
-from treelabel.core.errors import TreelabelError, located, quote
+from treelabel.core.errors import TreelabelError, locate_errors, quote
 from treelabel.core.inputs import (
     STANDARD,
     UndecodableError,
@@ -125,7 +125,7 @@ def recognised_taxonomy(
     file = existing_file(path)
     kind = format or ENDINGS.get(suffixes(file)[0])
     # Makers of hierarchies do not know the file of what they refuse.
-    with located(file):
+    with locate_errors(file):
         if kind == "edges":
             return read_table(file, root, tree, sep, language, encoding, limits, sheet)
         if kind == "paths":

@@ -23,7 +23,7 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.core.child_python import child_python
-from treelabel.core.errors import TreelabelError, located, quote, shorten
+from treelabel.core.errors import TreelabelError, locate_errors, quote, shorten
 from treelabel.core.json_text import read_json
 from treelabel.core.locking import lock
 from treelabel.core.validation import LARGEST, AnyFloat, Between, check_kind
@@ -302,7 +302,7 @@ def read_label_scores(file: Path, test: Dataset) -> Scores:
             scored = found[name] = {}
             for label, p in entries:
                 if label not in nodes:
-                    with located(where):
+                    with locate_errors(where):
                         nodes[label] = find_label(h, label)
                 if nodes[label] in scored:
                     raise TreelabelError(f"{where}: the label {quote(label)} stands there twice")

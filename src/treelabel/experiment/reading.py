@@ -6,7 +6,7 @@ from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
-from treelabel.core.errors import TreelabelError, located, quote
+from treelabel.core.errors import TreelabelError, locate_errors, quote
 from treelabel.core.inputs import existing_file
 from treelabel.core.registry import suggestion
 from treelabel.core.validation import check_kind
@@ -44,7 +44,7 @@ def read_spec(path: str | Path) -> Spec:
     Spec
     """
     file = existing_file(path)
-    with located(file):
+    with locate_errors(file):
         try:
             text = file.read_bytes().decode("utf-8")
         except UnicodeDecodeError:
@@ -180,7 +180,7 @@ def _made(kind: type[Made], given: Any, where: str) -> Made:
     made = kind(**values)
     check = getattr(made, "check", None)
     if check is not None:
-        with located(where):
+        with locate_errors(where):
             check()
     return made
 
@@ -287,7 +287,7 @@ def _check_metrics(names: Sequence[str], where: str) -> None:
     from treelabel.metrics import find_metric
 
     for name in names:
-        with located(where):
+        with locate_errors(where):
             find_metric(base_metric(name))
 
 
@@ -295,7 +295,7 @@ def _check_rule(rule: str, where: str) -> None:
     from treelabel.rules.parsing import find_rule
 
     if rule != DEFAULT_RULE:
-        with located(where):
+        with locate_errors(where):
             for name, value in find_rule(rule).settings.items():
                 check_plain(value, f"rule {rule!r}: {name}")
 

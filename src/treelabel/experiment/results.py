@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from treelabel.core.atomic_output import open_output, whole_file
-from treelabel.core.errors import TreelabelError, located
+from treelabel.core.errors import TreelabelError, locate_errors
 from treelabel.core.json_text import read_json
 from treelabel.core.validation import check_kind
 from treelabel.evaluation.result import Result
@@ -178,7 +178,7 @@ class Results:
         stored = read_json(place.read_bytes(), str(place), "results")
         if not isinstance(stored, dict) or stored.get("format") != EXPORT_FORMAT:
             raise TreelabelError(f"{place}: is no file of results; expected one that `treelabel bench --export` wrote")
-        with located(place):
+        with locate_errors(place):
             spec = parse_spec(str(stored["spec"]), Path(str(stored["path"])))
             runs = tuple(run_from_json(each, str(place)) for each in stored["runs"])
             return cls(spec, runs, None, str(stored.get("command", "")), tuple(stored.get("verdicts", ())))

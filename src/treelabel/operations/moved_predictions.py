@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from treelabel.core.atomic_output import open_output
-from treelabel.core.errors import TreelabelError, located, quote
+from treelabel.core.errors import TreelabelError, locate_errors, quote
 from treelabel.core.inputs import existing_file, numbered_lines, suffixes
 from treelabel.core.json_text import JsonLimitError, number_of, parse_json
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
@@ -141,7 +141,7 @@ def move_predictions(
             for entry in _entries(place, line):
                 label = _label(entry)
                 if label not in known:
-                    with located(place):
+                    with locate_errors(place):
                         known[label] = find_label(moves.old, label)
                 given[known[label]] = with_number(entry)
             labels = _moved(given, moves, paths)

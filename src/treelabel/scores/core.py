@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from treelabel.core.compute import over_rows
-from treelabel.core.errors import TreelabelError, located
+from treelabel.core.errors import TreelabelError, locate_errors
 from treelabel.core.types import BoolArray, IntArray, LongArray, ScoreArray
 from treelabel.hierarchy import Change, Hierarchy, label_matrix
 from treelabel.hierarchy.moves import Moves
@@ -416,7 +416,7 @@ class Scores:
         -------
         Scores
         """
-        with located(path):
+        with locate_errors(path):
             scores = cls(*load_scores(Path(path)))
         if hierarchy is not None:
             hierarchy.require_same(scores.hierarchy.fingerprint, str(path))

@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from treelabel.core.errors import TreelabelError, located
+from treelabel.core.errors import TreelabelError, locate_errors
 from treelabel.core.inputs import existing_file
 from treelabel.core.matrices import checked_csr
 from treelabel.core.npz import Npz, one_sentence, open_npz
@@ -42,7 +42,7 @@ class ScoreFile:
     def __init__(self, path: str | Path) -> None:
         self.path = existing_file(path)
         self._is_npz = score_ending(self.path) == ".npz"
-        with one_sentence(self.path, WHAT), located(self.path):
+        with one_sentence(self.path, WHAT), locate_errors(self.path):
             self.hierarchy = self._hierarchy()
 
     def _hierarchy(self) -> Hierarchy:
@@ -64,7 +64,7 @@ class ScoreFile:
         Scores
         """
         count = max(1, BATCH_SCORES // max(1, len(self.hierarchy))) if size is None else size
-        with one_sentence(self.path, WHAT), located(self.path):
+        with one_sentence(self.path, WHAT), locate_errors(self.path):
             yield from self._npz(count) if self._is_npz else self._parquet(count)
 
     def _npz(self, size: int) -> Iterator[Scores]:

@@ -9,7 +9,7 @@ from typing import Any, NotRequired, TypedDict, cast, get_type_hints
 import numpy as np
 
 from treelabel.core.array_schema import Arrays, Schema, Sizes
-from treelabel.core.errors import TreelabelError, located
+from treelabel.core.errors import TreelabelError, locate_errors
 from treelabel.core.json_text import read_json, read_ordinary
 from treelabel.core.npz import Headers, read_arrays
 from treelabel.core.types import IntArray
@@ -125,7 +125,7 @@ def _profile(where: Path, stored: Description, hierarchy: Hierarchy) -> Profile 
 def _located(where: Path) -> Iterator[None]:
     """Begin messages with the folder, and make one sentence of what libraries raise on foreign bytes."""
     try:
-        with located(where):
+        with locate_errors(where):
             yield
     except (TreelabelError, MemoryError):
         raise
@@ -235,7 +235,7 @@ def _arrays(file: Path, schema: Schema) -> Arrays:
     def check(headers: Headers) -> None:
         sizes.update(schema.check_headers(headers))
 
-    with located(file, "damaged: "):
+    with locate_errors(file, "damaged: "):
         arrays = read_arrays(file, "the arrays of a model", check)
         schema.check_values(arrays, sizes)
     return arrays
