@@ -171,7 +171,7 @@ class _Checked(RawIOBase):
 
 def _check_ratio(path: Path, unpacked: int, packed: int, limits: Limits) -> None:
     # By what has been read so far, not by the file's size: that would let a bomb grow to the ratio times itself first.
-    if limits.exceeded("floor", unpacked) and limits.exceeded("ratio", unpacked / max(1, packed)):
+    if limits.exceeds("floor", unpacked) and limits.exceeds("ratio", unpacked / max(1, packed)):
         raise TreelabelError(
             f"{path}: {packed:,} bytes of it decompress to more than {unpacked:,}; {limits.hint('ratio')}"
         )
@@ -229,7 +229,7 @@ def whole_lines(stream: IO[bytes], path: Path, encoding: str, limits: Limits = D
 
 
 def _check_whole(path: Path, size: int, limits: Limits) -> None:
-    if limits.exceeded("whole", size):
+    if limits.exceeds("whole", size):
         raise TreelabelError(f"{path}: holds more than can be read at once; {limits.hint('whole')}")
 
 

@@ -61,7 +61,7 @@ def parse_json(text: str, limits: Limits, allow_nan: bool = True) -> Any:
         # Python's own limit: it does not convert an integer of thousands of digits.
         raise JsonLimitError("digits", _too_many_digits(limits)) from None
     # Counting brackets is quick, and only what has many of them may be deep.
-    if limits.exceeded("nesting", text.count("[") + text.count("{")) and _is_deeper(value, limits.nesting or 0):
+    if limits.exceeds("nesting", text.count("[") + text.count("{")) and _is_deeper(value, limits.nesting or 0):
         raise JsonLimitError("nesting", f"JSON nested too deeply; {limits.hint('nesting')}")
     return value
 
@@ -159,7 +159,7 @@ def _integer_parser(limits: Limits) -> Callable[[str], int | str] | None:
         return None
 
     def parse(text: str) -> int | str:
-        if limits.exceeded("digits", len(text)):
+        if limits.exceeds("digits", len(text)):
             raise JsonLimitError("digits", _too_many_digits(limits))
         return int(text) if len(text) <= own else text
 

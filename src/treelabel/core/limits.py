@@ -47,7 +47,7 @@ class Limits:
             if value is not None and not (isinstance(value, int | float) and value > 0):
                 raise TreelabelError(f"the limit {entry.name} is {value!r}, expected a number above 0 or None")
 
-    def exceeded(self, name: str, amount: float) -> bool:
+    def exceeds(self, name: str, amount: float) -> bool:
         """Return whether an amount is beyond a limit.
 
         Parameters

@@ -85,7 +85,7 @@ class Collector:
     def _check_columns(self, names: Iterable[str], batch: list[Incoming]) -> None:
         """Refuse objects that all have other fields: every field becomes a column of all rows."""
         self.columns.update(names)
-        if self.limits.exceeded("columns", len(self.columns)):
+        if self.limits.exceeds("columns", len(self.columns)):
             raise TreelabelError(
                 f"line {batch[-1].line:,}: {len(self.columns):,} different columns so far; "
                 f"{self.limits.hint('columns')}"

@@ -69,7 +69,7 @@ class _Elements:
     def begin(self, name: str, attributes: dict[str, str]) -> None:
         """Enter an element."""
         self._depth += 1
-        if self._limits.exceeded("nesting", self._depth):
+        if self._limits.exceeds("nesting", self._depth):
             raise TreelabelError(
                 f"{self._file}: elements are nested deeper than {self._depth - 1:,}; {self._limits.hint('nesting')}"
             )
@@ -90,7 +90,7 @@ class _Elements:
 
     def _add(self, characters: int) -> None:
         self._size += characters
-        if self._limits.exceeded("literal", self._size):
+        if self._limits.exceeds("literal", self._size):
             raise _too_long(self._file, self._limits)
 
 
@@ -112,7 +112,7 @@ def check_strings(file: Path, limits: Limits) -> None:
     with open_input(file, limits=limits, whole=True) as stream:
         text = stream.read().decode("utf-8", "replace")
     texts = (found[0] for found in STRINGS.finditer(text) if found[0][0] not in "<#")
-    if any(limits.exceeded("literal", len(each)) for each in texts):
+    if any(limits.exceeds("literal", len(each)) for each in texts):
         raise _too_long(file, limits)
 
 

@@ -140,7 +140,7 @@ def _header(path: Path, reader: Iterator[list[str]], limits: Limits) -> list[str
         columns = [name.strip() for name in next((row for row in reader if row), [])]
     except (csv.Error, _BadLineError) as error:
         raise TreelabelError(f"{path}:1: cannot read the column names: {error}") from error
-    if limits.exceeded("columns", len(columns)):
+    if limits.exceeds("columns", len(columns)):
         raise TreelabelError(f"{path}:1: the header has {len(columns):,} columns; {limits.hint('columns')}")
     twice = sorted(name for name, count in Counter(columns).items() if count > 1)
     if twice:

@@ -63,7 +63,7 @@ def regular_columns(path: Path, options: ReadOptions) -> tuple[list[str], str] |
         columns = [name.strip() for name in next(csv.reader([line], delimiter=delimiter, strict=True))]
     except csv.Error:
         return None
-    if len(set(columns)) < len(columns) or MARKER in columns or options.limits.exceeded("columns", len(columns)):
+    if len(set(columns)) < len(columns) or MARKER in columns or options.limits.exceeds("columns", len(columns)):
         return None
     return (columns, delimiter) if delimiter not in '"\r\n' else None
 

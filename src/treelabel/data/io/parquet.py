@@ -36,7 +36,7 @@ def read_parquet(path: Path, options: ReadOptions) -> RowSource:
         # A large hierarchy in the metadata goes beyond the limit that guards readers by default.
         file = pq.ParquetFile(path, thrift_string_size_limit=2**31 - 1)
         columns = file.metadata.num_columns
-        if options.limits.exceeded("columns", columns):
+        if options.limits.exceeds("columns", columns):
             raise TreelabelError(f"{path}: has {columns:,} columns; {options.limits.hint('columns')}")
         stored = (file.schema_arrow.metadata or {}).get(METADATA_KEY)
         check_size(path, promised_size(file.metadata), options.limits)

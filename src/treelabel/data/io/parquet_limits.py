@@ -35,7 +35,7 @@ def check_size(path: Path, size: int, limits: Limits) -> None:
         How many times the size of the file this may be.
     """
     packed = path.stat().st_size
-    if limits.exceeded("floor", size) and limits.exceeded("ratio", size / max(1, packed)):
+    if limits.exceeds("floor", size) and limits.exceeds("ratio", size / max(1, packed)):
         raise TreelabelError(
             f"{path}: {packed:,} bytes in the file become {size:,} or more in memory; {limits.hint('ratio')}"
         )

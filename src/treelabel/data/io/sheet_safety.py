@@ -31,10 +31,10 @@ def check_archive(path: Path, limits: Limits) -> None:
         with ZipFile(path) as archive:
             parts = archive.infolist()
             packed, unpacked = path.stat().st_size, sum(part.file_size for part in parts)
-            if limits.exceeded("floor", unpacked) and limits.exceeded("ratio", unpacked / max(1, packed)):
+            if limits.exceeds("floor", unpacked) and limits.exceeds("ratio", unpacked / max(1, packed)):
                 raise TreelabelError(f"{path}: its {packed:,} bytes unpack to {unpacked:,}; {limits.hint('ratio')}")
             at_once = max((part.file_size for part in parts if "worksheets/" not in part.filename), default=0)
-            if limits.exceeded("whole", at_once):
+            if limits.exceeds("whole", at_once):
                 raise TreelabelError(f"{path}: holds more than can be read at once; {limits.hint('whole')}")
             if "[Content_Types].xml" not in archive.namelist():
                 raise BadZipFile("a zip archive without [Content_Types].xml")

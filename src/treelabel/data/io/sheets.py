@@ -141,7 +141,7 @@ def _rows(sheet: Sheet, source: Any, limits: Limits) -> Iterator[tuple[int, list
     for number, values in enumerate(_values(path, source), 1):
         if number > MOST_ROWS:
             raise TreelabelError(f"{path}:{number:,}: more rows than the {MOST_ROWS:,} that a sheet can have")
-        if limits.exceeded("columns", len(values)):
+        if limits.exceeds("columns", len(values)):
             raise TreelabelError(f"{path}:{number}: {len(values):,} columns; {limits.hint('columns')}")
         cells = [cell_text(value) for value in values]
         if formulas is not None:
@@ -149,7 +149,7 @@ def _rows(sheet: Sheet, source: Any, limits: Limits) -> Iterator[tuple[int, list
         _note_errors(sheet, number, cells)
         is_empty = not any(map(str.strip, cells))
         _fill_merged(number, cells, merged, open_merges)
-        if any(limits.exceeded("line", len(cell)) for cell in cells):
+        if any(limits.exceeds("line", len(cell)) for cell in cells):
             raise TreelabelError(f"{path}:{number}: a cell is too long; {limits.hint('line')}")
         if not is_empty:
             yield number, cells

@@ -55,7 +55,7 @@ def _sizes(header: str, path: Path, limits: Limits) -> tuple[int, int, int]:
     for what, size in (("features", features), ("labels", labels)):
         if size > LARGEST:
             raise TreelabelError(f"{path}:1: the header promises {size:,} {what}; at most {LARGEST:,} can be read")
-    if limits.exceeded("labels", labels):
+    if limits.exceeds("labels", labels):
         raise TreelabelError(f"{path}:1: the header promises {labels:,} labels; {limits.hint('labels')}")
     return count, features, labels
 
