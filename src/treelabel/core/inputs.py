@@ -18,7 +18,7 @@ from treelabel.core.encodings import AsUtf8, encoding_of, is_known, is_like_asci
 from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.core.registry import did_you_mean
-from treelabel.core.strings import column_names, described
+from treelabel.core.strings import column_names, describe_value
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 # The name of standard input and output, which are told to be compressed by their first bytes.
@@ -49,7 +49,7 @@ def existing_file(path: str | Path) -> Path:
     """Check that a file is there to be read, and that it is a regular one: a pipe or a device may never end."""
     if not isinstance(path, str | os.PathLike):
         hint = "; pass its columns to fit instead: model.fit(data['text'], data['label'])" if column_names(path) else ""
-        raise TreelabelError(f"expected the name of a file, found {described(path)}{hint}")
+        raise TreelabelError(f"expected the name of a file, found {describe_value(path)}{hint}")
     found = Path(path)
     if found == STANDARD:
         return found

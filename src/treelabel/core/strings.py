@@ -30,12 +30,12 @@ def column_names(values: Any) -> list[str] | None:
     return [str(name) for name in names]
 
 
-def described(values: Any) -> str:
+def describe_value(values: Any) -> str:
     """Say what a value is that cannot be read, for a message.
 
     A data frame or dict is told by its columns, an array or a column by its type, others are quoted.
 
-    >>> described({"body": ["a"], "label": ["b"]}), described(np.zeros(9)), described(3)
+    >>> describe_value({"body": ["a"], "label": ["b"]}), describe_value(np.zeros(9)), describe_value(3)
     ("a dict with the keys 'body', 'label'", 'ndarray', '3')
     """
     names = column_names(values)
@@ -62,7 +62,7 @@ def require_column(values: Any, what: str) -> None:
     names = column_names(values)
     if names is not None:
         example = f"; pass one column of it, such as data[{names[0]!r}]" if names else ""
-        raise TreelabelError(f"expected a list of {what}, found {described(values)}{example}")
+        raise TreelabelError(f"expected a list of {what}, found {describe_value(values)}{example}")
     if isinstance(values, Set):
         raise TreelabelError(f"expected a list of {what}, found a set, which has no order; pass a list")
 
@@ -90,7 +90,7 @@ def as_list(values: Any, what: str) -> list[Any]:
     try:
         return list(values)
     except TypeError:
-        raise TreelabelError(f"expected a list of {what}, found {described(values)}") from None
+        raise TreelabelError(f"expected a list of {what}, found {describe_value(values)}") from None
 
 
 def is_missing(value: Any) -> bool:
@@ -138,7 +138,7 @@ class Strings(Sequence[str]):
         listed = as_list(values, "texts")
         wrong = next((at for at, value in enumerate(listed) if not isinstance(value, str)), None)
         if wrong is not None:
-            raise TreelabelError(f"row {wrong}: expected text, found {described(listed[wrong])}")
+            raise TreelabelError(f"row {wrong}: expected text, found {describe_value(listed[wrong])}")
         try:
             return cls(pa.chunked_array([pa.array(listed, pa.large_string())]))
         except UnicodeEncodeError as error:

@@ -15,7 +15,7 @@ from treelabel.core.errors import TreelabelError, shorten
 from treelabel.core.inputs import STANDARD, existing_file
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.core.progress import progress_bar
-from treelabel.core.strings import described
+from treelabel.core.strings import describe_value
 from treelabel.core.types import IntArray
 from treelabel.data.collect import Collector, Incoming
 from treelabel.data.dataset import MADE_OF_LABELS, Dataset
@@ -125,7 +125,7 @@ def read(
     elif isinstance(taxonomy, Hierarchy):
         known = Known(taxonomy, {"hierarchy": "given"})
     else:
-        raise TreelabelError(f"expected a taxonomy that is a file or a Hierarchy, found {described(taxonomy)}")
+        raise TreelabelError(f"expected a taxonomy that is a file or a Hierarchy, found {describe_value(taxonomy)}")
     problems = Problems(file, on_error)
     collector = Collector(limits)
     size = None if file == STANDARD else file.stat().st_size

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from treelabel.core.errors import TreelabelError
-from treelabel.core.strings import described
+from treelabel.core.strings import describe_value
 from treelabel.data import Dataset
 from treelabel.data.build import folds
 from treelabel.data.same_text import text_codes, units
@@ -148,11 +148,11 @@ def audit(
     """
     if not isinstance(data, Dataset):
         raise TreelabelError(
-            f"expected a Dataset, found {described(data)}; read one with treelabel.read, or make it of texts and "
+            f"expected a Dataset, found {describe_value(data)}; read one with treelabel.read, or make it of texts and "
             "labels: treelabel.Dataset.of(texts, labels, hierarchy)"
         )
     if not isinstance(model, str):
-        raise TreelabelError(f"expected the name of a model, such as 'linear', found {described(model)}")
+        raise TreelabelError(f"expected the name of a model, such as 'linear', found {describe_value(model)}")
     made = {"seed": seed} | dict(settings or {})
     # A name or a setting that is wrong is refused before anything is learned.
     make_model(model, **made)

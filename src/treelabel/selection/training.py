@@ -8,7 +8,7 @@ from scipy import sparse
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.stopping import StopSignal
-from treelabel.core.strings import Strings, as_list, described
+from treelabel.core.strings import Strings, as_list, describe_value
 from treelabel.core.types import DoubleArray, LongArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 from treelabel.hierarchy.labelled import LabelledTexts
@@ -74,7 +74,7 @@ class Training(LabelledTexts):
             weights = np.asarray(sample_weight, np.float64)
         except (TypeError, ValueError):
             raise TreelabelError(
-                f"sample_weight must hold a number per document, found {described(sample_weight)}"
+                f"sample_weight must hold a number per document, found {describe_value(sample_weight)}"
             ) from None
         if weights.shape != (len(self),):
             raise TreelabelError(f"sample_weight has the shape {weights.shape}, but there are {len(self):,} documents")
