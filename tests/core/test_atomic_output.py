@@ -43,23 +43,23 @@ def test_a_killed_writer_leaves_the_old_file_and_the_next_one_removes_what_it_le
     target = tmp_path / "out.txt"
     target.write_text("old")
     code = f"""
-from treelabel.core.atomic_output import whole_file
-with whole_file(sys.argv[1]) as working:
+from treelabel.core.atomic_output import atomic_file
+with atomic_file(sys.argv[1]) as working:
     working.write_text("half")
     {DIE}
 """
     assert killed(code, target) == -signal.SIGKILL
     assert target.read_text() == "old"
     assert len(names(tmp_path)) == 2
-    with o.whole_file(tmp_path / "other.txt") as working:
+    with o.atomic_file(tmp_path / "other.txt") as working:
         working.write_text("new")
     assert names(tmp_path) == ["other.txt", "out.txt"]
 
 
 def test_what_a_living_writer_is_at_is_no_leftover(tmp_path: Path) -> None:
-    with o.whole_file(tmp_path / "slow.txt") as slow:
+    with o.atomic_file(tmp_path / "slow.txt") as slow:
         slow.write_text("slow")
-        with o.whole_file(tmp_path / "fast.txt") as fast:
+        with o.atomic_file(tmp_path / "fast.txt") as fast:
             fast.write_text("fast")
         remove_leftovers(tmp_path)
     assert (tmp_path / "slow.txt").read_text() == "slow"
@@ -77,12 +77,12 @@ def test_links_stay_links_and_loops_are_called_so(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "real.txt").write_text("old")
     (tmp_path / "link.txt").symlink_to("data/real.txt")
-    with o.whole_file(tmp_path / "link.txt") as working:
+    with o.atomic_file(tmp_path / "link.txt") as working:
         working.write_text("new")
     assert (tmp_path / "link.txt").is_symlink()
     assert (tmp_path / "data" / "real.txt").read_text() == "new"
     (tmp_path / "round").symlink_to("round")
-    with pytest.raises(TreelabelError, match="leads back to itself"), o.whole_file(tmp_path / "round"):
+    with pytest.raises(TreelabelError, match="leads back to itself"), o.atomic_file(tmp_path / "round"):
         pass
 
 
@@ -90,17 +90,17 @@ def test_permissions_of_what_is_replaced_are_kept(tmp_path: Path) -> None:
     target = tmp_path / "secret.txt"
     target.write_text("old")
     target.chmod(0o600)
-    with o.whole_file(target) as working:
+    with o.atomic_file(target) as working:
         working.write_text("new")
     assert target.stat().st_mode & 0o777 == 0o600
 
 
 def test_errors_of_the_system_name_the_file_that_was_asked_for(tmp_path: Path) -> None:
-    with pytest.raises(TreelabelError) as full, o.whole_file(tmp_path / "out.txt"):
+    with pytest.raises(TreelabelError) as full, o.atomic_file(tmp_path / "out.txt"):
         raise OSError(28, "No space left on device")
     assert str(tmp_path / "out.txt") in str(full.value)
     assert "No space left on device" in str(full.value)
-    with pytest.raises(OSError, match="elsewhere"), o.whole_file(tmp_path / "out.txt"):
+    with pytest.raises(OSError, match="elsewhere"), o.atomic_file(tmp_path / "out.txt"):
         raise OSError(2, "No such file", "/elsewhere")
     assert names(tmp_path) == []
 
@@ -112,17 +112,17 @@ def test_files_appear_together_or_not_at_all(tmp_path: Path) -> None:
     (tmp_path / "one.txt").write_text("old")
 
     def fail() -> None:
-        with o.together():
-            with o.whole_file(tmp_path / "one.txt") as working:
+        with o.atomic_group():
+            with o.atomic_file(tmp_path / "one.txt") as working:
                 working.write_text("new")
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
         fail()
     assert (tmp_path / "one.txt").read_text() == "old"
-    with o.together():
+    with o.atomic_group():
         for name in ("one.txt", "two.txt"):
-            with o.whole_file(tmp_path / name) as working:
+            with o.atomic_file(tmp_path / name) as working:
                 working.write_text("new")
         assert (tmp_path / "one.txt").read_text() == "old"
     assert names(tmp_path) == ["one.txt", "two.txt"]
@@ -151,9 +151,9 @@ def test_a_process_that_is_killed_leaves_no_mixture_of_old_and_new_files(tmp_pat
     code = f"""
 {DYING}
 import treelabel.core.atomic_output as o
-with o.together():
+with o.atomic_group():
     for name in ("one", "two", "three"):
-        with o.whole_file(Path(sys.argv[1]) / name) as working:
+        with o.atomic_file(Path(sys.argv[1]) / name) as working:
             working.write_text("new")
 """
     for name in ("one", "two", "three"):
@@ -244,7 +244,7 @@ def test_nothing_in_the_folder_of_an_input_is_obeyed(tmp_path: Path, kind: str) 
 
 
 def put_folder(target: Path, text: str) -> None:
-    with o.whole_folder(target, allow) as working:
+    with o.atomic_folder(target, allow) as working:
         (working / "a.txt").write_text(text)
 
 
@@ -282,7 +282,7 @@ import treelabel.core.atomic_output as o
 from pathlib import Path
 def die(*_): {DIE}
 setattr(o, {moment!r}, die)
-with o.whole_folder(Path(sys.argv[1]), lambda target: None) as working:
+with o.atomic_folder(Path(sys.argv[1]), lambda target: None) as working:
     (working / "a.txt").write_text("new")
 """
     assert killed(code, target) == -signal.SIGKILL
@@ -297,7 +297,7 @@ def test_an_interrupted_save_leaves_the_old_folder_and_nothing_else(tmp_path: Pa
     put_folder(target, "old")
 
     def interrupt() -> None:
-        with o.whole_folder(target, allow) as working:
+        with o.atomic_folder(target, allow) as working:
             (working / "a.txt").write_text("new")
             raise KeyboardInterrupt
 
@@ -311,14 +311,14 @@ def test_of_two_writers_one_wins_and_the_other_is_told(tmp_path: Path) -> None:
     target = tmp_path / "model"
 
     def be_second() -> None:
-        with o.whole_folder(target, allow) as working:
+        with o.atomic_folder(target, allow) as working:
             (working / "a.txt").write_text("second")
             put_folder(target, "first")
 
     with pytest.raises(TreelabelError, match="another process"):
         be_second()
     assert (target / "a.txt").read_text() == "first"
-    with o.whole_folder(target, allow) as working:
+    with o.atomic_folder(target, allow) as working:
         (working / "a.txt").write_text("third")
         with pytest.raises(TreelabelError, match="another process"):
             put_folder(target, "fourth")

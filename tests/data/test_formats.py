@@ -19,7 +19,7 @@ from scipy import sparse
 from tests.helpers import put, read_text
 from tests.strategies import examples
 from treelabel import FORMATS, Dataset, Hierarchy, TreelabelError, read, write
-from treelabel.core.atomic_output import open_output, whole_file
+from treelabel.core.atomic_output import atomic_file, open_output
 from treelabel.data import SkippedRowsWarning, Strings, losses
 from treelabel.data.io import BATCH, format_of
 from treelabel.data.write import LabelStyle
@@ -414,7 +414,7 @@ def test_a_file_has_its_name_only_when_it_is_whole(tmp_path: Path) -> None:
 
 def test_new_files_have_the_usual_permissions(tmp_path: Path) -> None:
     usual = put(tmp_path, "usual", "").stat().st_mode
-    with whole_file(tmp_path / "ours") as temporary:
+    with atomic_file(tmp_path / "ours") as temporary:
         temporary.write_text("x")
     assert (tmp_path / "ours").stat().st_mode == usual
 

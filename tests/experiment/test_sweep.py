@@ -14,7 +14,7 @@ from scipy import stats
 
 from tests.helpers import Run as Command
 from treelabel import Dataset, Hierarchy, TreelabelError, evaluate, make_model, write
-from treelabel.core.atomic_output import whole_file
+from treelabel.core.atomic_output import atomic_file
 from treelabel.core.registry import Lazy
 from treelabel.data.build import folds, split
 from treelabel.data.sample import load_sample
@@ -129,7 +129,7 @@ def test_a_full_disk_costs_no_more_than_the_size_of_models(
     tmp_path: Path, run: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def save(self: MostFrequent, folder: Path, overwrite: bool = False) -> None:
-        with whole_file(folder):
+        with atomic_file(folder):
             raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(MostFrequent, "save", save)

@@ -366,7 +366,7 @@ def split(
       treelabel split all.csv parts --per-class 1
     """
     from treelabel import data as d
-    from treelabel.core.atomic_output import together
+    from treelabel.core.atomic_output import atomic_group
     from treelabel.core.errors import TreelabelError
     from treelabel.data.taxonomy import taxonomy_ending, write_taxonomy_of
     from treelabel.data.write import lacking_taxonomy
@@ -385,7 +385,7 @@ def split(
     taxonomy = folder / f"taxonomy{taxonomy_ending(dataset.hierarchy)}"
     # Data files that stand there already would be read with a taxonomy of the whole folder.
     is_alone = not lacking_taxonomy(folder, [file, *targets.values()])
-    with together():
+    with atomic_group():
         if is_alone:
             write_taxonomy_of([*targets.values()], dataset.hierarchy, taxonomy, overwrite=force)
         for name, part in divided.items():

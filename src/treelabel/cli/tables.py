@@ -40,7 +40,7 @@ def tables(
       treelabel tables results/quick --style latex --table losses -o losses.tex
       treelabel tables results/quick --figures figures
     """
-    from treelabel.core.atomic_output import open_output, together
+    from treelabel.core.atomic_output import atomic_group, open_output
     from treelabel.core.errors import TreelabelError, quote
     from treelabel.core.registry import suggestion
     from treelabel.experiment.results import Results
@@ -60,7 +60,7 @@ def tables(
         summarize(study, known, table, claims, significance, bold, header=not at)[0] for at, study in enumerate(loaded)
     ]
     text = ("\n" if known == "csv" else "\n\n").join(each for each in texts if each)
-    with together():
+    with atomic_group():
         drawn = None if figures is None else _draw(loaded, figures)
         if output is not None:
             with open_output(output) as stream:

@@ -31,7 +31,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextmanager
-def whole_file(path: str | Path) -> Iterator[Path]:
+def atomic_file(path: str | Path) -> Iterator[Path]:
     """Write a file under a working name beside it; it takes the real name when the block ends well.
 
     If the block fails, or the process is killed, what was there before stays. A symbolic link is followed, and stays.
@@ -66,7 +66,7 @@ def whole_file(path: str | Path) -> Iterator[Path]:
 def open_output(path: str | Path) -> Iterator[IO[bytes]]:
     """Open a file for writing bytes, compressed by its ending; it appears whole or not at all."""
     _, compression = suffixes(Path(path))
-    with whole_file(path) as working, pa.OSFile(str(working), "wb") as raw:
+    with atomic_file(path) as working, pa.OSFile(str(working), "wb") as raw:
         stream = raw if compression is None else pa.CompressedOutputStream(raw, compression)
         buffered = BufferedWriter(stream, 1 << 18)
         yield cast("IO[bytes]", buffered)
@@ -75,7 +75,7 @@ def open_output(path: str | Path) -> Iterator[IO[bytes]]:
 
 
 def remove_file(path: Path) -> None:
-    """Remove a file if it is there; within `together`, at the end of it."""
+    """Remove a file if it is there; within `atomic_group`, at the end of it."""
     transaction = _open_transaction.get()
     if transaction is None:
         path.unlink(missing_ok=True)
@@ -174,7 +174,7 @@ _open_transaction: ContextVar[_Transaction | None] = ContextVar("open_transactio
 
 
 @contextmanager
-def together() -> Iterator[None]:
+def atomic_group() -> Iterator[None]:
     """Let all files that are written in the block take their names at its end, so that nobody sees old ones beside new.
 
     If the block fails, what was there before stays. At its end the files that are replaced are removed, the last one
@@ -199,7 +199,7 @@ def together() -> Iterator[None]:
 
 
 @contextmanager
-def whole_folder(path: str | Path, check: Callable[[Path], None]) -> Iterator[Path]:
+def atomic_folder(path: str | Path, check: Callable[[Path], None]) -> Iterator[Path]:
     """Write a folder under a working name; it takes the real name when the block ends well.
 
     A folder that is there is replaced in one step: whoever looks sees the old one or the new one. Where the system

@@ -145,7 +145,7 @@ def remove_leftovers(folder: Path) -> None:
     """Remove what processes that were killed have left under working names in a folder.
 
     A leftover is one of this user that nobody has locked and no link in the folder points to (see
-    `outputs.whole_folder`). Costs a listing of the folder.
+    `atomic_output.atomic_folder`). Costs a listing of the folder.
     """
     if fcntl is None:
         return

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from treelabel.core.atomic_output import open_output, whole_file
+from treelabel.core.atomic_output import atomic_file, open_output
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import suffixes
 from treelabel.data.io.csv import label_cell
@@ -40,7 +40,7 @@ def write_table(table: pa.Table, path: str | Path) -> None:
     require_table_name(target)
     ending = suffixes(target)[0]
     if ending == ".parquet":
-        with whole_file(target) as working:
+        with atomic_file(target) as working:
             pq.write_table(table, working, compression="zstd")
         return
     if ending == ".xlsx":

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from treelabel.core.atomic_output import whole_file
+from treelabel.core.atomic_output import atomic_file
 from treelabel.core.spool import joined_batches, read_schema, read_spool
 from treelabel.core.types import LongArray
 from treelabel.data.io.formulas import FORMULA_PATTERN, MARKER, NUMBER, escape
@@ -145,7 +145,7 @@ def finish_table(spool: Path, target: Path, name: str) -> None:
     if name == "xlsx":
         write_sheet(target, _sheet_rows(spool), "predictions")
         return
-    with whole_file(target) as working, pq.ParquetWriter(working, read_schema(spool), compression="zstd") as writer:
+    with atomic_file(target) as working, pq.ParquetWriter(working, read_schema(spool), compression="zstd") as writer:
         for table in joined_batches(read_spool(spool), ROW_GROUP):
             writer.write_table(table)
 

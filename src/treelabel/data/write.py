@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from treelabel.core.atomic_output import together
+from treelabel.core.atomic_output import atomic_group
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import suffixes
 from treelabel.data.dataset import Dataset
@@ -75,7 +75,7 @@ def write(
     def label_texts(matrix: LabelMatrix) -> list[list[str]]:
         return decode(data.hierarchy, matrix, separator is not None, separator or SEPARATOR)
 
-    with together():
+    with atomic_group():
         beside = None
         stands_alone = bool(entry.holds & {"hierarchy", "features"})
         if not taxonomy and not stands_alone and separator is None:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from treelabel.core.atomic_output import whole_file
+from treelabel.core.atomic_output import atomic_file
 from treelabel.core.errors import TreelabelError
 from treelabel.encoders.folders import cache_folder
 
@@ -26,7 +26,7 @@ def digest(file: Path) -> str:
             _digests[key] = hashlib.file_digest(stream, "sha256").hexdigest()
         with suppress(OSError, TreelabelError):
             stored.parent.mkdir(parents=True, exist_ok=True)
-            with whole_file(stored) as temporary:
+            with atomic_file(stored) as temporary:
                 content = {"sha256": _digests, "checksum": _checksum(_digests)}
                 temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
     return _digests[key]

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from treelabel.core.atomic_output import whole_file
+from treelabel.core.atomic_output import atomic_file
 from treelabel.core.errors import TreelabelError
 from treelabel.encoders.sessions import session
 
@@ -59,7 +59,7 @@ def export(
             dynamic_shapes={name: dict(axes) for name in parameters},
         )
         assert program is not None
-        with whole_file(file) as temporary:
+        with atomic_file(file) as temporary:
             program.save(str(temporary))
 
 
@@ -130,7 +130,7 @@ def quantise(source: str | Path, target: str | Path) -> None:
     del graph.graph.value_info[:]
     known = {"DefaultTensorType": formats.TensorProto.FLOAT}
     plain = {"weight_type": QuantType.QInt8, "per_channel": True, "extra_options": known}
-    with _quiet(), whole_file(target) as temporary:
+    with _quiet(), atomic_file(target) as temporary:
         quantize_dynamic(graph, str(temporary), nodes_to_exclude=narrowing, **plain)
         if narrowing:
             blocks = MatMulNBitsQuantizer(

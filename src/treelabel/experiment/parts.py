@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.core.atomic_output import whole_file
+from treelabel.core.atomic_output import atomic_file
 from treelabel.core.errors import TreelabelError
 from treelabel.core.json_text import read_json
 from treelabel.core.matrices import checked_csr
@@ -41,7 +41,7 @@ def save_parts(file: Path, results: Sequence[Result]) -> None:
         for metric in {metric.key: metric for metric in reversed(result.metrics)}.values():
             for number, part in enumerate(result.parts.get(metric.key, ())):
                 arrays |= _arrays(f"{at}/{metric.name}/{number}", part)
-    with whole_file(file) as working, working.open("wb") as stream:
+    with atomic_file(file) as working, working.open("wb") as stream:
         write_arrays(stream, arrays, compress=True)
 
 

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from treelabel.core.atomic_output import open_output, whole_file
+from treelabel.core.atomic_output import atomic_file, open_output
 from treelabel.core.errors import TreelabelError, locate_errors
 from treelabel.core.json_text import read_json
 from treelabel.core.validation import check_kind
@@ -311,7 +311,7 @@ class Results:
     def write_index(self) -> None:
         """Write `index.parquet`."""
         assert self.folder is not None
-        with whole_file(self.folder / "index.parquet") as working:
+        with atomic_file(self.folder / "index.parquet") as working:
             pq.write_table(self.index, working)
 
     def export(self, path: str | Path, command: str, verdicts: Sequence[Mapping[str, Any]] = ()) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 import psutil
 
-from treelabel.core.atomic_output import disk_is_full, make_folder, open_output, together
+from treelabel.core.atomic_output import atomic_group, disk_is_full, make_folder, open_output
 from treelabel.core.child_python import child_python
 from treelabel.core.errors import TreelabelError, shorten
 from treelabel.core.locking import lock
@@ -218,7 +218,7 @@ def _prepare(plan: StudyPlan, results: Path) -> None:
     # A system may be called otherwise than when it was run.
     keys = {cell.key: [cell.data, cell.system] for cell in make_plan(plan.spec).cells}
     about = {"path": str(plan.spec.path.resolve()), "keys": keys}
-    with together():
+    with atomic_group():
         for name, text in (("study.json", json.dumps(about, indent=1)), ("spec.toml", plan.spec.text)):
             with open_output(results / name) as stream:
                 stream.write(text.encode())

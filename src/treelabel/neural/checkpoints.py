@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from treelabel.core.atomic_output import whole_file
+from treelabel.core.atomic_output import atomic_file
 from treelabel.core.errors import TreelabelError
 from treelabel.neural.tensors import os_errors
 
@@ -96,7 +96,7 @@ def save_checkpoint(
     tensors["random"] = torch.get_rng_state()
     stored = {name: getattr(state, name) for name in STORED}
     folder.mkdir(parents=True, exist_ok=True)
-    with whole_file(folder / FILE) as working, os_errors():
+    with atomic_file(folder / FILE) as working, os_errors():
         save_file(tensors, working, {"run": run, "state": json.dumps(stored)})
 
 

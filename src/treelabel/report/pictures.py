@@ -9,7 +9,7 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from treelabel.core.atomic_output import make_folder, together, whole_file
+from treelabel.core.atomic_output import atomic_file, atomic_group, make_folder
 from treelabel.report.figures import Drawing
 from treelabel.report.figures.style import SETTINGS, VARIABLES
 
@@ -92,14 +92,14 @@ def write_figures(folder: Path, figures: Sequence[Drawing]) -> list[Path]:
     make_folder(folder)
     written = []
     # All of the new ones, or all of the old.
-    with together():
+    with atomic_group():
         for drawing in figures:
             with _styled():
                 made = drawing.draw()
                 made.set_facecolor("white")
                 for kind in FILE_KINDS:
                     path = folder / f"{drawing.name}.{kind}"
-                    with whole_file(path) as working:
+                    with atomic_file(path) as working:
                         _save(made, working, kind)
                     written.append(path)
     return written

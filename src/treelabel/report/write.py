@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from treelabel.core.atomic_output import together, whole_file
+from treelabel.core.atomic_output import atomic_file, atomic_group
 from treelabel.core.errors import require_extra
 from treelabel.data import Dataset
 from treelabel.report.content import make_content
@@ -65,8 +65,8 @@ def write_report(
     content = make_content(truth, systems, train, rule, texts, title, note, seed=seed)
     drawn = drawings(content)
     page = render(content, drawn)
-    with together():
+    with atomic_group():
         if figures is not None:
             write_figures(Path(figures), drawn)
-        with whole_file(path) as working:
+        with atomic_file(path) as working:
             working.write_text(page, encoding="utf-8", errors="replace", newline="\n")

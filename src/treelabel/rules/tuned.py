@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
 
-from treelabel.core.atomic_output import whole_file
+from treelabel.core.atomic_output import atomic_file
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import existing_file
 from treelabel.core.json_text import read_json
@@ -39,7 +39,7 @@ class Tuned:
 
     def save(self, path: str | Path) -> None:
         """Write as JSON; the file appears whole or not at all."""
-        with whole_file(Path(path)) as temporary:
+        with atomic_file(Path(path)) as temporary:
             text = json.dumps({"kind": KIND, "version": VERSION, **asdict(self)}, indent=2, ensure_ascii=False)
             Path(temporary).write_text(text + "\n", encoding="utf-8")
 

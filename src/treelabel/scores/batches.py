@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from treelabel.core.atomic_output import whole_file
+from treelabel.core.atomic_output import atomic_file
 from treelabel.core.spool import joined_batches, read_schema, read_spool
 from treelabel.hierarchy import Hierarchy, hierarchy_to_json
 from treelabel.scores.core import Scores
@@ -59,7 +59,7 @@ def finish_scores(spool: Path, target: Path, hierarchy: Hierarchy) -> None:
         That of the scores.
     """
     ending = score_ending(target)
-    with whole_file(target) as working:
+    with atomic_file(target) as working:
         if ending == ".npz":
             _write_npz(spool, working, hierarchy)
         else:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import sparse
 
-from treelabel.core.atomic_output import whole_file
+from treelabel.core.atomic_output import atomic_file
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import STANDARD, existing_file, standard_input, suffixes
 from treelabel.core.json_text import read_json
@@ -53,7 +53,7 @@ def save_scores(path: Path, hierarchy: Hierarchy, values: Any, ids: tuple[str, .
         One per document.
     """
     writer = {".npz": _save_npz, ".parquet": _save_parquet}[score_ending(path)]
-    with whole_file(path) as temporary:
+    with atomic_file(path) as temporary:
         writer(Stored(hierarchy, values, ids), temporary)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from treelabel.core.atomic_output import whole_file
+from treelabel.core.atomic_output import atomic_file
 from treelabel.core.errors import TreelabelError
 from treelabel.data.io.parquet_limits import check_size, decoded_size, promised_size, rows_at_once
 from treelabel.data.io.records import BATCH, Output, Problem, ReadOptions, Record, RowSource
@@ -114,7 +114,7 @@ def write_parquet(output: Output) -> None:
     ]
     schema = pa.schema(fields, {METADATA_KEY: hierarchy_to_json(data.hierarchy)})
     try:
-        with whole_file(output.path) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+        with atomic_file(output.path) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
             for part in data.batches(BATCH):
                 labels = pa.array(output.label_texts(part.labels), pa.list_(pa.string()))
                 columns = [part.ids.arrow, part.texts.arrow, labels, *part.extra.values()]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
-from treelabel.core.atomic_output import whole_file
+from treelabel.core.atomic_output import atomic_file
 from treelabel.core.errors import TreelabelError, quote, require_extra, some
 from treelabel.core.inputs import suffixes
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
@@ -296,7 +296,7 @@ def write_sheet(path: Path, rows: Iterable[list[Any]], title: str = "data") -> N
     book = Workbook(write_only=True)
     sheet = book.create_sheet(title)
     sheet.freeze_panes = "A2"
-    with whole_file(path) as working:
+    with atomic_file(path) as working:
         try:
             for number, row in enumerate(rows, 1):
                 if number > MOST_ROWS or len(row) > MOST_COLUMNS:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from treelabel.core.atomic_output import whole_file
+from treelabel.core.atomic_output import atomic_file
 from treelabel.core.errors import TreelabelError, require_extra, some
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def sign_model(folder: str | Path, key: str | Path) -> str:
     fingerprint = _fingerprint(private.public_key())
     signature = base64.b64encode(private.sign(_message(content))).decode()
     stored = {"kind": KIND, "version": VERSION, "algorithm": ALGORITHM, "key": fingerprint, "signature": signature}
-    with whole_file(where / SIGNATURE) as temporary:
+    with atomic_file(where / SIGNATURE) as temporary:
         temporary.write_text(json.dumps(stored, indent=2) + "\n", encoding="utf-8")
     return fingerprint
 

@@ -11,11 +11,11 @@ from typing import Any, ClassVar, TypedDict
 import numpy as np
 
 from treelabel.core.array_schema import Arrays, Schema
-from treelabel.core.atomic_output import require_writable, whole_folder
+from treelabel.core.atomic_output import require_writable, atomic_folder
 from treelabel.core.errors import TreelabelError, some
 from treelabel.core.npz import write_arrays
 from treelabel.core.types import IntArray
-from treelabel.core.validation import check_kind
+from treelabel.core.validation import validate
 from treelabel.encoders.protocol import Encoder
 from treelabel.hierarchy import Hierarchy, hierarchy_to_json
 from treelabel.hierarchy.regime import Regime
@@ -58,7 +58,7 @@ class StorableModel(Settings, ABC):
 
     def schema(self, values: dict[str, Any]) -> Schema:
         """Check values that `_state` returned once, and declare the arrays that belong to them."""
-        check_kind(values, self.learned, "learned")
+        validate(values, self.learned, "learned")
         return self._schema(values)
 
     @abstractmethod
@@ -99,7 +99,7 @@ def save_model(model: StorableModel, folder: str | Path, overwrite: bool = False
     """
     if not hasattr(model, "hierarchy_"):
         raise not_fitted(f"this {model.name} model has not learned anything yet; call fit before save")
-    with whole_folder(folder, lambda target: require_replaceable(target, overwrite)) as working:
+    with atomic_folder(folder, lambda target: require_replaceable(target, overwrite)) as working:
         _write(model, working)
 
 
