@@ -20,7 +20,7 @@ from treelabel.core.array_schema import Array, Csr, Schema, indices
 from treelabel.core.json_text import OWN, read_json
 from treelabel.core.matrices import checked_csr, sound_csr
 from treelabel.core.npz import open_npz
-from treelabel.core.validation import Between, check_kind, fits
+from treelabel.core.validation import Between, is_valid, validate
 from treelabel.models.check import CASES, fitted
 from treelabel.rules import Tuned
 from treelabel.text import NgramShape
@@ -543,10 +543,10 @@ def test_values_are_compared_with_type_hints() -> None:
         ({"words": 1, "kind": "a", "more": 1}, Shape),
         ("ab", list[str]),
     ]
-    assert all(fits(value, kind) for value, kind in right)
-    assert not any(fits(value, kind) for value, kind in wrong)
+    assert all(is_valid(value, kind) for value, kind in right)
+    assert not any(is_valid(value, kind) for value, kind in wrong)
     with pytest.raises(TreelabelError, match=r"^x\['kind'\] is 'c', expected 'a' or 'b' or null"):
-        check_kind({"words": 1, "kind": "c"}, Shape, "x")
+        validate({"words": 1, "kind": "c"}, Shape, "x")
 
 
 def test_a_schema_says_what_does_not_fit() -> None:

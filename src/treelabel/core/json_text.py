@@ -1,6 +1,6 @@
 """Reading JSON, of treelabel's own and of unknown origin, within limits on nesting and on the digits of integers.
 
-What the values mean is for `kinds.check_kind` or the caller.
+What the values mean is for `validation.validate` or the caller.
 """
 
 import json

@@ -60,7 +60,7 @@ class Rising:
 AnyFloat = Annotated[float, "any"]
 
 
-def check_kind(value: Any, kind: Any, where: str) -> None:
+def validate(value: Any, kind: Any, where: str) -> None:
     """Refuse a value that is not what a type hint says; `where` begins the message, and says which value it is.
 
     Plain `float` takes whole numbers too, and is finite and at most 1e15 either way; plain `int` has 64 bits.
@@ -74,7 +74,7 @@ def check_kind(value: Any, kind: Any, where: str) -> None:
     where
         The beginning of the message.
 
-    >>> check_kind({"words": 0}, Mapping[str, Annotated[int, Between(1, 9)]], "model.json: learned")
+    >>> validate({"words": 0}, Mapping[str, Annotated[int, Between(1, 9)]], "model.json: learned")
     Traceback (most recent call last):
     treelabel.core.errors.TreelabelError: model.json: learned['words'] is 0, expected a whole number from 1 to 9
     """
@@ -83,7 +83,7 @@ def check_kind(value: Any, kind: Any, where: str) -> None:
         raise TreelabelError(f"{where}{wrong}")
 
 
-def fits(value: Any, kind: Any) -> bool:
+def is_valid(value: Any, kind: Any) -> bool:
     """Return whether a value is what a type hint says.
 
     Parameters
@@ -97,7 +97,7 @@ def fits(value: Any, kind: Any) -> bool:
     -------
     bool
 
-    >>> fits(1, float), fits(True, int), fits([1, "a"], tuple[int, str])
+    >>> is_valid(1, float), is_valid(True, int), is_valid([1, "a"], tuple[int, str])
     (True, False, True)
     """
     return _mismatch(value, kind) is None

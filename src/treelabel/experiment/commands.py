@@ -26,7 +26,7 @@ from treelabel.core.child_python import child_python
 from treelabel.core.errors import TreelabelError, locate_errors, quote, shorten
 from treelabel.core.json_text import read_json
 from treelabel.core.locking import lock
-from treelabel.core.validation import LARGEST, AnyFloat, Between, check_kind
+from treelabel.core.validation import LARGEST, AnyFloat, Between, validate
 from treelabel.data import Dataset, read, write, write_taxonomy
 from treelabel.encoders.folders import cache_folder
 from treelabel.experiment.processes import MARK, end_marked, run_watched
@@ -236,7 +236,7 @@ def _read_output(system: SystemSpec, test: Dataset, working: Path) -> CommandOut
         stored = read_json(output, str(output), "values")
         if not isinstance(stored, dict) or not isinstance(stored.get("values"), dict):
             raise TreelabelError('it has no values; expected {"values": {"name": number}}')
-        check_kind(stored["values"], Mapping[str, AnyFloat], "values")
+        validate(stored["values"], Mapping[str, AnyFloat], "values")
         return CommandOutput(values={name: float(value) for name, value in stored["values"].items()}, told=times)
     with output.open("rb") as stream:
         is_packed = stream.read(2) == b"PK"
@@ -254,7 +254,7 @@ def _read_output(system: SystemSpec, test: Dataset, working: Path) -> CommandOut
 
 
 def _amount(value: Any, name: str) -> float:
-    check_kind(value, Annotated[float, Between(0, LARGEST)], name)
+    validate(value, Annotated[float, Between(0, LARGEST)], name)
     return float(value)
 
 
@@ -321,8 +321,8 @@ def _scored(row: Any, where: str) -> tuple[str, list[tuple[str, float]]]:
     """Take the id and the scored labels out of a line."""
     try:
         name, entries = row["id"], [(each.get("label", each.get("path")), each["p"]) for each in row["labels"]]
-        check_kind(name, str | int, "id")
-        check_kind(entries, list[tuple[str, float]], "labels")
+        validate(name, str | int, "id")
+        validate(entries, list[tuple[str, float]], "labels")
     except (AttributeError, KeyError, TypeError, TreelabelError):
         expected = '{"id": "7", "labels": [{"label": "A > B", "p": 0.93}]}'
         raise TreelabelError(f"{where}: expected {expected}, found {quote(row)}") from None

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, get_type_hints
 from treelabel.core.errors import TreelabelError, locate_errors, quote
 from treelabel.core.inputs import existing_file
 from treelabel.core.registry import suggestion
-from treelabel.core.validation import check_kind
+from treelabel.core.validation import validate
 from treelabel.experiment.metric_names import base_metric, spelled_metric
 from treelabel.experiment.spec import (
     DEFAULT_RULE,
@@ -196,7 +196,7 @@ def _value(name: str, value: Any, hint: Any, place: str) -> Any:
         return _made(inner, value, place)
     if name in ("path", "text") or (isinstance(value, dict | tuple) and _is_made(value)):
         return value
-    check_kind(value, hint, place)
+    validate(value, hint, place)
     return tuple(value) if isinstance(value, list) else value
 
 

@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from treelabel.core.atomic_output import atomic_file, open_output
 from treelabel.core.errors import TreelabelError, locate_errors
 from treelabel.core.json_text import read_json
-from treelabel.core.validation import check_kind
+from treelabel.core.validation import validate
 from treelabel.evaluation.result import Result
 from treelabel.experiment.metric_names import base_metric, spelled_metric
 from treelabel.experiment.parts import context_from_json, load_parts
@@ -408,8 +408,8 @@ def run_from_json(stored: Any, where: str) -> Run:
         values |= {name: tuple(values.get(name) or ()) for name in ("notes", "asked")}
         values["command"] = None if values.get("command") is None else tuple(values["command"])
         run = Run(**values)
-        check_kind([run.key, run.data, run.system, run.reason], list[str], "")
-        check_kind([run.seed, run.nodes, run.leaves], list[int], "")
+        validate([run.key, run.data, run.system, run.reason], list[str], "")
+        validate([run.seed, run.nodes, run.leaves], list[int], "")
     except (TypeError, ValueError, KeyError) as error:
         raise TreelabelError(f"{where}: the run is damaged ({error}); remove it, and it is done again") from None
     return run

@@ -14,7 +14,7 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.stopping import StopSignal
 from treelabel.core.strings import Strings
 from treelabel.core.types import DoubleArray
-from treelabel.core.validation import Between, check_kind
+from treelabel.core.validation import Between, validate
 from treelabel.hierarchy import Hierarchy
 from treelabel.hierarchy.labels import decode
 from treelabel.hierarchy.moves import Moves
@@ -113,7 +113,7 @@ class Model(Classifier):
         # What could not be loaded is not learned.
         self.check_settings(storable_settings(self))
         if max_seconds is not None:
-            check_kind(max_seconds, Annotated[float, Between(0, np.inf)], "max_seconds")
+            validate(max_seconds, Annotated[float, Between(0, np.inf)], "max_seconds")
         stop = StopSignal(np.inf if max_seconds is None else time.monotonic() + max_seconds)
         known = hierarchy if hierarchy is not None else self.hierarchy
         if known is None and valid is not None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Self, get_type_hints
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.registry import suggestion
-from treelabel.core.validation import LARGEST, Between, PowerOfTwo, Rising, check_kind
+from treelabel.core.validation import LARGEST, Between, PowerOfTwo, Rising, validate
 from treelabel.text.ngrams import LARGEST_N, MOST_FEATURES
 
 Seed = Annotated[int, Between(0, 1 << 32)]
@@ -94,7 +94,7 @@ class Settings:
         hints = _hints(cls.__init__)
         for name, value in settings.items():
             if name in hints:
-                check_kind(value, hints[name], f"{where}{name}")
+                validate(value, hints[name], f"{where}{name}")
 
     def require_settings(self) -> None:
         """Refuse settings that are out of range, or exclude each other."""

@@ -10,7 +10,7 @@ from treelabel.core.atomic_output import atomic_file
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import existing_file
 from treelabel.core.json_text import read_json
-from treelabel.core.validation import check_kind
+from treelabel.core.validation import validate
 
 KIND = "treelabel tuned rule"
 VERSION = 1
@@ -55,5 +55,5 @@ class Tuned:
                 f"{file}: a tuned rule of version {stored.get('version')!r}, but this treelabel reads version {VERSION}"
             )
         values = {name: value for name, value in stored.items() if name not in ("kind", "version")}
-        check_kind(values, _Values, f"{file}: the tuned rule")
+        validate(values, _Values, f"{file}: the tuned rule")
         return cls(**values)

@@ -13,7 +13,7 @@ from treelabel.core.errors import TreelabelError, locate_errors
 from treelabel.core.json_text import read_json, read_ordinary
 from treelabel.core.npz import Headers, read_arrays
 from treelabel.core.types import IntArray
-from treelabel.core.validation import check_kind, fits
+from treelabel.core.validation import is_valid, validate
 from treelabel.hierarchy import Hierarchy, hierarchy_from_json
 from treelabel.hierarchy.regime import Regime
 from treelabel.models.base import Model
@@ -157,7 +157,7 @@ def _described(where: Path, require_signature: str | Path | None) -> Description
     for name, kind in get_type_hints(Description).items():
         if name not in stored and name in Description.__optional_keys__:
             continue
-        if name not in stored or not fits(stored[name], kind):
+        if name not in stored or not is_valid(stored[name], kind):
             raise TreelabelError(f"{file}: damaged: {name!r} is missing or of the wrong kind")
     return cast("Description", stored)
 
@@ -176,7 +176,7 @@ def _form(stored: Description) -> LabelForm:
     form = cast("dict[str, Any]", stored).get("form")
     if form is None:
         return LabelForm()
-    check_kind(form, StoredForm, "damaged: 'form'")
+    validate(form, StoredForm, "damaged: 'form'")
     return LabelForm(**form)
 
 
