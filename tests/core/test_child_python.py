@@ -61,7 +61,7 @@ def test_the_second_process_of_a_first_fit_imports_nothing_of_the_folder(
     planted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compute, "thread_count", lambda: 2)
-    monkeypatch.setattr(code_cache, "is_kept", lambda loop: False)
+    monkeypatch.setattr(code_cache, "is_cached", lambda loop: False)
     process = ahead._start()
     assert process is not None
     assert process.wait() == 0

@@ -388,7 +388,7 @@ def test_an_encoder_takes_the_place_of_words(tmp_path: Path, monkeypatch: pytest
 def test_of_very_many_nodes_the_largest_scores_are_kept(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     place = "treelabel.models.zero_shot" if name == "zero_shot" else "treelabel.models.label_svms"
     monkeypatch.setattr(f"{place}.MANY_NODES", 10)
-    monkeypatch.setattr(f"{place}.KEPT_SCORES", 3)
+    monkeypatch.setattr(f"{place}.TOP_SCORES", 3)
     h = Hierarchy.flat([f"thing{number}" for number in range(20)])
     model = make_model(name).fit(list(h.names), [[label] for label in h.names], hierarchy=h)
     scores = model.score(["thing7", "thing3"])

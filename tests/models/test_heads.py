@@ -298,7 +298,7 @@ def test_of_very_many_nodes_the_likeliest_terminals_are_kept(monkeypatch: pytest
     dense = make_model(prune=0).fit(data)
     before = dense.score(data.texts[:50]).dense()
     monkeypatch.setattr(path_softmax, "MANY_NODES", 10)
-    monkeypatch.setattr(path_softmax, "KEPT_SCORES", 5)
+    monkeypatch.setattr(path_softmax, "TOP_SCORES", 5)
     scores = dense.score(data.texts[:50])
     assert scores.is_sparse
     assert scores.is_coherent()

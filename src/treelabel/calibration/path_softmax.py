@@ -13,7 +13,7 @@ from treelabel.calibration.fitting import fit_beta, fit_softmax, fit_softmax_mix
 from treelabel.calibration.outputs import ABSENT, LEVELS, Outputs
 from treelabel.calibration.uniform import fit_uniform_weights, sums_of
 from treelabel.core.array_schema import Array, Arrays
-from treelabel.core.bounded_memory import KEPT_SCORES, MANY_NODES
+from treelabel.core.bounded_memory import MANY_NODES, TOP_SCORES
 from treelabel.core.compute import over_rows
 from treelabel.core.errors import TreelabelError
 from treelabel.core.sparse_product import Documents, Dot, Weights, documents_of, known_margins
@@ -170,7 +170,7 @@ class PathSoftmax(Calibration):
         def block(start: int, stop: int) -> sparse.csr_array:
             found = np.empty((stop - start, terminals), np.float32)
             kernels.score_paths(documents.since(start), dot, self._softmax, plain, 0, stop - start, found)
-            return sparse.csr_array(largest_of(found, KEPT_SCORES) @ paths, dtype=np.float32)
+            return sparse.csr_array(largest_of(found, TOP_SCORES) @ paths, dtype=np.float32)
 
         most = max(16, BLOCK_TERMINALS // terminals)
         return in_blocks(block, count, self.outputs.hierarchy, top, least=8, most=most)

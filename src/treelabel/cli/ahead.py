@@ -24,10 +24,10 @@ def compiling_ahead(model: str) -> Iterator[None]:
 
 def _start() -> "subprocess.Popen[bytes] | None":
     from treelabel.calibration.path_kernels import score_paths
-    from treelabel.core.code_cache import is_kept
+    from treelabel.core.code_cache import is_cached
     from treelabel.core.compute import thread_count
 
-    if thread_count() < 2 or is_kept(score_paths):
+    if thread_count() < 2 or is_cached(score_paths):
         return None
     nothing = subprocess.DEVNULL
     command = child_python("-m", "treelabel.models.linear.ahead")

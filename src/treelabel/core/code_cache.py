@@ -144,7 +144,7 @@ class _Watch(event.Listener):
 event.register("numba:compile", _Watch())
 
 
-def is_kept(function: Any) -> bool:
+def is_cached(function: Any) -> bool:
     """Return whether a compiled loop is in the cache already, or can never be."""
     cache = getattr(function, "_cache", None)
     return not isinstance(cache, CheckedCache) or not cache.is_empty

@@ -215,7 +215,7 @@ def background(items: Iterable[Part]) -> Iterator[Part]:
             yield item
 
 
-def run_beside(work: Callable[[], None]) -> None:
+def run_in_thread(work: Callable[[], None]) -> None:
     """Run a function in a thread of its own, which ends with the process."""
     threading.Thread(target=work, name="treelabel", daemon=True).start()
 

@@ -1,9 +1,10 @@
 """A file that grows under a temporary name until it is whole, and that a later run can go on with.
 
-`atomic_file` hides what it writes until the end, and a process that is killed leaves nothing. Where writing takes hours,
-that is too little: here what is done stands in `NAME.partial`, and a journal beside it, `NAME.partial.json`, says how
-many of its bytes are sure, what they were made of, and whatever the writer wants to know when it goes on. Bytes come
-first and the journal after them, so that a kill at any moment leaves a file that begins with what the journal says.
+`atomic_file` hides what it writes until the end, and a process that is killed leaves nothing. Where writing takes
+hours, that is too little: here what is done stands in `NAME.partial`, and a journal beside it, `NAME.partial.json`,
+says how many of its bytes are sure, what they were made of, and whatever the writer wants to know when it goes on.
+Bytes come first and the journal after them, so that a kill at any moment leaves a file that begins with what the
+journal says.
 """
 
 import json

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from treelabel.core.atomic_output import disk_is_full, open_output
-from treelabel.core.compute import run_beside
+from treelabel.core.compute import run_in_thread
 from treelabel.core.errors import TreelabelError
 from treelabel.core.json_text import read_json
 from treelabel.evaluation.evaluator import make_context
@@ -117,7 +117,7 @@ def _end_with_parent() -> None:
         os.killpg(0, signal.SIGKILL)
 
     if os.getpgid(0) == os.getpid():
-        run_beside(watch)
+        run_in_thread(watch)
 
 
 def write_run(results: Path, run: Run) -> None:

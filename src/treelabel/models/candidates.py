@@ -15,7 +15,7 @@ from treelabel.calibration.fitting import fit_sigmoid
 from treelabel.calibration.isotonic import STEPS, fit_isotonic
 from treelabel.calibration.outputs import LEVELS
 from treelabel.core.array_schema import Array, Arrays
-from treelabel.core.bounded_memory import KEPT_SCORES
+from treelabel.core.bounded_memory import TOP_SCORES
 from treelabel.core.compute import over_rows
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
@@ -194,8 +194,8 @@ class PathMap:
         """
         terminals = np.union1d(hierarchy.leaves, np.flatnonzero(counts)).astype(np.int32)
         prior = counts[terminals] + LEAST
-        if len(terminals) > KEPT_SCORES:
-            prior[np.argsort(-prior, kind="stable")[KEPT_SCORES:]] = 0
+        if len(terminals) > TOP_SCORES:
+            prior[np.argsort(-prior, kind="stable")[TOP_SCORES:]] = 0
         return cls(hierarchy, terminals, prior / prior.sum(), np.array([1.0, 0.01]))
 
     def fit(self, evidence: sparse.csr_array, held: Training) -> "PathMap":

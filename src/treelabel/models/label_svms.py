@@ -16,7 +16,7 @@ from scipy import sparse
 from scipy.special import expit
 
 from treelabel.core.array_schema import Array, Arrays, Csr, Schema, indices
-from treelabel.core.bounded_memory import BLOCK_SCORES, KEPT_SCORES, MANY_NODES
+from treelabel.core.bounded_memory import BLOCK_SCORES, MANY_NODES, TOP_SCORES
 from treelabel.core.errors import TreelabelError
 from treelabel.core.progress import progress_bar
 from treelabel.core.strings import Strings
@@ -121,7 +121,7 @@ class LabelSvms(Model):
             values = np.zeros((len(margins), len(h)), np.float32)
             values[:, self.labels_] = np.where(margins > 0, expit(margins), np.minimum(expit(margins), BELOW_HALF))
             scores = Scores(h, values).coherent("max")
-            yield (scores.top_k(KEPT_SCORES) if len(h) >= MANY_NODES else scores).values
+            yield (scores.top_k(TOP_SCORES) if len(h) >= MANY_NODES else scores).values
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         kept: sparse.csr_array = self.weights_

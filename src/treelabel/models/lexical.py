@@ -7,7 +7,7 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.core.array_schema import Array, Arrays, Csr, Schema
-from treelabel.core.bounded_memory import KEPT_SCORES
+from treelabel.core.bounded_memory import TOP_SCORES
 from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
 from treelabel.core.types import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
@@ -274,7 +274,7 @@ class Lexical(Model):
         best = order[np.diff(key[order], prepend=-1) != 0]
         row, label = matches.text[best], self.index_.labels[matches.pair[best]]
         ptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=texts))])
-        return largest(sparse.csr_array((np.exp(z[best]).astype(np.float32), label, ptr), (texts, nodes)), KEPT_SCORES)
+        return largest(sparse.csr_array((np.exp(z[best]).astype(np.float32), label, ptr), (texts, nodes)), TOP_SCORES)
 
     # Scoring
 

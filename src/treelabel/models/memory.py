@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.core.array_schema import Array, Arrays, Csr, Schema
-from treelabel.core.bounded_memory import KEPT_SCORES
+from treelabel.core.bounded_memory import TOP_SCORES
 from treelabel.core.matrices import normalize_rows
 from treelabel.core.strings import Strings
 from treelabel.core.types import FloatArray, LongArray
@@ -325,7 +325,7 @@ class Memory(Model):
         evidence = sparse.csr_array(found + named, dtype=np.float32)
         evidence.eliminate_zeros()
         evidence.sort_indices()
-        return largest(evidence, KEPT_SCORES)
+        return largest(evidence, TOP_SCORES)
 
     def _score(self, texts: Strings) -> Scores:
         parts = [sparse.csr_array((0, len(self.hierarchy_)), dtype=np.float32)]

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from treelabel.core.bounded_memory import BLOCK_SCORES, KEPT_SCORES, MANY_NODES
+from treelabel.core.bounded_memory import BLOCK_SCORES, MANY_NODES, TOP_SCORES
 from treelabel.core.strings import Strings
 from treelabel.core.types import BoolArray
 from treelabel.hierarchy import Hierarchy
@@ -130,7 +130,7 @@ def _decided_together(
     model: Scorer, batches: Iterable[tuple[Any, Any]], rule: str | Tuned, settings: dict[str, Any]
 ) -> Iterator[Decided]:
     nodes = len(model.hierarchy_)
-    top = None if nodes <= KEPT_SCORES else KEPT_SCORES
+    top = None if nodes <= TOP_SCORES else TOP_SCORES
     kept = "all" if top is None else f"the {top} largest"
     warnings.warn(
         RuleOfAllWarning(

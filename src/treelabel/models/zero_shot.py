@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.core.array_schema import Array, Arrays, Csr, Schema
-from treelabel.core.bounded_memory import BLOCK_SCORES, KEPT_SCORES, MANY_NODES
+from treelabel.core.bounded_memory import BLOCK_SCORES, MANY_NODES, TOP_SCORES
 from treelabel.core.matrices import normalize_rows
 from treelabel.core.strings import Strings
 from treelabel.core.types import DoubleArray, IntArray
@@ -121,7 +121,7 @@ class ZeroShot(Model):
             likely = self._likely(texts[low : low + step])
             # The product with a sparse matrix on the right is slow; transposed it streams.
             scores = Scores(h, (paths.T @ likely.T).T.astype(np.float32))
-            parts.append((scores.top_k(KEPT_SCORES) if len(h) >= MANY_NODES else scores).values)
+            parts.append((scores.top_k(TOP_SCORES) if len(h) >= MANY_NODES else scores).values)
         if not parts:
             return Scores(h, np.zeros((0, len(h)), np.float32))
         return Scores(h, sparse.vstack(parts, "csr") if sparse.issparse(parts[0]) else np.concatenate(parts))

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from treelabel.core.array_schema import Arrays, Schema, with_prefix
-from treelabel.core.bounded_memory import BLOCK_SCORES, KEPT_SCORES, MANY_NODES
+from treelabel.core.bounded_memory import BLOCK_SCORES, MANY_NODES, TOP_SCORES
 from treelabel.core.errors import TreelabelError
 from treelabel.core.progress import progress_bar
 from treelabel.core.strings import Strings
@@ -191,11 +191,11 @@ class Stack(Model):
 
     def _scores_of(self, estimator: Model, texts: Strings) -> Any:
         """Return what an estimator says of texts, of very many labels the largest scores alone."""
-        return (estimator._score_top(texts, KEPT_SCORES) if self._is_extreme else estimator._score(texts)).values
+        return (estimator._score_top(texts, TOP_SCORES) if self._is_extreme else estimator._score(texts)).values
 
     def _left_out(self, train: Training) -> tuple[list[Any], LongArray]:
         """Score documents that estimators have not seen: one matrix per estimator, and which documents these are."""
-        width = KEPT_SCORES if self._is_extreme else min(len(train.hierarchy), MANY_NODES)
+        width = TOP_SCORES if self._is_extreme else min(len(train.hierarchy), MANY_NODES)
         most = max(FEWEST_KEPT, MOST_KEPT // (len(self.estimators_) * width))
         if train.valid is not None:
             rows = np.random.default_rng(self.seed).permutation(len(train.valid))[:most]
@@ -225,7 +225,7 @@ class Stack(Model):
 
     def _score(self, texts: Strings) -> Scores:
         given = [self._scores_of(each, texts) for each in self.estimators_]
-        step = max(1, BLOCK_SCORES // (KEPT_SCORES if self._is_extreme else len(self.hierarchy_)))
+        step = max(1, BLOCK_SCORES // (TOP_SCORES if self._is_extreme else len(self.hierarchy_)))
         starts = range(0, max(1, len(texts)), step)
         pooled = [self.pool_.probabilities([values[low : low + step] for values in given]) for low in starts]
         return Scores.concat(self.hierarchy_, pooled)
