@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.errors import TreelabelError, quoted
+from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.stopping import StopSignal
 from treelabel.core.strings import Strings, require_column
 from treelabel.core.types import BoolArray
@@ -145,7 +145,7 @@ def _refuse_twins(labels: set[str]) -> None:
             path = SEPARATOR.join(split_path(label, sep))
             if path != label and path in labels and SEPARATOR in path:
                 raise TreelabelError(
-                    f"{quoted(label)} and {quoted(path)} are one label if {quoted(sep)} separates the names of a path; "
+                    f"{quote(label)} and {quote(path)} are one label if {quote(sep)} separates the names of a path; "
                     "write them alike, or pass a hierarchy that has both"
                 )
 
@@ -179,9 +179,9 @@ def refuse_level_lists(rows: list[Any]) -> None:
         shown = next(row for row in lists if len(row) > 1)
         steps = [str(name) for name in shown]
         raise TreelabelError(
-            f"lists of labels such as {quoted(steps)} look like the levels of a path, and without a hierarchy they "
-            f"would be unrelated labels; for paths pass tuples, {quoted(tuple(steps))}, or join them, "
-            f"{quoted(SEPARATOR.join(steps))}; for several labels pass sets, or a hierarchy such as "
+            f"lists of labels such as {quote(steps)} look like the levels of a path, and without a hierarchy they "
+            f"would be unrelated labels; for paths pass tuples, {quote(tuple(steps))}, or join them, "
+            f"{quote(SEPARATOR.join(steps))}; for several labels pass sets, or a hierarchy such as "
             "Hierarchy.flat(names)"
         )
 
@@ -258,7 +258,7 @@ def _refuse_texts(rows: list[tuple[str, ...]]) -> None:
     if len(rows) >= FEW_ROWS and 2 * len(tops) > len(rows):
         raise TreelabelError(
             f"columns of labels are the levels of a hierarchy, but {len(rows):,} documents have {len(tops):,} "
-            f"different labels in the first one, such as {quoted(min(tops))}; pass the columns of the levels "
+            f"different labels in the first one, such as {quote(min(tops))}; pass the columns of the levels "
             "alone, from the top down"
         )
 

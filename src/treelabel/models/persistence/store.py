@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypedDict
 import numpy as np
 
 from treelabel.core.array_schema import Arrays, Schema
-from treelabel.core.atomic_output import require_writable, atomic_folder
+from treelabel.core.atomic_output import atomic_folder, require_writable
 from treelabel.core.errors import TreelabelError, some
 from treelabel.core.npz import write_arrays
 from treelabel.core.types import IntArray
