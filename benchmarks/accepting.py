@@ -26,7 +26,7 @@ from treelabel import Hierarchy, Scores, TreelabelError
 from treelabel.core.types import BoolArray, DoubleArray
 from treelabel.models.profile import Profile
 from treelabel.operations.review import CONFIDENCE, find_acceptance
-from treelabel.rules.precise import Ways, precise_thresholds
+from treelabel.rules.back_off import Ways, precise_thresholds
 
 DRAWS, TREES = 1000, 100
 SIZES = (200, 1000)

@@ -59,7 +59,7 @@ from treelabel.core.strings import Strings
 from treelabel.core.types import DoubleArray
 from treelabel.evaluation.comparison import compare_metric
 from treelabel.hierarchy import LabelMatrix, label_matrix, row_sizes
-from treelabel.metrics.scored import CALIBRATION_BINS
+from treelabel.metrics.probabilities import CALIBRATION_BINS
 
 PROGRAM = Path(__file__).with_name("unseen_peers.py")
 NOISE = 0.05

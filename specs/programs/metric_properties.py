@@ -33,7 +33,7 @@ from specs.programs.paper_metrics import PAPER_METRICS, Judge, Judged, Metric, f
 
 from treelabel import Hierarchy, TreelabelError
 from treelabel.hierarchy import LabelMatrix, from_sizes
-from treelabel.metrics import single
+from treelabel.metrics import single_label
 
 Strength = Literal["plain", "literal"]
 # Labels by item.
@@ -42,11 +42,11 @@ Sets = list[set[int]]
 METRICS: dict[str, Metric] = {
     **PAPER_METRICS,
     # An item without a predicted label counts as predicted at the root: no other value is defined.
-    "Leacock-Chodorow": lambda judged: float(single.leacock_chodorow(judged.tree).mean()),
-    "Wu-Palmer": lambda judged: float(single.wu_palmer(judged.tree).mean()),
-    "Resnik": lambda judged: float(single.resnik(judged.tree).mean()),
-    "Jiang-Conrath": lambda judged: -float(single.jiang_conrath(judged.tree).mean()),
-    "Lin": lambda judged: float(single.lin(judged.tree).mean()),
+    "Leacock-Chodorow": lambda judged: float(single_label.leacock_chodorow(judged.tree).mean()),
+    "Wu-Palmer": lambda judged: float(single_label.wu_palmer(judged.tree).mean()),
+    "Resnik": lambda judged: float(single_label.resnik(judged.tree).mean()),
+    "Jiang-Conrath": lambda judged: -float(single_label.jiang_conrath(judged.tree).mean()),
+    "Lin": lambda judged: float(single_label.lin(judged.tree).mean()),
 }
 
 PROPERTY_NAMES = (

@@ -31,11 +31,10 @@ if TYPE_CHECKING:
         write_taxonomy,
     )
     from treelabel.evaluation import Evaluator, evaluate
-    from treelabel.evaluation.back_off_table import back_off_table
     from treelabel.evaluation.comparison import compare
     from treelabel.evaluation.predictions import write_predictions
     from treelabel.evaluation.result import Result
-    from treelabel.evaluation.tuning import tune
+    from treelabel.evaluation.tuning import back_off_table, tune
     from treelabel.hierarchy import Hierarchy
     from treelabel.hierarchy.moves import Moves
     from treelabel.metrics import METRICS
@@ -65,7 +64,7 @@ _PLACES = {
     "TreelabelError": "core.errors",
     "Tuned": "rules",
     "audit": "operations.audit",
-    "back_off_table": "evaluation.back_off_table",
+    "back_off_table": "evaluation.tuning",
     "check_model": "models.check",
     "compare": "evaluation",
     "cut": "data",

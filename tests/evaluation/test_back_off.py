@@ -14,8 +14,7 @@ from tests.reference_rules import back_off
 from treelabel import Dataset, Hierarchy, Scores, TreelabelError, back_off_table, decide, tune
 from treelabel.evaluation.statistics import binomial_interval
 from treelabel.hierarchy.labels import encode
-from treelabel.rules.back_off import NEVER
-from treelabel.rules.precise import FIRST_TEST, Ways, last_precise, precise_thresholds
+from treelabel.rules.back_off import FIRST_TEST, NEVER, Ways, last_precise, precise_thresholds
 
 H = Hierarchy.from_paths(["A > B", "A > C", "D"])
 SCORES = Scores(H, [[0.9, 0.1, 0.6, 0.3], [0.8, 0.2, 0.3, 0.5], [0.3, 0.7, 0.2, 0.1], [0.6, 0.3, 0.4, 0.2]])

@@ -18,8 +18,8 @@ from tests.strategies import examples
 from treelabel import Dataset, Decisions, Evaluator, Hierarchy, Result, Scores, TreelabelError, decide, evaluate
 from treelabel.hierarchy import LabelMatrix
 from treelabel.hierarchy.labels import encode
-from treelabel.metrics import METRICS, find_metric, overlap, scored
-from treelabel.metrics import single as single_metrics
+from treelabel.metrics import METRICS, find_metric, overlap, probabilities
+from treelabel.metrics import single_label as single_metrics
 
 TREE = Hierarchy.from_paths(["A > C > F", "A > D", "B > E"])
 DAG = Hierarchy.from_edges([("A", "C"), ("B", "C"), ("C", "D"), ("A", "E")])
@@ -389,7 +389,7 @@ TRAIN = {
     "dag": Dataset.of([""] * 8, [["D"], ["E"], ["C", "E"], ["B"]] * 2, DAG),
 }
 # Parts whose sums are whole numbers, though stored as floating point; those of labels are stored as integers.
-WHOLE = (overlap.overlap_sums, single_metrics.level_matches, scored.coverage_bins)
+WHOLE = (overlap.overlap_sums, single_metrics.level_matches, probabilities.coverage_bins)
 Part = tuple[LabelMatrix, LabelMatrix, Scores]
 
 

@@ -7,8 +7,8 @@ import pytest
 from scipy import sparse
 
 from treelabel import Hierarchy
+from treelabel.evaluation.label_pairs import nearest
 from treelabel.evaluation.label_table import NOTHING_AS_DEEP, LabelTable, table_text
-from treelabel.evaluation.pairs import nearest
 from treelabel.evaluation.wrong_documents import WrongDocuments, mistakes
 from treelabel.hierarchy import LabelMatrix
 from treelabel.hierarchy.labels import encode

@@ -15,7 +15,7 @@ from tests.reference import matrix_of, sets_of
 from tests.reference_metrics import flat_f1, label_counts, mean
 from tests.strategies import Drawn, hierarchies, with_scores
 from treelabel import Dataset, Hierarchy, Scores, TreelabelError, Tuned, decide, evaluate, tune
-from treelabel.rules.tuning import best_threshold, best_threshold_per_label
+from treelabel.evaluation.tuning import best_threshold, best_threshold_per_label
 
 H = Hierarchy.from_paths(["A > B", "A > C", "D"])
 SCORES = Scores(H, [[0.9, 0.1, 0.6, 0.3], [0.8, 0.2, 0.3, 0.5], [0.3, 0.7, 0.2, 0.1], [0.6, 0.3, 0.4, 0.2]])

@@ -13,7 +13,7 @@ from tests.reference import ROOT, SlowHierarchy, sets_of
 from tests.reference_rules import REFERENCE_RULES, TWINS, Row
 from tests.strategies import Drawn, dags, examples, hierarchies, trees, with_scores
 from treelabel import Decisions, Hierarchy, Scores, TreelabelError, decide
-from treelabel.rules import RULES, rows
+from treelabel.rules import RULES, score_rows
 from treelabel.rules.back_off import NEVER
 
 SMALL = Hierarchy.from_paths(["A > B", "A > C", "D"])
@@ -249,7 +249,7 @@ def test_a_document_is_decided_alike_alone_and_among_many(
     name: str, form: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TREELABEL_THREADS", "3")
-    monkeypatch.setattr(rows, "BLOCK", 1000)
+    monkeypatch.setattr(score_rows, "BLOCK", 1000)
     h = Hierarchy.from_paths(["A > C > F", "A > C > G", "A > D", "B > E > H", "B > E > I", "J"])
     rng = np.random.default_rng(0)
     leaves = rng.dirichlet(np.full(len(h.leaves), 0.4), 900) * (rng.random((900, len(h.leaves))) < 0.7)

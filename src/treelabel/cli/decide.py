@@ -99,7 +99,7 @@ def tune(
       treelabel tune valid.jsonl valid-scores.npz -o sure.json --rule "back_off(precision=0.95)"
       treelabel decide test-scores.npz --rule sure.json -o predictions.jsonl
     """
-    from treelabel.evaluation.back_off_table import PRECISIONS, back_off_table
+    from treelabel.evaluation.tuning import PRECISIONS, back_off_table
     from treelabel.evaluation.tuning import tune as find
     from treelabel.scores import Scores
 

@@ -21,7 +21,7 @@ from treelabel.evaluation.significance import (
 )
 from treelabel.evaluation.statistics import Interval, resampled_interval
 from treelabel.hierarchy import Hierarchy
-from treelabel.metrics.labels import label_counts, label_f1
+from treelabel.metrics.label_counts import label_counts, label_f1
 from treelabel.metrics.ranking import frequency_bins
 from treelabel.rules import Tuned
 from treelabel.scores import Scores

@@ -11,9 +11,8 @@ from scipy import sparse
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, LongArray
 from treelabel.evaluation.alignment import common_hierarchy, in_order, label_sets
-from treelabel.evaluation.chosen import chosen_metrics, listed_metrics, needs_decisions, require_some
-from treelabel.evaluation.coverage import JUDGED, Coverage
-from treelabel.evaluation.remarks import Remarks
+from treelabel.evaluation.document_notes import JUDGED, Coverage, Remarks
+from treelabel.evaluation.metric_choice import chosen_metrics, listed_metrics, needs_decisions, require_some
 from treelabel.evaluation.result import Result
 from treelabel.evaluation.sums import Pair, added, column_sums
 from treelabel.hierarchy import Hierarchy, LabelMatrix, row_sizes

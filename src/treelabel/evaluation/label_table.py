@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from treelabel.core.types import LongArray
-from treelabel.evaluation.pairs import blocks, joined
+from treelabel.evaluation.label_pairs import blocks, joined
 from treelabel.hierarchy import Hierarchy, LabelMatrix, keep_entries, matches, row_numbers
 from treelabel.metrics.batch import label_totals
 from treelabel.metrics.overlap import f_beta, precision, recall

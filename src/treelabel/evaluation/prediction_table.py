@@ -6,12 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from treelabel.evaluation.written_labels import (
-    WrittenLabels,
-    chosen_labels,
-    number_texts,
-    runner_up_labels,
-)
+from treelabel.evaluation.written_labels import WrittenLabels, chosen_labels, number_texts, runner_up_labels
 from treelabel.hierarchy import Hierarchy
 from treelabel.rules import Decisions
 from treelabel.scores import Scores

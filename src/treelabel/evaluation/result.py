@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import DoubleArray
-from treelabel.evaluation.coverage import Coverage
-from treelabel.evaluation.remarks import Remarks
+from treelabel.evaluation.document_notes import Coverage, Remarks
 from treelabel.evaluation.statistics import (
     Interval,
     bootstrap_intervals,
@@ -25,10 +24,10 @@ from treelabel.evaluation.statistics import (
 from treelabel.metrics import Context, Metric, find_metric
 from treelabel.metrics.curves import curve as operating_curve
 from treelabel.metrics.curves import hierarchical_points, information_points
-from treelabel.metrics.labels import by_label, label_counts
+from treelabel.metrics.label_counts import by_label, label_counts
 from treelabel.metrics.overlap import f_beta, precision, recall
+from treelabel.metrics.probabilities import coverage_bins, coverage_curve
 from treelabel.metrics.ranking import frequency_bins
-from treelabel.metrics.scored import coverage_bins, coverage_curve
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -224,12 +224,7 @@ def binned_t_tests(
 
 
 def micro_sign_test(
-    truth: Any,
-    first: Any,
-    second: Any,
-    groups: Sequence[str] | None = None,
-    permutations: int = 1000,
-    seed: int = 0,
+    truth: Any, first: Any, second: Any, groups: Sequence[str] | None = None, permutations: int = 1000, seed: int = 0
 ) -> Comparison:
     """Test whether one of two systems is right more often where exactly one is, over (document, label) pairs.
 

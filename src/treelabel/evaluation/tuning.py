@@ -1,16 +1,22 @@
-"""Tune a rule on validation data: what `treelabel tune` does."""
+"""Tune a rule on validation data: what `treelabel tune` does, and what a required precision costs."""
 
+import math
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
+import numpy as np
+
+from treelabel.core.compute import kernel, over_rows
 from treelabel.core.errors import TreelabelError
+from treelabel.core.types import BoolArray, DoubleArray, LongArray, ScoreArray
 from treelabel.evaluation.alignment import validation
-from treelabel.evaluation.back_off_table import back_off_row
-from treelabel.hierarchy import LabelMatrix
+from treelabel.evaluation.statistics import Interval, binomial_interval
+from treelabel.hierarchy import LabelMatrix, matches
 from treelabel.rules import Tuned
+from treelabel.rules.back_off import Ways, precise_thresholds
 from treelabel.rules.parsing import find_rule
-from treelabel.rules.precise import Ways, precise_thresholds
-from treelabel.rules.tuning import best_threshold, best_threshold_per_label
+from treelabel.rules.threshold import threshold
 from treelabel.scores import Scores
 
 RULES_TO_TUNE = ("macro_f1", "micro_f1", "back_off(precision=0.95)")
@@ -75,3 +81,225 @@ def _precise(
     others = {name: value for name, value in asked.settings.items() if name not in ("precision", "confidence")}
     measured = back_off_row(ways, required, confidence, groups).to_json() | {"confidence": confidence}
     return "back_off", {"t": t.tolist(), **others}, measured
+
+
+def best_threshold(scores: Scores, truth: LabelMatrix) -> tuple[float, float]:
+    """Find the threshold on all scores with the largest micro F1 against closed truth; return it and that F1.
+
+    It lies halfway between two scores. Costs sorting the scores.
+
+    Parameters
+    ----------
+    scores
+        The scores of validation documents.
+    truth : label matrix of shape (documents, nodes)
+
+    Returns
+    -------
+    (float, float)
+
+    >>> from treelabel.hierarchy import Hierarchy
+    >>> from treelabel.hierarchy.labels import encode
+    >>> h = Hierarchy.flat(["A", "B"])
+    >>> t, f1 = best_threshold(Scores(h, [[0.75, 0.5], [0.25, 0.125]]), encode(h, [["A", "B"], []]))
+    >>> t, f1
+    (0.375, 1.0)
+    """
+    matrix = scores.csr()
+    everything = np.array([0, matrix.nnz])
+    found, values = _best_cuts(everything, matrix.data, matches(truth, matrix), np.array([truth.nnz]))
+    if not found[0] > 0:
+        raise TreelabelError("no true label has a score above 0 in the validation data, so there is no threshold")
+    return float(found[0]), float(values[0])
+
+
+def best_threshold_per_label(scores: Scores, truth: LabelMatrix) -> tuple[ScoreArray, float]:
+    """Find the threshold of each label with its largest F1 against closed truth; return them and the macro F1 reached.
+
+    The macro F1 is that of what they predict, ancestors added.
+    Labels that validation data tell nothing about, with no true document that has a score, take the one threshold that
+    is best for micro F1. Costs sorting the scores label by label; labels run on all cores.
+
+    Parameters
+    ----------
+    scores
+        The scores of validation documents.
+    truth : label matrix of shape (documents, nodes)
+
+    Returns
+    -------
+    (array of shape (nodes,), float)
+    """
+    matrix = scores.csr()
+    hits = matches(truth, matrix)
+    place = np.argsort(matrix.indices, kind="stable")
+    ptr = np.concatenate([[0], np.cumsum(np.bincount(matrix.indices, minlength=matrix.shape[1]))])
+    true = np.bincount(truth.indices, minlength=matrix.shape[1])
+    found, _ = _best_cuts(ptr, matrix.data[place], hits[place], true)
+    usual, _ = best_threshold(scores, truth)
+    thresholds: ScoreArray = np.where(found > 0, found, scores.dtype.type(usual))
+    return thresholds, _macro_f1(scores.hierarchy.closure(threshold(scores, thresholds)), truth)
+
+
+def _macro_f1(chosen: LabelMatrix, truth: LabelMatrix) -> float:
+    """Compute the mean over labels of 2 hits / (predicted + true), 0 for labels that are neither."""
+    size = truth.shape[1]
+    hits = np.bincount(chosen.indices[matches(truth, chosen)], minlength=size)
+    total = np.bincount(chosen.indices, minlength=size) + np.bincount(truth.indices, minlength=size)
+    return float(np.divide(2 * hits, total, out=np.zeros(size), where=total > 0).mean())
+
+
+def _best_cuts(ptr: LongArray, values: ScoreArray, hits: BoolArray, true: LongArray) -> tuple[ScoreArray, DoubleArray]:
+    parts = over_rows(
+        lambda start, stop: best_cuts(ptr.astype(np.int64), values, hits, true.astype(np.int64), start, stop),
+        len(true),
+        least=64,
+    )
+    return np.concatenate([cut for cut, _ in parts]), np.concatenate([value for _, value in parts])
+
+
+@kernel
+def best_cuts(
+    ptr: LongArray, values: ScoreArray, hits: BoolArray, true: LongArray, start: int, stop: int
+) -> tuple[ScoreArray, DoubleArray]:
+    """For each group of scores find the threshold with the largest F1 = 2 hits / (predicted + true), and that F1.
+
+    0 where no threshold hits anything. Equal scores are predicted together.
+    """
+    cuts, best = np.zeros(stop - start, values.dtype), np.zeros(stop - start)
+    for group in range(start, stop):
+        low, high = ptr[group], ptr[group + 1]
+        order = np.argsort(-values[low:high])
+        right = 0
+        for rank in range(high - low):
+            value = values[low + order[rank]]
+            right += hits[low + order[rank]]
+            following = values[low + order[rank + 1]] if rank + 1 < high - low else np.float32(0)
+            f1 = 2 * right / (rank + 1 + true[group])
+            if following < value and f1 > best[group - start]:
+                middle = (value + following) / np.float32(2)
+                best[group - start] = f1
+                cuts[group - start] = middle if middle > following else value
+    return cuts, best
+
+
+PRECISIONS: Final = (0.8, 0.85, 0.9, 0.95, 0.98, 0.99)
+FOLDS: Final = 5
+
+
+@dataclass(frozen=True)
+class BackOffRow:
+    """The effect of `back_off` for a required precision, measured on documents that its thresholds were not found on.
+
+    `coverage` is the share of documents with a label, `leaf_coverage` of those with a leaf, `mean_depth` that of the
+    labels, `precision` the share of them that are true, with its Clopper-Pearson interval.
+    """
+
+    required: float
+    coverage: float
+    leaf_coverage: float
+    mean_depth: float
+    precision: Interval
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the numbers by name; what is not known is None."""
+        named = {
+            "required precision": self.required,
+            "precision": self.precision.value,
+            "precision low": self.precision.low,
+            "precision high": self.precision.high,
+            "share of documents with a label": self.coverage,
+            "share of documents with a leaf": self.leaf_coverage,
+            "mean depth": self.mean_depth,
+        }
+        return {name: None if math.isnan(value) else value for name, value in named.items()}
+
+
+@dataclass(frozen=True)
+class BackOffTable:
+    """A row for each required precision; `str` is a table for people."""
+
+    documents: int
+    rows: tuple[BackOffRow, ...]
+
+    def __str__(self) -> str:
+        lines = [f"{'required':<10}{'with a label':<14}{'with a leaf':<13}{'mean depth':<12}precision [95% interval]"]
+        for row in self.rows:
+            depth = "-" if math.isnan(row.mean_depth) else f"{row.mean_depth:.2f}"
+            reached = "-" if math.isnan(row.precision.value) else str(row.precision)
+            shares = f"{row.coverage:<14.1%}{row.leaf_coverage:<13.1%}"
+            lines.append(f"{row.required:<10g}{shares}{depth:<12}{reached}")
+        how = f"{self.documents:,} documents in {FOLDS} folds, each by thresholds found on the others"
+        return "\n".join([*lines, how])
+
+
+def back_off_table(
+    truth: Any, scores: Scores, precisions: Sequence[float] = PRECISIONS, confidence: float = 0.9
+) -> BackOffTable:
+    """Measure what `back_off` does for several required precisions, each on documents not used for its thresholds.
+
+    Parameters
+    ----------
+    truth : Dataset, lists of names or label matrix
+        The labels of validation documents; those with ids are matched by them. Documents of a group are in one fold.
+    scores : Scores
+        Their scores.
+    precisions : sequence of float
+        The precisions to require.
+    confidence : float
+        As for `tune(truth, scores, "back_off(precision=0.95, confidence=0.9)")`.
+
+    Returns
+    -------
+    BackOffTable
+
+    >>> from treelabel.hierarchy import Hierarchy
+    >>> h = Hierarchy.flat(["A", "B"])
+    >>> sure = Scores(h, [[0.9, 0.1]] * 30 + [[0.4, 0.6]] * 30)
+    >>> table = back_off_table([["A"]] * 45 + [["B"]] * 15, sure, [0.9], confidence=0)
+    >>> table.rows[0].coverage, str(table.rows[0].precision)
+    (0.5, '1.0000 [0.8843, 1.0000]')
+    """
+    kept, true = validation(truth, scores)
+    ways, groups = Ways.of(kept, true), getattr(truth, "groups", None)
+    return BackOffTable(len(kept), tuple(back_off_row(ways, each, confidence, groups) for each in precisions))
+
+
+def back_off_row(ways: Ways, required: float, confidence: float, groups: Sequence[str] | None = None) -> BackOffRow:
+    """Measure one required precision by cross-fitting; a fold without thresholds predicts nothing.
+
+    Parameters
+    ----------
+    ways
+        The ways up from the best leaves, and what is true of them.
+    required
+        The required precision.
+    confidence
+        The confidence with which thresholds must reach it.
+    groups
+        The group of each document; documents of one group are in one fold.
+
+    Returns
+    -------
+    BackOffRow
+    """
+    unit = np.arange(ways.documents)
+    if groups is not None:
+        unit = np.unique(np.asarray(groups, dtype=object), return_inverse=True)[1]
+    # Documents often come sorted by their labels, so that folds are drawn.
+    fold = np.random.default_rng(0).permutation(int(unit.max()) + 1)[unit] % FOLDS
+    found: list[tuple[Any, ...]] = []
+    for at in range(FOLDS):
+        try:
+            t = precise_thresholds(ways.among(fold != at), required, confidence)
+        except TreelabelError:
+            continue
+        found.append(ways.among(fold == at).judged(t))
+    is_right, is_leaf, depth = (np.concatenate([[], *(part[which] for part in found)]) for which in range(3))
+    return BackOffRow(
+        float(required),
+        len(is_right) / ways.documents,
+        float(is_leaf.sum()) / ways.documents,
+        float(depth.mean()) if len(depth) else float("nan"),
+        binomial_interval(int(is_right.sum()), len(is_right)),
+    )

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from treelabel.core.types import BoolArray, DoubleArray, LongArray
-from treelabel.evaluation.pairs import nearest
+from treelabel.evaluation.label_pairs import nearest
 from treelabel.hierarchy import Hierarchy, LabelMatrix, keep_entries, matches, row_numbers
 from treelabel.hierarchy.labels import decode
 from treelabel.hierarchy.sets import row_sizes

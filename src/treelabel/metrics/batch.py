@@ -8,12 +8,11 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from treelabel.core.compute import LIGHT, over_rows
+from treelabel.core.compute import LIGHT, kernel, over_rows
 from treelabel.core.errors import TreelabelError, some
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix, matches, row_numbers, row_sizes
 from treelabel.hierarchy.information import information_content, information_weights, inverse_propensities
-from treelabel.metrics import kernels
 from treelabel.scores import Scores
 
 Table = TypeVar("Table", bound=npt.NDArray[Any])
@@ -221,7 +220,7 @@ class Batch:
         ptr, row_ptr = values.indptr.astype(np.int64), labels.indptr.astype(np.int64)
         return np.concatenate(
             over_rows(
-                lambda start, stop: kernels.scores_at(
+                lambda start, stop: look_up_scores(
                     ptr, values.indices, values.data, row_ptr, labels.indices, start, stop
                 ),
                 len(self),
@@ -262,7 +261,7 @@ def overlap(weights: DoubleArray, truth: LabelMatrix, decisions: LabelMatrix, is
     """
     true_ptr, pred_ptr = truth.indptr.astype(np.int64), decisions.indptr.astype(np.int64)
     parts = over_rows(
-        lambda start, stop: kernels.overlap(
+        lambda start, stop: overlap_rows(
             true_ptr, truth.indices, pred_ptr, decisions.indices, is_hit, weights, start, stop
         ),
         truth.shape[0],
@@ -273,7 +272,7 @@ def overlap(weights: DoubleArray, truth: LabelMatrix, decisions: LabelMatrix, is
 
 def label_totals(labels: LabelMatrix) -> LongArray:
     """Count, for every label, the documents that have it: the stored entries that are true, by column."""
-    return kernels.column_counts(labels.indices, labels.data, labels.shape[1])
+    return column_counts(labels.indices, labels.data, labels.shape[1])
 
 
 def sum_rows(labels: LabelMatrix, values: Any) -> DoubleArray:
@@ -290,5 +289,69 @@ def sum_rows(labels: LabelMatrix, values: Any) -> DoubleArray:
     """
     ptr, doubles = labels.indptr.astype(np.int64), np.asarray(values, np.float64)
     return np.concatenate(
-        over_rows(lambda start, stop: kernels.row_sums(ptr, doubles, start, stop), labels.shape[0], least=65536)
+        over_rows(lambda start, stop: row_sums(ptr, doubles, start, stop), labels.shape[0], least=65536)
     )
+
+
+@kernel
+def overlap_rows(
+    true_ptr: LongArray,
+    true_idx: IntArray,
+    pred_ptr: LongArray,
+    pred_idx: IntArray,
+    is_hit: BoolArray,
+    weights: DoubleArray,
+    start: int,
+    stop: int,
+) -> DoubleArray:
+    """Weigh prediction, truth and what they share, as `hits` marks it: columns (a, b, c) = (w(S), w(Y), w(S & Y))."""
+    result = np.zeros((3, stop - start))
+    for row in range(start, stop):
+        a, b, c = 0.0, 0.0, 0.0
+        for at in range(pred_ptr[row], pred_ptr[row + 1]):
+            weight = weights[pred_idx[at]]
+            a += weight
+            c += weight if is_hit[at] else 0.0
+        for at in range(true_ptr[row], true_ptr[row + 1]):
+            b += weights[true_idx[at]]
+        result[0, row - start] = a
+        result[1, row - start] = b
+        result[2, row - start] = c
+    return result
+
+
+@kernel
+def column_counts(idx: IntArray, marks: BoolArray, columns: int) -> LongArray:
+    """Count the marked entries of each column."""
+    counts = np.zeros(columns, np.int64)
+    for at in range(len(idx)):
+        counts[idx[at]] += marks[at]
+    return counts
+
+
+@kernel
+def row_sums(ptr: LongArray, values: DoubleArray, start: int, stop: int) -> DoubleArray:
+    """Sum the values of each row."""
+    sums = np.zeros(stop - start)
+    for row in range(start, stop):
+        total = 0.0
+        for at in range(ptr[row], ptr[row + 1]):
+            total += values[at]
+        sums[row - start] = total
+    return sums
+
+
+@kernel
+def look_up_scores(
+    ptr: LongArray, idx: IntArray, values: ScoreArray, row_ptr: LongArray, row_idx: IntArray, start: int, stop: int
+) -> ScoreArray:
+    """Look up the CSR scores of the given labels; what is not stored is 0."""
+    found = np.zeros(row_ptr[stop] - row_ptr[start], values.dtype)
+    for row in range(start, stop):
+        left = ptr[row]
+        for at in range(row_ptr[row], row_ptr[row + 1]):
+            while left < ptr[row + 1] and idx[left] < row_idx[at]:
+                left += 1
+            if left < ptr[row + 1] and idx[left] == row_idx[at]:
+                found[at - row_ptr[start]] = values[left]
+    return found

@@ -1,8 +1,11 @@
 """Operating points of a whole corpus: mean hierarchical precision and recall at one threshold for all documents."""
 
+from collections.abc import Callable
+
 import numpy as np
 
-from treelabel.core.types import DoubleArray, LongArray, ScoreArray
+from treelabel.core.compute import kernel, over_rows
+from treelabel.core.types import DoubleArray, IntArray, LongArray, ScoreArray
 from treelabel.hierarchy import row_numbers
 from treelabel.metrics.batch import Batch, Context, sum_rows
 from treelabel.metrics.metric import Parts, Sums
@@ -53,11 +56,7 @@ def curve(sums: Sums) -> dict[str, DoubleArray]:
     """Threshold, mean precision and mean recall, for plots."""
     precision, recall, known = (np.asarray(part, np.float64) for part in sums)
     documents = known[0] if known[0] > 0 else np.nan
-    return {
-        "threshold": THRESHOLDS.copy(),
-        "precision": precision / documents,
-        "recall": recall / documents,
-    }
+    return {"threshold": THRESHOLDS.copy(), "precision": precision / documents, "recall": recall / documents}
 
 
 def best_f1(sums: Sums, _: Context, __: float) -> float:
@@ -73,3 +72,130 @@ def best_f1(sums: Sums, _: Context, __: float) -> float:
     precision, recall = points["precision"], points["recall"]
     total = precision + recall
     return float(np.divide(2 * precision * recall, total, out=np.zeros_like(total), where=total != 0).max())
+
+
+def hf1_auc(batch: Batch, _: float = 0) -> DoubleArray:
+    """Area under hierarchical precision over recall, browsing all thresholds; documents without truth do not count.
+
+    With q(n) the largest score of n and its descendants: for every distinct q of a true node the sets {q > t} and
+    {q >= t} are weighed, so a document costs its true nodes x its scores, without sorting. The authors cap children at
+    their parents instead, which differs where scores are incoherent: hf1_auc(coherent=min).
+
+    One value per document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> hf1_auc(example()).round(3).tolist()
+    [1.0, 0.75, 0.75]
+    """
+    return _curve_areas(batch, batch.context.unit_weights)
+
+
+def info_hf1_auc(batch: Batch, _: float = 0) -> DoubleArray:
+    """The same area with every node weighing the information it adds.
+
+    One value per document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> info_hf1_auc(example()).round(3).tolist()
+    [1.0, 0.75, 0.75]
+    """
+    return _curve_areas(batch, batch.context.information_weights)
+
+
+def _curve_areas(batch: Batch, weights: DoubleArray) -> DoubleArray:
+    scores, truth = batch.coherent_scores, batch.closed_truth
+    true_ptr = truth.indptr.astype(np.int64)
+    values = scores.values
+    work: Callable[[int, int], DoubleArray]
+    if scores.is_sparse:
+        ptr = values.indptr.astype(np.int64)
+
+        def work(start: int, stop: int) -> DoubleArray:
+            return curve_areas_csr(true_ptr, truth.indices, ptr, values.indices, values.data, weights, start, stop)
+    else:
+
+        def work(start: int, stop: int) -> DoubleArray:
+            return curve_areas_dense(true_ptr, truth.indices, values, weights, start, stop)
+
+    return np.concatenate(over_rows(work, len(batch), least=256))
+
+
+@kernel
+def curve_areas_dense(
+    true_ptr: LongArray, true_idx: IntArray, values: ScoreArray, weights: DoubleArray, start: int, stop: int
+) -> DoubleArray:
+    """Curve areas of dense rows of coherent scores; NaN without true nodes."""
+    areas = np.full(stop - start, np.nan)
+    for row in range(start, stop):
+        true = true_idx[true_ptr[row] : true_ptr[row + 1]]
+        if len(true):
+            areas[row - start] = curve_area(values[row][true], weights[true], values[row], weights, 0.0)
+    return areas
+
+
+@kernel
+def curve_areas_csr(
+    true_ptr: LongArray,
+    true_idx: IntArray,
+    ptr: LongArray,
+    idx: IntArray,
+    values: ScoreArray,
+    weights: DoubleArray,
+    start: int,
+    stop: int,
+) -> DoubleArray:
+    """Curve areas of CSR rows of coherent scores."""
+    areas = np.full(stop - start, np.nan)
+    everything = weights.sum()
+    for row in range(start, stop):
+        true = true_idx[true_ptr[row] : true_ptr[row + 1]]
+        if len(true) == 0:
+            continue
+        nodes = idx[ptr[row] : ptr[row + 1]]
+        stored = values[ptr[row] : ptr[row + 1]]
+        true_scores = np.zeros(len(true), values.dtype)
+        for place in range(len(true)):
+            at = np.searchsorted(nodes, true[place])
+            if at < len(nodes) and nodes[at] == true[place]:
+                true_scores[place] = stored[at]
+        row_weights = weights[nodes]
+        unstored = everything - row_weights.sum()
+        areas[row - start] = curve_area(true_scores, weights[true], stored, row_weights, unstored)
+    return areas
+
+
+@kernel
+def curve_area(
+    true_scores: ScoreArray, true_weights: DoubleArray, scores: ScoreArray, weights: DoubleArray, unstored: float
+) -> float:
+    """Area under precision over recall of one document, by the trapezoid rule.
+
+    Recall only moves at the scores t of true nodes. There the curve goes from the point of {q > t} to that of {q >= t},
+    so it is enough to weigh both sets for every distinct t: no sorting of all nodes. `unstored` is the weight of all
+    nodes with score 0 that `scores` does not list.
+    """
+    order = np.argsort(-true_scores)
+    total = true_weights.sum()
+    if total <= 0:
+        return np.nan
+    area, hit_before = 0.0, 0.0
+    at = 0
+    while at < len(order):
+        threshold = true_scores[order[at]]
+        hit_after = hit_before
+        while at < len(order) and true_scores[order[at]] == threshold:
+            hit_after += true_weights[order[at]]
+            at += 1
+        above, tied = 0.0, 0.0
+        for place in range(len(scores)):
+            if scores[place] > threshold:
+                above += weights[place]
+            elif scores[place] == threshold:
+                tied += weights[place]
+        if threshold == 0:
+            tied += unstored
+        precision_before = hit_before / above if above > 0 else 1.0
+        precision_after = hit_after / (above + tied) if above + tied > 0 else 1.0
+        area += (hit_after - hit_before) / total * (precision_before + precision_after) / 2
+        hit_before = hit_after
+    return area

@@ -6,19 +6,18 @@ a score of 0 are not ranked, stored or not; see `treelabel.metrics.switches` for
 
 import numpy as np
 
-from treelabel.core.compute import over_rows
+from treelabel.core.compute import kernel, over_rows
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray
 from treelabel.hierarchy import label_matrix, row_sizes
-from treelabel.metrics import kernels
 from treelabel.metrics.batch import Batch, Context
-from treelabel.metrics.labels import counted, label_f1, with_mean
+from treelabel.metrics.label_counts import counted, label_f1, with_mean
 from treelabel.metrics.metric import Parts, Sums, Value
 
 
 def _ranking(batch: Batch, count: int) -> IntArray:
     values = batch.scores.values
     if not batch.scores.is_sparse:
-        parts = over_rows(lambda start, stop: kernels.ranking_dense(values, start, stop, count), len(batch), least=64)
+        parts = over_rows(lambda start, stop: ranking_dense(values, start, stop, count), len(batch), least=64)
         return np.concatenate(parts)
     return _ranked(values.indptr, values.indices, values.data, count)
 
@@ -26,7 +25,7 @@ def _ranking(batch: Batch, count: int) -> IntArray:
 def _ranked(row_ptr: IntArray, nodes: IntArray, values: ScoreArray, count: int) -> IntArray:
     ptr = row_ptr.astype(np.int64)
     return np.concatenate(
-        over_rows(lambda start, stop: kernels.ranking_csr(ptr, nodes, values, start, stop, count), len(ptr) - 1)
+        over_rows(lambda start, stop: ranking_csr(ptr, nodes, values, start, stop, count), len(ptr) - 1)
     )
 
 
@@ -51,7 +50,7 @@ def _hits(batch: Batch, count: int) -> BoolArray:
     ranks, truth = np.ascontiguousarray(ranking(batch, count)), batch.closed_truth
     true_ptr = truth.indptr.astype(np.int64)
     return np.concatenate(
-        over_rows(lambda start, stop: kernels.ranking_hits(ranks, true_ptr, truth.indices, start, stop), len(batch))
+        over_rows(lambda start, stop: ranking_hits(ranks, true_ptr, truth.indices, start, stop), len(batch))
     )
 
 
@@ -268,3 +267,56 @@ def frequency_bins(frequencies: LongArray, edges: tuple[int, ...]) -> dict[str, 
         name = f"{low}+" if high is None else f"{low}-{high - 1}"
         bins[name] = (frequencies >= low) & (True if high is None else frequencies < high)
     return bins
+
+
+@kernel
+def insert_by_score(names: IntArray, scores: ScoreArray, size: int, name: int, score: float) -> int:
+    """Put a label into a list ordered by descending score, keeping its length; equals stay in order of arrival."""
+    limit = len(names)
+    if size == limit and score <= scores[limit - 1]:
+        return size
+    at = min(size, limit - 1)
+    while at > 0 and scores[at - 1] < score:
+        names[at] = names[at - 1]
+        scores[at] = scores[at - 1]
+        at -= 1
+    names[at] = name
+    scores[at] = score
+    return min(size + 1, limit)
+
+
+@kernel
+def ranking_csr(ptr: LongArray, idx: IntArray, values: ScoreArray, start: int, stop: int, count: int) -> IntArray:
+    """Rank the `count` best labels of CSR rows, best first, lower ids first among equals; -1 fills up."""
+    ranks = np.full((stop - start, count), -1, np.int32)
+    best = np.empty(count, values.dtype)
+    for row in range(start, stop):
+        size = 0
+        for at in range(ptr[row], ptr[row + 1]):
+            size = insert_by_score(ranks[row - start], best, size, idx[at], values[at])
+    return ranks
+
+
+@kernel
+def ranking_dense(values: ScoreArray, start: int, stop: int, count: int) -> IntArray:
+    """The same for dense rows; labels with score 0 are not ranked."""
+    ranks = np.full((stop - start, count), -1, np.int32)
+    best = np.empty(count, values.dtype)
+    for row in range(start, stop):
+        size = 0
+        for node in range(values.shape[1]):
+            if values[row, node] > 0:
+                size = insert_by_score(ranks[row - start], best, size, node, values[row, node])
+    return ranks
+
+
+@kernel
+def ranking_hits(ranks: IntArray, true_ptr: LongArray, true_idx: IntArray, start: int, stop: int) -> BoolArray:
+    """Mark the ranked labels that are true."""
+    marks = np.zeros((stop - start, ranks.shape[1]), np.bool_)
+    for row in range(start, stop):
+        true = true_idx[true_ptr[row] : true_ptr[row + 1]]
+        for place in range(ranks.shape[1]):
+            at = np.searchsorted(true, ranks[row, place])
+            marks[row - start, place] = at < len(true) and true[at] == ranks[row, place]
+    return marks

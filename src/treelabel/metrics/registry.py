@@ -7,7 +7,7 @@ from typing import Any
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.registry import Registry, did_you_mean, read_settings, split_settings, with_settings
-from treelabel.metrics import curves, labels, overlap, ranking, scored, single
+from treelabel.metrics import curves, label_counts, overlap, probabilities, ranking, single_label
 from treelabel.metrics.batch import Batch
 from treelabel.metrics.metric import Metric, Need
 from treelabel.metrics.switches import COHERENT, SKIP_EMPTY, ZERO_EMPTY, ZEROS
@@ -48,7 +48,7 @@ _ONE: Need = "single label"
 _TREE: Need = "tree"
 _LOW: dict[str, Any] = {"higher_is_better": False}
 _K: dict[str, Any] = {"parameter": "k", "default": 5.0}
-_counts = labels.label_counts
+_counts = label_counts.label_counts
 _MACRO: dict[str, Any] = {"over_labels": True}
 _COHERENT: dict[str, Any] = {
     "switches": (COHERENT,),
@@ -111,20 +111,39 @@ _ICM_NUMBERS: dict[str, Any] = {
 
 _ROWS = (
     # Flat metrics on closed sets
-    _summed("micro_f1", _counts, labels.micro_f1, "F1 of counts summed over labels", R, _D, note=_COUNTED),
+    _summed("micro_f1", _counts, label_counts.micro_f1, "F1 of counts summed over labels", R, _D, note=_COUNTED),
     _summed(
-        "micro_precision", _counts, labels.micro_precision, "share of predictions that are true", R, _D, note=_COUNTED
+        "micro_precision",
+        _counts,
+        label_counts.micro_precision,
+        "share of predictions that are true",
+        R,
+        _D,
+        note=_COUNTED,
     ),
     _summed(
-        "micro_recall", _counts, labels.micro_recall, "share of true labels that are predicted", R, _D, note=_COUNTED
+        "micro_recall",
+        _counts,
+        label_counts.micro_recall,
+        "share of true labels that are predicted",
+        R,
+        _D,
+        note=_COUNTED,
     ),
     _summed(
-        "macro_f1", _counts, labels.macro_f1, "mean F1 of the labels, absent ones 0", R, _D, note=_COUNTED, **_MACRO
+        "macro_f1",
+        _counts,
+        label_counts.macro_f1,
+        "mean F1 of the labels, absent ones 0",
+        R,
+        _D,
+        note=_COUNTED,
+        **_MACRO,
     ),
     _summed(
         "macro_f1_present",
         _counts,
-        labels.macro_f1_present,
+        label_counts.macro_f1_present,
         "mean F1 of labels that occur",
         R,
         _D,
@@ -134,28 +153,32 @@ _ROWS = (
     _summed(
         "macro_precision",
         _counts,
-        labels.macro_precision,
+        label_counts.macro_precision,
         "mean precision of the labels",
         R,
         _D,
         note=_COUNTED,
         **_MACRO,
     ),
-    _summed("macro_recall", _counts, labels.macro_recall, "mean recall of the labels", R, _D, note=_COUNTED, **_MACRO),
+    _summed(
+        "macro_recall", _counts, label_counts.macro_recall, "mean recall of the labels", R, _D, note=_COUNTED, **_MACRO
+    ),
     _mean("samples_f1", overlap.samples_f1, "mean F1 of the documents' closed sets", R, _D, note=_EMPTY_IS_ZERO),
     _mean(
         "samples_precision", overlap.samples_precision, "mean precision of the documents", R, _D, note=_EMPTY_IS_ZERO
     ),
     _mean("samples_recall", overlap.samples_recall, "mean recall of the documents", R, _D, note=_EMPTY_IS_ZERO),
     _mean("hamming", overlap.hamming, "share of nodes judged wrongly", R, _D, **_LOW),
-    _summed("hamming_levels", _counts, labels.hamming_levels, "Hamming loss averaged over levels", R0, _D, **_LOW),
+    _summed(
+        "hamming_levels", _counts, label_counts.hamming_levels, "Hamming loss averaged over levels", R0, _D, **_LOW
+    ),
     _mean("subset_accuracy", overlap.subset_accuracy, "share of documents with exactly the true set", I, _D),
     _mean("jaccard", overlap.jaccard, "shared nodes among all nodes of either set", I, _D, note=_EMPTY_IS_ZERO),
-    _summed("label_accuracy", _counts, labels.label_accuracy, "mean accuracy of the labels", I, _D),
+    _summed("label_accuracy", _counts, label_counts.label_accuracy, "mean accuracy of the labels", I, _D),
     _summed(
         "constrained_micro_f1",
-        labels.constrained_counts,
-        labels.micro_f1,
+        label_counts.constrained_counts,
+        label_counts.micro_f1,
         "micro F1, ancestors required",
         R,
         _D,
@@ -163,17 +186,24 @@ _ROWS = (
     ),
     _summed(
         "constrained_macro_f1",
-        labels.constrained_counts,
-        labels.macro_f1,
+        label_counts.constrained_counts,
+        label_counts.macro_f1,
         "macro F1, ancestors required",
         R,
         _D,
         over_labels=True,
         note=_ORPHANS,
     ),
-    _summed("macro_f1_by_depth", _counts, labels.macro_f1_by_depth, "macro F1 of each depth", R, _D, **_MACRO),
+    _summed("macro_f1_by_depth", _counts, label_counts.macro_f1_by_depth, "macro F1 of each depth", R, _D, **_MACRO),
     _summed(
-        "macro_f1_by_decile", _counts, labels.macro_f1_by_decile, "macro F1 by training frequency", R, _D, _F, **_MACRO
+        "macro_f1_by_decile",
+        _counts,
+        label_counts.macro_f1_by_decile,
+        "macro F1 by training frequency",
+        R,
+        _D,
+        _F,
+        **_MACRO,
     ),
     # Hierarchical metrics on closed sets
     _mean("hp", overlap.hp, "hierarchical precision", R, _D, note=_EMPTY_AGREES),
@@ -212,19 +242,39 @@ _ROWS = (
     _mean("propensity_f1", overlap.propensity_f1, "F1 with rare labels weighing more", I, _D, _F),
     _mean("shortest_path", overlap.shortest_path, "edges between prediction and truth", R0, _D, note=_SEVERAL, **_LOW),
     # One label against one
-    _mean("leaf_accuracy", single.leaf_accuracy, "share of right most specific labels", R, _D, _ONE, note=_SINGLE),
-    _summed("level_accuracy", single.level_matches, single.level_accuracy, "accuracy by depth, on closed sets", R, _D),
-    _mean("coarsest_accuracy", single.coarsest_accuracy, "share of right top labels", W, _D, _ONE, _TREE, note=_SINGLE),
-    _mean("parent_accuracy", single.parent_accuracy, "share of right parents", W, _D, _ONE, _TREE, note=_SINGLE),
-    _mean("finest_accuracy", single.leaf_accuracy, "share of right most specific labels", W, _D, _ONE, note=_SINGLE),
-    _mean("onehot_win", single.onehot_win, "hierarchical win of the chosen leaf", W, _D, _ONE, _TREE),
-    _mean("wu_palmer", single.wu_palmer, "similarity by depth of the common ancestor", I, _D, _ONE, note=_SINGLE),
-    _mean("leacock_chodorow", single.leacock_chodorow, "similarity by path length", I, _D, _ONE, note=_SINGLE),
-    _mean("resnik", single.resnik, "information of the common ancestor", I, _D, _ONE, _F, note=_SINGLE),
-    _mean("lin", single.lin, "shared information among all", I, _D, _ONE, _F, note=_SINGLE),
+    _mean(
+        "leaf_accuracy", single_label.leaf_accuracy, "share of right most specific labels", R, _D, _ONE, note=_SINGLE
+    ),
+    _summed(
+        "level_accuracy",
+        single_label.level_matches,
+        single_label.level_accuracy,
+        "accuracy by depth, on closed sets",
+        R,
+        _D,
+    ),
+    _mean(
+        "coarsest_accuracy",
+        single_label.coarsest_accuracy,
+        "share of right top labels",
+        W,
+        _D,
+        _ONE,
+        _TREE,
+        note=_SINGLE,
+    ),
+    _mean("parent_accuracy", single_label.parent_accuracy, "share of right parents", W, _D, _ONE, _TREE, note=_SINGLE),
+    _mean(
+        "finest_accuracy", single_label.leaf_accuracy, "share of right most specific labels", W, _D, _ONE, note=_SINGLE
+    ),
+    _mean("onehot_win", single_label.onehot_win, "hierarchical win of the chosen leaf", W, _D, _ONE, _TREE),
+    _mean("wu_palmer", single_label.wu_palmer, "similarity by depth of the common ancestor", I, _D, _ONE, note=_SINGLE),
+    _mean("leacock_chodorow", single_label.leacock_chodorow, "similarity by path length", I, _D, _ONE, note=_SINGLE),
+    _mean("resnik", single_label.resnik, "information of the common ancestor", I, _D, _ONE, _F, note=_SINGLE),
+    _mean("lin", single_label.lin, "shared information among all", I, _D, _ONE, _F, note=_SINGLE),
     _mean(
         "jiang_conrath",
-        single.jiang_conrath,
+        single_label.jiang_conrath,
         "information not shared (a distance)",
         I,
         _D,
@@ -234,8 +284,8 @@ _ROWS = (
         **_LOW,
     ),
     # Scores without a decision
-    _mean("hf1_auc", scored.hf1_auc, "area under hierarchical precision over recall", R, _S, **_COHERENT),
-    _mean("info_hf1_auc", scored.info_hf1_auc, "the same area in bits", R, _S, _F, **_COHERENT),
+    _mean("hf1_auc", curves.hf1_auc, "area under hierarchical precision over recall", R, _S, **_COHERENT),
+    _mean("info_hf1_auc", curves.info_hf1_auc, "the same area in bits", R, _S, _F, **_COHERENT),
     _summed(
         "best_hf1",
         curves.hierarchical_points,
@@ -246,13 +296,15 @@ _ROWS = (
         **_COHERENT,
     ),
     _summed("best_info_hf1", curves.information_points, curves.best_f1, "the same in bits", R, _S, _F, **_COHERENT),
-    _mean("softmax_win", scored.softmax_win, "hierarchical win of the scores", W, _S, _ONE, _TREE),
-    _mean("neg_log_win", scored.neg_log_win, "-ln of the hierarchical win", W, _S, _ONE, _TREE, **_LOW),
-    _mean("cross_entropy", scored.cross_entropy, "-ln p of the true label", W, _S, _ONE, note=_ONE_CLASS, **_LOW),
+    _mean("softmax_win", probabilities.softmax_win, "hierarchical win of the scores", W, _S, _ONE, _TREE),
+    _mean("neg_log_win", probabilities.neg_log_win, "-ln of the hierarchical win", W, _S, _ONE, _TREE, **_LOW),
+    _mean(
+        "cross_entropy", probabilities.cross_entropy, "-ln p of the true label", W, _S, _ONE, note=_ONE_CLASS, **_LOW
+    ),
     _summed(
         "cross_entropy_by_depth",
-        scored.cross_entropy_sums,
-        scored.cross_entropy_by_depth,
+        probabilities.cross_entropy_sums,
+        probabilities.cross_entropy_by_depth,
         "-ln p of the true node of each depth",
         W,
         _S,
@@ -262,27 +314,50 @@ _ROWS = (
         **_LOW,
     ),
     _summed(
-        "ece", scored.calibration_bins, scored.ece, "calibration error of the best leaf, and by level", R, _S, **_LOW
+        "ece",
+        probabilities.calibration_bins,
+        probabilities.ece,
+        "calibration error of the best leaf, and by level",
+        R,
+        _S,
+        **_LOW,
     ),
-    _summed("brier", scored.brier_sums, scored.group_means, "squared error of leaf scores, by level", R, _S, **_LOW),
+    _summed(
+        "brier",
+        probabilities.brier_sums,
+        probabilities.group_means,
+        "squared error of leaf scores, by level",
+        R,
+        _S,
+        **_LOW,
+    ),
     _summed(
         "log_loss",
-        scored.log_loss_sums,
-        scored.group_means,
+        probabilities.log_loss_sums,
+        probabilities.group_means,
         "sum of binary log losses of the leaves, by level",
         R,
         _S,
         note=_BINARY,
         **_LOW,
     ),
-    _summed("selective_accuracy", scored.coverage_bins, scored.selective_accuracy, "accuracy over coverage", R, _S),
+    _summed(
+        "selective_accuracy",
+        probabilities.coverage_bins,
+        probabilities.selective_accuracy,
+        "accuracy over coverage",
+        R,
+        _S,
+    ),
     # The k best labels
     _mean("precision@k", ranking.precision_at_k, "hits among the k best / k", T, _S, **_COUNTS_EMPTY),
     _mean("recall@k", ranking.recall_at_k, "hits among the k best / true labels", T, _S, **_SKIPS),
     _mean("ndcg@k", ranking.ndcg_at_k, "discounted gain of the k best", T, _S, **_SKIPS),
     _summed("psp@k", ranking.psp_sums, ranking.psp_at_k, "propensity-scored precision", T, _S, _F, **_AT_K),
-    _summed("micro_f1@k", ranking.top_k_counts, labels.micro_f1, "micro F1 of the k best", T, _S, **_AT_K),
-    _summed("macro_f1@k", ranking.top_k_counts, labels.macro_f1, "macro F1 of the k best", T, _S, **_AT_K, **_MACRO),
+    _summed("micro_f1@k", ranking.top_k_counts, label_counts.micro_f1, "micro F1 of the k best", T, _S, **_AT_K),
+    _summed(
+        "macro_f1@k", ranking.top_k_counts, label_counts.macro_f1, "macro F1 of the k best", T, _S, **_AT_K, **_MACRO
+    ),
     _summed(
         "binned_macro_f1@k",
         ranking.top_k_counts,

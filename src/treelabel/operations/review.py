@@ -36,7 +36,7 @@ from treelabel.models.base import Model
 from treelabel.models.model_inputs import texts_of
 from treelabel.models.profile import Profile, least_sure
 from treelabel.rules import Tuned, decide
-from treelabel.rules.precise import last_precise
+from treelabel.rules.back_off import last_precise
 from treelabel.scores import Scores
 from treelabel.selection.evidence import FEWEST_HELD_OUT
 from treelabel.text import NgramShape, Tfidf

@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.core.types import LongArray
-from treelabel.evaluation.pairs import blocks, joined, nearest, ranges
+from treelabel.evaluation.label_pairs import blocks, joined, nearest, ranges
 from treelabel.hierarchy import Hierarchy, LabelMatrix, keep_entries, matches, row_numbers
 from treelabel.report.systems import System
 

@@ -15,7 +15,7 @@ from treelabel.evaluation.alignment import common_hierarchy, in_order
 from treelabel.evaluation.comparison import GIVEN
 from treelabel.evaluation.statistics import Interval
 from treelabel.hierarchy import Hierarchy, LabelMatrix
-from treelabel.metrics.labels import by_label, label_counts, label_f1
+from treelabel.metrics.label_counts import by_label, label_counts, label_f1
 from treelabel.rules import Tuned
 from treelabel.scores import Scores
 

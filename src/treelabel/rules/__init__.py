@@ -1,10 +1,9 @@
 """Decision rules: from scores to label sets. The registry RULES has one row per rule."""
 
-from treelabel.rules.counts import fit_counts
-from treelabel.rules.deciding import decide, decides_on_all
-from treelabel.rules.decisions import Decisions
+from treelabel.rules.decisions import Decisions, decide, decides_on_all
+from treelabel.rules.path_counts import fit_counts
 from treelabel.rules.registry import RULES
 from treelabel.rules.rule import Rule
-from treelabel.rules.tuned import Tuned
+from treelabel.rules.tuned_rule import Tuned
 
 __all__ = ["RULES", "Decisions", "Rule", "Tuned", "decide", "decides_on_all", "fit_counts"]

@@ -1,15 +1,28 @@
-"""Backing off: the deepest node of the best leaf's path that can be trusted."""
+"""Back off: predict the deepest node of the best leaf's path that can be trusted.
 
+The thresholds by level at which this has a required precision are found on validation data. Precision is the share of
+the predicted nodes, one per document, that are true. It is required of every level: a leaf that is predicted is to be
+trusted as much as a node of the first level.
+
+What is promised with a confidence is promised of the thresholds that were chosen, not of each that might have been:
+`last_precise` tests a sequence of candidates, which must not depend on what is right in the documents they are tested
+on (learn then test: Angelopoulos et al., 2021).
+"""
+
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
+from scipy import special
 
 from treelabel.core.compute import kernel
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray
-from treelabel.hierarchy import LabelMatrix
-from treelabel.rules.rows import over_scores, single_labels
+from treelabel.hierarchy import LabelMatrix, from_sizes, matches, row_numbers
+from treelabel.rules.score_rows import ScoreRows, over_scores, single_labels
 from treelabel.scores import Scores
 
 # The threshold of a level that is never predicted.
@@ -124,24 +137,17 @@ def first_entries(rows: LongArray, reached: BoolArray, documents: int) -> LongAr
 def ways_up(scores: Scores) -> tuple[IntArray, ScoreArray, LongArray]:
     """List, for each document, the nodes from its best leaf up to the root and their scores; and how many they are."""
     h = scores.hierarchy
-    parts = over_scores(scores, lambda *rows: climb(h.parent_ptr, h.parent_idx, h.is_leaf, h.max_depth, *rows))
+    parts = over_scores(scores, lambda rows: climb(h.parent_ptr, h.parent_idx, h.is_leaf, h.max_depth, rows))
     nodes, values, sizes = (np.concatenate([part[which] for part in parts]) for which in range(3))
     return nodes, values, sizes
 
 
 @kernel
 def climb(
-    parent_ptr: IntArray,
-    parent_idx: IntArray,
-    is_leaf: BoolArray,
-    max_depth: int,
-    ptr: LongArray,
-    nodes: IntArray,
-    values: ScoreArray,
-    start: int,
-    stop: int,
+    parent_ptr: IntArray, parent_idx: IntArray, is_leaf: BoolArray, max_depth: int, rows: ScoreRows
 ) -> tuple[IntArray, ScoreArray, LongArray]:
     """Go from the best leaf of each row to the parent with the largest score, and on up."""
+    ptr, nodes, values, start, stop = rows
     place = np.empty(len(is_leaf), np.int64)
     way = np.empty((stop - start) * max_depth, np.int32)
     scores = np.empty((stop - start) * max_depth, values.dtype)
@@ -165,3 +171,205 @@ def climb(
                         above = where
             at = above
     return way[:used], scores[:used], sizes
+
+
+# Precisions, from 1 to the required one, that are tried on every level.
+STEPS: Final = 41
+# How many times the fewest documents that can show a precision a sequence of tests begins with.
+FIRST_TEST: Final = 1.5
+
+
+@dataclass(frozen=True, eq=False)
+class Ways:
+    """The ways up of some documents, one entry per node, each from the best leaf to the top.
+
+    `rows`, `depth`, `is_leaf` and `values` (scores) are those of the entries; `is_right` says whether the node is true.
+    """
+
+    documents: int
+    levels: int
+    rows: LongArray
+    depth: IntArray
+    is_leaf: BoolArray
+    values: ScoreArray
+    is_right: BoolArray
+
+    @classmethod
+    def of(cls, scores: Scores, truth: LabelMatrix) -> "Ways":
+        """Make the ways of scores, judged by closed truth.
+
+        Parameters
+        ----------
+        scores
+            The scores.
+        truth : label matrix of shape (documents, nodes)
+
+        Returns
+        -------
+        Ways
+        """
+        h = scores.hierarchy
+        nodes, values, sizes = ways_up(scores.coherent())
+        ways = from_sizes(nodes, sizes, truth.shape[1])
+        rows = row_numbers(ways).astype(np.int64)
+        return cls(len(scores), h.max_depth, rows, h.depth[nodes], h.is_leaf[nodes], values, matches(truth, ways))
+
+    def among(self, documents: BoolArray) -> "Ways":
+        """Keep the entries of some documents; the number of all documents stays."""
+        kept = documents[self.rows]
+        return replace(
+            self,
+            rows=self.rows[kept],
+            depth=self.depth[kept],
+            is_leaf=self.is_leaf[kept],
+            values=self.values[kept],
+            is_right=self.is_right[kept],
+        )
+
+    def predicted(self, t: DoubleArray) -> LongArray:
+        """Return the entries that `back_off` predicts with thresholds by level, at most one per document."""
+        first = first_entries(self.rows, self.values >= t[self.depth - 1], self.documents)
+        return first[first >= 0]
+
+    def judged(self, t: DoubleArray) -> tuple[BoolArray, BoolArray, IntArray]:
+        """Return whether what `back_off` predicts is right, whether it is a leaf, and its depth."""
+        entries = self.predicted(t)
+        return self.is_right[entries], self.is_leaf[entries], self.depth[entries]
+
+
+def precise_thresholds(ways: Ways, precision: float, confidence: float = 0.9) -> DoubleArray:
+    """Find thresholds by level so that what `back_off` predicts is true with at least the required precision.
+
+    From the deepest level up, a level has the smallest threshold at which the documents that are not predicted deeper
+    have the precision there: as many leaves as possible, then as many of their parents. With a confidence above 0, half
+    of the documents, drawn at random, find such thresholds for precisions from 1 down to the required one, and the
+    other half tests what each predicts (see `last_precise`): the last thresholds that pass have the required precision
+    on other documents, but for a probability of 1 - confidence. Costs sorting documents x depth scores, and STEPS
+    passes over them. Precisions of levels with few documents are shrunk.
+
+    Parameters
+    ----------
+    ways : Ways
+        Validation documents.
+    precision : float
+        Above 0 and at most 1.
+    confidence : float
+        Of the bound, from 0 to below 1; 0 takes the precision on validation data for the true one.
+
+    Returns
+    -------
+    array of float, shape (levels,)
+        `NEVER` for levels at which nothing can be predicted.
+
+    >>> from treelabel.hierarchy import Hierarchy
+    >>> h = Hierarchy.from_paths(["A > B", "A > C"])
+    >>> s = Scores(h, [[0.75, 0.5, 0.25], [0.75, 0.25, 0.5]])
+    >>> precise_thresholds(Ways.of(s, h.closure([[0, 1, 0], [0, 1, 0]])), 0.9, confidence=0).tolist()
+    [0.75, 2.0]
+    """
+    if not 0 < precision <= 1:
+        raise TreelabelError(f"precision = {precision:g}, expected a share above 0 and at most 1")
+    if not 0 <= confidence < 1:
+        raise TreelabelError(f"confidence = {confidence:g}, expected a share from 0 to below 1")
+    if not len(ways.rows):
+        raise TreelabelError("no leaf has a score above 0 in the validation data, so there is no threshold")
+    if confidence == 0:
+        (t,) = _candidates(ways, [precision], is_shrunk=False)
+        if not len(ways.predicted(t)):
+            raise TreelabelError(_unreached(ways, precision, ""))
+        return t
+    # Documents often come sorted by their labels. Those that `among` left out have no ways.
+    is_first = np.zeros(ways.documents, np.bool_)
+    drawn = np.random.default_rng(0).permutation(np.unique(ways.rows))
+    is_first[drawn[: len(drawn) // 2]] = True
+    tried = _candidates(ways.among(is_first), 1 - (1 - precision) * np.linspace(0, 1, STEPS), is_shrunk=True)
+    others = ways.among(~is_first)
+    judged = [others.is_right[others.predicted(t)] for t in tried]
+    last = last_precise([int(each.sum()) for each in judged], [len(each) for each in judged], precision, confidence)
+    if last < 0:
+        raise TreelabelError(_unreached(ways, precision, f" with a confidence of {confidence:g}"))
+    return tried[last]
+
+
+def _unreached(ways: Ways, precision: float, sure: str) -> str:
+    return (
+        f"no thresholds reach a precision of {precision:g}{sure} on {ways.documents:,} validation documents: ask for "
+        "less, or give more documents"
+    )
+
+
+def last_precise(
+    hits: Sequence[int] | LongArray, tries: Sequence[int] | LongArray, precision: float, confidence: float
+) -> int:
+    """Find the last of a sequence of candidates, from strict to lenient, that has a precision with a confidence.
+
+    Each is tested by an exact binomial test, and the next one at the level that is left while tests pass, so that all
+    that pass have the precision but for a probability of 1 - confidence: a fixed sequence. One mistake among the first
+    few documents would end it, so that the level is divided between several starts (the fallback procedure, Wiens,
+    2003): the first candidate with FIRST_TEST times the fewest documents that can pass, that with twice as many, and so
+    on. Only the numbers of documents may decide what the candidates and the starts are.
+
+    Parameters
+    ----------
+    hits, tries
+        How many documents each candidate predicts right, and how many it predicts at all.
+    precision
+        The required share of right ones.
+    confidence
+        Above 0 and below 1.
+
+    Returns
+    -------
+    int
+        Its index; -1 if none passes.
+
+    >>> last_precise([70, 139, 150], [70, 140, 180], 0.95, 0.9), last_precise([20], [20], 0.95, 0.9)
+    (1, -1)
+    """
+    right, count = np.asarray(hits, np.int64), np.asarray(tries, np.int64)
+    most = int(count.max(initial=0))
+    if precision >= 1 or not most:
+        return -1
+    size, starts = FIRST_TEST * math.log(1 - confidence) / math.log(precision), []
+    while size <= most:
+        starts.append(int(np.argmax(count >= size)))
+        size *= 2
+    p_values = special.betainc(np.maximum(right, 1), count - right + 1, precision)
+    found, level = -1, 0.0
+    for at in range(len(count)):
+        level += starts.count(at) * (1 - confidence) / max(1, len(starts))
+        if right[at] and p_values[at] <= level:
+            found = at
+        else:
+            level = 0.0
+    return found
+
+
+def _candidates(ways: Ways, precisions: npt.ArrayLike, is_shrunk: bool) -> list[DoubleArray]:
+    """Find the thresholds of all levels for each of some precisions."""
+    order = np.argsort(-ways.values, kind="stable")
+    levels = [order[ways.depth[order] == depth] for depth in range(1, ways.levels + 1)]
+    return [_by_level(ways, levels, each, is_shrunk) for each in np.asarray(precisions, np.float64).tolist()]
+
+
+def _by_level(ways: Ways, levels: list[LongArray], precision: float, is_shrunk: bool) -> DoubleArray:
+    """Find the smallest threshold of each level, the deepest first, that has the precision among documents left.
+
+    A precision that is shrunk is the median of its Clopper-Pearson bound, near (hits - 1/3) / (tries + 1/3): three of
+    three documents are no reason to trust a level.
+    """
+    third = 1 / 3 if is_shrunk else 0.0
+    t = np.full(ways.levels, NEVER)
+    is_left = np.ones(ways.documents, np.bool_)
+    for depth in range(ways.levels, 0, -1):
+        entries = levels[depth - 1]
+        entries = entries[is_left[ways.rows[entries]]]
+        values = ways.values[entries]
+        reached = (np.cumsum(ways.is_right[entries]) - third) / (np.arange(1, len(entries) + 1) + third)
+        is_last = np.append(values[1:] < values[:-1], True)[: len(entries)]
+        # Sums of whole numbers: 9 of 10 are to be 0.9.
+        enough = np.flatnonzero(is_last & (reached >= precision * (1 - 1e-12)))
+        if len(enough):
+            t[depth - 1] = values[enough[-1]]
+            is_left[ways.rows[entries[: enough[-1] + 1]]] = False
+    return t

@@ -11,7 +11,7 @@ from treelabel.core.inputs import existing_file
 from treelabel.core.types import DoubleArray, IntArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 from treelabel.hierarchy import similarity as similarities
-from treelabel.rules.rows import single_labels
+from treelabel.rules.score_rows import single_labels
 from treelabel.scores import Scores
 
 Similarity = Literal["wu_palmer", "leacock_chodorow", "resnik", "lin", "jiang_conrath", "win", "shortest_path"]
@@ -23,10 +23,7 @@ BLOCK = 1 << 22
 
 
 def cost(
-    scores: Scores,
-    matrix: Any = None,
-    similarity: Similarity | None = None,
-    information: DoubleArray | None = None,
+    scores: Scores, matrix: Any = None, similarity: Similarity | None = None, information: DoubleArray | None = None
 ) -> LabelMatrix:
     """Predict the node with the least expected cost: argmin over n of the sum over leaves l of p(l) cost(n, l). Exact.
 

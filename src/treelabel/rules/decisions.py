@@ -1,15 +1,23 @@
-"""Decisions: closed label sets, and the hierarchy they belong to."""
+"""Decisions: closed label sets, and how a rule makes them of scores."""
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from treelabel.core.types import BoolArray
+from treelabel.core.errors import TreelabelError
+from treelabel.core.types import BoolArray, LongArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix
+from treelabel.hierarchy.information import information_content
 from treelabel.hierarchy.labels import decode
 from treelabel.hierarchy.sets import keep_entries, row_numbers, row_sizes
+from treelabel.hierarchy.union import joined, nodes_in
+from treelabel.rules.parsing import find_rule
+from treelabel.rules.rule import COMMON, Asked, Rule
+from treelabel.rules.tuned_rule import Tuned
+from treelabel.scores import Scores
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -91,3 +99,152 @@ class Decisions:
     def paths(self) -> list[list[str]]:
         """Return the full paths of the most specific labels of each document."""
         return decode(self.hierarchy, self.most_specific, paths=True)
+
+
+def decide(
+    scores: Scores,
+    rule: str | Tuned = "threshold",
+    train_frequencies: Any = None,
+    train_documents: int | None = None,
+    **settings: Any,
+) -> Decisions:
+    """Turn scores into label sets by a rule of RULES, or by one that `tune` made.
+
+    Parameters
+    ----------
+    scores : Scores
+        The probability of every node.
+    rule : str or Tuned
+        "optimal:hf1", with its number "threshold@0.3", or with settings "top_k(k=3, leaves=true)"; what `tune`
+        returned, or the JSON file it was saved to.
+    train_frequencies : Dataset or array of int, optional
+        For rules that need to know how rare labels are: the training data, or its documents counted by node, ancestors
+        included.
+    train_documents : int, optional
+        The number of training documents, where `train_frequencies` are counts.
+    **settings
+        Settings of the rule. All rules have `closed` (default true: ancestors are added) and `unknown`: where no top
+        label has a score of at least that much, nothing is predicted and the document is marked in
+        `Decisions.unknown`.
+
+    Returns
+    -------
+    Decisions
+
+    >>> h = Hierarchy.from_paths(["A > B", "A > C"])
+    >>> s = Scores(h, [[0.9, 0.6, 0.3], [0.2, 0.1, 0.1]])
+    >>> decide(s).names(), decide(s, "best_leaf", unknown=0.5).names()
+    ([['A', 'B'], []], [['A', 'B'], []])
+    >>> decide(s, "best_leaf(closed=false)").names()
+    [['B'], ['B']]
+    """
+    if not isinstance(scores, Scores):
+        raise TreelabelError(f"expected Scores(hierarchy, matrix) to decide on, found {type(scores).__name__}")
+    asked = _asked(rule, scores.hierarchy, settings)
+    own = {name: value for name, value in asked.settings.items() if name not in COMMON}
+    known = _from_training(asked.rule, scores.hierarchy, train_frequencies, train_documents)
+    try:
+        chosen = asked.rule.choose(scores, **own, **known)
+        is_unknown = _is_unknown(scores, asked.settings.get("unknown"))
+    except TreelabelError as error:
+        raise TreelabelError(f"{asked.rule.name}: {error}") from None
+    if is_unknown is not None:
+        chosen = _without(chosen, is_unknown)
+    is_closed = True if asked.settings.get("closed", True) else None
+    if is_closed:
+        chosen = scores.hierarchy.closure(chosen)
+    return Decisions(scores.hierarchy, chosen, scores.ids, str(asked), is_unknown, is_closed)
+
+
+def decides_on_all(rule: str | Tuned, hierarchy: Hierarchy, **settings: Any) -> bool:
+    """Return whether a rule needs the scores of all documents at once, so that parts of them cannot be decided apart.
+
+    Parameters
+    ----------
+    rule, **settings
+        As for `decide`.
+    hierarchy : Hierarchy
+        That of the scores.
+
+    Returns
+    -------
+    bool
+
+    >>> h = Hierarchy.flat(["A"])
+    >>> decides_on_all("best_leaf", h), decides_on_all("optimal:macro_f1", h)
+    (False, True)
+    """
+    return _asked(rule, hierarchy, settings).rule.of_all
+
+
+def _asked(rule: str | Tuned, hierarchy: Hierarchy, settings: dict[str, Any]) -> Asked:
+    """Find the rule and its settings; a tuned one must have been tuned for this hierarchy."""
+    if isinstance(rule, str) and rule.endswith(".json"):
+        rule = Tuned.load(Path(rule))
+    if isinstance(rule, Tuned):
+        hierarchy.require_same(rule.fingerprint, f"the tuned rule {rule.rule}")
+        return find_rule(rule.rule, {**rule.settings, **settings})
+    if not isinstance(rule, str):
+        raise TreelabelError(f"expected a rule such as 'optimal:hf1' or what tune gave, found {type(rule).__name__}")
+    return find_rule(rule, settings)
+
+
+def _from_training(rule: Rule, hierarchy: Hierarchy, frequencies: Any, documents: int | None) -> dict[str, Any]:
+    """Return the training statistics that a rule uses, refusing to go on without those it needs."""
+    known: dict[str, Any] = {}
+    if hasattr(frequencies, "frequencies"):
+        documents, frequencies = len(frequencies), _counts_of(hierarchy, frequencies)
+    if frequencies is not None:
+        try:
+            known["frequencies"] = np.asarray(frequencies, np.int64)
+        except (ValueError, TypeError):
+            raise TreelabelError("train_frequencies are not numbers; expected one count for each node") from None
+        if known["frequencies"].shape != (len(hierarchy),):
+            raise TreelabelError(
+                f"train_frequencies of shape {known['frequencies'].shape}, expected one count for {len(hierarchy):,} "
+                "nodes"
+            )
+        if documents is not None:
+            known["information"] = information_content(known["frequencies"], documents)
+    missing = rule.needs - set(known)
+    if missing:
+        what = (
+            "train_documents="
+            if frequencies is not None
+            else "train_frequencies= (a training Dataset), or --train FILE"
+        )
+        raise TreelabelError(f"{rule.name} needs to know how rare labels are in training; pass {what}")
+    return {name: value for name, value in known.items() if name in rule.known}
+
+
+def _counts_of(hierarchy: Hierarchy, training: Any) -> LongArray:
+    """Count the training documents of each node of a hierarchy; nodes that training does not have occur in none."""
+    if training.hierarchy == hierarchy:
+        known: LongArray = training.frequencies
+        return known
+    if not getattr(training, "is_hierarchy_of_labels", False):
+        hierarchy.require_same(training.hierarchy.fingerprint, "the training data")
+    # What cannot be matched by path is refused.
+    joined(hierarchy, training.hierarchy, "the training data")
+    where = nodes_in(hierarchy, training.hierarchy)
+    counts: LongArray = np.where(where >= 0, training.frequencies[where], 0)
+    return counts
+
+
+def _is_unknown(scores: Scores, least: float | None) -> BoolArray | None:
+    """Mark the documents in which no top label has a score of at least `least`."""
+    if least is None:
+        return None
+    if not 0 < least <= 1:
+        raise TreelabelError(f"unknown = {least:g}, expected a score above 0 and at most 1")
+    if len(scores.hierarchy) == 0:
+        return np.ones(len(scores), np.bool_)
+    tops = scores.coherent().values[:, scores.hierarchy.level(1)]
+    best = tops.max(axis=1).toarray().ravel() if scores.is_sparse else tops.max(axis=1, initial=0)
+    unsure: BoolArray = best < scores.dtype.type(least)
+    return unsure
+
+
+def _without(chosen: LabelMatrix, empty: BoolArray) -> LabelMatrix:
+    """Empty some rows of label sets."""
+    return keep_entries(chosen, ~empty[row_numbers(chosen)])

@@ -6,11 +6,11 @@ import numpy as np
 
 from treelabel.core.compute import kernel
 from treelabel.core.errors import TreelabelError
-from treelabel.core.types import DoubleArray, IntArray, LongArray, ScoreArray
+from treelabel.core.types import DoubleArray, IntArray, LongArray
 from treelabel.hierarchy import LabelMatrix
-from treelabel.rules.hf import hf_beta
+from treelabel.rules.hierarchical_f import hf_beta
 from treelabel.rules.label_sets import best_label_set
-from treelabel.rules.rows import sets_of
+from treelabel.rules.score_rows import ScoreRows, choose_sets
 from treelabel.scores import Scores
 
 # What is less likely than this is left out of distributions of counts.
@@ -114,7 +114,7 @@ def samples_f1(
             raise TreelabelError(f"beta = {beta:g} with counts; expected beta = 1, or no counts")
         return best_label_set(scores, counts, inner, refit, empty)
     _require_counts(inner, refit)
-    return sets_of(scores.coherent(), lambda *rows: best_prefixes(float(beta), float(empty), *rows))
+    return choose_sets(scores.coherent(), lambda rows: best_prefixes(float(beta), float(empty), rows))
 
 
 @kernel
@@ -179,10 +179,9 @@ def best_size(
 
 
 @kernel
-def best_prefixes(
-    beta: float, empty: float, ptr: LongArray, nodes: IntArray, values: ScoreArray, start: int, stop: int
-) -> tuple[IntArray, LongArray]:
+def best_prefixes(beta: float, empty: float, rows: ScoreRows) -> tuple[IntArray, LongArray]:
     """Choose, for each row, its likeliest labels, as many as are worth it."""
+    ptr, nodes, values, start, stop = rows
     most, expected = 0, 0.0
     for row in range(start, stop):
         most = max(most, ptr[row + 1] - ptr[row])

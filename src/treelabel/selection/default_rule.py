@@ -11,8 +11,8 @@ from treelabel.core.registry import with_settings
 from treelabel.core.types import DoubleArray, LongArray
 from treelabel.hierarchy import LabelMatrix, matches, row_numbers
 from treelabel.hierarchy.sets import as_labels, row_sizes
-from treelabel.rules.counts import fit_counts
-from treelabel.rules.deciding import decide
+from treelabel.rules.decisions import decide
+from treelabel.rules.path_counts import fit_counts
 from treelabel.scores import Scores
 
 # Stands for `optimal:samples_f1` with the weights of numbers of paths that are fitted to the same documents.

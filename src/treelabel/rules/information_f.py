@@ -3,9 +3,13 @@
 import numpy as np
 
 from treelabel.core.compute import kernel
-from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray
-from treelabel.rules.kernels.hf import largest
-from treelabel.rules.kernels.rows import longest_row, own_mass, workspace_for
+from treelabel.core.errors import TreelabelError
+from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
+from treelabel.hierarchy import LabelMatrix
+from treelabel.hierarchy.information import information_weights
+from treelabel.rules.hierarchical_f import largest
+from treelabel.rules.score_rows import ScoreRows, choose_sets, load_tree_row, longest_row, make_tree_row
+from treelabel.scores import Scores
 
 
 @kernel
@@ -103,14 +107,7 @@ def without_bits(above: IntArray, path_weight: DoubleArray, mass: DoubleArray, w
 
 @kernel
 def best_weighted_sets(
-    parent: IntArray,
-    node_weight: DoubleArray,
-    beta: float,
-    ptr: LongArray,
-    nodes: IntArray,
-    values: ScoreArray,
-    start: int,
-    stop: int,
+    parent: IntArray, node_weight: DoubleArray, beta: float, rows: ScoreRows
 ) -> tuple[IntArray, LongArray]:
     """Search the set of the largest expected F with weighted nodes, over a tree.
 
@@ -120,8 +117,9 @@ def best_weighted_sets(
     node. Where the truth is likelier to have no information than that is worth, the likely nodes without any are
     predicted.
     """
-    most = longest_row(ptr, start, stop)
-    workspace, heap = workspace_for(len(parent), most), np.empty(most + 1, np.int32)
+    ptr, nodes, values, start, stop = rows
+    most = longest_row(rows)
+    workspace, heap = make_tree_row(len(parent), most), np.empty(most + 1, np.int32)
     above, mass, whole = workspace.above, workspace.mass, workspace.whole
     chosen, best_set = np.empty(most, np.bool_), np.empty(most, np.bool_)
     weighed, gain, shared = np.empty(most), np.empty(most), np.empty(most)
@@ -134,7 +132,7 @@ def best_weighted_sets(
         count, here = high - low, nodes[low:high]
         if count == 0:
             continue
-        own_mass(parent, here, values[low:high], workspace)
+        load_tree_row(parent, here, values[low:high], workspace)
         for at in range(count):
             weight[at] = node_weight[here[at]]
             path_weight[at] = weight[at] + (path_weight[above[at]] if above[at] >= 0 else 0.0)
@@ -185,3 +183,33 @@ def weigh_in_bits(
             weighed[at] = mass[at] * (1 + squared) / (total + squared * path_weight[at])
             bound += weighed[at] * path_weight[at]
     return bound
+
+
+def info_hf1(scores: Scores, information: DoubleArray, beta: float = 1.0) -> LabelMatrix:
+    """Search the set with the largest expected information-weighted hF: nodes weigh ic(n) - ic(parent). Closed.
+
+    Not exact: which nodes a set of a given weight should have is a knapsack problem. Where the truth has no information
+    (all documents have its labels, or it is empty), sets without any are worth 1 and others 0. Needs a tree. Each size
+    tried, and each node tried in improving the best one, is linear in the stored scores of the document.
+
+    Parameters
+    ----------
+    scores
+        The scores.
+    information : array of shape (nodes,)
+        The information content of each node.
+    beta
+        How many times as much recall counts as precision.
+
+    Returns
+    -------
+    label matrix of shape (documents, nodes)
+    """
+    if not 0 < beta < np.inf:
+        raise TreelabelError(f"expected a beta above 0, found {beta:g}")
+    # Beyond these the sets no longer change, but the square is 0 or infinite, and would be divided by.
+    beta = min(max(beta, 1e-6), 1e6)
+    h = scores.hierarchy
+    weights = information_weights(h, np.asarray(information, np.float64))
+    parent = h.parent
+    return choose_sets(scores.coherent(), lambda rows: best_weighted_sets(parent, weights, float(beta), rows))

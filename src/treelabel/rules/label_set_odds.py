@@ -4,7 +4,7 @@ import numpy as np
 
 from treelabel.core.compute import kernel
 from treelabel.core.types import DoubleArray
-from treelabel.rules.kernels.label_sets import Counts, LikelyTree, Weights, count_down, count_up, total_weight
+from treelabel.rules.label_set_distribution import Counts, LikelyTree, Weights, count_down, count_up, total_weight
 
 # How far a node may be from being certain, given its parent.
 CERTAIN = 1e-9

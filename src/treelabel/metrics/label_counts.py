@@ -3,9 +3,9 @@
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.types import BoolArray, DoubleArray
+from treelabel.core.compute import kernel
+from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix, matches
-from treelabel.metrics import kernels
 from treelabel.metrics.batch import Batch, Context
 from treelabel.metrics.metric import Parts, Sums, Value
 from treelabel.metrics.overlap import f_beta, precision, recall
@@ -57,7 +57,7 @@ def has_ancestors(hierarchy: Hierarchy, labels: LabelMatrix) -> BoolArray:
     array of shape (stored labels,)
     """
     above = hierarchy.parents(labels.indices)
-    return kernels.standing(
+    return mark_with_all_parents(
         labels.indptr.astype(np.int64), labels.indices, above.indptr.astype(np.int64), above.indices, labels.shape[1]
     )
 
@@ -284,3 +284,22 @@ def with_mean(parts: dict[str, float]) -> dict[str, float]:
     """Add the mean of the parts that are numbers."""
     known = [value for value in parts.values() if not np.isnan(value)]
     return {"mean": float(np.mean(known)) if known else float("nan"), **parts}
+
+
+@kernel
+def mark_with_all_parents(
+    row_ptr: LongArray, row_idx: IntArray, ptr: LongArray, idx: IntArray, nodes: int
+) -> BoolArray:
+    """Mark the labels of each row whose parents are all marked; `ptr`, `idx` list the parents of every stored label."""
+    keep = np.zeros(len(row_idx), np.bool_)
+    stamp = np.zeros(nodes, np.int64)
+    for row in range(len(row_ptr) - 1):
+        # Parents have lower ids, so they are settled first.
+        for at in range(row_ptr[row], row_ptr[row + 1]):
+            stands = True
+            for above in idx[ptr[at] : ptr[at + 1]]:
+                stands = stands and stamp[above] == row + 1
+            if stands:
+                keep[at] = True
+                stamp[row_idx[at]] = row + 1
+    return keep

@@ -1,15 +1,26 @@
 """Learn on held-out documents how many true paths a document has, given its scores."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from treelabel.core.compute import kernel
 from treelabel.core.errors import TreelabelError
-from treelabel.core.types import DoubleArray
+from treelabel.core.types import DoubleArray, IntArray, LongArray
 from treelabel.hierarchy import LabelMatrix
 from treelabel.hierarchy.sets import as_labels, row_sizes
-from treelabel.rules.kernels.count_fit import count_shares
-from treelabel.rules.rows import sum_scores
+from treelabel.rules.label_set_distribution import (
+    count_up,
+    likely_tree,
+    links_up,
+    most_terminals,
+    total_weight,
+    weights_of,
+    workspace_for_counts,
+)
+from treelabel.rules.label_set_odds import fit_log_odds, log_odds
+from treelabel.rules.score_rows import ScoreRows, longest_row, sum_scores
 from treelabel.scores import Scores
 
 # Log weights have a normal prior with this precision, and lie within these bounds.
@@ -85,10 +96,47 @@ def _scaled(scores: Scores, true: DoubleArray, true_inner: float, refit: bool) -
     logs = np.zeros(len(target))
     for _ in range(ROUNDS):
         inner, g = np.exp([logs[0], logs[0] + SMALL]), np.exp(logs[1:] - logs[1:].max())
-        sums = sum_scores(scores, lambda *rows, g=g, inner=inner: count_shares(ptr, idx, g, inner, refit, *rows))
+        sums = sum_scores(scores, partial(count_shares, ptr, idx, g, inner, refit))
         expected = np.concatenate([[(sums[1] - sums[0]) / SMALL], sums[2:]])
         step = (target - expected - PRIOR * logs) / (np.maximum(target, expected) + PRIOR)
         logs = np.clip(logs + step, -BOUND, BOUND)
         if np.abs(step).max() < TOLERANCE:
             break
     return logs
+
+
+# Shares of documents are found with less precision than decisions.
+TOLERANCE, STEPS = 1e-3, 30
+
+
+@kernel
+def count_shares(
+    parent_ptr: LongArray, parent_idx: IntArray, counts: DoubleArray, inner: DoubleArray, refit: bool, rows: ScoreRows
+) -> DoubleArray:
+    """Sum over documents the log of the weight of all sets for two values of `inner`, and the chance of each number.
+
+    The first two entries are the logs, the others the expected number of documents with 0, 1, ... paths; numbers beyond
+    the given weights are counted with the last one.
+    """
+    ptr, nodes, values, start, stop = rows
+    found = np.zeros(2 + len(counts))
+    place, up = np.empty(len(parent_ptr) - 1, np.int32), np.empty(longest_row(rows), np.int32)
+    for row in range(start, stop):
+        low, high = ptr[row], ptr[row + 1]
+        here, given = nodes[low:high], values[low:high].astype(np.float64)
+        links_up(parent_ptr, parent_idx, place, here, given, up)
+        tree = likely_tree(up[: high - low], here, given)
+        terminals = most_terminals(tree)
+        weights, workspace = weights_of(counts, inner[0], terminals), workspace_for_counts(len(tree.p), terminals)
+        logits = log_odds(tree)
+        if refit:
+            fit_log_odds(tree, weights, logits, workspace, np.zeros(len(tree.p)), TOLERANCE, STEPS)
+        odds = np.exp(logits)
+        count_up(tree, odds, 1.0, inner[1], workspace)
+        found[1] += np.log(total_weight(weights.g, workspace))
+        count_up(tree, odds, 1.0, inner[0], workspace)
+        total = total_weight(weights.g, workspace)
+        found[0] += np.log(total)
+        for number in range(terminals + 1):
+            found[2 + min(number, len(counts) - 1)] += weights.g[number] * workspace.below[0, number] / total
+    return found

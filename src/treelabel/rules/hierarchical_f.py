@@ -1,9 +1,70 @@
-"""Compiled loops that find the set with the largest expected hierarchical F."""
+"""Sets that are optimal for hierarchical F: exact where every node weighs the same, a search where nodes have weights.
+
+Truth is taken to be one path, and scores a coherent distribution over where it ends: what the children of a node lack
+of its score is the probability that the path ends there, and what the top labels lack of 1 is the probability that
+nothing is true. There, predicting nothing is worth 1, and anything else 0 (or what the root is worth, if it counts): so
+nothing is predicted where that is likelier to be right than any set is good.
+"""
 
 import numpy as np
 
 from treelabel.core.compute import kernel
+from treelabel.core.errors import TreelabelError
 from treelabel.core.types import DoubleArray, IntArray, LongArray, ScoreArray
+from treelabel.hierarchy import LabelMatrix
+from treelabel.rules.score_rows import ScoreRows, choose_sets
+from treelabel.scores import Scores
+
+
+def hf_beta(scores: Scores, beta: float = 1.0, count_root: bool = False, empty: float = 1.0) -> LabelMatrix:
+    """Choose the set with the largest expected hF_beta = (1 + beta^2) c / (a + beta^2 b). Exact; closed.
+
+    For a set S of k nodes the expectation is the sum over its nodes of Delta_k(n) = sum over the leaves l below n of
+    p(l) (1 + beta^2) / (k + beta^2 |A(l)|), so the k nodes of largest Delta_k are the best of that size (they are
+    closed, as Delta_k falls from parent to child), and the best size is found by trying them in turn until a bound on
+    all larger ones ends the search. In a DAG a leaf counts once for each ancestor. `count_root` adds the root to both
+    sets; without it, predicting nothing where nothing is true is worth `empty`: 0 for documents that all have a label,
+    whatever their scores lack of 1. Each size tried is linear in the stored scores of the document (times its ancestors
+    in a DAG).
+
+    Parameters
+    ----------
+    scores
+        The scores.
+    beta
+        How many times as much recall counts as precision.
+    count_root
+        Whether the root is in both sets.
+    empty
+        What predicting nothing is worth where nothing is true.
+
+    Returns
+    -------
+    label matrix of shape (documents, nodes)
+
+    >>> from treelabel.hierarchy import Hierarchy
+    >>> h = Hierarchy.from_paths(["1 > 3", "1 > 4", "1 > 5", "2"])
+    >>> s = Scores.from_leaves(h, ["3", "4", "5", "2"], [[0.2, 0.2, 0.35, 0.25]])
+    >>> [h.names[node] for node in hf_beta(s).indices]
+    ['1', '2', '5']
+    """
+    if not 0 <= beta <= 1e6:
+        raise TreelabelError(f"expected a beta of at least 0 and at most a million, found {beta:g}")
+    h = scores.hierarchy
+    if h.is_tree:
+        link_ptr, links, sizes = h.parent_ptr.astype(np.int64), h.parent_idx, h.depth
+    else:
+        above = h.ancestors(np.arange(len(h)))
+        link_ptr, links = above.indptr.astype(np.int64), above.indices
+        sizes = (np.diff(link_ptr) + 1).astype(np.int32)
+    options = (float(beta), int(count_root), float(empty))
+    return choose_sets(scores.coherent(), lambda rows: best_sets(link_ptr, links, h.is_tree, sizes, *options, rows))
+
+
+def hf1_root(scores: Scores) -> LabelMatrix:
+    """Choose the set with the largest expected hierarchical F1 that counts the root in both sets. Exact; closed."""
+    return hf_beta(scores, 1.0, count_root=True)
+
 
 # Nodes of small score are folded into their ancestors in trees of at most this many levels: one number per node and
 # level.
@@ -243,11 +304,7 @@ def best_sets(
     beta: float,
     root: int,
     nothing: float,
-    ptr: LongArray,
-    nodes: IntArray,
-    values: ScoreArray,
-    start: int,
-    stop: int,
+    rows: ScoreRows,
 ) -> tuple[IntArray, LongArray]:
     """For each size k find the k nodes with the largest Delta_k, and of these sets the one of the largest expected F.
 
@@ -261,6 +318,7 @@ def best_sets(
     K-th largest by more than that. Such nodes are folded into their nearest kept ancestor, first for sets of up to 16
     nodes, then for all sizes that the bound leaves open.
     """
+    ptr, nodes, values, start, stop = rows
     most, ways = room_needed(link_ptr, ptr, nodes, start, stop)
     highest = path_sizes.max() if len(path_sizes) else 0
     can_fold = is_tree and highest <= MOST_LEVELS

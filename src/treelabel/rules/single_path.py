@@ -1,16 +1,114 @@
-"""Compiled loops of the rules that choose nodes or paths by walking down; see `rows` for what a row is."""
+"""Rules that choose one node, or one per level: down the tree, or by what most of the probability agrees on."""
 
 import numpy as np
 
 from treelabel.core.compute import kernel
-from treelabel.core.types import BoolArray, IntArray, LongArray, ScoreArray
+from treelabel.core.errors import TreelabelError
+from treelabel.core.types import BoolArray, IntArray, LongArray
+from treelabel.hierarchy import LabelMatrix
+from treelabel.rules.score_rows import ScoreRows, choose_nodes, choose_sets, single_labels
+from treelabel.rules.threshold import whole_number
+from treelabel.scores import Scores
+
+
+def best_leaf(scores: Scores) -> LabelMatrix:
+    """Predict the leaf with the largest score; nothing where no leaf has one above 0. Linear in the scores.
+
+    >>> from treelabel.hierarchy import Hierarchy
+    >>> h = Hierarchy.from_paths(["A > B", "A > C", "D"])
+    >>> h.names[best_leaf(Scores(h, [[0.6, 0.4, 0.3, 0.3]])).indices[0]]
+    'D'
+    """
+    return single_labels(scores.hierarchy, scores.best(scores.hierarchy.is_leaf))
+
+
+def best_per_level(scores: Scores) -> LabelMatrix:
+    """Predict the node with the largest score at every depth; they need not lie on one path. Linear in the scores."""
+    depth = scores.hierarchy.depth
+    return choose_sets(scores, lambda rows: best_by_level(depth, rows))
+
+
+def top_down(scores: Scores, stop: float = 0.0) -> LabelMatrix:
+    """Go from the root to the best child, and on, to a leaf or until no child has a score of at least `stop`.
+
+    This chooses the single best class of the paper on a hierarchical loss. Scores are compared as they are: they are
+    probabilities of nodes, not given the parent. Linear in the scores.
+
+    Parameters
+    ----------
+    scores
+        The scores.
+    stop
+        The least score of a child that is followed.
+
+    Returns
+    -------
+    label matrix of shape (documents, nodes)
+
+    >>> from treelabel.hierarchy import Hierarchy
+    >>> h = Hierarchy.from_paths(["A > B", "A > C", "D"])
+    >>> s = Scores(h, [[0.6, 0.4, 0.3, 0.3]])
+    >>> h.names[top_down(s).indices[0]], h.names[top_down(s, stop=0.5).indices[0]]
+    ('B', 'A')
+    """
+    if not 0 <= stop <= 1:
+        raise TreelabelError(f"stop = {stop:g}, expected a score from 0 to 1")
+    ptr, idx = scores.hierarchy.parent_ptr, scores.hierarchy.parent_idx
+    least = float(scores.dtype.type(stop))
+    return choose_nodes(scores, lambda rows: follow_best_child(ptr, idx, least, rows))
+
+
+def beam(scores: Scores, width: int = 5) -> LabelMatrix:
+    """Go down level by level, keeping the `width` best children of kept nodes; predict the best leaf reached.
+
+    In a tree width 1 is `top_down`; with coherent scores a width of all nodes is `best_leaf`, if a leaf has a
+    score. Linear in the scores but for sorting each level.
+
+    Parameters
+    ----------
+    scores
+        The scores.
+    width
+        How many nodes of a level are kept.
+
+    Returns
+    -------
+    label matrix of shape (documents, nodes)
+    """
+    h, kept = scores.hierarchy, whole_number(width, "width")
+    return choose_nodes(scores, lambda rows: beam_search(h.parent_ptr, h.parent_idx, h.depth, h.is_leaf, kept, rows))
+
+
+def majority(scores: Scores) -> LabelMatrix:
+    """Predict the deepest node with a score above one half: where most of the probability agrees. Linear.
+
+    >>> from treelabel.hierarchy import Hierarchy
+    >>> h = Hierarchy.from_paths(["A > B", "A > C", "D"])
+    >>> h.names[majority(Scores(h, [[0.7, 0.3, 0.4, 0.3]])).indices[0]]
+    'A'
+    """
+    depth = scores.hierarchy.depth
+    return choose_nodes(scores, lambda rows: deepest_above(depth, 0.5, rows))
+
+
+def plurality(scores: Scores) -> LabelMatrix:
+    """Predict the deepest node that is likelier than every node that excludes it (not above it, not below).
+
+    Needs a tree. Linear in the scores.
+
+    >>> from treelabel.hierarchy import Hierarchy
+    >>> h = Hierarchy.from_paths(["A > B", "A > C", "D"])
+    >>> h.names[plurality(Scores(h, [[0.7, 0.3, 0.4, 0.3]])).indices[0]]
+    'B'
+    """
+    parent = scores.hierarchy.parent
+    return choose_nodes(scores.coherent(), lambda rows: deepest_without_rival(parent, rows))
 
 
 @kernel
-def best_by_level(
-    depth: IntArray, ptr: LongArray, nodes: IntArray, values: ScoreArray, start: int, stop: int
-) -> tuple[IntArray, LongArray]:
+def best_by_level(depth: IntArray, rows: ScoreRows) -> tuple[IntArray, LongArray]:
     """Find the node with the largest score at each depth."""
+    ptr, nodes, values, start, stop = rows
     found = np.empty(ptr[stop] - ptr[start], np.int32)
     sizes = np.empty(stop - start, np.int64)
     used = 0
@@ -31,17 +129,9 @@ def best_by_level(
 
 
 @kernel
-def follow_best_child(
-    parent_ptr: IntArray,
-    parent_idx: IntArray,
-    least: float,
-    ptr: LongArray,
-    nodes: IntArray,
-    values: ScoreArray,
-    start: int,
-    stop: int,
-) -> IntArray:
+def follow_best_child(parent_ptr: IntArray, parent_idx: IntArray, least: float, rows: ScoreRows) -> IntArray:
     """Go from the root to the child with the largest score, while that is at least `least`; return where this ends."""
+    ptr, nodes, values, start, stop = rows
     total = len(parent_ptr) - 1
     # The best child of every node, the root standing last; entries are valid only if their stamp is this row's.
     child = np.empty(total + 1, np.int32)
@@ -74,22 +164,14 @@ def has_kept_parent(parent_ptr: IntArray, parent_idx: IntArray, kept_in: LongArr
 
 
 @kernel
-def beam(
-    parent_ptr: IntArray,
-    parent_idx: IntArray,
-    depth: IntArray,
-    is_leaf: BoolArray,
-    width: int,
-    ptr: LongArray,
-    nodes: IntArray,
-    values: ScoreArray,
-    start: int,
-    stop: int,
+def beam_search(
+    parent_ptr: IntArray, parent_idx: IntArray, depth: IntArray, is_leaf: BoolArray, width: int, rows: ScoreRows
 ) -> IntArray:
     """Keep the `width` best nodes of each level among the children of kept ones; return the best leaf that was kept.
 
     Where no leaf was kept, because the row holds none below the kept nodes, the best of the deepest kept nodes.
     """
+    ptr, nodes, values, start, stop = rows
     kept_in = np.full(len(depth), -1, np.int64)
     found = np.full(stop - start, -1, np.int32)
     for row in range(start, stop):
@@ -123,10 +205,9 @@ def beam(
 
 
 @kernel
-def deepest_above(
-    depth: IntArray, least: float, ptr: LongArray, nodes: IntArray, values: ScoreArray, start: int, stop: int
-) -> IntArray:
+def deepest_above(depth: IntArray, least: float, rows: ScoreRows) -> IntArray:
     """Find the deepest node with a score above `least`."""
+    ptr, nodes, values, start, stop = rows
     found = np.full(stop - start, -1, np.int32)
     for row in range(start, stop):
         best, deepest = np.float32(0), 0
@@ -139,13 +220,12 @@ def deepest_above(
 
 
 @kernel
-def deepest_without_rival(
-    parent: IntArray, ptr: LongArray, nodes: IntArray, values: ScoreArray, start: int, stop: int
-) -> IntArray:
+def deepest_without_rival(parent: IntArray, rows: ScoreRows) -> IntArray:
     """Go to the best child for as long as it is likelier than every sibling met on the way; return where this ends.
 
     With coherent scores no node off the way is likelier than the sibling it lies under.
     """
+    ptr, nodes, values, start, stop = rows
     total = len(parent)
     # The best child of every node and the score of the second best; entries count only if their stamp is this row's.
     child = np.empty(total + 1, np.int32)

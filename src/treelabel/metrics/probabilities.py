@@ -1,68 +1,16 @@
 """Metrics of scores without a decision: curves over operating points, hierarchical win, calibration, coverage."""
 
-from collections.abc import Callable
-
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.compute import over_rows
 from treelabel.core.types import BoolArray, DoubleArray, LongArray
 from treelabel.hierarchy import row_numbers, row_sizes
-from treelabel.metrics import kernels
 from treelabel.metrics.batch import Batch, Context, sum_rows
-from treelabel.metrics.labels import counted, with_mean
+from treelabel.metrics.label_counts import counted, with_mean
 from treelabel.metrics.metric import Parts, Sums, Value
 
 CALIBRATION_BINS = 15
 COVERAGE_STEPS = 100
-
-
-def _curve_areas(batch: Batch, weights: DoubleArray) -> DoubleArray:
-    scores, truth = batch.coherent_scores, batch.closed_truth
-    true_ptr = truth.indptr.astype(np.int64)
-    values = scores.values
-    work: Callable[[int, int], DoubleArray]
-    if scores.is_sparse:
-        ptr = values.indptr.astype(np.int64)
-
-        def work(start: int, stop: int) -> DoubleArray:
-            return kernels.curve_areas_csr(
-                true_ptr, truth.indices, ptr, values.indices, values.data, weights, start, stop
-            )
-    else:
-
-        def work(start: int, stop: int) -> DoubleArray:
-            return kernels.curve_areas_dense(true_ptr, truth.indices, values, weights, start, stop)
-
-    return np.concatenate(over_rows(work, len(batch), least=256))
-
-
-def hf1_auc(batch: Batch, _: float = 0) -> DoubleArray:
-    """Area under hierarchical precision over recall, browsing all thresholds; documents without truth do not count.
-
-    With q(n) the largest score of n and its descendants: for every distinct q of a true node the sets {q > t} and
-    {q >= t} are weighed, so a document costs its true nodes x its scores, without sorting. The authors cap children at
-    their parents instead, which differs where scores are incoherent: hf1_auc(coherent=min).
-
-    One value per document: shape (documents,).
-
-    >>> from treelabel.metrics.example import example
-    >>> hf1_auc(example()).round(3).tolist()
-    [1.0, 0.75, 0.75]
-    """
-    return _curve_areas(batch, batch.context.unit_weights)
-
-
-def info_hf1_auc(batch: Batch, _: float = 0) -> DoubleArray:
-    """The same area with every node weighing the information it adds.
-
-    One value per document: shape (documents,).
-
-    >>> from treelabel.metrics.example import example
-    >>> info_hf1_auc(example()).round(3).tolist()
-    [1.0, 0.75, 0.75]
-    """
-    return _curve_areas(batch, batch.context.information_weights)
 
 
 # Hierarchical win

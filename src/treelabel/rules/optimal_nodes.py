@@ -1,0 +1,299 @@
+"""Rules that are optimal for metrics with a closed form: thresholds, best leaves, and single nodes by expectation.
+
+Truth is taken to be one path, and scores a coherent distribution over where it ends (see `hierarchical_f`).
+"""
+
+import numpy as np
+
+from treelabel.core.compute import kernel
+from treelabel.core.errors import TreelabelError
+from treelabel.core.types import DoubleArray, IntArray
+from treelabel.hierarchy import LabelMatrix
+from treelabel.rules.score_rows import ScoreRows, choose_nodes, load_tree_row, longest_row, make_tree_row
+from treelabel.rules.single_path import best_leaf
+from treelabel.rules.threshold import above
+from treelabel.scores import Scores
+
+
+def hamming(scores: Scores) -> LabelMatrix:
+    """Predict {p > 1/2}: a node costs 1 - p if it is predicted and p if it is not. Exact, for any truth.
+
+    >>> from treelabel.hierarchy import Hierarchy
+    >>> hamming(Scores(Hierarchy.flat(["A", "B", "C"]), [[0.6, 0.5, 0.4]])).indices.tolist()
+    [0]
+    """
+    return above(scores, 0.5)
+
+
+def shortest_path(scores: Scores) -> LabelMatrix:
+    """Predict {p > 1/2}: in a tree the edges between two paths are the nodes that only one has. Exact."""
+    return above(scores, 0.5)
+
+
+def icm(scores: Scores, alpha: float = 2.0, beta: float = 3.0) -> LabelMatrix:
+    """Predict {p > 1 - alpha / beta}, which is 1/3 for the usual ICM of alpha = 2, beta = 3. Exact, for any truth.
+
+    ICM = alpha a + alpha_2 b - beta (a + b - c) is a sum over predicted nodes of w(n) (alpha - beta + beta p(n)) in
+    expectation, whatever their information w(n).
+
+    Parameters
+    ----------
+    scores
+        The scores.
+    alpha, beta
+        The parameters alpha_1 and beta of ICM.
+
+    Returns
+    -------
+    label matrix of shape (documents, nodes)
+
+    >>> from treelabel.hierarchy import Hierarchy
+    >>> icm(Scores(Hierarchy.flat(["A", "B", "C"]), [[0.4, 0.34, 0.33]])).indices.tolist()
+    [0, 1]
+    """
+    if not 0 < alpha <= beta < np.inf:
+        raise TreelabelError(
+            f"alpha = {alpha:g}, beta = {beta:g}: expected 0 < alpha <= beta; with a larger alpha every label would "
+            "be worth predicting"
+        )
+    return above(scores, 1 - alpha / beta)
+
+
+def leaf_accuracy(scores: Scores) -> LabelMatrix:
+    """Predict the leaf with the largest score. Exact."""
+    return best_leaf(scores)
+
+
+def level_accuracy(scores: Scores) -> LabelMatrix:
+    """Predict the path with the largest sum of scores, each level weighing by how few documents reach it.
+
+    The metric averages over levels the share of documents, of those whose truth reaches the level, with the right node
+    there. A closed set has at most one node per level if it is a path, so a path is best, and with W(d) = the sum over
+    documents and nodes of depth d of p, the expected number of documents that reach the level, the best path has the
+    largest sum of p(n) / W(depth of n). Exact where all paths are as deep, and for many documents: with few, how many
+    reach a level is not what is expected. Needs a tree. Linear in the scores.
+    """
+    h = scores.hierarchy
+    parent, kept = h.parent, scores.coherent()
+    by_node = np.asarray(kept.values.sum(axis=0, dtype=np.float64)).ravel()
+    # Without nodes numpy counts in whole numbers.
+    reach = np.bincount(h.depth, weights=by_node, minlength=h.max_depth + 1).astype(np.float64)
+    worth = np.divide(1.0, reach, out=np.zeros_like(reach), where=reach > 0)[h.depth]
+    none = np.zeros(len(h))
+    return choose_nodes(kept, lambda rows: best_path(parent, worth, none, rows))
+
+
+def onehot_win(scores: Scores) -> LabelMatrix:
+    """Predict the leaf with the largest expected win: sum over its path of 2^-j p(n_j), the leaf's twice. Exact.
+
+    Where the truth may end inside, the end is counted twice wherever it lies; and where no leaf below has a score, the
+    deepest node that has one is predicted, which is worth the same. Needs a tree. Linear in the scores.
+
+    >>> from treelabel.hierarchy import Hierarchy
+    >>> h = Hierarchy.from_paths(["A > B", "A > C", "D"])
+    >>> h.names[onehot_win(Scores.from_leaves(h, ["B", "C", "D"], [[0.35, 0.25, 0.4]])).indices[0]]
+    'B'
+    """
+    h = scores.hierarchy
+    parent, worth = h.parent, np.exp2(-h.depth.astype(np.float64))
+    return choose_nodes(scores.coherent(), lambda rows: best_path(parent, worth, worth, rows))
+
+
+def wu_palmer(scores: Scores) -> LabelMatrix:
+    """Predict the node with the largest expected Wu-Palmer similarity, or nothing where that is the root. Exact.
+
+    Needs a tree. Linear in the scores times the depth.
+
+    >>> from treelabel.hierarchy import Hierarchy
+    >>> h = Hierarchy.from_paths(["A > B", "A > C", "D"])
+    >>> h.names[wu_palmer(Scores.from_leaves(h, ["B", "C", "D"], [[0.35, 0.35, 0.3]])).indices[0]]
+    'A'
+    """
+    h = scores.hierarchy
+    parent = h.parent
+    return choose_nodes(scores.coherent(), lambda rows: best_wu_palmer(parent, h.depth, rows))
+
+
+def lin(scores: Scores, information: DoubleArray) -> LabelMatrix:
+    """Predict the node with the largest expected Lin similarity. Exact, if no node is more frequent than its parent.
+
+    Needs a tree. Linear in the scores times the depth, and again for each node that a bound does not rule out.
+
+    Parameters
+    ----------
+    scores
+        The scores.
+    information : array of shape (nodes,)
+        The information content of each node.
+
+    Returns
+    -------
+    label matrix of shape (documents, nodes)
+    """
+    parent, bits = scores.hierarchy.parent, np.asarray(information, np.float64)
+    return choose_nodes(scores.coherent(), lambda rows: best_lin(parent, bits, rows))
+
+
+@kernel
+def best_path(parent: IntArray, worth: DoubleArray, worth_of_end: DoubleArray, rows: ScoreRows) -> IntArray:
+    """Find the node with the largest sum over its path of worth x score + worth_of_end x own mass; linear in the row.
+
+    Both worths are by node and not below 0, so that it is the end of a longest path of the row.
+    """
+    ptr, nodes, values, start, stop = rows
+    most = longest_row(rows)
+    workspace, total = make_tree_row(len(parent), most), np.empty(most)
+    above, mass = workspace.above, workspace.mass
+    found = np.full(stop - start, -1, np.int32)
+    for row in range(start, stop):
+        low, high = ptr[row], ptr[row + 1]
+        load_tree_row(parent, nodes[low:high], values[low:high], workspace)
+        best = -1.0
+        for at in range(high - low):
+            node = nodes[low + at]
+            total[at] = worth[node] * values[low + at] + worth_of_end[node] * mass[at]
+            if above[at] >= 0:
+                total[at] += total[above[at]]
+            # A child that adds nothing to its parent is still preferred: the path goes on to a leaf.
+            if total[at] > best or (above[at] >= 0 and nodes[low + above[at]] == found[row - start]):
+                best = total[at]
+                found[row - start] = node
+    return found
+
+
+@kernel
+def best_wu_palmer(parent: IntArray, depth: IntArray, rows: ScoreRows) -> IntArray:
+    """Find the node (-1: the root) with the largest expected Wu-Palmer similarity to where the true path ends.
+
+    For a node s at depth k, 2 d(lcs) / (d(s) + d(e)) is a sum over the common ancestors a of s and e, the root counted,
+    of 2 / (d(s) + d(e)), so the expectation is a sum over the path of s of what lies below each of its nodes. One pass
+    up and one down for each depth: linear in the row times its levels.
+    """
+    ptr, nodes, values, start, stop = rows
+    most = longest_row(rows)
+    workspace, path = make_tree_row(len(parent), most), np.empty(most)
+    above = workspace.above
+    found = np.full(stop - start, -1, np.int32)
+    for row in range(start, stop):
+        low, high = ptr[row], ptr[row + 1]
+        load_tree_row(parent, nodes[low:high], values[low:high], workspace)
+        best, none = -1.0, none_true(workspace.above, workspace.whole, high - low)
+        for level in range(depth[nodes[high - 1]] + 1 if high > low else 0):
+            root = similarity_below(depth, nodes[low:high], above, workspace.mass, level, path)
+            # Where nothing is true, the true end is the root.
+            root += none * 2 / (level + 2)
+            if level == 0:
+                best = root
+            for at in range(high - low):
+                if depth[nodes[low + at]] > level:
+                    break
+                path[at] += path[above[at]] if above[at] >= 0 else root
+                if depth[nodes[low + at]] == level and path[at] > best:
+                    best = path[at]
+                    found[row - start] = nodes[low + at]
+    return found
+
+
+@kernel
+def none_true(above: IntArray, whole: DoubleArray, count: int) -> float:
+    """Return what the top nodes of a row lack of 1."""
+    lacking = 1.0
+    for at in range(count):
+        if above[at] < 0:
+            lacking -= whole[at]
+    return max(0.0, lacking)
+
+
+@kernel
+def similarity_below(
+    depth: IntArray, nodes: IntArray, above: IntArray, mass: DoubleArray, level: int, below: DoubleArray
+) -> float:
+    """Sum 2 m(e) / (level + d(e)) over the terminal nodes e below each node of a row; return the sum of the root.
+
+    Depths count from 1.
+    """
+    for at in range(len(nodes)):
+        below[at] = mass[at] * 2 / (level + depth[nodes[at]] + 2)
+    root = 0.0
+    for at in range(len(nodes) - 1, -1, -1):
+        if above[at] >= 0:
+            below[above[at]] += below[at]
+        else:
+            root += below[at]
+    return root
+
+
+@kernel
+def lin_bound(information: DoubleArray, above: IntArray, nodes: IntArray, whole: DoubleArray, at: int) -> float:
+    """Bound the expected Lin similarity of a node: terminal nodes are as close to its path as they can be."""
+    own = information[nodes[at]]
+    bound = whole[at]
+    passed = bound
+    step = above[at]
+    while step >= 0:
+        shared = information[nodes[step]]
+        if shared > 0:
+            bound += max(0.0, whole[step] - passed) * 2 * shared / (shared + own)
+        passed = whole[step]
+        step = above[step]
+    found: float = bound
+    return found
+
+
+@kernel
+def expected_lin(
+    information: DoubleArray, above: IntArray, mass: DoubleArray, nodes: IntArray, at: int, shared: DoubleArray
+) -> float:
+    """Compute the expected Lin similarity of one node of a row to the end of the true path.
+
+    `shared` is scratch: ic(lcs).
+    """
+    shared[: len(nodes)] = -1.0
+    step = at
+    while step >= 0:
+        shared[step] = information[nodes[step]]
+        step = above[step]
+    own = information[nodes[at]]
+    expected = 0.0
+    for terminal in range(len(nodes)):
+        if shared[terminal] < 0:
+            shared[terminal] = shared[above[terminal]] if above[terminal] >= 0 else 0.0
+        both = own + information[nodes[terminal]]
+        if terminal == at:
+            expected += mass[terminal]
+        elif both > 0:
+            expected += mass[terminal] * 2 * shared[terminal] / both
+    return expected
+
+
+@kernel
+def best_lin(parent: IntArray, information: DoubleArray, rows: ScoreRows) -> IntArray:
+    """Find the node with the largest expected Lin similarity to where the true path ends.
+
+    One expectation is linear in the row; a bound that costs a node's depth leaves only few nodes to compute it for.
+    """
+    ptr, nodes, values, start, stop = rows
+    most = longest_row(rows)
+    workspace, bound, shared = make_tree_row(len(parent), most), np.empty(most), np.empty(most)
+    found = np.full(stop - start, -1, np.int32)
+    for row in range(start, stop):
+        low, high = ptr[row], ptr[row + 1]
+        load_tree_row(parent, nodes[low:high], values[low:high], workspace)
+        promising = 0
+        for at in range(high - low):
+            bound[at] = lin_bound(information, workspace.above, nodes[low:high], workspace.whole, at)
+            if bound[at] > bound[promising]:
+                promising = at
+        # Where nothing is true, only predicting nothing is like it.
+        best, best_at = none_true(workspace.above, workspace.whole, high - low), -1
+        for turn in range(-1, high - low):
+            # The most promising node goes first, so that most others need not be looked at.
+            at = promising if turn < 0 else turn
+            if high == low or (turn == promising) or bound[at] * (1 + 1e-12) < best:
+                continue
+            expected = expected_lin(information, workspace.above, workspace.mass, nodes[low:high], at, shared)
+            if expected > best or (expected == best and 0 <= at < best_at):
+                best, best_at = expected, at
+        if best_at >= 0:
+            found[row - start] = nodes[low + best_at]
+    return found

@@ -1,0 +1,150 @@
+"""Walk over scores: one document after another, each the nodes with a score above 0, parents first.
+
+Dense and CSR scores look the same to a rule's compiled loop. Dense ones are brought to rows some documents at a time,
+so that memory stays small. The nodes of a row are sorted by id, so that parents stand before children and levels are in
+order. Scores are coherent where a loop looks up parents, so that all parents of a node stand in its row. Of equal
+values the lowest id wins. Scores are float32 or float64: each loop is compiled for both.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from treelabel.core.compute import SUMMED_ROWS, kernel, over_rows, sum_rows
+from treelabel.core.types import DoubleArray, IntArray, LongArray, ScoreArray
+from treelabel.hierarchy import Hierarchy, LabelMatrix, label_matrix
+from treelabel.hierarchy.sets import from_sizes
+from treelabel.scores import Scores
+
+
+class ScoreRows(NamedTuple):
+    """The rows start..stop of scores: row pointers, and the nodes with a score above 0 and these scores."""
+
+    ptr: LongArray
+    nodes: IntArray
+    values: ScoreArray
+    start: int
+    stop: int
+
+
+Part = TypeVar("Part")
+Work = Callable[[ScoreRows], Part]
+
+# Dense scores are brought to rows in blocks of this many numbers.
+BLOCK = 1 << 19
+
+
+def over_scores(scores: Scores, work: Work[Part], least: int = 256) -> list[Part]:
+    """Call `work` on consecutive parts of the documents, in threads; results come back in order.
+
+    Fewer than `least` documents are not worth a thread.
+    """
+    if scores.is_sparse:
+        csr, ptr = scores.values, scores.values.indptr.astype(np.int64)
+        return over_rows(lambda *span: work(ScoreRows(ptr, csr.indices, csr.data, *span)), len(scores), least)
+    step = max(1, BLOCK // max(1, len(scores.hierarchy)))
+
+    def blocks(start: int, stop: int) -> list[Part]:
+        # An empty range of documents is one empty block, so that there is always a part to join.
+        lows = range(start, max(stop, start + 1), step)
+        return [work(dense_rows(scores.values, low, min(low + step, stop))) for low in lows]
+
+    return [part for parts in over_rows(blocks, len(scores), min(least, step)) for part in parts]
+
+
+def sum_scores(scores: Scores, work: Work[DoubleArray]) -> DoubleArray:
+    """Sum over documents what `work` returns for some of them: the same bits with any number of threads."""
+    values = scores.values
+    if scores.is_sparse:
+        ptr = values.indptr.astype(np.int64)
+        return sum_rows(lambda *span: work(ScoreRows(ptr, values.indices, values.data, *span)), len(scores))
+    step = max(1, min(SUMMED_ROWS, BLOCK // max(1, len(scores.hierarchy))))
+    return sum_rows(lambda low, high: work(dense_rows(values, low, high)), len(scores), step)
+
+
+def choose_sets(scores: Scores, work: Work[tuple[IntArray, LongArray]]) -> LabelMatrix:
+    """Join the sets that `work` chooses: concatenated node ids, sorted within a document, and the sizes of the sets."""
+    parts = over_scores(scores, work)
+    nodes, sizes = (np.concatenate([part[which] for part in parts]) for which in (0, 1))
+    return from_sizes(nodes, sizes, len(scores.hierarchy))
+
+
+def choose_nodes(scores: Scores, work: Work[IntArray]) -> LabelMatrix:
+    """Join the single nodes that `work` chooses, -1 being none."""
+    return single_labels(scores.hierarchy, np.concatenate(over_scores(scores, work)))
+
+
+def single_labels(hierarchy: Hierarchy, nodes: IntArray) -> LabelMatrix:
+    """Make label sets of one node per document, -1 being none."""
+    some = nodes >= 0
+    return label_matrix(np.concatenate([[0], np.cumsum(some)]), nodes[some], len(hierarchy))
+
+
+def dense_rows(values: ScoreArray, start: int, stop: int) -> ScoreRows:
+    """List the scores above 0 of the rows start..stop of a dense array."""
+    return ScoreRows(*above_zero(values, start, stop), 0, stop - start)
+
+
+@kernel
+def above_zero(values: ScoreArray, start: int, stop: int) -> tuple[LongArray, IntArray, ScoreArray]:
+    """List the scores above 0 of the rows start..stop as row pointers, nodes and values."""
+    rows, columns = stop - start, values.shape[1]
+    ptr = np.zeros(rows + 1, np.int64)
+    nodes = np.empty(rows * columns, np.int32)
+    stored = np.empty(rows * columns, values.dtype)
+    used = 0
+    for row in range(rows):
+        for node in range(columns):
+            value = values[start + row, node]
+            nodes[used] = node
+            stored[used] = value
+            used += value > 0
+        ptr[row + 1] = used
+    return ptr, nodes[:used], stored[:used]
+
+
+@kernel
+def longest_row(rows: ScoreRows) -> int:
+    """Return the length of the longest row."""
+    most = 0
+    for row in range(rows.start, rows.stop):
+        most = max(most, rows.ptr[row + 1] - rows.ptr[row])
+    return most
+
+
+class TreeRow(NamedTuple):
+    """One row over a tree, as `load_tree_row` fills it in. Arrays but `position` are by index in the row.
+
+    `above` is the index of the parent, -1 for the root. `mass` is the score less those of the children: the probability
+    that the true path ends there. `whole` is the mass at or below: the score, unless children sum to more. `position`
+    is the index of each node of the hierarchy; entries of nodes outside the row are stale.
+    """
+
+    position: IntArray
+    above: IntArray
+    mass: DoubleArray
+    whole: DoubleArray
+
+
+@kernel
+def make_tree_row(nodes: int, most: int) -> TreeRow:
+    """Make room for rows of at most `most` nodes, of a tree with this many nodes."""
+    return TreeRow(np.empty(nodes, np.int32), np.empty(most, np.int32), np.empty(most), np.empty(most))
+
+
+@kernel
+def load_tree_row(parent: IntArray, nodes: IntArray, values: ScoreArray, tree: TreeRow) -> None:
+    """Fill in `tree` for the nodes of one row and their scores."""
+    position, above, mass, whole = tree
+    for index in range(len(nodes)):
+        position[nodes[index]] = index
+        above[index] = position[parent[nodes[index]]] if parent[nodes[index]] >= 0 else -1
+        mass[index] = 0.0
+    for index in range(len(nodes) - 1, -1, -1):
+        # Until here, `mass` sums what stands below.
+        below = mass[index]
+        mass[index] = max(0.0, values[index] - below)
+        whole[index] = below + mass[index]
+        if above[index] >= 0:
+            mass[above[index]] += whole[index]
