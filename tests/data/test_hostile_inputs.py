@@ -22,7 +22,7 @@ from treelabel import Dataset, Hierarchy, Limits, TreelabelError, make_model, re
 from treelabel.core.errors import LONGEST_MESSAGE, UNPRINTABLE, printable, quote, shorten
 from treelabel.core.limits import parse_limits
 from treelabel.data.io.formulas import MARKER, EscapedFormulasWarning, escape, unescape
-from treelabel.data.names import unprintable
+from treelabel.data.taxonomy.label_characters import unprintable
 
 MB = 1_000_000
 # What refusing a bomb may add to the memory of a process, most of it the 64 MB that a line or any file may have.
@@ -116,7 +116,7 @@ BOMBS: dict[str, tuple[Callable[[Path], Path], str]] = {
 
 MEASURED = """
 import resource, sys
-import treelabel, treelabel.data.skos
+import treelabel, treelabel.data.taxonomy.skos
 from treelabel.data.io import parquet
 def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 warm = treelabel.Hierarchy.flat(["a"])

@@ -20,6 +20,7 @@ from treelabel.cli.printing import echo
 
 if TYPE_CHECKING:
     from treelabel.data import Dataset
+    from treelabel.data.taxonomy.taxonomy_tables import TaxonomyOptions
     from treelabel.hierarchy import Hierarchy
 
 RawOption = Annotated[
@@ -41,12 +42,18 @@ def _print(values: dict[str, Any], rows: list[tuple[str, str]], as_json: bool) -
 
 def _is_taxonomy(path: Path) -> bool:
     from treelabel.core.inputs import suffixes
-    from treelabel.data.taxonomy import ENDINGS
+    from treelabel.data.taxonomy.taxonomy_files import ENDINGS
 
     ending = suffixes(path)[0]
     return ending in (".taxonomy", ".ttl", ".rdf", ".nt", ".jsonld") or (
         ending in ENDINGS and "taxonomy" in path.name.lower()
     )
+
+
+def _taxonomy_options(read: ReadArguments) -> "TaxonomyOptions":
+    from treelabel.data.taxonomy.taxonomy_tables import TaxonomyOptions
+
+    return TaxonomyOptions(root=read.root, sep=read.sep, encoding=read.encoding, limits=read.limits, sheet=read.sheet)
 
 
 @with_read_options
@@ -91,11 +98,9 @@ def inspect(
     if is_scores:
         _print(*_scores_summary(file), json)
     elif is_taxonomy:
-        from treelabel.data.taxonomy import recognised_taxonomy
+        from treelabel.data.taxonomy.taxonomy_files import read_with_summary
 
-        hierarchy, form = recognised_taxonomy(
-            file, root=read.root, sep=read.sep, encoding=read.encoding, limits=read.limits, sheet=read.sheet
-        )
+        hierarchy, form = read_with_summary(file, _taxonomy_options(read))
         values, rows = _taxonomy_summary(hierarchy)
         _print({"read_as": form, **values}, [("read as", form), *rows], json)
     else:
@@ -105,7 +110,7 @@ def inspect(
 def _inspect_documents(
     file: Path, read: ReadArguments, train: Path | None, fix: Path | None, force: bool, raw: bool, json: bool
 ) -> None:
-    from treelabel.data.findings import find_problems
+    from treelabel.data.checks import find_problems
 
     # Labels that training does not have are findings.
     data, training = read.read_with(file, train, widen=True)
@@ -305,11 +310,10 @@ def _convert_scores(source: Path, target: Path, unfold: bool, cut: int | None) -
 
 
 def _convert_taxonomy(source: Path, target: Path, read: ReadArguments, unfold: bool, cut: int | None) -> None:
-    from treelabel.data import read_taxonomy, write_taxonomy
+    from treelabel.data import write_taxonomy
+    from treelabel.data.taxonomy.taxonomy_files import read_with_summary
 
-    hierarchy = read_taxonomy(
-        source, root=read.root, sep=read.sep, encoding=read.encoding, limits=read.limits, sheet=read.sheet
-    )
+    hierarchy, _ = read_with_summary(source, _taxonomy_options(read))
     if unfold:
         hierarchy = hierarchy.unfold().new
     if cut is not None:
@@ -368,7 +372,7 @@ def split(
     from treelabel import data as d
     from treelabel.core.atomic_output import atomic_group
     from treelabel.core.errors import TreelabelError
-    from treelabel.data.taxonomy import taxonomy_ending, write_taxonomy_of
+    from treelabel.data.taxonomy.sibling_taxonomy import taxonomy_ending, write_sibling_taxonomy
     from treelabel.data.write import lacking_taxonomy
 
     dataset = read.read(file)
@@ -387,7 +391,7 @@ def split(
     is_alone = not lacking_taxonomy(folder, [file, *targets.values()])
     with atomic_group():
         if is_alone:
-            write_taxonomy_of([*targets.values()], dataset.hierarchy, taxonomy, overwrite=force)
+            write_sibling_taxonomy([*targets.values()], dataset.hierarchy, taxonomy, overwrite=force)
         for name, part in divided.items():
             d.write(part, targets[name], to_format, "auto", None, not is_alone, not raw, overwrite=force)
     others = sorted(path.name for path in folder.glob(f"*{ending}") if path not in targets.values())

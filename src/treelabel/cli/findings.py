@@ -10,7 +10,7 @@ from treelabel.cli.printing import echo
 
 if TYPE_CHECKING:
     from treelabel.data import Dataset
-    from treelabel.data.findings import Finding
+    from treelabel.data.checks import Finding
 
 
 def print_findings(findings: "list[Finding]") -> None:
@@ -31,7 +31,7 @@ def write_fixed(
 ) -> list[str]:
     """Mend a dataset and write it; return what was done."""
     from treelabel.data import write
-    from treelabel.data.mend import mend
+    from treelabel.data.checks.repair import mend
 
     mended, done = mend(data, train)
     written = write(mended, target, escape_formulas=escape_formulas, overwrite=force)
@@ -51,7 +51,7 @@ def require_fixable(target: Path, force: bool) -> None:
 def tell_serious(train: Path, data: "Dataset", valid: "Dataset | None") -> None:
     """Say in one line of standard error what is seriously wrong with training data."""
     from treelabel.core.errors import printable
-    from treelabel.data.findings import find_problems
+    from treelabel.data.checks import find_problems
 
     found = find_problems(data)
     if valid is not None:

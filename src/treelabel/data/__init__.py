@@ -6,11 +6,9 @@ from treelabel.data.build import cut, deduplicate, per_class, split, unfold, wit
 from treelabel.data.dataset import Dataset
 from treelabel.data.describe import Description, describe
 from treelabel.data.io import FORMATS
-from treelabel.data.moves import read_moves
 from treelabel.data.read import SkippedRowsWarning, read
 from treelabel.data.sample import load_sample
-from treelabel.data.skos import read_alternative_names
-from treelabel.data.taxonomy import read_taxonomy, write_taxonomy
+from treelabel.data.taxonomy import read_alternative_names, read_moves, read_taxonomy, write_taxonomy
 from treelabel.data.together import concat, read_together, under, with_further_labels
 from treelabel.data.write import losses, write
 

@@ -11,8 +11,8 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings, plain_text
 from treelabel.core.types import DoubleArray, IntArray, LongArray
 from treelabel.data.dataset import Dataset, values_of_column
+from treelabel.data.equal_texts import text_codes, units
 from treelabel.data.group_split import fill_parts, fill_parts_alike
-from treelabel.data.same_text import text_codes, units
 from treelabel.hierarchy import row_numbers, row_sizes
 from treelabel.hierarchy.labels import from_ids
 

@@ -19,7 +19,8 @@ from treelabel.core.strings import Strings
 from treelabel.data.dataset import Dataset
 from treelabel.data.io import Problem, ReadOptions, Record, format_of
 from treelabel.data.io.formulas import EscapedFormulasWarning
-from treelabel.data.taxonomy import read_taxonomy, taxonomy_beside
+from treelabel.data.taxonomy import read_taxonomy
+from treelabel.data.taxonomy.sibling_taxonomy import find_sibling_taxonomy
 from treelabel.data.write import write
 from treelabel.hierarchy import Hierarchy
 from treelabel.hierarchy.labels import UnknownLabelError, encode, find_label
@@ -147,7 +148,7 @@ def read_queue(
     """
     file = existing_file(path)
     if hierarchy is None:
-        beside = taxonomy_beside(file)
+        beside = find_sibling_taxonomy(file)
         if beside is None:
             raise TreelabelError(f"{file}: no taxonomy beside it to check labels by; name the model, or --taxonomy")
         hierarchy = read_taxonomy(beside)

@@ -22,8 +22,8 @@ from treelabel.data.dataset import MADE_OF_LABELS, Dataset
 from treelabel.data.fields import FieldChoice, Fields, ListMeaning, decoded
 from treelabel.data.io import BATCH, Problem, ReadOptions, Record, RowSource
 from treelabel.data.io.standard import settled
-from treelabel.data.names import unprintable
-from treelabel.data.taxonomy import taxonomy_beside, taxonomy_of_data
+from treelabel.data.taxonomy.label_characters import unprintable
+from treelabel.data.taxonomy.sibling_taxonomy import find_sibling_taxonomy, read_sibling_taxonomy
 from treelabel.hierarchy import SEPARATOR, Hierarchy, split_path
 from treelabel.hierarchy.labels import Label, UnknownLabelError, find_label
 from treelabel.hierarchy.separators import guess_separator
@@ -166,13 +166,13 @@ def known_from(file: Path, root: str | None, encoding: str, limits: Limits) -> K
     Parameters
     ----------
     file, root, encoding, limits
-        As for `taxonomy_of_data`.
+        As for `read_sibling_taxonomy`.
 
     Returns
     -------
     Known
     """
-    hierarchy, form = taxonomy_of_data(file, root, encoding, limits)
+    hierarchy, form = read_sibling_taxonomy(file, root, encoding, limits)
     return Known(hierarchy, {"hierarchy": str(file), "taxonomy": form})
 
 
@@ -364,7 +364,7 @@ def _hierarchy_found(
     """Return the hierarchy in the file, or beside it, or made of the labels; and which of these it is."""
     if source.hierarchy is not None:
         return Known(source.hierarchy, {"hierarchy": "in the file"})
-    beside = taxonomy_beside(file)
+    beside = find_sibling_taxonomy(file)
     if beside is not None:
         return known_from(beside, root, options.encoding, options.limits)._replace(beside=beside)
     return hierarchy_of_labels(collector.keys, sep, file)

@@ -20,7 +20,7 @@ from treelabel.data.dataset import Dataset
 from treelabel.data.fields import FieldChoice, Fields
 from treelabel.data.io import BATCH, Problem, ReadOptions, Record, RowSource, format_to_read
 from treelabel.data.read import OnError, Problems, find_nodes, hierarchy_of_labels, understand
-from treelabel.data.taxonomy import taxonomy_beside, taxonomy_of_data
+from treelabel.data.taxonomy.sibling_taxonomy import find_sibling_taxonomy, read_sibling_taxonomy
 from treelabel.hierarchy import Hierarchy
 from treelabel.hierarchy.labels import Label
 from treelabel.hierarchy.union import united
@@ -207,13 +207,13 @@ def with_hierarchy(
     first = files[0]
     if taxonomy is not None:
         where = Path(taxonomy)
-        known = taxonomy_of_data(where, first.root, first.options.encoding, first.options.limits)[0]
+        known = read_sibling_taxonomy(where, first.root, first.options.encoding, first.options.limits)[0]
         return list(files), known, False
     within = [file.hierarchy_within() for file in files]
     alone = [file.path for file, own in zip(files, within, strict=True) if own is None]
-    beside = next(filter(None, map(taxonomy_beside, alone)), None)
+    beside = next(filter(None, map(find_sibling_taxonomy, alone)), None)
     if beside is not None:
-        h, _ = taxonomy_of_data(beside, first.root, first.options.encoding, first.options.limits)
+        h, _ = read_sibling_taxonomy(beside, first.root, first.options.encoding, first.options.limits)
         others = [own for own in within if own is not None and own != h]
         return [replace(file, beside=beside) for file in files], united([h, *others]) if others else h, False
     every = [file.labels() if own is None else {} for file, own in zip(files, within, strict=True)]

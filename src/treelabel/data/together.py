@@ -18,7 +18,7 @@ from treelabel.data.dataset import Dataset
 from treelabel.data.fields import MissingColumnError
 from treelabel.data.io import ReadOptions, format_to_read
 from treelabel.data.read import Known, known_from, read
-from treelabel.data.taxonomy import taxonomy_beside
+from treelabel.data.taxonomy.sibling_taxonomy import find_sibling_taxonomy
 from treelabel.hierarchy import Hierarchy
 from treelabel.hierarchy.labels import UnknownLabelError, find_label
 from treelabel.hierarchy.sets import renamed
@@ -76,7 +76,7 @@ def _has_hierarchy(file: Path, options: dict[str, Any]) -> bool:
 
 def _found_beside(files: Sequence[Path], options: dict[str, Any]) -> Known | None:
     """Read the first taxonomy that stands beside one of the files."""
-    beside = next(filter(None, map(taxonomy_beside, files)), None)
+    beside = next(filter(None, map(find_sibling_taxonomy, files)), None)
     if beside is None:
         return None
     limits, encoding = options.get("limits", DEFAULT_LIMITS), options.get("encoding", "utf-8")

@@ -12,7 +12,12 @@ from treelabel.data.dataset import Dataset
 from treelabel.data.io import FORMATS, Format, Output, format_of
 from treelabel.data.io.formulas import MARKER
 from treelabel.data.read import hierarchy_of_labels
-from treelabel.data.taxonomy import require_no_other_taxonomy, taxonomy_beside, taxonomy_name, write_taxonomy_of
+from treelabel.data.taxonomy.sibling_taxonomy import (
+    find_sibling_taxonomy,
+    require_no_other_taxonomy,
+    sibling_path,
+    write_sibling_taxonomy,
+)
 from treelabel.hierarchy import SEPARATOR, LabelMatrix, row_sizes
 from treelabel.hierarchy.labels import SEPARATORS, Label, decode
 
@@ -82,8 +87,8 @@ def write(
             require_no_other_taxonomy(target, data.hierarchy)
         if taxonomy and not stands_alone:
             is_needed = not _is_told_by(label_texts(data.labels), data, target)
-            name = taxonomy_name(target, data.hierarchy)
-            beside = write_taxonomy_of([target], data.hierarchy, name, is_needed, overwrite)
+            name = sibling_path(target, data.hierarchy)
+            beside = write_sibling_taxonomy([target], data.hierarchy, name, is_needed, overwrite)
         entry.write(Output(target, data, label_texts, labels=label_column, escape_formulas=escape_formulas))
     return [target] if beside is None else [target, beside]
 
@@ -108,7 +113,7 @@ def lacking_taxonomy(folder: Path, apart: Sequence[Path]) -> list[Path]:
         file
         for file in sorted(folder.iterdir())
         if suffixes(file)[0] in endings and "taxonomy." not in file.name and file.resolve() not in known
-        if taxonomy_beside(file) is None
+        if find_sibling_taxonomy(file) is None
     ]
 
 

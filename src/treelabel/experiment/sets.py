@@ -13,7 +13,7 @@ import numpy as np
 
 from treelabel.core.errors import TreelabelError
 from treelabel.data import Dataset, load_sample, per_class, read, read_together, split, unfold
-from treelabel.data.taxonomy import taxonomy_beside
+from treelabel.data.taxonomy.sibling_taxonomy import find_sibling_taxonomy
 from treelabel.experiment.spec import DataSpec
 
 SAMPLE = "sample"
@@ -140,7 +140,7 @@ def files_of(data: DataSpec, folder: Path) -> dict[str, Path]:
     taxonomy = data.read.get("taxonomy")
     if taxonomy is not None:
         return found | {"taxonomy": find_file(str(taxonomy), folder)}
-    beside = {f"taxonomy of {part}": taxonomy_beside(file) for part, file in found.items()}
+    beside = {f"taxonomy of {part}": find_sibling_taxonomy(file) for part, file in found.items()}
     return found | {part: file for part, file in beside.items() if file is not None}
 
 

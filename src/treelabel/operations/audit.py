@@ -11,7 +11,7 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import describe_value
 from treelabel.data import Dataset
 from treelabel.data.build import folds
-from treelabel.data.same_text import text_codes, units
+from treelabel.data.equal_texts import text_codes, units
 from treelabel.hierarchy import row_sizes
 from treelabel.models import make_model
 from treelabel.operations.label_errors import Suspects, disagreements, find_suspects

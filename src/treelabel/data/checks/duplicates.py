@@ -4,7 +4,7 @@ import numpy as np
 
 from treelabel.core.errors import quote, shorten
 from treelabel.core.types import LongArray
-from treelabel.data.findings.finding import EXAMPLES, Finding, Inspected, counted, labels_of, place, share
+from treelabel.data.checks.finding import EXAMPLES, Finding, Inspected, counted, labels_of, place, share
 
 
 def repeated(codes: LongArray, label_sets: LongArray) -> tuple[LongArray, LongArray]:

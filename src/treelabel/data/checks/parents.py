@@ -3,7 +3,7 @@
 import numpy as np
 
 from treelabel.core.errors import quote, some
-from treelabel.data.findings.finding import EXAMPLES, Finding, Inspected, counted
+from treelabel.data.checks.finding import EXAMPLES, Finding, Inspected, counted
 from treelabel.hierarchy import Hierarchy
 
 

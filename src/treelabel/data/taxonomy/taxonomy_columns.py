@@ -1,4 +1,4 @@
-"""Which columns of a table hold its hierarchy: told by their names, in any order and case, else by their values."""
+"""Which columns of a table hold its hierarchy: recognised by their names, in any order and case, else by values."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -26,8 +26,6 @@ LEVEL_WORD = re.compile(
 LANGUAGE_LABEL = re.compile(r"label_[a-z]{2,3}(-\w+)?")
 URI = re.compile(r"<[^<>\s]+>|https?://\S+")
 
-Row = tuple[int, list[str]]
-
 
 class ParentColumns(NamedTuple):
     """Columns of a table of edges: the parent, the one that parents refer to, and the name if that is another."""
@@ -36,8 +34,8 @@ class ParentColumns(NamedTuple):
     child: int
     name: int | None
 
-    def told(self, header: Sequence[str]) -> str:
-        """Say for people what was recognised."""
+    def summary(self, header: Sequence[str]) -> str:
+        """Say in words what was recognised."""
         parent, child = quote(header[self.parent], 40), quote(header[self.child], 40)
         if self.name is None:
             return f"parents in the column {parent}, labels in {child}"
@@ -48,30 +46,30 @@ class ParentColumns(NamedTuple):
 class PathColumns:
     """Columns whose values make a path: one that has it whole, with a separator, or one for each level.
 
-    `first` is the place of the first row behind the header, which may be missing.
+    `first` is the index of the first row behind the header, which may be missing.
     """
 
     columns: tuple[int, ...]
     separator: str | None
     first: int
 
-    def told(self, header: Sequence[str]) -> str:
-        """Say for people what was recognised; a header that is none is not quoted."""
-        names = [quote(header[at], 40) if self.first else str(at + 1) for at in self.columns]
+    def summary(self, header: Sequence[str]) -> str:
+        """Say in words what was recognised; a first row that is no header is not quoted."""
+        names = [quote(header[column], 40) if self.first else str(column + 1) for column in self.columns]
         if self.separator is None:
             return f"one level in each of the columns {' and '.join(names)}"
         return f"full paths in the column {names[0]}, separated by {self.separator!r}"
 
 
 class VocabularyColumn(NamedTuple):
-    """Columns of a vocabulary as Annif has it: the URI of a label, and its name; and the place of the first row."""
+    """Columns of a vocabulary as Annif has it: the URI of a label, its name, and the index of the first row."""
 
     uri: int
     label: int
     first: int
 
-    def told(self, header: Sequence[str]) -> str:
-        """Say for people what was recognised."""
+    def summary(self, header: Sequence[str]) -> str:
+        """Say in words what was recognised."""
         named = f"in the column {quote(header[self.label], 40)}" if self.first else "behind their URIs"
         return f"a vocabulary without a hierarchy, labels {named}"
 
@@ -100,7 +98,7 @@ def vocabulary_column(rows: list[list[str]], language: str = "en") -> Vocabulary
         return None
     header = [cell.strip().lower() for cell in rows[0]]
     if "uri" in header:
-        labels = {name: at for at, name in enumerate(header) if LANGUAGE_LABEL.fullmatch(name)}
+        labels = {name: column for column, name in enumerate(header) if LANGUAGE_LABEL.fullmatch(name)}
         wanted = f"label_{language.lower()}"
         if len(labels) > 1 and wanted not in labels:
             raise TreelabelError(f"no column {wanted!r} for the labels; there are {', '.join(sorted(labels))}")
@@ -116,7 +114,7 @@ def parent_columns(rows: list[list[str]]) -> ParentColumns | None:
     """Find the columns of a table of edges if the first line is a header that names the parent's.
 
     Where several could be the child's (id and name, say), it is the one whose values the parents are called by; if that
-    is an id and there is a name beside it, labels are called by the name.
+    is an id and there is a column of names, labels are called by the name.
 
     >>> parent_columns([["Name", "ID", "Parent ID"], ["pet", "1", ""], ["dog", "2", "1"]])
     ParentColumns(parent=2, child=1, name=0)
@@ -127,19 +125,20 @@ def parent_columns(rows: list[list[str]]) -> ParentColumns | None:
     above = kinds.index("parent")
     choices = [kinds.index(name) for name in CHILD_COLUMNS if name in kinds]
     if not choices and _is_header(rows):
-        choices = [at for at in range(len(kinds)) if at != above]
+        choices = [column for column in range(len(kinds)) if column != above]
     if not choices:
         return None
     parents = {row[above] for row in rows[1:] if len(row) > above}
     by_id = rows[0][above].lower().endswith(("id", "code", "key"))
 
-    def fits(at: int) -> tuple[int, bool]:
-        called = sum(len(row) > at and row[at] in parents for row in rows[1:])
-        return called, by_id and kinds[at] in ID_COLUMNS
+    def fit(column: int) -> tuple[int, bool]:
+        references = sum(len(row) > column and row[column] in parents for row in rows[1:])
+        return references, by_id and kinds[column] in ID_COLUMNS
 
-    child = max(choices, key=fits)
+    child = max(choices, key=fit)
     names = [kinds.index(name) for name in ("name", "label", "title", "category") if name in kinds]
-    return ParentColumns(above, child, next((at for at in names if at != child and kinds[child] in ID_COLUMNS), None))
+    is_id = kinds[child] in ID_COLUMNS
+    return ParentColumns(above, child, next((column for column in names if is_id and column != child), None))
 
 
 def _plain(cell: str) -> str:
@@ -187,19 +186,19 @@ def path_columns(rows: list[list[str]], sep: str | None = None) -> PathColumns |
 
 def _named_columns(rows: list[list[str]], sep: str | None) -> PathColumns | None:
     names = [_plain(cell) for cell in rows[0]]
-    path = next((at for at, name in enumerate(names) if PATH_NAME.fullmatch(name)), None)
+    path = next((column for column, name in enumerate(names) if PATH_NAME.fullmatch(name)), None)
     if path is not None:
-        return PathColumns((path,), _separator(_values(rows[1:], path), sep), 1)
-    numbered = [(int(found[2]), at) for at, name in enumerate(names) if (found := LEVEL_NAME.fullmatch(name))]
-    if len(numbered) > 1:
-        return PathColumns(tuple(at for _, at in sorted(numbered)), None, 1)
-    words = [at for at, name in enumerate(names) if LEVEL_WORD.fullmatch(name)]
+        return PathColumns((path,), separator_of(_values(rows[1:], path), sep), 1)
+    levels = [(int(match[2]), column) for column, name in enumerate(names) if (match := LEVEL_NAME.fullmatch(name))]
+    if len(levels) > 1:
+        return PathColumns(tuple(column for _, column in sorted(levels)), None, 1)
+    words = [column for column, name in enumerate(names) if LEVEL_WORD.fullmatch(name)]
     if len(words) > 1:
         return PathColumns(tuple(words), None, 1)
-    for at, name in enumerate(names):
-        values = _values(rows[1:], at)
+    for column, name in enumerate(names):
+        values = _values(rows[1:], column)
         if name in LABEL_NAMES and (len(names) == 1 or guess_separator(values) is not None):
-            return PathColumns((at,), _separator(values, sep), 1)
+            return PathColumns((column,), separator_of(values, sep), 1)
     return None
 
 
@@ -209,17 +208,18 @@ def _by_value(rows: list[list[str]], sep: str | None) -> PathColumns | None:
         return PathColumns(tuple(range(width)), None, int(_is_header(rows)))
     if width > 10:
         return None
-    found = [(at, guess) for at in range(width) if (guess := guess_separator(_values(rows, at))) is not None]
-    if len(found) != 1 or not _is_numbering(rows, found[0][0]):
+    guesses = {column: guess_separator(_values(rows, column)) for column in range(width)}
+    paths = [(column, guess) for column, guess in guesses.items() if guess is not None]
+    if len(paths) != 1 or not _is_numbering(rows, paths[0][0]):
         return None
-    at, guess = found[0]
+    column, guess = paths[0]
     separator = sep or guess
-    is_header = width > 1 and _is_header(rows) and separator not in rows[0][at]
-    return PathColumns((at,), separator, int(is_header))
+    is_header = width > 1 and _is_header(rows) and separator not in rows[0][column]
+    return PathColumns((column,), separator, int(is_header))
 
 
 def _is_numbering(rows: Sequence[Sequence[str]], paths: int) -> bool:
-    """Return whether the columns beside paths could number them; those of edges have parents, which recur."""
+    """Return whether the column next to paths could number them; one of edges holds parents, which recur."""
     first = [row[0] for row in rows] if paths != 0 else [row[1] if len(row) > 1 else "" for row in rows]
     known = set(_values(rows, paths))
     return max(map(len, rows)) == 1 or (len(set(first)) == len(first) and not known.intersection(first))
@@ -239,15 +239,16 @@ def _are_levels(rows: list[list[str]]) -> bool:
     for row in full:
         for level, (above, name) in enumerate(pairwise(row)):
             parents.setdefault((level, name), set()).add(above)
-    several = sum(len(found) > 1 for found in parents.values())
+    several = sum(len(above) > 1 for above in parents.values())
     return repeated and several <= 0.1 * len(parents)
 
 
-def _values(rows: Iterable[Sequence[str]], at: int) -> list[str]:
-    return [row[at] for row in rows if at < len(row) and row[at]]
+def _values(rows: Iterable[Sequence[str]], column: int) -> list[str]:
+    return [row[column] for row in rows if column < len(row) and row[column]]
 
 
-def _separator(values: Sequence[str], sep: str | None) -> str:
+def separator_of(paths: Sequence[str], sep: str | None) -> str:
+    """Return the separator that was asked for, else the usual one if any path has it, else a guess."""
     if sep is not None:
         return sep
-    return SEPARATOR if any(SEPARATOR in value for value in values) else guess_separator(values) or SEPARATOR
+    return SEPARATOR if any(SEPARATOR in path for path in paths) else guess_separator(paths) or SEPARATOR

@@ -1,17 +1,16 @@
 """Tables of moves: files that say what became of the labels of a taxonomy."""
 
-import csv
 from pathlib import Path
 
 from treelabel.core.errors import TreelabelError, quote
-from treelabel.core.inputs import existing_file, numbered_lines, suffixes
+from treelabel.core.inputs import existing_file, numbered_lines
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
-from treelabel.data.names import unprintable
+from treelabel.data.taxonomy.label_characters import require_printable
+from treelabel.data.taxonomy.taxonomy_tables import split_lines
 from treelabel.hierarchy.moves import Move
 
 OLD_COLUMNS = ("old", "from", "before", "old label", "old_label", "old path", "old_path")
 NEW_COLUMNS = ("new", "to", "after", "new label", "new_label", "new path", "new_path")
-DELIMITERS = (",", ";", "|")
 
 
 def read_moves(path: str | Path, encoding: str = "utf-8", limits: Limits = DEFAULT_LIMITS) -> list[Move]:
@@ -25,7 +24,7 @@ def read_moves(path: str | Path, encoding: str = "utf-8", limits: Limits = DEFAU
     ----------
     path : str or Path
         Tabs separate columns, or commas, semicolons or bars in a .csv file. A first line with the columns old and new
-        (or from and to) is understood, in any order and beside others; lines with # are comments.
+        (or from and to) is understood, in any order and among others; lines with # are comments.
     encoding : str
         As Python calls it.
     limits : Limits
@@ -44,48 +43,30 @@ def read_moves(path: str | Path, encoding: str = "utf-8", limits: Limits = DEFAU
     [('pet > dog', 'pet > hound'), ('fish', '')]
     """
     file = existing_file(path)
-    lines = [(at, line) for at, line in numbered_lines(file, encoding, limits) if not line.startswith("#")]
-    if not lines:
+    numbered = numbered_lines(file, encoding, limits)
+    rows = split_lines(file, [(number, line) for number, line in numbered if not line.startswith("#")])
+    if not rows:
         raise TreelabelError(f"{file}: no moves; expected lines with an old label and a new one, separated by a tab")
-    delimiter = _delimiter(file, lines[0][1])
-    rows = [(at, _cells(line, delimiter, f"{file}:{at}")) for at, line in lines]
     columns = _columns([cell.lower() for cell in rows[0][1]])
-    return [_move(cells, columns, f"{file}:{at}") for at, cells in (rows if columns is None else rows[1:])]
-
-
-def _delimiter(file: Path, first: str) -> str:
-    if suffixes(file)[0] != ".csv" or "\t" in first:
-        return "\t"
-    return max(DELIMITERS, key=first.count)
-
-
-def _cells(line: str, delimiter: str, place: str) -> list[str]:
-    if delimiter == "\t":
-        return [cell.strip() for cell in line.split("\t")]
-    try:
-        return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter, strict=True))]
-    except csv.Error as error:
-        raise TreelabelError(f"{place}: not valid CSV: {error}") from error
+    body = rows if columns is None else rows[1:]
+    return [_move(cells, columns, f"{file}:{number}") for number, cells in body]
 
 
 def _columns(header: list[str]) -> tuple[int, int] | None:
     """Find the columns of a header, or None if the first line is none."""
-    old = next((at for at, cell in enumerate(header) if cell in OLD_COLUMNS), None)
-    new = next((at for at, cell in enumerate(header) if cell in NEW_COLUMNS), None)
+    old = next((column for column, cell in enumerate(header) if cell in OLD_COLUMNS), None)
+    new = next((column for column, cell in enumerate(header) if cell in NEW_COLUMNS), None)
     return None if old is None or new is None else (old, new)
 
 
-def _move(cells: list[str], columns: tuple[int, int] | None, place: str) -> Move:
+def _move(cells: list[str], columns: tuple[int, int] | None, where: str) -> Move:
     if columns is None and any(cells[2:]):
         raise TreelabelError(
-            f"{place}: {len(cells)} columns, expected an old label and a new one; write one line for each new label, "
+            f"{where}: {len(cells)} columns, expected an old label and a new one; write one line for each new label, "
             "or name the columns old and new in the first line"
         )
-    at = (0, 1) if columns is None else columns
-    old, new = (cells[column] if column < len(cells) else "" for column in at)
+    old, new = (cells[column] if column < len(cells) else "" for column in columns or (0, 1))
     if not old:
-        raise TreelabelError(f"{place}: no old label before {quote(new)}; new labels need no line")
-    found = unprintable([old, new])
-    if found is not None:
-        raise TreelabelError(f"{place}: {found}")
-    return Move(old, new, place)
+        raise TreelabelError(f"{where}: no old label before {quote(new)}; new labels need no line")
+    require_printable([old, new], where)
+    return Move(old, new, where)

@@ -9,7 +9,7 @@ import numpy as np
 from treelabel.core.errors import quote
 from treelabel.core.types import LongArray
 from treelabel.data.dataset import Dataset
-from treelabel.data.same_text import text_codes
+from treelabel.data.equal_texts import text_codes
 
 # Examples that a finding has at most.
 EXAMPLES = 3

@@ -15,8 +15,6 @@ from treelabel.core.limits import Limits
 
 # Entities in RDF/XML stand for namespaces, and are as long as those.
 LONGEST_ENTITY = 1000
-
-
 # A text in Turtle or N-Triples, and what may hold quotes and is none.
 STRINGS = re.compile(
     r"<[^<>\s]*>|#[^\n]*"
@@ -27,17 +25,9 @@ STRINGS = re.compile(
 
 
 def check_xml(file: Path, limits: Limits) -> None:
-    """Refuse XML with entities that are long, refer to others, or stand for what is elsewhere, or beyond the limits.
+    """Refuse XML with entities that are long, refer to others, or stand for what is elsewhere, or beyond the limits."""
 
-    Parameters
-    ----------
-    file
-        An XML file.
-    limits
-        How large it may be, how deep elements may be nested, and how long a text may be.
-    """
-
-    def declared(name: str, is_parameter: bool, value: str | None, *_: Any) -> None:
+    def check_entity(name: str, is_parameter: bool, value: str | None, *_: Any) -> None:
         if is_parameter or value is None or "&" in value or "%" in value or len(value) > LONGEST_ENTITY:
             raise TreelabelError(
                 f"{file}: declares the entity {quote(name)}, which is long, or refers to another entity or file; "
@@ -47,7 +37,7 @@ def check_xml(file: Path, limits: Limits) -> None:
     elements = _Elements(file, limits)
     parser = expat.ParserCreate()
     parser.buffer_text = True
-    parser.EntityDeclHandler = declared
+    parser.EntityDeclHandler = check_entity
     parser.StartElementHandler = elements.begin
     parser.EndElementHandler = elements.end
     parser.CharacterDataHandler = elements.text
@@ -100,32 +90,16 @@ def _too_long(file: Path, limits: Limits) -> TreelabelError:
 
 
 def check_strings(file: Path, limits: Limits) -> None:
-    """Refuse Turtle or N-Triples with a text beyond the limit.
-
-    Parameters
-    ----------
-    file
-        The file.
-    limits
-        How large it may be, and how long a text.
-    """
+    """Refuse Turtle or N-Triples with a text beyond the limit."""
     with open_input(file, limits=limits, whole=True) as stream:
         text = stream.read().decode("utf-8", "replace")
-    texts = (found[0] for found in STRINGS.finditer(text) if found[0][0] not in "<#")
+    texts = (match[0] for match in STRINGS.finditer(text) if match[0][0] not in "<#")
     if any(limits.exceeds("literal", len(each)) for each in texts):
         raise _too_long(file, limits)
 
 
 def check_contexts(file: Path, limits: Limits) -> None:
-    """Refuse JSON-LD whose context is elsewhere: reading a file fetches nothing.
-
-    Parameters
-    ----------
-    file
-        A JSON-LD file.
-    limits
-        How large it may be.
-    """
+    """Refuse JSON-LD whose context is elsewhere: reading a file fetches nothing."""
     with open_input(file, limits=limits) as stream:
         text = "".join(whole_lines(stream, file, "utf-8", limits))
     try:

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 
 from treelabel.core.errors import TreelabelError
+from treelabel.data.checks.duplicates import repeated
+from treelabel.data.checks.finding import Inspected, counted, label_set_numbers
+from treelabel.data.checks.spelling import spelling_groups, usual_spellings
 from treelabel.data.dataset import Dataset
-from treelabel.data.findings.duplicates import repeated
-from treelabel.data.findings.finding import Inspected, counted, label_set_numbers
-from treelabel.data.names import unprintable
-from treelabel.data.same_text import text_codes
-from treelabel.data.spelling import spelling_groups, usual_spellings
+from treelabel.data.equal_texts import text_codes
+from treelabel.data.taxonomy.label_characters import unprintable
 from treelabel.hierarchy import Hierarchy
 from treelabel.hierarchy.sets import renamed
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from tests.strategies import examples
 from treelabel import Hierarchy, TreelabelError, read_alternative_names, read_taxonomy, write_taxonomy
-from treelabel.data.taxonomy import recognised_taxonomy
+from treelabel.data.taxonomy.taxonomy_files import read_with_summary
+from treelabel.data.taxonomy.taxonomy_tables import TaxonomyOptions
 
 PETS = ["pet", "food", "pet > dog", "pet > cat", "pet > dog > poodle"]
 
@@ -120,7 +121,7 @@ TABLES = {
 def test_tables_of_all_kinds_mean_the_same_and_say_what_they_are(
     tmp_path: Path, name: str, content: str, told: str
 ) -> None:
-    hierarchy, form = recognised_taxonomy(put(tmp_path, name, content))
+    hierarchy, form = read_with_summary(put(tmp_path, name, content), TaxonomyOptions())
     assert sorted(hierarchy.paths()) == sorted(PETS)
     assert told in form
 
@@ -559,7 +560,7 @@ def test_vocabularies_of_annif_are_one_level_of_labels(
 ) -> None:
     file = tmp_path / name
     file.write_text(content)
-    h, told = recognised_taxonomy(file)
+    h, told = read_with_summary(file, TaxonomyOptions())
     assert h.paths() == names
     assert "a vocabulary without a hierarchy" in told
 

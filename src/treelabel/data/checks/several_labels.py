@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 
 from treelabel.core.errors import quote
-from treelabel.data.findings.finding import EXAMPLES, Finding, Inspected
+from treelabel.data.checks.finding import EXAMPLES, Finding, Inspected
 from treelabel.hierarchy import split_path
 
 MARKS: Final = ("|", ";", ",", "/", "+")

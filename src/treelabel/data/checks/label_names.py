@@ -7,8 +7,8 @@ import numpy as np
 
 from treelabel.core.errors import quote
 from treelabel.core.types import LongArray
-from treelabel.data.findings.finding import EXAMPLES, Finding, Inspected, counted
-from treelabel.data.spelling import clean_name, loose_key, name_key, spelling_groups
+from treelabel.data.checks.finding import EXAMPLES, Finding, Inspected, counted
+from treelabel.data.checks.spelling import clean_name, loose_key, name_key, spelling_groups
 from treelabel.hierarchy import SEPARATOR, split_path
 from treelabel.hierarchy.labels import SEPARATORS
 

@@ -14,10 +14,10 @@ from treelabel import Dataset, Hierarchy, TreelabelError, read, read_together, s
 from treelabel.core.strings import Strings, plain_text
 from treelabel.data import without_texts
 from treelabel.data.build import folds
-from treelabel.data.findings import FINDINGS, Finding, find_problems
-from treelabel.data.mend import mend
-from treelabel.data.same_text import text_codes, units
-from treelabel.data.spelling import name_key, spelling_groups, usual_spellings
+from treelabel.data.checks import FINDINGS, Finding, find_problems
+from treelabel.data.checks.repair import mend
+from treelabel.data.checks.spelling import name_key, spelling_groups, usual_spellings
+from treelabel.data.equal_texts import text_codes, units
 
 
 def found(data: Dataset, kind: str, train: Dataset | None = None) -> Finding | None:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from treelabel.core.errors import quote
-from treelabel.data.findings.finding import EXAMPLES, Finding, Inspected, counted, label_set_numbers, labels_of
+from treelabel.data.checks.finding import EXAMPLES, Finding, Inspected, counted, label_set_numbers, labels_of
 from treelabel.hierarchy import row_sizes
 
 # With fewer texts a label is learned badly, and cannot be in training, validation and test alike.

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from treelabel.core.errors import quote
-from treelabel.data.findings.finding import EXAMPLES, Finding, Inspected, share
+from treelabel.data.checks.finding import EXAMPLES, Finding, Inspected, share
 from treelabel.hierarchy import row_sizes
 
 # Numbers, dates and times, and ids: a few letters before four digits or more, or a UUID.

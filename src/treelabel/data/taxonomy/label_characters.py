@@ -11,7 +11,7 @@ own JSON, Parquet, models and scores. Wherever names are printed, `errors.printa
 import re
 from collections.abc import Iterable
 
-from treelabel.core.errors import quote
+from treelabel.core.errors import TreelabelError, quote
 
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -23,9 +23,16 @@ def unprintable(names: Iterable[str]) -> str | None:
     "the label 'B\\x1b[2J' has the control character U+001B, which no name in a file may have; remove it"
     """
     for name in names:
-        found = UNPRINTABLE.search(name)
-        if found is not None:
-            kind = "direction override" if found[0] > "\x9f" else "control character"
-            mark = f"the {kind} U+{ord(found[0]):04X}"
+        match = UNPRINTABLE.search(name)
+        if match is not None:
+            kind = "direction override" if match[0] > "\x9f" else "control character"
+            mark = f"the {kind} U+{ord(match[0]):04X}"
             return f"the label {quote(name)} has {mark}, which no name in a file may have; remove it"
     return None
+
+
+def require_printable(names: Iterable[str], where: object) -> None:
+    """Refuse names with characters that no name in a file may have; `where` they stand goes before the message."""
+    problem = unprintable(names)
+    if problem is not None:
+        raise TreelabelError(f"{where}: {problem}")

@@ -8,8 +8,8 @@ from typing import Any
 from treelabel.core.errors import TreelabelError, require_extra
 from treelabel.core.inputs import existing_file, open_input, suffixes
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
-from treelabel.data.names import unprintable
-from treelabel.data.skos_safety import check_contexts, check_strings, check_xml
+from treelabel.data.taxonomy.label_characters import require_printable
+from treelabel.data.taxonomy.skos_safety import check_contexts, check_strings, check_xml
 from treelabel.hierarchy import Hierarchy
 
 LINE_BREAK = re.compile(r"[ \t]*[\t\r\n]\s*")
@@ -43,12 +43,10 @@ def read_skos(file: Path, language: str = "en", tree: bool = False, limits: Limi
     names = _names(graph, concepts, language)
     # Sorted, because a graph has no order and the same file must give the same hierarchy.
     ordered = sorted(concepts, key=lambda concept: (_code(graph, concept), str(concept)))
-    rank = {concept: at for at, concept in enumerate(ordered)}
+    rank = {concept: index for index, concept in enumerate(ordered)}
     pairs = sorted(narrower, key=lambda pair: (rank[pair[0]], rank[pair[1]]))
     edges = [(names[above], names[below]) for above, below in pairs]
-    found = unprintable(names.values())
-    if found is not None:
-        raise TreelabelError(f"{file}: {found}")
+    require_printable(names.values(), file)
     return Hierarchy.from_edges(edges, root="", nodes=[names[concept] for concept in ordered], tree=tree)
 
 
@@ -74,13 +72,13 @@ def read_alternative_names(path: str | Path, language: str = "en", limits: Limit
         from rdflib import SKOS
 
         graph, _, concepts = _read(existing_file(path), limits)
-    names, found = _names(graph, concepts, language), dict[str, str]()
-    for concept, name in names.items():
+    alternatives: dict[str, str] = {}
+    for concept, name in _names(graph, concepts, language).items():
         labels = [*graph.objects(concept, SKOS.altLabel), *graph.objects(concept, SKOS.hiddenLabel)]
-        kept = {" ".join(str(label).split()) for label in labels if label.language in (language, None)} - {"", name}
-        if kept:
-            found[name] = "; ".join(sorted(kept))
-    return dict(sorted(found.items()))
+        others = {" ".join(str(label).split()) for label in labels if label.language in (language, None)} - {"", name}
+        if others:
+            alternatives[name] = "; ".join(sorted(others))
+    return dict(sorted(alternatives.items()))
 
 
 def _read(file: Path, limits: Limits) -> tuple[Any, set[tuple[Any, Any]], set[Any]]:

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from treelabel.core.registry import Registry
+from treelabel.data.checks import duplicates, frequencies, label_names, levels, parents, several_labels, texts
+from treelabel.data.checks.finding import Finding, Inspected
 from treelabel.data.dataset import Dataset
-from treelabel.data.findings import duplicates, frequencies, label_names, levels, parents, several_labels, texts
-from treelabel.data.findings.finding import Finding, Inspected
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,234 @@
+"""Hierarchies in tables: lines of text with a tab, a comma or the like between cells, or the rows of a sheet."""
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from treelabel.core.errors import TreelabelError, quote
+from treelabel.core.inputs import numbered_lines, suffixes
+from treelabel.core.limits import DEFAULT_LIMITS, Limits
+from treelabel.data.io.sheets import open_sheet
+from treelabel.data.taxonomy.label_characters import require_printable
+from treelabel.data.taxonomy.taxonomy_columns import (
+    ParentColumns,
+    PathColumns,
+    VocabularyColumn,
+    parent_columns,
+    path_columns,
+    vocabulary_column,
+)
+from treelabel.hierarchy import Hierarchy, split_path
+from treelabel.hierarchy.build import Edges, edges_of_pairs, text_array
+
+TaxonomyFormat = Literal["edges", "paths", "json", "skos"]
+# What tables with ids write in place of the parent of a label at the top.
+NO_PARENT = {"0", "-1", "null", "none", "nan", "n/a", "na", "-", "\\n"}
+# A line number and its cells, stripped.
+NumberedRow = tuple[int, list[str]]
+
+
+@dataclass(frozen=True)
+class TaxonomyOptions:
+    """How a taxonomy is read; `read_taxonomy` says what each option means."""
+
+    format: TaxonomyFormat | None = None
+    root: str | None = None
+    tree: bool = False
+    sep: str | None = None
+    language: str = "en"
+    encoding: str = "utf-8"
+    limits: Limits = DEFAULT_LIMITS
+    sheet: str | None = None
+
+
+def read_table(file: Path, options: TaxonomyOptions) -> tuple[Hierarchy, str]:
+    """Read a table of edges, of paths or of levels, or a vocabulary of Annif; say in words which it is."""
+    is_sheet = suffixes(file)[0] == ".xlsx"
+    rows = _sheet_rows(file, options) if is_sheet else _text_rows(file, options)
+    cells = [row for _, row in rows]
+    vocabulary = vocabulary_column(cells, options.language)
+    if vocabulary is not None:
+        return _read_vocabulary(rows[vocabulary.first :], vocabulary, file), vocabulary.summary(cells[0])
+    columns = parent_columns(cells)
+    if columns is not None:
+        edges = (_edges_by_name if columns.name is None else _edges_by_id)(rows[1:], columns, file)
+        return Hierarchy.from_coded(edges, options.root, options.tree), columns.summary(cells[0])
+    paths = path_columns(cells, options.sep)
+    if paths is not None:
+        return Hierarchy.from_paths(_paths_of(rows[paths.first :], paths, file)), paths.summary(cells[0])
+    if is_sheet:
+        rows = [(number, _without_empty_end(row)) for number, row in rows]
+    edges = _edges_by_name(rows, None, file)
+    return Hierarchy.from_coded(edges, options.root, options.tree), "a parent and its children on each line"
+
+
+def _text_rows(file: Path, options: TaxonomyOptions) -> list[NumberedRow]:
+    return split_lines(file, list(numbered_lines(file, options.encoding, options.limits)))
+
+
+def split_lines(file: Path, lines: Sequence[tuple[int, str]]) -> list[NumberedRow]:
+    """Split lines into cells: at tabs, or in a .csv file without any in its first line, at what that line has most of.
+
+    Rows may differ in length, as those of a parent with its children do, and keep the number of their line.
+    """
+    delimiter = "\t"
+    if lines and suffixes(file)[0] == ".csv" and "\t" not in lines[0][1]:
+        delimiter = max((",", ";", "|"), key=lines[0][1].count)
+    return [(number, _cells(line, delimiter, f"{file}:{number}")) for number, line in lines]
+
+
+def _cells(line: str, delimiter: str, where: str) -> list[str]:
+    if delimiter == "\t":
+        return [cell.strip() for cell in line.split("\t")]
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter, strict=True))]
+    except csv.Error as error:
+        raise TreelabelError(f"{where}: not valid CSV: {error}") from error
+
+
+def _sheet_rows(file: Path, options: TaxonomyOptions) -> list[NumberedRow]:
+    """Read the rows of a sheet, all of one length, without empty columns and without a title above the header."""
+    with open_sheet(file, options.sheet, options.limits) as opened:
+        rows = [(number, [cell.strip() for cell in cells]) for number, cells in opened.rows]
+    opened.warn()
+    width = max((len(row) for _, row in rows), default=0)
+    full = [(number, row + [""] * (width - len(row))) for number, row in rows]
+    used = [column for column in range(width) if any(row[column] for _, row in full)]
+    return _without_title([(number, [row[column] for column in used]) for number, row in full])
+
+
+def _without_title(rows: list[NumberedRow]) -> list[NumberedRow]:
+    """Leave out rows with a single cell above a header that names columns of a hierarchy."""
+    for index, (_, row) in enumerate(rows[:20]):
+        if sum(map(bool, row)) > 1:
+            below = [cells for _, cells in rows[index:]]
+            paths = path_columns(below)
+            is_header = parent_columns(below) is not None or (paths is not None and paths.first > 0)
+            return rows[index:] if is_header else rows
+    return rows
+
+
+def _without_empty_end(row: list[str]) -> list[str]:
+    return row[: max((column + 1 for column, cell in enumerate(row) if cell), default=0)]
+
+
+def _read_vocabulary(rows: list[NumberedRow], vocabulary: VocabularyColumn, file: Path) -> Hierarchy:
+    """Read a vocabulary without broader terms: its labels are one level."""
+    line_of: dict[str, int] = {}
+    for number, row in rows:
+        name = row[vocabulary.label] if len(row) > vocabulary.label else ""
+        if not name:
+            raise TreelabelError(f"{file}:{number}: {quote(row[vocabulary.uri])} has no label")
+        if line_of.setdefault(name, number) != number:
+            raise TreelabelError(
+                f"{file}:{number}: the label {quote(name)} stands on line {line_of[name]} with another URI; give one "
+                "of the two another name"
+            )
+    require_printable(line_of, file)
+    return Hierarchy.flat(line_of)
+
+
+def _edges_by_id(rows: list[NumberedRow], columns: ParentColumns, file: Path) -> Edges:
+    """Read a table whose rows have an id, a name and the parent's id; every parent must have a row of its own."""
+    assert columns.name is not None
+    code: dict[str, int] = {}
+    names: list[str] = []
+    for number, row in rows:
+        _require_fields(row, max(columns.parent, columns.child, columns.name), f"{file}:{number}")
+        if not row[columns.child] or not row[columns.name]:
+            raise TreelabelError(f"{file}:{number}: empty name or id")
+        require_printable([row[columns.name]], f"{file}:{number}")
+        if code.setdefault(row[columns.child], len(names)) == len(names):
+            names.append(row[columns.name])
+    linked = []
+    for number, row in rows:
+        above = _known_parent(row[columns.parent], code)
+        if above is None:
+            raise TreelabelError(
+                f"{file}:{number}: unknown parent: {quote(row[columns.name])} has parent "
+                f"{quote(row[columns.parent])}, which has no row of its own"
+            )
+        if above:
+            linked.append((number, code[above], code[row[columns.child]]))
+    parent = np.array([above for _, above, _ in linked], np.int32)
+    child = np.array([below for _, _, below in linked], np.int32)
+    return Edges(parent, child, text_array(names, "name"), lambda edge: f"{file}:{linked[edge][0]}")
+
+
+def _require_fields(row: list[str], last: int, where: str) -> None:
+    if len(row) <= last:
+        raise TreelabelError(f"{where}: {len(row)} fields, too few for the header's columns")
+
+
+def _known_parent(parent: str, code: dict[str, int]) -> str | None:
+    """Return the id of a parent, empty for none; None if there is no such id.
+
+    A column of whole numbers that has gaps is often saved with a point: 7.0 is the id 7.
+    """
+    if not parent or parent in code:
+        return parent
+    if parent.endswith(".0") and parent[:-2] in code:
+        return parent[:-2]
+    return "" if parent.lower().removesuffix(".0") in NO_PARENT else None
+
+
+def _edges_by_name(rows: list[NumberedRow], columns: ParentColumns | None, file: Path) -> Edges:
+    """Read a parent and its child, or its children, from each row; without columns the parent comes first."""
+    # A file of names alone is more likely of another format than a list of top labels.
+    allow_tops = columns is None and any(len(row) > 1 for _, row in rows)
+    pairs = [(number, pair) for number, row in rows for pair in _pairs(row, columns, f"{file}:{number}", allow_tops)]
+    if not pairs:
+        raise TreelabelError(f"{file}: no edges; expected lines with a parent and a child, separated by a tab")
+    edges = [(number, pair) for number, pair in pairs if pair[0]]
+    # A table lists its top labels too, with nothing in the parent's column.
+    tops = [child for _, (parent, child) in pairs if not parent]
+    return edges_of_pairs([pair for _, pair in edges], tops, lambda edge: f"{file}:{edges[edge][0]}")
+
+
+def _pairs(row: list[str], columns: ParentColumns | None, where: str, allow_tops: bool) -> list[tuple[str, str]]:
+    if columns is not None:
+        _require_fields(row, max(columns.parent, columns.child), where)
+        parent, children = row[columns.parent], [row[columns.child]]
+    elif len(row) == 1 and allow_tops:
+        parent, children = "", row
+    else:
+        if len(row) < 2:
+            raise TreelabelError(
+                f"{where}: expected a parent and a child separated by a tab, found {quote(row[0])}; a list of labels "
+                "or of paths begins with a line that says so (label, path), or is a .txt file"
+            )
+        parent, children = row[0], [child for child in row[1:] if child] if len(row) > 2 else row[1:]
+        if not parent:
+            raise TreelabelError(f"{where}: empty name: the parent of {quote(', '.join(children))} is missing")
+    if not children or not all(children):
+        raise TreelabelError(f"{where}: empty name: the child of {quote(parent)} is missing")
+    require_printable([parent, *children], where)
+    return [(parent, child) for child in children]
+
+
+def _paths_of(rows: list[NumberedRow], columns: PathColumns, file: Path) -> list[list[str]]:
+    """Read a path from each row: out of one cell, or out of several cells, each of a level.
+
+    Names that are left out at the beginning are those of the row above, as people write an outline.
+    """
+    paths: list[list[str]] = []
+    for number, row in rows:
+        cells = [row[column] if column < len(row) else "" for column in columns.columns]
+        path = split_path(cells[0], columns.separator) if columns.separator is not None and cells[0] else cells
+        while path and not path[-1]:
+            path.pop()
+        first = next((level for level, name in enumerate(path) if name), 0)
+        if paths and columns.separator is None and first <= len(paths[-1]):
+            path[:first] = paths[-1][:first]
+        if not all(path):
+            raise TreelabelError(f"{file}:{number}: empty name in the path {quote(' > '.join(path))}")
+        require_printable(path, f"{file}:{number}")
+        if path:
+            paths.append(path)
+    if not paths:
+        raise TreelabelError(f"{file}: no labels below the header; expected a path in each line")
+    return paths
