@@ -6,7 +6,7 @@ import os
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,6 @@ from treelabel.core.array_schema import Array, Csr, Schema, indices
 from treelabel.core.json_text import OWN, read_json
 from treelabel.core.matrices import checked_csr, sound_csr
 from treelabel.core.npz import open_npz
-from treelabel.core.validation import Between, is_valid, validate
 from treelabel.models.check import CASES, fitted
 from treelabel.rules import Tuned
 from treelabel.text import NgramShape
@@ -508,45 +507,7 @@ def test_a_tuned_rule_with_wrong_settings_is_one_sentence(tmp_path: Path) -> Non
             assert "\n" not in str(error.value)
 
 
-# Kinds and schemas
-
-
-class Shape(TypedDict):
-    words: Annotated[int, Between(1, 9)]
-    kind: Literal["a", "b"] | None
-
-
-def test_values_are_compared_with_type_hints() -> None:
-    right: list[tuple[Any, Any]] = [
-        (1, int),
-        (1, float),
-        (0.5, float),
-        ("x", str | None),
-        (None, str | None),
-        ([1, 2], tuple[int, int]),
-        ([], tuple[int, ...]),
-        ({"words": 2, "kind": None}, Shape),
-        ({"a": [1.5]}, dict[str, list[float]]),
-    ]
-    wrong: list[tuple[Any, Any]] = [
-        (True, int),
-        (1.0, int),
-        (2**63, int),
-        (float("nan"), float),
-        (1e300, float),
-        ("1", float),
-        ([1], tuple[int, int]),
-        ([1, "a"], tuple[int, ...]),
-        ({"words": 0, "kind": None}, Shape),
-        ({"words": 1}, Shape),
-        ({"words": 1, "kind": "c"}, Shape),
-        ({"words": 1, "kind": "a", "more": 1}, Shape),
-        ("ab", list[str]),
-    ]
-    assert all(is_valid(value, kind) for value, kind in right)
-    assert not any(is_valid(value, kind) for value, kind in wrong)
-    with pytest.raises(TreelabelError, match=r"^x\['kind'\] is 'c', expected 'a' or 'b' or null"):
-        validate({"words": 1, "kind": "c"}, Shape, "x")
+# Schemas
 
 
 def test_a_schema_says_what_does_not_fit() -> None:
