@@ -1,10 +1,44 @@
+import re
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
+import numba
+import numpy as np
 import pytest
 
-from treelabel.core.compute import background, in_threads, over_rows
+from treelabel.core.compute import background, fast_kernel, in_threads, over_rows
+from treelabel.core.types import FloatArray
+
+
+@fast_kernel
+def long_sum(one: FloatArray, two: FloatArray) -> np.float32:
+    """Sum up in a loop that no compiler would copy into each of its callers unasked."""
+    total = np.float32(0)
+    for index in range(len(one)):
+        total += one[index] * two[index]
+    for index in range(len(one)):
+        total += one[index] / two[index]
+    for index in range(len(one)):
+        total += np.exp(one[index] - two[index])
+    for index in range(len(one)):
+        total += np.sqrt(one[index] * two[index])
+    return total
+
+
+def four_sums(one: FloatArray, two: FloatArray) -> np.float32:
+    return long_sum(one, two) + long_sum(two, one) + long_sum(one[1:], two[1:]) + long_sum(two, two)
+
+
+def test_a_loop_that_may_round_otherwise_is_part_of_its_callers() -> None:
+    ones = np.ones(4, np.float32)
+    # Without a cache, as there is nothing to look at in what comes from one.
+    compiled: Any = numba.njit(four_sums)
+    assert compiled(ones, ones) == 4 * (4 + 4 + 4) + 3 * 4
+    (code,) = compiled.inspect_llvm().values()
+    assert re.search(r"define [^\n]*four_sums", code)
+    assert not re.search(r"call [^\n]*long_sum", code)
 
 
 def test_results_come_in_the_order_of_the_tasks() -> None:

@@ -41,8 +41,10 @@ def fast_kernel(function: Kernel) -> Kernel:
 
 
 def _compiled(function: Kernel, fastmath: bool) -> Kernel:
-    # Nothing calls loops from C, and its wrapper is a tenth of the time that compiling takes.
-    options: Any = {"no_cfunc_wrapper": True}
+    # Nothing calls loops from C, and its wrapper is a tenth of the time that compiling takes. A loop that may round
+    # otherwise is part of every caller: all copies of a function in a process are one symbol, so that a call would run
+    # the copy that happened to be compiled or loaded first, and the bits of a result depend on what is in the cache.
+    options: Any = {"no_cfunc_wrapper": True, "forceinline": fastmath}
     dispatcher = numba.njit(nogil=True, fastmath=fastmath, **options)(function)
     cache_compiled(dispatcher)
     return cast("Kernel", dispatcher)
