@@ -192,9 +192,7 @@ def models(json: JsonOption = False) -> None:
     from treelabel.neural.losses.registry import LOSSES
 
     settings = {
-        name: {
-            key: value for key, value in row.maker().get_params(deep=False).items() if key not in ("hierarchy", "seed")
-        }
+        name: {key: value for key, value in row.maker().flat_settings().items() if key not in ("hierarchy", "seed")}
         for name, row in MODELS.items()
     }
     if json:

@@ -166,7 +166,7 @@ def held_out_report(
     held, rest = _held_out(data, int(getattr(made, "seed", 0)))
     if len(held) < FEWEST_HELD_OUT:
         raise TreelabelError(f"{len(data):,} documents are too few to hold any out for a report; the model was saved")
-    settings = made.get_params(deep=False)
+    settings = made.flat_settings()
     if "checkpoint_dir" in settings:
         # The checkpoints there are those of the model that learned from all documents.
         settings["checkpoint_dir"] = None

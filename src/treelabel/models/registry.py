@@ -83,7 +83,7 @@ def make_model(name: str = "linear", **settings: Any) -> Model:
     check_setting_names(name, settings)
     maker = MODELS.find(name).maker
     maker.check_values(settings)
-    made = maker(**settings)
+    made = maker.make(**settings)
     made._check_settings()
     return made
 

@@ -5,9 +5,9 @@ models; other limits are written where they belong, as `Annotated[int, Between(1
 """
 
 import inspect
-from collections.abc import Callable, Mapping
-from functools import cache
-from typing import Annotated, Any, ClassVar, Self, get_type_hints
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Self, cast, get_type_hints
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.registry import suggestion
@@ -35,10 +35,15 @@ Buckets = Annotated[int, Between(1, MOST_FEATURES)]
 PowerOfTwoBuckets = Annotated[int, PowerOfTwo(2, 1 << 30)]
 
 
-@cache
-def _hints(maker: Callable[..., None]) -> dict[str, Any]:
-    """Return the type hints of a maker's parameters."""
-    return get_type_hints(maker, include_extras=True)
+def _parameters(maker: Any) -> dict[str, tuple[Any, Any]]:
+    """Return the type hint and the default of each parameter of a maker, and of its base's where it hands others on."""
+    own = dict(inspect.signature(maker.__init__).parameters)
+    hints = get_type_hints(maker.__init__, include_extras=True)
+    inherited = {}
+    if any(each.kind is each.VAR_KEYWORD for each in own.values()):
+        inherited = _parameters(maker.__mro__[1])
+    named = {name: each for name, each in own.items() if name != "self" and each.kind is not each.VAR_KEYWORD}
+    return inherited | {name: (hints.get(name, Any), each.default) for name, each in named.items()}
 
 
 def not_fitted(message: str) -> TreelabelError:
@@ -91,10 +96,15 @@ class Settings:
         where
             The beginning of messages.
         """
-        hints = _hints(cls.__init__)
+        hints = {name: hint for name, (hint, _) in _parameters(cls).items()}
+        groups = cls._groups()
         for name, value in settings.items():
             if name in hints:
                 validate(value, hints[name], f"{where}{name}")
+            if name in groups:
+                value.check_values(value.get_params(), where)
+        for group in groups.values():
+            group.check_values({name: settings[name] for name in group.setting_names() if name in settings}, where)
 
     def require_settings(self) -> None:
         """Refuse settings that are out of range, or exclude each other."""
@@ -107,12 +117,33 @@ class Settings:
 
     @classmethod
     def setting_names(cls) -> list[str]:
-        """List the names of the settings, sorted."""
-        return sorted(name for name in inspect.signature(cls.__init__).parameters if name != "self")
+        """List the names of the settings, those of groups included, sorted."""
+        of_groups = {name for group in cls._groups().values() for name in group.setting_names()}
+        return sorted({*_parameters(cls), *of_groups})
+
+    @classmethod
+    def _groups(cls) -> dict[str, "SettingsGroup"]:
+        """Return the parameters that are groups of settings, with their defaults."""
+        return {name: usual for name, (_, usual) in _parameters(cls).items() if isinstance(usual, SettingsGroup)}
+
+    @classmethod
+    def make(cls, **settings: Any) -> Self:
+        """Make one of settings by their names; those of a group need not be put into it."""
+        for outer, group in cls._groups().items():
+            inner = {name: settings.pop(name) for name in group.setting_names() if name in settings}
+            settings[outer] = replace(settings.get(outer, group), **inner)
+        return cls(**settings)
+
+    def flat_settings(self) -> dict[str, Any]:
+        """Return all settings by name, those of groups in place of the groups."""
+        settings = self.get_params(deep=False)
+        for outer in self._groups():
+            settings |= settings.pop(outer).get_params()
+        return settings
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return all settings by name; with `deep`, those of nested settings too, as "estimator__setting"."""
-        params = {name: getattr(self, name) for name in self.setting_names()}
+        params = {name: getattr(self, name) for name in sorted(_parameters(type(self)))}
         if deep:
             for name, nested in self._nested_settings().items():
                 params |= {f"{name}__{setting}": value for setting, value in nested.get_params().items()}
@@ -121,6 +152,8 @@ class Settings:
     def set_params(self, **settings: Any) -> Self:
         """Change settings, "estimator__setting" for nested ones; nothing changes if one is wrong."""
         self.check_values(settings)
+        owners = {name: outer for outer, group in self._groups().items() for name in group.setting_names()}
+        settings = {f"{owners[name]}__{name}" if name in owners else name: settings[name] for name in settings}
         self._require_known(settings)
         for name, value in settings.items():
             outer, separator, inner = name.partition("__")
@@ -145,14 +178,28 @@ class Settings:
 
     def _nested_settings(self) -> dict[str, "Settings"]:
         """Return the settings that have settings themselves, such as the estimators within this one, by name."""
-        return {name: value for name in self.setting_names() if isinstance(value := getattr(self, name), Settings)}
+        return {name: value for name in _parameters(type(self)) if isinstance(value := getattr(self, name), Settings)}
 
     def _set_nested(self, name: str, settings: "Settings") -> None:
         """Replace nested settings by changed ones."""
         setattr(self, name, settings)
 
     def __repr__(self) -> str:
-        defaults = inspect.signature(type(self).__init__).parameters
-        params = self.get_params(deep=False)
-        changed = {name: value for name, value in params.items() if value != defaults[name].default}
+        parameters, params = _parameters(type(self)), self.get_params(deep=False)
+        changed = {name: value for name, value in params.items() if value != parameters[name][1]}
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
+
+
+class SettingsGroup(Settings):
+    """Settings that belong together: a frozen dataclass, whose fields are settings of the model that holds it too."""
+
+    def set_params(self, **settings: Any) -> Self:
+        """Return a group with other values."""
+        self.check_values(settings)
+        self._require_known(settings)
+        changed: Any = replace(self, **settings)  # type: ignore[type-var]
+        return cast("Self", changed)
+
+    def __sklearn_clone__(self) -> Self:
+        """Return the group itself, which nothing changes."""
+        return self

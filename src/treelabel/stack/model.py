@@ -263,7 +263,7 @@ class Stack(Model):
         schemas = {"pool.": pool_of(self.regime_, self.hierarchy_).schema(self.hierarchy_, len(unfitted))}
         for place, (each, own) in enumerate(zip(unfitted, stored, strict=True)):
             each.hierarchy_, each.regime_ = self.hierarchy_, self.regime_
-            kept = {name: value for name, value in each.get_params(deep=False).items() if name not in each.unsaved}
+            kept = {name: value for name, value in each.flat_settings().items() if name not in each.unsaved}
             each.check_settings(kept, f"estimator {place}: the setting ")
             schemas[f"{place}."] = each.schema(own)
         return Schema(parts=schemas)

@@ -182,14 +182,14 @@ def _write(model: StorableModel, folder: Path) -> None:
 
 def storable_settings(model: StorableModel) -> dict[str, Any]:
     """Return the settings of a model as a folder holds them."""
-    settings = {name: value for name, value in model.get_params(deep=False).items() if name not in model.unsaved}
+    settings = {name: value for name, value in model.flat_settings().items() if name not in model.unsaved}
     return {name: _storable(value) for name, value in settings.items()}
 
 
 def _storable(value: Any) -> Any:
     """Return the name of an encoder, the name and settings of a model within a model, and the rest as it is."""
     if isinstance(value, Settings):
-        settings = {name: each for name, each in value.get_params(deep=False).items() if name not in value.unsaved}
+        settings = {name: each for name, each in value.flat_settings().items() if name not in value.unsaved}
         return {"model": value.name, **_storable(settings)}
     if isinstance(value, dict):
         return {name: _storable(each) for name, each in value.items()}
