@@ -31,7 +31,7 @@ from treelabel.evaluation.significance import Comparison
 from treelabel.hierarchy import label_matrix
 from treelabel.metrics import find_metric
 from treelabel.models import make_model
-from treelabel.rules import Tuned, decide
+from treelabel.rules import TunedRule, decide
 
 DATA = Path(os.environ.get("TREELABEL_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 FILES = {"hwv": ("val", "test"), "mwpd_gpc": ("train", "test"), "reuters21578": ("train", "test")}
@@ -74,7 +74,7 @@ class Judged:
     name: str
     train: Dataset
     scores: Scores
-    rules: Mapping[str, str | Tuned]
+    rules: Mapping[str, str | TunedRule]
     results: Mapping[str, Result]
     own: Mapping[str, str]
 
@@ -98,7 +98,7 @@ def judge(name: str, seed: int) -> Judged:
     scores = model.fit(train).score(test)
     own = MANY if model.regime_ == "multi_path" else ONE_PATH
     names = dict.fromkeys((*OTHERS, *own.values(), "optimal:samples_f1"))
-    rules: dict[str, str | Tuned] = {rule: rule for rule in names}
+    rules: dict[str, str | TunedRule] = {rule: rule for rule in names}
     rules |= {f"tuned for {metric}": tune(valid, validation, metric) for metric in ("micro_f1", "macro_f1")}
     results = {label: by_rule(test, scores, rule, list(own), train) for label, rule in rules.items()}
     calibration = evaluate(test, scores=scores, metrics=["ece"])["ece"]
@@ -106,7 +106,7 @@ def judge(name: str, seed: int) -> Judged:
     return Judged(name, train, scores, rules, results, own)
 
 
-def by_rule(test: Dataset, scores: Scores, rule: str | Tuned, metrics: list[str], train: Dataset) -> Result:
+def by_rule(test: Dataset, scores: Scores, rule: str | TunedRule, metrics: list[str], train: Dataset) -> Result:
     """Decide by a rule and judge by all metrics that can judge what it gives."""
     decisions = decide(scores, rule, train)
     while True:

@@ -16,7 +16,7 @@ from treelabel import (
     Dataset,
     Hierarchy,
     Scores,
-    Tuned,
+    TunedRule,
     decide,
     evaluate,
     load_model,
@@ -135,7 +135,7 @@ def _judged(folder: Path) -> Iterator[Sample]:
         yield Sample(name, "tuned")
     for number, (rule, settings) in enumerate(fuzz.TUNED.items()):
         known = {"t": [0.5] * len(LEAF.hierarchy)} if rule == "threshold" else settings
-        Tuned(rule, known, LEAF.hierarchy.fingerprint).save(folder / f"tuned-{number}.json")
+        TunedRule(rule, known, LEAF.hierarchy.fingerprint).save(folder / f"tuned-{number}.json")
         yield Sample(f"tuned-{number}.json", "tuned")
 
 
@@ -170,7 +170,7 @@ def _use_scores(path: Path, corpus: Path) -> None:
 def _use_tuned(path: Path, corpus: Path) -> None:
     scores = Scores.load(corpus / "scores-dense.npz")
     frequencies = np.full(len(scores.hierarchy), 5)
-    decide(scores, Tuned.load(path), train_frequencies=frequencies, train_documents=10)
+    decide(scores, TunedRule.load(path), train_frequencies=frequencies, train_documents=10)
 
 
 def _use_model(path: Path, corpus: Path) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.attacks.processes import Ended, Stop, run
 from tests.helpers import WordVectors
 
-from treelabel import Dataset, Scores, Tuned, load_model, load_sample, read, save_model, write
+from treelabel import Dataset, Scores, TunedRule, load_model, load_sample, read, save_model, write
 from treelabel.cli import main
 from treelabel.core.locking import PREFIX
 from treelabel.data import cut, read_taxonomy
@@ -197,7 +197,7 @@ def read_outputs(out: Path) -> None:
         elif path.name.startswith("scores"):
             Scores.load(path)
         elif path.name.startswith("tuned"):
-            Tuned.load(path)
+            TunedRule.load(path)
         elif "taxonomy" in path.name:
             read_taxonomy(path)
         else:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from treelabel.operations.audit import audit
     from treelabel.operations.update import update_model
     from treelabel.report import write_report
-    from treelabel.rules import RULES, Decisions, Tuned, decide
+    from treelabel.rules import RULES, Decisions, TunedRule, decide
     from treelabel.scores import Scores
 
 _PLACES = {
@@ -62,7 +62,7 @@ _PLACES = {
     "Result": "evaluation",
     "Scores": "scores",
     "TreelabelError": "core.errors",
-    "Tuned": "rules",
+    "TunedRule": "rules",
     "audit": "operations.audit",
     "back_off_table": "evaluation.tuning",
     "check_model": "models.check",
@@ -108,7 +108,7 @@ __all__ = [
     "Result",
     "Scores",
     "TreelabelError",
-    "Tuned",
+    "TunedRule",
     "audit",
     "back_off_table",
     "check_model",

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.helpers import Run
-from treelabel import RULES, Hierarchy, Scores, Tuned, decide, evaluate, read, tune
+from treelabel import RULES, Hierarchy, Scores, TunedRule, decide, evaluate, read, tune
 
 TREE = Hierarchy.from_paths(["A > C > F", "A > D", "B > E"])
 TRUTH = {"a": ["F"], "b": ["E"], "c": ["D"], "d": ["F"]}
@@ -72,7 +72,7 @@ def test_tune_writes_a_rule_that_decide_and_evaluate_take(folder: Path, run: Run
     ended = run("tune", folder / "truth.jsonl", folder / "scores.npz", "-o", tuned_file, "--rule", "micro_f1")
     truth = read(folder / "truth.jsonl", need_text=False)
     expected = tune(truth, SCORES, "micro_f1")
-    assert Tuned.load(tuned_file) == expected
+    assert TunedRule.load(tuned_file) == expected
     reached = expected.measured["micro_f1"]
     assert ended.out == (
         f"{tuned_file}: threshold; micro_f1 {reached:.4f} on the 4 documents it was tuned on, likely less on others\n"
@@ -119,7 +119,7 @@ def test_tune_finds_a_required_precision_and_tells_what_others_cost(
     # The 160 documents that test without an error promise no 0.98.
     assert shown[8].split() == ["0.98", "0.0%", "0.0%", "-", "-"]
     assert shown[-1] == "400 documents in 5 folds, each by thresholds found on the others"
-    assert Tuned.load(folder / "sure.json").settings["t"] == pytest.approx([0.7, 2, 0.75])
+    assert TunedRule.load(folder / "sure.json").settings["t"] == pytest.approx([0.7, 2, 0.75])
 
 
 def test_a_precision_that_cannot_be_promised_is_refused(folder: Path, run: Run) -> None:

@@ -14,7 +14,7 @@ from tests.helpers import put
 from tests.reference import matrix_of, sets_of
 from tests.reference_metrics import flat_f1, label_counts, mean
 from tests.strategies import Drawn, hierarchies, with_scores
-from treelabel import Dataset, Hierarchy, Scores, TreelabelError, Tuned, decide, evaluate, tune
+from treelabel import Dataset, Hierarchy, Scores, TreelabelError, TunedRule, decide, evaluate, tune
 from treelabel.evaluation.tuning import best_threshold, best_threshold_per_label
 
 H = Hierarchy.from_paths(["A > B", "A > C", "D"])
@@ -174,7 +174,7 @@ def test_a_tuned_rule_decides_the_same_after_saving_and_loading(rule: str, tmp_p
     tuned, file = tune(TRUTH, SCORES, rule), tmp_path / "rule.json"
     tuned.save(file)
     assert [path.name for path in tmp_path.iterdir()] == ["rule.json"]
-    loaded = Tuned.load(file)
+    loaded = TunedRule.load(file)
     assert loaded == tuned
     expected = decide(SCORES, tuned)
     for again in (decide(SCORES, loaded), decide(SCORES, str(file))):
@@ -183,7 +183,7 @@ def test_a_tuned_rule_decides_the_same_after_saving_and_loading(rule: str, tmp_p
     judged = evaluate(TRUTH, scores=SCORES, rule=str(file), metrics=["hf1", "micro_f1"])
     assert judged.values == evaluate(TRUTH, expected, metrics=["hf1", "micro_f1"]).values
     tuned.save(file)
-    assert Tuned.load(file) == tuned
+    assert TunedRule.load(file) == tuned
 
 
 def test_settings_beside_a_tuned_rule_go_before_its_own() -> None:
@@ -242,7 +242,7 @@ def test_a_missing_file_is_named_with_one_that_is_alike(tmp_path: Path) -> None:
 
 def test_what_cannot_be_written_leaves_the_old_file_and_no_half_one(tmp_path: Path) -> None:
     file = put(tmp_path, "rule.json", "old")
-    unwritable = Tuned("threshold", {"t": object()}, H.fingerprint)
+    unwritable = TunedRule("threshold", {"t": object()}, H.fingerprint)
     for target in (file, tmp_path / "new.json"):
         with pytest.raises(TypeError, match="not JSON serializable"):
             unwritable.save(target)

@@ -16,7 +16,7 @@ from tests import fuzz
 from tests.helpers import WordVectors, registered
 from treelabel import Scores, TreelabelError, decide, load_model
 from treelabel.models.check import DAG, TREE
-from treelabel.rules import Tuned
+from treelabel.rules import TunedRule
 
 MUTANTS_OF_EACH = 8
 
@@ -90,5 +90,5 @@ def test_a_tuned_rule_is_refused_or_works(tmp_path: Path) -> None:
     frequencies = np.full(len(TREE), 5)
     for rule in list(fuzz.TUNED) * 40:
         what = fuzz.mutate_tuned(rule, TREE.fingerprint, target, rng)
-        refused += is_refused(lambda: decide(scores, Tuned.load(target), frequencies, 10), what)
+        refused += is_refused(lambda: decide(scores, TunedRule.load(target), frequencies, 10), what)
     assert 0.5 < refused / (40 * len(fuzz.TUNED)) < 1

@@ -21,7 +21,7 @@ from treelabel.core.json_text import OWN, read_json
 from treelabel.core.matrices import checked_csr, sound_csr
 from treelabel.core.npz import open_npz
 from treelabel.models.check import CASES, fitted
-from treelabel.rules import Tuned
+from treelabel.rules import TunedRule
 from treelabel.text import NgramShape
 
 ONE = Hierarchy.flat(["A"])
@@ -501,9 +501,9 @@ def test_a_tuned_rule_with_wrong_settings_is_one_sentence(tmp_path: Path) -> Non
     }
     for rule, cases in wrong.items():
         for settings in cases:
-            Tuned(rule, settings, TREE.fingerprint).save(tmp_path / "rule.json")
+            TunedRule(rule, settings, TREE.fingerprint).save(tmp_path / "rule.json")
             with pytest.raises(TreelabelError) as error:
-                decide(scores, Tuned.load(tmp_path / "rule.json"), train_frequencies=[1, 1, 1])
+                decide(scores, TunedRule.load(tmp_path / "rule.json"), train_frequencies=[1, 1, 1])
             assert "\n" not in str(error.value)
 
 

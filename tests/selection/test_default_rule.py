@@ -12,7 +12,7 @@ from treelabel.hierarchy import as_labels
 from treelabel.hierarchy.labels import encode
 from treelabel.hierarchy.regime import regime_of, usual_regime
 from treelabel.models import make_model
-from treelabel.rules.defaults import DEFAULT_RULES, default_rule
+from treelabel.rules.default_rules import DEFAULT_RULES, default_rule
 
 TREE = Hierarchy.from_paths(["A > C > F", "A > D", "B > E"])
 LEAF, INSIDE, SEVERAL = ["F"], ["C"], ["F", "E"]

@@ -23,7 +23,7 @@ from treelabel.evaluation.statistics import Interval, resampled_interval
 from treelabel.hierarchy import Hierarchy
 from treelabel.metrics.label_counts import label_counts, label_f1
 from treelabel.metrics.ranking import frequency_bins
-from treelabel.rules import Tuned
+from treelabel.rules import TunedRule
 from treelabel.scores import Scores
 
 STAR_LEVEL = 0.01
@@ -36,7 +36,7 @@ T_TEST_NOTE = (
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparisonRow:
     """One line of a comparison: a metric or a bin, and for each system its value, interval and p against the first.
 
     `differences` of a metric are those of the other systems to the first, each with its interval and its p before any
@@ -62,8 +62,8 @@ class ComparisonTable:
 
     systems: list[str]
     documents: int
-    metrics: list[Row]
-    bins: list[Row]
+    metrics: list[ComparisonRow]
+    bins: list[ComparisonRow]
     bin_sizes: dict[str, int]
     sign_tests: list[float]
     reference: str = "training"
@@ -109,7 +109,7 @@ class ComparisonTable:
             reason = {"no_interval": found.reason} if found.reason else {}
             return {name: _number(each) for name, each in numbers.items()} | reason
 
-        def rows(table: list[Row]) -> dict[str, Any]:
+        def rows(table: list[ComparisonRow]) -> dict[str, Any]:
             return {
                 row.name: {system: cell(*pair) for system, pair in zip(self.systems, _pairs(row), strict=True)}
                 for row in table
@@ -127,7 +127,7 @@ class ComparisonTable:
         return json.dumps(stored, indent=2)
 
 
-def _pairs(row: Row) -> list[tuple[Interval, float]]:
+def _pairs(row: ComparisonRow) -> list[tuple[Interval, float]]:
     return list(zip(row.values, [float("nan"), *row.p_values], strict=True))
 
 
@@ -143,7 +143,7 @@ def _cell(found: Interval, p: float) -> str:
     return f"{found.value:.4f}{_star(p)} {'(no interval)' if found.reason else found.ends}"
 
 
-def _bin_cells(row: Row) -> list[str]:
+def _bin_cells(row: ComparisonRow) -> list[str]:
     first = row.values[0].value
     cells = [f"{first:.4f}"]
     for found, p in _pairs(row)[1:]:
@@ -156,7 +156,7 @@ def compare(
     truth: Any,
     systems: Mapping[str, Any],
     hierarchy: Hierarchy | None = None,
-    rule: str | Tuned | None = None,
+    rule: str | TunedRule | None = None,
     metrics: Sequence[str] | str | None = None,
     train_frequencies: Any = None,
     train_documents: int | None = None,
@@ -244,14 +244,14 @@ def compare_results(
     return ComparisonTable(list(systems), results[0].count, rows, bins, sizes, signs, reference, rules, remarks)
 
 
-def _metric_row(name: str, results: list[Result], resamples: int, seed: int) -> Row:
+def _metric_row(name: str, results: list[Result], resamples: int, seed: int) -> ComparisonRow:
     drawn = [result.resampled(name, resamples, seed) for result in results]
     tests = [
         compare_metric(name, results[0], result, resamples, seed, (drawn[0], values))
         for result, values in zip(results[1:], drawn[1:], strict=True)
     ]
     intervals = [result.interval_of(name, values) for result, values in zip(results, drawn, strict=True)]
-    return Row(name, intervals, holm([test.p_value for test in tests]).tolist(), tests)
+    return ComparisonRow(name, intervals, holm([test.p_value for test in tests]).tolist(), tests)
 
 
 def compare_metric(
@@ -293,7 +293,7 @@ def compare_metric(
     return replace(tested, low=ends.low, high=ends.high)
 
 
-def _bin_rows(results: list[Result]) -> tuple[list[Row], dict[str, int]]:
+def _bin_rows(results: list[Result]) -> tuple[list[ComparisonRow], dict[str, int]]:
     """Macro-F1 of closed sets by training frequency, with the macro t-test against the first system."""
     per_label = [label_f1(_counts(result)) for result in results]
     bins = {
@@ -306,7 +306,7 @@ def _bin_rows(results: list[Result]) -> tuple[list[Row], dict[str, int]]:
     for name, keep in bins.items():
         values = [Interval(float(f1[keep].mean()), float("nan"), float("nan")) for f1 in per_label]
         p_values = [test[name].p_value if name in test else float("nan") for test in tests]
-        rows.append(Row(name, values, holm(p_values).tolist()))
+        rows.append(ComparisonRow(name, values, holm(p_values).tolist()))
     return rows, {name: int(keep.sum()) for name, keep in bins.items()}
 
 

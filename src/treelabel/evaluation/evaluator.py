@@ -19,8 +19,8 @@ from treelabel.hierarchy import Hierarchy, LabelMatrix, row_sizes
 from treelabel.hierarchy.union import require_nodes_in, spread_counts
 from treelabel.metrics import Batch, Context, Metric, find_metric
 from treelabel.metrics.batch import closed_sets, label_totals
-from treelabel.rules import Decisions, Tuned, decide
-from treelabel.rules.defaults import default_rule
+from treelabel.rules import Decisions, TunedRule, decide
+from treelabel.rules.default_rules import default_rule
 from treelabel.scores import Scores
 
 OnError = Literal["raise", "skip"]
@@ -31,7 +31,7 @@ def evaluate(
     decisions: Any = None,
     scores: Scores | None = None,
     hierarchy: Hierarchy | None = None,
-    rule: str | Tuned | None = None,
+    rule: str | TunedRule | None = None,
     metrics: Sequence[str] | str | None = None,
     train_frequencies: Any = None,
     train_documents: int | None = None,
@@ -182,7 +182,7 @@ class Evaluator:
 
     hierarchy: Hierarchy
     metrics: Sequence[str] | str | None = None
-    rule: str | Tuned | None = None
+    rule: str | TunedRule | None = None
     train_frequencies: Any = None
     train_documents: int | None = None
     keep_documents: bool = False

@@ -22,8 +22,8 @@ from treelabel.hierarchy import Hierarchy, LabelMatrix, row_numbers
 from treelabel.hierarchy.regime import count_regimes, usual_of
 from treelabel.metrics import Batch, Context
 from treelabel.metrics.batch import closed_sets, label_totals
-from treelabel.rules import Tuned
-from treelabel.rules.defaults import DEFAULT_RULES
+from treelabel.rules import TunedRule
+from treelabel.rules.default_rules import DEFAULT_RULES
 from treelabel.scores import Scores
 
 # Begins to read documents from the first one on; each batch has ids and labels (or scores), and can be sliced.
@@ -119,7 +119,7 @@ class Question:
     """A question: by which metrics and rule to judge, and whether to keep documents, list labels and mistakes."""
 
     metrics: Sequence[str] | str | None = None
-    rule: str | Tuned | None = None
+    rule: str | TunedRule | None = None
     keep_documents: bool = False
     by_label: bool = False
     errors: bool = False

@@ -13,7 +13,7 @@ from treelabel.core.types import BoolArray, DoubleArray, LongArray, ScoreArray
 from treelabel.evaluation.alignment import validation
 from treelabel.evaluation.statistics import Interval, binomial_interval
 from treelabel.hierarchy import LabelMatrix, matches
-from treelabel.rules import Tuned
+from treelabel.rules import TunedRule
 from treelabel.rules.back_off import Ways, precise_thresholds
 from treelabel.rules.parsing import find_rule
 from treelabel.rules.threshold import threshold
@@ -22,7 +22,7 @@ from treelabel.scores import Scores
 RULES_TO_TUNE = ("macro_f1", "micro_f1", "back_off(precision=0.95)")
 
 
-def tune(truth: Any, scores: Scores, rule: str = "macro_f1") -> Tuned:
+def tune(truth: Any, scores: Scores, rule: str = "macro_f1") -> TunedRule:
     """Find the settings of a rule on validation data: thresholds for a metric, or for a required precision.
 
     "macro_f1" finds one threshold per label, "micro_f1" one for all labels; "back_off(precision=0.95)" finds how sure
@@ -63,7 +63,7 @@ def tune(truth: Any, scores: Scores, rule: str = "macro_f1") -> Tuned:
             name, settings, measured = "threshold", {"t": t}, {"micro_f1": value}
         case _:
             name, settings, measured = _precise(kept, true, rule, getattr(truth, "groups", None))
-    return Tuned(name, settings, kept.hierarchy.fingerprint, {**measured, "documents": len(kept)})
+    return TunedRule(name, settings, kept.hierarchy.fingerprint, {**measured, "documents": len(kept)})
 
 
 def _precise(

@@ -26,7 +26,7 @@ from treelabel.models.profile import Profile, unknown_words
 from treelabel.models.settings import not_fitted
 from treelabel.models.sklearn import Classifier
 from treelabel.models.streaming import blank_texts, decide_texts, decided_batches
-from treelabel.rules import Decisions, Tuned
+from treelabel.rules import Decisions, TunedRule
 from treelabel.scores import Scores
 from treelabel.selection.evidence import HeldOut, Stage, Trial, decide_by_evidence, odd_documents
 
@@ -191,7 +191,7 @@ class Model(Classifier):
         wrong = np.asarray(abs(predicted.astype(np.int8) - h.closure(true).astype(np.int8)).sum(axis=1)).ravel()
         return float(((wrong == 0) & known).mean())
 
-    def predict(self, texts: Any, rule: str | Tuned | None = None, paths: bool | None = None) -> Any:
+    def predict(self, texts: Any, rule: str | TunedRule | None = None, paths: bool | None = None) -> Any:
         """Predict by a decision rule: the most specific labels of each text, in the form that `fit` was given.
 
         After a Dataset or lists of labels these are lists; after one label per text an array with one label each (the
@@ -218,7 +218,7 @@ class Model(Classifier):
         return self._answers(self._decide(column, scores, rule), scores, rule, paths)
 
     def predict_iter(
-        self, batches: Iterable[Any], rule: str | Tuned | None = None, paths: bool | None = None
+        self, batches: Iterable[Any], rule: str | TunedRule | None = None, paths: bool | None = None
     ) -> Iterator[Any]:
         """Predict batch by batch, in memory that does not grow with the number of batches.
 
@@ -240,7 +240,7 @@ class Model(Classifier):
         for decided in decided_batches(self, ((texts, None) for texts in batches), rule):
             yield self._answers(decided.decisions, decided.scores, rule, paths)
 
-    def _answers(self, decisions: Decisions, scores: Scores, rule: str | Tuned | None, paths: bool | None) -> Any:
+    def _answers(self, decisions: Decisions, scores: Scores, rule: str | TunedRule | None, paths: bool | None) -> Any:
         if rule is None and paths is None:
             return self.form_.answer(decisions, scores)
         written = self.form_.sep is not None if paths is None else paths
@@ -282,7 +282,7 @@ class Model(Classifier):
         tfidf: Tfidf | None = getattr(self, "tfidf_", None)
         return tfidf
 
-    def _decide(self, texts: Any, scores: Scores, rule: str | Tuned | None) -> Decisions:
+    def _decide(self, texts: Any, scores: Scores, rule: str | TunedRule | None) -> Decisions:
         return decide_texts(scores, blank_texts(texts), self.default_rule if rule is None else rule)
 
     def _require_texts(self, has_texts: bool) -> None:

@@ -22,7 +22,7 @@ from treelabel.core.types import BoolArray, DoubleArray, FloatArray, IntArray, L
 from treelabel.hierarchy import Hierarchy, LabelMatrix, label_matrix, row_numbers
 from treelabel.hierarchy.sets import matches
 from treelabel.scores import Scores
-from treelabel.scores.kernels import top_k_csr
+from treelabel.scores.score_kernels import top_k_csr
 from treelabel.selection.training import Training
 
 # ln evidence beyond this makes no difference.

@@ -11,7 +11,7 @@ from treelabel.core.strings import Strings
 from treelabel.core.types import BoolArray
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.model_inputs import texts_of
-from treelabel.rules import Decisions, Tuned, decide, decides_on_all
+from treelabel.rules import Decisions, TunedRule, decide, decides_on_all
 from treelabel.scores import Scores
 
 # Texts of a batch at most, and where there are so many nodes that models keep the largest scores only.
@@ -69,7 +69,7 @@ def blank_texts(texts: Any) -> BoolArray:
     return texts.blank() if isinstance(texts, Strings) else np.zeros(texts.shape[0], np.bool_)
 
 
-def decide_texts(scores: Scores, blank: BoolArray, rule: str | Tuned, **settings: Any) -> Decisions:
+def decide_texts(scores: Scores, blank: BoolArray, rule: str | TunedRule, **settings: Any) -> Decisions:
     """Decide by a rule; of a text that says nothing, nothing is known.
 
     Parameters
@@ -90,7 +90,7 @@ def decide_texts(scores: Scores, blank: BoolArray, rule: str | Tuned, **settings
 
 
 def decided_batches(
-    model: Scorer, batches: Iterable[tuple[Any, Any]], rule: str | Tuned | None = None, **settings: Any
+    model: Scorer, batches: Iterable[tuple[Any, Any]], rule: str | TunedRule | None = None, **settings: Any
 ) -> Iterator[Decided]:
     """Score and decide batches one after another.
 
@@ -127,7 +127,7 @@ def decided_batches(
 
 
 def _decided_together(
-    model: Scorer, batches: Iterable[tuple[Any, Any]], rule: str | Tuned, settings: dict[str, Any]
+    model: Scorer, batches: Iterable[tuple[Any, Any]], rule: str | TunedRule, settings: dict[str, Any]
 ) -> Iterator[Decided]:
     nodes = len(model.hierarchy_)
     top = None if nodes <= TOP_SCORES else TOP_SCORES

@@ -35,7 +35,7 @@ from treelabel.hierarchy import LabelMatrix
 from treelabel.models.base import Model
 from treelabel.models.model_inputs import texts_of
 from treelabel.models.profile import Profile, least_sure
-from treelabel.rules import Tuned, decide
+from treelabel.rules import TunedRule, decide
 from treelabel.rules.back_off import last_precise
 from treelabel.scores import Scores
 from treelabel.selection.evidence import FEWEST_HELD_OUT
@@ -83,7 +83,7 @@ class Reviewed:
 
 
 def review(
-    model: Model, texts: Any, precision: float = 0.95, alternatives: int = 3, rule: str | Tuned | None = None
+    model: Model, texts: Any, precision: float = 0.95, alternatives: int = 3, rule: str | TunedRule | None = None
 ) -> Reviewed:
     """Suggest labels for texts, accept those that are safe, and rank the others by how useful it is to label them.
 
@@ -118,7 +118,7 @@ def review(
 
 
 def _suggested(
-    model: Model, texts: Any, count: int, rule: str | Tuned
+    model: Model, texts: Any, count: int, rule: str | TunedRule
 ) -> Iterator[tuple[LabelMatrix, DoubleArray, list[list[tuple[int, float]]]]]:
     """Score some texts at a time, and keep of them what is shown."""
     h = model.hierarchy_

@@ -25,7 +25,7 @@ from treelabel.report.reliability import Reliability, reliability
 from treelabel.report.sentences import HEADLINES
 from treelabel.report.slices import Slice, by_bin, by_decile, by_depth
 from treelabel.report.systems import SCORE_METRICS, System, judge_systems, occurring
-from treelabel.rules import Tuned
+from treelabel.rules import TunedRule
 
 MOST_PAIRS = 45
 # Characters of texts in all mistakes of all systems.
@@ -98,7 +98,7 @@ def make_content(
     truth: Dataset,
     systems: Mapping[str, Any],
     train: Dataset | None = None,
-    rule: str | Tuned | None = None,
+    rule: str | TunedRule | None = None,
     texts: bool = True,
     title: str | None = None,
     note: str | None = None,

@@ -16,7 +16,7 @@ from treelabel.evaluation.comparison import GIVEN
 from treelabel.evaluation.statistics import Interval
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 from treelabel.metrics.label_counts import by_label, label_counts, label_f1
-from treelabel.rules import Tuned
+from treelabel.rules import TunedRule
 from treelabel.scores import Scores
 
 DECISION_METRICS = (
@@ -96,7 +96,7 @@ def judge_systems(
     truth: Dataset,
     systems: Mapping[str, Any],
     train: Dataset | None = None,
-    rule: str | Tuned | None = None,
+    rule: str | TunedRule | None = None,
     resamples: int = 1000,
     seed: int = 0,
 ) -> list[System]:

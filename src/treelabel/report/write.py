@@ -9,7 +9,7 @@ from treelabel.core.errors import require_extra
 from treelabel.data import Dataset
 from treelabel.report.content import make_content
 from treelabel.report.figures import drawings
-from treelabel.rules import Tuned
+from treelabel.rules import TunedRule
 
 
 def require_packages() -> None:
@@ -25,7 +25,7 @@ def write_report(
     systems: Mapping[str, Any],
     *,
     train: Dataset | None = None,
-    rule: str | Tuned | None = None,
+    rule: str | TunedRule | None = None,
     texts: bool = True,
     title: str | None = None,
     note: str | None = None,

@@ -4,6 +4,6 @@ from treelabel.rules.decisions import Decisions, decide, decides_on_all
 from treelabel.rules.path_counts import fit_counts
 from treelabel.rules.registry import RULES
 from treelabel.rules.rule import Rule
-from treelabel.rules.tuned_rule import Tuned
+from treelabel.rules.tuned_rule import TunedRule
 
-__all__ = ["RULES", "Decisions", "Rule", "Tuned", "decide", "decides_on_all", "fit_counts"]
+__all__ = ["RULES", "Decisions", "Rule", "TunedRule", "decide", "decides_on_all", "fit_counts"]

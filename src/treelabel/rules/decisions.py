@@ -15,8 +15,8 @@ from treelabel.hierarchy.labels import decode
 from treelabel.hierarchy.sets import keep_entries, row_numbers, row_sizes
 from treelabel.hierarchy.union import joined, nodes_in
 from treelabel.rules.parsing import find_rule
-from treelabel.rules.rule import COMMON, Asked, Rule
-from treelabel.rules.tuned_rule import Tuned
+from treelabel.rules.rule import COMMON, Rule, RuleSpec
+from treelabel.rules.tuned_rule import TunedRule
 from treelabel.scores import Scores
 
 
@@ -103,7 +103,7 @@ class Decisions:
 
 def decide(
     scores: Scores,
-    rule: str | Tuned = "threshold",
+    rule: str | TunedRule = "threshold",
     train_frequencies: Any = None,
     train_documents: int | None = None,
     **settings: Any,
@@ -156,7 +156,7 @@ def decide(
     return Decisions(scores.hierarchy, chosen, scores.ids, str(asked), is_unknown, is_closed)
 
 
-def decides_on_all(rule: str | Tuned, hierarchy: Hierarchy, **settings: Any) -> bool:
+def decides_on_all(rule: str | TunedRule, hierarchy: Hierarchy, **settings: Any) -> bool:
     """Return whether a rule needs the scores of all documents at once, so that parts of them cannot be decided apart.
 
     Parameters
@@ -177,11 +177,11 @@ def decides_on_all(rule: str | Tuned, hierarchy: Hierarchy, **settings: Any) -> 
     return _asked(rule, hierarchy, settings).rule.of_all
 
 
-def _asked(rule: str | Tuned, hierarchy: Hierarchy, settings: dict[str, Any]) -> Asked:
+def _asked(rule: str | TunedRule, hierarchy: Hierarchy, settings: dict[str, Any]) -> RuleSpec:
     """Find the rule and its settings; a tuned one must have been tuned for this hierarchy."""
     if isinstance(rule, str) and rule.endswith(".json"):
-        rule = Tuned.load(Path(rule))
-    if isinstance(rule, Tuned):
+        rule = TunedRule.load(Path(rule))
+    if isinstance(rule, TunedRule):
         hierarchy.require_same(rule.fingerprint, f"the tuned rule {rule.rule}")
         return find_rule(rule.rule, {**rule.settings, **settings})
     if not isinstance(rule, str):

@@ -33,14 +33,14 @@ class LikelyTree(NamedTuple):
     node: IntArray
 
 
-class Weights(NamedTuple):
+class SetWeights(NamedTuple):
     """g(0), g(1), ... for the number of terminal nodes, and h for each one that has likely nodes below it."""
 
     g: DoubleArray
     inner: float
 
 
-class Counts(NamedTuple):
+class TerminalCounts(NamedTuple):
     """Polynomials of each place: of its children together, of itself, and of the siblings multiplied before it."""
 
     below: DoubleArray
@@ -138,19 +138,19 @@ def most_terminals(tree: LikelyTree) -> int:
 
 
 @kernel
-def weights_of(counts: DoubleArray, inner: float, most: int) -> Weights:
+def weights_of(counts: DoubleArray, inner: float, most: int) -> SetWeights:
     """Return g(0), ..., g(most), the last of the given weights holding for all larger numbers, and h."""
     found = np.empty(most + 1)
     for number in range(most + 1):
         found[number] = counts[min(number, len(counts) - 1)]
-    return Weights(found, inner)
+    return SetWeights(found, inner)
 
 
 @kernel
-def workspace_for_counts(places: int, most: int) -> Counts:
+def workspace_for_counts(places: int, most: int) -> TerminalCounts:
     """Make a workspace for polynomials of degree `most`."""
     shape = (places, most + 1)
-    return Counts(
+    return TerminalCounts(
         np.zeros(shape),
         np.zeros(shape),
         np.zeros(shape),
@@ -161,7 +161,7 @@ def workspace_for_counts(places: int, most: int) -> Counts:
 
 
 @kernel
-def count_up(tree: LikelyTree, odds: DoubleArray, y: float, inner: float, counts: Counts) -> None:
+def count_up(tree: LikelyTree, odds: DoubleArray, y: float, inner: float, counts: TerminalCounts) -> None:
     """From the leaves up, find the distribution of the number of terminal nodes at or below each place.
 
     A place has none with probability 1 - q; otherwise those of its children, or one if they have none.
@@ -193,7 +193,9 @@ def count_up(tree: LikelyTree, odds: DoubleArray, y: float, inner: float, counts
 
 
 @kernel
-def count_down(tree: LikelyTree, odds: DoubleArray, y: float, weights: Weights, counts: Counts, p: DoubleArray) -> None:
+def count_down(
+    tree: LikelyTree, odds: DoubleArray, y: float, weights: SetWeights, counts: TerminalCounts, p: DoubleArray
+) -> None:
     """From the root down, find the weight of all sets that have each place: `outer` is for its terminal nodes.
 
     It is the derivative of the sum over all sets by the coefficients of a place, found by the chain rule.
@@ -221,7 +223,7 @@ def count_down(tree: LikelyTree, odds: DoubleArray, y: float, weights: Weights, 
 
 
 @kernel
-def total_weight(g: DoubleArray, counts: Counts) -> float:
+def total_weight(g: DoubleArray, counts: TerminalCounts) -> float:
     """Sum the weights of all sets, after `count_up`."""
     total = 0.0
     for number in range(len(g)):

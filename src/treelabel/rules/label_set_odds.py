@@ -4,7 +4,14 @@ import numpy as np
 
 from treelabel.core.compute import kernel
 from treelabel.core.types import DoubleArray
-from treelabel.rules.label_set_distribution import Counts, LikelyTree, Weights, count_down, count_up, total_weight
+from treelabel.rules.label_set_distribution import (
+    LikelyTree,
+    SetWeights,
+    TerminalCounts,
+    count_down,
+    count_up,
+    total_weight,
+)
 
 # How far a node may be from being certain, given its parent.
 CERTAIN = 1e-9
@@ -24,7 +31,12 @@ def log_odds(tree: LikelyTree) -> DoubleArray:
 
 @kernel
 def descend(
-    tree: LikelyTree, weights: Weights, logits: DoubleArray, counts: Counts, p: DoubleArray, gradient: DoubleArray
+    tree: LikelyTree,
+    weights: SetWeights,
+    logits: DoubleArray,
+    counts: TerminalCounts,
+    p: DoubleArray,
+    gradient: DoubleArray,
 ) -> float:
     """Compute the loss that is least where all marginals are right, its gradient, and the marginals p.
 
@@ -75,9 +87,9 @@ def largest_error(tree: LikelyTree, p: DoubleArray) -> float:
 @kernel
 def fit_log_odds(
     tree: LikelyTree,
-    weights: Weights,
+    weights: SetWeights,
     logits: DoubleArray,
-    counts: Counts,
+    counts: TerminalCounts,
     p: DoubleArray,
     tolerance: float,
     steps: int,

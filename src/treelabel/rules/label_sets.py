@@ -11,9 +11,9 @@ from treelabel.core.types import DoubleArray, IntArray, LongArray
 from treelabel.hierarchy import LabelMatrix
 from treelabel.rules.hierarchical_f import hf_beta, largest
 from treelabel.rules.label_set_distribution import (
-    Counts,
     LikelyTree,
-    Weights,
+    SetWeights,
+    TerminalCounts,
     count_down,
     count_up,
     likely_tree,
@@ -127,7 +127,7 @@ TOLERANCE, STEPS = 1e-5, 50
 
 @kernel
 def size_functions(
-    tree: LikelyTree, odds: DoubleArray, weights: Weights, total: float, points: DoubleArray, counts: Counts
+    tree: LikelyTree, odds: DoubleArray, weights: SetWeights, total: float, points: DoubleArray, counts: TerminalCounts
 ) -> DoubleArray:
     """Compute the sum over s of P(n in Y, |Y| = s) z^s for every place n and every point z: points x places."""
     found = np.zeros((len(points), len(odds)))
@@ -138,7 +138,7 @@ def size_functions(
     for at in range(len(points)):
         if is_flat:
             # Every node is terminal, so that the number of terminal nodes is the size.
-            powers = Weights(weights.g * points[at] ** numbers, weights.inner)
+            powers = SetWeights(weights.g * points[at] ** numbers, weights.inner)
             count_down(tree, odds, 1.0, powers, counts, found[at])
         else:
             count_up(tree, odds, points[at], weights.inner, counts)
@@ -179,10 +179,10 @@ def longest_sets(tree: LikelyTree, most: int) -> int:
 def best_places(
     tree: LikelyTree,
     odds: DoubleArray,
-    weights: Weights,
+    weights: SetWeights,
     empty: float,
     rules: tuple[DoubleArray, DoubleArray, LongArray, LongArray],
-    counts: Counts,
+    counts: TerminalCounts,
     heap: IntArray,
 ) -> IntArray:
     """Choose the places of the best set: of each size those with the largest Delta_k, until a bound ends the search.

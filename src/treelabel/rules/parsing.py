@@ -11,10 +11,10 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.registry import did_you_mean, read_settings
 from treelabel.core.validation import LARGEST
 from treelabel.rules.registry import RULES
-from treelabel.rules.rule import Asked, Rule, is_number
+from treelabel.rules.rule import Rule, RuleSpec, is_number
 
 
-def find_rule(text: str, settings: Mapping[str, Any] | None = None) -> Asked:
+def find_rule(text: str, settings: Mapping[str, Any] | None = None) -> RuleSpec:
     """Find the rule that a text names, with its settings: `name`, `name@number` or `name(key=value)`.
 
     Parameters
@@ -60,7 +60,7 @@ def find_rule(text: str, settings: Mapping[str, Any] | None = None) -> Asked:
     given = {key: value for key, value in asked.items() if value is not None}
     for key, value in given.items():
         _check(text, row, key, value)
-    return Asked(row, given)
+    return RuleSpec(row, given)
 
 
 # Settings without a default that are numbers all the same.

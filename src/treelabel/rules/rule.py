@@ -61,7 +61,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Asked:
+class RuleSpec:
     """A rule with the settings it is to be used with."""
 
     rule: Rule

@@ -17,7 +17,7 @@ VERSION = 1
 
 
 class _Values(TypedDict):
-    """The content of the file beside its kind and version: the fields of `Tuned`."""
+    """The content of the file beside its kind and version: the fields of `TunedRule`."""
 
     rule: str
     settings: Mapping[str, Any]
@@ -26,7 +26,7 @@ class _Values(TypedDict):
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TunedRule:
     """A rule with settings that were found on validation data, bound to the hierarchy of that data.
 
     `measured` has the values that were reached there. Use it wherever a rule is wanted: `decide(scores, tuned)`.
@@ -44,7 +44,7 @@ class Tuned:
             Path(temporary).write_text(text + "\n", encoding="utf-8")
 
     @classmethod
-    def load(cls, path: str | Path) -> "Tuned":
+    def load(cls, path: str | Path) -> "TunedRule":
         """Read what `save` wrote."""
         file = existing_file(Path(path))
         stored = read_json(file, str(file), "tuned rule")

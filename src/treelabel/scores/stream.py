@@ -16,8 +16,7 @@ from treelabel.core.inputs import existing_file
 from treelabel.core.matrices import checked_csr
 from treelabel.core.npz import Npz, one_sentence, open_npz
 from treelabel.hierarchy import Hierarchy
-from treelabel.scores.core import Scores
-from treelabel.scores.store import (
+from treelabel.scores.score_files import (
     WHAT,
     check_shapes,
     load_scores,
@@ -27,6 +26,7 @@ from treelabel.scores.store import (
     parquet_rows,
     score_ending,
 )
+from treelabel.scores.score_matrix import Scores
 
 # Numbers of a batch that are held at a time, unless a size is given.
 BATCH_SCORES = 1 << 22

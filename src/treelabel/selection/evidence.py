@@ -11,7 +11,7 @@ from treelabel.core.validation import Between
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 from treelabel.hierarchy.regime import Regime, regime_of, usual_regime
 from treelabel.hierarchy.sets import row_sizes
-from treelabel.rules.defaults import DEFAULT_RULES
+from treelabel.rules.default_rules import DEFAULT_RULES
 from treelabel.scores import Scores
 from treelabel.selection.default_rule import ChosenRule, Tried, choose_rule, judge_most_frequent
 

@@ -38,7 +38,7 @@ from treelabel.models.persistence.schema import (
 )
 from treelabel.models.settings import Buckets, Cost, Count, Folds, NgramRange, NonNegative, PartialShare, Seed
 from treelabel.rules import decide
-from treelabel.rules.defaults import DEFAULT_RULES
+from treelabel.rules.default_rules import DEFAULT_RULES
 from treelabel.scores import Scores
 from treelabel.selection.evidence import HeldOut, Trial
 from treelabel.selection.folds import draw_folds, hold_out

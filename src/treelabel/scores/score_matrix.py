@@ -15,9 +15,9 @@ from treelabel.core.types import BoolArray, IntArray, LongArray, ScoreArray
 from treelabel.hierarchy import Change, Hierarchy, label_matrix
 from treelabel.hierarchy.moves import Moves
 from treelabel.hierarchy.union import require_nodes_in
-from treelabel.scores import kernels
-from treelabel.scores.checks import ROUNDING, checked_scores, leaf_ids, numbers, precision
-from treelabel.scores.store import load_scores, save_scores
+from treelabel.scores import score_kernels as kernels
+from treelabel.scores.score_checks import ROUNDING, checked_scores, leaf_ids, numbers, precision
+from treelabel.scores.score_files import load_scores, save_scores
 
 
 @dataclass(frozen=True, eq=False, repr=False)
