@@ -323,7 +323,7 @@ def use_scores(scores: Scores) -> None:
         decide(scores.coherent(), rule)
 
 
-# TunedRule rules
+# Tuned rules
 
 TUNED: dict[str, dict[str, Any]] = {
     "threshold": {"t": [0.5, 0.25, 0.125]},

@@ -22,7 +22,7 @@ from tests.strategies import Drawn, dags, examples, hierarchies, trees, with_sco
 from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import Change, Hierarchy, label_matrix
 from treelabel.hierarchy.change import Collapsed
-from treelabel.scores import Scores, store
+from treelabel.scores import Scores, score_files
 
 Floats = npt.NDArray[np.float32]
 Row = dict[int, float]
@@ -734,7 +734,7 @@ def test_files_keep_every_bit(hierarchy: Hierarchy, file: Path) -> None:
 
 
 def test_files_of_many_batches_keep_every_bit(file: Path) -> None:
-    for scores in odd_scores(TREE, 2 * store.ROWS + 5):
+    for scores in odd_scores(TREE, 2 * score_files.ROWS + 5):
         scores.save(file)
         assert same_bits(Scores.load(file), scores)
 
@@ -819,7 +819,7 @@ def test_foreign_files_are_refused(tmp_path: Path) -> None:
 
 
 def test_files_of_a_newer_version_are_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "VERSION", 2)
+    monkeypatch.setattr(score_files, "VERSION", 2)
     Scores(TREE, np.zeros((1, 5))).save(file)
     monkeypatch.undo()
     with pytest.raises(TreelabelError) as error:
@@ -894,8 +894,8 @@ def test_a_file_appears_whole_or_not_at_all(
         path.write_bytes(b"half")
         raise interruption
 
-    monkeypatch.setattr(store, "_save_npz", half_written)
-    monkeypatch.setattr(store, "_save_parquet", half_written)
+    monkeypatch.setattr(score_files, "_save_npz", half_written)
+    monkeypatch.setattr(score_files, "_save_parquet", half_written)
     with pytest.raises(TreelabelError if isinstance(interruption, OSError) else type(interruption)):
         Scores(TREE, np.ones((9, 5))).save(file)
     assert [path.name for path in file.parent.iterdir()] == [file.name]
