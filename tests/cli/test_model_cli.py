@@ -67,8 +67,10 @@ def test_explain_prints_words_for_each_step(fitted: Path, run: Run) -> None:
     ended = run("explain", fitted / "model", "the cat meows")
     assert ended.out.splitlines()[0].startswith("pet  p ")
     assert "~meo~" in ended.out
+    assert {line.split()[0] for line in ended.out.splitlines() if line.startswith("  ")} == {"supporting", "opposing"}
     stored = run("explain", fitted / "model", "the cat meows", "--json").json
     assert [step["label"] for step in stored] == ["pet", "cat"]
+    assert stored[1].keys() == {"label", "p", "supporting_terms", "opposing_terms"}
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ def test_a_first_fit_says_so_and_the_second_process_compiles_what_it_needs(tmp_p
     }
     command = [sys.executable, "-m", "treelabel"]
     subprocess.run([*command, "sample", "nouns.csv"], cwd=tmp_path, env=environment, check=True)
-    subprocess.run([sys.executable, "-m", "treelabel.models.linear.ahead"], env=environment, check=True)
+    subprocess.run([sys.executable, "-m", "treelabel.models.linear.warm_up"], env=environment, check=True)
     # Every entry of the cache of these modules is there before the fit, which adds none.
     rooms = ("path_kernels", "fitting", "sibling_kernels", "conditional", "descent", "weights")
     before = {file.name for file in tmp_path.rglob("compiled/**/*.nbc") if file.name.split(".")[0] in rooms}

@@ -6,7 +6,7 @@ from treelabel import FORMATS, LOSSES, METRICS, MODELS, RULES
 from treelabel.core.errors import TreelabelError
 from treelabel.core.registry import Lazy, Registry, did_you_mean
 from treelabel.encoders.registry import ENCODERS
-from treelabel.models.linear.registry import HEADS
+from treelabel.models.linear.heads import HEADS
 
 REGISTRIES = [ENCODERS, FORMATS, HEADS, LOSSES, METRICS, MODELS, RULES]
 

@@ -45,7 +45,7 @@ def is_refused(use: Callable[[], Any], what: str) -> bool:
 @pytest.mark.slow
 def test_every_model_is_among_them(folders: list[Path]) -> None:
     from treelabel.models import MODELS
-    from treelabel.models.linear.registry import HEADS
+    from treelabel.models.linear.heads import HEADS
 
     loaded = [load_model(folder) for folder in folders]
     assert {model.name for model in loaded} == set(MODELS)

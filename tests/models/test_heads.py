@@ -22,13 +22,12 @@ from treelabel.core.stopping import StopSignal
 from treelabel.models.check import CASES, CHECKS, DAG, TREE, fitted, it_learns
 from treelabel.models.linear import model as linear
 from treelabel.models.linear import selection
-from treelabel.models.linear.blocks import BLOCK, add_multiples, add_products
 from treelabel.models.linear.conditional import train_groups
-from treelabel.models.linear.descent import Rows, train_hinge
-from treelabel.models.linear.fitted import fit_head
-from treelabel.models.linear.heads import sigmoid_groups, softmax_groups
-from treelabel.models.linear.registry import HEADS
-from treelabel.models.linear.weights import WeightCollector
+from treelabel.models.linear.descent import TrainingRows, train_hinge
+from treelabel.models.linear.fitted_head import fit_head
+from treelabel.models.linear.heads import HEADS, sigmoid_groups, softmax_groups
+from treelabel.models.linear.vector_blocks import BLOCK, add_multiples, add_products
+from treelabel.models.linear.weight_collector import WeightCollector
 from treelabel.models.model_inputs import training_of
 from treelabel.text import NgramShape, Tfidf
 
@@ -49,7 +48,7 @@ def outputs_of(train: Any, **settings: bool) -> Outputs:
     return Outputs.of(train.hierarchy, train.labels, multiple_paths=train.regime == "multi_path", **settings)
 
 
-def learned(rows: Rows, outputs: int, train: Any) -> WeightCollector:
+def learned(rows: TrainingRows, outputs: int, train: Any) -> WeightCollector:
     """Run a trainer and gather all it learns."""
     collector = WeightCollector(len(rows.held), rows.features.shape[1], outputs, 0.0)
     train(collector.take)
@@ -112,7 +111,7 @@ def test_hinge_outputs_reach_the_minimum_that_liblinear_finds(sample: Dataset, f
     train = training_of(sample, None, None)
     outputs = outputs_of(train)
     targets = outputs.targets(train.labels)
-    rows = Rows(features, [np.arange(0, 240)], max_iter=40)
+    rows = TrainingRows(features, [np.arange(0, 240)], max_iter=40)
     found = learned(rows, outputs.count, lambda take: train_hinge(rows, targets, 3.0, take, NEVER, lambda done: None))
     x = with_bias(features)
     for output in (0, 7, outputs.count - 1):
@@ -126,7 +125,7 @@ def test_held_documents_are_scored_by_what_the_others_teach(sample: Dataset, fea
     train = training_of(sample, None, None)
     outputs = outputs_of(train)
     targets, held = outputs.targets(train.labels), np.arange(0, 240)
-    rows = Rows(features, [held[:100], held[100:]], max_iter=40)
+    rows = TrainingRows(features, [held[:100], held[100:]], max_iter=40)
     found = learned(rows, outputs.count, lambda take: train_hinge(rows, targets, 3.0, take, NEVER, lambda done: None))
     x, y = with_bias(features), np.where(targets[:, [0]].toarray().ravel(), 1, -1)
     for fold in rows.folds:
@@ -145,7 +144,7 @@ def test_sibling_groups_reach_the_minimum_of_logistic_regression(
     outputs = outputs_of(train, shared=False)
     (group,) = softmax_groups(outputs, train, tau)
     assert len(group.outputs) > BLOCK
-    rows = Rows(features, [np.arange(0, 100)], max_iter=100)
+    rows = TrainingRows(features, [np.arange(0, 100)], max_iter=100)
     found = learned(
         rows, outputs.count, lambda take: train_groups(rows, [group], True, 10.0, take, NEVER, lambda done: None)
     )
@@ -167,7 +166,7 @@ def test_sigmoids_among_siblings_reach_the_minimum(sample: Dataset, features: sp
     outputs = outputs_of(train, shared=False)
     group = sigmoid_groups(outputs, train)[0]
     assert len(group.rows) == len(sample)
-    rows = Rows(features, [np.arange(0, 100)], max_iter=100)
+    rows = TrainingRows(features, [np.arange(0, 100)], max_iter=100)
     found = learned(
         rows, outputs.count, lambda take: train_groups(rows, [group], False, 10.0, take, NEVER, lambda done: None)
     )
@@ -287,7 +286,7 @@ def test_a_validation_set_calibrates_and_is_not_learned() -> None:
     model = make_model().fit(train, valid=strange)
     assert model.tfidf_.width == Tfidf.fit(train.texts, model.tfidf_.shape).width
     assert model.evidence_.documents == len(valid)
-    assert len(model.explain("qqqq")[0].speaks_for) == 0
+    assert len(model.explain("qqqq")[0].supporting_terms) == 0
     judged = evaluate(valid, scores=model.score(valid), rule="best_leaf", metrics=["leaf_accuracy", "ece"])
     assert judged["leaf_accuracy"] > 0.5
     assert judged["ece"] < 0.1
@@ -469,7 +468,7 @@ def test_weights_of_documents_are_those_of_liblinear(sample: Dataset, features: 
     outputs = outputs_of(train)
     targets = outputs.targets(train.labels)
     weights = np.random.default_rng(0).uniform(0.2, 3.0, len(train))
-    rows = Rows(features, [np.arange(0, 240)], max_iter=60, weights=weights)
+    rows = TrainingRows(features, [np.arange(0, 240)], max_iter=60, weights=weights)
     found = learned(rows, outputs.count, lambda take: train_hinge(rows, targets, 3.0, take, NEVER, lambda done: None))
     x, y = with_bias(features), np.where(targets[:, [7]].toarray().ravel(), 1, -1)
 
@@ -490,7 +489,7 @@ def test_weights_of_documents_count_in_logistic_regression(
     outputs = outputs_of(train, shared=False)
     group = (softmax_groups(outputs, train, 0.0) if softmaxed else sigmoid_groups(outputs, train))[0]
     weights = np.random.default_rng(0).uniform(0.2, 3.0, len(train))
-    rows = Rows(features, [np.arange(0, 100)], max_iter=100, weights=weights)
+    rows = TrainingRows(features, [np.arange(0, 100)], max_iter=100, weights=weights)
     found = learned(
         rows, outputs.count, lambda take: train_groups(rows, [group], softmaxed, 10.0, take, NEVER, lambda done: None)
     )
@@ -532,7 +531,7 @@ def test_heavy_documents_are_believed() -> None:
     for heavy, light, weights in (("terrier", "poodle", [5.0, 0.5] * 10), ("poodle", "terrier", [0.5, 5.0] * 10)):
         model = make_model("linear", hierarchy=TREE, max_iter=300).fit(texts, labels, sample_weight=weights)
         steps = (model.explain("woof", TREE.names.index(name))[-1] for name in (heavy, light))
-        one, two = (sum(value for _, value in [*step.speaks_for, *step.speaks_against]) for step in steps)
+        one, two = (sum(value for _, value in [*step.supporting_terms, *step.opposing_terms]) for step in steps)
         assert one > two
 
 

@@ -260,8 +260,8 @@ def test_explain_names_the_words_that_decide() -> None:
     model = make_model("linear").fit(SETS["leaf"])
     steps = model.explain("the cat meows today")
     assert [step.label for step in steps] == ["pet", "cat"]
-    assert {name for name, _ in steps[1].speaks_for} >= {"meows", "cat"}
-    assert all(value < 0 for step in steps for _, value in step.speaks_against)
+    assert {name for name, _ in steps[1].supporting_terms} >= {"meows", "cat"}
+    assert all(value < 0 for step in steps for _, value in step.opposing_terms)
     assert steps[0].p >= steps[1].p
 
 

@@ -13,7 +13,7 @@ from treelabel import MODELS, Dataset, Hierarchy, TreelabelError, load_sample, m
 from treelabel.calibration import base as calibration
 from treelabel.models import base
 from treelabel.models.check import CASES
-from treelabel.models.linear.registry import HEADS
+from treelabel.models.linear.heads import HEADS
 
 SETS = {kind: Dataset.of(case.texts, case.labels, case.hierarchy) for kind, case in CASES.items()}
 NEEDED: dict[str, dict[str, Any]] = {

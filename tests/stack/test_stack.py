@@ -303,7 +303,7 @@ def test_the_first_part_that_can_explain_does() -> None:
     assert [step.label for step in steps] == ["pet", "cat"]
     # What is explained, and how likely it is, is what the stack says.
     assert steps[1].p == pytest.approx(model.score(["the cat meows today"]).dense()[0, TREE.names.index("cat")])
-    assert [word for word, _ in steps[1].speaks_for]
+    assert [word for word, _ in steps[1].supporting_terms]
     with pytest.raises(TreelabelError, match="the model stack cannot explain"):
         stack("most_frequent", cv=2).fit(data).explain("cat")
 

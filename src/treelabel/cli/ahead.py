@@ -30,7 +30,7 @@ def _start() -> "subprocess.Popen[bytes] | None":
     if thread_count() < 2 or is_cached(score_paths):
         return None
     nothing = subprocess.DEVNULL
-    command = child_python("-m", "treelabel.models.linear.ahead")
+    command = child_python("-m", "treelabel.models.linear.warm_up")
     try:
         return subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing)
     except OSError:

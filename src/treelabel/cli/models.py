@@ -154,7 +154,7 @@ def explain(
     json: JsonOption = False,
     require_signature: SignatureOption = None,
 ) -> None:
-    """Explain which words speak for and against each step of the predicted path.
+    """Explain which words support and which oppose each step of the predicted path.
 
     \b
     Example:
@@ -172,9 +172,9 @@ def explain(
         return
     for step in steps:
         echo(f"{printable(step.label)}  p {step.p:.3f}")
-        for what, listed in (("for", step.speaks_for), ("against", step.speaks_against)):
+        for what, listed in (("supporting", step.supporting_terms), ("opposing", step.opposing_terms)):
             words = ", ".join(f"{name} {value:+.2f}" for name, value in listed)
-            echo(f"  {what:<8} {printable(words) or '-'}")
+            echo(f"  {what:<10} {printable(words) or '-'}")
 
 
 def models(json: JsonOption = False) -> None:
@@ -188,7 +188,7 @@ def models(json: JsonOption = False) -> None:
     from dataclasses import asdict
 
     from treelabel.models import MODELS
-    from treelabel.models.linear.registry import HEADS
+    from treelabel.models.linear.heads import HEADS
     from treelabel.neural.losses.registry import LOSSES
 
     settings = {

@@ -13,9 +13,9 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.stopping import StopSignal
 from treelabel.core.types import BoolArray, FloatArray, IntArray, LongArray
 from treelabel.models.extreme.rows import Rows, compact
-from treelabel.models.linear.blocks import BLOCK, empty_lines
 from treelabel.models.linear.descent import hinge_pass, start_block
-from treelabel.models.linear.weights import large_weights
+from treelabel.models.linear.vector_blocks import BLOCK, empty_lines
+from treelabel.models.linear.weight_collector import large_weights
 
 # A cluster with more than 1 / this of the work is large.
 LARGE_SHARE = 16

@@ -13,8 +13,8 @@ from treelabel.calibration.outputs import ABSENT
 from treelabel.core.compute import in_threads, kernel
 from treelabel.core.stopping import StopSignal
 from treelabel.core.types import DoubleArray, FloatArray, IntArray, LongArray
-from treelabel.models.linear.blocks import BLOCK, add, add_multiples, add_products, copy, empty_lines
-from treelabel.models.linear.descent import LONGEST_SKIP, SMALL, Rows, Take, block_products
+from treelabel.models.linear.descent import LONGEST_SKIP, SMALL, Take, TrainingRows, block_products
+from treelabel.models.linear.vector_blocks import BLOCK, add, add_multiples, add_products, copy, empty_lines
 
 # The squared length of a row, its bias of 1 included.
 SQUARES = 2.0
@@ -111,31 +111,31 @@ def group_pass(
     size, blocks = len(offsets), len(weights)
     logits, change = np.zeros(blocks * BLOCK, np.float32), np.zeros(blocks * BLOCK, np.float32)
     changed = 0
-    for place in order:
-        if skips[place, 0] > 0:
-            skips[place, 0] -= 1
+    for position in order:
+        if skips[position, 0] > 0:
+            skips[position, 0] -= 1
             continue
-        c = document_c[rows[place]]
-        first, last = np.int64(ptr[rows[place]]), np.int64(ptr[rows[place] + 1])
+        c = document_c[rows[position]]
+        first, last = np.int64(ptr[rows[position]]), np.int64(ptr[rows[position] + 1])
         for block in range(blocks):
             part = logits[block * BLOCK : (block + 1) * BLOCK]
             copy(bias[block], part)
             add_products(idx, val, first, last, weights[block], part)
         add(offsets, logits[:size])
         if softmax:
-            softmax_step(logits[:size], duals[place], c, change[:size])
+            softmax_step(logits[:size], duals[position], c, change[:size])
         else:
-            sigmoid_step(logits[:size], duals[place], c, change[:size])
+            sigmoid_step(logits[:size], duals[position], c, change[:size])
         moved = np.float32(0)
         for k in range(size):
             moved = max(moved, abs(change[k]))
         if moved * c < SMALL:
-            skips[place, 1] = min(LONGEST_SKIP, 2 * skips[place, 1] + 1)
-            skips[place, 0] = skips[place, 1]
+            skips[position, 1] = min(LONGEST_SKIP, 2 * skips[position, 1] + 1)
+            skips[position, 0] = skips[position, 1]
             continue
         changed += 1
-        skips[place, 1] = 0
-        add(change[:size], duals[place])
+        skips[position, 1] = 0
+        add(change[:size], duals[position])
         for k in range(size):
             change[k] *= np.float32(-c)
         for block in range(blocks):
@@ -146,7 +146,7 @@ def group_pass(
 
 
 def train_groups(
-    rows: Rows,
+    rows: TrainingRows,
     groups: Sequence[Group],
     softmax: bool,
     c: float,
@@ -177,25 +177,25 @@ def train_groups(
         blocks = -(-len(group.outputs) // BLOCK)
         weights = empty_lines(blocks, features.shape[1])
         bias = np.zeros((blocks, BLOCK), np.float32)
-        place = np.full(features.shape[0], -1, np.int64)
-        place[group.rows] = np.arange(len(group.rows))
+        position = np.full(features.shape[0], -1, np.int64)
+        position[group.rows] = np.arange(len(group.rows))
 
         def visit(orders: Sequence[LongArray]) -> None:
             weights[:], bias[:], duals = 0, 0, group.true.copy()
             skips, state = np.zeros((len(group.rows), 2), np.int32), (ptr, idx, val, group.rows, weights, bias, duals)
             for order in orders:
-                if not group_pass(softmax, *state, group.offsets, skips, document_c, place[order]) or stop:
+                if not group_pass(softmax, *state, group.offsets, skips, document_c, position[order]) or stop:
                     break
 
         margins = [[np.empty((0, BLOCK), np.float32)] for _ in range(blocks)]
         orders = rows.orders(group.rows)
         for fold, some in zip(rows.folds, orders, strict=False):
             visit(some)
-            known = np.asarray(group.true[place[some[0]]].any(axis=0))
+            known = np.asarray(group.true[position[some[0]]].any(axis=0))
             for b in range(blocks):
-                found = block_products(ptr, idx, val, weights[b], bias[b], fold)
-                found[:, np.flatnonzero(~known[b * BLOCK : (b + 1) * BLOCK])] = ABSENT
-                margins[b].append(found)
+                products = block_products(ptr, idx, val, weights[b], bias[b], fold)
+                products[:, np.flatnonzero(~known[b * BLOCK : (b + 1) * BLOCK])] = ABSENT
+                margins[b].append(products)
         if rows.learn_all:
             visit(orders[-1])
         for b in range(blocks):

@@ -18,7 +18,7 @@ from treelabel.calibration.outputs import ABSENT
 from treelabel.core.compute import fast_kernel, in_threads, kernel
 from treelabel.core.stopping import StopSignal
 from treelabel.core.types import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
-from treelabel.models.linear.blocks import (
+from treelabel.models.linear.vector_blocks import (
     BLOCK,
     add,
     add_multiples,
@@ -44,7 +44,7 @@ Take = Callable[[IntArray, FloatArray, FloatArray, FloatArray], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class TrainingRows:
     """Documents as features, and those whose margins calibration needs: margins as of new documents.
 
     For each fold the other documents are learned, which gives its margins; then all documents are learned. Going on
@@ -86,12 +86,12 @@ class Rows:
         """Return C times the weight of each document."""
         return np.full(self.features.shape[0], c) if self.weights is None else c * self.weights
 
-    def orders(self, kept: LongArray | None = None) -> list[list[LongArray]]:
+    def orders(self, participants: LongArray | None = None) -> list[list[LongArray]]:
         """Draw the orders in which to visit documents.
 
         Parameters
         ----------
-        kept : array of int64 or None
+        participants : array of int64 or None
             The documents that take part; all of them by default.
 
         Returns
@@ -100,7 +100,7 @@ class Rows:
             For each fold the orders of the passes over the other documents; then those over all, if these are learned.
         """
         rng = np.random.default_rng(self.seed)
-        every = np.arange(self.features.shape[0]) if kept is None else kept
+        every = np.arange(self.features.shape[0]) if participants is None else participants
         learned = [np.setdiff1d(every, fold, assume_unique=True) for fold in (*self.skipped, *self.folds)]
         learned += [every] * self.learn_all
         drawn = [[rng.permutation(some) for _ in range(self.max_iter)] for some in learned]
@@ -166,25 +166,25 @@ def hinge_pass(
     margin, change, after = np.zeros(BLOCK, np.float32), np.zeros(BLOCK, np.float32), np.zeros(BLOCK, np.float32)
     changed = 0
     asks = len(weights) > FEW_FEATURES and len(idx) < LONG_DOCUMENT * (len(ptr) - 1)
-    for place in range(len(order)):
+    for position in range(len(order)):
         # A function of its own would take as long to call as it saves.
-        if place + 2 * ROWS_AHEAD < len(order):
-            row = order[place + 2 * ROWS_AHEAD]
+        if position + 2 * ROWS_AHEAD < len(order):
+            row = order[position + 2 * ROWS_AHEAD]
             prefetch(skips, np.int64(2 * row), np.int64(2 * row + 1))
             prefetch(ptr, np.int64(row), np.int64(row + 1))
-        if place + ROWS_AHEAD < len(order):
-            row = order[place + ROWS_AHEAD]
+        if position + ROWS_AHEAD < len(order):
+            row = order[position + ROWS_AHEAD]
             if skips[row, 0] <= 0:
                 first, last = np.int64(ptr[row]), np.int64(ptr[row + 1])
                 prefetch(idx, first, last)
                 prefetch(val, first, last)
                 prefetch(duals, np.int64(BLOCK * row), np.int64(BLOCK * row + 1))
                 prefetch(positive, np.int64(BLOCK * row), np.int64(BLOCK * row + 1))
-        if asks and place + WEIGHTS_AHEAD < len(order):
-            row = order[place + WEIGHTS_AHEAD]
+        if asks and position + WEIGHTS_AHEAD < len(order):
+            row = order[position + WEIGHTS_AHEAD]
             if skips[row, 0] <= 0:
                 prefetch_weights(idx, np.int64(ptr[row]), np.int64(ptr[row + 1]), weights)
-        row = order[place]
+        row = order[position]
         if skips[row, 0] > 0:
             skips[row, 0] -= 1
             continue
@@ -195,9 +195,9 @@ def hinge_pass(
         moved = np.float32(0)
         for b in range(BLOCK):
             before, sign = duals[row, b], np.float32(1) if positive[row, b] else np.float32(-1)
-            own = ridge * relief[b] if positive[row, b] else ridge
-            step = np.float32(1) / (np.float32(2) + own)
-            after[b] = max(before - (sign * margin[b] - np.float32(1) + own * before) * step, np.float32(0))
+            local_ridge = ridge * relief[b] if positive[row, b] else ridge
+            step = np.float32(1) / (np.float32(2) + local_ridge)
+            after[b] = max(before - (sign * margin[b] - np.float32(1) + local_ridge * before) * step, np.float32(0))
             change[b] = (after[b] - before) * sign
             moved = max(moved, abs(change[b]))
         if moved < SMALL:
@@ -217,18 +217,18 @@ def block_products(
     ptr: IntArray, idx: IntArray, val: FloatArray, weights: FloatArray, bias: FloatArray, rows: LongArray
 ) -> FloatArray:
     """Multiply documents with the weights of a block."""
-    found = np.empty((len(rows), BLOCK), np.float32)
+    products = np.empty((len(rows), BLOCK), np.float32)
     margin = np.empty(BLOCK, np.float32)
-    for place in range(len(rows)):
-        row = rows[place]
+    for position in range(len(rows)):
+        row = rows[position]
         copy(bias, margin)
         add_products(idx, val, np.int64(ptr[row]), np.int64(ptr[row + 1]), weights, margin)
-        copy(margin, found[place])
-    return found
+        copy(margin, products[position])
+    return products
 
 
 def train_hinge(
-    rows: Rows, positives: sparse.csc_array, c: float, take: Take, stop: StopSignal, done: Callable[[int], None]
+    rows: TrainingRows, positives: sparse.csc_array, c: float, take: Take, stop: StopSignal, done: Callable[[int], None]
 ) -> None:
     """Train one squared-hinge problem per output, without each fold of documents and with all.
 
@@ -282,13 +282,13 @@ def train_hinge(
             parts = learned.pop(first)
         take(outputs, np.concatenate([parts[each] for each in range(len(orders))]), *last.pop(first))
 
-    def told(number: int) -> None:
+    def report(number: int) -> None:
         if number % len(orders) == 0:
             done(number // len(orders))
 
     # Each fold of a block is a task: blocks that are few would keep some threads waiting for the last one.
     tasks = itertools.product(range(0, positives.shape[1], BLOCK), range(len(orders)))
-    in_threads(learn, tasks, told, stop.interrupt)
+    in_threads(learn, tasks, report, stop.interrupt)
 
 
 def _positive(positives: sparse.csc_array, first: int) -> tuple[IntArray, BoolArray]:

@@ -31,12 +31,12 @@ def successor(settings: dict[str, Any]) -> "Extreme":
     # Few models hand over; the others do not wait for this import.
     from treelabel.models.extreme.model import Extreme
 
-    given = {name: settings[name] for name in SHARED}
+    shared = {name: settings[name] for name in SHARED}
     for name, usual in (("ngram_range", (1, 1)), ("char_ngram_range", None)):
-        given[name] = usual if settings[name] == "auto" else settings[name]
+        shared[name] = usual if settings[name] == "auto" else settings[name]
     if settings["C"] is not None:
-        given["C"] = settings["C"]
-    return Extreme(**given)
+        shared["C"] = settings["C"]
+    return Extreme(**shared)
 
 
 def hand_over(settings: dict[str, Any], train: Training) -> "Extreme":

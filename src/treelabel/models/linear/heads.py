@@ -1,31 +1,34 @@
-"""Linear heads: which outputs they have, and how these are trained. The rows of HEADS are made of this."""
+"""Linear heads: which outputs they have, and how these are trained; HEADS lists them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from treelabel.calibration.base import Calibration
 from treelabel.calibration.outputs import Outputs
+from treelabel.calibration.registry import CALIBRATIONS, calibration_for
 from treelabel.calibration.siblings import SiblingGroups, documents_below
 from treelabel.core.errors import TreelabelError
 from treelabel.core.progress import progress_bar
+from treelabel.core.registry import Registry
 from treelabel.core.stopping import StopSignal
 from treelabel.core.types import LongArray
 from treelabel.models.linear.conditional import Group, train_groups
-from treelabel.models.linear.descent import Rows, train_hinge
-from treelabel.models.linear.weights import WeightCollector
+from treelabel.models.linear.descent import TrainingRows, train_hinge
+from treelabel.models.linear.weight_collector import WeightCollector
 from treelabel.selection.training import Training
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
+class HeadTask:
     """The input of a fit of a head: features and labels, how they are divided, and settings of the model.
 
     `c` is scikit-learn's C: the weight of errors against that of large weights; None for the head's own.
     """
 
-    rows: Rows
+    rows: TrainingRows
     train: Training
     c: float | None = None
     tau: float = 0.0
@@ -38,7 +41,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Head:
+class LinearHead:
     """A row of HEADS: which outputs there are, how they are trained, and how they become probabilities.
 
     Parameters
@@ -60,23 +63,23 @@ class Head:
     name: str
     help: str
     outputs: Callable[[Training], Outputs]
-    train: Callable[[Job, float, Outputs, WeightCollector], None]
+    train: Callable[[HeadTask, float, Outputs, WeightCollector], None]
     calibration: Callable[[str], type[Calibration]]
     c: float
     refuse: Callable[[Training], None] = lambda train: None
 
 
-def train_nodes(job: Job, c: float, outputs: Outputs, collector: WeightCollector) -> None:
+def train_nodes(job: HeadTask, c: float, outputs: Outputs, collector: WeightCollector) -> None:
     """Train the outputs, each against all other documents, with the squared hinge loss.
 
     Parameters
     ----------
     job : Job
-        What to fit them to.
+        Documents and settings.
     c : float
         The weight of errors against that of large weights.
     outputs : Outputs
-        The outputs.
+        Says which documents are positive for each output.
     collector : WeightCollector
         Takes the weights.
     """
@@ -84,54 +87,31 @@ def train_nodes(job: Job, c: float, outputs: Outputs, collector: WeightCollector
         train_hinge(job.rows, outputs.targets(job.train.labels), c, collector.take, job.stop, done)
 
 
-def train_siblings(job: Job, c: float, outputs: Outputs, collector: WeightCollector) -> None:
-    """Train a softmax over the children of each node.
+def train_siblings(job: HeadTask, c: float, outputs: Outputs, collector: WeightCollector) -> None:
+    """Train a softmax over the children of each node; arguments as in `train_nodes`."""
+    _train_groups(job, softmax_groups(outputs, job.train, job.tau), True, c, collector)
 
-    Parameters
-    ----------
-    job, c, outputs, collector
-        As in `train_nodes`.
-    """
-    groups = softmax_groups(outputs, job.train, job.tau)
+
+def train_children(job: HeadTask, c: float, outputs: Outputs, collector: WeightCollector) -> None:
+    """Train a sigmoid for each node on the documents of its parents; arguments as in `train_nodes`."""
+    _train_groups(job, sigmoid_groups(outputs, job.train), False, c, collector)
+
+
+def _train_groups(job: HeadTask, groups: list[Group], softmax: bool, c: float, collector: WeightCollector) -> None:
     with progress_bar("learning", len(groups), job.train.progress) as done:
-        train_groups(job.rows, groups, True, c, collector.take, job.stop, done)
-
-
-def train_children(job: Job, c: float, outputs: Outputs, collector: WeightCollector) -> None:
-    """Train a sigmoid for each node on the documents of its parents.
-
-    Parameters
-    ----------
-    job, c, outputs, collector
-        As in `train_nodes`.
-    """
-    groups = sigmoid_groups(outputs, job.train)
-    with progress_bar("learning", len(groups), job.train.progress) as done:
-        train_groups(job.rows, groups, False, c, collector.take, job.stop, done)
+        train_groups(job.rows, groups, softmax, c, collector.take, job.stop, done)
 
 
 def softmax_groups(outputs: Outputs, train: Training, tau: float) -> list[Group]:
     """Divide documents by the children of each node: the groups of more than one sibling.
 
-    Parameters
-    ----------
-    outputs : Outputs
-        The outputs.
-    train : Training
-        Documents.
-    tau : float
-        How much logits are adjusted for rare siblings.
-
-    Returns
-    -------
-    list of Group
-        Groups.
+    Logits are adjusted for rare siblings by `tau` x ln of their frequencies.
     """
-    groups = SiblingGroups.of(outputs)
+    siblings = SiblingGroups.of(outputs)
     targets = outputs.targets(train.labels)
-    made = []
-    for group in range(len(groups.parents)):
-        members = groups.outputs[groups.ptr[group] : groups.ptr[group + 1]]
+    groups = []
+    for first, end in pairwise(siblings.ptr.tolist()):
+        members = siblings.outputs[first:end]
         if len(members) < 2:
             continue
         marks = targets[:, members].tocsr()
@@ -139,54 +119,36 @@ def softmax_groups(outputs: Outputs, train: Training, tau: float) -> list[Group]
         true = marks[rows].toarray().astype(np.float32)
         # Add-one smoothing, so that no sibling has ln 0.
         frequencies = (true.sum(axis=0) + 1) / (len(rows) + len(members))
-        made.append(Group(members, rows, true, (tau * np.log(frequencies)).astype(np.float32)))
-    return made
+        groups.append(Group(members, rows, true, (tau * np.log(frequencies)).astype(np.float32)))
+    return groups
 
 
 def sigmoid_groups(outputs: Outputs, train: Training) -> list[Group]:
-    """Divide documents by parents: nodes with the same parents are learned from the same documents.
-
-    Parameters
-    ----------
-    outputs : Outputs
-        The outputs.
-    train : Training
-        Documents.
-
-    Returns
-    -------
-    list of Group
-        Groups.
-    """
+    """Divide documents by parents: nodes with the same parents are learned from the same documents."""
     h, closed, targets = train.hierarchy, train.closed.tocsc(), outputs.targets(train.labels)
     by_parents: dict[tuple[int, ...], list[int]] = {}
-    for place, node in enumerate(outputs.nodes.tolist()):
+    for index, node in enumerate(outputs.nodes.tolist()):
         parents = tuple(h.parent_idx[h.parent_ptr[node] : h.parent_ptr[node + 1]].tolist())
-        by_parents.setdefault(parents, []).append(place)
-    made = []
-    for places in by_parents.values():
-        rows: LongArray = documents_below(h, closed, int(outputs.nodes[places[0]]))
-        members = outputs.node_outputs[places]
+        by_parents.setdefault(parents, []).append(index)
+    groups = []
+    for indices in by_parents.values():
+        rows: LongArray = documents_below(h, closed, int(outputs.nodes[indices[0]]))
+        members = outputs.node_outputs[indices]
         true = targets[:, members].tocsr()[rows].toarray().astype(np.float32)
-        made.append(Group(members, rows, true, np.zeros(len(members), np.float32)))
-    return made
+        groups.append(Group(members, rows, true, np.zeros(len(members), np.float32)))
+    return groups
 
 
 def outputs_of(train: Training, **settings: bool) -> Outputs:
-    """Return the outputs for training documents; `settings` are those of `Outputs.of`.
-
-    Parameters
-    ----------
-    train
-        Training documents.
-    **settings
-        Settings of `Outputs.of`.
-
-    Returns
-    -------
-    Outputs
-    """
+    """Return the outputs for training documents; `settings` are those of `Outputs.of`."""
     return Outputs.of(train.hierarchy, train.labels, multiple_paths=train.regime == "multi_path", **settings)
+
+
+def find_head(name: str) -> LinearHead:
+    """Return a row of HEADS."""
+    if name not in HEADS:
+        raise TreelabelError(f"linear has no head {name!r}; there are: auto, {', '.join(HEADS)}")
+    return HEADS[name]
 
 
 def require_tree_with_one_path(train: Training) -> None:
@@ -201,3 +163,42 @@ def require_tree_with_one_path(train: Training) -> None:
             "conditional_softmax needs a tree, but the hierarchy is a DAG; use head=conditional_sigmoid or head=nodes, "
             "or make it a tree with unfold()"
         )
+
+
+_ROWS = (
+    LinearHead(
+        "nodes",
+        "squared hinge, each node against all other documents",
+        outputs_of,
+        train_nodes,
+        lambda regime: calibration_for(regime == "multi_path"),
+        3.0,
+    ),
+    LinearHead(
+        "leaves",
+        "squared hinge, each label where paths end against all other documents",
+        lambda train: outputs_of(train, terminals_only=True),
+        train_nodes,
+        lambda regime: calibration_for(regime == "multi_path"),
+        3.0,
+    ),
+    LinearHead(
+        "conditional_softmax",
+        "logistic regression among siblings; tau=1 adjusts logits for rare ones",
+        lambda train: outputs_of(train, shared=False),
+        train_siblings,
+        lambda regime: CALIBRATIONS["sibling_softmax"].maker,
+        100.0,
+        require_tree_with_one_path,
+    ),
+    LinearHead(
+        "conditional_sigmoid",
+        "logistic regression of each node among the documents of its parents",
+        lambda train: outputs_of(train, shared=False),
+        train_children,
+        lambda regime: CALIBRATIONS["sibling_sigmoid"].maker,
+        100.0,
+    ),
+)
+
+HEADS: Registry[LinearHead] = Registry("head of linear", _ROWS)

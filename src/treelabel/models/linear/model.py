@@ -21,13 +21,11 @@ from treelabel.hierarchy import Hierarchy, label_matrix
 from treelabel.hierarchy.moves import Moves
 from treelabel.hierarchy.regime import stop_nodes, usual_regime
 from treelabel.models.base import Model, Training
-from treelabel.models.linear.descent import Rows
-from treelabel.models.linear.fitted import FittedHead, fit_head
+from treelabel.models.linear.descent import TrainingRows
+from treelabel.models.linear.fitted_head import MOST_GROWTH, FittedHead, fit_head, refit_head, rename_outputs
 from treelabel.models.linear.handover import hand_over, is_too_much, successor
-from treelabel.models.linear.heads import Head, Job
-from treelabel.models.linear.registry import HEADS
+from treelabel.models.linear.heads import HeadTask, find_head
 from treelabel.models.linear.selection import AUTO, choose, shape_of
-from treelabel.models.linear.update import MOST_GROWTH, moved_head, refit_head
 from treelabel.models.persistence.schema import (
     MOST_DIMENSION,
     AllNgrams,
@@ -61,16 +59,16 @@ WORTH_A_HEAD = 5_000
 
 
 @dataclass(frozen=True)
-class Step:
-    """One step of a path: its label and probability, and the n-grams that speak for it and against it."""
+class PathStep:
+    """One step of a path: its label and probability, and its n-grams that support and oppose it, with their shares."""
 
     label: str
     p: float
-    speaks_for: list[tuple[str, float]]
-    speaks_against: list[tuple[str, float]]
+    supporting_terms: list[tuple[str, float]]
+    opposing_terms: list[tuple[str, float]]
 
 
-class Values(TypedDict):
+class LinearValues(TypedDict):
     """The head, and where features come from."""
 
     head: str
@@ -133,7 +131,7 @@ class Linear(Model):
     """
 
     name = "linear"
-    learned = Values
+    learned = LinearValues
     takes_sample_weight = True
 
     def __init__(
@@ -199,8 +197,8 @@ class Linear(Model):
         every = train if train.valid is None else train.followed_by(train.valid)
         folds = self._folds(train) if train.valid is None else [np.arange(len(train), len(every))]
         nothing = sparse.csr_array((len(every), 0), dtype=np.float32)
-        rows = Rows(nothing, folds, self.max_iter, self.seed, train.valid is None, every.weights)
-        job = Job(rows, every, self.C, self.tau, self.prune)
+        rows = TrainingRows(nothing, folds, self.max_iter, self.seed, train.valid is None, every.weights)
+        job = HeadTask(rows, every, self.C, self.tau, self.prune)
         choice = choose(replace(job, train=train), shapes, heads, self._trial_features)
         self.trials_ = choice.trials
         rows = replace(rows, features=self._learned_features(train, every, choice.shape))
@@ -250,18 +248,18 @@ class Linear(Model):
     def _chosen_settings(self) -> dict[str, Any]:
         if self.extreme_ is not None:
             return {}
-        found: dict[str, Any] = {**super()._chosen_settings(), "head": self.head_.head}
+        chosen: dict[str, Any] = {**super()._chosen_settings(), "head": self.head_.head}
         if self.tfidf_ is not None:
             shape = self.tfidf_.shape
-            found |= {"ngram_range": shape.ngram_range, "char_ngram_range": shape.char_ngram_range}
-        return found
+            chosen |= {"ngram_range": shape.ngram_range, "char_ngram_range": shape.char_ngram_range}
+        return chosen
 
     def _update(self, more: Training | None, moves: Moves) -> Self:
         if more is not None or self.extreme_ is not None:
             return super()._update(more, moves)
         made = copy(self)
         made.hierarchy, made.hierarchy_ = None, moves.new
-        made.head_ = moved_head(self.head_, moves)
+        made.head_ = rename_outputs(self.head_, moves)
         made.stop_nodes_ = np.sort(moves.forward[self.stop_nodes_].indices)
         return made
 
@@ -278,8 +276,8 @@ class Linear(Model):
         made.stop_nodes_ = stop_nodes(train.hierarchy, train.labels)
         shape = made._shapes()[0] if self.tfidf_ is None else self.tfidf_.shape
         features = made._learned_features(train, train, shape)
-        rows = Rows(features, [], self.max_iter, self.seed, skipped=made._folds(train))
-        job = Job(rows, train, self.C, self.tau, self.prune)
+        rows = TrainingRows(features, [], self.max_iter, self.seed, skipped=made._folds(train))
+        job = HeadTask(rows, train, self.C, self.tau, self.prune)
         made.head_ = refit_head(self.head_, job, before / len(train))
         # Nothing is held out: the rule and its evidence are those of the first fit.
         made.rule_, made.evidence_, made.irregular_documents_ = self.rule_, self.evidence_, ""
@@ -291,12 +289,12 @@ class Linear(Model):
     def _trial_features(self, texts: Strings, shapes: Sequence[NgramShape]) -> Callable[[NgramShape], sparse.csr_array]:
         """Return what turns texts into features; n-grams that are the first kinds of the last ones are counted once."""
         if not self.tfidf:
-            return lambda shape: self._joined(None, texts)
+            return lambda shape: self._with_embeddings(None, texts)
         every = Occurrences.of(texts, shapes[-1])
 
         def features(shape: NgramShape) -> sparse.csr_array:
-            found = every if shape.is_start_of(every.shape) else Occurrences.of(texts, shape)
-            return self._joined(Tfidf.learn(found, shape, self.min_df)[1], texts)
+            counted = every if shape.is_start_of(every.shape) else Occurrences.of(texts, shape)
+            return self._with_embeddings(Tfidf.learn(counted, shape, self.min_df)[1], texts)
 
         return features
 
@@ -306,13 +304,15 @@ class Linear(Model):
             learned, rows = Tfidf.fit_transform(train.texts, shape, self.min_df)
             self.tfidf_, rows = learned.with_singles_by_text(rows)
             if every is train:
-                return self._joined(rows, train.texts, train.progress)
+                return self._with_embeddings(rows, train.texts, train.progress)
         return self._features(every.texts, train.progress)
 
     def _features(self, texts: Strings, progress: bool | None = None) -> sparse.csr_array:
-        return self._joined(None if self.tfidf_ is None else self.tfidf_.transform(texts), texts, progress)
+        return self._with_embeddings(None if self.tfidf_ is None else self.tfidf_.transform(texts), texts, progress)
 
-    def _joined(self, rows: sparse.csr_array | None, texts: Strings, progress: bool | None = None) -> sparse.csr_array:
+    def _with_embeddings(
+        self, rows: sparse.csr_array | None, texts: Strings, progress: bool | None = None
+    ) -> sparse.csr_array:
         """Add the embeddings of texts to their n-grams."""
         if self.encoder_ is None:
             return rows
@@ -324,28 +324,28 @@ class Linear(Model):
     # Scoring
 
     def _score(self, texts: Strings) -> Scores:
-        return self._scored(texts, None) if self.extreme_ is None else self.extreme_._score(texts)
+        return self._probabilities(texts, None) if self.extreme_ is None else self.extreme_._score(texts)
 
     def _score_top(self, texts: Strings, top: int) -> Scores:
-        return self._scored(texts, top) if self.extreme_ is None else self.extreme_._score_top(texts, top)
+        return self._probabilities(texts, top) if self.extreme_ is None else self.extreme_._score_top(texts, top)
+
+    def _probabilities(self, texts: Strings, top: int | None) -> Scores:
+        features = self._features(texts)
+        require_width(features, self.head_.weights.sparse.shape[0], self)
+        return Scores(self.hierarchy_, self.head_.probabilities(features, top))
 
     @property
     def exhaustive(self) -> bool:
         """Whether the scores of children sum to their parent's: not where `extreme` has taken over."""
         return getattr(self, "extreme_", None) is None
 
-    def _scored(self, texts: Strings, top: int | None) -> Scores:
-        features = self._features(texts)
-        require_width(features, self.head_.weights.sparse.shape[0], self)
-        return Scores(self.hierarchy_, self.head_.probabilities(features, top))
-
     def _known_words(self) -> Tfidf | None:
         return super()._known_words() if self.extreme_ is None else self.extreme_._known_words()
 
     # Explaining
 
-    def explain(self, text: str, node: int | None = None, most: int = 8) -> list[Step]:
-        """List the n-grams of a text that speak for and against each step of the path to its best leaf, or to a node.
+    def explain(self, text: str, node: int | None = None, most: int = 8) -> list[PathStep]:
+        """List the n-grams of a text that support and oppose each step of the path to its best leaf, or to a node.
 
         A contribution is the n-gram's weight in the text times its weight for the label; embeddings are left out.
 
@@ -360,11 +360,11 @@ class Linear(Model):
 
         Returns
         -------
-        list of Step
+        list of PathStep
             The steps, from the first level on.
         """
         if self.extreme_ is not None:
-            return cast("list[Step]", self.extreme_.explain(text, node))
+            return cast("list[PathStep]", self.extreme_.explain(text, node))
         if self.tfidf_ is None:
             raise TreelabelError("a model without tf-idf cannot explain its predictions by words")
         h = self.hierarchy_
@@ -375,29 +375,30 @@ class Linear(Model):
             best = h.closure(label_matrix([0, 1], [node], len(h))).indices
         row = self._features(Strings.of([text]))
         values = dict(zip(row.indices.tolist(), row.data.tolist(), strict=True))
-        places = named_ngrams(text, self.tfidf_.shape)
-        named = {name: self.tfidf_.place(bucket) for name, bucket in places.items()}
-        given = {name: (place, values[place]) for name, place in named.items() if place >= 0}
+        buckets = named_ngrams(text, self.tfidf_.shape)
+        columns = {name: self.tfidf_.place(bucket) for name, bucket in buckets.items()}
+        terms = {name: (column, values[column]) for name, column in columns.items() if column >= 0}
         dense = scores.dense()[0]
-        return [self._step(each, float(dense[each]), given, most) for each in best.tolist()]
+        return [self._step(each, float(dense[each]), terms, most) for each in best.tolist()]
 
-    def _step(self, node: int, p: float, given: dict[str, tuple[int, float]], most: int) -> Step:
+    def _step(self, node: int, p: float, terms: dict[str, tuple[int, float]], most: int) -> PathStep:
         output = self.head_.outputs.output(node)
-        weights = self.head_.weights.sparse[:, [output]].toarray().ravel() if output >= 0 else np.zeros(0)
-        parts = {name: value * float(weights[place]) for name, (place, value) in given.items()} if output >= 0 else {}
-        ranked = sorted(((value, name) for name, value in parts.items() if value), reverse=True)
-        speaks = [(name, value) for value, name in ranked[:most] if value > 0]
-        against = [(name, value) for value, name in reversed(ranked[-most:]) if value < 0]
-        return Step(self.hierarchy_.names[node], p, speaks, against)
+        if output < 0:
+            return PathStep(self.hierarchy_.names[node], p, [], [])
+        weights = self.head_.weights.sparse[:, [output]].toarray().ravel()
+        shares = {name: value * float(weights[column]) for name, (column, value) in terms.items()}
+        ranked = sorted(((value, name) for name, value in shares.items() if value), reverse=True)
+        supporting = [(name, value) for value, name in ranked[:most] if value > 0]
+        opposing = [(name, value) for value, name in reversed(ranked[-most:]) if value < 0]
+        return PathStep(self.hierarchy_.names[node], p, supporting, opposing)
 
     # Saving
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         if self.extreme_ is not None:
-            own, kept = self.extreme_._state()
-            return {"head": "nodes", "encoder": None, "ngrams": None, "extreme": own}, kept
-        values: dict[str, Any] = {"head": self.head_.head, "encoder": None, "ngrams": None}
-        arrays: dict[str, Any] = dict(self.head_.arrays())
+            values, arrays = self.extreme_._state()
+            return {"head": "nodes", "encoder": None, "ngrams": None, "extreme": values}, arrays
+        values, arrays = {"head": self.head_.head, "encoder": None, "ngrams": None}, dict(self.head_.arrays())
         if self.encoder_ is not None:
             values["encoder"] = encoder_note(self.encoder_)
             values["encoder_width"] = self.head_.weights.sparse.shape[0] - (self.tfidf_.width if self.tfidf_ else 0)
@@ -434,10 +435,3 @@ class Linear(Model):
             self.encoder_ = CachedEncoder(same_encoder(self.encoder, values["encoder"]))
             width += int(values["encoder_width"])
         self.head_ = FittedHead.of(values["head"], self.regime_, self.hierarchy_, width, arrays)
-
-
-def find_head(name: str) -> Head:
-    """Return a row of HEADS."""
-    if name not in HEADS:
-        raise TreelabelError(f"linear has no head {name!r}; there are: auto, {', '.join(HEADS)}")
-    return HEADS[name]

@@ -16,8 +16,8 @@ from treelabel.core.strings import Strings
 from treelabel.core.types import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.hierarchy import LabelMatrix, label_matrix
 from treelabel.hierarchy.sets import row_numbers
-from treelabel.models.linear.fitted import fit_head
-from treelabel.models.linear.heads import Job
+from treelabel.models.linear.fitted_head import fit_head
+from treelabel.models.linear.heads import HeadTask
 from treelabel.selection.evidence import Trial
 from treelabel.selection.folds import hold_out
 from treelabel.selection.training import Training
@@ -77,7 +77,7 @@ class Choice:
 
 
 def choose(
-    job: Job,
+    job: HeadTask,
     shapes: Sequence[NgramShape],
     heads: Sequence[str],
     features_of: Callable[[Strings, Sequence[NgramShape]], Callable[[NgramShape], sparse.csr_array]],

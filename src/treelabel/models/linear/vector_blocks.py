@@ -54,15 +54,15 @@ def empty_lines(*shape: int) -> FloatArray:
 @kernel
 def copy(source: FloatArray, target: FloatArray) -> None:
     """target = source. Assigning to a slice would make numba compile a second for the message of a shape mismatch."""
-    for at in range(len(target)):
-        target[at] = source[at]
+    for index in range(len(target)):
+        target[index] = source[index]
 
 
 @kernel
 def add(source: FloatArray, target: FloatArray) -> None:
     """target += source."""
-    for at in range(len(target)):
-        target[at] += source[at]
+    for index in range(len(target)):
+        target[index] += source[index]
 
 
 def _filled(builder: Any, x: Any) -> Any:
@@ -74,8 +74,8 @@ def _filled(builder: Any, x: Any) -> Any:
 
 def _vector_at(builder: Any, start: Any, row: Any) -> Any:
     """Return a pointer to the weights of a feature."""
-    place = builder.gep(start, [builder.mul(row, ir.Constant(_LONG, BLOCK))])
-    return builder.bitcast(place, _VECTOR.as_pointer())
+    position = builder.gep(start, [builder.mul(row, ir.Constant(_LONG, BLOCK))])
+    return builder.bitcast(position, _VECTOR.as_pointer())
 
 
 def _times_plus(builder: Any, x: Any, vector: Any, other: Any) -> Any:
@@ -92,72 +92,72 @@ def _arrays(context: Any, builder: Any, signature: Any, values: Any) -> list[Any
     return [idx, val, weights, builder.bitcast(vector, _VECTOR.as_pointer()), first, last]
 
 
-def _entry(builder: Any, idx: Any, val: Any, at: Any) -> tuple[Any, Any]:
+def _entry(builder: Any, idx: Any, val: Any, index: Any) -> tuple[Any, Any]:
     """Load a feature of a document, and its value."""
-    return builder.zext(builder.load(builder.gep(idx, [at])), _LONG), builder.load(builder.gep(val, [at]))
+    return builder.zext(builder.load(builder.gep(idx, [index])), _LONG), builder.load(builder.gep(val, [index]))
 
 
-def _add_products(_: Any, idx: Any, val: Any, first: Any, last: Any, weights: Any, found: Any) -> Any:
-    """found += sum over at in first..last of val[at] x weights[idx[at]]; idx int32, val, weights and found float32."""
+def _add_products(_: Any, idx: Any, val: Any, first: Any, last: Any, weights: Any, products: Any) -> Any:
+    """products += sum over i in first..last of val[i] x weights[idx[i]]; idx int32, the others float32."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        idx, val, weights, found, first, last = _arrays(context, builder, signature, values)
+        idx, val, weights, products, first, last = _arrays(context, builder, signature, values)
         total = _alloca(builder, _VECTOR)
-        builder.store(builder.load(found, align=4), total)
-        with _for_range(builder, first, last, ir.Constant(_LONG, 1)) as (at, _):
-            feature, x = _entry(builder, idx, val, at)
+        builder.store(builder.load(products, align=4), total)
+        with _for_range(builder, first, last, ir.Constant(_LONG, 1)) as (index, _):
+            feature, x = _entry(builder, idx, val, index)
             line = builder.load(_vector_at(builder, weights, feature), align=4)
             builder.store(_times_plus(builder, x, line, builder.load(total)), total)
-        builder.store(builder.load(total), found, align=4)
+        builder.store(builder.load(total), products, align=4)
         return context.get_dummy_value()
 
-    return types.void(idx, val, types.int64, types.int64, weights, found), generate
+    return types.void(idx, val, types.int64, types.int64, weights, products), generate
 
 
 def _add_multiples(_: Any, idx: Any, val: Any, first: Any, last: Any, weights: Any, change: Any) -> Any:
-    """weights[idx[at]] += val[at] x change for at in first..last."""
+    """weights[idx[i]] += val[i] x change for i in first..last."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         idx, val, weights, change, first, last = _arrays(context, builder, signature, values)
         vector = builder.load(change, align=4)
-        with _for_range(builder, first, last, ir.Constant(_LONG, 1)) as (at, _):
-            feature, x = _entry(builder, idx, val, at)
-            place = _vector_at(builder, weights, feature)
-            builder.store(_times_plus(builder, x, vector, builder.load(place, align=4)), place, align=4)
+        with _for_range(builder, first, last, ir.Constant(_LONG, 1)) as (index, _):
+            feature, x = _entry(builder, idx, val, index)
+            position = _vector_at(builder, weights, feature)
+            builder.store(_times_plus(builder, x, vector, builder.load(position, align=4)), position, align=4)
         return context.get_dummy_value()
 
     return types.void(idx, val, types.int64, types.int64, weights, change), generate
 
 
-def _ask_for(builder: Any, place: Any) -> None:
+def _ask_for(builder: Any, position: Any) -> None:
     """Bring the cache line of a pointer into the cache, to be read there again and again."""
     kind = ir.FunctionType(ir.VoidType(), [_BYTES, _INT, _INT, _INT])
     call = _insert_function(builder.module, kind, "llvm.prefetch.p0i8")
     # To be read, to be kept in all caches, and data.
-    builder.call(call, [builder.bitcast(place, _BYTES), *(ir.Constant(_INT, number) for number in (0, 3, 1))])
+    builder.call(call, [builder.bitcast(position, _BYTES), *(ir.Constant(_INT, number) for number in (0, 3, 1))])
 
 
 def _prefetch(_: Any, values: Any, first: Any, last: Any) -> Any:
     """Ask for the cache lines of the numbers first..last of an array, of 4 bytes each, as if it had one axis."""
 
-    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, given[0]).data
-        with _for_range(builder, given[1], given[2], ir.Constant(_LONG, BLOCK)) as (at, _):
-            _ask_for(builder, builder.gep(data, [at]))
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, values[0]).data
+        with _for_range(builder, values[1], values[2], ir.Constant(_LONG, BLOCK)) as (index, _):
+            _ask_for(builder, builder.gep(data, [index]))
         return context.get_dummy_value()
 
     return types.void(values, types.int64, types.int64), generate
 
 
 def _prefetch_weights(_: Any, idx: Any, first: Any, last: Any, weights: Any) -> Any:
-    """Ask for weights[idx[at]] for at in first..last."""
+    """Ask for weights[idx[i]] for i in first..last."""
 
-    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         idx, weights = (
-            context.make_array(signature.args[which])(context, builder, given[which]).data for which in (0, 3)
+            context.make_array(signature.args[which])(context, builder, values[which]).data for which in (0, 3)
         )
-        with _for_range(builder, given[1], given[2], ir.Constant(_LONG, 1)) as (at, _):
-            feature = builder.zext(builder.load(builder.gep(idx, [at])), _LONG)
+        with _for_range(builder, values[1], values[2], ir.Constant(_LONG, 1)) as (index, _):
+            feature = builder.zext(builder.load(builder.gep(idx, [index])), _LONG)
             _ask_for(builder, _vector_at(builder, weights, feature))
         return context.get_dummy_value()
 

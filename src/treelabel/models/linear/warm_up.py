@@ -1,4 +1,4 @@
-"""Compiling the loops with which learning a linear model ends, by a tiny example of it: `python -m` runs it.
+"""Compile the loops with which learning a linear model ends, by a tiny example of it: `python -m` runs it.
 
 They are called by the functions that call them in earnest, so that they are compiled for the same types.
 """
@@ -13,16 +13,16 @@ from treelabel.core.strings import Strings
 from treelabel.hierarchy import Hierarchy
 from treelabel.hierarchy.labels import encode
 from treelabel.models.linear.conditional import Group, train_groups
-from treelabel.models.linear.descent import Rows
-from treelabel.models.linear.fitted import fit_head
-from treelabel.models.linear.heads import Job, outputs_of
-from treelabel.models.linear.weights import WeightCollector
+from treelabel.models.linear.descent import TrainingRows
+from treelabel.models.linear.fitted_head import fit_head
+from treelabel.models.linear.heads import HeadTask, outputs_of
+from treelabel.models.linear.weight_collector import WeightCollector
 from treelabel.selection.training import Training
 
 ROWS, WIDTH = 12, 4
 
 
-def compile_ahead() -> None:
+def warm_up() -> None:
     """Compile loops in the order in which another process, which begins with texts, does not.
 
     First what needs no hierarchy, as that one begins by making one; then calibration, the longest of all.
@@ -30,7 +30,7 @@ def compile_ahead() -> None:
     rng = np.random.default_rng(0)
     features = sparse.csr_array(rng.random((ROWS, WIDTH), np.float32) + np.float32(0.5))
     features = sparse.csr_array((features.data, features.indices.astype(np.int32), features.indptr.astype(np.int32)))
-    rows = Rows(features, [np.arange(ROWS // 2)], max_iter=1)
+    rows = TrainingRows(features, [np.arange(ROWS // 2)], max_iter=1)
     collector = WeightCollector(ROWS // 2, WIDTH, 2, 0.0)
     true = np.eye(2, dtype=np.float32)[np.arange(ROWS) % 2]
     group = Group(np.arange(2, dtype=np.int32), np.arange(ROWS), true, np.zeros(2, np.float32))
@@ -45,10 +45,10 @@ def compile_ahead() -> None:
     fitted.probabilities(margins)
     weights = sparse.csr_array(rng.random((WIDTH, outputs.count), np.float32))
     fitted.probabilities_of(features, Weights(weights, margins[0].copy()))
-    job = Job(rows, train, None, 0.0, 0.01)
+    job = HeadTask(rows, train, None, 0.0, 0.01)
     for head in ("conditional_softmax", "nodes"):
         fit_head(head, job)
 
 
 if __name__ == "__main__":
-    compile_ahead()
+    warm_up()

@@ -33,13 +33,11 @@ class WeightCollector:
         Parameters
         ----------
         outputs : array of int32
-            Its outputs.
+            Which outputs the columns of the block belong to; columns beyond are padding.
         margins : array of shape (documents, block)
-            Their margins of held-out documents.
+            Of held-out documents.
         weights : array of shape (features, block)
-            Their weights.
         bias : array of shape (block,)
-            Their biases.
         """
         self.margins[:, outputs] = margins[:, : len(outputs)]
         self.bias[outputs] = bias[: len(outputs)]
@@ -53,8 +51,8 @@ class WeightCollector:
         features, outputs, values = (np.concatenate([part[which] for part in (none, *parts)]) for which in range(3))
         ptr = np.concatenate([[0], np.cumsum(np.bincount(features, minlength=self._features))])
         kind: npt.DTypeLike = np.int32 if ptr[-1] < 1 << 31 else np.int64
-        found = by_feature(ptr[:-1].copy(), features, outputs, values)
-        return sparse.csr_array((*found, ptr.astype(kind)), (self._features, len(self.bias)))
+        entries = by_feature(ptr[:-1].copy(), features, outputs, values)
+        return sparse.csr_array((*entries, ptr.astype(kind)), (self._features, len(self.bias)))
 
 
 @kernel
@@ -63,29 +61,29 @@ def by_feature(
 ) -> tuple[FloatArray, IntArray]:
     """Put weights in the order of features, those of one as they come; `free` is where those of each begin."""
     sorted_values, sorted_outputs = np.empty_like(values), np.empty_like(outputs)
-    for at in range(len(features)):
-        place = free[features[at]]
-        sorted_values[place], sorted_outputs[place] = values[at], outputs[at]
-        free[features[at]] += 1
+    for index in range(len(features)):
+        position = free[features[index]]
+        sorted_values[position], sorted_outputs[position] = values[index], outputs[index]
+        free[features[index]] += 1
     return sorted_values, sorted_outputs
 
 
 @kernel
 def large_weights(weights: FloatArray, outputs: IntArray, least: float) -> tuple[IntArray, IntArray, FloatArray]:
     """List the weights that are not smaller than `least`: features, outputs and values, by feature."""
-    found = 0
+    count = 0
     for feature in range(len(weights)):
         for b in range(len(outputs)):
-            found += abs(weights[feature, b]) >= least
+            count += abs(weights[feature, b]) >= least
     # One more: each weight is written, and the next one over it if it was too small, for guessing it takes longer.
     features, columns, values = (
-        np.empty(found + 1, np.int32),
-        np.empty(found + 1, np.int32),
-        np.empty(found + 1, np.float32),
+        np.empty(count + 1, np.int32),
+        np.empty(count + 1, np.int32),
+        np.empty(count + 1, np.float32),
     )
-    found = 0
+    count = 0
     for feature in range(len(weights)):
         for b in range(len(outputs)):
-            features[found], columns[found], values[found] = feature, outputs[b], weights[feature, b]
-            found += abs(weights[feature, b]) >= least
-    return features[:found], columns[:found], values[:found]
+            features[count], columns[count], values[count] = feature, outputs[b], weights[feature, b]
+            count += abs(weights[feature, b]) >= least
+    return features[:count], columns[:count], values[:count]
