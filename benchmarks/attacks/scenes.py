@@ -16,7 +16,7 @@ from treelabel import Dataset, Scores, TunedRule, load_model, load_sample, read,
 from treelabel.cli import main
 from treelabel.core.locking import PREFIX
 from treelabel.data import cut, read_taxonomy
-from treelabel.encoders.cached import CachedEncoder
+from treelabel.encoders.cached_encoder import CachedEncoder
 
 Version = Literal["old", "new"]
 DOCUMENTS = 800

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import Run, WordVectors, put, registered
-from treelabel.encoders import files, packages
+from treelabel.encoders import catalogue, files
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,7 @@ def test_json(run: Run, tmp_path: Path) -> None:
     told = run("encoders", "--json").json
     (small,) = told["usable"]
     assert (small["name"], small["width"], small["max_length"], small["megabytes"]) == ("small", 48, 128, 3.0)
-    assert [row["name"] for row in told["more"]] == list(packages.PACKAGES)
+    assert [row["name"] for row in told["more"]] == list(catalogue.PACKAGES)
     assert told["folders"][0] == str(tmp_path)
 
 
@@ -47,7 +47,7 @@ def test_nothing_there(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_missing_extra_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packages, "find_spec", lambda name: None)
+    monkeypatch.setattr(catalogue, "find_spec", lambda name: None)
     out = run("encoders").out
     assert 'some need safetensors, tokenizers, torch, transformers: pip install "treelabel[neural]"' in out
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from treelabel.core.matrices import normalize_rows
-from treelabel.encoders.joined import joined
+from treelabel.core.matrices import join_features, normalize_rows
 
 RNG = np.random.default_rng(0)
 ROWS = (RNG.normal(size=(40, 12)) * (RNG.random((40, 12)) < 0.3)).astype(np.float32)
@@ -31,7 +30,7 @@ def test_a_sparse_matrix_is_scaled_like_a_dense_one_and_stays_as_sparse(length: 
 
 
 def test_joined_rows_have_length_one_where_both_parts_have_values() -> None:
-    both = joined(sparse.csr_array(ROWS), np.ones((40, 5), np.float32), 0.25).toarray()
+    both = join_features(sparse.csr_array(ROWS), np.ones((40, 5), np.float32), 0.25).toarray()
     squares = (both**2).sum(axis=1)
     has_words = ROWS.any(axis=1)
     np.testing.assert_allclose(squares[has_words], 1, rtol=1e-6)

@@ -20,13 +20,12 @@ from tests.helpers import Run, WordVectors, put, registered
 from treelabel import write
 from treelabel.core.errors import TreelabelError
 from treelabel.core.quarantine import inode_of, set_aside
-from treelabel.encoders import cache as caching
-from treelabel.encoders import digests
 from treelabel.encoders import files as encoder_files
-from treelabel.encoders.cache import CacheWarning, RowCache, cache_name
-from treelabel.encoders.cached import CachedEncoder
+from treelabel.encoders import row_cache as caching
+from treelabel.encoders.cached_encoder import CachedEncoder
+from treelabel.encoders.catalogue import cache_folder
 from treelabel.encoders.files import find_files, usable_files
-from treelabel.encoders.folders import cache_folder
+from treelabel.encoders.row_cache import CacheWarning, RowCache, cache_name
 
 TEXTS = [f"text {number} of many" for number in range(600)]
 FILE = cache_name(WordVectors.fingerprint)
@@ -206,7 +205,7 @@ def test_an_empty_file_is_a_new_cache(tmp_path: Path) -> None:
     assert embed(tmp_path) == 0
 
 
-@pytest.mark.filterwarnings("ignore::treelabel.encoders.cache.CacheWarning")
+@pytest.mark.filterwarnings("ignore::treelabel.encoders.row_cache.CacheWarning")
 def test_any_byte_may_be_wrong(tmp_path: Path) -> None:
     """Every byte of the header, and some of the pages after it."""
     few, expected = TEXTS[:30], EXPECTED[:30]
@@ -444,7 +443,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
         "import sys, time\n"
         "from pathlib import Path\n"
         "from tests.encoders.test_cache import TEXTS, WordVectors\n"
-        "from treelabel.encoders.cached import CachedEncoder\n"
+        "from treelabel.encoders.cached_encoder import CachedEncoder\n"
         "class Slow(WordVectors):\n"
         "    def transform(self, texts):\n"
         "        if TEXTS[300] in texts: print('here', flush=True); time.sleep(600)\n"
@@ -503,10 +502,10 @@ def test_hashes_that_were_kept_badly_are_computed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | bytes
 ) -> None:
     monkeypatch.setenv("TREELABEL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(digests, "_digests", {})
+    monkeypatch.setattr(encoder_files, "_digests", {})
     weights = put(tmp_path, "weights", b"numbers")
     right = hashlib.sha256(b"numbers").hexdigest()
-    assert digests.digest(weights) == right
+    assert encoder_files.digest(weights) == right
     kept = tmp_path / "cache" / "hashes.json"
     assert right in kept.read_text()
     put(
@@ -514,13 +513,13 @@ def test_hashes_that_were_kept_badly_are_computed_again(
         "hashes.json",
         kept.read_text().replace(right, "0" * 64) if content == "changed" else content,
     )
-    digests._digests.clear()
-    assert digests.digest(weights) == right
+    encoder_files._digests.clear()
+    assert encoder_files.digest(weights) == right
     assert right in kept.read_text()
     assert names(tmp_path / "cache") == ["hashes.json"]
 
 
-@pytest.mark.filterwarnings("default::treelabel.encoders.cache.CacheWarning")
+@pytest.mark.filterwarnings("default::treelabel.encoders.row_cache.CacheWarning")
 def test_a_command_notes_a_bad_cache_and_goes_on(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.models.test_models import SETS
 

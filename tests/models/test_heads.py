@@ -386,7 +386,7 @@ def test_what_is_no_encoder_is_refused(letters: Letters) -> None:
 
 
 def test_an_interrupted_run_goes_on_where_it_was(letters: Letters, tmp_path: Path) -> None:
-    from treelabel.encoders.cached import CachedEncoder
+    from treelabel.encoders.cached_encoder import CachedEncoder
 
     class Interrupted(Letters):
         def transform(self, texts: Any) -> Any:

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from tests.strategies import Drawn, examples, hierarchies
 from treelabel import Hierarchy
-from treelabel.encoders.onnx import export
-from treelabel.encoders.sessions import session
+from treelabel.encoders.onnx_export import export
+from treelabel.encoders.onnx_sessions import session
 from treelabel.neural import hitin
 from treelabel.neural.coding_tree import CodingTree, coding_tree
 from treelabel.neural.hitin import NodeNorm, NodePooling, TreeIsomorphismOutputs

@@ -23,7 +23,7 @@ import torch
 from tests.helpers import Run, WordVectors, registered, tiny_bert
 from treelabel import Dataset, TreelabelError, load_model, make_model
 from treelabel.core.strings import Strings
-from treelabel.encoders.cached import CachedEncoder
+from treelabel.encoders.cached_encoder import CachedEncoder
 from treelabel.encoders.files import Files
 from treelabel.encoders.tokens import Tokens
 from treelabel.models.check import CASES, HARD_TEXTS, check_model, it_learns

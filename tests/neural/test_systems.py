@@ -19,7 +19,7 @@ from sklearn.base import clone
 
 from tests.helpers import Run, WordVectors, registered, tiny_bert
 from treelabel import MODELS, Dataset, TreelabelError, load_model, make_model
-from treelabel.encoders.cached import CachedEncoder
+from treelabel.encoders.cached_encoder import CachedEncoder
 from treelabel.encoders.registry import find_encoder
 from treelabel.encoders.token_states import StateEncoder
 from treelabel.models.check import CASES, HARD_TEXTS, check_model, it_learns

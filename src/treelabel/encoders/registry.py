@@ -12,8 +12,8 @@ from typing import Any
 
 from treelabel.core.errors import TreelabelError, require_extra
 from treelabel.core.registry import Registry
+from treelabel.encoders.catalogue import PACKAGES, Kind, missing_packages
 from treelabel.encoders.files import Files, find_files, usable_files, verify_weights
-from treelabel.encoders.packages import PACKAGES, Kind, missing_packages
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.sources import read_spec
 
@@ -42,7 +42,7 @@ ENCODERS: Registry[EncoderRow] = Registry(
 _MAKERS: dict[Kind, str] = {
     "transformer": "treelabel.encoders.transformer:make_transformer",
     "model2vec": "treelabel.encoders.static:StaticEncoder",
-    "wordllama": "treelabel.encoders.wordllama:make_wordllama",
+    "wordllama": "treelabel.encoders.static:StaticEncoder",
 }
 
 

@@ -1,7 +1,6 @@
 """Static embeddings: a text is the mean of the vectors of its word pieces. No network runs: fast on any CPU."""
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,28 +16,6 @@ from treelabel.encoders.sources import require_settings
 # Characters that are read per word piece, which has about five: the end of a long text is never looked at.
 LONGEST_PIECE = 64
 
-Embed = Callable[[list[str]], FloatArray]
-
-
-def load_model2vec(files: Files, max_length: int) -> Embed:
-    """Load a model2vec folder.
-
-    Parameters
-    ----------
-    files
-        The encoder's files.
-    max_length
-        Word pieces that are read of a text.
-
-    Returns
-    -------
-    Embed
-        The function that embeds texts.
-    """
-    from model2vec import StaticModel
-
-    return embedding_with(StaticModel.from_pretrained(str(files.folder)), max_length)
-
 
 class StaticEncoder:
     """Vectors of a model2vec folder or of wordllama, scaled to length 1; a text without any known piece is zeros.
@@ -49,13 +26,9 @@ class StaticEncoder:
         The encoder's files.
     settings
         `max_length`, the word pieces that are read of a text.
-    load
-        Makes the function that embeds texts, from the files and `max_length`.
     """
 
-    def __init__(
-        self, files: Files, settings: Mapping[str, Any], load: Callable[[Files, int], Embed] = load_model2vec
-    ) -> None:
+    def __init__(self, files: Files, settings: Mapping[str, Any]) -> None:
         require_settings(files.name, settings, ["max_length"])
         length = settings.get("max_length", USUAL_LENGTH)
         if not isinstance(length, int) or length < 1:
@@ -63,36 +36,33 @@ class StaticEncoder:
         self.name = with_settings(files.name, {} if length == USUAL_LENGTH else {"max_length": length})
         self.fingerprint = f"static {files.fingerprint()} max_length={length}"
         self.max_length: int = length
-        self._longest = length * LONGEST_PIECE
-        self._embed = load(files, length)
+        self._model = _load_model(files)
 
     def transform(self, texts: Sequence[str]) -> FloatArray:
         """Return one row per text (n × width)."""
         require_column(texts, "texts")
-        readable = [text[: self._longest].encode("utf-8", "replace").decode() for text in texts]
-        rows = np.asarray(self._embed(readable), np.float32)
-        unit: FloatArray = normalize_rows(rows)
+        longest = self.max_length * LONGEST_PIECE
+        readable = [text[:longest].encode("utf-8", "replace").decode() for text in texts]
+        rows = self._model.encode(readable, max_length=self.max_length, use_multiprocessing=False)
+        unit: FloatArray = normalize_rows(np.asarray(rows, np.float32))
         return unit
 
 
-def embedding_with(model: Any, max_length: int) -> Embed:
-    """Return the function that embeds texts with a static model.
+def _load_model(files: Files) -> Any:
+    """Load a `model2vec.StaticModel`; that of wordllama without its package, which imports what only downloads need."""
+    from model2vec import StaticModel
+    from safetensors.numpy import load_file
+    from tokenizers import Tokenizer
 
-    Parameters
-    ----------
-    model
-        A `model2vec.StaticModel`.
-    max_length
-        Word pieces that are read of a text.
-
-    Returns
-    -------
-    Embed
-        From texts to an array, n × width.
-    """
-    return partial(_embedded, model, max_length)
-
-
-def _embedded(model: Any, max_length: int, texts: list[str]) -> FloatArray:
-    """Embed texts; a function with a name, so that an encoder can be pickled."""
-    return np.asarray(model.encode(texts, max_length=max_length, use_multiprocessing=False), np.float32)
+    if files.kind == "model2vec":
+        return StaticModel.from_pretrained(str(files.folder))
+    vectors = load_file(files.weights[0]).get("embedding.weight")
+    tokenizers = sorted(files.folder.glob("tokenizers/*.json"))
+    if vectors is None or not tokenizers:
+        raise TreelabelError(
+            f"{files.folder}: not the files of wordllama 0.4: expected embedding.weight in weights/*.safetensors, and "
+            "tokenizers/*.json; install that version"
+        )
+    tokenizer = Tokenizer.from_file(str(tokenizers[0]))
+    tokenizer.no_padding()
+    return StaticModel(vectors.astype(np.float32), tokenizer)

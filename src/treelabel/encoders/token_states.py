@@ -17,13 +17,12 @@ from torch import Tensor
 from treelabel.core.progress import progress_bar
 from treelabel.core.types import FloatArray, IntArray, LongArray
 from treelabel.encoders.backbone import load_backbone
-from treelabel.encoders.batches import token_batches
-from treelabel.encoders.cache import RowCache, cache_name
-from treelabel.encoders.cached import CachedEncoder
+from treelabel.encoders.cached_encoder import CachedEncoder
+from treelabel.encoders.catalogue import cache_folder
 from treelabel.encoders.files import USUAL_LENGTH
-from treelabel.encoders.folders import cache_folder
 from treelabel.encoders.protocol import Encoder
-from treelabel.encoders.tokens import Tokens
+from treelabel.encoders.row_cache import RowCache, cache_name
+from treelabel.encoders.tokens import Tokens, token_batches
 from treelabel.encoders.transformer import TransformerEncoder
 
 # Tokens whose states make one row of the cache; the last row of a text is filled up with zeros.

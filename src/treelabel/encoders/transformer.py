@@ -14,15 +14,13 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.registry import with_settings
 from treelabel.core.strings import require_column
 from treelabel.core.types import FloatArray
-from treelabel.encoders import onnx
+from treelabel.encoders import onnx_export
 from treelabel.encoders.backbone import load_backbone, load_tokenizer, text_vectors
-from treelabel.encoders.batches import token_batches
+from treelabel.encoders.catalogue import cache_folder
 from treelabel.encoders.files import Files
-from treelabel.encoders.first_tokens import first_tokens
-from treelabel.encoders.folders import cache_folder
-from treelabel.encoders.sessions import run_graph, session
+from treelabel.encoders.onnx_sessions import run_graph, session
 from treelabel.encoders.sources import Source, read_spec, require_settings, source_of
-from treelabel.encoders.tokens import Tokens
+from treelabel.encoders.tokens import Tokens, first_tokens, token_batches
 
 Runtime = Literal["auto", "torch", "onnx", "int8"]
 Embed = Callable[[list[list[int]]], FloatArray]
@@ -149,7 +147,7 @@ class TransformerEncoder:
         """Return the file of the exported encoder in int8."""
         file = self._graph_file("-int8")
         if not file.is_file():
-            onnx.quantise(self.graph(), file)
+            onnx_export.quantise(self.graph(), file)
         return file
 
     def _graph_file(self, ending: str) -> Path:
@@ -194,4 +192,4 @@ def export_encoder(source: Source, file: Path) -> None:
     """
     backbone = load_backbone(source.place)
     names = ("vectors", f"{source.place}: the encoder")
-    onnx.export_checked(Embedder(backbone, source), backbone, source.max_length, file, names)
+    onnx_export.export_checked(Embedder(backbone, source), backbone, source.max_length, file, names)

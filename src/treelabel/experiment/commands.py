@@ -28,7 +28,7 @@ from treelabel.core.json_text import read_json
 from treelabel.core.locking import lock
 from treelabel.core.validation import LARGEST, AnyFloat, Between, validate
 from treelabel.data import Dataset, read, write, write_taxonomy
-from treelabel.encoders.folders import cache_folder
+from treelabel.encoders.catalogue import cache_folder
 from treelabel.experiment.processes import MARK, end_marked, run_watched
 from treelabel.experiment.sets import Splits
 from treelabel.experiment.spec import PLACEHOLDER, SystemSpec

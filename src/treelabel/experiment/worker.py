@@ -164,7 +164,7 @@ def embed(spec: Spec, job: WorkerJob) -> None:
     job : Job
         The data set and the encoder.
     """
-    from treelabel.encoders.cached import CachedEncoder
+    from treelabel.encoders.cached_encoder import CachedEncoder
     from treelabel.encoders.registry import default_encoder, find_encoder
 
     parts = load_parts(spec.data[job.data], spec.folder, 0)

@@ -13,7 +13,7 @@ from treelabel.core.matrices import normalize_rows
 from treelabel.core.strings import Strings
 from treelabel.core.types import FloatArray, LongArray
 from treelabel.core.validation import Between
-from treelabel.encoders.cached import CachedEncoder
+from treelabel.encoders.cached_encoder import CachedEncoder
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import encoder_note, find_encoder, same_encoder
 from treelabel.hierarchy import Hierarchy

@@ -22,7 +22,7 @@ from treelabel.core.matrices import normalize_rows
 from treelabel.core.strings import Strings
 from treelabel.core.types import FloatArray, IntArray
 from treelabel.core.validation import LARGEST, Between
-from treelabel.encoders.cached import CachedEncoder
+from treelabel.encoders.cached_encoder import CachedEncoder
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import default_encoder, encoder_note, find_encoder, same_encoder
 from treelabel.hierarchy import Hierarchy, LabelMatrix

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from treelabel.core.types import IntArray
-from treelabel.encoders.batches import token_batches
+from treelabel.encoders.tokens import token_batches
 from treelabel.neural.inputs import Inputs
 from treelabel.neural.losses.torch import TorchLoss
 from treelabel.neural.parts import Parts

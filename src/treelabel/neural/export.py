@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from treelabel.core.errors import TreelabelError
 from treelabel.encoders.backbone import load_backbone, load_tokenizer
-from treelabel.encoders.onnx import export_checked, quantise
+from treelabel.encoders.onnx_export import export_checked, quantise
 from treelabel.encoders.transformer import TransformerEncoder
 from treelabel.neural.featurizers import (
     VECTOR_LENGTH,

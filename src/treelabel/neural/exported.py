@@ -8,8 +8,8 @@ from treelabel.core.array_schema import Arrays
 from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
 from treelabel.core.types import FloatArray
-from treelabel.encoders.first_tokens import first_tokens
-from treelabel.encoders.sessions import run_graph, session
+from treelabel.encoders.onnx_sessions import run_graph, session
+from treelabel.encoders.tokens import first_tokens
 from treelabel.neural.objective import Objective
 from treelabel.neural.saved import GRAPH, TOKENIZER
 from treelabel.scores import Scores

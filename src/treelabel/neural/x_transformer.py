@@ -24,7 +24,7 @@ from treelabel.core.matrices import normalize_rows
 from treelabel.core.stopping import StopSignal
 from treelabel.core.strings import Strings
 from treelabel.core.types import IntArray, LongArray
-from treelabel.encoders.cached import CachedEncoder
+from treelabel.encoders.cached_encoder import CachedEncoder
 from treelabel.encoders.registry import find_encoder
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.base import Training

@@ -8,11 +8,10 @@ from scipy import sparse
 
 from treelabel.core.array_schema import Array, Arrays
 from treelabel.core.errors import TreelabelError
-from treelabel.core.matrices import normalize_rows
+from treelabel.core.matrices import join_features, normalize_rows
 from treelabel.core.types import IntArray
 from treelabel.core.validation import Between
-from treelabel.encoders.cached import CachedEncoder
-from treelabel.encoders.joined import joined
+from treelabel.encoders.cached_encoder import CachedEncoder
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import encoder_note, find_encoder, same_encoder
 from treelabel.models.linear.selection import shape_of
@@ -90,7 +89,7 @@ class Featurizer:
         if settings.encoder is None:
             return cls(rows.shape[1], tfidf), rows
         encoder = CachedEncoder(find_encoder(settings.encoder))
-        rows = joined(rows, encoder.transform(list(train.texts), train.progress), settings.encoder_weight)
+        rows = join_features(rows, encoder.transform(list(train.texts), train.progress), settings.encoder_weight)
         return cls(rows.shape[1], tfidf, encoder, settings.encoder_weight), rows
 
     @property
@@ -134,7 +133,7 @@ class Featurizer:
         rows = self.tfidf.transform(documents)
         if self.encoder is None:
             return rows
-        return joined(rows, self.encoder.transform(list(documents), progress), self.encoder_weight)
+        return join_features(rows, self.encoder.transform(list(documents), progress), self.encoder_weight)
 
     # Saving
 

@@ -10,11 +10,11 @@ from scipy import sparse
 
 from treelabel.core.array_schema import Arrays, Schema
 from treelabel.core.errors import TreelabelError
+from treelabel.core.matrices import join_features
 from treelabel.core.strings import Strings
 from treelabel.core.types import LongArray
 from treelabel.core.validation import Between
-from treelabel.encoders.cached import CachedEncoder
-from treelabel.encoders.joined import joined
+from treelabel.encoders.cached_encoder import CachedEncoder
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import default_encoder, encoder_note, find_encoder, same_encoder
 from treelabel.hierarchy import Hierarchy, label_matrix
@@ -318,8 +318,8 @@ class Linear(Model):
             return rows
         dense = self.encoder_.transform(list(texts), progress)
         if rows is None:
-            return joined(sparse.csr_array((len(texts), 0), dtype=np.float32), dense, 1.0)
-        return joined(rows, dense, self.encoder_weight)
+            return join_features(sparse.csr_array((len(texts), 0), dtype=np.float32), dense, 1.0)
+        return join_features(rows, dense, self.encoder_weight)
 
     # Scoring
 

@@ -1,10 +1,24 @@
-"""Graphs with weights in other files: refused, as no checksum or signature of a model covers such a file.
+"""Graphs in ONNX Runtime on a CPU, with all their weights inside; nothing here needs torch.
 
-ONNX Runtime would look for the file in the working folder. The format is read here as far as that takes, so that
-scoring needs no package beside ONNX Runtime; what is no ONNX graph is refused too.
+ONNX Runtime would look for weights outside the graph (external data) in the working folder, and no checksum or
+signature of a model covers such a file. So the format is read as far as that takes, without a further package; what is
+no ONNX graph is refused too.
+
+Texts of equal length form a batch, so that there is neither padding nor a mask, and as many batches run at a time as
+there are threads. In int8 every text is a batch of its own: activations are scaled per batch, and the result of a text
+must not depend on the texts beside it.
 """
 
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from treelabel.core.compute import in_threads, thread_count
 from treelabel.core.errors import TreelabelError
+from treelabel.core.types import FloatArray, LongArray
+from treelabel.encoders.tokens import equal_batches
 
 # The messages of onnx.proto that can hold a tensor, by the number of the field, down to the tensors themselves.
 INSIDE: dict[str, dict[int, str]] = {
@@ -80,3 +94,65 @@ def _number(view: memoryview, start: int, end: int) -> tuple[int, int]:
         if view[place] < 0x80:
             return value & 0xFFFFFFFFFFFFFFFF, place + 1
     raise TreelabelError(_NO_GRAPH)
+
+
+# Tokens per batch: with these, what passes between layers stays in the cache of a core.
+MAX_TOKENS = 512
+
+
+def session(graph: str | Path | bytes, threads: int | None = None) -> Any:
+    """Open a graph; one with weights in other files is refused.
+
+    Parameters
+    ----------
+    graph
+        Its file, or the content of one.
+    threads
+        Threads that a run uses; by default `thread_count()`.
+
+    Returns
+    -------
+    Any
+        An `onnxruntime.InferenceSession`.
+    """
+    import onnxruntime
+
+    # What was looked at is what is opened: not the file again, which may have changed.
+    content = graph if isinstance(graph, bytes) else Path(graph).read_bytes()
+    refuse_external_data(content)
+    options = onnxruntime.SessionOptions()
+    # Never ONNX Runtime's own format, whatever the first bytes pretend.
+    options.add_session_config_entry("session.load_model_format", "ONNX")
+    options.intra_op_num_threads = thread_count() if threads is None else threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+
+
+def run_graph(running: Any, tokens: Sequence[Sequence[int]], width: int, int8: bool) -> FloatArray:
+    """Run a graph that takes token ids (n × length) on texts of any length.
+
+    Parameters
+    ----------
+    running
+        A session of one thread: parallel batches never wait for each other.
+    tokens
+        The token ids of each text.
+    width
+        The number of columns that the graph returns.
+    int8
+        Whether the graph is quantised, so that every text runs alone.
+
+    Returns
+    -------
+    FloatArray
+        n × width.
+    """
+    found = np.empty((len(tokens), width), np.float32)
+
+    def run(batch: LongArray) -> None:
+        ids = np.array([tokens[at] for at in batch], np.int64)
+        found[batch] = running.run(None, {"input_ids": ids})[0]
+
+    in_threads(run, equal_batches([len(each) for each in tokens], 1 if int8 else MAX_TOKENS))
+    return found

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treelabel.core.errors import TreelabelError
-from treelabel.encoders.external_data import DATA_LOCATION, EXTERNAL_DATA, INSIDE, refuse_external_data
-from treelabel.encoders.sessions import session
+from treelabel.encoders.onnx_sessions import DATA_LOCATION, EXTERNAL_DATA, INSIDE, refuse_external_data, session
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

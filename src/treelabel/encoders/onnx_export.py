@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from treelabel.core.atomic_output import atomic_file
 from treelabel.core.errors import TreelabelError
-from treelabel.encoders.sessions import session
+from treelabel.encoders.onnx_sessions import session
 
 # The values of a row that share a scale, and ONNX Runtime's accuracy level for products in int8.
 BLOCK_SIZE = 256

@@ -1,15 +1,42 @@
-"""The catalogue of packages that carry the weights of an encoder, best first.
+"""The catalogue of packages that carry the weights of an encoder, best first, and the folders that hold others.
 
 The order is the one in which `default_encoder` chooses: the transformer is the most accurate, static vectors are many
 times faster and less accurate. Nothing here imports any of the packages.
 """
 
+import os
 import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Literal
 
-from treelabel.encoders.folders import cache_folder
+
+def cache_folder() -> Path:
+    """Return the folder of embeddings and exported graphs: TREELABEL_CACHE, or treelabel in the user's cache folder."""
+    given = os.environ.get("TREELABEL_CACHE")
+    return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or home_folder() / ".cache") / "treelabel"
+
+
+def home_folder() -> Path:
+    """Return the user's home; for a user without one, a path that does not exist and cannot be created."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path(os.devnull)
+
+
+def encoder_folders() -> list[Path]:
+    """Return the folders whose subfolders are encoders: those in TREELABEL_ENCODERS, then one beside the cache."""
+    listed = os.environ.get("TREELABEL_ENCODERS", "").split(os.pathsep)
+    return [*(Path(folder) for folder in listed if folder), cache_folder() / "encoders"]
+
+
+def hub_folder() -> Path:
+    """Return the folder of what was downloaded from the Hugging Face hub."""
+    home = Path(os.environ.get("HF_HOME") or home_folder() / ".cache" / "huggingface")
+    return Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
+
 
 Kind = Literal["transformer", "model2vec", "wordllama"]
 
