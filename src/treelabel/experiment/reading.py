@@ -2,9 +2,9 @@
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import MISSING, fields, replace
+from dataclasses import MISSING, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from treelabel.core.errors import TreelabelError, locate_errors, quote
 from treelabel.core.inputs import existing_file
@@ -13,16 +13,9 @@ from treelabel.core.validation import validate
 from treelabel.experiment.metric_names import base_metric, spelled_metric
 from treelabel.experiment.spec import (
     DEFAULT_RULE,
-    Claim,
-    Column,
-    DataSpec,
-    FigureSpec,
-    Judge,
-    Selection,
     Side,
     Spec,
     SystemSpec,
-    TableSpec,
     check_limits,
     check_name,
     check_names,
@@ -77,35 +70,24 @@ def parse_spec(text: str, path: Path) -> Spec:
     ('two', ['linear', 'frequent'], ('leaf_accuracy', 'hf1'))
     """
     try:
-        given = tomllib.loads(text)
+        content = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise TreelabelError(f"is not valid TOML: {error}") from None
-    check_names(given, [entry.name for entry in fields(Spec) if entry.name not in ("path", "text")], "")
-    given = {**given, "path": path, "text": text}
-    kinds: tuple[tuple[str, type], ...] = (("data", DataSpec), ("systems", SystemSpec))
-    for name, kind in kinds:
-        if not isinstance(given.get(name), dict) or not given[name]:
+    check_names(content, [entry.name for entry in fields(Spec) if entry.name not in ("path", "text")], "")
+    for name in ("data", "systems"):
+        if not isinstance(content.get(name), dict) or not content[name]:
             raise TreelabelError(f"has no [{name}.NAME]; a spec names at least one of {name}")
-        for key in given[name]:
+        for key, table in content[name].items():
             check_name(key, name)
-        given[name] = {
-            key: _made(kind, _named(each, key, f"{name}.{key}"), f"{name}.{key}") for key, each in given[name].items()
-        }
-    kinds = (("judge", Judge), ("tables", TableSpec), ("figures", FigureSpec), ("claims", Claim))
-    for name, kind in kinds:
-        listed = given.get(name, [])
-        if not isinstance(listed, list):
-            raise TreelabelError(f"{name} is {quote(listed)}, expected [[{name}]], once for each")
-        given[name] = tuple(_made(kind, each, f"{name}[{at}]") for at, each in enumerate(listed))
-    given.setdefault("title", path.stem)
-    spec = _made(Spec, given, "")
+            _name_table(table, key, f"{name}.{key}")
+    spec = _build(Spec, {"title": path.stem, **content, "path": path, "text": text}, "")
     check_limits(spec.time_limit, spec.memory_limit)
     check_seeds(spec.seeds)
     _check_references(spec)
-    return _expanded(spec)
+    return _expand_grids(spec)
 
 
-def _expanded(spec: Spec) -> Spec:
+def _expand_grids(spec: Spec) -> Spec:
     """Make a system of every combination of a grid that nothing chooses from, and of names that stand for them."""
     systems: dict[str, SystemSpec] = {}
     names: dict[str, tuple[str, ...]] = {}
@@ -152,28 +134,28 @@ def _side(side: Side, names: Mapping[str, tuple[str, ...]]) -> Side:
 # Making dataclasses of mappings
 
 Made = TypeVar("Made")
-_INNER: dict[str, type] = {"columns": Column, "select": Selection, "left": Side, "right": Side}
 
 
-def _named(given: Any, name: str, where: str) -> dict[str, Any]:
-    if not isinstance(given, dict):
-        raise TreelabelError(f"{where} is {quote(given)}, expected a table of settings")
-    if "name" in given:
-        raise TreelabelError(f"{where} has 'name', which stands in brackets: [{where}]; title = is what tables show")
-    return {**given, "name": name}
+def _name_table(table: Any, name: str, where: str) -> None:
+    """Give a table of settings the name that stands in brackets above it."""
+    if isinstance(table, dict):
+        if "name" in table:
+            raise TreelabelError(
+                f"{where} has 'name', which stands in brackets: [{where}]; title = is what tables show"
+            )
+        table["name"] = name
 
 
-def _made(kind: type[Made], given: Any, where: str) -> Made:
-    """Make a dataclass of a mapping: unknown keys, missing keys and wrong kinds of values are refused."""
-    if not isinstance(given, dict):
-        raise TreelabelError(f"{where} is {quote(given)}, expected a table of settings")
+def _build(kind: type[Made], table: Any, where: str) -> Made:
+    """Make a dataclass of a mapping: unknown keys, missing keys and values of another type are refused."""
+    if not isinstance(table, dict):
+        raise TreelabelError(f"{where} is {quote(table)}, expected a table of settings")
     known = {entry.name: entry for entry in fields(kind)}  # type: ignore[arg-type]
-    check_names(given, known, where)
+    check_names(table, known, where)
     hints = get_type_hints(kind, include_extras=True)
-    values = {}
-    for name, value in given.items():
-        place = f"{where}.{name}" if where else name
-        values[name] = _value(name, value, hints[name], place)
+    values = {
+        name: _build_value(value, hints[name], f"{where}.{name}" if where else name) for name, value in table.items()
+    }
     for name, entry in known.items():
         if name not in values and entry.default is MISSING and entry.default_factory is MISSING:
             raise TreelabelError(f"{where or 'the spec'} lacks {name} =")
@@ -185,24 +167,21 @@ def _made(kind: type[Made], given: Any, where: str) -> Made:
     return made
 
 
-def _value(name: str, value: Any, hint: Any, place: str) -> Any:
-    """Check one value, and make tuples of lists; values that are dataclasses already are left as they are."""
-    if name in _INNER:
-        inner = _INNER[name]
-        if name == "columns":
-            if not isinstance(value, list):
-                raise TreelabelError(f"{place} is {quote(value)}, expected a list of columns")
-            return tuple(_made(inner, each, f"{place}[{at}]") for at, each in enumerate(value))
-        return _made(inner, value, place)
-    if name in ("path", "text") or (isinstance(value, dict | tuple) and _is_made(value)):
-        return value
-    validate(value, hint, place)
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _is_made(value: Any) -> bool:
-    parts = value.values() if isinstance(value, dict) else value
-    return any(hasattr(part, "__dataclass_fields__") for part in parts) or value == ()
+def _build_value(value: Any, hint: Any, where: str) -> Any:
+    """Make dataclasses where the hint has one, alone or in a tuple or mapping; check all others, and freeze lists."""
+    inner = next((each for each in (hint, *get_args(hint)) if isinstance(each, type) and is_dataclass(each)), None)
+    if inner is None:
+        if hint is not Path:
+            validate(value, hint, where)
+        return tuple(value) if isinstance(value, list) else value
+    if get_origin(hint) is tuple:
+        if not isinstance(value, list):
+            expected = f"a list of {where.rpartition('.')[2]}" if "." in where else f"[[{where}]], once for each"
+            raise TreelabelError(f"{where} is {quote(value)}, expected {expected}")
+        return tuple(_build(inner, each, f"{where}[{index}]") for index, each in enumerate(value))
+    if get_origin(hint) is Mapping:
+        return {key: _build(inner, each, f"{where}.{key}") for key, each in value.items()}
+    return _build(inner, value, where)
 
 
 # Names that refer to others
