@@ -13,10 +13,10 @@ from treelabel import TreelabelError
 from treelabel.cli import ahead
 from treelabel.core import code_cache, compute
 from treelabel.core.child_python import child_python
-from treelabel.experiment import commands
+from treelabel.experiment import command_systems
 from treelabel.experiment.plan import make_plan
-from treelabel.experiment.reading import read_spec
 from treelabel.experiment.running import RunOptions, run_study
+from treelabel.experiment.spec_reader import read_spec
 
 SOURCE = Path(treelabel.__file__).parent
 # Modules of the standard library, of what treelabel needs, and of what children are.
@@ -76,7 +76,7 @@ def test_a_study_imports_nothing_of_the_folder(planted: Path, tmp_path: Path) ->
 
 def test_pip_is_not_that_of_the_folder(planted: Path) -> None:
     with pytest.raises(TreelabelError, match="cannot be installed"):
-        commands._install(Path(sys.executable), ("./nothing-of-this-name",))
+        command_systems._install(Path(sys.executable), ("./nothing-of-this-name",))
     assert was_imported(planted) == []
 
 
@@ -96,6 +96,6 @@ def test_only_one_function_starts_a_python() -> None:
     }
     assert found == {
         "core/child_python.py: def child_python(*arguments: str, executable: str = sys.executable) -> list[str]:",
-        "experiment/commands.py: return Path(sys.executable)",
+        "experiment/command_systems.py: return Path(sys.executable)",
     }
     assert child_python("-V")[0] == sys.executable

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from treelabel import Hierarchy, Result, Scores, evaluate
-from treelabel.experiment.parts import context_to_json, save_parts, sums_of
+from treelabel.experiment.contributions import context_to_json, save_parts, sums_of
 from treelabel.experiment.results import Judgement, Results, Run
 
 TREE = Hierarchy.from_paths(["A > B", "A > C", "D > E", "D > F", "D > G"])

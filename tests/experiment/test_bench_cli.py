@@ -7,8 +7,8 @@ from tests.experiment.small import SPEC, write_study
 from tests.helpers import Run
 from treelabel import TreelabelError
 from treelabel.cli import bench
-from treelabel.experiment.kept import load_stored_scores
 from treelabel.experiment.results import Results
+from treelabel.experiment.stored_scores import load_stored_scores
 
 TABLE = """
 [[tables]]

@@ -5,15 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from treelabel.experiment import commands
+from treelabel.experiment import command_systems
 
 
 def test_two_runs_make_an_environment_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(command_systems, "cache_folder", lambda: tmp_path)
     made: list[Path] = []
-    monkeypatch.setattr(commands, "_install", lambda python, requirements: made.append(python))
+    monkeypatch.setattr(command_systems, "_install", lambda python, requirements: made.append(python))
     found: list[Path] = []
-    threads = [threading.Thread(target=lambda: found.append(commands.environment(("a-package",)))) for _ in range(3)]
+    threads = [
+        threading.Thread(target=lambda: found.append(command_systems.environment(("a-package",)))) for _ in range(3)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

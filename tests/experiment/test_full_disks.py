@@ -14,9 +14,9 @@ from tests.experiment.study import make_study
 from tests.helpers import Ended, Run
 from treelabel import TreelabelError
 from treelabel.experiment.plan import make_plan
-from treelabel.experiment.reading import read_spec
 from treelabel.experiment.results import Results
 from treelabel.experiment.running import RunOptions, run_study
+from treelabel.experiment.spec_reader import read_spec
 
 NOBODY = 65534
 FIGURE = '[[figures]]\nname = "f"\nkind = "metrics"\nmetrics = ["hf1"]\n'

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from treelabel.experiment.processes import peak_of, run_watched
+from treelabel.experiment.process_tree import peak_of, run_watched
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="peaks of other processes are Linux's")

@@ -15,13 +15,13 @@ import pytest
 
 from tests.experiment.small import SPEC, write_study
 from treelabel import TreelabelError, evaluate, make_model
-from treelabel.experiment import code
-from treelabel.experiment.kept import load_stored_scores
+from treelabel.experiment import code_version
+from treelabel.experiment.data_sets import load_parts
 from treelabel.experiment.plan import make_plan, progress_of
-from treelabel.experiment.reading import read_spec
 from treelabel.experiment.results import Results, Run
 from treelabel.experiment.running import RunOptions, encoder_of, run_study
-from treelabel.experiment.sets import load_parts
+from treelabel.experiment.spec_reader import read_spec
+from treelabel.experiment.stored_scores import load_stored_scores
 
 COMMAND = """
 [systems.{name}]
@@ -157,9 +157,11 @@ def test_what_judges_may_change_without_learning_again(
     assert done.folder is not None
     plan = make_plan(done.spec)
     assert set(progress_of(plan, done.folder).states.values()) == {"done"}
-    real = code.code_hash
-    for module, state in (("treelabel.metrics.overlap", "judge"), ("treelabel.models.base", "todo")):
-        monkeypatch.setattr(code, "code_hash", lambda name, changed=module: "other" if name == changed else real(name))
+    real = code_version.code_hash
+    for module, state in (("treelabel.evaluation.evaluator", "judge"), ("treelabel.metrics.overlap", "todo")):
+        monkeypatch.setattr(
+            code_version, "code_hash", lambda name, changed=module: "other" if name == changed else real(name)
+        )
         assert set(progress_of(plan, done.folder).states.values()) == {state}
     monkeypatch.undo()
     more = done.spec.text.replace('"hf1", "macro_f1"', '"hf1", "macro_f1", "hp"')

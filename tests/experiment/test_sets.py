@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from treelabel import TreelabelError
-from treelabel.experiment.sets import load_parts, params_hash, with_files
+from treelabel.experiment.data_sets import load_parts, params_hash, with_files
 from treelabel.experiment.spec import DataSpec
 
 

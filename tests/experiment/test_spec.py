@@ -5,8 +5,8 @@ import pytest
 from tests.experiment.small import SPEC, write_study
 from treelabel import TreelabelError
 from treelabel.experiment.plan import make_plan
-from treelabel.experiment.reading import parse_spec, read_spec
 from treelabel.experiment.spec import Spec
+from treelabel.experiment.spec_reader import parse_spec, read_spec
 from treelabel.experiment.units import parse_bytes, parse_seconds
 
 

@@ -11,9 +11,9 @@ from tests.helpers import Run
 from treelabel import Dataset, make_model
 from treelabel.data import load_sample, split, write
 from treelabel.experiment.claims import cut_short, judge_claims
-from treelabel.experiment.commands import combined, read_label_scores
-from treelabel.experiment.reading import read_spec
+from treelabel.experiment.command_systems import combined, read_label_scores
 from treelabel.experiment.results import Results
+from treelabel.experiment.spec_reader import read_spec
 
 SPECS = Path(__file__).resolve().parents[2] / "specs"
 NAMES = ("revisiting-htc", "hierarchical-loss", "tail-labels", "extreme-evaluation", "peers", "quick")

@@ -14,15 +14,15 @@ from tests.experiment.study import HEADER, RULE, TREE, add_failure, add_run, add
 from tests.helpers import Run as Command
 from treelabel import Scores, TreelabelError, evaluate
 from treelabel.evaluation.significance import holm
-from treelabel.experiment.cells import Summary, TableCell, mark, summarise
 from treelabel.experiment.estimates import Resampled, drawn_values
 from treelabel.experiment.results import Results, load_run
-from treelabel.experiment.series import make_figures
 from treelabel.experiment.spec import Column
-from treelabel.experiment.styles import STYLES, write_tables
-from treelabel.experiment.tables import ColumnHead, Table, TableRow, make_tables
+from treelabel.experiment.study_figures import make_figures
+from treelabel.experiment.study_tables import ColumnHead, Table, TableRow, make_tables
+from treelabel.experiment.table_cells import Summary, TableCell, mark, summarise
+from treelabel.experiment.table_styles import STYLES, write_tables
 from treelabel.metrics import find_metric
-from treelabel.report.figures.study import study_figures
+from treelabel.report.figures.study_figures import study_figures
 from treelabel.report.pictures import write_figures
 
 MAIN = """

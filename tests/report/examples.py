@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from treelabel import Dataset, Hierarchy, Scores
-from treelabel.report.systems import System, judge_systems
+from treelabel.report.systems import ReportSystem, judge_systems
 
 TREE = Hierarchy.from_paths(["A > C > F", "A > C > G", "A > D", "B > E"])
 DAG = Hierarchy.from_edges([("A", "B"), ("A", "C"), ("B", "D"), ("C", "D"), ("E", "D"), ("E", "F")])
@@ -32,6 +32,6 @@ def random_case(hierarchy: Hierarchy, seed: int, documents: int = 30, most: int 
     return dataset(hierarchy, rows), scores, found
 
 
-def judged(truth: Dataset, given: Any, **options: Any) -> System:
+def judged(truth: Dataset, given: Any, **options: Any) -> ReportSystem:
     """Judge one system."""
     return judge_systems(truth, {"system": given}, resamples=FEW, **options)[0]

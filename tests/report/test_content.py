@@ -12,11 +12,11 @@ from treelabel.metrics import METRICS
 from treelabel.report.confusion import far_confusions, sibling_confusions, sibling_counts, sibling_tables
 from treelabel.report.content import make_content
 from treelabel.report.mistakes import costliest_mistakes
-from treelabel.report.operating import operating_curve
+from treelabel.report.operating_curve import operating_curve
 from treelabel.report.reliability import reliability
 from treelabel.report.sentences import HEADLINES, MEANINGS, meaning
 from treelabel.report.slices import by_bin, by_decile, by_depth
-from treelabel.report.systems import System
+from treelabel.report.systems import ReportSystem
 from treelabel.report.tree import tree_values
 
 CASES = [(TREE, 1), (TREE, 2), (DAG, 3), (DAG, 4), (Hierarchy.flat("XYZ"), 5)]
@@ -26,7 +26,7 @@ def sets(matrix: np.ndarray) -> list[set[int]]:
     return [set(np.flatnonzero(row).tolist()) for row in matrix]
 
 
-def both(system: System) -> list[tuple[set[int], set[int]]]:
+def both(system: ReportSystem) -> list[tuple[set[int], set[int]]]:
     """The closed true and predicted labels of each document, as sets."""
     return list(zip(sets(system.truth.toarray()), sets(system.decisions.toarray()), strict=True))
 

@@ -54,8 +54,8 @@ def bench(
       treelabel bench study.toml --plan
     """
     from treelabel.experiment.plan import make_plan
-    from treelabel.experiment.reading import read_spec
     from treelabel.experiment.running import RunOptions, find_progress, run_study
+    from treelabel.experiment.spec_reader import read_spec
     from treelabel.experiment.units import parse_seconds
 
     if export is not None:
@@ -208,7 +208,7 @@ def _live_cell(study: "Study", data: str, system: str) -> str:
 
 def _print_results(results: "Results", folder: Path, style: Style, export: Path | None) -> None:
     """Print the tables and the verdicts on claims; write them into one file if asked for."""
-    from treelabel.experiment.summary import summarize
+    from treelabel.experiment.table_styles import summarize
 
     failed = [run for run in results.runs if not run.is_done]
     for run in failed:

@@ -70,7 +70,7 @@ def report(
       treelabel report results/quick -o report.html
     """
     from treelabel.report import write_report
-    from treelabel.report.write import require_packages
+    from treelabel.report.writing import require_packages
 
     require_packages()
     require_file_name(output)
@@ -111,8 +111,8 @@ def _chosen_files(scores: list[Path], files: list[Path], predictions: list[Path]
 def _systems_of_study(results: list[Path], data: str | None) -> "tuple[Dataset, Dataset, dict[str, Any], str]":
     """Read the systems of a study that kept their scores: test documents, training documents, systems, a title."""
     from treelabel.core.errors import TreelabelError
-    from treelabel.experiment.kept import load_stored_scores
     from treelabel.experiment.results import Results
+    from treelabel.experiment.stored_scores import load_stored_scores
 
     if len(results) != 1:
         raise TreelabelError("expected the folder of a study, or --truth FILE with --scores or --predictions")
@@ -130,7 +130,7 @@ def _say_what_was_written(output: Path, figures: Path | None = None) -> None:
 
 def require_report(output: Path, force: bool, *inputs: Path | str | None) -> None:
     """Refuse a report that could not be written, before hours of learning."""
-    from treelabel.report.write import require_packages
+    from treelabel.report.writing import require_packages
 
     require_packages()
     require_other_file(output, *inputs)

@@ -44,8 +44,7 @@ def tables(
     from treelabel.core.errors import TreelabelError, quote
     from treelabel.core.registry import suggestion
     from treelabel.experiment.results import Results
-    from treelabel.experiment.styles import STYLES
-    from treelabel.experiment.summary import summarize
+    from treelabel.experiment.table_styles import STYLES, summarize
 
     known = next((each for each in STYLES if each == style), None)
     if known is None:
@@ -77,10 +76,10 @@ def tables(
 def _draw(studies: "list[Results]", folder: Path) -> str:
     """Draw the figures of studies into a folder, and return what to say of them."""
     from treelabel.core.errors import TreelabelError
-    from treelabel.experiment.series import make_figures
-    from treelabel.report.figures.study import study_figures
+    from treelabel.experiment.study_figures import make_figures
+    from treelabel.report.figures.study_figures import study_figures
     from treelabel.report.pictures import write_figures
-    from treelabel.report.write import require_packages
+    from treelabel.report.writing import require_packages
 
     require_packages()
     drawings = study_figures([figure for study in studies for figure in make_figures(study)])

@@ -9,7 +9,7 @@ from treelabel.core.errors import TreelabelError
 from treelabel.data import Dataset
 from treelabel.evaluation import evaluate
 from treelabel.evaluation.result import Result
-from treelabel.experiment.parts import sums_of
+from treelabel.experiment.contributions import sums_of
 from treelabel.experiment.results import Judgement
 from treelabel.experiment.spec import DEFAULT_RULE, DataSpec, Judge
 from treelabel.metrics import find_metric

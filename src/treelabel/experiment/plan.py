@@ -11,10 +11,10 @@ from typing import Literal
 
 from treelabel.core.errors import TreelabelError, quote, shorten
 from treelabel.core.registry import suggestion
-from treelabel.experiment.code import is_current
-from treelabel.experiment.commands import files_hash
+from treelabel.experiment.code_version import is_current
+from treelabel.experiment.command_systems import files_hash
+from treelabel.experiment.data_sets import content_hash, params_hash
 from treelabel.experiment.results import Results, Run, load_run
-from treelabel.experiment.sets import content_hash, params_hash
 from treelabel.experiment.spec import Spec, SystemSpec
 
 State = Literal["done", "judge", "todo", "failed"]

@@ -29,10 +29,10 @@ from treelabel.core.errors import TreelabelError, locate_errors
 from treelabel.core.json_text import read_json
 from treelabel.core.validation import validate
 from treelabel.evaluation.result import Result
+from treelabel.experiment.contributions import context_from_json, load_parts
 from treelabel.experiment.metric_names import base_metric, spelled_metric
-from treelabel.experiment.parts import context_from_json, load_parts
-from treelabel.experiment.reading import parse_spec
 from treelabel.experiment.spec import Spec
+from treelabel.experiment.spec_reader import parse_spec
 from treelabel.metrics import Context, find_metric
 
 FORMAT, VERSION = "treelabel run", 1

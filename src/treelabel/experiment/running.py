@@ -26,7 +26,7 @@ from treelabel.core.errors import TreelabelError, shorten
 from treelabel.core.locking import lock
 from treelabel.encoders.sources import spec_with
 from treelabel.experiment.plan import Cell, Progress, StudyPlan, estimate, make_plan, progress_of, started
-from treelabel.experiment.processes import MARK, end_marked, family_of, has_ended, kill_group, memory_of
+from treelabel.experiment.process_tree import MARK, end_marked, family_of, has_ended, kill_group, memory_of
 from treelabel.experiment.results import Results, Run, Status, load_run
 from treelabel.experiment.units import parse_bytes, parse_seconds, show_bytes, show_seconds
 from treelabel.experiment.worker import UNWRITTEN, WorkerJob, write_run

@@ -26,15 +26,15 @@ from treelabel.core.compute import run_in_thread
 from treelabel.core.errors import TreelabelError
 from treelabel.core.json_text import read_json
 from treelabel.evaluation.evaluator import make_context
-from treelabel.experiment.code import loaded_code
-from treelabel.experiment.commands import run_command
+from treelabel.experiment.code_version import loaded_code
+from treelabel.experiment.command_systems import run_command
+from treelabel.experiment.contributions import context_to_json, save_parts
+from treelabel.experiment.data_sets import Splits, load_parts, with_files
 from treelabel.experiment.judging import SystemOutput, judge_output, measured
-from treelabel.experiment.parts import context_to_json, save_parts
-from treelabel.experiment.processes import MARK, end_marked, peak_of
-from treelabel.experiment.reading import parse_spec
+from treelabel.experiment.process_tree import MARK, end_marked, peak_of
 from treelabel.experiment.results import Judgement, Run, file_sha256, load_run
-from treelabel.experiment.sets import Splits, load_parts, with_files
 from treelabel.experiment.spec import Judge, Spec, SystemSpec
+from treelabel.experiment.spec_reader import parse_spec
 from treelabel.models import make_model
 from treelabel.models.base import Model
 from treelabel.models.persistence.store import save_model

@@ -20,11 +20,11 @@ from treelabel.report.confusion import (
     sibling_tables,
 )
 from treelabel.report.mistakes import LONGEST_TEXT, MOST_MISTAKES, Mistake, costliest_mistakes
-from treelabel.report.operating import Curve, operating_curve
+from treelabel.report.operating_curve import Curve, operating_curve
 from treelabel.report.reliability import Reliability, reliability
 from treelabel.report.sentences import HEADLINES
 from treelabel.report.slices import Slice, by_bin, by_decile, by_depth
-from treelabel.report.systems import SCORE_METRICS, System, judge_systems, occurring
+from treelabel.report.systems import SCORE_METRICS, ReportSystem, judge_systems, occurring
 from treelabel.rules import TunedRule
 
 MOST_PAIRS = 45
@@ -76,7 +76,7 @@ class Content:
 
     title: str
     notes: list[str]
-    systems: list[System]
+    systems: list[ReportSystem]
     headlines: list[str]
     description: list[tuple[str, str]]
     depth: list[Slice]
@@ -141,7 +141,7 @@ def make_content(
     )
 
 
-def _notes(systems: list[System]) -> list[str]:
+def _notes(systems: list[ReportSystem]) -> list[str]:
     """Notes that a reader must know first: unknown labels, who got no label, and which rule nobody asked for."""
     notes = []
     for system in systems:
@@ -156,7 +156,7 @@ def _notes(systems: list[System]) -> list[str]:
     return notes
 
 
-def _compare_scores(systems: list[System], resamples: int, seed: int) -> ComparisonTable | None:
+def _compare_scores(systems: list[ReportSystem], resamples: int, seed: int) -> ComparisonTable | None:
     """Compare the systems that have scores by metrics of these, where others have none; the first must be one."""
     scored = [system for system in systems if system.scores is not None]
     if len(scored) in (len(systems), 0, 1) or systems[0].scores is None:
@@ -165,7 +165,7 @@ def _compare_scores(systems: list[System], resamples: int, seed: int) -> Compari
     return compare_results(named, [name for name in HEADLINES if name in SCORE_METRICS], resamples, seed)
 
 
-def _details(system: System, truth: Dataset, texts: bool, longest: int) -> Details:
+def _details(system: ReportSystem, truth: Dataset, texts: bool, longest: int) -> Details:
     counts = sibling_counts(system.hierarchy, system.truth, system.decisions)
     return Details(
         curve=operating_curve(system),
@@ -178,7 +178,7 @@ def _details(system: System, truth: Dataset, texts: bool, longest: int) -> Detai
     )
 
 
-def _pairs(systems: list[System]) -> list[Pair]:
+def _pairs(systems: list[ReportSystem]) -> list[Pair]:
     found = []
     for one, two in islice(combinations(systems, 2), MOST_PAIRS):
         keep = occurring([one, two])

@@ -30,7 +30,7 @@ _TREE_PLACE: Final = "\x00tree\x00"
 
 
 @dataclass(frozen=True)
-class Cell:
+class MetricCell:
     """A value of a system in the table of metrics, its interval, and the difference to the first system."""
 
     value: str
@@ -47,7 +47,7 @@ class MetricRow:
 
     name: str
     meaning: Meaning
-    cells: tuple[Cell, ...]
+    cells: tuple[MetricCell, ...]
 
 
 def render(content: Content, figures: Sequence[Drawing], most_bytes: int = MOST_BYTES) -> str:
@@ -99,11 +99,11 @@ def metric_rows(content: Content) -> list[MetricRow]:
         for system in content.systems:
             found = system.intervals.get(name)
             if found is None:
-                cells.append(Cell("\N{EM DASH}", ""))
+                cells.append(MetricCell("\N{EM DASH}", ""))
                 continue
             interval = _interval(told, found.low, found.high)
             ends = f"{told.written(found.low)} to {told.written(found.high)}" if interval else ""
-            cell = Cell(told.written(found.value), interval or found.no_ends, ends, reason=found.no_ends)
+            cell = MetricCell(told.written(found.value), interval or found.no_ends, ends, reason=found.no_ends)
             if (name, system.name) in compared:
                 cell = _compared(told, cell, *compared[name, system.name])
             cells.append(cell)
@@ -121,7 +121,7 @@ def _differences(content: Content) -> dict[tuple[str, str], tuple[Comparison, fl
     return found
 
 
-def _compared(told: Meaning, cell: Cell, found: Comparison, p: float) -> Cell:
+def _compared(told: Meaning, cell: MetricCell, found: Comparison, p: float) -> MetricCell:
     """Add the difference to the first system; a star where it is more than chance."""
     star = "*" if p < STAR_LEVEL else ""
     ends = _interval(told, found.low, found.high, signed=True)

@@ -7,7 +7,7 @@ import numpy as np
 from treelabel.core.types import DoubleArray
 from treelabel.evaluation.statistics import binomial_interval
 from treelabel.metrics import find_metric
-from treelabel.report.systems import System
+from treelabel.report.systems import ReportSystem
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class Reliability:
         return "Leaves" if self.group == "leaves" else f"Depth {self.group}"
 
 
-def reliability(system: System) -> list[Reliability]:
+def reliability(system: ReportSystem) -> list[Reliability]:
     """Return the bins of the leaves and of each level, none for a system without scores.
 
     In a flat hierarchy the leaves are the only level, which is not repeated.

@@ -36,7 +36,7 @@ MOST_SYSTEMS = 20
 
 
 @dataclass(frozen=True, eq=False)
-class System:
+class ReportSystem:
     """A system that was judged: its result with the documents kept, and its scores if it has any."""
 
     name: str
@@ -99,7 +99,7 @@ def judge_systems(
     rule: str | TunedRule | None = None,
     resamples: int = 1000,
     seed: int = 0,
-) -> list[System]:
+) -> list[ReportSystem]:
     """Judge systems on the documents of the truth.
 
     Parameters
@@ -130,10 +130,10 @@ def judge_systems(
         judged: dict[str, Any] = {"decisions": given} if scores is None else {"scores": scores}
         metrics = [*DECISION_METRICS, *(() if scores is None else SCORE_METRICS)]
         result = evaluate(truth, **judged, hierarchy=h, rule=rule, metrics=metrics, train_frequencies=train)
-        found.append(System(str(name), result, scores, resamples, seed))
+        found.append(ReportSystem(str(name), result, scores, resamples, seed))
     return found
 
 
-def occurring(systems: list[System]) -> Any:
+def occurring(systems: list[ReportSystem]) -> Any:
     """Mark the labels that are true, or that any of the systems predicts, shape (nodes,)."""
     return np.any([system.label_counts[:, :2].sum(axis=1) > 0 for system in systems], axis=0)

@@ -1,10 +1,10 @@
 """The figures of a report, drawn with matplotlib when they are asked for."""
 
 from treelabel.report.content import Content
-from treelabel.report.figures.base import Drawing, with_own_names
-from treelabel.report.figures.curve import curve_figures
-from treelabel.report.figures.panels import calibration_figures, scatter_figure
-from treelabel.report.figures.slices import slice_figures
+from treelabel.report.figures.curve_figure import curve_figures
+from treelabel.report.figures.drawing import Drawing, with_own_names
+from treelabel.report.figures.slice_figures import slice_figures
+from treelabel.report.figures.small_multiples import calibration_figures, scatter_figure
 
 __all__ = ["Drawing", "drawings"]
 

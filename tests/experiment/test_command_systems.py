@@ -14,13 +14,13 @@ import pytest
 
 from tests.experiment.small import SPEC, write_data, write_study
 from treelabel import TreelabelError
-from treelabel.experiment import commands
-from treelabel.experiment.commands import environment, files_hash, read_label_scores, run_command
+from treelabel.experiment import command_systems
+from treelabel.experiment.command_systems import environment, files_hash, read_label_scores, run_command
+from treelabel.experiment.data_sets import Splits, load_parts
 from treelabel.experiment.plan import make_plan
-from treelabel.experiment.reading import read_spec
 from treelabel.experiment.running import RunOptions, run_study
-from treelabel.experiment.sets import Splits, load_parts
 from treelabel.experiment.spec import DataSpec, SystemSpec
+from treelabel.experiment.spec_reader import read_spec
 
 LABEL = "animal > dog"
 
@@ -31,7 +31,7 @@ def parts(tmp_path: Path) -> Splits:
     return load_parts(DataSpec("small", train="train.csv", test="test.csv"), tmp_path, 0)
 
 
-def run(parts: Splits, folder: Path, program: str, writes: Any) -> commands.CommandOutput:
+def run(parts: Splits, folder: Path, program: str, writes: Any) -> command_systems.CommandOutput:
     working = folder / "working"
     working.mkdir()
     system = SystemSpec("peer", command=("{python}", "-c", program, "{test}", "{output}"), writes=writes)
@@ -120,14 +120,14 @@ def test_a_changed_script_is_another_program(tmp_path: Path) -> None:
 
 
 def test_one_environment_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(command_systems, "cache_folder", lambda: tmp_path)
     made: list[tuple[str, ...]] = []
 
     def install(python: Path, requirements: tuple[str, ...]) -> None:
         time.sleep(0.2)
         made.append(requirements)
 
-    monkeypatch.setattr(commands, "_install", install)
+    monkeypatch.setattr(command_systems, "_install", install)
     threads = [threading.Thread(target=environment, args=(("something",),)) for _ in range(3)]
     for thread in threads:
         thread.start()

@@ -9,7 +9,7 @@ from treelabel.core.types import DoubleArray
 from treelabel.evaluation import Evaluator
 from treelabel.evaluation.result import Result
 from treelabel.hierarchy import row_sizes
-from treelabel.report.systems import System
+from treelabel.report.systems import ReportSystem
 
 # What is shown beside the rule of the report: the usual ways to decide.
 RULES = ("threshold@0.5", "best_leaf", "top_down(stop=0.5)", "optimal:hf1", "optimal:samples_f1")
@@ -41,7 +41,7 @@ class Curve:
     points: tuple[OperatingPoint, ...]
 
 
-def operating_curve(system: System) -> Curve | None:
+def operating_curve(system: ReportSystem) -> Curve | None:
     """Return the curve of a system that has scores, or None."""
     if system.scores is None:
         return None
@@ -59,7 +59,7 @@ def operating_curve(system: System) -> Curve | None:
     return Curve(precision, recall, tuple(found.values()))
 
 
-def _decided(system: System, rule: str) -> Result:
+def _decided(system: ReportSystem, rule: str) -> Result:
     judge = Evaluator(
         system.hierarchy, ["hp", "hr", "hf1", "micro_f1"], rule, keep_documents=True, context=system.result.context
     )
@@ -67,8 +67,8 @@ def _decided(system: System, rule: str) -> Result:
     return judge.result()
 
 
-def _point(system: System, result: Result, is_chosen: bool = False) -> OperatingPoint:
-    decisions = System("", result).decisions
+def _point(system: ReportSystem, result: Result, is_chosen: bool = False) -> OperatingPoint:
+    decisions = ReportSystem("", result).decisions
     judged = row_sizes(system.truth) > 0
     precision = np.where(row_sizes(decisions) == 0, 1.0, result.documents["hp"])[judged]
     recall = result.documents["hr"][judged]

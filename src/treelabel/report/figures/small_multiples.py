@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from treelabel.report.content import Content, Pair
-from treelabel.report.figures.base import Drawing, called, figure, share_axis, style_of, written
+from treelabel.report.figures.drawing import Drawing, called, figure, share_axis, style_of, written
 from treelabel.report.figures.style import PALETTE, PAPER, QUIET
 from treelabel.report.reliability import Reliability
 

@@ -29,8 +29,8 @@ from treelabel.core.locking import lock
 from treelabel.core.validation import LARGEST, AnyFloat, Between, validate
 from treelabel.data import Dataset, read, write, write_taxonomy
 from treelabel.encoders.catalogue import cache_folder
-from treelabel.experiment.processes import MARK, end_marked, run_watched
-from treelabel.experiment.sets import Splits
+from treelabel.experiment.data_sets import Splits
+from treelabel.experiment.process_tree import MARK, end_marked, run_watched
 from treelabel.experiment.spec import PLACEHOLDER, SystemSpec
 from treelabel.hierarchy import label_matrix
 from treelabel.hierarchy.labels import find_label

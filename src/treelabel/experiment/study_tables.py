@@ -6,11 +6,11 @@ from typing import Any
 
 from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.registry import suggestion
-from treelabel.experiment.cells import TableCell, make_cell, mark
 from treelabel.experiment.estimates import Resampled
-from treelabel.experiment.notes import table_notes
 from treelabel.experiment.results import Results
 from treelabel.experiment.spec import Column, Spec, TableSpec, column_titles
+from treelabel.experiment.table_cells import TableCell, make_cell, mark
+from treelabel.experiment.table_notes import table_notes
 
 # Behind the name of a data set that is not the one of the published numbers.
 OTHER_DATA = "†"

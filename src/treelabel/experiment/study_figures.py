@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treelabel.experiment.cells import summarise
 from treelabel.experiment.estimates import Resampled, Term, estimate
 from treelabel.experiment.metric_names import spelled_metric
 from treelabel.experiment.results import Results
 from treelabel.experiment.spec import Column, FigureSpec
+from treelabel.experiment.table_cells import summarise
 from treelabel.metrics.ranking import frequency_bins
 
 LABELS, OCCURRENCES = "labels", "training labels"

@@ -14,9 +14,9 @@ from pathlib import Path
 # Rooms that cannot change what a run gives: they run it, or show it.
 SHOWING = ("cli", "report", "experiment")
 # Of these, modules that do.
-MEANING = ("experiment.sets", "experiment.judging")
-# Rooms that judge scores and have no part in making them.
-JUDGING = ("metrics", "evaluation", "experiment.judging")
+MEANING = ("experiment.data_sets", "experiment.judging")
+# Rooms that judge scores and have no part in making them; metrics have, as models choose by them.
+JUDGING = ("evaluation", "experiment.judging")
 
 
 def loaded_code() -> dict[str, str]:

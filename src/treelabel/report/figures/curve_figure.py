@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from treelabel.report.content import Content
-from treelabel.report.figures.base import Drawing, called, figure, style_of, written
+from treelabel.report.figures.drawing import Drawing, called, figure, style_of, written
 from treelabel.report.figures.style import INK, MARKERS, PALETTE, PAPER, QUIET
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from treelabel.report.figures.base import SIZE, Drawing, bar_style, called, style_of, with_own_names, written
+from treelabel.report.figures.drawing import SIZE, Drawing, bar_style, called, style_of, with_own_names, written
 from treelabel.report.figures.style import INK, PAPER, QUIET
 
 if TYPE_CHECKING:

@@ -9,9 +9,11 @@ from typing import Literal, get_args
 
 from treelabel.core.errors import printable
 from treelabel.data.io.formulas import escape
-from treelabel.experiment.cells import MISSING, TableCell
-from treelabel.experiment.claims import Standing, Verdict
-from treelabel.experiment.tables import ColumnHead, Table, TableRow
+from treelabel.experiment.claims import Standing, Verdict, judge_claims
+from treelabel.experiment.estimates import Resampled
+from treelabel.experiment.results import Results
+from treelabel.experiment.study_tables import ColumnHead, Table, TableRow, make_tables
+from treelabel.experiment.table_cells import MISSING, TableCell
 
 Style = Literal["paper", "markdown", "latex", "csv"]
 STYLES: tuple[Style, ...] = get_args(Style)
@@ -21,6 +23,45 @@ STAR = "*"
 BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 _TEXTS = ("study", "table", "data", "system", "column", "rule", "text")
 CSV_HEADER = (*_TEXTS, "mean", "low", "high", "n", "best", "differs", "published")
+
+
+def summarize(
+    results: Results,
+    style: Style = "paper",
+    names: Sequence[str] | None = None,
+    claims: bool = True,
+    significance: bool = True,
+    bold: bool = False,
+    header: bool = True,
+) -> tuple[str, list[Verdict]]:
+    """Write the tables of a study and the verdicts on its claims.
+
+    Parameters
+    ----------
+    results : Results
+        The runs of the study.
+    style : "paper", "markdown", "latex" or "csv"
+        How tables are written.
+    names : sequence of str, optional
+        Only these tables; by default all.
+    claims, significance : bool
+        Whether to judge claims (CSV has no place for them), and to test what differs from the best of a column.
+    bold, header : bool
+        Whether the text may have a terminal's codes for bold, and CSV the names of its columns.
+
+    Returns
+    -------
+    text : str
+    verdicts : list of Verdict
+    """
+    resampled = Resampled(results)
+    tables = make_tables(results, names or None, resampled, significance)
+    study = results.spec.name if results.folder is None else results.folder.resolve().name
+    texts = [write_heading(results.spec.title, style), write_tables(tables, style, study, bold, header)]
+    verdicts = judge_claims(results, resampled) if claims else []
+    if style != "csv":
+        texts.append(write_verdicts(verdicts, style))
+    return "\n\n".join(text for text in texts if text), verdicts
 
 
 def write_tables(

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.registry import suggestion
 from treelabel.data import Dataset
+from treelabel.experiment.data_sets import content_hash, load_parts
 from treelabel.experiment.results import Results
-from treelabel.experiment.sets import content_hash, load_parts
 from treelabel.scores import Scores
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from treelabel.report.content import Content
-from treelabel.report.figures.base import (
+from treelabel.report.figures.drawing import (
     SIZE,
     Drawing,
     bar_style,

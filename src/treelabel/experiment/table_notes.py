@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 
 from treelabel.core.errors import TreelabelError
-from treelabel.experiment.cells import FEW_SEEDS, STAR_LEVEL, TableCell
 from treelabel.experiment.metric_names import base_metric
 from treelabel.experiment.results import Results
 from treelabel.experiment.spec import TableSpec, column_titles
+from treelabel.experiment.table_cells import FEW_SEEDS, STAR_LEVEL, TableCell
 from treelabel.metrics import find_metric
 
 
