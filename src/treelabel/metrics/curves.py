@@ -66,7 +66,7 @@ def best_f1(sums: Sums, _: Context, __: float) -> float:
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> round(best_f1(example_sums(hierarchical_points), example_context(), 0), 3)
-    0.741
+    0.642
     """
     points = curve(sums)
     precision, recall = points["precision"], points["recall"]
@@ -85,7 +85,7 @@ def hf1_auc(batch: Batch, _: float = 0) -> DoubleArray:
 
     >>> from treelabel.metrics.example import example
     >>> hf1_auc(example()).round(3).tolist()
-    [1.0, 0.75, 0.75]
+    [1.0, 0.75, 0.167, nan]
     """
     return _curve_areas(batch, batch.context.unit_weights)
 
@@ -97,7 +97,7 @@ def info_hf1_auc(batch: Batch, _: float = 0) -> DoubleArray:
 
     >>> from treelabel.metrics.example import example
     >>> info_hf1_auc(example()).round(3).tolist()
-    [1.0, 0.75, 0.75]
+    [1.0, 0.667, 0.25, nan]
     """
     return _curve_areas(batch, batch.context.information_weights)
 

@@ -1,10 +1,16 @@
-"""Three documents on which the docstrings of metrics are computed.
+"""Four documents on which the docstrings of metrics are computed.
 
-hierarchy   A over C and D; B               (nodes A B C D, of 8 training documents 4 4 2 2)
-document    truth   decision   scores of C D B
-1           C       C          0.5   0.25  0.25
-2           B       A          0.25  0.25  0.5
-3           D       C          0.5   0.25  0.25
+hierarchy   A over C and D; B; E   nodes                  A   B   E   C   D
+                                   training documents     8   4   0   2   4   of 16, ancestors counted
+                                   labels in training     2   4   0   2   4
+                                   information, in bits   1   2   4   3   2
+                                   weight, in bits        1   2   4   2   1   what a node adds to its parent
+
+document    truth   decision   scores of   A       B       E   C      D
+1           C       A                      0.625   0.375   0   0.5    0.125
+2           D       C                      0.75    0.25    0   0.5    0.25
+3           B       A                      0.625   0.375   0   0.25   0.375
+4           none    none                   0.75    0.25    0   0.25   0.5
 """
 
 from collections.abc import Callable
@@ -19,35 +25,23 @@ from treelabel.scores import Scores
 
 
 def example_context() -> Context:
-    """The hierarchy and how often its labels occur in training."""
-    counts = np.array([4, 4, 2, 2])
-    return Context(Hierarchy.from_paths(["A > C", "A > D", "B"]), counts, counts, 8)
+    """Return the hierarchy and how often its labels occur in training."""
+    hierarchy = Hierarchy.from_paths(["A > C", "A > D", "B", "E"])
+    return Context(hierarchy, np.array([8, 4, 0, 2, 4]), np.array([2, 4, 0, 2, 4]), 16)
 
 
 def example() -> Batch:
-    """The three documents."""
+    """Return the four documents."""
     context = example_context()
-    scores = [[0.5, 0.25, 0.25], [0.25, 0.25, 0.5], [0.5, 0.25, 0.25]]
+    scores = [[0.375, 0.5, 0.125], [0.25, 0.5, 0.25], [0.375, 0.25, 0.375], [0.25, 0.25, 0.5]]
     return Batch(
         context,
-        encode(context.hierarchy, ["C", "B", "D"]),
-        encode(context.hierarchy, ["C", "A", "C"]),
-        Scores.from_leaves(context.hierarchy, ["C", "D", "B"], scores),
+        encode(context.hierarchy, [["C"], ["D"], ["B"], []]),
+        encode(context.hierarchy, [["A"], ["C"], ["A"], []]),
+        Scores.from_leaves(context.hierarchy, ["B", "C", "D"], scores),
     )
 
 
 def example_sums(parts: Callable[[Batch, float], Parts], parameter: float = 0) -> Sums:
-    """The sums of additive parts over the three documents.
-
-    Parameters
-    ----------
-    parts
-        Returns the additive parts of a batch.
-    parameter
-        The number behind "@" in the metric's name.
-
-    Returns
-    -------
-    tuple of sums
-    """
+    """Sum additive parts over the four documents; `parameter` is the number behind "@" in the metric's name."""
     return tuple(np.asarray(part.sum(axis=0)).ravel() for part in parts(example(), parameter))

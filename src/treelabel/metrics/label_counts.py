@@ -88,7 +88,7 @@ def micro_precision(sums: Sums, _: Context, __: float) -> float:
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> round(micro_precision(example_sums(label_counts), example_context(), 0), 3)
-    0.6
+    0.5
     """
     return _mean(precision(_total(sums), if_empty=0.0), sums)
 
@@ -100,7 +100,7 @@ def micro_recall(sums: Sums, _: Context, __: float) -> float:
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> round(micro_recall(example_sums(label_counts), example_context(), 0), 3)
-    0.6
+    0.4
     """
     return _mean(recall(_total(sums), if_empty=0.0), sums)
 
@@ -112,7 +112,7 @@ def micro_f1(sums: Sums, _: Context, __: float) -> float:
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> round(micro_f1(example_sums(label_counts), example_context(), 0), 3)
-    0.6
+    0.444
     """
     return _mean(f_beta(_total(sums), if_empty=0.0), sums)
 
@@ -124,7 +124,7 @@ def macro_precision(sums: Sums, _: Context, __: float) -> float:
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> round(macro_precision(example_sums(label_counts), example_context(), 0), 3)
-    0.292
+    0.133
     """
     return _mean(precision(by_label(sums), if_empty=0.0), sums)
 
@@ -136,7 +136,7 @@ def macro_recall(sums: Sums, _: Context, __: float) -> float:
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> round(macro_recall(example_sums(label_counts), example_context(), 0), 3)
-    0.5
+    0.2
     """
     return _mean(recall(by_label(sums), if_empty=0.0), sums)
 
@@ -148,7 +148,7 @@ def macro_f1(sums: Sums, _: Context, __: float) -> float:
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> round(macro_f1(example_sums(label_counts), example_context(), 0), 3)
-    0.367
+    0.16
     """
     return _mean(label_f1(sums), sums)
 
@@ -160,7 +160,7 @@ def macro_f1_present(sums: Sums, _: Context, __: float) -> float:
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> round(macro_f1_present(example_sums(label_counts), example_context(), 0), 3)
-    0.367
+    0.2
     """
     return _mean(label_f1(sums)[by_label(sums)[:, :2].sum(axis=1) > 0], sums)
 
@@ -183,7 +183,7 @@ def label_accuracy(sums: Sums, context: Context, _: float) -> float:
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> round(label_accuracy(example_sums(label_counts), example_context(), 0), 3)
-    0.667
+    0.75
     """
     documents = int(sums[3].sum())
     if not documents or not len(context.hierarchy):
@@ -212,7 +212,7 @@ def hamming_levels(sums: Sums, context: Context, _: float) -> Value:
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> found = hamming_levels(example_sums(label_counts), example_context(), 0)
     >>> {name: round(value, 3) for name, value in found.items()}
-    {'mean': 0.333, '1': 0.333, '2': 0.333}
+    {'mean': 0.271, '1': 0.167, '2': 0.375}
     """
     documents = int(sums[3].sum())
     if not documents:
@@ -242,7 +242,7 @@ def macro_f1_by_depth(sums: Sums, context: Context, _: float) -> Value:
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> found = macro_f1_by_depth(example_sums(label_counts), example_context(), 0)
     >>> {name: round(value, 3) for name, value in found.items()}
-    {'mean': 0.367, '1': 0.4, '2': 0.333}
+    {'mean': 0.133, '1': 0.267, '2': 0.0}
     """
     values = label_f1(sums)
     return with_mean({str(d): float(values[context.hierarchy.level(d)].mean()) for d in _levels(context)})
@@ -268,7 +268,7 @@ def macro_f1_by_decile(sums: Sums, context: Context, _: float) -> Value:
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> found = macro_f1_by_decile(example_sums(label_counts), example_context(), 0)
     >>> {name: round(value, 3) for name, value in found.items()}
-    {'mean': 0.367, '1': 0.667, '2': 0.0, '3': 0.8, '4': 0.0}
+    {'mean': 0.16, '1': 0.0, '2': 0.0, '3': 0.0, '4': 0.0, '5': 0.8}
     """
     values = label_f1(sums)
     order = np.argsort(context.frequencies, kind="stable")

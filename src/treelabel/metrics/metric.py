@@ -55,7 +55,7 @@ class Metric:
         """Metrics with the same key share their parts."""
         return (self.documents or self.parts, self.default)
 
-    def switched(self, settings: Mapping[str, Any]) -> "Metric":
+    def with_conventions(self, settings: Mapping[str, Any]) -> "Metric":
         """Return the metric with other conventions; what is no convention of it is refused."""
         allowed = [*(switch.name for switch in self.switches), *dict(self.numbers)]
         for name in settings:

@@ -141,7 +141,7 @@ def hp(batch: Batch, _: float = 0) -> DoubleArray:
 
     >>> from treelabel.metrics.example import example
     >>> hp(example()).round(3).tolist()
-    [1.0, 0.0, 0.5]
+    [1.0, 0.5, 0.0, 1.0]
     """
     return precision(batch.unit_overlap)
 
@@ -153,7 +153,7 @@ def hr(batch: Batch, _: float = 0) -> DoubleArray:
 
     >>> from treelabel.metrics.example import example
     >>> hr(example()).round(3).tolist()
-    [1.0, 0.0, 0.5]
+    [0.5, 0.5, 0.0, 1.0]
     """
     return recall(batch.unit_overlap)
 
@@ -165,7 +165,7 @@ def samples_precision(batch: Batch, _: float = 0) -> DoubleArray:
 
     >>> from treelabel.metrics.example import example
     >>> samples_precision(example()).round(3).tolist()
-    [1.0, 0.0, 0.5]
+    [1.0, 0.5, 0.0, 0.0]
     """
     return precision(batch.unit_overlap, if_empty=0.0)
 
@@ -177,7 +177,7 @@ def samples_recall(batch: Batch, _: float = 0) -> DoubleArray:
 
     >>> from treelabel.metrics.example import example
     >>> samples_recall(example()).round(3).tolist()
-    [1.0, 0.0, 0.5]
+    [0.5, 0.5, 0.0, 0.0]
     """
     return recall(batch.unit_overlap, if_empty=0.0)
 
@@ -189,7 +189,7 @@ def samples_f1(batch: Batch, _: float = 0) -> DoubleArray:
 
     >>> from treelabel.metrics.example import example
     >>> samples_f1(example()).round(3).tolist()
-    [1.0, 0.0, 0.5]
+    [0.667, 0.5, 0.0, 0.0]
     """
     return f_beta(batch.unit_overlap, if_empty=0.0)
 
@@ -211,8 +211,8 @@ def hf(batch: Batch, beta: float = 1) -> DoubleArray:
     array of shape (documents,)
 
     >>> from treelabel.metrics.example import example
-    >>> hf(example(), 1).round(3).tolist()
-    [1.0, 0.0, 0.5]
+    >>> hf(example(), 2).round(3).tolist()
+    [0.556, 0.5, 0.0, 1.0]
     """
     return f_beta(batch.unit_overlap, beta)
 
@@ -224,7 +224,7 @@ def hf1(batch: Batch, _: float = 0) -> DoubleArray:
 
     >>> from treelabel.metrics.example import example
     >>> hf1(example()).round(3).tolist()
-    [1.0, 0.0, 0.5]
+    [0.667, 0.5, 0.0, 1.0]
     """
     return f_beta(batch.unit_overlap)
 
@@ -236,7 +236,7 @@ def hf1_root(batch: Batch, _: float = 0) -> DoubleArray:
 
     >>> from treelabel.metrics.example import example
     >>> hf1_root(example()).round(3).tolist()
-    [1.0, 0.5, 0.667]
+    [0.8, 0.667, 0.5, 1.0]
     """
     return f_beta(with_root(batch.unit_overlap))
 
@@ -248,7 +248,7 @@ def info_hp(batch: Batch, _: float = 0) -> DoubleArray:
 
     >>> from treelabel.metrics.example import example
     >>> info_hp(example()).round(3).tolist()
-    [1.0, 0.0, 0.5]
+    [1.0, 0.333, 0.0, 1.0]
     """
     return precision(batch.information_overlap)
 
@@ -260,7 +260,7 @@ def info_hr(batch: Batch, _: float = 0) -> DoubleArray:
 
     >>> from treelabel.metrics.example import example
     >>> info_hr(example()).round(3).tolist()
-    [1.0, 0.0, 0.5]
+    [0.333, 0.5, 0.0, 1.0]
     """
     return recall(batch.information_overlap)
 
@@ -272,7 +272,7 @@ def info_hf1(batch: Batch, _: float = 0) -> DoubleArray:
 
     >>> from treelabel.metrics.example import example
     >>> info_hf1(example()).round(3).tolist()
-    [1.0, 0.0, 0.5]
+    [0.5, 0.4, 0.0, 1.0]
     """
     return f_beta(batch.information_overlap)
 
@@ -293,7 +293,7 @@ def icm(batch: Batch, _: float = 0, alpha: float = 2.0, alpha_2: float = 2.0, be
 
     >>> from treelabel.metrics.example import example
     >>> icm(example()).round(3).tolist()
-    [2.0, -2.0, -1.0]
+    [-1.0, -2.0, -3.0, 0.0]
     """
     return icm_rows(batch.information_overlap, alpha, alpha_2, beta)
 
@@ -305,7 +305,7 @@ def shortest_path(batch: Batch, _: float = 0) -> DoubleArray:
 
     >>> from treelabel.metrics.example import example
     >>> shortest_path(example()).round(3).tolist()
-    [0.0, 2.0, 2.0]
+    [1.0, 2.0, 2.0, 0.0]
     """
     a, b, c = batch.unit_overlap.T
     distance: DoubleArray = a + b - 2 * c
@@ -319,7 +319,7 @@ def hamming(batch: Batch, _: float = 0) -> DoubleArray:
 
     >>> from treelabel.metrics.example import example
     >>> hamming(example()).round(3).tolist()
-    [0.0, 0.5, 0.5]
+    [0.2, 0.4, 0.4, 0.0]
     """
     share: DoubleArray = shortest_path(batch) / max(1, len(batch.hierarchy))
     return share
@@ -332,7 +332,7 @@ def jaccard(batch: Batch, _: float = 0) -> DoubleArray:
 
     >>> from treelabel.metrics.example import example
     >>> jaccard(example()).round(3).tolist()
-    [1.0, 0.0, 0.333]
+    [0.5, 0.333, 0.0, 0.0]
     """
     a, b, c = batch.unit_overlap.T
     return ratio(c, a + b - c, (a == 0) & (b == 0), if_empty=0.0)
@@ -345,7 +345,7 @@ def subset_accuracy(batch: Batch, _: float = 0) -> DoubleArray:
 
     >>> from treelabel.metrics.example import example
     >>> subset_accuracy(example()).round(3).tolist()
-    [1.0, 0.0, 0.0]
+    [0.0, 0.0, 0.0, 1.0]
     """
     a, b, c = batch.unit_overlap.T
     same: DoubleArray = ((a == c) & (b == c)).astype(np.float64)
@@ -359,7 +359,7 @@ def propensity_f1(batch: Batch, _: float = 0) -> DoubleArray:
 
     >>> from treelabel.metrics.example import example
     >>> propensity_f1(example()).round(3).tolist()
-    [1.0, 0.472, 0.444]
+    [0.394, 0.41, 0.41, 1.0]
     """
     context = batch.context
     documents = context.reference_documents
@@ -391,7 +391,7 @@ def hp_micro(sums: Sums, _: Context, __: float) -> float:
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> round(hp_micro(example_sums(overlap_sums), example_context(), 0), 3)
-    0.6
+    0.5
     """
     return _micro(precision, sums)
 
@@ -403,7 +403,7 @@ def hr_micro(sums: Sums, _: Context, __: float) -> float:
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> round(hr_micro(example_sums(overlap_sums), example_context(), 0), 3)
-    0.6
+    0.4
     """
     return _micro(recall, sums)
 
@@ -415,7 +415,7 @@ def hf1_micro(sums: Sums, _: Context, __: float) -> float:
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> round(hf1_micro(example_sums(overlap_sums), example_context(), 0), 3)
-    0.6
+    0.444
     """
     return _micro(f_beta, sums)
 
@@ -446,7 +446,7 @@ def icm_norm(sums: Sums, _: Context, __: float) -> float:
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> round(icm_norm(example_sums(icm_sums), example_context(), 0), 3)
-    0.4
+    0.071
     """
     total, best, documents = sums[0]
     if not documents:

@@ -25,7 +25,7 @@ def softmax_win(batch: Batch, __: float = 0) -> DoubleArray:
 
     >>> from treelabel.metrics.example import example
     >>> softmax_win(example()).round(3).tolist()
-    [0.625, 0.5, 0.5]
+    [0.562, 0.5, 0.375, nan]
     """
     h, truth = batch.hierarchy, batch.closed_truth
     _ = h.parent
@@ -44,7 +44,7 @@ def neg_log_win(batch: Batch, _: float = 0) -> DoubleArray:
 
     >>> from treelabel.metrics.example import example
     >>> neg_log_win(example()).round(3).tolist()
-    [0.47, 0.693, 0.693]
+    [0.575, 0.693, 0.981, nan]
     """
     with np.errstate(divide="ignore"):
         return -np.log(softmax_win(batch))
@@ -59,7 +59,7 @@ def cross_entropy(batch: Batch, _: float = 0) -> DoubleArray:
 
     >>> from treelabel.metrics.example import example
     >>> cross_entropy(example()).round(3).tolist()
-    [0.693, 0.693, 1.386]
+    [0.693, 1.386, 0.981, nan]
     """
     truth = batch.hierarchy.most_specific(batch.truth)
     batch._single(batch.truth, "true")
@@ -90,7 +90,7 @@ def cross_entropy_by_depth(sums: Sums, _: Context, __: float) -> Value:
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> found = cross_entropy_by_depth(example_sums(cross_entropy_sums), example_context(), 0)
     >>> {name: round(value, 3) for name, value in found.items()}
-    {'mean': 0.731, '1': 0.423, '2': 1.04}
+    {'mean': 0.81, '1': 0.58, '2': 1.04}
     """
     pairs = zip(*(np.asarray(part).tolist() for part in sums), strict=True)
     return with_mean({str(depth): total / count for depth, (total, count) in enumerate(pairs, 1) if count})
@@ -155,7 +155,7 @@ def ece(sums: Sums, context: Context, _: float) -> Value:
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> found = ece(example_sums(calibration_bins), example_context(), 0)
     >>> {name: round(value, 3) for name, value in found.items()}
-    {'mean': 0.167, 'leaves': 0.167, '1': 0.333, '2': 0.083}
+    {'mean': 0.208, 'leaves': 0.208, '1': 0.167, '2': 0.125}
     """
     errors = {}
     for name, part in zip(["leaves", *map(str, range(1, context.hierarchy.max_depth + 1))], sums, strict=True):
@@ -221,7 +221,7 @@ def group_means(sums: Sums, context: Context, _: float) -> Value:
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> found = group_means(example_sums(brier_sums), example_context(), 0)
     >>> {name: round(value, 3) for name, value in found.items()}
-    {'mean': 0.542, 'leaves': 0.542, '1': 0.25, '2': 0.417}
+    {'mean': 0.562, 'leaves': 0.562, '1': 0.453, '2': 0.398}
     """
     *totals, documents = sums[0]
     names = ["leaves", *map(str, range(1, context.hierarchy.max_depth + 1))]
@@ -255,7 +255,7 @@ def selective_accuracy(sums: Sums, _: Context, __: float) -> Value:
 
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> round(selective_accuracy(example_sums(coverage_bins), example_context(), 0), 3)
-    0.667
+    0.528
     """
     curve = coverage_curve(sums)
     keep = curve["coverage"] > 0

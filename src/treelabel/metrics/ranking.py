@@ -88,8 +88,8 @@ def precision_at_k(batch: Batch, k: float) -> DoubleArray:
     array of shape (documents,)
 
     >>> from treelabel.metrics.example import example
-    >>> precision_at_k(example(), 5).round(3).tolist()
-    [0.4, 0.2, 0.4]
+    >>> precision_at_k(example(), 2).round(3).tolist()
+    [1.0, 0.5, 0.5, 0.0]
     """
     share: DoubleArray = np.count_nonzero(hits(batch, k), axis=1) / k
     return share
@@ -112,8 +112,8 @@ def recall_at_k(batch: Batch, k: float) -> DoubleArray:
     array of shape (documents,)
 
     >>> from treelabel.metrics.example import example
-    >>> recall_at_k(example(), 5).round(3).tolist()
-    [1.0, 1.0, 1.0]
+    >>> recall_at_k(example(), 2).round(3).tolist()
+    [1.0, 0.5, 1.0, nan]
     """
     sizes = row_sizes(batch.closed_truth).astype(np.float64)
     found = np.count_nonzero(hits(batch, k), axis=1)
@@ -140,8 +140,8 @@ def ndcg_at_k(batch: Batch, k: float) -> DoubleArray:
     array of shape (documents,)
 
     >>> from treelabel.metrics.example import example
-    >>> ndcg_at_k(example(), 5).round(3).tolist()
-    [1.0, 0.631, 0.877]
+    >>> ndcg_at_k(example(), 2).round(3).tolist()
+    [1.0, 0.613, 0.631, nan]
     """
     marks = hits(batch, k)
     gain = 1 / np.log2(np.arange(2, marks.shape[1] + 2))
@@ -183,8 +183,8 @@ def psp_at_k(sums: Sums, _: Context, __: float) -> float:
     Takes the column sums of what `psp_sums` returns.
 
     >>> from treelabel.metrics.example import example_context, example_sums
-    >>> round(psp_at_k(example_sums(psp_sums, 5), example_context(), 5), 3)
-    1.0
+    >>> round(psp_at_k(example_sums(psp_sums, 2), example_context(), 2), 3)
+    0.795
     """
     gained, reachable = sums[0]
     return float(gained / reachable) if reachable else float("nan")
@@ -233,9 +233,9 @@ def binned_macro_f1_at_k(sums: Sums, context: Context, _: float) -> Value:
         The mean, and the value of each bin.
 
     >>> from treelabel.metrics.example import example_context, example_sums
-    >>> found = binned_macro_f1_at_k(example_sums(top_k_counts, 5), example_context(), 5)
+    >>> found = binned_macro_f1_at_k(example_sums(top_k_counts, 2), example_context(), 2)
     >>> {name: round(value, 3) for name, value in found.items()}
-    {'mean': 0.575, '1-9': 0.575}
+    {'mean': 0.583, '0': 0.0, '1-9': 0.583}
     """
     values = label_f1(sums)
     bins = frequency_bins(context.frequencies, context.bin_edges)

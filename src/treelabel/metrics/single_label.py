@@ -36,7 +36,7 @@ def level_accuracy(sums: Sums, _: Context, __: float) -> Value:
     >>> from treelabel.metrics.example import example_context, example_sums
     >>> found = level_accuracy(example_sums(level_matches), example_context(), 0)
     >>> {name: round(value, 3) for name, value in found.items()}
-    {'mean': 0.583, '1': 0.667, '2': 0.5}
+    {'mean': 0.333, '1': 0.667, '2': 0.0}
     """
     present, right = sums
     return with_mean({str(d + 1): float(right[d] / present[d]) for d in range(len(present)) if present[d]})
@@ -49,7 +49,7 @@ def leaf_accuracy(batch: Batch, _: float = 0) -> DoubleArray:
 
     >>> from treelabel.metrics.example import example
     >>> leaf_accuracy(example()).round(3).tolist()
-    [1.0, 0.0, 0.0]
+    [0.0, 0.0, 0.0, 1.0]
     """
     true, predicted = batch.single_terminals
     return np.equal(true, predicted).astype(np.float64)
@@ -62,7 +62,7 @@ def coarsest_accuracy(batch: Batch, __: float = 0) -> DoubleArray:
 
     >>> from treelabel.metrics.example import example
     >>> coarsest_accuracy(example()).round(3).tolist()
-    [1.0, 0.0, 1.0]
+    [1.0, 1.0, 0.0, 1.0]
     """
     _ = batch.hierarchy.parent, batch.single_terminals
     true, predicted = (_first(labels) for labels in (batch.closed_truth, batch.closed_decisions))
@@ -84,7 +84,7 @@ def parent_accuracy(batch: Batch, _: float = 0) -> DoubleArray:
 
     >>> from treelabel.metrics.example import example
     >>> parent_accuracy(example()).round(3).tolist()
-    [1.0, 1.0, 1.0]
+    [0.0, 1.0, 1.0, 1.0]
     """
     parent = batch.hierarchy.parent
     true, predicted = (np.where(nodes >= 0, parent[nodes], -2) for nodes in batch.single_terminals)
@@ -100,7 +100,7 @@ def onehot_win(batch: Batch, __: float = 0) -> DoubleArray:
 
     >>> from treelabel.metrics.example import example
     >>> onehot_win(example()).round(3).tolist()
-    [1.0, 0.0, 0.5]
+    [0.5, 0.5, 0.0, nan]
     """
     true, predicted = batch.single_terminals
     return np.where(true < 0, np.nan, similarity.win(batch.hierarchy, predicted, true))
@@ -113,7 +113,7 @@ def wu_palmer(batch: Batch, _: float = 0) -> DoubleArray:
 
     >>> from treelabel.metrics.example import example
     >>> wu_palmer(example()).round(3).tolist()
-    [1.0, 0.5, 0.667]
+    [0.8, 0.667, 0.5, 1.0]
     """
     return similarity.wu_palmer(batch.hierarchy, *batch.single_terminals)
 
@@ -125,7 +125,7 @@ def leacock_chodorow(batch: Batch, _: float = 0) -> DoubleArray:
 
     >>> from treelabel.metrics.example import example
     >>> leacock_chodorow(example()).round(3).tolist()
-    [1.792, 0.693, 0.693]
+    [1.099, 0.693, 0.693, 1.792]
     """
     return similarity.leacock_chodorow(batch.hierarchy, *batch.single_terminals)
 
@@ -137,7 +137,7 @@ def resnik(batch: Batch, _: float = 0) -> DoubleArray:
 
     >>> from treelabel.metrics.example import example
     >>> resnik(example()).round(3).tolist()
-    [2.0, 0.0, 1.0]
+    [1.0, 1.0, 0.0, 0.0]
     """
     return similarity.resnik(batch.hierarchy, *batch.single_terminals, batch.context.information)
 
@@ -149,7 +149,7 @@ def lin(batch: Batch, _: float = 0) -> DoubleArray:
 
     >>> from treelabel.metrics.example import example
     >>> lin(example()).round(3).tolist()
-    [1.0, 0.0, 0.5]
+    [0.5, 0.4, 0.0, 1.0]
     """
     return similarity.lin(batch.hierarchy, *batch.single_terminals, batch.context.information)
 
@@ -161,6 +161,6 @@ def jiang_conrath(batch: Batch, _: float = 0) -> DoubleArray:
 
     >>> from treelabel.metrics.example import example
     >>> jiang_conrath(example()).round(3).tolist()
-    [0.0, 2.0, 2.0]
+    [2.0, 3.0, 3.0, 0.0]
     """
     return similarity.jiang_conrath(batch.hierarchy, *batch.single_terminals, batch.context.information)
