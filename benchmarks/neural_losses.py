@@ -32,7 +32,6 @@ from benchmarks.synthetic import random_tree
 from treelabel import Hierarchy
 from treelabel.hierarchy import label_matrix
 from treelabel.neural.losses.registry import LOSSES, make_loss
-from treelabel.neural.losses.torch import torch_loss
 
 WIDTH = 384
 BATCHES = (16, 64)
@@ -67,7 +66,7 @@ def steps_of(h: Hierarchy, name: str, size: int, linear: bool) -> tuple[Step, St
     """Make a training step with a loss, labels ready and weights random; and the step that gets its labels ready."""
     rng, torch_rng = np.random.default_rng(0), torch.Generator().manual_seed(0)
     truth = label_matrix(np.arange(size + 1), rng.choice(h.leaves, size), len(h))
-    cost = torch_loss(make_loss("bce" if name == PLAIN else name, h, np.ones(len(h))))
+    cost = make_loss("bce" if name == PLAIN else name, h, np.ones(len(h)))
     prepared, rows = cost.prepare(truth), np.arange(size)
     batch, outputs = prepared.batch(rows), len(cost.outputs)
     dense = torch.from_numpy(h.closure(truth).toarray()).float()
@@ -78,7 +77,7 @@ def steps_of(h: Hierarchy, name: str, size: int, linear: bool) -> tuple[Step, St
     def losses(given: Tensor) -> Tensor:
         if name == PLAIN:
             return functional.binary_cross_entropy_with_logits(given, dense, reduction="none").sum(1)
-        return cost(given, batch)  # type: ignore[no-any-return]
+        return cost(given, batch)
 
     def step() -> None:
         if linear:

@@ -429,7 +429,7 @@ main()
 
 LEARNERS = [
     ("linear", "linear.heads"),
-    ("bag", "bag.training"),
+    ("bag", "bag.learner"),
     ("svm_descriptions", "label_svms"),
     ("stack", "stack.model"),
 ]

@@ -23,7 +23,7 @@ def test_every_public_registry_lists_itself(registry: Registry) -> None:  # type
 
 
 def test_every_registry_stands_in_the_registry_of_its_package() -> None:
-    packages = ("encoders", "data.io", "models.linear", "losses", "metrics", "models", "rules")
+    packages = ("encoders", "data.io", "models.linear", "neural.losses", "metrics", "models", "rules")
     modules = [import_module(f"treelabel.{package}.registry") for package in packages]
     found = [value for module in modules for value in vars(module).values() if isinstance(value, Registry)]
     assert all(any(registry is each for each in found) for registry in REGISTRIES)

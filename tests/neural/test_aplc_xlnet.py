@@ -20,7 +20,6 @@ from treelabel.models.model_inputs import training_of
 from treelabel.neural.aplc_xlnet import AplcNetwork, LabelClusters, labels_by_frequency, product_logit
 from treelabel.neural.inputs import KnownVectors
 from treelabel.neural.losses.registry import make_loss
-from treelabel.neural.losses.torch import torch_loss
 from treelabel.neural.network import Network, parameter_groups
 from treelabel.neural.objective import Objective
 from treelabel.neural.parts import Parts
@@ -138,7 +137,7 @@ def test_labels_start_at_their_base_rates() -> None:
     h = Hierarchy.flat(names)
     torch.manual_seed(0)
     network = network_of(labels, h, tail_clusters=2)
-    train, loss = training_of(["text"] * len(labels), labels, h), torch_loss(make_loss("bce", h))
+    train, loss = training_of(["text"] * len(labels), labels, h), make_loss("bce", h)
     vectors = torch.randn(500, 8)
     true = np.asarray(train.labels.sum(axis=0)).ravel()[network.nodes] / len(labels)
     before = torch.sigmoid(network.outputs.label_logits(vectors)).mean(0).detach().numpy()

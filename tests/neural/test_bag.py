@@ -1,16 +1,23 @@
 """The bag model: every loss, pretrained vectors, early stopping, Ctrl-C and deadlines, threads, unknown texts."""
 
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.helpers import put
+from tests.neural.losses.test_losses import judge, truth_for
+from tests.reference import matrix_of
+from tests.strategies import Drawn, dags, examples, trees
 from treelabel import Dataset, Hierarchy, TreelabelError, evaluate, load_model, load_sample, make_model, split
 from treelabel.models.check import CASES, TREE, check_model
-from treelabel.neural.bag import training as bag_training
+from treelabel.neural.bag import learner as bag_learner
+from treelabel.neural.bag.compiled_loss import COMPILED, CompiledLoss, Targets, group_step, mark_true
 from treelabel.neural.losses.registry import LOSSES
 
 WORDS = {"terrier": "digs", "poodle": "curly", "dog": "barks", "cat": "meows", "cake": "sweet", "soup": "hot"}
@@ -131,7 +138,7 @@ def test_a_deadline_gives_a_model_all_the_same() -> None:
 
 def test_ctrl_c_keeps_what_was_learned(monkeypatch: pytest.MonkeyPatch) -> None:
     visits = 0
-    visit = bag_training.Learner._visit
+    visit = bag_learner.Learner._visit
 
     def interrupted(self: Any, *arguments: Any) -> float:
         nonlocal visits
@@ -140,7 +147,7 @@ def test_ctrl_c_keeps_what_was_learned(monkeypatch: pytest.MonkeyPatch) -> None:
             raise KeyboardInterrupt
         return visit(self, *arguments)
 
-    monkeypatch.setattr(bag_training.Learner, "_visit", interrupted)
+    monkeypatch.setattr(bag_learner.Learner, "_visit", interrupted)
     model = make_model("bag").fit(LEAVES)
     assert len(model.losses_) == 6
     assert evaluate(LEAVES, decisions=model.predict(LEAVES), metrics=["hf1"])["hf1"] > 0.9
@@ -258,7 +265,7 @@ def test_parameters_of_a_loss_are_those_of_its_own(tmp_path: Path) -> None:
     far.save(tmp_path / "model")
     loaded = load_model(tmp_path / "model")
     assert loaded.loss_params == {"beta": 5.0}
-    assert loaded.objective_.loss.params == {"beta": 5.0}
+    assert loaded.objective_.spec.params == {"beta": 5.0}
     with pytest.raises(TreelabelError, match=r"the loss champ has no parameter 'tau'; it has: beta=0.2"):
         make_model("bag", loss="champ", loss_params={"tau": 1}).fit(LEAVES)
     with pytest.raises(TreelabelError, match="the parameter beta of the loss champ must be a number from 0 to 1e"):
@@ -267,16 +274,49 @@ def test_parameters_of_a_loss_are_those_of_its_own(tmp_path: Path) -> None:
         make_model("bag", loss="champ", loss_params=0.1).fit(LEAVES)
 
 
-# Losses without a compiled form
+# Losses with and without a compiled form
 
 
-@pytest.mark.parametrize("loss", ["bce", "win_log", "conditional_softmax_la"])
-def test_steps_of_numpy_are_those_of_compiled_loops(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@examples(25)
+@given(drawn=trees() | dags(), seed=st.integers(0, 10**6), scale=st.sampled_from([1.0, 30.0]))
+@pytest.mark.parametrize("name", COMPILED)
+def test_compiled_losses_are_those_of_torch(name: str, drawn: Drawn, seed: int, scale: float) -> None:
+    row, rng = LOSSES[name], np.random.default_rng(seed)
+    if row.needs_tree and not drawn.fast.is_tree:
+        return
+    params = {"tau": 0.7} if name == "conditional_softmax_la" else {}
+    spec = row.bind(drawn.fast, rng.integers(0, 5, len(drawn)), params)
+    compiled, logits = CompiledLoss.of(spec), rng.normal(0, scale, (5, len(spec.outputs)))
+    truth = matrix_of(truth_for(spec, drawn.slow, rng, 5), len(drawn))
+    losses, gradients = judge_compiled(compiled, compiled.targets(truth), logits)
+    expected, by_torch = judge(spec.build(), logits, truth)
+    assert losses == pytest.approx(expected, rel=1e-5, abs=1e-4)
+    assert gradients == pytest.approx(by_torch, abs=1e-5)
+    assert compiled.probabilities(logits) == pytest.approx(spec.build().node_probabilities(logits), abs=1e-9)
+
+
+def judge_compiled(compiled: CompiledLoss, targets: Targets, logits: Any) -> tuple[Any, Any]:
+    """The loss of each document and its gradient, by compiled loops."""
+    plan, workspace = compiled.plan, compiled.workspace()
+    losses, gradients = np.zeros(len(logits)), np.zeros(logits.shape)
+    for document in range(len(logits)):
+        mark_true(targets, document, 1, workspace.is_true)
+        for group in targets.groups[targets.group_ptr[document] : targets.group_ptr[document + 1]]:
+            members = plan.members[plan.ptr[group] : plan.ptr[group + 1]]
+            workspace.logits[: len(members)] = logits[document, members] + plan.offsets[members]
+            losses[document] += group_step(plan, group, len(members), workspace)
+            gradients[document, members] = workspace.logits[: len(members)]
+        mark_true(targets, document, 0, workspace.is_true)
+    return losses, gradients
+
+
+@pytest.mark.parametrize("loss", ["bce", "leaf_softmax", "conditional_softmax_la"])
+def test_steps_of_autograd_are_those_of_compiled_loops(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fitted() -> Any:
         return make_model("bag", loss=loss, vector_size=10, epochs=3).fit(LEAVES, valid=LEAVES)
 
     compiled = fitted()
-    monkeypatch.setattr("treelabel.neural.bag.steps.compiled_loss", lambda loss: None)
+    monkeypatch.setattr("treelabel.neural.bag.steps.COMPILED", {})
     slow = fitted()
     assert slow.losses_ == pytest.approx(compiled.losses_, rel=1e-4)
     assert slow.inverse_temperature_ == pytest.approx(compiled.inverse_temperature_, rel=1e-2)
@@ -284,11 +324,33 @@ def test_steps_of_numpy_are_those_of_compiled_loops(loss: str, monkeypatch: pyte
     assert slow.score(LEAVES).dense() == pytest.approx(compiled.score(LEAVES).dense(), abs=1e-2)
 
 
+def test_without_torch_compiled_losses_train_and_others_say_what_to_do() -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import treelabel as tl\n"
+        "from treelabel.models.check import CASES\n"
+        "from treelabel.neural.bag.compiled_loss import COMPILED\n"
+        "c = CASES['leaf']\n"
+        "for loss in [*COMPILED, 'champ']:\n"
+        "    model = tl.make_model('bag', loss=loss, epochs=2)\n"
+        "    try: print(model.fit(c.texts, c.labels, hierarchy=c.hierarchy).score(c.texts).is_coherent())\n"
+        "    except tl.TreelabelError as error: print(error)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    *coherent, refused = ended.stdout.splitlines()
+    assert coherent == ["True"] * len(COMPILED)
+    assert refused == (
+        'the model bag trains the loss champ by torch: pip install "treelabel[neural]"; without torch it has bce, '
+        "conditional_sigmoid, conditional_softmax, conditional_softmax_la, leaf_softmax, win_flat, win_coarse"
+    )
+
+
 @pytest.mark.parametrize("adaptive", [True, False])
 def test_a_penalty_on_weights_pulls_children_to_their_parents(adaptive: bool) -> None:
     def apart(**params: float) -> float:
         model = make_model("bag", loss="match", loss_params=params, vector_size=10, epochs=5, adaptive=adaptive)
-        child, parent = model.set_params(learning_rate=0.3).fit(LEAVES).objective_.loss.edges
+        match = model.set_params(learning_rate=0.3).fit(LEAVES).objective_.loss
+        child, parent = match.child.numpy(), match.parent.numpy()
         return float(np.linalg.norm(model.outputs_[child] - model.outputs_[parent]))
 
     assert apart(lambda_parameters=0.1) < 0.8 * apart(lambda_parameters=0.0)
@@ -323,8 +385,8 @@ def test_a_warm_start_refuses_what_it_cannot_go_on_with() -> None:
         model.set_params(loss="win_log").fit(other.texts, other.labels, hierarchy=other.hierarchy)
 
 
-@pytest.mark.parametrize("loss", ["match", "hierarchical_cross_entropy", "soft_labels"])
+@pytest.mark.parametrize("loss", [name for name in LOSSES if name not in COMPILED])
 @pytest.mark.slow
 def test_losses_without_a_compiled_form_stand_the_battery(loss: str) -> None:
     refused = check_model(lambda: make_model("bag", loss=loss, vector_size=20, epochs=10))
-    assert refused == (() if loss == "match" else ("many", "DAG"))
+    assert refused == (() if loss in ("champ", "match") else ("many", "DAG"))

@@ -26,7 +26,6 @@ from treelabel.neural.inputs import KnownVectors
 from treelabel.neural.label_trees import level_sizes, with_tree
 from treelabel.neural.light_xml import LightXmlNetwork
 from treelabel.neural.losses.registry import make_loss
-from treelabel.neural.losses.torch import torch_loss
 from treelabel.neural.objective import Objective
 from treelabel.neural.parts import Parts
 from treelabel.neural.ranking import (
@@ -170,7 +169,7 @@ def test_true_labels_are_always_candidates_of_training(seed: int) -> None:
     rng = np.random.default_rng(seed)
     labels, inputs = label_rows(rng, 6, most=9), texts_of_states(rng, 6)
     gold = [set(labels.indices[low:high]) for low, high in zip(labels.indptr, labels.indptr[1:], strict=False)]
-    network, loss = attention(), torch_loss(make_loss("bce", FLAT))
+    network, loss = attention(), make_loss("bce", FLAT)
     for stage in (1, 2):
         truth = network.begin_stage(stage, inputs, loss, labels).batch(np.arange(6))
         nodes, there = network.candidates(truth)
@@ -338,7 +337,7 @@ def test_clusters_and_levels_stand_the_battery(system: str) -> None:
 def test_a_level_begins_with_what_the_level_above_has_learned() -> None:
     rng = np.random.default_rng(0)
     labels, inputs, network = label_rows(rng, 6), texts_of_states(rng, 6, least=2), attention()
-    loss = torch_loss(make_loss("bce", FLAT))
+    loss = make_loss("bce", FLAT)
     queries = network.at(1).queries.clone()
     with torch.no_grad():
         network.at(0).hidden.weight.fill_(0.5)

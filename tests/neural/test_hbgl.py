@@ -24,14 +24,13 @@ from treelabel.neural.hbgl_labels import (
     subtrees,
 )
 from treelabel.neural.losses.registry import make_loss
-from treelabel.neural.losses.torch import torch_loss
 from treelabel.neural.network import Network, Outputs, layers_of, with_lora
 from treelabel.neural.objective import Objective
 from treelabel.neural.parts import Parts
 
 WIDTH, VOCABULARY, POSITIONS = 16, 40, 16
 H = Hierarchy.from_paths(["A > B > C", "A > B > D", "A > E", "F > G", "I"])
-LOSS = torch_loss(make_loss("bce", H))
+LOSS = make_loss("bce", H)
 BODIES = ["backbone", "lora", "decoder"]
 
 
@@ -449,7 +448,7 @@ def documents(count: int, seed: int, depth: int, groups: int, hidden_top: bool =
 
 def trained(network: Model, train: Documents, epochs: int, rate: float = 3e-3) -> Model:
     """Train with AdamW, batches of 32, and a rate that rises for 50 steps and then falls to 0."""
-    loss = torch_loss(make_loss("bce", train.hierarchy))
+    loss = make_loss("bce", train.hierarchy)
     truth = network.prepare(loss, train.nodes.numpy().astype(np.int8))
     optimizer = torch.optim.AdamW(network.parameters(), rate)
     batches = [rows for _ in range(epochs) for rows in torch.split(torch.randperm(len(train.nodes)), 32)]

@@ -15,7 +15,7 @@ from tests.strategies import Drawn, examples, hierarchies
 from treelabel import Hierarchy
 from treelabel.neural.hgclr import HgclrNetwork, nt_xent, scoring_network, straight_through
 from treelabel.neural.label_paths import LabelPaths, PathBias
-from treelabel.neural.losses.torch import TorchLoss, torch_loss
+from treelabel.neural.losses.base import Loss
 from treelabel.neural.network import Network, Outputs, with_lora, without_lora
 from treelabel.neural.objective import Objective
 from treelabel.neural.parts import Parts
@@ -57,7 +57,7 @@ class Case(NamedTuple):
     network: HgclrNetwork
     inputs: tuple[Tensor, Tensor]
     truth: Any
-    loss: TorchLoss
+    loss: Loss
 
 
 MODES = ["fine-tuned", "LoRA", "frozen"]
@@ -74,7 +74,7 @@ def case(mode: str = "fine-tuned", **settings: Any) -> Case:
     mask = torch.ones(4, LENGTH, dtype=torch.long)
     mask[:2, 4:] = 0
     tokens = torch.randn(4, LENGTH, WIDTH) if mode == "frozen" else torch.randint(1, VOCABULARY, (4, LENGTH))
-    loss = torch_loss(parts.objective.loss)
+    loss = parts.objective.loss
     prepared = network.prepare(loss, [[0, 0, 0, 0, 1], [0, 1, 0, 0, 0], [0, 0, 0, 1, 0], [0, 0, 1, 0, 0]])
     return Case(network.train(), (tokens, mask), prepared.batch(np.arange(4)), loss)
 
@@ -368,7 +368,7 @@ def trained(train: Texts, epochs: int, chooses: bool = True, **settings: Any) ->
     network = HgclrNetwork(parts, contrastive_weight=0.05, **settings)
     network.label_encoder.requires_grad_(chooses)
     network.words_to_labels.requires_grad_(chooses)
-    loss = torch_loss(parts.objective.loss)
+    loss = parts.objective.loss
     prepared = network.prepare(loss, train.labels)
     optimizer = torch.optim.AdamW([p for p in network.parameters() if p.requires_grad], 3e-3)
     rng = np.random.default_rng(0)
@@ -422,7 +422,7 @@ def test_over_frozen_states_planted_words_are_found() -> None:
     vectors = torch.randn(WORDS, WIDTH)
     parts = parts_of(SUBJECT_TREE)
     network = HgclrNetwork(parts, contrastive_weight=0.05, threshold=0.2, log_probabilities=True)
-    loss = torch_loss(parts.objective.loss)
+    loss = parts.objective.loss
     prepared = network.prepare(loss, data.labels)
     optimizer = torch.optim.AdamW(network.parameters(), 3e-3)
     for _ in range(80):
@@ -462,7 +462,7 @@ def f1_of_few(epochs: int, seed: int, plain: bool = False, learning_rate: float 
     parts = parts_of(SUBJECT_TREE, width=FEW_WIDTH, dropout=0.1, name_vectors=names)
     network = scoring_network(parts) if plain else HgclrNetwork(parts, log_probabilities=True, **settings)
     train, test = few_texts(32, seed), few_texts(640, seed + 1000)
-    loss = torch_loss(parts.objective.loss)
+    loss = parts.objective.loss
     truth = network.prepare(loss, train.labels).batch(np.arange(32))
     optimizer = torch.optim.AdamW(network.parameters(), learning_rate)
     network.train()

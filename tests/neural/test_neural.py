@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -32,10 +31,7 @@ from treelabel.neural.callbacks import Callback
 from treelabel.neural.featurizers import FrozenFeaturizer
 from treelabel.neural.hardware import faster_in_bf16
 from treelabel.neural.inputs import epoch_batches
-from treelabel.neural.losses.base import Loss
-from treelabel.neural.losses.bce import Bce
 from treelabel.neural.losses.registry import LOSSES
-from treelabel.neural.losses.torch.registry import FORMS
 from treelabel.neural.network import Network, Outputs, freeze, layers_of, parameter_groups
 from treelabel.neural.objective import Objective
 from treelabel.neural.schedules import SCHEDULES, Pacing
@@ -655,34 +651,7 @@ def test_without_torch_the_error_says_what_to_install() -> None:
 # ONNX
 
 
-class Own(Bce):
-    """A loss with nothing but its numpy form."""
-
-    name = "own"
-
-
-@dataclass(frozen=True)
-class OwnRow:
-    name: str = "own"
-    help: str = "a loss of one's own"
-    maker: type[Loss] = Own
-
-
-def test_a_loss_with_nothing_but_numpy_trains_and_is_not_exported(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(LOSSES._rows, "own", OwnRow())
-    own, same = (made("frozen", folder, loss=loss, epochs=3).fit(DATA) for loss in ("own", "bce"))
-    assert own.score(LEAF.texts).dense() == pytest.approx(same.score(LEAF.texts).dense(), abs=1e-4)
-    with pytest.raises(
-        TreelabelError, match="the loss own has no torch form, so a model that was trained with it cannot"
-    ):
-        own.exported()
-    in_bag, same = (make_model("bag", loss=loss, vector_size=10, epochs=3).fit(DATA) for loss in ("own", "bce"))
-    assert in_bag.score(LEAF.texts).dense() == pytest.approx(same.score(LEAF.texts).dense(), abs=1e-2)
-
-
-@pytest.mark.parametrize("loss", [name for name, row in LOSSES.items() if row.maker in FORMS])
+@pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.slow
 def test_an_exported_model_gives_the_same_scores(loss: str, folder: Path, tmp_path: Path) -> None:
     kind = KINDS[loss][1]

@@ -201,7 +201,7 @@ def models(json: JsonOption = False) -> None:
             {name: row.help for name, row in LOSSES.items()},
             {name: row.help for name, row in HEADS.items()},
         )
-        params = {name: {key: asdict(own) for key, own in row.maker.parameters.items()} for name, row in LOSSES.items()}
+        params = {name: {key: asdict(own) for key, own in row.parameters.items()} for name, row in LOSSES.items()}
         found = {"models": rows, "losses": losses, "loss_params": params, "heads": heads}
         typer.echo(jsonlib.dumps(found, indent=2))
         return
@@ -215,7 +215,7 @@ def models(json: JsonOption = False) -> None:
     typer.echo("\nloss= of neural and bag, with its loss_params=")
     for loss in LOSSES.values():
         typer.echo(f"  {loss.name:<28}{loss.help}")
-        for key, parameter in loss.maker.parameters.items():
+        for key, parameter in loss.parameters.items():
             typer.echo(f"  {'':<28}{key}={parameter.default:g}: {parameter.help}")
 
 

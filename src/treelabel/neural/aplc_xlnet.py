@@ -19,7 +19,7 @@ from treelabel.calibration.outputs import ABSENT
 from treelabel.core.types import DoubleArray, LongArray
 from treelabel.neural.gold import TrueLabels
 from treelabel.neural.inputs import Inputs
-from treelabel.neural.losses.torch import TorchLoss
+from treelabel.neural.losses.base import Loss
 from treelabel.neural.network import DROPOUT, Network
 from treelabel.neural.parts import Parts
 
@@ -259,28 +259,28 @@ class AplcNetwork(Network):
         nodes = labels_by_frequency(parts)
         sizes = [len(part) for part in np.array_split(nodes, tail_clusters + 1) if len(part)]
         place = np.full(len(parts.hierarchy), -1)
-        place[parts.objective.loss.outputs] = np.arange(parts.outputs)
+        place[parts.objective.spec.outputs] = np.arange(parts.outputs)
         hidden = parts.hidden_size or parts.width
         outputs = LabelClusters(parts.width, sizes, hidden, div_value, place[nodes], parts.outputs, parts.dropout)
         super().__init__(parts.backbone, parts.pooling, outputs)
         self.nodes = nodes
 
-    def prepare(self, loss: TorchLoss, labels: Any) -> TrueLabels:
+    def prepare(self, loss: Loss, labels: Any) -> TrueLabels:
         """Prepare the true terminal labels: see `Network.prepare`."""
-        return TrueLabels(sparse.csr_array(loss.loss.hierarchy.closure(labels))[:, self.nodes])
+        return TrueLabels(sparse.csr_array(loss.hierarchy.closure(labels))[:, self.nodes])
 
-    def begin_stage(self, stage: int, inputs: Inputs, loss: TorchLoss, labels: Any) -> TrueLabels:
+    def begin_stage(self, stage: int, inputs: Inputs, loss: Loss, labels: Any) -> TrueLabels:
         """Start at the base rates of labels: see `Network.begin_stage`."""
         truth = self.prepare(loss, labels)
         self.outputs.start_at(*base_rates(truth.labels, self.outputs.sizes))
         return truth
 
-    def losses(self, inputs: Sequence[Tensor], truth: Tensor, loss: TorchLoss) -> Tensor:
+    def losses(self, inputs: Sequence[Tensor], truth: Tensor, loss: Loss) -> Tensor:
         """Return the cross-entropy of head, gates and open tails: see `Network.losses`."""
         found: Tensor = self.outputs.losses(inputs[0] if len(inputs) == 1 else self.vectors(*inputs), truth)
         return found
 
-    def penalty(self, loss: TorchLoss) -> Tensor:
+    def penalty(self, loss: Loss) -> Tensor:
         """Return 0: weights of clusters have different widths."""
         nothing: Tensor = self.outputs.head.weight.new_zeros(())
         return nothing

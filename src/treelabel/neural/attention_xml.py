@@ -13,7 +13,7 @@ from torch.nn import functional
 from treelabel.core.types import IntArray
 from treelabel.encoders.tokens import token_batches
 from treelabel.neural.inputs import Inputs
-from treelabel.neural.losses.torch import TorchLoss
+from treelabel.neural.losses.base import Loss
 from treelabel.neural.parts import Parts
 from treelabel.neural.ranking import (
     RankingNetwork,
@@ -211,7 +211,7 @@ class AttentionXmlNetwork(RankingNetwork):
         """One for each level."""
         return self.tree.depth
 
-    def begin_stage(self, stage: int, inputs: Inputs, loss: TorchLoss, labels: Any) -> TreeLabels:
+    def begin_stage(self, stage: int, inputs: Inputs, loss: Loss, labels: Any) -> TreeLabels:
         """Train a level, given those above: see `Network.begin_stage`."""
         predicted = None if stage == 0 else self.best_clusters(stage - 1, inputs)
         self.level = stage
@@ -280,7 +280,7 @@ class AttentionXmlNetwork(RankingNetwork):
         first = torch.arange(mask.shape[1], device=mask.device) == 0
         return functional.layer_norm(found, found.shape[-1:]), mask | first
 
-    def losses(self, inputs: Sequence[Tensor], truth: TreeGold, loss: TorchLoss) -> Tensor:
+    def losses(self, inputs: Sequence[Tensor], truth: TreeGold, loss: Loss) -> Tensor:
         """Return the mean cross-entropy of a text's candidates at the level in training: see `Network.losses`."""
         level, gold = self.at(self.level), truth.levels[self.level]
         words, mask = self.words(self.level, inputs)

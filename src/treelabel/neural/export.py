@@ -19,7 +19,7 @@ from treelabel.neural.featurizers import (
     StatesFeaturizer,
     TokenFeaturizer,
 )
-from treelabel.neural.losses.torch import TorchLoss
+from treelabel.neural.losses.base import Loss
 from treelabel.neural.network import Network
 
 
@@ -38,7 +38,7 @@ class TextToProbabilities(nn.Module):
         Vectors of the backbone are multiplied by it.
     """
 
-    def __init__(self, network: Network, loss: TorchLoss, temperature: float, scale: float) -> None:
+    def __init__(self, network: Network, loss: Loss, temperature: float, scale: float) -> None:
         super().__init__()
         self.network, self.loss, self.temperature, self.scale = network, loss, temperature, scale
 
@@ -81,7 +81,7 @@ def network_from_tokens(network: Network, featurizer: Featurizer) -> tuple[Netwo
 
 
 def export_graph(
-    network: Network, featurizer: Featurizer, loss: TorchLoss, temperature: float, runtime: Literal["onnx", "int8"]
+    network: Network, featurizer: Featurizer, loss: Loss, temperature: float, runtime: Literal["onnx", "int8"]
 ) -> tuple[bytes, Tokenizer, int]:
     """Export a trained network; the graph is compared with torch before it is trusted.
 

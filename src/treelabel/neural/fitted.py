@@ -18,7 +18,6 @@ from treelabel.neural.export import export_graph
 from treelabel.neural.exported import ExportedNetwork
 from treelabel.neural.featurizers import Featurizer, FrozenFeaturizer, StatesFeaturizer, TokenFeaturizer
 from treelabel.neural.inputs import Inputs, KnownVectors
-from treelabel.neural.losses.torch import require_exportable, torch_loss
 from treelabel.neural.network import Network, compute_logits
 from treelabel.neural.objective import Objective, portions_of
 from treelabel.neural.parts import Parts
@@ -82,8 +81,7 @@ class FittedNetwork:
 
     def exported(self, runtime: Literal["onnx", "int8"]) -> ExportedNetwork:
         """Return the same network as an ONNX graph."""
-        require_exportable(self.objective.loss)
-        loss = torch_loss(self.objective.loss)
+        loss = self.objective.spec.build()
         graph, tokenizer, length = export_graph(self.network, self.featurizer, loss, self.temperature, runtime)
         return ExportedNetwork(self.objective, tokenizer, length, graph, runtime, self.epoch_losses)
 
@@ -199,7 +197,7 @@ def network_scores(
     batches = featurizer.batches(inputs)
     if isinstance(network, RankingNetwork):
         return ranked_scores(network, batches, inputs, top)
-    return objective.scores(compute_logits(network, batches, inputs, len(objective.loss.outputs)) / temperature)
+    return objective.scores(compute_logits(network, batches, inputs, len(objective.spec.outputs)) / temperature)
 
 
 def restored_network(

@@ -26,7 +26,6 @@ from treelabel.neural.fitted import FittedNetwork
 from treelabel.neural.hardware import faster_in_bf16, supports_bf16, threads_for
 from treelabel.neural.inputs import Inputs, KnownVectors
 from treelabel.neural.label_names import name_embeddings, name_states
-from treelabel.neural.losses.torch import torch_loss
 from treelabel.neural.network import DROPOUT, Network, without_lora
 from treelabel.neural.objective import Objective
 from treelabel.neural.parts import Parts
@@ -319,7 +318,7 @@ def train_network(
     list of TrainState
         The state at the end of each stage.
     """
-    loss, labels, stages = torch_loss(objective.loss), objective.truth(train)[1], network.stages
+    loss, labels, stages = objective.spec.build(), objective.truth(train)[1], network.stages
     states: list[TrainState] = []
     with threads_for(network):
         for stage in range(stages):

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from treelabel.core.types import LongArray
 from treelabel.hierarchy import LabelMatrix
-from treelabel.neural.losses.torch import Prepared, TorchLoss
+from treelabel.neural.losses.base import Loss
+from treelabel.neural.losses.truth import PreparedLabels
 
 
 class Gold(NamedTuple):
@@ -24,11 +25,11 @@ class Gold(NamedTuple):
 class GoldLabels:
     """The labels of a training set, closed under ancestors, beside what a loss prepared of them."""
 
-    prepared: Prepared
+    prepared: PreparedLabels
     closed: LabelMatrix
 
     @classmethod
-    def of(cls, loss: TorchLoss, labels: Any) -> "GoldLabels":
+    def of(cls, loss: Loss, labels: Any) -> "GoldLabels":
         """Prepare labels.
 
         Parameters
@@ -43,7 +44,7 @@ class GoldLabels:
         GoldLabels
             What batches are taken from.
         """
-        return cls(loss.prepare(labels), loss.loss.hierarchy.closure(labels))
+        return cls(loss.prepare(labels), loss.hierarchy.closure(labels))
 
     def __len__(self) -> int:
         return len(self.prepared)

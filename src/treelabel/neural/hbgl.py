@@ -19,7 +19,7 @@ from treelabel.neural.gold import Gold, GoldLabels
 from treelabel.neural.hardware import threads_for
 from treelabel.neural.hbgl_bodies import BackboneBody, Body, Decoder
 from treelabel.neural.hbgl_labels import GlobalStage, LabelHead, pretrain_labels
-from treelabel.neural.losses.torch import TorchLoss
+from treelabel.neural.losses.base import Loss
 from treelabel.neural.network import Network
 from treelabel.neural.parts import Parts
 from treelabel.selection.evidence import Stage
@@ -150,16 +150,16 @@ class HbglNetwork(Network):
 
     # The local stage
 
-    def prepare(self, loss: TorchLoss, labels: Any) -> GoldLabels:
+    def prepare(self, loss: Loss, labels: Any) -> GoldLabels:
         """Prepare labels, which the network sees in training: see `Network.prepare`."""
         return GoldLabels.of(loss, labels)
 
-    def penalty(self, loss: TorchLoss) -> Tensor:
+    def penalty(self, loss: Loss) -> Tensor:
         """Return 0: outputs share their weights with inputs."""
         nothing: Tensor = self.outputs.bias.new_zeros(())
         return nothing
 
-    def losses(self, inputs: Sequence[Tensor], truth: Gold, loss: TorchLoss) -> Tensor:
+    def losses(self, inputs: Sequence[Tensor], truth: Gold, loss: Loss) -> Tensor:
         """Return the cross-entropy of all masks, given the true labels of the levels above: see `Network.losses`."""
         targets = self.targets(truth.nodes)
         slots = self.slots(targets)

@@ -19,7 +19,8 @@ from treelabel.encoders.backbone import pooled
 from treelabel.hierarchy import Hierarchy
 from treelabel.neural.gold import Gold, GoldLabels
 from treelabel.neural.label_paths import PathBias
-from treelabel.neural.losses.torch import Prepared, TorchLoss
+from treelabel.neural.losses.base import Loss
+from treelabel.neural.losses.truth import PreparedLabels
 from treelabel.neural.network import Network, Outputs
 from treelabel.neural.parts import Parts
 
@@ -313,11 +314,11 @@ class HgclrNetwork(Network):
         self.words_to_labels = WordsToLabels(width, heads_within(width, word_heads))
         self.projector = new_projector(self.outputs.linear.in_features, parts.dropout)
 
-    def prepare(self, loss: TorchLoss, labels: Any) -> Prepared:
+    def prepare(self, loss: Loss, labels: Any) -> PreparedLabels:
         """Prepare the labels for the loss, and beside them the labels that words are to speak of."""
         return GoldLabels.of(loss, labels)
 
-    def losses(self, inputs: Sequence[Tensor], truth: Gold, loss: TorchLoss) -> Tensor:
+    def losses(self, inputs: Sequence[Tensor], truth: Gold, loss: Loss) -> Tensor:
         """Return loss(text) + loss(positive) + weight · NT-Xent, whose mean counts for every document alike."""
         states, mask = self.token_states(inputs)
         text = self.outputs.features(pooled(states, mask, self.pooling))

@@ -15,7 +15,7 @@ from torch.nn import functional
 from treelabel.core.types import LongArray
 from treelabel.neural.coding_tree import CodingTree, coding_tree
 from treelabel.neural.losses.base import Loss
-from treelabel.neural.losses.torch import TorchLoss
+from treelabel.neural.losses.loss_spec import LossSpec
 from treelabel.neural.network import DROPOUT, Network
 from treelabel.neural.parts import Parts
 
@@ -164,9 +164,9 @@ class HitinNetwork(Network):
         super().__init__(parts.backbone, parts.pooling, outputs)
         # Losses here are sums over outputs, and the weight stands beside a mean.
         self.recursive_regularization = recursive_regularization * parts.outputs
-        self.register_buffer("edges", torch.from_numpy(output_edges(parts.objective.loss)), persistent=False)
+        self.register_buffer("edges", torch.from_numpy(output_edges(parts.objective.spec)), persistent=False)
 
-    def penalty(self, loss: TorchLoss) -> Tensor:
+    def penalty(self, loss: Loss) -> Tensor:
         """Return the cost of the output weights: that of the loss, and the recursive regulariser."""
         weight = self.outputs.linear.weight
         child, parent = self.edges
@@ -179,12 +179,12 @@ class HitinNetwork(Network):
         return Network(self.backbone, self.pooling, self.outputs)
 
 
-def output_edges(loss: Loss) -> LongArray:
+def output_edges(loss: LossSpec) -> LongArray:
     """Return the outputs of all children and of their parents, 2 × edges; edges without two outputs are left out.
 
     >>> from treelabel import Hierarchy
-    >>> from treelabel.neural.losses.registry import make_loss
-    >>> output_edges(make_loss("bce", Hierarchy.from_paths(["A > B", "A > C", "D"]))).tolist()
+    >>> from treelabel.neural.losses.registry import LOSSES
+    >>> output_edges(LOSSES["bce"].bind(Hierarchy.from_paths(["A > B", "A > C", "D"]), None, {})).tolist()
     [[2, 3], [0, 0]]
     """
     h = loss.hierarchy

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from treelabel.encoders.backbone import pooled
-from treelabel.neural.losses.torch import TorchLoss
+from treelabel.neural.losses.base import Loss
 from treelabel.neural.network import layers_of
 from treelabel.neural.parts import Parts
 from treelabel.neural.ranking import (
@@ -120,7 +120,7 @@ class LightXmlNetwork(RankingNetwork):
         """Whether to score all labels and pick the candidates, which saves copying the embeddings of candidates."""
         return len(self.embeddings) <= WORTH_ALL * labels.shape[1]
 
-    def losses(self, inputs: Sequence[Tensor], truth: TreeGold, loss: TorchLoss) -> Tensor:
+    def losses(self, inputs: Sequence[Tensor], truth: TreeGold, loss: Loss) -> Tensor:
         """Return the cross-entropy of clusters plus that of candidates: see `Network.losses`."""
         vectors = self.text_vectors(inputs)
         clusters = self.recaller(vectors).float()

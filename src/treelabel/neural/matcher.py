@@ -17,7 +17,7 @@ from treelabel.neural.fitted import FittedNetwork
 from treelabel.neural.gold import TrueLabels
 from treelabel.neural.hardware import threads_for
 from treelabel.neural.inputs import KnownVectors
-from treelabel.neural.losses.torch import TorchLoss
+from treelabel.neural.losses.base import Loss
 from treelabel.neural.network import Network, Outputs
 from treelabel.neural.parts import Parts
 
@@ -31,11 +31,11 @@ class MatcherNetwork(Network):
     def __init__(self, parts: Parts) -> None:
         super().__init__(parts.backbone, parts.pooling, Outputs(parts.width, parts.outputs, 0, parts.dropout))
 
-    def prepare(self, loss: TorchLoss, labels: Any) -> TrueLabels:
+    def prepare(self, loss: Loss, labels: Any) -> TrueLabels:
         """Prepare the true clusters: see `Network.prepare`."""
         return TrueLabels(sparse.csr_array(labels))
 
-    def losses(self, inputs: Sequence[Tensor], truth: Tensor, loss: TorchLoss) -> Tensor:
+    def losses(self, inputs: Sequence[Tensor], truth: Tensor, loss: Loss) -> Tensor:
         """Return the squared hinge of margins: see `Network.losses`."""
         return functional.relu(1 - (2 * truth - 1) * self.logits(inputs).float()).square().mean(1)
 

@@ -13,7 +13,8 @@ from treelabel.encoders.backbone import pooled
 from treelabel.encoders.sources import Pooling
 from treelabel.neural.hardware import threads_for
 from treelabel.neural.inputs import Inputs
-from treelabel.neural.losses.torch import Prepared, TorchLoss
+from treelabel.neural.losses.base import Loss
+from treelabel.neural.losses.truth import PreparedLabels
 from treelabel.selection.evidence import Stage
 
 # Dropout before the outputs, as in BERT's own classifier.
@@ -99,7 +100,7 @@ class Network(nn.Module):
         found: Tensor = self.outputs(vectors)
         return found
 
-    def losses(self, inputs: Sequence[Tensor], truth: Any, loss: TorchLoss) -> Tensor:
+    def losses(self, inputs: Sequence[Tensor], truth: Any, loss: Loss) -> Tensor:
         """Return what training makes small, for each document.
 
         Parameters
@@ -119,7 +120,7 @@ class Network(nn.Module):
         found: Tensor = loss(self.logits(inputs).float(), truth)
         return found
 
-    def forward(self, inputs: Sequence[Tensor], truth: Any = None, loss: TorchLoss | None = None) -> Tensor:
+    def forward(self, inputs: Sequence[Tensor], truth: Any = None, loss: Loss | None = None) -> Tensor:
         """Return logits, or the loss of each document where there is truth.
 
         Parameters
@@ -136,7 +137,7 @@ class Network(nn.Module):
         """
         return self.logits(inputs) if loss is None else self.losses(inputs, truth, loss)
 
-    def prepare(self, loss: TorchLoss, labels: Any) -> Prepared:
+    def prepare(self, loss: Loss, labels: Any) -> PreparedLabels:
         """Prepare the labels of a training set for `neural.losses`.
 
         Parameters
@@ -148,7 +149,7 @@ class Network(nn.Module):
 
         Returns
         -------
-        Prepared
+        PreparedLabels
             What batches are taken from.
         """
         return loss.prepare(labels)
@@ -158,7 +159,7 @@ class Network(nn.Module):
         """The number of trainings that follow each other, each of another part of the network; usually one."""
         return 1
 
-    def begin_stage(self, stage: int, inputs: Inputs, loss: TorchLoss, labels: Any) -> Prepared:
+    def begin_stage(self, stage: int, inputs: Inputs, loss: Loss, labels: Any) -> PreparedLabels:
         """Make ready for a stage: choose what is trained by `requires_grad`, given what the stages before have learned.
 
         Parameters
@@ -172,12 +173,12 @@ class Network(nn.Module):
 
         Returns
         -------
-        Prepared
+        PreparedLabels
             The labels, as `neural.losses` takes them in this stage.
         """
         return self.prepare(loss, labels)
 
-    def penalty(self, loss: TorchLoss) -> Tensor:
+    def penalty(self, loss: Loss) -> Tensor:
         """Return the cost of the output weights themselves."""
         return loss.penalty(self.outputs.linear.weight)
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,10 +12,13 @@ from treelabel.core.bounded_memory import MANY_NODES
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
 from treelabel.hierarchy import Change, Hierarchy, LabelMatrix, row_sizes
-from treelabel.neural.losses.base import Loss
-from treelabel.neural.losses.registry import LOSSES, make_loss
+from treelabel.neural.losses.loss_spec import LossSpec
+from treelabel.neural.losses.registry import LOSSES
 from treelabel.scores import Scores
 from treelabel.selection.training import Training
+
+if TYPE_CHECKING:
+    from treelabel.neural.losses.base import Loss
 
 # A softmax over more leaves than this takes longer than a DAG's sigmoids.
 MANY_LEAVES = 2_000
@@ -75,14 +78,14 @@ class Objective:
             automatic = "leaf_softmax"
         chosen = automatic if name == "auto" else name
         terminal = np.unique(h.most_specific(train.labels).indices)
-        stops_count = one_path and LOSSES.find(chosen).maker.needs != "any"
-        found = terminal[~h.is_leaf[terminal] & stops_count].astype(np.int32)
+        stops_count = one_path and LOSSES.find(chosen).needs != "any"
+        stops = terminal[~h.is_leaf[terminal] & stops_count].astype(np.int32)
         if stop_nodes is not None:
-            found = np.union1d(found, stop_nodes).astype(np.int32)
-        change = h.with_other_leaves(found)
+            stops = np.union1d(stops, stop_nodes).astype(np.int32)
+        change = h.with_other_leaves(stops)
         closed = change.new.closure(change.labels(train.labels))
         frequencies = np.bincount(closed.indices, minlength=len(change.new)).astype(np.int64)
-        return cls(chosen, h, found, frequencies, loss_params)
+        return cls(chosen, h, stops, frequencies, loss_params)
 
     @cached_property
     def change(self) -> Change:
@@ -90,21 +93,26 @@ class Objective:
         return self.hierarchy.with_other_leaves(self.stop_nodes)
 
     @cached_property
-    def loss(self) -> Loss:
-        """The loss for the hierarchy with these leaves."""
-        return make_loss(self.name, self.change.new, self.frequencies, **checked_params(self.loss_params))
+    def spec(self) -> LossSpec:
+        """The loss bound to the hierarchy with these leaves; needs no torch."""
+        return LOSSES.find(self.name).bind(self.change.new, self.frequencies, checked_params(self.loss_params))
+
+    @cached_property
+    def loss(self) -> "Loss":
+        """The torch module of the loss, which stays on the CPU."""
+        return self.spec.build()
 
     def require_outputs(self, count: int) -> None:
         """Refuse weights from a file that are of more or fewer outputs than the loss has."""
-        if count != len(self.loss.outputs):
+        if count != len(self.spec.outputs):
             raise TreelabelError(
-                f"there are weights of {count:,} outputs, but the loss {self.name} has {len(self.loss.outputs):,}"
+                f"there are weights of {count:,} outputs, but the loss {self.name} has {len(self.spec.outputs):,}"
             )
 
     @property
     def exhaustive(self) -> bool:
         """Whether children sum to their parent: a softmax shares out all of it, sigmoids do not."""
-        return self.loss.needs != "any"
+        return self.spec.row.needs != "any"
 
     def truth(self, data: Training, drop: bool = False) -> tuple[LongArray, LabelMatrix]:
         """Return the documents to learn from, and their labels.
@@ -123,8 +131,8 @@ class Objective:
         """
         labels = self.change.labels(data.labels)
         keep = np.ones(len(data), np.bool_)
-        if self.loss.needs != "any":
-            keep = usable(self.loss, labels) if drop else row_sizes(labels) > 0
+        if self.spec.row.needs != "any":
+            keep = usable(self.spec, labels) if drop else row_sizes(labels) > 0
         rows = np.flatnonzero(keep)
         return rows, labels[rows]
 
@@ -134,13 +142,13 @@ class Objective:
 
     def scores(self, logits: DoubleArray) -> Scores:
         """Turn logits into scores of the hierarchy; of very many nodes the likeliest are kept."""
-        return self.scores_of(self.loss.probabilities(logits))
+        return self.scores_of(self.loss.node_probabilities(logits))
 
     def scores_of(self, probabilities: Any) -> Scores:
         """Turn probabilities of the hierarchy with further leaves into scores of the hierarchy."""
-        given = Scores(self.change.new, probabilities)
-        found = (given if self.loss.coherent else given.coherent()).moved_back(self.change)
-        return found.top_k(KEPT_NODES) if len(self.hierarchy) > MANY_NODES else found
+        raw = Scores(self.change.new, probabilities)
+        scores = (raw if self.spec.row.coherent else raw.coherent()).moved_back(self.change)
+        return scores.top_k(KEPT_NODES) if len(self.hierarchy) > MANY_NODES else scores
 
 
 def portions_of(documents: int, step: int = DOCUMENTS_AT_ONCE) -> list[LongArray]:
@@ -189,24 +197,11 @@ def checked_params(loss_params: Any) -> Mapping[str, float]:
     return dict(loss_params)
 
 
-def usable(loss: Loss, truth: LabelMatrix) -> BoolArray:
-    """Mark the documents that a loss for single paths can judge.
-
-    Parameters
-    ----------
-    loss
-        A loss that needs a path or a leaf.
-    truth
-        Labels, documents x nodes.
-
-    Returns
-    -------
-    BoolArray
-        Shape (documents,).
-    """
-    h = loss.hierarchy
+def usable(spec: LossSpec, truth: LabelMatrix) -> BoolArray:
+    """Mark the documents that a loss for single paths can judge: shape (documents,)."""
+    h = spec.hierarchy
     terminal = h.most_specific(truth)
     single: BoolArray = row_sizes(terminal) == 1
-    if loss.needs == "leaf":
+    if spec.row.needs == "leaf":
         single[single] = h.is_leaf[terminal.indices[terminal.indptr[:-1][single]]]
     return single

@@ -63,4 +63,4 @@ class Parts:
     @property
     def outputs(self) -> int:
         """The number of logits."""
-        return len(self.objective.loss.outputs)
+        return len(self.objective.spec.outputs)

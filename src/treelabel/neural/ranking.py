@@ -18,7 +18,7 @@ from treelabel.hierarchy import Hierarchy
 from treelabel.models.extreme.label_tree import LabelTree
 from treelabel.neural.hardware import threads_for
 from treelabel.neural.inputs import Inputs
-from treelabel.neural.losses.torch import TorchLoss
+from treelabel.neural.losses.base import Loss
 from treelabel.neural.network import Network
 from treelabel.neural.objective import KEPT_NODES
 from treelabel.scores import Scores
@@ -118,11 +118,11 @@ class RankingNetwork(Network):
         """Return the nodes of each level that are above the labels of documents (documents × nodes of a hierarchy)."""
         return tuple(self.tree.above(self.hierarchy.most_specific(labels)))
 
-    def prepare(self, loss: TorchLoss, labels: Any) -> TreeLabels:
+    def prepare(self, loss: Loss, labels: Any) -> TreeLabels:
         """Prepare labels, which the network looks up in its tree: see `Network.prepare`."""
         return TreeLabels(self.tree_labels(labels))
 
-    def penalty(self, loss: TorchLoss) -> Tensor:
+    def penalty(self, loss: Loss) -> Tensor:
         """Return 0: no loss has a say about the weights."""
         nothing: Tensor = next(self.parameters()).new_zeros(())
         return nothing

@@ -31,7 +31,8 @@ from treelabel.neural.checkpoints import (
 from treelabel.neural.config import TrainingConfig
 from treelabel.neural.hardware import unchanged
 from treelabel.neural.inputs import Inputs, epoch_batches
-from treelabel.neural.losses.torch import Prepared, TorchLoss
+from treelabel.neural.losses.base import Loss
+from treelabel.neural.losses.truth import PreparedLabels
 from treelabel.neural.network import Network, parameter_groups
 from treelabel.neural.processes import agreed, agreed_stop, new_accelerator, process_count, share_statistics
 from treelabel.neural.schedules import SCHEDULES, Pacing
@@ -55,12 +56,10 @@ class Trainer:
         Called after each epoch; without it, the last epoch is kept.
     """
 
-    def __init__(
-        self, network: Network, loss: TorchLoss, config: TrainingConfig, validate: Validate | None = None
-    ) -> None:
+    def __init__(self, network: Network, loss: Loss, config: TrainingConfig, validate: Validate | None = None) -> None:
         self.network, self.loss, self.config, self.validate = network, loss, config, validate
 
-    def fit(self, inputs: Inputs, truth: Prepared) -> TrainState:
+    def fit(self, inputs: Inputs, truth: PreparedLabels) -> TrainState:
         """Train to the last epoch, or until patience runs out, the deadline passes or Ctrl-C is pressed.
 
         Parameters
@@ -106,7 +105,7 @@ class Trainer:
         self._require_finite()
         return state
 
-    def _has_unused(self, inputs: Inputs, truth: Prepared) -> bool:
+    def _has_unused(self, inputs: Inputs, truth: PreparedLabels) -> bool:
         """Return whether parameters have no gradient: some encoders have parts that no text uses, as XLNet's segments.
 
         Which these are is the same for all texts: networks take care that every text passes through all other weights.
@@ -131,7 +130,7 @@ class Trainer:
 
     # Epochs
 
-    def _train_epoch(self, inputs: Inputs, truth: Prepared, state: TrainState, done: Done) -> None:
+    def _train_epoch(self, inputs: Inputs, truth: PreparedLabels, state: TrainState, done: Done) -> None:
         """Take the remaining steps of an epoch, then validate."""
         config, documents = self.config, len(inputs.lengths)
         batches = epoch_batches(inputs.lengths, config.batch_size, config.seed, state.epoch)
@@ -191,7 +190,7 @@ class Trainer:
 
     # Steps
 
-    def _step(self, inputs: Inputs, truth: Prepared, rows: LongArray, share: float) -> float:
+    def _step(self, inputs: Inputs, truth: PreparedLabels, rows: LongArray, share: float) -> float:
         """Train on one batch at a share of the peak rates, in parts for processes and accumulation; return its loss."""
         parts, accelerator = self.config.gradient_accumulation_steps, self.accelerator
         for group in self.optimizer.param_groups:
@@ -211,7 +210,7 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         return total * int(accelerator.num_processes)
 
-    def _part_loss(self, inputs: Inputs, truth: Prepared, own: LongArray, rows: LongArray) -> Tensor:
+    def _part_loss(self, inputs: Inputs, truth: PreparedLabels, own: LongArray, rows: LongArray) -> Tensor:
         """Return what some documents of a batch add to its mean loss; without any, the first counts 0 times."""
         device = self.accelerator.device
         counted = own if len(own) else rows[:1]

@@ -106,7 +106,7 @@ class Validation:
         """Return the log loss, and the temperature of the logits that gives it; candidates are ranked without one."""
         if isinstance(network, RankingNetwork):
             return ranking_loss(network, self.batches, self.inputs, self.data.labels), 1.0
-        logits = compute_logits(network, self.batches, self.inputs, len(self.objective.loss.outputs))
+        logits = compute_logits(network, self.batches, self.inputs, len(self.objective.spec.outputs))
         if not np.isfinite(logits).all():
             return np.inf, 1.0
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from treelabel.core.strings import Strings
 from treelabel.core.types import IntArray
-from treelabel.neural.bag.kernels import Rows
+from treelabel.neural.bag.sgd import NgramRows
 from treelabel.text import NgramShape, Tfidf
 from treelabel.text.ngrams import count_ngrams
 
@@ -64,28 +64,19 @@ def fit_tfidf(texts: Strings, shape: NgramShape, min_df: int) -> Tfidf:
     is_word = np.zeros(shape.n_features, np.bool_)
     is_word[count_ngrams(texts, replace(shape, ngram_range=(1, 1))).buckets] = True
     enough = np.flatnonzero(df >= np.where(is_word, max(1, min_df), max(MIN_PAIR_DF, min_df)))
-    kept: IntArray = enough[np.argsort(-df[enough], kind="stable")].astype(np.int32)
-    idf = (1 + np.log((1 + len(texts)) / (1 + df[kept]))) * np.where(is_word[kept], 1.0, PAIR_WEIGHT)
-    return Tfidf(shape, kept, idf.astype(np.float32))
+    buckets: IntArray = enough[np.argsort(-df[enough], kind="stable")].astype(np.int32)
+    idf = (1 + np.log((1 + len(texts)) / (1 + df[buckets]))) * np.where(is_word[buckets], 1.0, PAIR_WEIGHT)
+    return Tfidf(shape, buckets, idf.astype(np.float32))
 
 
-def rows_of(tfidf: Tfidf, texts: Strings) -> Rows:
+def ngram_rows(tfidf: Tfidf, texts: Strings) -> NgramRows:
     """Weight the n-grams of texts, and append the constant to each text.
 
-    Parameters
-    ----------
-    tfidf
-        The n-grams and their weights.
-    texts
-        The texts.
-
-    Returns
-    -------
-    Rows
-        The n-grams of each text.
+    >>> ngram_rows(Tfidf.fit(["the dog"], NgramShape()), Strings.of(["dog", ""])).ptr.tolist()
+    [0, 2, 3]
     """
     matrix = tfidf.transform(texts)
     last = matrix.indptr[1:]
     ptr = (matrix.indptr + np.arange(len(matrix.indptr))).astype(np.int64)
     idx = np.insert(matrix.indices, last, tfidf.width).astype(np.int32)
-    return Rows(ptr, idx, np.insert(matrix.data, last, CONSTANT).astype(np.float32))
+    return NgramRows(ptr, idx, np.insert(matrix.data, last, CONSTANT).astype(np.float32))

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import FloatArray
-from treelabel.neural.bag.kernels import Weights
+from treelabel.neural.bag.sgd import BagWeights
 from treelabel.neural.objective import Objective
 from treelabel.text import NgramShape, Tfidf
 
@@ -30,17 +30,17 @@ class WarmStart:
         """
         known = self.objective
         objective.hierarchy.require_same(known.hierarchy.fingerprint, "what the model has learned before")
-        before, now = ((one.name, *described(of)) for one, of in ((known, self.tfidf.shape), (objective, shape)))
+        before, now = ((one.name, *ngram_settings(of)) for one, of in ((known, self.tfidf.shape), (objective, shape)))
         if before != now:
             names = ("the loss", "ngram_range", "n_features")
-            was, found = (
+            was, wanted = (
                 ", ".join(f"{name} {value}" for name, value in zip(names, each, strict=True)) for each in (before, now)
             )
             raise TreelabelError(
-                f"warm_start goes on with {was}, but now it is {found}; use the same, or warm_start=False"
+                f"warm_start goes on with {was}, but now it is {wanted}; use the same, or warm_start=False"
             )
 
-    def copy_to(self, weights: Weights) -> None:
+    def copy_to(self, weights: BagWeights) -> None:
         """Begin with the vectors that are known, and with those of the outputs if these are the same."""
         if weights.inputs.shape[1] != self.inputs.shape[1]:
             raise TreelabelError(
@@ -52,6 +52,6 @@ class WarmStart:
             weights.outputs[:] = self.outputs
 
 
-def described(shape: NgramShape) -> tuple[tuple[int, int], int]:
+def ngram_settings(shape: NgramShape) -> tuple[tuple[int, int], int]:
     """Return a shape of n-grams as the settings ngram_range and n_features."""
     return (1, shape.lengths[1]), shape.n_features

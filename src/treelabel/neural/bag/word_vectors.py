@@ -17,7 +17,7 @@ from treelabel.text.ngrams import count_ngrams
 BATCH = 10_000
 
 
-class Line(NamedTuple):
+class VectorLine(NamedTuple):
     """One line: its number, its word, and its numbers as text."""
 
     number: int
@@ -41,7 +41,7 @@ def read_vectors(path: str | Path, tfidf: Tfidf) -> tuple[IntArray, FloatArray]:
     Returns
     -------
     tuple[IntArray, FloatArray]
-        The columns that were found, and their vectors, columns x vector size.
+        The columns of words in the file, and their vectors, columns x vector size.
 
     Examples
     --------
@@ -53,21 +53,21 @@ def read_vectors(path: str | Path, tfidf: Tfidf) -> tuple[IntArray, FloatArray]:
     [[4.0, 5.0, 6.0]]
     """
     file = existing_file(path)
-    found: dict[int, FloatArray] = {}
+    vectors: dict[int, FloatArray] = {}
     lines = _lines(file)
     while batch := list(islice(lines, BATCH)):
         counted = count_ngrams([line.word for line in batch], NgramShape(n_features=tfidf.shape.n_features))
         first = np.cumsum(counted.sizes) - counted.sizes
-        for at in np.flatnonzero(counted.sizes == 1).tolist():
-            column = tfidf.place(int(counted.buckets[first[at]]))
-            if column >= 0 and column not in found:
-                found[column] = _numbers(batch[at], file)
-    if not found:
+        for index in np.flatnonzero(counted.sizes == 1).tolist():
+            column = tfidf.place(int(counted.buckets[first[index]]))
+            if column >= 0 and column not in vectors:
+                vectors[column] = _numbers(batch[index], file)
+    if not vectors:
         raise TreelabelError(f"{file}: has no word of the training texts")
-    return np.array(list(found), np.int32), np.array(list(found.values()), np.float32)
+    return np.array(list(vectors), np.int32), np.array(list(vectors.values()), np.float32)
 
 
-def _lines(file: Path) -> Iterator[Line]:
+def _lines(file: Path) -> Iterator[VectorLine]:
     """Read lines, each with as many numbers as the first."""
     size = 0
     with open_input(file) as stream:
@@ -85,10 +85,10 @@ def _lines(file: Path) -> Iterator[Line]:
                 expected = f"a word and {size} numbers" if size > 0 else "a word and its numbers"
                 raise TreelabelError(f"{file}:{number}: expected {expected}, found {len(fields)} fields")
             word = b" ".join(fields[:-size]).decode("utf-8", "replace")
-            yield Line(number, word, fields[-size:])
+            yield VectorLine(number, word, fields[-size:])
 
 
-def _numbers(line: Line, file: Path) -> FloatArray:
+def _numbers(line: VectorLine, file: Path) -> FloatArray:
     try:
         vector = np.array(line.numbers, np.float32)
     except ValueError:

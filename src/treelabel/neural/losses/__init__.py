@@ -1,4 +1,4 @@
-"""Losses over a hierarchy: one file per loss, with its formula, its gradient and its map from logits to probabilities.
+"""Losses over a hierarchy: one file per loss, a torch module with its formula and its map to node probabilities.
 
-`neural.losses.torch` and `neural.losses.compiled` hold faster forms of some of them, which compute the same numbers.
+`registry` and `loss_spec` say what there is and what labels each loss takes, without torch. Autograd differentiates.
 """

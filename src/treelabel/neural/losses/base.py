@@ -1,122 +1,76 @@
-"""The contract of a loss over a hierarchy: its outputs, its formula, its gradient, and logits → node probabilities.
-
-A loss is made for a hierarchy. Logits are documents x outputs, `outputs` are the nodes that they belong to, and truth
-is a label matrix, documents x nodes. Everything is computed in log space and in double precision.
-"""
+"""The contract of a loss: a torch module that judges logits and turns them into node probabilities."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, ClassVar, Literal
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
 
 from treelabel.core.errors import TreelabelError
-from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
-from treelabel.hierarchy import Hierarchy, LabelMatrix, row_sizes
+from treelabel.core.types import DoubleArray, IntArray
+from treelabel.hierarchy import Hierarchy
+from treelabel.neural.losses.loss_spec import LossSpec
+from treelabel.neural.losses.truth import IndexedLabels, PreparedLabels
 
-Needs = Literal["any", "path", "leaf"]
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A number that a loss takes: its default, the smallest and the largest value, and one line of help."""
-
-    default: float
-    low: float
-    high: float
-    help: str
+# Smaller gradients change nothing, and matrices of denormal numbers multiply ten times slower.
+TINY = 1e-35
 
 
-@dataclass(frozen=True, eq=False)
-class Truth:
-    """True labels that a loss has closed under ancestors and accepted: documents x nodes."""
+class Loss(nn.Module, ABC):
+    """A loss over a hierarchy: logits are documents x outputs, and `outputs` are the nodes that they belong to.
 
-    closed: LabelMatrix
+    A new loss is a subclass with `forward` and `probabilities`, and one row in LOSSES. Autograd differentiates
+    `forward`, in the precision of the logits, single or double.
 
-    def __len__(self) -> int:
-        return int(self.closed.shape[0])
-
-    def __getitem__(self, rows: Any) -> "Truth":
-        return Truth(self.closed[rows])
-
-    def dense(self) -> BoolArray:
-        """Return the labels as a dense matrix."""
-        found: BoolArray = self.closed.toarray()
-        return found
-
-
-class Loss(ABC):
-    """A loss for a hierarchy.
-
-    A new loss is a subclass with `loss`, `gradient` and `probabilities`, and one row in LOSSES; with that it trains in
-    every model that takes a loss. Other class attributes and methods are overridden where a loss differs from the
-    defaults. Forms for torch and for compiled loops, in `torch` and `compiled`, are optional, and faster.
-
-    Attributes
-    ----------
-    name
-        The name in LOSSES.
-    needs
-        The labels that a document may have: "any", one "path", or one "leaf". No labels at all are always allowed.
-    needs_tree
-        Whether the hierarchy must be a tree.
-    coherent
-        Whether `probabilities` promises that no child is above its parent.
-    parameters
-        The loss's own parameters by name; the values are in `params`.
-
-    Examples
-    --------
+    >>> import numpy as np
     >>> from treelabel.neural.losses.registry import make_loss
-    >>> h = Hierarchy.from_paths(["A > B", "A > C", "D"])
-    >>> loss = make_loss("conditional_softmax", h)
-    >>> truth = h.closure([[0, 0, 1, 0]])
-    >>> loss.loss([[0.0, 0.0, 0.0, 0.0]], truth).round(3).tolist()
-    [1.386]
-    >>> loss.gradient([[0.0, 0.0, 0.0, 0.0]], truth).tolist()
-    [[-0.5, 0.5, -0.5, 0.5]]
-    >>> loss.probabilities([[0.0, 0.0, 0.0, 0.0]]).tolist()
+    >>> loss = make_loss("conditional_softmax", Hierarchy.from_paths(["A > B", "A > C", "D"]))
+    >>> truth = loss.prepare([[0, 0, 1, 0]]).batch(np.array([0]))
+    >>> logits = torch.zeros(1, 4, requires_grad=True)
+    >>> losses = loss(logits, truth)
+    >>> losses.sum().backward()
+    >>> losses.tolist(), logits.grad.tolist()
+    ([1.3862943649291992], [[-0.5, 0.5, -0.5, 0.5]])
+    >>> loss.probabilities(logits.detach()).tolist()
     [[0.5, 0.5, 0.25, 0.25]]
     """
 
-    name: ClassVar[str]
-    needs: ClassVar[Needs] = "any"
-    needs_tree: ClassVar[bool] = False
-    coherent: ClassVar[bool] = True
-    parameters: ClassVar[Mapping[str, Parameter]] = {}
+    def __init__(self, spec: LossSpec) -> None:
+        super().__init__()
+        self.spec = spec
 
-    def __init__(self, hierarchy: Hierarchy, frequencies: npt.ArrayLike | None = None, **params: float) -> None:
-        """Make the loss for a hierarchy.
+    @property
+    def hierarchy(self) -> Hierarchy:
+        """The hierarchy of the labels."""
+        return self.spec.hierarchy
 
-        Parameters
-        ----------
-        hierarchy
-            The hierarchy of the labels.
-        frequencies
-            Training documents of each node, for losses that look at them.
-        **params
-            Values of the loss's own `parameters`; those not given have their defaults.
-        """
-        self.hierarchy = hierarchy
-        if self.needs_tree and not hierarchy.is_tree:
-            raise TreelabelError(
-                f"the loss {self.name} needs a tree, but this hierarchy is a DAG; make it a tree with "
-                "Hierarchy.unfold(), or use conditional_sigmoid, bce or leaf_softmax"
-            )
-        self.params = self._checked_params(params)
-        self.frequencies = None if frequencies is None else np.asarray(frequencies, np.float64)
-        if self.frequencies is not None and self.frequencies.shape != (len(hierarchy),):
-            raise TreelabelError(
-                f"{self.frequencies.size:,} frequencies, but the hierarchy has {len(hierarchy):,} nodes"
-            )
+    @property
+    def outputs(self) -> IntArray:
+        """The node of each output."""
+        return self.spec.outputs
 
-    # Formulas
+    def prepare(self, labels: Any) -> PreparedLabels:
+        """Prepare the labels of a training set, closed or not; refuse those that the loss cannot learn from."""
+        true = self.spec.true_outputs(self.spec.check_truth(labels))
+        return IndexedLabels.ungrouped(len(self.outputs), true)
+
+    def __call__(self, logits: Tensor, truth: Any) -> Tensor:
+        """Call `forward` in single precision or better, also in a network that is computed in half precision."""
+        precise = logits if logits.dtype == torch.float64 else logits.float()
+        # The formulas number the outputs of all documents in the order of memory. A view has a hook of its own.
+        rows = precise.contiguous().view_as(precise)
+        if rows.requires_grad:
+            rows.register_hook(flush_tiny)  # type: ignore[no-untyped-call]
+        with torch.autocast(logits.device.type, enabled=False):
+            losses: Tensor = super().__call__(rows, truth)
+        return losses
 
     @abstractmethod
-    def loss(self, logits: npt.ArrayLike, truth: Any) -> DoubleArray:
+    def forward(self, logits: Tensor, truth: Any) -> Tensor:
         """Compute the loss of each document.
 
         Parameters
@@ -124,136 +78,58 @@ class Loss(ABC):
         logits
             Documents x outputs.
         truth
-            True labels, closed or not: a label matrix, documents x nodes, or a `Truth`.
+            The truth about these documents, a batch of what `prepare` returns: by default a `Truth`.
 
         Returns
         -------
-        DoubleArray
+        Tensor
             Shape (documents,).
         """
 
     @abstractmethod
-    def gradient(self, logits: npt.ArrayLike, truth: Any) -> DoubleArray:
-        """Compute d loss / d logits.
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """Return the probability of every node: documents x nodes. Must be exportable by torch.onnx."""
 
-        Parameters
-        ----------
-        logits
-            Documents x outputs.
-        truth
-            True labels, closed or not: a label matrix, documents x nodes, or a `Truth`.
-
-        Returns
-        -------
-        DoubleArray
-            Documents x outputs.
-        """
-
-    @abstractmethod
-    def probabilities(self, logits: npt.ArrayLike) -> DoubleArray:
-        """Return the probability of every node: documents x nodes."""
-
-    @cached_property
-    def outputs(self) -> IntArray:
-        """The node of each output; all nodes, unless a loss has other outputs."""
-        return np.arange(len(self.hierarchy), dtype=np.int32)
-
-    def penalty(self, weights: npt.ArrayLike) -> tuple[float, DoubleArray]:
-        """Return the cost of the output weights themselves (outputs x width) and its gradient; none by default."""
-        return 0.0, np.zeros(np.shape(weights))
+    def penalty(self, weight: Tensor) -> Tensor:
+        """Return the cost of the output weights themselves (outputs x width); none by default."""
+        return weight.new_zeros(())
 
     @property
     def has_penalty(self) -> bool:
         """Whether output weights cost anything by themselves."""
         return type(self).penalty is not Loss.penalty
 
-    # Checks
-
-    def checked(self, logits: npt.ArrayLike, truth: Any) -> tuple[DoubleArray, Truth]:
-        """Check logits and truth together.
-
-        Parameters
-        ----------
-        logits
-            Documents x outputs.
-        truth
-            True labels in any form; a `Truth` is taken as it is.
-
-        Returns
-        -------
-        tuple[DoubleArray, Truth]
-            The logits in double precision, and the closed labels.
-        """
-        given, true = self.checked_logits(logits), self.checked_truth(truth)
-        if len(given) != len(true):
-            raise TreelabelError(f"logits of {len(given):,} documents, but truth of {len(true):,}")
-        return given, true
-
-    def checked_logits(self, logits: npt.ArrayLike) -> DoubleArray:
-        """Return logits in double precision; refuse a wrong shape."""
-        given = np.asarray(logits, np.float64)
-        if given.ndim != 2 or given.shape[1] != len(self.outputs):
+    def node_probabilities(self, logits: npt.ArrayLike) -> DoubleArray:
+        """Return the `probabilities` of an array of logits, in double precision; refuse a wrong shape."""
+        values = np.asarray(logits, np.float64)
+        if values.ndim != 2 or values.shape[1] != len(self.outputs):
             raise TreelabelError(
-                f"logits of shape {given.shape}, but the loss {self.name} has {len(self.outputs):,} outputs here; "
-                "expected documents x outputs"
+                f"logits of shape {values.shape}, but the loss {self.spec.row.name} has {len(self.outputs):,} outputs "
+                "here; expected documents x outputs"
             )
-        return given
-
-    def checked_truth(self, truth: Any) -> Truth:
-        """Close labels under ancestors; refuse those that the loss cannot learn from."""
-        if isinstance(truth, Truth):
-            return truth
-        closed = self.hierarchy.closure(truth)
-        if self.needs == "any":
-            return Truth(closed)
-        terminal = self.hierarchy.most_specific(closed)
-        many = np.flatnonzero(row_sizes(terminal) > 1)
-        if len(many):
-            raise TreelabelError(
-                f"document {many[0]}: labels end at {row_sizes(terminal)[many[0]]} nodes, but the loss {self.name} "
-                "needs one path per document; use conditional_sigmoid or bce"
-            )
-        inside = terminal.indices[~self.hierarchy.is_leaf[terminal.indices]]
-        if self.needs == "leaf" and len(inside):
-            raise TreelabelError(
-                f"labels end at {self.hierarchy.names[inside[0]]!r}, which is no leaf, but the loss {self.name} needs "
-                "one leaf per document; give such nodes an 'other' leaf with treelabel.with_other_leaves, or use "
-                "conditional_softmax or conditional_sigmoid"
-            )
-        return Truth(closed)
-
-    def true_outputs(self, truth: Truth) -> tuple[LongArray, IntArray]:
-        """Return the true outputs of all documents: those of document i are idx[ptr[i]:ptr[i + 1]]."""
-        output = self._output_of[truth.closed.indices]
-        ptr = np.concatenate([[0], np.cumsum(output >= 0)])[truth.closed.indptr]
-        return ptr.astype(np.int64), output[output >= 0]
-
-    @cached_property
-    def _output_of(self) -> IntArray:
-        """The output of every node, -1 for nodes without one."""
-        found = np.full(len(self.hierarchy), -1, np.int32)
-        found[self.outputs] = np.arange(len(self.outputs))
-        return found
-
-    def _checked_params(self, params: Mapping[str, float]) -> dict[str, float]:
-        for name, value in params.items():
-            if name not in self.parameters:
-                raise TreelabelError(f"the loss {self.name} has no parameter {name!r}; {described(self.parameters)}")
-            own = self.parameters[name]
-            is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-            if not is_number or not own.low <= value <= own.high:
-                raise TreelabelError(
-                    f"the parameter {name} of the loss {self.name} must be a number from {own.low:g} to {own.high:g}, "
-                    f"found {value!r}"
-                )
-        return {name: float(params.get(name, own.default)) for name, own in self.parameters.items()}
+        with torch.no_grad():
+            result: DoubleArray = self.probabilities(torch.from_numpy(np.ascontiguousarray(values))).numpy()
+        return result
 
 
-def described(parameters: Mapping[str, Parameter]) -> str:
-    """Return one line about the parameters of a loss.
+def flush_tiny(gradient: Tensor) -> Tensor:
+    """Set gradients below TINY to 0.
 
-    >>> described({"beta": Parameter(0.2, 0.0, 1e6, "weight of distances")})
-    'it has: beta=0.2 (0 to 1e+06)'
+    >>> flush_tiny(torch.tensor([1e-38, 1e-30])).tolist() == [0.0, float(torch.tensor(1e-30))]
+    True
     """
-    listed = [f"{name}={own.default:g} ({own.low:g} to {own.high:g})" for name, own in parameters.items()]
-    return f"it has: {', '.join(listed)}" if listed else "it has none"
+    return functional.hardshrink(gradient, TINY)
+
+
+class Tables(nn.Module):
+    """Index tensors of a hierarchy: they move with the module that holds them, and are not saved with it."""
+
+    def __init__(self, tensors: Iterable[Tensor]) -> None:
+        super().__init__()
+        self.count = 0
+        for tensor in tensors:
+            self.register_buffer(str(self.count), tensor, persistent=False)
+            self.count += 1
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self.get_buffer(str(number)) for number in range(self.count))

@@ -1,45 +1,49 @@
 """Binary cross-entropy: an independent sigmoid for every node."""
 
-from typing import Any
+import torch
+from torch import Tensor
+from torch.nn import functional
 
-import numpy as np
-import numpy.typing as npt
-from scipy import special
+from treelabel.neural.losses.base import Loss
+from treelabel.neural.losses.truth import Truth
 
-from treelabel.core.types import DoubleArray
-from treelabel.neural.losses.base import Loss, Truth
+# Above this, ln(1 + e^s) is s in double precision too.
+LINEAR = 40.0
 
 
 class Bce(Loss):
-    """Binary cross-entropy: the sum over nodes n of w_n (ln(1 + e^s_n) - y_n s_n), with w_n = 1. P(n) = sigmoid(s_n).
+    """Binary cross-entropy: the sum over nodes n of ln(1 + e^s_n) - y_n s_n. P(n) = sigmoid(s_n).
 
     Takes any labels and any hierarchy. Nothing keeps children below their parents; `Scores.coherent()` does it
-    afterwards. Losses that weight nodes differently override `weights`.
-
-    >>> from treelabel.hierarchy import Hierarchy
-    >>> bce = Bce(Hierarchy.flat(["A", "B"]))
-    >>> bce.loss([[0.0, 100.0]], [[1, 1]]).round(3).tolist(), bce.probabilities([[0.0, 100.0]]).tolist()
-    ([0.693], [[0.5, 1.0]])
+    afterwards.
     """
 
-    name = "bce"
-    coherent = False
+    def forward(self, logits: Tensor, truth: Truth) -> Tensor:
+        """Compute the loss of each document: see `Loss.forward`."""
+        return sigmoid_losses(logits, truth.true).sum(1)
 
-    def weights(self, truth: Truth) -> DoubleArray:
-        """Return the weight of every node: documents x nodes, or what broadcasts to it."""
-        return np.ones((1, 1))
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """Return sigmoid(s_n)."""
+        return torch.sigmoid(logits)
 
-    def loss(self, logits: npt.ArrayLike, truth: Any) -> DoubleArray:
-        """Compute the loss of each document: see `Loss.loss`."""
-        s, true = self.checked(logits, truth)
-        per_node = np.logaddexp(0, s) - np.where(true.dense(), s, 0.0)
-        return np.asarray((self.weights(true) * per_node).sum(axis=1))
 
-    def gradient(self, logits: npt.ArrayLike, truth: Any) -> DoubleArray:
-        """Compute w_n (sigmoid(s_n) - y_n): see `Loss.gradient`."""
-        s, true = self.checked(logits, truth)
-        return np.asarray(self.weights(true) * (special.expit(s) - true.dense()))
+def sigmoid_losses(logits: Tensor, true: Tensor) -> Tensor:
+    """Compute ln(1 + e^s) - y s of every output.
 
-    def probabilities(self, logits: npt.ArrayLike) -> DoubleArray:
-        """Return sigmoid(s_n): documents x nodes."""
-        return np.asarray(special.expit(self.checked_logits(logits)))
+    Where a label is true this is ln(1 + e^-s): the logit is negated, so that nothing cancels out.
+
+    Parameters
+    ----------
+    logits
+        Any shape.
+    true
+        Positions of true outputs in the logits, flattened.
+
+    Examples
+    --------
+    >>> sigmoid_losses(torch.tensor([[-100.0, 0.0]]), torch.tensor([0])).tolist()
+    [[100.0, 0.6931471824645996]]
+    """
+    sign = torch.ones_like(logits)
+    sign.view(-1).index_fill_(0, true, -1)
+    return functional.softplus(sign * logits, threshold=LINEAR)

@@ -1,77 +1,41 @@
 """CHAMP: binary cross-entropy in which a wrong node costs more the further it is from the truth (Vaswani et al.)."""
 
-from collections.abc import Mapping
-from functools import cached_property
-from typing import ClassVar
-
 import numpy as np
+from torch import Tensor
 
-from treelabel.core.types import DoubleArray, IntArray
-from treelabel.hierarchy import Hierarchy, row_sizes
-from treelabel.neural.losses.base import Parameter, Truth
-from treelabel.neural.losses.bce import Bce
-from treelabel.neural.losses.parents import smallest_of_parents
+from treelabel.hierarchy import Hierarchy
+from treelabel.neural.losses import maps
+from treelabel.neural.losses.base import Tables
+from treelabel.neural.losses.bce import Bce, sigmoid_losses
+from treelabel.neural.losses.loss_spec import LossSpec
+from treelabel.neural.losses.truth import Truth
 
 
 class Champ(Bce):
-    """Binary cross-entropy with w_j = 1 + beta ((d(j, Y) / d_max + 1)^2 - 1) for a node j that is not true, else 1.
+    """The sum over nodes j of w_j (ln(1 + e^s_j) - y_j s_j), w_j = 1 + beta ((d(j, Y) / d_max + 1)^2 - 1); 1 if true.
 
     d(j, Y) counts the edges to the nearest true node. Y is closed, so that is the lowest true ancestor or, where no
     ancestor is true, a top label on the other side of the root, depth(j) + 1 edges away. In a DAG paths go up and then
     down, as in `Hierarchy.distance`: d(j, Y) is one more than the smallest of j's parents. d_max is `largest_distance`.
     All nodes of a document without labels weigh 1. beta = 0 is plain bce. Takes any labels and any hierarchy.
-
-    >>> champ = Champ(Hierarchy.from_paths(["A > B", "C > D"]), beta=1.0)
-    >>> champ.weights(champ.checked_truth([[0, 0, 1, 0]])).tolist()
-    [[1.0, 2.25, 1.0, 3.0625]]
     """
 
-    name = "champ"
-    parameters: ClassVar[Mapping[str, Parameter]] = {
-        "beta": Parameter(0.2, 0.0, 1e6, "how much more distant mistakes cost")
-    }
+    def __init__(self, spec: LossSpec) -> None:
+        super().__init__(spec)
+        self.beta, self.d_max = spec.params["beta"], max(1, largest_distance(spec.hierarchy))
+        self.parents = Tables(maps.parent_tables(spec.hierarchy))
 
-    @cached_property
-    def weight_at(self) -> DoubleArray:
-        """The weight of a negative at each distance, from 0 to the largest possible."""
-        h = self.hierarchy
-        d = np.arange(int(h.shortest_depth.max(initial=0)) + 2)
-        return np.asarray(1 + self.params["beta"] * ((d / max(1, largest_distance(h)) + 1) ** 2 - 1))
+    def forward(self, logits: Tensor, truth: Truth) -> Tensor:
+        """Compute the loss of each document: see `Loss.forward`."""
+        weights = 1 + self.beta * ((self.distances(logits, truth) / self.d_max + 1) ** 2 - 1)
+        return (weights * sigmoid_losses(logits, truth.true)).sum(1)
 
-    def weights(self, truth: Truth) -> DoubleArray:
-        """Return the weight of every node: documents x nodes."""
-        return np.asarray(self.weight_at[distances(self.hierarchy, truth)])
-
-
-def distances(h: Hierarchy, truth: Truth) -> IntArray:
-    """Count the edges from every node to the nearest true one.
-
-    Parameters
-    ----------
-    h
-        The hierarchy.
-    truth
-        Closed labels of documents.
-
-    Returns
-    -------
-    IntArray
-        Documents x nodes; 0 for documents without labels.
-
-    Examples
-    --------
-    >>> h = Hierarchy.from_paths(["A > B", "C > D"])
-    >>> distances(h, Truth(h.closure([[0, 0, 1, 0], [0, 0, 0, 0]]))).tolist()
-    [[0, 2, 0, 3], [0, 0, 0, 0]]
-    """
-    true = truth.dense()
-    d = np.where(true, 0, 2).astype(np.int32)
-    for depth in range(2, h.max_depth + 1):
-        # The root is one edge away from the nearest true node.
-        nodes, nearest = smallest_of_parents(h, depth, d, 1)
-        d[:, nodes] = np.where(true[:, nodes], 0, nearest + 1)
-    d[row_sizes(truth.closed) == 0] = 0
-    return d
+    def distances(self, logits: Tensor, truth: Truth) -> Tensor:
+        """Count the edges from every node to the nearest true one, 0 for documents without labels: like the logits."""
+        wrong = 1 - truth.dense(logits)
+        # The root is one edge away from the nearest true node; a true node is at 0, others one edge below a parent.
+        d = maps.down_levels(wrong, 1.0, self.parents, lambda nearest, is_wrong: is_wrong * (nearest + 1))
+        return d * truth.labelled(logits)
 
 
 def largest_distance(h: Hierarchy) -> int:

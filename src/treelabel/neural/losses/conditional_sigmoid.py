@@ -1,77 +1,44 @@
 """Conditional sigmoid: a sigmoid for every node given its parents."""
 
-from functools import cached_property
+import torch
+from torch import Tensor
+from torch.nn import functional
 
-import numpy as np
-import numpy.typing as npt
-from scipy import sparse
+from treelabel.hierarchy import LabelMatrix
+from treelabel.neural.losses import maps
+from treelabel.neural.losses.base import Tables
+from treelabel.neural.losses.bce import sigmoid_losses
+from treelabel.neural.losses.conditional_loss import ConditionalLoss
+from treelabel.neural.losses.layout import Ragged
+from treelabel.neural.losses.loss_spec import LossSpec
+from treelabel.neural.losses.truth import Truth
 
-from treelabel.core.types import DoubleArray, IntArray, LongArray
-from treelabel.neural.losses.base import Truth
-from treelabel.neural.losses.bce import Bce
-from treelabel.neural.losses.groups import GroupedLoss, Groups
-from treelabel.neural.losses.parents import smallest_of_parents
 
+class ConditionalSigmoid(ConditionalLoss):
+    """The sum of ln(1 + e^s_n) - y_n s_n over the nodes n whose parents are all true. P(n) = sigmoid(s_n) P(parent).
 
-class ConditionalSigmoid(Bce, GroupedLoss):
-    """Binary cross-entropy over the nodes whose parents are all true: w_n = 1 there, and 0 elsewhere.
-
-    P(n) = sigmoid(s_n) P(parent); in a DAG the least likely parent counts, for a true node has only true parents. Takes
-    any labels (several paths, paths that end inside, none) and any hierarchy.
-
-    >>> from treelabel.hierarchy import Hierarchy
-    >>> loss = ConditionalSigmoid(Hierarchy.from_paths(["A > B"]))
-    >>> loss.loss([[0.0, 0.0]], [[0, 0]]).round(3).tolist(), loss.probabilities([[0.0, 0.0]]).tolist()
-    ([0.693], [[0.5, 0.25]])
+    In a DAG the least likely parent counts, for a true node has only true parents. Takes any labels (several paths,
+    paths that end inside, none) and any hierarchy.
     """
 
-    name = "conditional_sigmoid"
-    coherent = True
+    def __init__(self, spec: LossSpec) -> None:
+        super().__init__(spec)
+        self.parents = None if spec.hierarchy.is_tree else Tables(maps.parent_tables(spec.hierarchy))
 
-    def weights(self, truth: Truth) -> DoubleArray:
-        """Return 1 for the nodes whose parents are all true and 0 for others: documents x nodes."""
-        (ptr, idx), (opened_ptr, opened) = self.groups, self.open_groups(truth)
-        is_open = np.zeros((len(truth), len(ptr) - 1))
-        is_open[np.repeat(np.arange(len(truth)), np.diff(opened_ptr)), opened] = 1.0
-        found = np.empty(truth.closed.shape)
-        found[:, idx] = np.repeat(is_open, np.diff(ptr), axis=1)
-        return found
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """Return sigmoid(s_n) P(parent), with the least likely parent in a DAG."""
+        log_p = functional.logsigmoid(logits)
+        if self.parents is None:
+            return maps.sums_along_paths(log_p, self.jumps).exp()
+        return maps.down_levels(log_p, 0.0, self.parents, torch.add).exp()
 
-    def probabilities(self, logits: npt.ArrayLike) -> DoubleArray:
-        """Return sigmoid(s_n) P(parent): documents x nodes."""
-        h, p = self.hierarchy, super().probabilities(logits)
-        for depth in range(2, h.max_depth + 1):
-            nodes, of_parents = smallest_of_parents(h, depth, p, 1.0)
-            p[:, nodes] *= of_parents
-        return p
+    def open_groups(self, closed: LabelMatrix) -> Ragged:
+        """Return the groups whose parents are all true."""
+        return self.groups.with_true_parents(closed)
 
-    @property
-    def groups(self) -> Groups:
-        """The nodes with the same parents."""
-        return self._groups[0]
+    def _slice_losses(self, logits: Tensor, true: Tensor, first: int) -> Tensor:
+        return sigmoid_losses(logits.contiguous(), true).sum(1)
 
-    def open_groups(self, truth: Truth) -> tuple[LongArray, IntArray]:
-        """Return the groups whose parents are all true; the top labels, group 0, always are."""
-        parents = self._groups[1]
-        needed = np.bincount(parents.indices, minlength=parents.shape[1])
-        found = sparse.csr_array(truth.closed.astype(np.int32) @ parents)
-        found.data *= found.data == needed[found.indices]
-        found.eliminate_zeros()
-        found.sort_indices()
-        opened = np.insert(found.indices, found.indptr[:-1], 0).astype(np.int32)
-        return (found.indptr + np.arange(len(found.indptr))).astype(np.int64), opened
-
-    @cached_property
-    def _groups(self) -> tuple[Groups, sparse.csr_array]:
-        """The nodes with the same parents, and the parents of each group (nodes x groups)."""
-        h = self.hierarchy
-        members: dict[tuple[int, ...], list[int]] = {}
-        for node in range(len(h)):
-            parents = h.parent_idx[h.parent_ptr[node] : h.parent_ptr[node + 1]].tolist()
-            members.setdefault(tuple(parents), []).append(node)
-        ptr = np.concatenate([[0], np.cumsum([len(group) for group in members.values()])])
-        idx = np.concatenate([*members.values()]).astype(np.int32)
-        pairs = [(node, group) for group, parents in enumerate(members) for node in parents if node >= 0]
-        row, column = np.array(pairs, np.int64).reshape(-1, 2).T
-        of_group = sparse.csr_array((np.ones(len(row), np.int32), (row, column)), (len(h), len(members)))
-        return Groups(ptr, idx), of_group
+    def _group_losses(self, logits: Tensor, truth: Truth) -> Tensor:
+        losses = sigmoid_losses(logits, truth.true_members)
+        return torch.segment_reduce(losses, "sum", lengths=truth.sizes, unsafe=True)

@@ -1,119 +1,75 @@
 """Hierarchical cross-entropy, HXE (Bertinetto et al., "Making better mistakes", CVPR 2020, section 3.1)."""
 
-from collections.abc import Mapping
-from functools import cached_property
-from typing import Any, ClassVar
-
 import numpy as np
-import numpy.typing as npt
+import torch
+from torch import Tensor
 
-from treelabel.core.types import DoubleArray, LongArray
-from treelabel.hierarchy import Hierarchy
-from treelabel.neural.losses.base import Parameter
-from treelabel.neural.losses.leaf_softmax import LeafSoftmax
+from treelabel.neural.losses import maps
+from treelabel.neural.losses.leaf_softmax import PathLoss
+from treelabel.neural.losses.loss_spec import LossSpec
+from treelabel.neural.losses.truth import Truth
 
 
-class HierarchicalCrossEntropy(LeafSoftmax):
+class HierarchicalCrossEntropy(PathLoss):
     """The sum over the true path n_1 .. n_k of -lambda(n_d) ln p(n_d | n_d-1), with lambda(n_d) = exp(-alpha d).
 
     n_0 is the root and n_k the true leaf; p = softmax(s) over the leaves, p(n) the sum over n's leaves, and
     p(n_d | n_d-1) = p(n_d) / p(n_d-1). With alpha = 0 the sum telescopes to plain cross-entropy over the leaves; the
     larger alpha, the more mistakes near the root cost, compared with those near the leaves. That is the authors'
     program (`get_exponential_weighting`); with normalize = 1 weights are divided by the sum of exp(-alpha depth) over
-    all nodes, the root's 1 included, as there. Needs a tree and one leaf per document.
-
-    >>> hxe = HierarchicalCrossEntropy(Hierarchy.from_paths(["A > B", "A > C", "D"]), alpha=0.0)
-    >>> hxe.loss([[0.0, 0.0, 0.0]], [[1, 0, 1, 0]]).round(3).tolist()
-    [1.099]
+    all nodes, the root's 1 included, as there. Needs a tree and one leaf per document. Computed in double precision.
     """
 
-    name = "hierarchical_cross_entropy"
-    needs_tree = True
-    parameters: ClassVar[Mapping[str, Parameter]] = {
-        "alpha": Parameter(0.1, 0.0, 100.0, "how much more mistakes near the root cost"),
-        "normalize": Parameter(0.0, 0.0, 1.0, "1: the weights of all nodes sum to 1"),
-    }
+    weight: Tensor
 
-    @cached_property
-    def weight(self) -> DoubleArray:
-        """The weight lambda of every node."""
-        weight = np.asarray(np.exp(-self.params["alpha"] * self.hierarchy.depth))
-        return weight / (1 + weight.sum()) if self.params["normalize"] else weight
+    def __init__(self, spec: LossSpec) -> None:
+        super().__init__(spec)
+        h = spec.hierarchy
+        weight = np.exp(-spec.params["alpha"] * h.depth)
+        if spec.params["normalize"]:
+            weight = weight / (1 + weight.sum())
+        self.register_buffer("weight", maps.path_table(h, spec.outputs, weight, 0.0), persistent=False)
 
-    def loss(self, logits: npt.ArrayLike, truth: Any) -> DoubleArray:
-        """Compute the loss of each document: see `Loss.loss`."""
-        s, true = self.checked(logits, truth)
-        log_p = log_conditional(self.hierarchy, self._by_node(s))
-        return np.asarray(-np.where(true.dense(), self.weight * log_p, 0.0).sum(axis=1))
-
-    def gradient(self, logits: npt.ArrayLike, truth: Any) -> DoubleArray:
-        """Compute the gradient: see `Loss.gradient`.
-
-        The term of C adds -lambda(C) p(A | C) to its leaves A, and lambda(C) p(A | parent) to those of its parent. So A
-        gets the sum of q(m) p(A | m) over its ancestors m on the true path, with q(m) = lambda(child of m on the path)
-        - lambda(m); going down, r(n) = q(n) + r(parent) p(n | parent) adds it up.
-        """
-        s, true = self.checked(logits, truth)
-        h, y = self.hierarchy, np.where(true.dense(), self.weight, 0.0)
-        p = np.exp(log_conditional(h, self._by_node(s)))
-        below = np.zeros((len(h) + 1, len(s)))
-        np.add.at(below, h.parent, y.T)
-        r = below[:-1].T - y
-        for depth in range(1, h.max_depth + 1):
-            level = h.level(depth)
-            r_parent = below[-1][:, None] if depth == 1 else r[:, h.parent[level]]
-            r[:, level] += r_parent * p[:, level]
-        return np.asarray(r[:, self.outputs])
-
-    def _by_node(self, logits: DoubleArray) -> DoubleArray:
-        """Put logits at the nodes of the leaves, -inf elsewhere: documents x nodes."""
-        found = np.full((len(logits), len(self.hierarchy)), -np.inf)
-        found[:, self.outputs] = logits
-        return found
+    def forward(self, logits: Tensor, truth: Truth) -> Tensor:
+        """Compute the loss of each document: see `Loss.forward`."""
+        s = logits.double()
+        row, leaf = truth.true // s.shape[1], truth.true % s.shape[1]
+        weight = self.weight.new_zeros(len(s), self.weight.shape[1])
+        weight[row] = self.weight[leaf]
+        mass = path_masses(s, self.shared_path(logits, truth.true), self.weight.shape[1])
+        log_p = (mass[:, 1:] - mass[:, :-1]).masked_fill(weight[:, 1:] == 0, 0.0)
+        return -(weight[:, 1:] * log_p).sum(1).to(logits.dtype)
 
 
-def log_conditional(h: Hierarchy, logits: DoubleArray) -> DoubleArray:
-    """Compute ln p(n | parent) of every node of a tree, with p = softmax over the leaves.
+def path_masses(logits: Tensor, shared: Tensor, count: int) -> Tensor:
+    """Compute ln of the sum of e^s over the leaves of each node on the path to the true leaf, from the root down.
 
     Parameters
     ----------
-    h
-        A tree.
     logits
-        Logits of leaves, and -inf for inner nodes: documents x nodes.
+        Documents x leaves.
+    shared
+        The number of nodes of that path, without the root, that each leaf is below.
+    count
+        One more than the depth of the tree.
 
     Returns
     -------
-    DoubleArray
-        Documents x nodes.
+    Tensor
+        Documents x count; 0 after the end of a path.
 
     Examples
     --------
-    >>> h = Hierarchy.from_paths(["A > B", "A > C", "D"])
-    >>> np.exp(log_conditional(h, np.array([[-np.inf, 0.0, 0.0, 0.0]]))).round(3).tolist()
-    [[0.667, 0.333, 0.5, 0.5]]
+    >>> path_masses(torch.zeros(1, 4), torch.tensor([[2, 1, 0, 0]]), 3).exp().tolist()
+    [[4.0, 2.0, 1.0]]
     """
-    log_sum = logits.copy()
-    found = np.empty_like(logits)
-    for depth in range(h.max_depth, 0, -1):
-        level, parents = h.level(depth), h.parent[h.level(depth)]
-        first = np.flatnonzero(np.diff(parents, prepend=-2))
-        of_parent = np.logaddexp.reduceat(log_sum[:, level], first, axis=1)
-        sizes = np.diff(np.append(first, len(parents)))
-        found[:, level] = log_sum[:, level] - np.repeat(of_parent, sizes, axis=1)
-        if depth > 1:
-            log_sum[:, parents[first]] = of_parent
-    return found
-
-
-def heights(h: Hierarchy) -> LongArray:
-    """Count the edges from every node of a tree down to its furthest leaf; leaves have height 0.
-
-    >>> heights(Hierarchy.from_paths(["A > B > C", "A > D", "E"])).tolist()
-    [2, 0, 1, 0, 0]
-    """
-    found = np.zeros(len(h), np.int64)
-    for depth in range(h.max_depth, 1, -1):
-        level = h.level(depth)
-        np.maximum.at(found, h.parent[level], found[level] + 1)
-    return found
+    with torch.no_grad():
+        largest = logits.new_full((len(logits), count), -torch.inf).scatter_reduce_(1, shared, logits, "amax")
+        empty = largest == -torch.inf
+    sums = torch.zeros_like(largest).scatter_add(1, shared, (logits - largest.gather(1, shared)).exp())
+    # Of leaves that leave the path at each node; -inf where none does, without a gradient through ln 0.
+    leaving = (largest + sums.masked_fill(empty, 1.0).log()).masked_fill(empty, -torch.inf)
+    ended = empty.flip(1).cumprod(1).flip(1) == 1
+    below = torch.ones(count, count, dtype=torch.bool, device=logits.device).triu()
+    masses = leaving.unsqueeze(1).masked_fill(~below, -torch.inf).masked_fill(ended.unsqueeze(2), 0.0)
+    return torch.logsumexp(masses, 2).masked_fill(ended, 0.0)

@@ -9,14 +9,14 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.progress import Done, progress_bar
 from treelabel.core.stopping import StopSignal
 from treelabel.core.types import FloatArray, LongArray
-from treelabel.neural.bag.steps import Examples, Steps
+from treelabel.neural.bag.steps import BagExamples, Steps
 
 # The range of the logarithm of the inverse temperature.
 LOG_INVERSE_TEMPERATURES = (-3.0, 1.5)
 
 
 @dataclass(frozen=True)
-class TrainingConfig:
+class BagSchedule:
     """How to learn: the initial learning rate, the number of epochs, and how many of them may pass without gain."""
 
     learning_rate: float
@@ -27,32 +27,32 @@ class TrainingConfig:
 
 
 @dataclass(frozen=True)
-class Validation:
+class BagValidation:
     """Judges weights by the mean loss of documents, at the temperature that makes it smallest."""
 
     steps: Steps
-    examples: Examples
+    examples: BagExamples
 
     def __call__(self) -> tuple[float, float]:
         """Return the smallest mean loss, and the inverse temperature (a factor of all logits) that reaches it."""
         logits = self.steps.logits(self.examples)
         if not np.isfinite(logits).all():
             return np.inf, 1.0
-        found = fit_temperature(
+        fitted = fit_temperature(
             lambda inverse: self.steps.mean_loss(self.examples, logits, float(inverse)),
             LOG_INVERSE_TEMPERATURES,
             tolerance=0.01,
         )
-        return found.loss, found.inverse
+        return fitted.loss, fitted.inverse
 
 
 class Learner:
     """Takes weights through the epochs of training; the weights are changed in place."""
 
-    def __init__(self, steps: Steps, config: TrainingConfig, rng: np.random.Generator) -> None:
+    def __init__(self, steps: Steps, config: BagSchedule, rng: np.random.Generator) -> None:
         self.steps, self.config, self.weights, self.rng = steps, config, steps.weights, rng
 
-    def learn(self, examples: Examples, validation: Validation | None) -> list[float]:
+    def learn(self, examples: BagExamples, validation: BagValidation | None) -> list[float]:
         """Run all epochs, or until validation sees no gain, the deadline or Ctrl-C; the best weights are kept.
 
         Parameters
@@ -73,7 +73,7 @@ class Learner:
             for epoch in range(config.epochs):
                 rates = tuple(config.learning_rate * (1 - (epoch + part) / config.epochs) for part in (0, 1))
                 loss = self.run_epoch(examples, (rates[0], rates[1]), epoch * len(examples), done)
-                seen.append(loss if validation is None else self._validated(validation))
+                seen.append(loss if validation is None else self._validation_loss(validation))
                 if validation is not None and np.isfinite(seen[-1]) and seen[-1] <= min(seen):
                     best = self.weights.inputs.copy(), self.weights.outputs.copy()
                 waited = len(seen) - 1 - int(np.argmin(seen))
@@ -86,14 +86,14 @@ class Learner:
             raise TreelabelError(f"learning diverged at a learning rate of {config.learning_rate:g}; use a smaller one")
         return seen
 
-    def _validated(self, validation: Validation) -> float:
+    def _validation_loss(self, validation: BagValidation) -> float:
         try:
             return validation()[0]
         except KeyboardInterrupt:
             self.config.stop.interrupt()
             return np.inf
 
-    def run_epoch(self, examples: Examples, learning_rates: tuple[float, float], before: int, done: Done) -> float:
+    def run_epoch(self, examples: BagExamples, learning_rates: tuple[float, float], before: int, done: Done) -> float:
         """Take one step per document in random order, until the deadline or Ctrl-C.
 
         Parameters
@@ -128,5 +128,5 @@ class Learner:
             self.config.stop.interrupt()
         return total / max(1, used)
 
-    def _visit(self, examples: Examples, documents: LongArray, learning_rates: tuple[float, float]) -> float:
+    def _visit(self, examples: BagExamples, documents: LongArray, learning_rates: tuple[float, float]) -> float:
         return self.steps.descend(examples, documents, learning_rates)

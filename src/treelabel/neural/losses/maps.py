@@ -4,18 +4,18 @@ Logits are documents x outputs. The hierarchy is given as index tensors, made on
 file. Nothing loops over nodes or groups of siblings: only over levels, or over powers of two.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from treelabel.core.types import LongArray
-from treelabel.hierarchy import Hierarchy
+from treelabel.core.types import DoubleArray, IntArray, LongArray
+from treelabel.hierarchy import Hierarchy, label_matrix, row_numbers
 
 
-def group_log_softmax(logits: Tensor, tables: Sequence[Tensor], group: Tensor) -> Tensor:
+def group_log_softmax(logits: Tensor, tables: Iterable[Tensor], group: Tensor) -> Tensor:
     """Compute a log-softmax in every group of outputs: s_n - ln of the sum over n's group of e^s.
 
     Parameters
@@ -75,20 +75,20 @@ def sums_along_paths(values: Tensor, jumps: Tensor) -> Tensor:
 
 
 def down_levels(
-    own: Tensor, of_root: float, parents: Sequence[Tensor], join: Callable[[Tensor, Tensor], Tensor]
+    local: Tensor, of_root: float, parents: Iterable[Tensor], join: Callable[[Tensor, Tensor], Tensor]
 ) -> Tensor:
-    """Compute join(the smallest of a node's parents, its own value) for every node, level by level.
+    """Compute join(the smallest of a node's parents, its local value) for every node, level by level.
 
     Parameters
     ----------
-    own
-        The own value of every node, documents x nodes.
+    local
+        A value of every node, documents x nodes.
     of_root
         The value of the root.
     parents
         From `parent_tables`.
     join
-        Takes the smallest of the parents and the own value.
+        Takes the smallest of the parents and the local value.
 
     Returns
     -------
@@ -101,12 +101,12 @@ def down_levels(
     >>> down_levels(torch.tensor([[-1.0, -2.0, -3.0]]), 0.0, parents, torch.add).tolist()
     [[-1.0, -2.0, -5.0]]
     """
-    known = torch.full_like(own[:, :1], of_root)
+    known = torch.full_like(local[:, :1], of_root)
     for table in parents:
         first = known.shape[1] - 1
         above = known.index_select(1, table.flatten())
         smallest = above if table.shape[1] == 1 else above.reshape(-1, *table.shape).amin(-1)
-        known = torch.cat([known, join(smallest, own[:, first : first + len(table)])], 1)
+        known = torch.cat([known, join(smallest, local[:, first : first + len(table)])], 1)
     return known[:, 1:]
 
 
@@ -148,19 +148,19 @@ def group_tables(ptr: LongArray) -> tuple[list[Tensor], Tensor]:
     """Lay consecutive groups of outputs out in rows, those of about the same size together: 1, 2, 3-4, 5-8 and so on.
 
     Returns one table per power of two that groups have, padded with the number of outputs, so that all tables together
-    are at most twice the outputs; and for every output the place of its group when the tables' rows stand in one line.
+    are at most twice the outputs; and for every output the position of its group among the rows of all tables.
     """
     sizes = np.diff(ptr)
     power = np.ceil(np.log2(np.maximum(sizes, 1))).astype(np.int64)
-    tables, place, used = [], np.empty(len(sizes), np.int64), 0
+    tables, position, used = [], np.empty(len(sizes), np.int64), 0
     for exponent in np.unique(power):
         groups = np.flatnonzero(power == exponent)
-        at = np.arange(1 << int(exponent))
-        rows = np.where(at < sizes[groups, None], ptr[groups, None] + at, ptr[-1])
+        offset = np.arange(1 << int(exponent))
+        rows = np.where(offset < sizes[groups, None], ptr[groups, None] + offset, ptr[-1])
         tables.append(torch.from_numpy(rows))
-        place[groups] = used + np.arange(len(groups))
+        position[groups] = used + np.arange(len(groups))
         used += len(groups)
-    return tables, torch.from_numpy(np.repeat(place, sizes))
+    return tables, torch.from_numpy(np.repeat(position, sizes))
 
 
 def ancestor_jumps(parent: LongArray, depth: int) -> Tensor:
@@ -195,12 +195,12 @@ def parent_tables(h: Hierarchy) -> list[Tensor]:
     for depth in range(1, h.max_depth + 1):
         nodes = np.arange(len(h))[h.level(depth)]
         first, last = h.parent_ptr[nodes, None], h.parent_ptr[nodes + 1, None]
-        at = first + np.arange(int((last - first).max()))
-        tables.append(torch.from_numpy(h.parent_idx[np.where(at < last, at, first)].astype(np.int64) + 1))
+        edge = first + np.arange(int((last - first).max()))
+        tables.append(torch.from_numpy(h.parent_idx[np.where(edge < last, edge, first)].astype(np.int64) + 1))
     return tables
 
 
-def leaf_slices(ptr: LongArray, leaves: LongArray, output: LongArray) -> tuple[Tensor, Tensor, Tensor]:
+def leaf_slices(ptr: LongArray, leaves: LongArray, output: LongArray | IntArray) -> tuple[Tensor, Tensor, Tensor]:
     """Locate the leaves of nodes in one line of leaves.
 
     Parameters
@@ -223,6 +223,35 @@ def leaf_slices(ptr: LongArray, leaves: LongArray, output: LongArray) -> tuple[T
         slices, order = np.stack([first, first + np.diff(ptr)]), np.zeros(0, np.int64)
     else:
         slices, order = np.stack([ptr[:-1], ptr[1:]]), leaves
-    arrays = (np.ascontiguousarray(array, np.int64) for array in (slices, order, output))
-    found = tuple(torch.from_numpy(array) for array in arrays)
-    return found[0], found[1], found[2]
+    first_last, line, outputs = (torch.from_numpy(np.ascontiguousarray(a, np.int64)) for a in (slices, order, output))
+    return first_last, line, outputs
+
+
+def path_table(h: Hierarchy, leaves: IntArray, of_node: DoubleArray, of_root: float) -> Tensor:
+    """Lay the values of nodes out along the path to each leaf of a tree: the root's, its ancestors', and its own.
+
+    Parameters
+    ----------
+    h
+        A tree.
+    leaves
+        The leaves to lay out, one per row.
+    of_node, of_root
+        The value of every node, and of the root.
+
+    Returns
+    -------
+    Tensor
+        Leaves x (1 + depth of the tree), 0 after the end of a path.
+
+    Examples
+    --------
+    >>> h = Hierarchy.from_paths(["A > B", "C"])
+    >>> path_table(h, np.array([2, 1]), np.array([1.0, 2.0, 3.0]), 9.0).tolist()
+    [[9.0, 1.0, 3.0], [9.0, 2.0, 0.0]]
+    """
+    paths = h.closure(label_matrix(np.arange(len(leaves) + 1), leaves, len(h)))
+    table = np.zeros((len(leaves), h.max_depth + 1))
+    table[:, 0] = of_root
+    table[row_numbers(paths), h.depth[paths.indices]] = of_node[paths.indices]
+    return torch.from_numpy(table)
