@@ -10,7 +10,7 @@ from scipy import sparse
 
 from treelabel import Dataset, Hierarchy, TreelabelError
 from treelabel.data import Strings
-from treelabel.hierarchy.labels import UnknownLabelError
+from treelabel.hierarchy.label_ids import UnknownLabelError
 
 TREE = Hierarchy.from_paths(["A > B > C", "A > D", "E"])
 DAG = Hierarchy.from_edges([("A", "C"), ("B", "C"), ("C", "D"), ("A", "E")])

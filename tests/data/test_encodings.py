@@ -44,10 +44,10 @@ LABELS = ["dog", "cat", "dog", "cat"]
 
 
 def csv_lines(delimiter: str) -> list[str]:
-    quote = [text.replace('"', '""') for text in TEXTS]
+    quoted = [text.replace('"', '""') for text in TEXTS]
     return [
         f"text{delimiter}label",
-        *(f'"{text}"{delimiter}{label}' for text, label in zip(quote, LABELS, strict=True)),
+        *(f'"{text}"{delimiter}{label}' for text, label in zip(quoted, LABELS, strict=True)),
     ]
 
 

@@ -13,7 +13,7 @@ from tests.reference import matrix_of
 from tests.reference_rules import back_off
 from treelabel import Dataset, Hierarchy, Scores, TreelabelError, back_off_table, decide, tune
 from treelabel.evaluation.statistics import binomial_interval
-from treelabel.hierarchy.labels import encode
+from treelabel.hierarchy.label_ids import encode
 from treelabel.rules.back_off import FIRST_TEST, NEVER, Ways, last_precise, precise_thresholds
 
 H = Hierarchy.from_paths(["A > B", "A > C", "D"])

@@ -17,7 +17,7 @@ from scipy import sparse
 from tests.strategies import examples
 from treelabel import Dataset, Decisions, Evaluator, Hierarchy, Result, Scores, TreelabelError, decide, evaluate
 from treelabel.hierarchy import LabelMatrix
-from treelabel.hierarchy.labels import encode
+from treelabel.hierarchy.label_ids import encode
 from treelabel.metrics import METRICS, find_metric, overlap, probabilities
 from treelabel.metrics import single_label as single_metrics
 

@@ -11,7 +11,7 @@ from treelabel.evaluation.label_pairs import nearest
 from treelabel.evaluation.label_table import NOTHING_AS_DEEP, LabelTable, table_text
 from treelabel.evaluation.wrong_documents import WrongDocuments, mistakes
 from treelabel.hierarchy import LabelMatrix
-from treelabel.hierarchy.labels import encode
+from treelabel.hierarchy.label_ids import encode
 
 TREE = Hierarchy.from_paths(["A > C > F", "A > D", "B > E"])
 DAG = Hierarchy.from_edges([("A", "C"), ("B", "C"), ("C", "D"), ("A", "E")])

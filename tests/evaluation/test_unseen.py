@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.strategies import Drawn, examples, trees
 from treelabel import Dataset, Hierarchy, Scores, TreelabelError, compare, decide, evaluate, read, tune
-from treelabel.hierarchy.union import joined, nodes_in
+from treelabel.hierarchy.union import join_hierarchies, nodes_in
 
 KNOWN = Hierarchy.from_paths(["A > x", "A > y", "B > z"])
 LEAVES = [[0.7, 0.2, 0.1], [0.1, 0.1, 0.8], [0.6, 0.3, 0.1]]
@@ -106,13 +106,14 @@ def test_a_union_has_all_paths_and_keeps_the_order_of_the_first(one: Drawn, two:
     known = one.fast
     # A name of a flat hierarchy that stands below another one there is refused.
     assume(known.max_depth > 1 or not {*known.names} & {*two.fast.names})
-    other = Hierarchy.from_paths([*known.paths()[:1], *(f"{known.names[0]} > {path}" for path in two.fast.paths())])
-    union = joined(known, other, "the other")
+    top = known.names[0]
+    other = Hierarchy.from_paths([[top], *([top, *two.fast.path_names(node)] for node in range(len(two.fast)))])
+    union = join_hierarchies(known, other, "the other")
     assert set(union.paths()) == {*known.paths(), *other.paths()}
     where = nodes_in(known, union)
     assert (np.diff(where) > 0).all()
     assert union.paths(where) == known.paths()
-    assert joined(known, known, "the same") is known
+    assert join_hierarchies(known, known, "the same") is known
     values = np.random.default_rng(seed).random((2, len(known)))
     scores = Scores(known, values)
     assert (scores.under(union).dense()[:, where] == scores.dense()).all()

@@ -17,7 +17,7 @@ from tests.reference import ROOT
 from tests.strategies import Drawn, hierarchies, names, tree_parents, trees
 from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import Hierarchy
-from treelabel.hierarchy.build import Edges, text_array
+from treelabel.hierarchy.edges import Edges, text_array
 
 WANTED = Hierarchy.from_edges([("A", "B"), ("A", "C"), ("B", "D")], nodes=["E"])
 

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treelabel import Hierarchy, TreelabelError
-from treelabel.hierarchy.labels import SEPARATORS, UnknownLabelError, decode, encode, find_label, from_ids
+from treelabel.hierarchy.label_ids import SEPARATORS, UnknownLabelError, decode, encode, find_label
+from treelabel.hierarchy.label_matrices import from_ids
 
 PETS = Hierarchy.from_paths(["pet > dog > poodle", "pet > cat", "food > hot dog"])
 OTHERS = Hierarchy.from_paths(["A > Other", "B > Other", "B > C > Other", "D > C > Other"])

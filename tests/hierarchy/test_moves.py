@@ -10,8 +10,8 @@ from scipy import sparse
 
 from tests.strategies import examples
 from treelabel import Hierarchy, Moves, Scores, TreelabelError
-from treelabel.hierarchy.labels import encode
-from treelabel.hierarchy.moved_scores import are_exclusive
+from treelabel.hierarchy.label_ids import encode
+from treelabel.hierarchy.move_scores import are_exclusive
 from treelabel.hierarchy.moves import Move
 
 OLD = Hierarchy.from_paths(["pet > dog", "pet > cat", "pet > bird", "farm > cow", "farm > pig", "car"])
@@ -45,7 +45,7 @@ def test_kinds_are_inferred() -> None:
         "pig": "merged",
     }
     assert MOVES.counts() == {"same": 3, "renamed": 1, "moved": 1, "merged": 2, "split": 1}
-    assert NEW.paths(MOVES.added) == ["wild", "farm > horse"]
+    assert NEW.paths(MOVES.new_labels) == ["wild", "farm > horse"]
     assert not MOVES.is_identity
     assert Moves.of(OLD, OLD).is_identity
 

@@ -25,7 +25,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from tests.models.test_models import SETS
 from treelabel import Dataset, Hierarchy, Scores, TreelabelError, load_model, make_model
-from treelabel.hierarchy.labels import encode
+from treelabel.hierarchy.label_ids import encode
 from treelabel.models.check import TREE
 
 

@@ -437,7 +437,7 @@ def documents(count: int, seed: int, depth: int, groups: int, hidden_top: bool =
                 word = int(rng.integers(CHILDREN))
                 if level or not hidden_top:
                     words.append(1 + NOISE + (group * depth + level) * CHILDREN + word)
-                first = group * CHILDREN if node < 0 else int(h.child_slices([node])[0][0])
+                first = group * CHILDREN if node < 0 else int(h.child_graph[0][node + 1])
                 node = first + int(meaning[node, word])
                 nodes[row, node] = 1
         ids[row] = [0, *rng.permutation(words)]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treelabel import Hierarchy, Scores
-from treelabel.hierarchy.labels import encode
+from treelabel.hierarchy.label_ids import encode
 from treelabel.operations.label_errors import PRIOR, SUREST, Disagreements, disagreements, find_suspects
 
 TREE = Hierarchy.from_paths(["A > B", "A > C", "D > E", "D > F", "D > G"])

@@ -21,7 +21,7 @@ from tests.reference import ROOT, SlowHierarchy
 from tests.strategies import Drawn, dags, examples, hierarchies, trees, with_scores
 from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import Change, Hierarchy, label_matrix
-from treelabel.hierarchy.change import Collapsed
+from treelabel.hierarchy.change import CollapsedChains
 from treelabel.scores import Scores, score_files
 
 Floats = npt.NDArray[np.float32]
@@ -439,7 +439,7 @@ def test_scores_through_changes_agree_with_the_twin(case: tuple[Drawn, Floats], 
     for change in (cut, prune, other, h.unfold(), h.collapse_chains()):
         expected = slow_moved(change, drawn.slow, values)
         expected_back = slow_moved_back(change, expected)
-        if isinstance(change, Collapsed):
+        if isinstance(change, CollapsedChains):
             # Every node of a chain takes the score of its end.
             expected_back = expected[:, change.forward.indices]
         for scores in both(h, values):

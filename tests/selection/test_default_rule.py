@@ -9,7 +9,7 @@ from hypothesis import given
 from tests.strategies import Drawn, hierarchies, with_labels
 from treelabel import Evaluator, Hierarchy, Scores, TreelabelError, compare, decide, evaluate
 from treelabel.hierarchy import as_labels
-from treelabel.hierarchy.labels import encode
+from treelabel.hierarchy.label_ids import encode
 from treelabel.hierarchy.regime import regime_of, usual_regime
 from treelabel.models import make_model
 from treelabel.rules.default_rules import DEFAULT_RULES, default_rule

@@ -16,7 +16,7 @@ from treelabel.calibration.outputs import ABSENT, Outputs
 from treelabel.calibration.path_softmax import possible_terminals
 from treelabel.cli.app import app
 from treelabel.hierarchy import label_matrix
-from treelabel.hierarchy.labels import encode
+from treelabel.hierarchy.label_ids import encode
 from treelabel.models.linear.selection import AUTO, choose, draw_sample, is_worth_it, shape_of
 from treelabel.models.model_inputs import training_of
 from treelabel.scores import Scores

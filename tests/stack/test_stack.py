@@ -12,7 +12,7 @@ from tests.helpers import WordVectors, registered
 from treelabel import Dataset, Hierarchy, Scores, TreelabelError, evaluate, load_model, make_model
 from treelabel.core.array_schema import Arrays, Schema
 from treelabel.core.strings import Strings
-from treelabel.hierarchy.labels import decode
+from treelabel.hierarchy.label_ids import decode
 from treelabel.models.base import Model, Training
 from treelabel.models.check import CASES, TREE, made_up
 from treelabel.models.model_inputs import training_of

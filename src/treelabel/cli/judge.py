@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from treelabel.data.stream import DataFile, PredictionFile
     from treelabel.evaluation.streaming import Predicted
     from treelabel.hierarchy import Hierarchy
-    from treelabel.hierarchy.labels import Label
+    from treelabel.hierarchy.label_ids import Label
     from treelabel.metrics import Metric
 
 MetricsOption = Annotated[
@@ -60,7 +60,7 @@ def hierarchy_with_systems(
     Under a taxonomy, scores must have the same one, and reading predictions for good refuses labels that it does not
     have.
     """
-    from treelabel.hierarchy.union import joined
+    from treelabel.hierarchy.union import join_hierarchies
     from treelabel.scores import is_score_file
     from treelabel.scores.stream import ScoreFile
 
@@ -72,7 +72,7 @@ def hierarchy_with_systems(
     known, *others = [*scored.values(), hierarchy]
     # The nodes of the first scores keep their order, by which equal scores are ranked.
     for what, own in zip([*list(scored)[1:], "the truth"], others, strict=False):
-        known = joined(known, own, str(what))
+        known = join_hierarchies(known, own, str(what))
     for path in paths:
         if path not in scored:
             known = _with_predicted(known, path, read)
@@ -96,7 +96,7 @@ def _with_predicted(hierarchy: "Hierarchy", path: Path, read: ReadArguments) -> 
 def unknown_paths(hierarchy: "Hierarchy", labels: "Iterable[Label]", sep: str | None) -> list[tuple[str, ...]]:
     """Return the paths of labels that a tree does not have, but for bare names and several labels taken for one."""
     from treelabel.hierarchy import SEPARATOR, split_path
-    from treelabel.hierarchy.labels import UnknownLabelError, find_label, mark_between
+    from treelabel.hierarchy.label_ids import UnknownLabelError, find_label, mark_between
 
     new = []
     for label in labels:

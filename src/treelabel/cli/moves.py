@@ -58,7 +58,7 @@ def moves_to(old: "Hierarchy", read: ReadArguments, moves: Path | None, partial:
 def told(moves: "Moves", partial: bool = False) -> str:
     """Say what became of labels; which ones are new is not known if the old ones are but a part."""
     found = [f"{count:,} {kind}" for kind, count in moves.counts().items() if kind not in ("same", "path")]
-    found += [f"{len(moves.added):,} new"] * bool(len(moves.added) and not partial)
+    found += [f"{len(moves.new_labels):,} new"] * bool(len(moves.new_labels) and not partial)
     return f"labels: {', '.join(found) or 'all stay'}"
 
 
@@ -70,7 +70,7 @@ def _old_hierarchy(read: ReadArguments, old_taxonomy: Path | None) -> "Hierarchy
 
 def read_moved(source: Path, read: ReadArguments, moves: Path, old_taxonomy: Path | None) -> "Dataset":
     """Read a data file under its old taxonomy and carry it to the new one."""
-    from treelabel.hierarchy.sets import row_sizes
+    from treelabel.hierarchy.label_matrices import row_sizes
 
     data = replace(read, taxonomy=None).read(source, taxonomy=_old_hierarchy(read, old_taxonomy))
     partial = data.is_hierarchy_of_labels

@@ -113,7 +113,7 @@ class ReadArguments:
 
     def read_under(self, path: Path, hierarchy: "Hierarchy") -> "Dataset":
         """Read labels under the hierarchy of scores; with labels that it does not have, under one of its own."""
-        from treelabel.hierarchy.labels import UnknownLabelError
+        from treelabel.hierarchy.label_ids import UnknownLabelError
 
         try:
             return self.read(path, need_text=False, taxonomy=hierarchy)

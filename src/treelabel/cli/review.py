@@ -86,7 +86,7 @@ def _queue(
     require_signature: Path | None,
 ) -> None:
     from treelabel.data.queue import LABEL_SEPARATOR, QueueRow, write_queue
-    from treelabel.hierarchy.labels import decode
+    from treelabel.hierarchy.label_ids import decode
     from treelabel.models import load_model
     from treelabel.operations.review import review as look
 

@@ -14,7 +14,7 @@ from treelabel.data.dataset import Dataset, values_of_column
 from treelabel.data.equal_texts import text_codes, units
 from treelabel.data.group_split import fill_parts, fill_parts_alike
 from treelabel.hierarchy import row_numbers, row_sizes
-from treelabel.hierarchy.labels import from_ids
+from treelabel.hierarchy.label_matrices import from_ids
 
 SplitBy = Literal["random", "stratified", "group", "time"]
 

@@ -17,7 +17,8 @@ from treelabel.core.strings import Strings
 from treelabel.core.types import FloatArray, IntArray
 from treelabel.data.dataset import Dataset
 from treelabel.hierarchy import Hierarchy
-from treelabel.hierarchy.labels import Label, from_ids
+from treelabel.hierarchy.label_ids import Label
+from treelabel.hierarchy.label_matrices import from_ids
 
 # Arrow's own allocator never gives back what arrays needed while they grew, nearly as much again as they hold.
 POOL = pa.system_memory_pool()

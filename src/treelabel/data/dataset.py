@@ -14,8 +14,8 @@ from treelabel.core.strings import Strings
 from treelabel.core.types import LongArray
 from treelabel.data.describe import Description, describe
 from treelabel.hierarchy import Change, Hierarchy, LabelMatrix
-from treelabel.hierarchy.labelled import LabelledTexts
-from treelabel.hierarchy.labels import decode, encode
+from treelabel.hierarchy.label_ids import decode, encode
+from treelabel.hierarchy.labelled_texts import LabelledTexts
 from treelabel.hierarchy.moves import Moves
 
 # What `Dataset.choices` says of a hierarchy where there is no taxonomy.

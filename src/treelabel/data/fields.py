@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.registry import did_you_mean
-from treelabel.hierarchy.labels import Label
+from treelabel.hierarchy.label_ids import Label
 
 TEXT_NAMES = (
     "text",

@@ -23,7 +23,7 @@ from treelabel.data.taxonomy import read_taxonomy
 from treelabel.data.taxonomy.sibling_taxonomy import find_sibling_taxonomy
 from treelabel.data.write import write
 from treelabel.hierarchy import Hierarchy
-from treelabel.hierarchy.labels import UnknownLabelError, encode, find_label
+from treelabel.hierarchy.label_ids import UnknownLabelError, encode, find_label
 
 LABEL_SEPARATOR = ";"
 ACCEPT, REVIEW = "accept", "review"

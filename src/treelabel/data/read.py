@@ -25,7 +25,7 @@ from treelabel.data.io.standard import settled
 from treelabel.data.taxonomy.label_characters import unprintable
 from treelabel.data.taxonomy.sibling_taxonomy import find_sibling_taxonomy, read_sibling_taxonomy
 from treelabel.hierarchy import SEPARATOR, Hierarchy, split_path
-from treelabel.hierarchy.labels import Label, UnknownLabelError, find_label
+from treelabel.hierarchy.label_ids import Label, UnknownLabelError, find_label
 from treelabel.hierarchy.separators import guess_separator
 
 OnError = Literal["stop", "skip"]

@@ -22,8 +22,8 @@ from treelabel.data.io import BATCH, Problem, ReadOptions, Record, RowSource, fo
 from treelabel.data.read import OnError, Problems, find_nodes, hierarchy_of_labels, understand
 from treelabel.data.taxonomy.sibling_taxonomy import find_sibling_taxonomy, read_sibling_taxonomy
 from treelabel.hierarchy import Hierarchy
-from treelabel.hierarchy.labels import Label
-from treelabel.hierarchy.union import united
+from treelabel.hierarchy.label_ids import Label
+from treelabel.hierarchy.union import unite_trees
 
 # Takes the values of a row and which columns are read; returns the further columns to keep.
 Columns = Callable[[dict[str, Any], Fields], dict[str, Any]]
@@ -215,7 +215,7 @@ def with_hierarchy(
     if beside is not None:
         h, _ = read_sibling_taxonomy(beside, first.root, first.options.encoding, first.options.limits)
         others = [own for own in within if own is not None and own != h]
-        return [replace(file, beside=beside) for file in files], united([h, *others]) if others else h, False
+        return [replace(file, beside=beside) for file in files], unite_trees([h, *others]) if others else h, False
     every = [file.labels() if own is None else {} for file, own in zip(files, within, strict=True)]
     # As in `read_together`: the file with the most labels in it says how labels are understood.
     largest = max(range(len(files)), key=lambda at: sum(every[at].values()))
@@ -228,7 +228,7 @@ def with_hierarchy(
     ]
     same = all(each == found[0] for each in found)
     is_of_labels = all(own is None for own in within)
-    return [replace(file, sep=sep) for file in files], found[0] if same else united(found), is_of_labels
+    return [replace(file, sep=sep) for file in files], found[0] if same else unite_trees(found), is_of_labels
 
 
 @dataclass(frozen=True)

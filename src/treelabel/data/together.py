@@ -20,9 +20,9 @@ from treelabel.data.io import ReadOptions, format_to_read
 from treelabel.data.read import Known, known_from, read
 from treelabel.data.taxonomy.sibling_taxonomy import find_sibling_taxonomy
 from treelabel.hierarchy import Hierarchy
-from treelabel.hierarchy.labels import UnknownLabelError, find_label
-from treelabel.hierarchy.sets import renamed
-from treelabel.hierarchy.union import require_nodes_in, united, with_paths
+from treelabel.hierarchy.label_ids import UnknownLabelError, find_label
+from treelabel.hierarchy.label_matrices import renumber_columns
+from treelabel.hierarchy.union import require_nodes_in, unite_trees, with_paths
 
 
 def read_together(
@@ -61,7 +61,7 @@ def read_together(
         data = _read_alike(files, data, options)
     if all(part.hierarchy == data[0].hierarchy for part in data):
         return data
-    union = united([part.hierarchy for part in data])
+    union = unite_trees([part.hierarchy for part in data])
     return [under(part, union) for part in data]
 
 
@@ -118,7 +118,7 @@ def under(data: Dataset, hierarchy: Hierarchy) -> Dataset:
     data
         Documents.
     hierarchy
-        Such as one that `joined` made.
+        such as one that `join_hierarchies` made.
 
     Returns
     -------
@@ -127,7 +127,7 @@ def under(data: Dataset, hierarchy: Hierarchy) -> Dataset:
     if data.hierarchy == hierarchy:
         return data
     where = require_nodes_in(data.hierarchy, hierarchy, "the data")
-    return replace(data, labels=renamed(data.labels, where, len(hierarchy)), hierarchy=hierarchy)
+    return replace(data, labels=renumber_columns(data.labels, where, len(hierarchy)), hierarchy=hierarchy)
 
 
 def concat(parts: Sequence[Dataset]) -> Dataset:
@@ -200,7 +200,7 @@ def with_further_labels(data: Dataset, known: Hierarchy) -> Dataset:
     for node, place in where.items():
         names = data.hierarchy.path_names(node) if place is None else known.path_names(place)
         to[node] = find_label(larger, names)
-    return replace(data, labels=renamed(data.labels, to, len(larger)), hierarchy=larger)
+    return replace(data, labels=renumber_columns(data.labels, to, len(larger)), hierarchy=larger)
 
 
 def _known_label(known: Hierarchy, own: Hierarchy, node: int) -> int | None:

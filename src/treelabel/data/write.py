@@ -19,7 +19,7 @@ from treelabel.data.taxonomy.sibling_taxonomy import (
     write_sibling_taxonomy,
 )
 from treelabel.hierarchy import SEPARATOR, LabelMatrix, row_sizes
-from treelabel.hierarchy.labels import SEPARATORS, Label, decode
+from treelabel.hierarchy.label_ids import SEPARATORS, Label, decode
 
 LabelStyle = Literal["auto", "names", "paths"]
 

@@ -10,9 +10,9 @@ from scipy import sparse
 from treelabel.core.errors import TreelabelError, some
 from treelabel.core.types import BoolArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix, as_labels, keep_entries, matches, row_numbers, row_sizes
-from treelabel.hierarchy.labels import encode
-from treelabel.hierarchy.sets import renamed
-from treelabel.hierarchy.union import joined, nodes_in, require_nodes_in
+from treelabel.hierarchy.label_ids import encode
+from treelabel.hierarchy.label_matrices import renumber_columns
+from treelabel.hierarchy.union import join_hierarchies, nodes_in, require_nodes_in
 from treelabel.rules import Decisions
 from treelabel.scores import Scores
 
@@ -44,7 +44,7 @@ def common_hierarchy(*things: Any, train: Any = None) -> Hierarchy:
     union = known[0]
     for other, what in others:
         if is_joined:
-            union = joined(union, other, what)
+            union = join_hierarchies(union, other, what)
         else:
             union.require_same(other.fingerprint, what)
     return union
@@ -70,7 +70,9 @@ def label_sets(labels: Any, hierarchy: Hierarchy, what: str) -> LabelMatrix:
     if own is not None and (isinstance(labels, Decisions) or hasattr(labels, "labels")):
         sets = labels.csr if isinstance(labels, Decisions) else labels.labels
         sets = as_labels(sets, len(own), what)
-        return sets if own == hierarchy else renamed(sets, require_nodes_in(own, hierarchy, what), len(hierarchy))
+        return (
+            sets if own == hierarchy else renumber_columns(sets, require_nodes_in(own, hierarchy, what), len(hierarchy))
+        )
     if sparse.issparse(labels) or (isinstance(labels, np.ndarray) and labels.dtype.kind not in "UOT"):
         return as_labels(labels, len(hierarchy), what)
     return encode(hierarchy, labels)
@@ -180,7 +182,7 @@ def _known_part(truth: Any, known: Hierarchy) -> LabelMatrix:
             f"that no rule can predict them: {some(h.paths(unseen))}",
             stacklevel=4,
         )
-    return renamed(kept, back, len(known))
+    return renumber_columns(kept, back, len(known))
 
 
 def validation(truth: Any, scores: Scores) -> tuple[Scores, LabelMatrix]:

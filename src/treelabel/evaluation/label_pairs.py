@@ -79,7 +79,7 @@ def nearest(hierarchy: Hierarchy, labels: LabelMatrix, others: LabelMatrix) -> t
     (array, array), each of shape (stored labels,)
         The nearest label, the lowest id among equals, -1 (the root) where the document has none; and the edges.
 
-    >>> from treelabel.hierarchy.labels import encode
+    >>> from treelabel.hierarchy.label_ids import encode
     >>> h = Hierarchy.from_paths(["A > B", "A > C", "D"])
     >>> [found.tolist() for found in nearest(h, encode(h, [["B"], ["B"]]), encode(h, [["C", "D"], []]))]
     [[3, -1], [2, 2]]

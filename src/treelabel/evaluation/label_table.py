@@ -44,7 +44,7 @@ class LabelRow:
 class LabelTable:
     """Counts by label that grow batch by batch; memory grows with the labels and with the pairs that are confused.
 
-    >>> from treelabel.hierarchy.labels import encode
+    >>> from treelabel.hierarchy.label_ids import encode
     >>> h = Hierarchy.from_paths(["A > B", "A > C"])
     >>> table = LabelTable(h)
     >>> table.add(*(h.closure(encode(h, rows)) for rows in ([["B"], ["B"], ["C"]], [["C"], ["B"], ["A"]])))

@@ -99,7 +99,7 @@ def best_threshold(scores: Scores, truth: LabelMatrix) -> tuple[float, float]:
     (float, float)
 
     >>> from treelabel.hierarchy import Hierarchy
-    >>> from treelabel.hierarchy.labels import encode
+    >>> from treelabel.hierarchy.label_ids import encode
     >>> h = Hierarchy.flat(["A", "B"])
     >>> t, f1 = best_threshold(Scores(h, [[0.75, 0.5], [0.25, 0.125]]), encode(h, [["A", "B"], []]))
     >>> t, f1

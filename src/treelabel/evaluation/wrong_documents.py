@@ -10,8 +10,8 @@ import pyarrow as pa
 from treelabel.core.types import BoolArray, DoubleArray, LongArray
 from treelabel.evaluation.label_pairs import nearest
 from treelabel.hierarchy import Hierarchy, LabelMatrix, keep_entries, matches, row_numbers
-from treelabel.hierarchy.labels import decode
-from treelabel.hierarchy.sets import row_sizes
+from treelabel.hierarchy.label_ids import decode
+from treelabel.hierarchy.label_matrices import row_sizes
 
 Kind = Literal["sibling", "ancestor", "descendant", "far", "missing", "unwanted"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
@@ -137,7 +137,7 @@ def mistakes(hierarchy: Hierarchy, truth: LabelMatrix, decisions: LabelMatrix) -
     (rows, kinds, distances)
         See `WrongDocument`.
 
-    >>> from treelabel.hierarchy.labels import encode
+    >>> from treelabel.hierarchy.label_ids import encode
     >>> h = Hierarchy.from_paths(["A > B", "A > C", "D"])
     >>> true, found = (h.closure(encode(h, rows)) for rows in (["B", "B", "B", "A"], ["C", "A", "D", "A"]))
     >>> rows, kinds, edges = mistakes(h, true, found)

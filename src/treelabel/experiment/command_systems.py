@@ -33,7 +33,7 @@ from treelabel.experiment.data_sets import Splits
 from treelabel.experiment.process_tree import MARK, end_marked, run_watched
 from treelabel.experiment.spec import PLACEHOLDER, SystemSpec
 from treelabel.hierarchy import label_matrix
-from treelabel.hierarchy.labels import find_label
+from treelabel.hierarchy.label_ids import find_label
 from treelabel.rules import Decisions
 from treelabel.scores import Scores, is_score_file
 

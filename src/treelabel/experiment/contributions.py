@@ -20,7 +20,7 @@ from treelabel.core.matrices import checked_csr
 from treelabel.core.npz import Npz, open_npz, write_arrays
 from treelabel.evaluation.result import Result
 from treelabel.hierarchy import hierarchy_to_json
-from treelabel.hierarchy.store import hierarchy_from_json
+from treelabel.hierarchy.hierarchy_json import hierarchy_from_json
 from treelabel.metrics import Context, Metric
 
 WHAT = "a file of what documents contributed"

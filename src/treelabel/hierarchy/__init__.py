@@ -1,8 +1,8 @@
 """The hierarchy of labels, as frozen integer arrays, and label sets over it."""
 
-from treelabel.hierarchy.core import Change, Hierarchy, split_path
-from treelabel.hierarchy.named import SEPARATOR
-from treelabel.hierarchy.sets import (
+from treelabel.hierarchy.hierarchy import Change, Hierarchy, split_path
+from treelabel.hierarchy.hierarchy_json import hierarchy_from_json, hierarchy_to_json
+from treelabel.hierarchy.label_matrices import (
     LabelMatrix,
     as_labels,
     from_sizes,
@@ -12,7 +12,7 @@ from treelabel.hierarchy.sets import (
     row_numbers,
     row_sizes,
 )
-from treelabel.hierarchy.store import hierarchy_from_json, hierarchy_to_json
+from treelabel.hierarchy.named import SEPARATOR
 
 __all__ = [
     "SEPARATOR",

@@ -15,9 +15,17 @@ from scipy import sparse
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, IntArray, LongArray
 from treelabel.hierarchy import build
+from treelabel.hierarchy.edges import Edges, text_array
 from treelabel.hierarchy.kernels import ancestry
+from treelabel.hierarchy.label_matrices import (
+    LabelMatrix,
+    as_labels,
+    keep_entries,
+    label_matrix,
+    renumber_columns,
+    row_numbers,
+)
 from treelabel.hierarchy.named import NamedStructure
-from treelabel.hierarchy.sets import LabelMatrix, as_labels, keep_entries, label_matrix, renamed, row_numbers
 
 ScoreMatrix: TypeAlias = Any  # a dense array or a CSR matrix
 # The class of the old hierarchy, and so of the new one.
@@ -42,12 +50,8 @@ class ChangeOf(Generic[Kind]):
     origin: IntArray
 
     def labels(self, labels: Any) -> LabelMatrix:
-        """Carry a label matrix to the new hierarchy; labels that have no place there are dropped."""
+        """Carry a label matrix to the new hierarchy; labels that go nowhere are dropped."""
         return as_labels(as_labels(labels, len(self.old)) @ self.forward, len(self.new))
-
-    def labels_back(self, labels: Any) -> LabelMatrix:
-        """Carry a label matrix of the new hierarchy back to the old one."""
-        return renamed(as_labels(labels, len(self.new)), self.origin, len(self.old))
 
     def scores(self, scores: ScoreMatrix) -> ScoreMatrix:
         """Carry scores to the new hierarchy: every new node takes those of its origin. CSR stays CSR."""
@@ -95,18 +99,15 @@ class OtherLeaves(ChangeOf[Kind]):
         rest = sparse.csr_array(rest)
         rest.data = np.maximum(rest.data, 0)
         stays = sparse.diags_array(np.isin(np.arange(len(self.new)), others, invert=True).astype(scores.dtype))
-        place = sparse.csr_array(
-            (np.ones(len(others), scores.dtype), others, np.arange(len(others) + 1, dtype=np.int32)),
-            (len(others), len(self.new)),
-        )
-        total = sparse.csr_array(moved @ stays + rest @ place)
+        to_others = label_matrix(np.arange(len(others) + 1), others, len(self.new)).astype(scores.dtype)
+        total = sparse.csr_array(moved @ stays + rest @ to_others)
         total.eliminate_zeros()
         total.sort_indices()
         return total
 
 
 @dataclass(frozen=True, eq=False)
-class Collapsed(ChangeOf[Kind]):
+class CollapsedChains(ChangeOf[Kind]):
     """The change that collapses chains: what is known of a chain's end is known of the whole chain."""
 
     def scores_back(self, scores: ScoreMatrix) -> ScoreMatrix:
@@ -116,8 +117,8 @@ class Collapsed(ChangeOf[Kind]):
 
 
 @dataclass(frozen=True, eq=False)
-class Unfolded(ChangeOf[Kind]):
-    """The change that makes a tree of a DAG: a label goes to the copies that its document speaks for."""
+class UnfoldedGraph(ChangeOf[Kind]):
+    """The change that makes a tree of a DAG: a label goes to the copies that its document supports."""
 
     def labels(self, labels: Any) -> LabelMatrix:
         """Carry labels to copies: to those with the largest share of their ancestors among the document's labels.
@@ -125,10 +126,10 @@ class Unfolded(ChangeOf[Kind]):
         So a full path picks its own copy, while a closed set goes to all copies, and so does a bare label unless one
         copy hangs right under the root: then the bare label is that copy's full path.
         """
-        given = as_labels(labels, len(self.old))
-        copies = super().labels(given)
+        old = as_labels(labels, len(self.old))
+        copies = super().labels(old)
         row = row_numbers(copies)
-        share = self._given_share(given, row, copies.indices)
+        share = self._ancestor_share(old, row, copies.indices)
         key = row * len(self.old) + self.origin[copies.indices]
         # The best share among the copies of one label in one row.
         _, label = np.unique(key, return_inverse=True)
@@ -136,12 +137,12 @@ class Unfolded(ChangeOf[Kind]):
         np.maximum.at(best, label, share)
         return keep_entries(copies, share >= best[label])
 
-    def _given_share(self, given: LabelMatrix, row: LongArray, copy: IntArray) -> npt.NDArray[np.float64]:
+    def _ancestor_share(self, labels: LabelMatrix, row: LongArray, copy: IntArray) -> npt.NDArray[np.float64]:
         """For each (row, copy): the share of the copy's ancestors whose origin is among the row's labels."""
         above = self.new.ancestors(copy)
         pair = row_numbers(above)
         wanted = row[pair] * len(self.old) + self.origin[above.indices]
-        have = row_numbers(given) * len(self.old) + given.indices
+        have = row_numbers(labels) * len(self.old) + labels.indices
         hit = np.isin(wanted, have)
         hits = np.bincount(pair[hit], minlength=len(copy))
         # A copy right under the root lacks nothing: alone, its label is a full path.
@@ -162,64 +163,40 @@ def _check_columns(scores: ScoreMatrix, hierarchy: NamedStructure) -> None:
         raise TreelabelError(f"scores of shape {scores.shape} do not fit a hierarchy of {len(hierarchy):,} nodes")
 
 
-def _renumber(kind: type[Kind], edges: build.Edges) -> tuple[Kind, IntArray]:
+def _renumber(kind: type[Kind], edges: Edges) -> tuple[Kind, IntArray]:
     """Number new nodes; also return the rank of each edge code."""
     numbered = build.number(edges)
     return kind._of(numbered), numbered.rank
 
 
 def cut(old: Kind, depth: int) -> ChangeOf[Kind]:
-    """Keep the levels down to a depth.
-
-    Parameters
-    ----------
-    old
-        The hierarchy.
-    depth
-        The number of levels to keep.
-
-    Returns
-    -------
-    ChangeOf
-    """
+    """Keep the levels down to a depth."""
     if depth < 1:
         raise TreelabelError(f"cannot cut at depth {depth}: at least one level must stay")
     return _keep(old, old.depth <= depth)
 
 
 def prune(old: Kind, keep: IntArray) -> ChangeOf[Kind]:
-    """Keep nodes and all their ancestors.
-
-    Parameters
-    ----------
-    old
-        The hierarchy.
-    keep
-        The nodes to keep.
-
-    Returns
-    -------
-    ChangeOf
-    """
+    """Keep nodes and all their ancestors."""
     if len(keep) == 0:
         raise TreelabelError("nothing to keep: prune() needs at least one node")
-    kept = np.zeros(len(old), np.bool_)
-    kept[old.closure(label_matrix([0, len(np.unique(keep))], np.unique(keep), len(old))).indices] = True
-    return _keep(old, kept)
+    stays = np.zeros(len(old), np.bool_)
+    stays[old.closure(label_matrix([0, len(np.unique(keep))], np.unique(keep), len(old))).indices] = True
+    return _keep(old, stays)
 
 
-def _keep(old: Kind, kept: BoolArray) -> ChangeOf[Kind]:
-    """Keep nodes together with all their ancestors; other labels move to their nearest kept ancestors."""
-    stays = kept[old.edge_child]
-    new, new_id = _restricted(old, kept, old.parent_idx[stays], old.edge_child[stays])
+def _keep(old: Kind, stays: BoolArray) -> ChangeOf[Kind]:
+    """Keep marked nodes, whose ancestors are marked too; other labels move to their nearest ancestors that stay."""
+    edges = stays[old.edge_child]
+    new, new_id = _restrict(old, stays, old.parent_idx[edges], old.edge_child[edges])
     if old.is_tree:
-        nearest = ancestry.nearest_kept(old.parent, kept)
-        found = nearest >= 0
-        rows = label_matrix(np.concatenate([[0], np.cumsum(found)]), nearest[found], len(old))
+        nearest = ancestry.nearest_marked(old.parent, stays)
+        exists = nearest >= 0
+        rows = label_matrix(np.concatenate([[0], np.cumsum(exists)]), nearest[exists], len(old))
     else:
         reached = old.closure(sparse.identity(len(old), np.bool_, "csr"))
-        rows = old.most_specific(keep_entries(reached, kept[reached.indices]))
-    return ChangeOf(old, new, renamed(rows, new_id, len(new)), _origin(new_id, len(new)))
+        rows = old.most_specific(keep_entries(reached, stays[reached.indices]))
+    return ChangeOf(old, new, renumber_columns(rows, new_id, len(new)), _origin(new_id, len(new)))
 
 
 def collapse_chains(old: Kind) -> ChangeOf[Kind]:
@@ -233,40 +210,28 @@ def collapse_chains(old: Kind) -> ChangeOf[Kind]:
     parent = np.where(old.parent_idx >= 0, end[old.parent_idx], np.int32(-1))
     child = end[old.edge_child]
     stays = parent != child
-    new, new_id = _restricted(old, follow < 0, parent[stays], child[stays])
+    new, new_id = _restrict(old, follow < 0, parent[stays], child[stays])
     forward = label_matrix(np.arange(len(old) + 1), new_id[end], len(new))
-    return Collapsed(old, new, forward, _origin(new_id, len(new)))
+    return CollapsedChains(old, new, forward, _origin(new_id, len(new)))
 
 
-def _restricted(old: Kind, kept: BoolArray, parent: IntArray, child: IntArray) -> tuple[Kind, IntArray]:
-    """Make a hierarchy of the kept nodes with new edges; also return the new id of each old node, or -1."""
-    code = (np.cumsum(kept) - 1).astype(np.int32)
+def _restrict(old: Kind, stays: BoolArray, parent: IntArray, child: IntArray) -> tuple[Kind, IntArray]:
+    """Make a hierarchy of the nodes that stay, with new edges; also return the new id of each old node, or -1."""
+    code = (np.cumsum(stays) - 1).astype(np.int32)
     above = np.where(parent >= 0, code[parent], np.int32(-1)).astype(np.int32)
-    new, rank = _renumber(type(old), build.Edges(above, code[child], old.name_array.filter(pa.array(kept))))
-    return new, np.where(kept, rank[code], np.int32(-1)).astype(np.int32)
+    new, rank = _renumber(type(old), Edges(above, code[child], old.name_array.filter(pa.array(stays))))
+    return new, np.where(stays, rank[code], np.int32(-1)).astype(np.int32)
 
 
 def _origin(new_id: IntArray, size: int) -> IntArray:
     origin = np.empty(size, np.int32)
-    kept = np.flatnonzero(new_id >= 0)
-    origin[new_id[kept]] = kept
+    nodes = np.flatnonzero(new_id >= 0)
+    origin[new_id[nodes]] = nodes
     return origin
 
 
 def with_other_leaves(old: Kind, nodes: IntArray) -> ChangeOf[Kind]:
-    """Add a child "other [name]" to each internal node among `nodes`.
-
-    Parameters
-    ----------
-    old
-        The hierarchy.
-    nodes
-        Node ids; leaves among them are left as they are.
-
-    Returns
-    -------
-    ChangeOf
-    """
+    """Add a child "other [name]" to each internal node among `nodes`."""
     above = np.unique(nodes)
     above = above[~old.is_leaf[above]]
     names = [f"other [{old.names[node]}]" for node in above.tolist()]
@@ -274,7 +239,7 @@ def with_other_leaves(old: Kind, nodes: IntArray) -> ChangeOf[Kind]:
     if taken:
         raise TreelabelError(f"the hierarchy already has a label {taken[0]!r}; rename it first")
     size = len(old) + len(above)
-    edges = build.Edges(
+    edges = Edges(
         np.concatenate([old.parent_idx, above]).astype(np.int32),
         np.concatenate([old.edge_child, np.arange(len(old), size)]).astype(np.int32),
         pa.concat_arrays([old.name_array, pa.array(names, old.name_array.type)]),
@@ -288,24 +253,11 @@ def with_other_leaves(old: Kind, nodes: IntArray) -> ChangeOf[Kind]:
 
 
 def unfold(old: Kind, limit: int) -> ChangeOf[Kind]:
-    """Copy each node of a DAG once for every way from the root to it.
-
-    Parameters
-    ----------
-    old
-        The hierarchy.
-    limit
-        The largest number of nodes of the tree; a larger one is refused.
-
-    Returns
-    -------
-    ChangeOf
-    """
+    """Copy each node of a DAG once for every way from the root to it."""
     # Counted in floats: a ladder of diamonds has more ways than integers can hold, or than anyone wants to print.
     ways: list[float] = []
     for node in range(len(old)):
-        above = old.parent_idx[old.parent_ptr[node] : old.parent_ptr[node + 1]].tolist()
-        ways.append(sum(1.0 if parent < 0 else ways[parent] for parent in above))
+        ways.append(sum(1.0 if parent < 0 else ways[parent] for parent in old.parents_of(node)))
     size = sum(ways)
     if size > limit:
         shown = f"{size:,.0f}" if size < 1e15 else f"{size:.1e}"
@@ -316,18 +268,16 @@ def unfold(old: Kind, limit: int) -> ChangeOf[Kind]:
     origin: list[int] = []
     for node, name in enumerate(old.names):
         copies.append([])
-        for above in old.parent_idx[old.parent_ptr[node] : old.parent_ptr[node + 1]].tolist():
+        for above in old.parents_of(node):
             for way in [-1] if above < 0 else copies[above]:
                 copies[node].append(len(names))
                 bracket = "root" if way < 0 else names[way]
                 names.append(name if ways[node] == 1 else f"{name} [{bracket}]")
                 parent.append(way)
                 origin.append(node)
-    edges = build.Edges(
-        np.array(parent, np.int32), np.arange(len(names), dtype=np.int32), build.text_array(names, "name")
-    )
+    edges = Edges(np.array(parent, np.int32), np.arange(len(names), dtype=np.int32), text_array(names, "name"))
     new, rank = _renumber(type(old), edges)
     forward = sparse.csr_array((np.ones(len(new), np.bool_), (np.array(origin, np.int32), rank)), (len(old), len(new)))
     from_old = np.empty(len(new), np.int32)
     from_old[rank] = origin
-    return Unfolded(old, new, as_labels(forward, len(new)), from_old)
+    return UnfoldedGraph(old, new, as_labels(forward, len(new)), from_old)

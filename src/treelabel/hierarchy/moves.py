@@ -18,9 +18,9 @@ from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.registry import did_you_mean
 from treelabel.core.types import DoubleArray, IntArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix, as_labels, keep_entries, label_matrix, row_numbers
-from treelabel.hierarchy.labels import UnknownLabelError, find_label
-from treelabel.hierarchy.moved_scores import any_of, are_exclusive, carry_mass
-from treelabel.hierarchy.sets import row_sizes
+from treelabel.hierarchy.label_ids import UnknownLabelError, find_label
+from treelabel.hierarchy.label_matrices import row_sizes
+from treelabel.hierarchy.move_scores import any_of, are_exclusive, carry_mass
 
 # What became of a label; "path" is one whose ancestors changed, while it is still the same below them.
 MoveKind = Literal["same", "path", "renamed", "moved", "merged", "split", "deleted"]
@@ -35,7 +35,7 @@ class Move:
 
     old: str
     new: str
-    place: str = ""
+    where: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,8 +97,8 @@ class Moves:
         treelabel.core.errors.TreelabelError: 1 label of the old taxonomy is neither in the new one nor among the moves:
         'dog' (did you mean 'dogs'?); write a line "old<tab>new" for each, or "old<tab>" to delete it
         """
-        listed = _listed(old, new, [row if isinstance(row, Move) else Move(*row) for row in rows], partial)
-        return cls(old, new, tuple(_Resolver(old, new, listed).targets()))
+        table = _resolve_table(old, new, [row if isinstance(row, Move) else Move(*row) for row in rows], partial)
+        return cls(old, new, tuple(_Resolver(old, new, table).targets()))
 
     # What became of labels
 
@@ -106,19 +106,19 @@ class Moves:
     def kinds(self) -> tuple[MoveKind, ...]:
         """The kind of change of each old label."""
         old_paths, new_paths = self.old.paths(), self.new.paths()
-        taken = np.bincount([node for found in self.targets for node in found], minlength=len(self.new))
+        taken = np.bincount([node for targets in self.targets for node in targets], minlength=len(self.new))
         return tuple(self._kind(node, old_paths, new_paths, taken) for node in range(len(self.old)))
 
     def _kind(self, node: int, old_paths: list[str], new_paths: list[str], taken: npt.NDArray[Any]) -> MoveKind:
-        found = self.targets[node]
-        if len(found) != 1:
-            return "split" if found else "deleted"
-        (target,) = found
+        targets = self.targets[node]
+        if len(targets) != 1:
+            return "split" if targets else "deleted"
+        (target,) = targets
         if old_paths[node] == new_paths[target]:
             return "same"
         if taken[target] > 1:
             return "merged"
-        stays = set(_followed(self.targets, _parents(self.old, node))) & set(_parents(self.new, target))
+        stays = set(_new_parents(self.targets, self.old.parents_of(node))) & set(self.new.parents_of(target))
         if self.old.names[node] == self.new.names[target]:
             return "path" if stays else "moved"
         return "renamed" if stays else "moved"
@@ -137,10 +137,10 @@ class Moves:
         return self.old == self.new and self.targets == tuple((node,) for node in range(len(self.old)))
 
     @cached_property
-    def added(self) -> IntArray:
+    def new_labels(self) -> IntArray:
         """The new labels that no old one became."""
         known = np.zeros(len(self.new), np.bool_)
-        known[[node for found in self.targets for node in found]] = True
+        known[[node for targets in self.targets for node in targets]] = True
         return np.flatnonzero(~known).astype(np.int32)
 
     # Label sets
@@ -149,19 +149,19 @@ class Moves:
     def forward(self) -> LabelMatrix:
         """The labels that a document with an old label has: old x new."""
         rows: list[list[int]] = []
-        for node, found in enumerate(self.targets):
-            if len(found) == 1:
-                rows.append(list(found))
-            elif found:
-                rows.append(common_ancestors(self.new, found))
+        for node, targets in enumerate(self.targets):
+            if len(targets) == 1:
+                rows.append(list(targets))
+            elif targets:
+                rows.append(common_ancestors(self.new, targets))
             else:
-                above = {target for parent in _parents(self.old, node) if parent >= 0 for target in rows[parent]}
+                above = {target for parent in self.old.parents_of(node) if parent >= 0 for target in rows[parent]}
                 rows.append(sorted(above))
         flat = [target for row in rows for target in row]
         return label_matrix(np.concatenate([[0], np.cumsum([len(row) for row in rows])]), flat, len(self.new))
 
     def labels(self, labels: Any) -> LabelMatrix:
-        """Carry label sets. Ancestors that a document had beside its labels are those of the new labels.
+        """Carry label sets. Ancestors that a document had among its labels are those of the new labels.
 
         Parameters
         ----------
@@ -173,10 +173,10 @@ class Moves:
         label matrix of shape (documents, new nodes)
             Rows that named ancestors of their own labels are closed.
         """
-        given = as_labels(labels, len(self.old))
-        terminal = self.old.most_specific(given)
+        old = as_labels(labels, len(self.old))
+        terminal = self.old.most_specific(old)
         moved = as_labels(terminal @ self.forward, len(self.new))
-        wide = row_sizes(given) > row_sizes(terminal)
+        wide = row_sizes(old) > row_sizes(terminal)
         if not wide.any():
             return moved
         # Entries that are in both are joined by `as_labels`.
@@ -191,15 +191,14 @@ class Moves:
         rows: list[dict[int, float]] = []
         for node, targets in enumerate(self.targets):
             rows.append({target: 1 / len(targets) for target in targets})
-            above = [rows[parent] for parent in _parents(self.old, node) if parent >= 0 and rows[parent]]
+            above = [rows[parent] for parent in self.old.parents_of(node) if parent >= 0 and rows[parent]]
             if not targets:
                 for row in above:
                     for target, share in row.items():
                         rows[node][target] = rows[node].get(target, 0.0) + share / len(above)
-        at = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
-        to = np.array([target for row in rows for target in row], np.int32)
-        found = np.array([share for row in rows for share in row.values()], np.float64)
-        return sparse.csr_array((found, (at, to)), (len(self.old), len(self.new)))
+        entries = [(node, target, share) for node, row in enumerate(rows) for target, share in row.items()]
+        old, new, values = zip(*entries, strict=True) if entries else ((), (), ())
+        return sparse.csr_array((np.array(values, np.float64), (old, new)), (len(self.old), len(self.new)))
 
     def scores(self, scores: Any, exclusive: bool | None = None) -> Any:
         """Carry scores to the new hierarchy; CSR stays CSR. `Scores.moved` makes them coherent.
@@ -229,23 +228,22 @@ class Moves:
     def _sources(self) -> list[tuple[int, int, float]]:
         """The old nodes whose scores a new one is made of, and their shares; none of them below another."""
         by_target: dict[int, list[int]] = {}
-        for node, found in enumerate(self.targets):
-            for target in found:
+        for node, targets in enumerate(self.targets):
+            for target in targets:
                 by_target.setdefault(target, []).append(node)
         sources = []
         for target, nodes in by_target.items():
             if len(nodes) > 1:
-                given = label_matrix([0, len(nodes)], nodes, len(self.old))
-                above = self.old.ancestors(nodes)
-                nodes = [n for at, n in enumerate(nodes) if not set(above[[at]].indices) & set(given.indices)]
+                above, known = self.old.ancestors(nodes), set(nodes)
+                nodes = [node for row, node in enumerate(nodes) if not known.intersection(above[[row]].indices)]
             sources += [(node, target, 1 / len(self.targets[node])) for node in nodes]
         return sources
 
     @cached_property
     def _wholes(self) -> list[tuple[int, int]]:
         """Labels that were split, and the lowest common ancestors of what became of them."""
-        split = [(node, found) for node, found in enumerate(self.targets) if len(found) > 1]
-        return [(node, above) for node, found in split for above in common_ancestors(self.new, found)]
+        split = [(node, targets) for node, targets in enumerate(self.targets) if len(targets) > 1]
+        return [(node, above) for node, targets in split for above in common_ancestors(self.new, targets)]
 
     def residues(self, sums: DoubleArray) -> DoubleArray:
         """Return what each old node has beyond its children, carried to the new nodes.
@@ -260,8 +258,8 @@ class Moves:
         array of shape (new nodes, columns)
             Where documents have one path: sums over those that end at a node.
         """
-        found: DoubleArray = self.shares.T @ (sums - _child_sums(self.old).T @ sums)
-        return found
+        residues: DoubleArray = self.shares.T @ (sums - _child_sums(self.old).T @ sums)
+        return residues
 
     def sums(self, sums: DoubleArray) -> DoubleArray:
         """Carry sums over the documents of each node: exact where documents have one path, and where nothing moved.
@@ -280,8 +278,8 @@ class Moves:
         """
         total, children = self.residues(sums), sparse.csr_array(_child_sums(self.new).T)
         for level in range(self.new.max_depth - 1, 0, -1):
-            at = np.flatnonzero(self.new.depth == level)
-            total[at] += children[at] @ total
+            nodes = self.new.level(level)
+            total[nodes] += children[nodes] @ total
         return total
 
 
@@ -305,33 +303,28 @@ def common_ancestors(hierarchy: Hierarchy, nodes: Sequence[int]) -> list[int]:
     """
     closed = hierarchy.closure(label_matrix(np.arange(len(nodes) + 1), nodes, len(hierarchy)))
     shared = np.flatnonzero(np.bincount(closed.indices, minlength=len(hierarchy)) == len(nodes))
-    found: list[int] = hierarchy.most_specific(label_matrix([0, len(shared)], shared, len(hierarchy))).indices.tolist()
-    return found
-
-
-def _parents(hierarchy: Hierarchy, node: int) -> list[int]:
-    found: list[int] = hierarchy.parent_idx[hierarchy.parent_ptr[node] : hierarchy.parent_ptr[node + 1]].tolist()
-    return found
+    lowest: list[int] = hierarchy.most_specific(label_matrix([0, len(shared)], shared, len(hierarchy))).indices.tolist()
+    return lowest
 
 
 def _child_sums(hierarchy: Hierarchy) -> sparse.csr_array:
     """Return the matrix that sums over children: values @ it, nodes x nodes."""
     inside = hierarchy.parent_idx >= 0
-    at = hierarchy.edge_child[inside], hierarchy.parent_idx[inside]
-    return sparse.csr_array((np.ones(int(inside.sum())), at), (len(hierarchy), len(hierarchy)))
+    edges = hierarchy.edge_child[inside], hierarchy.parent_idx[inside]
+    return sparse.csr_array((np.ones(int(inside.sum())), edges), (len(hierarchy), len(hierarchy)))
 
 
-def _followed(targets: Sequence[tuple[int, ...]], parents: Iterable[int]) -> list[int]:
+def _new_parents(targets: Sequence[tuple[int, ...]], parents: Iterable[int]) -> list[int]:
     """Return what became of parents, -1 being the root, which stays."""
-    return [found for parent in parents for found in ((-1,) if parent < 0 else targets[parent])]
+    return [target for parent in parents for target in ((-1,) if parent < 0 else targets[parent])]
 
 
-def _listed(old: Hierarchy, new: Hierarchy, rows: Sequence[Move], partial: bool) -> dict[int, tuple[int, ...]]:
+def _resolve_table(old: Hierarchy, new: Hierarchy, rows: Sequence[Move], partial: bool) -> dict[int, tuple[int, ...]]:
     """Find the labels of a table: the new ones of each old one."""
-    found: dict[int, list[int]] = {}
+    table: dict[int, list[int]] = {}
     deleted: dict[int, Move] = {}
     for row in rows:
-        where = f"{row.place}: " if row.place else ""
+        where = f"{row.where}: " if row.where else ""
         try:
             node = find_label(old, row.old)
         except UnknownLabelError as error:
@@ -340,31 +333,31 @@ def _listed(old: Hierarchy, new: Hierarchy, rows: Sequence[Move], partial: bool)
             raise UnknownLabelError(f"{where}the old taxonomy has no such label: {error}") from None
         if not row.new:
             deleted[node] = row
-            found.setdefault(node, [])
+            table.setdefault(node, [])
             continue
         try:
             target = find_label(new, row.new)
         except UnknownLabelError as error:
             raise UnknownLabelError(f"{where}the new taxonomy has no such label: {error}") from None
-        if target not in found.setdefault(node, []):
-            found[node].append(target)
-    both = [row for node, row in deleted.items() if found[node]]
+        if target not in table.setdefault(node, []):
+            table[node].append(target)
+    both = [row for node, row in deleted.items() if table[node]]
     if both:
-        where = f"{both[0].place}: " if both[0].place else ""
+        where = f"{both[0].where}: " if both[0].where else ""
         raise TreelabelError(f"{where}{quote(both[0].old)} is deleted here and kept in another line; remove one")
-    return {node: tuple(sorted(targets)) for node, targets in found.items()}
+    return {node: tuple(sorted(targets)) for node, targets in table.items()}
 
 
 class _Resolver:
     """Finds the new labels of all old ones, parents first."""
 
-    def __init__(self, old: Hierarchy, new: Hierarchy, listed: dict[int, tuple[int, ...]]) -> None:
-        self.old, self.new, self.listed = old, new, listed
+    def __init__(self, old: Hierarchy, new: Hierarchy, table: dict[int, tuple[int, ...]]) -> None:
+        self.old, self.new, self.table = old, new, table
         self.old_paths = old.paths()
-        self.places = {path: node for node, path in enumerate(new.paths())}
+        self.node_of_path = {path: node for node, path in enumerate(new.paths())}
         pairs = zip(new.parent_idx.tolist(), new.edge_child.tolist(), strict=True)
         self.child = {(above, new.names[below]): below for above, below in pairs}
-        self.taken = {target for targets in listed.values() for target in targets}
+        self.taken = {target for targets in table.values() for target in targets}
 
     def targets(self) -> list[tuple[int, ...]]:
         """Return the new labels of each old one; refuse what is gone without a word."""
@@ -372,18 +365,18 @@ class _Resolver:
         gone: list[int] = []
         unclear: list[tuple[int, list[int]]] = []
         for node in range(len(self.old)):
-            found = self.listed.get(node)
-            if found is None:
+            targets = self.table.get(node)
+            if targets is None:
                 choices = self._choices(node, made)
                 if len(choices) > 1:
                     unclear.append((node, choices))
                 elif not choices and not self._with_parents(node, made):
                     gone.append(node)
-                found = tuple(choices[:1])
-            made.append(found)
+                targets = tuple(choices[:1])
+            made.append(targets)
         # What is below a label that is gone is gone with it, and one line for the label is enough.
         lost = set(gone)
-        first = [node for node in gone if not lost & set(_parents(self.old, node))]
+        first = [node for node in gone if not lost & set(self.old.parents_of(node))]
         if first:
             raise TreelabelError(self._refusal(first))
         if unclear:
@@ -396,9 +389,9 @@ class _Resolver:
 
     def _choices(self, node: int, made: list[tuple[int, ...]]) -> list[int]:
         name, path = self.old.names[node], self.old_paths[node]
-        above = _followed(made, _parents(self.old, node))
+        above = _new_parents(made, self.old.parents_of(node))
         below = sorted({self.child[target, name] for target in above if (target, name) in self.child})
-        same = self.places.get(path)
+        same = self.node_of_path.get(path)
         if below:
             return [same] if same is not None and same in below else below
         if same is not None:
@@ -409,10 +402,9 @@ class _Resolver:
 
     def _with_parents(self, node: int, made: list[tuple[int, ...]]) -> bool:
         """Return whether a label goes with its parents, all of which were deleted by the table."""
-        parents = _parents(self.old, node)
         return all(
-            parent >= 0 and not made[parent] and (parent in self.listed or self._with_parents(parent, made))
-            for parent in parents
+            parent >= 0 and not made[parent] and (parent in self.table or self._with_parents(parent, made))
+            for parent in self.old.parents_of(node)
         )
 
     def _refusal(self, gone: list[int]) -> str:

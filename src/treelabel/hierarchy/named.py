@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from treelabel.core.errors import TreelabelError
-from treelabel.hierarchy.build import Numbered
-from treelabel.hierarchy.structure import Structure, frozen
+from treelabel.hierarchy.build import NumberedNodes
+from treelabel.hierarchy.structure import Structure, freeze
 
 SEPARATOR = " > "
 
@@ -22,10 +22,10 @@ class NamedStructure(Structure):
     name_array: pa.Array = field(metadata={"help": "names as an Arrow array; `names` gives them as a tuple"})
 
     @classmethod
-    def _of(cls, numbered: Numbered) -> Self:
+    def _of(cls, numbered: NumberedNodes) -> Self:
         """Wrap the arrays that `build.number` made."""
         ptr, idx, depth = numbered.parent_ptr, numbered.parent_idx, numbered.depth
-        return cls(frozen(ptr), frozen(idx), frozen(depth), numbered.names)
+        return cls(freeze(ptr), freeze(idx), freeze(depth), numbered.names)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, NamedStructure) and self.fingerprint == other.fingerprint
@@ -68,19 +68,11 @@ class NamedStructure(Structure):
                 digest.update(len(encoded).to_bytes(4, "little") + encoded)
         return digest.hexdigest()[:32]
 
-    def _called(self, node: int) -> str:
+    def _name_of(self, node: int) -> str:
         return repr(self.names[node])
 
     def require_same(self, fingerprint: str, what: str) -> None:
-        """Refuse something that was made for another hierarchy.
-
-        Parameters
-        ----------
-        fingerprint
-            The fingerprint of the hierarchy that it was made for.
-        what
-            How messages call it.
-        """
+        """Refuse something, called `what` in the message, that was made for a hierarchy of another fingerprint."""
         if fingerprint != self.fingerprint:
             raise TreelabelError(
                 f"{what} belongs to another hierarchy (fingerprint {fingerprint[:8]}, here {self.fingerprint[:8]}); "
@@ -99,11 +91,11 @@ class NamedStructure(Structure):
         return self._path_names(int(self._ids(node)[0]))
 
     def _path_names(self, node: int) -> list[str]:
-        found: list[str] = []
+        names: list[str] = []
         while node >= 0:
-            found.append(self.names[node])
+            names.append(self.names[node])
             node = int(self.parent_idx[self.parent_ptr[node + 1] - 1])
-        return found[::-1]
+        return names[::-1]
 
     def paths(self, ids: npt.ArrayLike | None = None, sep: str = SEPARATOR) -> list[str]:
         """Return the full path of each node as text.

@@ -5,14 +5,14 @@ from typing import Final, Literal, get_args
 import numpy as np
 
 from treelabel.core.types import IntArray, LongArray
-from treelabel.hierarchy.sets import LabelMatrix, row_sizes
+from treelabel.hierarchy.label_matrices import LabelMatrix, row_sizes
 from treelabel.hierarchy.structure import Structure
 
 Regime = Literal["single_path", "partial_path", "multi_path"]
 
 REGIMES: Final[tuple[Regime, ...]] = get_args(Regime)
 
-# The share of documents that must fit a regime for it to be the usual one: a few odd rows change nothing.
+# The share of documents that must fit a regime for it to be the usual one: a few irregular rows change nothing.
 USUAL_SHARE: Final = 0.95
 
 
@@ -138,7 +138,7 @@ def stop_nodes(hierarchy: Structure, labels: LabelMatrix) -> IntArray:
 
 
 def document_regimes(hierarchy: Structure, labels: LabelMatrix, closed: LabelMatrix) -> IntArray:
-    """Return the regime of each document as its place in REGIMES, -1 for documents without labels.
+    """Return the regime of each document as its index in REGIMES, -1 for documents without labels.
 
     A closed set is a path if it has as many nodes as its deepest one is deep; in a DAG the closure of a single label
     need not be one.
@@ -160,10 +160,10 @@ def document_regimes(hierarchy: Structure, labels: LabelMatrix, closed: LabelMat
     >>> document_regimes(h, rows, rows).tolist()
     [0, 1, 2, -1]
     """
-    found = np.where(row_sizes(labels) > 0, 2, -1).astype(np.int32)
+    regimes = np.where(row_sizes(labels) > 0, 2, -1).astype(np.int32)
     terminal = hierarchy.most_specific(labels)
     rows = np.flatnonzero(row_sizes(terminal) == 1)
     node = terminal.indices[terminal.indptr[rows]]
     is_path = row_sizes(closed)[rows] == hierarchy.depth[node]
-    found[rows[is_path]] = np.where(hierarchy.is_leaf[node[is_path]], 0, 1)
-    return found
+    regimes[rows[is_path]] = np.where(hierarchy.is_leaf[node[is_path]], 0, 1)
+    return regimes

@@ -1,4 +1,4 @@
-"""Which separator makes paths of labels, told by the labels alone: A/B/C is a path among many that begin with A/B.
+"""Guess the separator that makes paths of labels from the labels alone: A/B/C is a path among many that begin with A/B.
 
 Names have slashes too (TCP/IP, R&D / ops), dates and addresses are full of them, and "joy|love" may be two labels. So a
 separator is taken only where it explains the labels: nearly all have it or are the beginning of those that have it, few
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from treelabel.hierarchy import SEPARATOR, split_path
 
 
-class Demand(NamedTuple):
+class SeparatorEvidence(NamedTuple):
     """The evidence that a mark needs before it is taken for a separator.
 
     Parameters
@@ -34,11 +34,11 @@ class Demand(NamedTuple):
 
 # Marks that stand in few names ask for less.
 DEMANDS = (
-    Demand(">", labels=3, spread=1.0, moved=0.2, tops=0.75),
-    Demand("::", labels=3, spread=1.0, moved=0.2, tops=0.75),
-    Demand("\\", labels=3, spread=1.0, moved=0.2, tops=0.75),
-    Demand("/", labels=4, spread=0.25, moved=0.05, tops=0.5),
-    Demand("|", labels=6, spread=0.1, moved=0.02, tops=0.5),
+    SeparatorEvidence(">", labels=3, spread=1.0, moved=0.2, tops=0.75),
+    SeparatorEvidence("::", labels=3, spread=1.0, moved=0.2, tops=0.75),
+    SeparatorEvidence("\\", labels=3, spread=1.0, moved=0.2, tops=0.75),
+    SeparatorEvidence("/", labels=4, spread=0.25, moved=0.05, tops=0.5),
+    SeparatorEvidence("|", labels=6, spread=0.1, moved=0.02, tops=0.5),
 )
 # How many of the labels may be left unexplained, for instance by an empty name.
 UNEXPLAINED = 0.05
@@ -74,7 +74,7 @@ def guess_separator(labels: Iterable[str]) -> str | None:
     texts = list(dict.fromkeys(label.strip() for label in labels))[:MOST_LABELS]
     if texts and sum(SEPARATOR in text for text in texts) > len(texts) / 2:
         return SEPARATOR
-    found = [
+    candidates = [
         separator
         for demand in DEMANDS
         for separator in (f" {demand.mark} ", demand.mark)
@@ -83,13 +83,13 @@ def guess_separator(labels: Iterable[str]) -> str | None:
 
     def others_in_first_names(separator: str) -> int:
         tops = {split_path(text, separator)[0] for text in texts}
-        return sum(other.strip() in top for other in found if other.strip() != separator.strip() for top in tops)
+        return sum(other.strip() in top for other in candidates if other.strip() != separator.strip() for top in tops)
 
     # Where two explain the labels, one of them stands in names: CS|CS/learning begins with CS.
-    return min(found, key=others_in_first_names, default=None)
+    return min(candidates, key=others_in_first_names, default=None)
 
 
-def _explains(separator: str, demand: Demand, texts: Sequence[str]) -> bool:
+def _explains(separator: str, demand: SeparatorEvidence, texts: Sequence[str]) -> bool:
     # Spellings of a name are one name: what is written in several ways is no evidence against a path.
     split = list(
         dict.fromkeys(tuple(name.strip().casefold() for name in split_path(text, separator)) for text in texts)
@@ -103,7 +103,7 @@ def _explains(separator: str, demand: Demand, texts: Sequence[str]) -> bool:
     return _is_covering(split, good, demand) and _is_sharing(good, demand) and _is_orderly(good, demand)
 
 
-def _is_covering(split: Sequence[Sequence[str]], paths: Sequence[Sequence[str]], demand: Demand) -> bool:
+def _is_covering(split: Sequence[Sequence[str]], paths: Sequence[Sequence[str]], demand: SeparatorEvidence) -> bool:
     """Return whether the labels that are no paths are few, or beginnings of those that are, but not ends of them."""
     tops, ends = {path[0] for path in paths}, {name for path in paths for name in path[1:]}
     alone = [path[0] for path in split if len(path) == 1]
@@ -112,14 +112,14 @@ def _is_covering(split: Sequence[Sequence[str]], paths: Sequence[Sequence[str]],
     return len(paths) >= LEAST_PATHS * (len(split) - explained) and moved <= demand.moved * len(split)
 
 
-def _is_sharing(paths: Sequence[Sequence[str]], demand: Demand) -> bool:
+def _is_sharing(paths: Sequence[Sequence[str]], demand: SeparatorEvidence) -> bool:
     """Return whether few first names begin many labels."""
     below = Counter(path[0] for path in paths)
     shared = sum(count >= SHARED for count in below.values())
     return len(below) <= demand.tops * len(paths) and (shared >= 2 or max(map(len, paths)) > 2 or demand.mark != "|")
 
 
-def _is_orderly(paths: Sequence[Sequence[str]], demand: Demand) -> bool:
+def _is_orderly(paths: Sequence[Sequence[str]], demand: SeparatorEvidence) -> bool:
     """Return whether names keep to one level and, as far as the mark demands it, to one parent."""
     levels: dict[str, set[int]] = {}
     parents: dict[str, set[tuple[str, ...]]] = {}
@@ -127,6 +127,6 @@ def _is_orderly(paths: Sequence[Sequence[str]], demand: Demand) -> bool:
         for level, name in enumerate(path):
             levels.setdefault(name, set()).add(level)
             parents.setdefault(name, set()).add(tuple(path[:level]))
-    moved = sum(len(found) > 1 for found in levels.values())
-    spread = sum(len(found) > 1 for found in parents.values())
+    moved = sum(len(each) > 1 for each in levels.values())
+    spread = sum(len(each) > 1 for each in parents.values())
     return moved <= demand.moved * len(levels) and spread <= demand.spread * len(levels)

@@ -13,7 +13,7 @@ from treelabel.core.compute import over_rows
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, IntArray, LongArray
 from treelabel.hierarchy.kernels import ancestry, closure, numbering
-from treelabel.hierarchy.sets import LabelMatrix, as_labels, from_sizes, label_matrix
+from treelabel.hierarchy.label_matrices import LabelMatrix, as_labels, from_sizes, label_matrix
 
 Numbers = TypeVar("Numbers", bound=npt.NDArray[Any])
 
@@ -34,7 +34,7 @@ class Structure:
     def __len__(self) -> int:
         return len(self.depth)
 
-    def _called(self, node: int) -> str:
+    def _name_of(self, node: int) -> str:
         return f"node {node}"
 
     @cached_property
@@ -48,7 +48,7 @@ class Structure:
         if not self.is_tree:
             node = int(np.argmax(np.diff(self.parent_ptr) > 1))
             raise TreelabelError(
-                f"this needs a tree, but the hierarchy is a DAG: {self._called(node)} has "
+                f"this needs a tree, but the hierarchy is a DAG: {self._name_of(node)} has "
                 f"{self.parent_ptr[node + 1] - self.parent_ptr[node]} parents; make it a tree with unfold()"
             )
         return self.parent_idx
@@ -63,7 +63,7 @@ class Structure:
     @cached_property
     def level_ptr(self) -> LongArray:
         """Where levels begin: the nodes of depth d are the ids level_ptr[d - 1] .. level_ptr[d] - 1."""
-        return frozen(np.searchsorted(self.depth, np.arange(1, self.max_depth + 2)).astype(np.int64))
+        return freeze(np.searchsorted(self.depth, np.arange(1, self.max_depth + 2)).astype(np.int64))
 
     def level(self, depth: int) -> slice:
         """Return the nodes at a depth as a slice of ids.
@@ -88,59 +88,56 @@ class Structure:
         In a tree idx is 0, 1, 2, ... and ptr alone has the children as slices of ids.
         """
         ptr, edges = numbering.group_by(self.parent_idx + np.int32(1), len(self) + 1)
-        return frozen(ptr), frozen(self.edge_child[edges])
+        return freeze(ptr), freeze(self.edge_child[edges])
 
     @cached_property
     def edge_child(self) -> IntArray:
         """The child of every edge; its parent is the entry of `parent_idx` at the same place."""
-        return frozen(np.repeat(np.arange(len(self), dtype=np.int32), np.diff(self.parent_ptr)))
-
-    def child_slices(self, ids: npt.ArrayLike) -> tuple[IntArray, IntArray]:
-        """Return the first child and one past the last of each tree node (-1: the root); equal where there are none.
-
-        >>> from treelabel.hierarchy import Hierarchy
-        >>> h = Hierarchy.from_paths(["A > C", "B > D", "B > E"])
-        >>> [ends.tolist() for ends in h.child_slices([-1, 0, 1, 2])]
-        [[0, 2, 3, 5], [2, 3, 5, 5]]
-        """
-        _ = self.parent
-        ptr, _ = self.child_graph
-        nodes = self._ids(ids, lowest=-1)
-        return ptr[nodes + 1], ptr[nodes + 2]
+        return freeze(np.repeat(np.arange(len(self), dtype=np.int32), np.diff(self.parent_ptr)))
 
     @cached_property
     def is_leaf(self) -> BoolArray:
         """Mark nodes without children."""
-        return frozen(np.equal(np.diff(self.child_graph[0])[1:], 0))
+        return freeze(np.equal(np.diff(self.child_graph[0])[1:], 0))
 
     @cached_property
     def leaves(self) -> IntArray:
         """Ids of the nodes without children."""
-        return frozen(np.flatnonzero(self.is_leaf).astype(np.int32))
+        return freeze(np.flatnonzero(self.is_leaf).astype(np.int32))
 
     @cached_property
     def subtree_sizes(self) -> IntArray:
         """Count each node with its distinct descendants; linear in a tree, in a DAG as long as the answer."""
         if self.is_tree:
-            return frozen(ancestry.subtree_sizes(self.parent))
+            return freeze(ancestry.subtree_sizes(self.parent))
         down = self.descendants(np.arange(len(self)))
-        return frozen((np.diff(down.indptr) + 1).astype(np.int32))
+        return freeze((np.diff(down.indptr) + 1).astype(np.int32))
 
     @cached_property
     def shortest_depth(self) -> IntArray:
         """Edges of the shortest way from the root; in a tree the same as `depth`."""
-        return self.depth if self.is_tree else frozen(ancestry.shortest_depths(self.parent_ptr, self.parent_idx))
+        return self.depth if self.is_tree else freeze(ancestry.shortest_depths(self.parent_ptr, self.parent_idx))
 
     # Relations of single nodes
 
     def _ids(self, ids: npt.ArrayLike, lowest: int = 0) -> IntArray:
-        given = np.atleast_1d(np.asarray(ids))
-        if given.ndim != 1 or (len(given) and given.dtype.kind not in "iu"):
-            raise TreelabelError(f"expected node ids, found an array of {given.dtype} {given.shape}")
-        if len(given) and not (lowest <= given.min() and given.max() < len(self)):
-            wrong = given[(given < lowest) | (given >= len(self))][0]
+        nodes = np.atleast_1d(np.asarray(ids))
+        if nodes.ndim != 1 or (len(nodes) and nodes.dtype.kind not in "iu"):
+            raise TreelabelError(f"expected node ids, found an array of {nodes.dtype} {nodes.shape}")
+        if len(nodes) and not (lowest <= nodes.min() and nodes.max() < len(self)):
+            wrong = nodes[(nodes < lowest) | (nodes >= len(self))][0]
             raise TreelabelError(f"node id {wrong} is out of range: the hierarchy has ids {lowest} to {len(self) - 1}")
-        return given.astype(np.int32, copy=False)
+        return nodes.astype(np.int32, copy=False)
+
+    def parents_of(self, node: int) -> list[int]:
+        """List the parents of one node, sorted; -1 is the root.
+
+        >>> from treelabel.hierarchy import Hierarchy
+        >>> Hierarchy.from_edges([("A", "B"), ("A", "C"), ("B", "C")]).parents_of(2)
+        [0, 1]
+        """
+        parents: list[int] = self.parent_idx[self.parent_ptr[node] : self.parent_ptr[node + 1]].tolist()
+        return parents
 
     def parents(self, ids: npt.ArrayLike) -> LabelMatrix:
         """List the parents of each node; top labels have an empty row."""
@@ -169,8 +166,8 @@ class Structure:
         flat_ptr, flat = _take(child_ptr, child_idx, above + np.int32(1))
         row = np.repeat(np.arange(len(nodes)), np.diff(flat_ptr[ptr]))
         other = flat != nodes[row]
-        found = sparse.coo_array((np.ones(other.sum(), np.bool_), (row[other], flat[other])), (len(nodes), len(self)))
-        return as_labels(found.tocsr(), len(self))
+        others = sparse.coo_array((np.ones(other.sum(), np.bool_), (row[other], flat[other])), (len(nodes), len(self)))
+        return as_labels(others.tocsr(), len(self))
 
     def ancestors(self, ids: npt.ArrayLike) -> LabelMatrix:
         """List the ancestors of each node, without itself and the root; as long as the answer."""
@@ -200,9 +197,9 @@ class Structure:
         """
         above, below = self._pairs(upper, lower)
         if self.is_tree:
-            place, sizes = self._preorder, self.subtree_sizes
-            # One unsigned comparison does for both ends of place[above] < place[below] < place[above] + size.
-            inside: BoolArray = (place[below] - place[above] - 1).view(np.uint32) < (sizes[above] - 1).view(np.uint32)
+            rank, sizes = self._preorder, self.subtree_sizes
+            # One unsigned comparison does for both ends of rank[above] < rank[below] < rank[above] + size.
+            inside: BoolArray = (rank[below] - rank[above] - 1).view(np.uint32) < (sizes[above] - 1).view(np.uint32)
             return inside
         parts = over_rows(
             lambda start, stop: ancestry.dag_is_ancestor(self.parent_ptr, self.parent_idx, above, below, start, stop),
@@ -296,10 +293,10 @@ class Structure:
         >>> h.closure([[0, 0, 1], [0, 1, 0]]).toarray().astype(int).tolist()
         [[1, 0, 1], [0, 1, 0]]
         """
-        given = as_labels(labels, len(self))
+        rows = as_labels(labels, len(self))
         if self.is_tree:
-            return self._by_rows(closure.close_in_tree, (self.parent, self.max_depth), given)
-        return self._by_rows(closure.reach, (self.parent_ptr, self.parent_idx), given)
+            return self._by_rows(closure.close_in_tree, (self.parent, self.max_depth), rows)
+        return self._by_rows(closure.reach, (self.parent_ptr, self.parent_idx), rows)
 
     def most_specific(self, labels: Any) -> LabelMatrix:
         """Drop from each row the labels that are ancestors of another label of the row."""
@@ -312,12 +309,12 @@ class Structure:
         """Make label sets of label sets with a kernel, parts of the rows in threads."""
         row_ptr = rows.indptr.astype(np.int64)
         parts = over_rows(lambda start, stop: work(*graph, row_ptr, rows.indices, start, stop), rows.shape[0])
-        nodes = parts[0][0] if len(parts) == 1 else np.concatenate([found for found, _ in parts])
+        nodes = parts[0][0] if len(parts) == 1 else np.concatenate([part for part, _ in parts])
         return from_sizes(nodes, np.concatenate([sizes for _, sizes in parts]), len(self))
 
 
-def frozen(array: Numbers) -> Numbers:
-    """Make an array read-only: hierarchies are shared, and what they answer is kept."""
+def freeze(array: Numbers) -> Numbers:
+    """Make an array read-only: hierarchies are shared, and what they answer is cached."""
     array.setflags(write=False)
     return array
 

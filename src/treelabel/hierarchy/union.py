@@ -6,14 +6,14 @@ import numpy as np
 
 from treelabel.core.errors import TreelabelError, quote, some
 from treelabel.core.types import IntArray, LongArray
-from treelabel.hierarchy.core import Hierarchy
-from treelabel.hierarchy.labels import find_label
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_ids import find_label
 
 
-def united(hierarchies: Sequence[Hierarchy]) -> Hierarchy:
+def unite_trees(hierarchies: Sequence[Hierarchy]) -> Hierarchy:
     """Make one tree of all paths of several trees.
 
-    >>> united([Hierarchy.from_paths(["A > B"]), Hierarchy.from_paths(["A > C"])]).paths()
+    >>> unite_trees([Hierarchy.from_paths(["A > B"]), Hierarchy.from_paths(["A > C"])]).paths()
     ['A', 'A > B', 'A > C']
     """
     for each in hierarchies:
@@ -42,90 +42,68 @@ def with_paths(known: Hierarchy, paths: Iterable[Sequence[str]]) -> Hierarchy:
     return Hierarchy.from_paths([*(known.path_names(node) for node in range(len(known))), *paths])
 
 
-def nodes_in(own: Hierarchy, other: Hierarchy) -> IntArray:
+def nodes_in(source: Hierarchy, other: Hierarchy) -> IntArray:
     """Find which node of another hierarchy each node is: the one with the same path.
 
     Labels of one level are names, and are found by name where the other hierarchy has several levels.
 
     Parameters
     ----------
-    own
+    source
         The hierarchy whose nodes are looked for.
     other
         Where they are looked for.
 
     Returns
     -------
-    array of shape (nodes of own,)
+    array of shape (nodes of source,)
         -1 where the other hierarchy has no such node.
 
     >>> h = Hierarchy.from_paths(["A > B", "A > C"])
     >>> nodes_in(Hierarchy.from_paths(["D", "A > C"]), h).tolist(), nodes_in(Hierarchy.flat(["C", "D"]), h).tolist()
     ([-1, 0, 2], [2, -1])
     """
-    if own == other:
-        return np.arange(len(own), dtype=np.int32)
-    if own.max_depth == 1 < other.max_depth:
-        return np.array([find_label(other, name) if name in other.ids_by_name else -1 for name in own.names], np.int32)
-    if not (own.is_tree and other.is_tree):
+    if source == other:
+        return np.arange(len(source), dtype=np.int32)
+    if source.max_depth == 1 < other.max_depth:
+        ids = [find_label(other, name) if name in other.ids_by_name else -1 for name in source.names]
+        return np.array(ids, np.int32)
+    if not (source.is_tree and other.is_tree):
         raise TreelabelError(
             "two hierarchies differ, and labels with several parents cannot be matched by their paths; give both the "
             "same taxonomy"
         )
-    named = {
-        (above, name): node for node, (above, name) in enumerate(zip(other.parent.tolist(), other.names, strict=True))
-    }
-    found = np.full(len(own), -1, np.int32)
-    for node, (above, name) in enumerate(zip(own.parent.tolist(), own.names, strict=True)):
-        if above < 0 or found[above] >= 0:
-            found[node] = named.get((-1 if above < 0 else int(found[above]), name), -1)
-    return found
+    child = {key: node for node, key in enumerate(zip(other.parent.tolist(), other.names, strict=True))}
+    ids = []
+    for above, name in zip(source.parent.tolist(), source.names, strict=True):
+        # Below a node that the other one lacks, no key is known: none has the parent None.
+        ids.append(child.get((-1 if above < 0 else (ids[above] if ids[above] >= 0 else None), name), -1))
+    return np.array(ids, np.int32)
 
 
-def require_nodes_in(own: Hierarchy, other: Hierarchy, what: str) -> IntArray:
-    """Find which node of another hierarchy each node is, and refuse one that it does not have.
+def require_nodes_in(source: Hierarchy, other: Hierarchy, what: str) -> IntArray:
+    """Find which node of another hierarchy each node is, as `nodes_in`, and refuse one that it does not have.
 
-    Parameters
-    ----------
-    own, other
-        As for `nodes_in`.
-    what
-        How messages call what belongs to the first.
-
-    Returns
-    -------
-    array of shape (nodes of own,)
+    Messages call what belongs to the first hierarchy `what`.
     """
-    found = nodes_in(own, other)
-    if (found < 0).any():
-        raise _another(what, f"there is no label {quote(own.paths([int(np.argmax(found < 0))])[0])} here")
-    return found
+    nodes = nodes_in(source, other)
+    if (nodes < 0).any():
+        raise _another(what, f"there is no label {quote(source.paths([int(np.argmax(nodes < 0))])[0])} here")
+    return nodes
 
 
-def spread_counts(counts: LongArray, own: Hierarchy, larger: Hierarchy) -> LongArray:
-    """Bring counts by node under a hierarchy that has all these nodes; others have 0.
-
-    Parameters
-    ----------
-    counts : array of shape (nodes of own,)
-    own, larger
-        Where counts are from, and where they go.
-
-    Returns
-    -------
-    array of shape (nodes of larger,)
+def spread_counts(counts: LongArray, source: Hierarchy, larger: Hierarchy) -> LongArray:
+    """Bring counts by node of one hierarchy under another that has all these nodes; others have 0.
 
     >>> spread_counts(np.array([3, 3]), Hierarchy.from_paths(["A > B"]), Hierarchy.from_paths(["C", "A > B"])).tolist()
     [0, 3, 3]
     """
-    if own == larger:
-        return counts
-    found = np.zeros(len(larger), np.int64)
-    found[require_nodes_in(own, larger, "the training data")] = counts
-    return found
+    spread = np.zeros(len(larger), np.int64)
+    spread[require_nodes_in(source, larger, "the training data")] = counts
+    return spread
 
 
-def joined(known: Hierarchy, other: Hierarchy, what: str) -> Hierarchy:
+def join_hierarchies(known: Hierarchy, other: Hierarchy, what: str) -> Hierarchy:
     """Extend a hierarchy by the labels of another that it does not have, by their paths.
 
     It is for labels that are paths themselves; hierarchies that were given must be the same.
@@ -143,7 +121,7 @@ def joined(known: Hierarchy, other: Hierarchy, what: str) -> Hierarchy:
     -------
     Hierarchy
 
-    >>> joined(Hierarchy.from_paths(["A > B"]), Hierarchy.from_paths(["A > C", "D"]), "the truth").paths()
+    >>> join_hierarchies(Hierarchy.from_paths(["A > B"]), Hierarchy.from_paths(["A > C", "D"]), "truth").paths()
     ['A', 'D', 'A > B', 'A > C']
     """
     if other == known:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 import numpy as np
 
 from treelabel.hierarchy import Hierarchy
-from treelabel.hierarchy.labels import encode
+from treelabel.hierarchy.label_ids import encode
 from treelabel.metrics.batch import Batch, Context
 from treelabel.metrics.metric import Parts, Sums
 from treelabel.scores import Scores

@@ -16,7 +16,7 @@ from treelabel.core.strings import Strings
 from treelabel.core.types import DoubleArray
 from treelabel.core.validation import Between, validate
 from treelabel.hierarchy import Hierarchy
-from treelabel.hierarchy.labels import decode
+from treelabel.hierarchy.label_ids import decode
 from treelabel.hierarchy.moves import Moves
 from treelabel.hierarchy.regime import stop_nodes
 from treelabel.models.label_forms import LabelForm

@@ -20,7 +20,7 @@ from treelabel.core.compute import over_rows
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix, label_matrix, row_numbers
-from treelabel.hierarchy.sets import matches
+from treelabel.hierarchy.label_matrices import matches
 from treelabel.scores import Scores
 from treelabel.scores.score_kernels import top_k_csr
 from treelabel.selection.training import Training

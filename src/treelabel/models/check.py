@@ -11,7 +11,7 @@ import numpy as np
 from treelabel.core.array_schema import Arrays
 from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import Hierarchy
-from treelabel.hierarchy.labels import encode
+from treelabel.hierarchy.label_ids import encode
 from treelabel.models.base import Model
 from treelabel.models.persistence.load import load_model
 from treelabel.rules import decide

@@ -14,7 +14,7 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import existing_file, numbered_lines
 from treelabel.core.types import IntArray, LongArray
 from treelabel.hierarchy import Hierarchy
-from treelabel.hierarchy.labels import UnknownLabelError, find_label, is_named
+from treelabel.hierarchy.label_ids import UnknownLabelError, find_label, is_named
 from treelabel.text import NgramShape
 from treelabel.text.ngrams import count_ngrams
 

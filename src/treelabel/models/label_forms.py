@@ -11,11 +11,11 @@ from scipy import sparse
 
 from treelabel.core.errors import TreelabelError, quote
 from treelabel.hierarchy import SEPARATOR, Hierarchy, LabelMatrix, label_matrix
-from treelabel.hierarchy.labels import (
+from treelabel.hierarchy.label_ids import (
     decode,
     label_rows,
 )
-from treelabel.hierarchy.sets import row_sizes
+from treelabel.hierarchy.label_matrices import row_sizes
 from treelabel.rules import Decisions
 from treelabel.scores import Scores
 

@@ -11,14 +11,14 @@ from treelabel.core.stopping import StopSignal
 from treelabel.core.strings import Strings, require_column
 from treelabel.core.types import BoolArray
 from treelabel.hierarchy import SEPARATOR, Hierarchy, LabelMatrix, as_labels, split_path
-from treelabel.hierarchy.labels import (
+from treelabel.hierarchy.label_ids import (
     SEPARATORS,
     UnknownLabelError,
     are_levels,
     encode,
     is_path,
     label_rows,
-    listed_labels,
+    labels_of_row,
 )
 from treelabel.models.label_forms import LabelForm, class_codes
 from treelabel.selection.training import Training
@@ -110,7 +110,7 @@ def derived_hierarchy(labels: Any) -> Hierarchy:
         )
     rows = label_rows(labels)
     listed = (
-        listed_labels(row, at) if row is None or isinstance(row, Iterable) else [row] for at, row in enumerate(rows)
+        labels_of_row(row, at) if row is None or isinstance(row, Iterable) else [row] for at, row in enumerate(rows)
     )
     found = {_hashable(label) for labels_of_row in listed for label in labels_of_row}
     wrong = next((label for label in found if not _is_name(label)), None)
@@ -324,7 +324,7 @@ def separator_of(hierarchy: Hierarchy, matrix: LabelMatrix, rows: Any) -> str | 
     -------
     str or None
     """
-    written = {label for at, row in enumerate(rows) for label in listed_labels(row, at) if isinstance(label, str)}
+    written = {label for at, row in enumerate(rows) for label in labels_of_row(row, at) if isinstance(label, str)}
     nodes = np.unique(matrix.indices)
     if written <= {hierarchy.names[node] for node in nodes.tolist()}:
         return None

@@ -19,7 +19,7 @@ from treelabel.core.compute import kernel
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
 from treelabel.hierarchy import Hierarchy
-from treelabel.hierarchy.structure import frozen
+from treelabel.hierarchy.structure import freeze
 from treelabel.neural.merging import binary_tree
 
 # Sums of logarithms that differ by less are equal: a group that saves nothing is left out.
@@ -112,7 +112,7 @@ def coding_tree(hierarchy: Hierarchy, height: int = 2) -> CodingTree:
     volume, cut, above = binary_tree(len(hierarchy), edges)
     kept = least_rise(volume, cut, above, height)
     parents = _levels(len(hierarchy), above, kept, height)
-    return CodingTree(tuple(frozen(level) for level in parents), frozen(edges))
+    return CodingTree(tuple(freeze(level) for level in parents), freeze(edges))
 
 
 def label_edges(hierarchy: Hierarchy) -> IntArray:

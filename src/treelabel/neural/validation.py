@@ -8,7 +8,7 @@ import numpy as np
 from treelabel.calibration.temperature import fit_temperature
 from treelabel.core.types import LongArray
 from treelabel.hierarchy import LabelMatrix
-from treelabel.hierarchy.sets import keep_entries
+from treelabel.hierarchy.label_matrices import keep_entries
 from treelabel.models.base import Training
 from treelabel.neural.featurizers import Featurizer
 from treelabel.neural.fitted import network_scores

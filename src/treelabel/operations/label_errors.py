@@ -111,7 +111,7 @@ def find_suspects(scores: Scores, labels: LabelMatrix, same: Disagreements | Non
 
     >>> h = Hierarchy.from_paths(["A > B", "A > C", "D > E", "D > F"])
     >>> p = Scores.from_leaves(h, ["B", "C", "E", "F"], [[0.9, 0.1, 0.0, 0.0]] * 3 + [[0.0, 0.0, 0.1, 0.9]] * 3)
-    >>> from treelabel.hierarchy.labels import encode
+    >>> from treelabel.hierarchy.label_ids import encode
     >>> found = find_suspects(p, encode(h, ["B", "B", "E", "F", "F", "E"]))
     >>> found.rows[:2].tolist(), found.reasons[:2], [h.names[node] for node in found.suggested[:2]]
     ([2, 5], ['far', 'sibling'], ['B', 'F'])
@@ -367,7 +367,7 @@ def disagreements(codes: LongArray, labels: LabelMatrix) -> Disagreements:
     Disagreements
         The copy is the first document that has the same text and other labels.
 
-    >>> from treelabel.hierarchy.labels import encode
+    >>> from treelabel.hierarchy.label_ids import encode
     >>> labels = encode(Hierarchy.flat(["A", "B"]), ["A", "B", "A", "B"])
     >>> found = disagreements(np.array([0, 0, 0, 1]), labels)
     >>> found.share.round(2).tolist(), found.copy.tolist()

@@ -58,7 +58,7 @@ def sibling_counts(hierarchy: Hierarchy, truth: LabelMatrix, decisions: LabelMat
     csr_array of shape (nodes, nodes)
         The documents by true label (row) and predicted sibling (column).
 
-    >>> from treelabel.hierarchy.labels import encode
+    >>> from treelabel.hierarchy.label_ids import encode
     >>> h = Hierarchy.from_paths(["A > B", "A > C"])
     >>> truth, found = (h.closure(encode(h, rows)) for rows in ([["B"], ["B"]], [["C"], ["B"]]))
     >>> sibling_counts(h, truth, found).toarray().tolist()

@@ -11,9 +11,9 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, LongArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 from treelabel.hierarchy.information import information_content
-from treelabel.hierarchy.labels import decode
-from treelabel.hierarchy.sets import keep_entries, row_numbers, row_sizes
-from treelabel.hierarchy.union import joined, nodes_in
+from treelabel.hierarchy.label_ids import decode
+from treelabel.hierarchy.label_matrices import keep_entries, row_numbers, row_sizes
+from treelabel.hierarchy.union import join_hierarchies, nodes_in
 from treelabel.rules.parsing import find_rule
 from treelabel.rules.rule import COMMON, Rule, RuleSpec
 from treelabel.rules.tuned_rule import TunedRule
@@ -27,7 +27,7 @@ class Decisions:
     Sets are closed, unless the rule was told not to: `closed` is None then, and where nobody knows. `unknown` marks
     documents on which the rule abstained.
 
-    >>> from treelabel.hierarchy.labels import encode
+    >>> from treelabel.hierarchy.label_ids import encode
     >>> h = Hierarchy.from_paths(["A > B"])
     >>> d = Decisions(h, h.closure(encode(h, ["B"])))
     >>> d.names(), d.paths()
@@ -225,7 +225,7 @@ def _counts_of(hierarchy: Hierarchy, training: Any) -> LongArray:
     if not getattr(training, "is_hierarchy_of_labels", False):
         hierarchy.require_same(training.hierarchy.fingerprint, "the training data")
     # What cannot be matched by path is refused.
-    joined(hierarchy, training.hierarchy, "the training data")
+    join_hierarchies(hierarchy, training.hierarchy, "the training data")
     where = nodes_in(hierarchy, training.hierarchy)
     counts: LongArray = np.where(where >= 0, training.frequencies[where], 0)
     return counts

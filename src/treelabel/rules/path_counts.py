@@ -9,7 +9,7 @@ from treelabel.core.compute import kernel
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import DoubleArray, IntArray, LongArray
 from treelabel.hierarchy import LabelMatrix
-from treelabel.hierarchy.sets import as_labels, row_sizes
+from treelabel.hierarchy.label_matrices import as_labels, row_sizes
 from treelabel.rules.label_set_distribution import (
     count_up,
     likely_tree,

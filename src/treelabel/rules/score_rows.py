@@ -14,7 +14,7 @@ import numpy as np
 from treelabel.core.compute import SUMMED_ROWS, kernel, over_rows, sum_rows
 from treelabel.core.types import DoubleArray, IntArray, LongArray, ScoreArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix, label_matrix
-from treelabel.hierarchy.sets import from_sizes
+from treelabel.hierarchy.label_matrices import from_sizes
 from treelabel.scores import Scores
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import DoubleArray, ScoreArray
 from treelabel.hierarchy import LabelMatrix
-from treelabel.hierarchy.sets import as_labels, keep_entries, label_matrix
+from treelabel.hierarchy.label_matrices import as_labels, keep_entries, label_matrix
 from treelabel.scores import Scores
 
 

@@ -11,7 +11,7 @@ from treelabel.core.errors import TreelabelError, some
 from treelabel.core.matrices import sound_csr
 from treelabel.core.types import LongArray, ScoreArray
 from treelabel.hierarchy import Hierarchy
-from treelabel.hierarchy.labels import find_label
+from treelabel.hierarchy.label_ids import find_label
 
 # float32 sums of a thousand leaves stray this far from 1.
 ROUNDING = 1e-4

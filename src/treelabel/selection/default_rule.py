@@ -10,7 +10,7 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.registry import with_settings
 from treelabel.core.types import DoubleArray, LongArray
 from treelabel.hierarchy import LabelMatrix, matches, row_numbers
-from treelabel.hierarchy.sets import as_labels, row_sizes
+from treelabel.hierarchy.label_matrices import as_labels, row_sizes
 from treelabel.rules.decisions import decide
 from treelabel.rules.path_counts import fit_counts
 from treelabel.scores import Scores

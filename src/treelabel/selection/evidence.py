@@ -9,8 +9,8 @@ import numpy as np
 from treelabel.core.types import LongArray
 from treelabel.core.validation import Between
 from treelabel.hierarchy import Hierarchy, LabelMatrix
+from treelabel.hierarchy.label_matrices import row_sizes
 from treelabel.hierarchy.regime import Regime, regime_of, usual_regime
-from treelabel.hierarchy.sets import row_sizes
 from treelabel.rules.default_rules import DEFAULT_RULES
 from treelabel.scores import Scores
 from treelabel.selection.default_rule import ChosenRule, Tried, choose_rule, judge_most_frequent

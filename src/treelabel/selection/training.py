@@ -11,7 +11,7 @@ from treelabel.core.stopping import StopSignal
 from treelabel.core.strings import Strings, as_list, describe_value
 from treelabel.core.types import DoubleArray, LongArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix
-from treelabel.hierarchy.labelled import LabelledTexts
+from treelabel.hierarchy.labelled_texts import LabelledTexts
 from treelabel.hierarchy.regime import Regime, regime_of
 
 

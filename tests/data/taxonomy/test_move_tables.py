@@ -31,7 +31,7 @@ def test_a_table_may_be_written_in_many_ways(tmp_path: Path, name: str, content:
 
 def test_moves_know_their_line(tmp_path: Path) -> None:
     file = put(tmp_path, "moves.tsv", "old\tnew\n# a comment\ndog\thound\n")
-    assert read_moves(file)[0].place == f"{file}:3"
+    assert read_moves(file)[0].where == f"{file}:3"
 
 
 @pytest.mark.parametrize(

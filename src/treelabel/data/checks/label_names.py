@@ -10,7 +10,7 @@ from treelabel.core.types import LongArray
 from treelabel.data.checks.finding import EXAMPLES, Finding, Inspected, counted
 from treelabel.data.checks.spelling import clean_name, loose_key, name_key, spelling_groups
 from treelabel.hierarchy import SEPARATOR, split_path
-from treelabel.hierarchy.labels import SEPARATORS
+from treelabel.hierarchy.label_ids import SEPARATORS
 
 
 def find_spellings(inspected: Inspected) -> Finding | None:

@@ -12,7 +12,7 @@ from treelabel.data.dataset import Dataset
 from treelabel.data.equal_texts import text_codes
 from treelabel.data.taxonomy.label_characters import unprintable
 from treelabel.hierarchy import Hierarchy
-from treelabel.hierarchy.sets import renamed
+from treelabel.hierarchy.label_matrices import renumber_columns
 
 
 def mend(data: Dataset, train: Dataset | None = None) -> tuple[Dataset, list[str]]:
@@ -76,7 +76,7 @@ def _unite_spellings(data: Dataset, train: Dataset | None) -> tuple[Dataset, lis
         paths.append((*above, names[group]))
     united = Hierarchy.from_paths(paths)
     place = {tuple(united.path_names(node)): node for node in range(len(united))}
-    moved = renamed(data.labels, np.array([place[path] for path in paths], np.int32), len(united))
+    moved = renumber_columns(data.labels, np.array([place[path] for path in paths], np.int32), len(united))
     changed = [node for node, path in enumerate(paths) if path[-1] != h.names[node]]
     rows = int(np.sum(data.closed.astype(np.int32) @ np.isin(np.arange(len(h)), changed).astype(np.int32) > 0))
     told = f"gave {counted(len(changed), 'label', 'labels')} of {rows:,} documents another spelling: "

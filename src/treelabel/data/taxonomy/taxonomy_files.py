@@ -18,7 +18,7 @@ from treelabel.data.taxonomy.skos import read_skos
 from treelabel.data.taxonomy.taxonomy_columns import separator_of
 from treelabel.data.taxonomy.taxonomy_tables import TaxonomyFormat, TaxonomyOptions, read_table
 from treelabel.hierarchy import SEPARATOR, Hierarchy, hierarchy_from_json, hierarchy_to_json, split_path
-from treelabel.hierarchy.build import ROOT_NAMES
+from treelabel.hierarchy.edges import ROOT_NAMES
 
 ENDINGS: dict[str, TaxonomyFormat] = {
     ".tsv": "edges",

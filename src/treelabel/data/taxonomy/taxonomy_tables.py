@@ -22,7 +22,7 @@ from treelabel.data.taxonomy.taxonomy_columns import (
     vocabulary_column,
 )
 from treelabel.hierarchy import Hierarchy, split_path
-from treelabel.hierarchy.build import Edges, edges_of_pairs, text_array
+from treelabel.hierarchy.edges import Edges, edges_of_pairs, text_array
 
 TaxonomyFormat = Literal["edges", "paths", "json", "skos"]
 # What tables with ids write in place of the parent of a label at the top.

@@ -22,17 +22,17 @@ def subtree_sizes(parent: IntArray) -> IntArray:
 
 @kernel
 def preorder(parent: IntArray, sizes: IntArray) -> IntArray:
-    """Number tree nodes in depth-first order: the subtree of n takes the places place[n] + [0, sizes[n])."""
+    """Number tree nodes in depth-first order: the subtree of n takes the numbers rank[n] + [0, sizes[n])."""
     nodes = len(parent)
-    place = np.empty(nodes, np.int32)
+    rank = np.empty(nodes, np.int32)
     free = np.empty(nodes + 1, np.int32)
     free[nodes] = 0
     for node in range(nodes):
         above = parent[node] if parent[node] >= 0 else nodes
-        place[node] = free[above]
+        rank[node] = free[above]
         free[above] += sizes[node]
-        free[node] = place[node] + 1
-    return place
+        free[node] = rank[node] + 1
+    return rank
 
 
 @kernel
@@ -154,12 +154,12 @@ def shortest_depths(ptr: IntArray, idx: IntArray) -> IntArray:
 
 
 @kernel
-def nearest_kept(parent: IntArray, kept: BoolArray) -> IntArray:
-    """For each tree node, itself if kept, else its nearest kept ancestor (-1: none)."""
+def nearest_marked(parent: IntArray, marked: BoolArray) -> IntArray:
+    """Find for each tree node itself if it is marked, else its nearest marked ancestor (-1: none)."""
     nearest = np.empty(len(parent), np.int32)
     for node in range(len(parent)):
         above = parent[node]
-        nearest[node] = node if kept[node] else (nearest[above] if above >= 0 else -1)
+        nearest[node] = node if marked[node] else (nearest[above] if above >= 0 else -1)
     return nearest
 
 

@@ -48,8 +48,8 @@ def number_nodes(
             break
         group = 0 if taken < 0 else queue[taken] + 1
         below = 1 if taken < 0 else depth[taken] + 1
-        for at in range(ptr[group], ptr[group + 1]):
-            node = child[edges[at]]
+        for entry in range(ptr[group], ptr[group + 1]):
+            node = child[edges[entry]]
             waiting[node] -= 1
             if waiting[node] == 0:
                 queue[filled] = node
@@ -66,8 +66,8 @@ def first_duplicate(ptr: IntArray, edges: IntArray, child: IntArray, nodes: int)
     seen_edge = np.empty(nodes, np.int32)
     first, second = -1, -1
     for group in range(len(ptr) - 1):
-        for at in range(ptr[group], ptr[group + 1]):
-            edge = edges[at]
+        for entry in range(ptr[group], ptr[group + 1]):
+            edge = edges[entry]
             node = child[edge]
             if seen_group[node] == group and (second < 0 or edge < second):
                 first, second = seen_edge[node], edge

@@ -19,7 +19,7 @@ from treelabel.core.validation import Between
 from treelabel.encoders.protocol import Encoder
 from treelabel.hierarchy import Hierarchy, LabelMatrix, label_matrix
 from treelabel.hierarchy.information import inverse_propensities
-from treelabel.hierarchy.sets import matches
+from treelabel.hierarchy.label_matrices import matches
 from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import Descriptions, check_descriptions, name_words, node_descriptions
 from treelabel.models.extreme.clustering import cluster_labels

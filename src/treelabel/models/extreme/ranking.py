@@ -9,7 +9,7 @@ from treelabel.calibration.fitting import fit_logistic
 from treelabel.core.compute import over_rows
 from treelabel.core.matrices import normalize_rows
 from treelabel.core.types import FloatArray, LongArray
-from treelabel.hierarchy.sets import matches
+from treelabel.hierarchy.label_matrices import matches
 from treelabel.models.extreme.beam import BATCH, margins_of
 from treelabel.models.extreme.label_tree import LabelTree
 from treelabel.models.extreme.rankers import Rankers

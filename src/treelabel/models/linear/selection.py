@@ -15,7 +15,7 @@ from treelabel.core.compute import kernel
 from treelabel.core.strings import Strings
 from treelabel.core.types import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.hierarchy import LabelMatrix, label_matrix
-from treelabel.hierarchy.sets import row_numbers
+from treelabel.hierarchy.label_matrices import row_numbers
 from treelabel.models.linear.fitted_head import fit_head
 from treelabel.models.linear.heads import HeadTask
 from treelabel.selection.evidence import Trial

@@ -11,7 +11,7 @@ from treelabel.core.sparse_product import Weights
 from treelabel.core.stopping import StopSignal
 from treelabel.core.strings import Strings
 from treelabel.hierarchy import Hierarchy
-from treelabel.hierarchy.labels import encode
+from treelabel.hierarchy.label_ids import encode
 from treelabel.models.linear.conditional import Group, train_groups
 from treelabel.models.linear.descent import TrainingRows
 from treelabel.models.linear.fitted_head import fit_head

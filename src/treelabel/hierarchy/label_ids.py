@@ -10,12 +10,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from treelabel.core.errors import TreelabelError, quote, some
 from treelabel.core.registry import did_you_mean
 from treelabel.core.strings import as_list, column_names, is_missing
-from treelabel.hierarchy import SEPARATOR, Hierarchy, LabelMatrix, as_labels, split_path
+from treelabel.hierarchy import SEPARATOR, Hierarchy, LabelMatrix, split_path
+from treelabel.hierarchy.label_matrices import from_ids
 
 # Tried in this order when no separator is given. A label that is itself a name is never split.
 SEPARATORS = (SEPARATOR, ">", " / ", "/", " | ", "|", "::", "\\")
@@ -53,13 +53,13 @@ def find_label(hierarchy: Hierarchy, label: str | Sequence[str], sep: str | None
     int
         The node id; unknown and ambiguous labels raise TreelabelError.
 
-    >>> h = Hierarchy.from_paths(["A > Other", "B > Other"])
-    >>> find_label(h, "A"), find_label(h, "B/Other"), find_label(h, ["A", "Other"])
+    >>> h = Hierarchy.from_paths(["A > Rest", "B > Rest"])
+    >>> find_label(h, "A"), find_label(h, "B/Rest"), find_label(h, ["A", "Rest"])
     (0, 3, 2)
-    >>> find_label(h, "Other")
+    >>> find_label(h, "Rest")
     Traceback (most recent call last):
     ...
-    treelabel.hierarchy.labels.UnknownLabelError: 'Other' names 2 labels: 'A > Other', 'B > Other'; give the full path
+    treelabel.hierarchy.label_ids.UnknownLabelError: 'Rest' names 2 labels: 'A > Rest', 'B > Rest'; give the full path
     """
     if not isinstance(label, str):
         return _find_path(hierarchy, [name.strip() for name in label], SEPARATOR.join(label), is_full)
@@ -140,29 +140,20 @@ def _find_path(hierarchy: Hierarchy, names: list[str], label: str, is_full: bool
     matching: dict[int, set[int]] = {end: {end} for end in ends}
     for name in reversed(names[:-1]):
         for end, nodes in list(matching.items()):
-            above = {parent for node in nodes for parent in _parents(hierarchy, node)}
+            above = {parent for node in nodes for parent in hierarchy.parents_of(node)}
             matching[end] = {parent for parent in above if parent >= 0 and hierarchy.names[parent] == name}
             if not matching[end]:
                 del matching[end]
-    full = [end for end, nodes in matching.items() if any(-1 in _parents(hierarchy, node) for node in nodes)]
+    full = [end for end, nodes in matching.items() if any(-1 in hierarchy.parents_of(node) for node in nodes)]
     if not matching or (is_full and not full):
         known = some(hierarchy.paths(ends[:3]))
         raise UnknownLabelError(f"unknown path {quote(label)}: {quote(names[-1])} stands at {known}")
     best = full or list(matching)
     if len(best) > 1:
-        raise _ambiguous(hierarchy, label, best)
+        raise UnknownLabelError(
+            f"{quote(label)} names {len(best)} labels: {some(hierarchy.paths(best))}; give the full path"
+        )
     return best[0]
-
-
-def _parents(hierarchy: Hierarchy, node: int) -> list[int]:
-    ptr = hierarchy.parent_ptr
-    parents: list[int] = hierarchy.parent_idx[ptr[node] : ptr[node + 1]].tolist()
-    return parents
-
-
-def _ambiguous(hierarchy: Hierarchy, label: str, found: list[int]) -> UnknownLabelError:
-    named = some(hierarchy.paths(found))
-    return UnknownLabelError(f"{quote(label)} names {len(found)} labels: {named}; give the full path")
 
 
 def _unknown(hierarchy: Hierarchy, label: str) -> UnknownLabelError:
@@ -194,10 +185,10 @@ def label_rows(labels: Any) -> list[Any]:
     if not are_levels(labels):
         return as_list(labels, "labels")
     if isinstance(labels, np.ndarray):
-        return [_path_of(row, at) for at, row in enumerate(labels.tolist())]
+        return [_path_of(row, index) for index, row in enumerate(labels.tolist())]
     names = labels.column_names if hasattr(type(labels), "column_names") else labels.columns
     columns = [as_list(labels[name], "labels") for name in names]
-    return [_path_of(row, at) for at, row in enumerate(zip(*columns, strict=True))]
+    return [_path_of(row, index) for index, row in enumerate(zip(*columns, strict=True))]
 
 
 def are_levels(labels: Any) -> bool:
@@ -211,7 +202,7 @@ def are_levels(labels: Any) -> bool:
     return column_names(labels) is not None and not isinstance(labels, Mapping)
 
 
-def _path_of(row: Sequence[Any], at: int) -> tuple[str, ...]:
+def _path_of(row: Sequence[Any], index: int) -> tuple[str, ...]:
     """Read the names of a path, which may end early."""
     names = list(row)
     while names and is_missing(names[-1]):
@@ -219,7 +210,7 @@ def _path_of(row: Sequence[Any], at: int) -> tuple[str, ...]:
     wrong = next((name for name in names if not isinstance(name, str) or is_missing(name)), None)
     if wrong is not None or None in names:
         raise UnknownLabelError(
-            f"row {at}: expected the names of the levels of a path, found {quote(wrong)} in {quote(tuple(row))}; "
+            f"row {index}: expected the names of the levels of a path, found {quote(wrong)} in {quote(tuple(row))}; "
             "an indicator matrix is an array of numbers, such as data.to_numpy()"
         )
     return tuple(names)
@@ -260,35 +251,35 @@ def encode(hierarchy: Hierarchy, rows: Any, sep: str | None = None) -> LabelMatr
     known: dict[Label, int] = {}
     flat: list[int] = []
     ptr = [0]
-    for at, row in enumerate(label_rows(rows)):
-        for label in listed_labels(row, at):
+    for index, row in enumerate(label_rows(rows)):
+        for label in labels_of_row(row, index):
             try:
                 key = label if isinstance(label, str) else tuple(label)
                 node = known.get(key)
             except TypeError:
-                raise _no_label(row, at) from None
+                raise _no_label(row, index) from None
             if node is None:
-                node = known[key] = _first_found(hierarchy, key, sep, row, at)
+                node = known[key] = _find_new(hierarchy, key, sep, row, index)
             flat.append(node)
         ptr.append(len(flat))
     return from_ids(np.array(ptr), np.array(flat, np.int32), len(hierarchy))
 
 
-def listed_labels(row: Any, at: int) -> Iterable[Any]:
+def labels_of_row(row: Any, index: int) -> Iterable[Any]:
     """Return the labels in a row, each a text or the names of a path.
 
     Parameters
     ----------
     row
         None, a label, or a list of labels.
-    at
+    index
         The number of the row, for messages.
 
     Returns
     -------
     iterable
 
-    >>> listed_labels(("A", "B", ""), 0), listed_labels({"A"}, 0), listed_labels(None, 0)
+    >>> labels_of_row(("A", "B", ""), 0), labels_of_row({"A"}, 0), labels_of_row(None, 0)
     ([('A', 'B')], {'A'}, [])
     """
     if row is None:
@@ -296,45 +287,27 @@ def listed_labels(row: Any, at: int) -> Iterable[Any]:
     if isinstance(row, str):
         return [row]
     if is_path(row):
-        return [_path_of(row, at)]
+        return [_path_of(row, index)]
     if isinstance(row, Mapping) or not isinstance(row, Iterable):
-        raise _no_label(row, at)
+        raise _no_label(row, index)
     return row
 
 
-def _first_found(hierarchy: Hierarchy, key: Label, sep: str | None, row: Any, at: int) -> int:
+def _find_new(hierarchy: Hierarchy, key: Label, sep: str | None, row: Any, index: int) -> int:
     """Find a label that has not occurred before."""
     if not key or not all(isinstance(name, str) for name in key):
-        raise _no_label(row, at)
+        raise _no_label(row, index)
     try:
         return find_label(hierarchy, key, sep)
     except UnknownLabelError as error:
         hint = "; a tuple is one path, and several labels are a list" if is_path(row) else ""
-        raise UnknownLabelError(f"row {at}: {error}{hint}") from None
+        raise UnknownLabelError(f"row {index}: {error}{hint}") from None
 
 
-def _no_label(row: Any, at: int) -> UnknownLabelError:
-    return UnknownLabelError(f"row {at}: expected a label, a list of labels, or a tuple (a path), found {quote(row)}")
-
-
-def from_ids(ptr: Any, ids: Any, columns: int) -> LabelMatrix:
-    """Make a label matrix of ragged rows of node ids in any order, perhaps with duplicates.
-
-    Parameters
-    ----------
-    ptr : array of shape (documents + 1,)
-        Where rows begin.
-    ids
-        The node ids of all rows.
-    columns
-        The number of nodes.
-
-    Returns
-    -------
-    label matrix of shape (documents, columns)
-    """
-    data = np.ones(len(ids), np.bool_)
-    return as_labels(sparse.csr_array((data, np.asarray(ids, np.int32), ptr), (len(ptr) - 1, columns)), columns)
+def _no_label(row: Any, index: int) -> UnknownLabelError:
+    return UnknownLabelError(
+        f"row {index}: expected a label, a list of labels, or a tuple (a path), found {quote(row)}"
+    )
 
 
 def decode(hierarchy: Hierarchy, labels: LabelMatrix, paths: bool = False, sep: str = SEPARATOR) -> list[list[str]]:

@@ -42,22 +42,14 @@ def label_matrix(ptr: npt.ArrayLike, nodes: npt.ArrayLike, columns: int) -> Labe
 
 
 def from_sizes(nodes: IntArray, sizes: LongArray, columns: int) -> LabelMatrix:
-    """Wrap concatenated rows and their lengths as a label matrix.
-
-    Parameters
-    ----------
-    nodes
-        The node ids of all rows.
-    sizes : array of shape (documents,)
-        The length of each row.
-    columns
-        The number of nodes.
-
-    Returns
-    -------
-    label matrix of shape (documents, columns)
-    """
+    """Wrap the node ids of all rows and the length of each row as a label matrix of so many columns."""
     return label_matrix(np.concatenate([[0], np.cumsum(sizes)]), nodes, columns)
+
+
+def from_ids(ptr: Any, ids: Any, columns: int) -> LabelMatrix:
+    """Make a label matrix of ragged rows of node ids in any order, perhaps with duplicates; rows begin at `ptr`."""
+    data = np.ones(len(ids), np.bool_)
+    return as_labels(sparse.csr_array((data, np.asarray(ids, np.int32), ptr), (len(ptr) - 1, columns)), columns)
 
 
 def as_labels(labels: Any, columns: int, what: str = "label matrix") -> LabelMatrix:
@@ -122,62 +114,40 @@ def row_numbers(matrix: sparse.csr_array) -> LongArray:
     return np.repeat(np.arange(matrix.shape[0], dtype=np.int64), row_sizes(matrix))
 
 
-def matches(truth: LabelMatrix, found: sparse.csr_array) -> BoolArray:
+def matches(truth: LabelMatrix, predicted: sparse.csr_array) -> BoolArray:
     """Mark the stored entries of a matrix that are true, one mark per entry.
 
     Parameters
     ----------
     truth : label matrix of shape (documents, nodes)
-    found : csr_array of the same shape
+        The true labels.
+    predicted : csr_array of the same shape
+        Labels or scores; only which entries are stored counts.
 
     Returns
     -------
-    array of shape (stored entries of found,)
+    array of shape (stored entries of predicted,)
 
     >>> matches(label_matrix([0, 1], [2], 3), label_matrix([0, 2], [0, 2], 3)).tolist()
     [False, True]
     """
-    true_ptr, ptr = truth.indptr.astype(np.int64), found.indptr.astype(np.int64)
+    true, columns = (truth.indptr.astype(np.int64), truth.indices), truth.shape[1]
+    entries = predicted.indptr.astype(np.int64), predicted.indices
     parts = over_rows(
-        lambda start, stop: closure.matches(true_ptr, truth.indices, ptr, found.indices, truth.shape[1], start, stop),
-        truth.shape[0],
-        least=LIGHT,
+        lambda start, stop: closure.matches(*true, *entries, columns, start, stop), truth.shape[0], least=LIGHT
     )
     return np.concatenate(parts)
 
 
 def keep_entries(matrix: LabelMatrix, keep: BoolArray) -> LabelMatrix:
-    """Keep the stored entries that are marked, one mark per entry.
-
-    Parameters
-    ----------
-    matrix : label matrix of shape (documents, nodes)
-    keep : array of shape (stored entries,)
-
-    Returns
-    -------
-    label matrix of the same shape
-    """
+    """Keep the stored entries that are marked, one mark per entry."""
     ptr = np.concatenate([[0], np.cumsum(keep)])[matrix.indptr]
     return label_matrix(ptr, matrix.indices[keep], matrix.shape[1])
 
 
-def renamed(matrix: sparse.csr_array, names: IntArray, columns: int) -> LabelMatrix:
-    """Renumber every column i as names[i]; columns with the same number are united.
-
-    Parameters
-    ----------
-    matrix : csr_array of shape (documents, old columns)
-    names : array of shape (old columns,)
-        The new number of each column.
-    columns
-        The number of new columns.
-
-    Returns
-    -------
-    label matrix of shape (documents, columns)
-    """
-    moved = sparse.csr_array((matrix.data, names[matrix.indices], matrix.indptr), (matrix.shape[0], columns))
+def renumber_columns(matrix: sparse.csr_array, numbers: IntArray, columns: int) -> LabelMatrix:
+    """Renumber every column i as numbers[i], of `columns` new ones; columns with the same number are united."""
+    moved = sparse.csr_array((matrix.data, numbers[matrix.indices], matrix.indptr), (matrix.shape[0], columns))
     # scipy cannot see that the new column numbers may be out of order.
     moved.has_sorted_indices = False
     moved.has_canonical_format = False

@@ -8,8 +8,8 @@ import numpy as np
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.json_text import read_json
-from treelabel.hierarchy.build import Edges, text_array
-from treelabel.hierarchy.core import Hierarchy
+from treelabel.hierarchy.edges import Edges, text_array
+from treelabel.hierarchy.hierarchy import Hierarchy
 
 VERSION = 1
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from treelabel.core.strings import Strings
 from treelabel.core.types import LongArray
-from treelabel.hierarchy.core import Hierarchy
-from treelabel.hierarchy.sets import LabelMatrix
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_matrices import LabelMatrix
 
 
 class LabelledTexts:

@@ -10,8 +10,15 @@ import numpy.typing as npt
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import IntArray
 from treelabel.hierarchy import build, change
+from treelabel.hierarchy.edges import (
+    Edges,
+    edges_of_nested,
+    edges_of_pairs,
+    edges_of_parents,
+    edges_of_paths,
+    without_root,
+)
 from treelabel.hierarchy.named import SEPARATOR, NamedStructure
-from treelabel.hierarchy.nested import edges_of_nested
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -43,7 +50,7 @@ class Hierarchy(NamedStructure):
     # Makers
 
     @classmethod
-    def from_coded(cls, edges: build.Edges, root: str | None = "", tree: bool = False) -> "Hierarchy":
+    def from_coded(cls, edges: Edges, root: str | None = "", tree: bool = False) -> "Hierarchy":
         """Make a hierarchy of edges that are already coded as integers (for readers of formats).
 
         Parameters
@@ -59,7 +66,7 @@ class Hierarchy(NamedStructure):
         -------
         Hierarchy
         """
-        return cls._of(build.number(build.without_root(edges, root), tree))
+        return cls._of(build.number(without_root(edges, root), tree))
 
     @classmethod
     def from_edges(
@@ -92,7 +99,7 @@ class Hierarchy(NamedStructure):
         >>> Hierarchy.from_edges([("root", "A"), ("A", "B")], root="root").names
         ('A', 'B')
         """
-        return cls.from_coded(build.edges_of_pairs(edges, nodes), root, tree)
+        return cls.from_coded(edges_of_pairs(edges, nodes), root, tree)
 
     @classmethod
     def from_parents(
@@ -121,7 +128,7 @@ class Hierarchy(NamedStructure):
         >>> Hierarchy.from_parents([-1, 0, 0], names=["A", "B", "C"]).names
         ('A', 'B', 'C')
         """
-        return cls.from_coded(build.edges_of_parents(parents, names), tree=tree)
+        return cls.from_coded(edges_of_parents(parents, names), tree=tree)
 
     @classmethod
     def from_paths(cls, paths: Iterable[str | Sequence[str]], sep: str = SEPARATOR) -> "Hierarchy":
@@ -144,7 +151,7 @@ class Hierarchy(NamedStructure):
         ['A', 'B', 'A > Other', 'B > Other']
         """
         split = (split_path(path, sep) if isinstance(path, str) else path for path in paths)
-        return cls.from_coded(build.edges_of_paths(split))
+        return cls.from_coded(edges_of_paths(split))
 
     @classmethod
     def from_nested(cls, tree: Any, root: str | None = None) -> "Hierarchy":

@@ -1,4 +1,4 @@
-"""Scores under a taxonomy that has changed: of labels that exclude each other, and of labels that do not."""
+"""Carry scores to a taxonomy that has changed: of labels that exclude each other, and of labels that do not."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -18,17 +18,6 @@ ALMOST_ONE = 1 - 1e-15
 
 def are_exclusive(hierarchy: Hierarchy, scores: Any) -> bool:
     """Return whether labels seem to exclude each other: in a tree where no siblings sum to more than their parent.
-
-    Parameters
-    ----------
-    hierarchy
-        The hierarchy.
-    scores : array or csr_array of shape (documents, nodes)
-        Probabilities.
-
-    Returns
-    -------
-    bool
 
     >>> h = Hierarchy.from_paths(["A > B", "A > C"])
     >>> are_exclusive(h, np.array([[0.8, 0.5, 0.3]])), are_exclusive(h, np.array([[0.8, 0.5, 0.5]]))
@@ -58,7 +47,7 @@ def carry_mass(old: Hierarchy, new: Hierarchy, shares: sparse.csr_array, scores:
     Parameters
     ----------
     old, new
-        The hierarchies; the old one is a tree.
+        The old one is a tree.
     shares : csr_array of shape (old nodes, new nodes)
         Where what ends at an old node goes.
     scores : array or csr_array of shape (documents, old nodes)
@@ -76,11 +65,9 @@ def carry_mass(old: Hierarchy, new: Hierarchy, shares: sparse.csr_array, scores:
     if sparse.issparse(scores):
         ends = sparse.csr_array(scores.astype(np.float64) @ alone)
         ends.data = np.maximum(ends.data, 0)
-        found = sparse.csr_array(ends @ there)
-        found.data = np.minimum(found.data, 1)
-        found.eliminate_zeros()
-        found.sort_indices()
-        return found.astype(scores.dtype)
+        result = sparse.csr_array(ends @ there)
+        result.data = np.minimum(result.data, 1)
+        return _canonical(result, scores.dtype)
     moved = np.empty((len(scores), len(new)), scores.dtype)
     start = 0
     for block in _blocks(scores):
@@ -118,19 +105,24 @@ def any_of(
         pairs = [(node, target) for node, target, its in sources if its == share]
         p = scores.astype(np.float64)
         p.data = np.log1p(-np.minimum(share * p.data, ALMOST_ONE))
-        logs = logs + p @ _selected(pairs, (scores.shape[1], columns))
-    found = sparse.csr_array(logs)
-    found.data = -np.expm1(found.data)
+        logs = logs + p @ _selection(pairs, (scores.shape[1], columns))
+    result = sparse.csr_array(logs)
+    result.data = -np.expm1(result.data)
     for pair in wholes:
-        found = sparse.csr_array(found.maximum(scores @ _selected([pair], (scores.shape[1], columns))))
-    found.eliminate_zeros()
-    found.sort_indices()
-    return found.astype(scores.dtype)
+        result = sparse.csr_array(result.maximum(scores @ _selection([pair], (scores.shape[1], columns))))
+    return _canonical(result, scores.dtype)
 
 
-def _selected(pairs: Sequence[tuple[int, int]], shape: tuple[int, int]) -> sparse.csr_array:
-    at, to = np.array(pairs, np.int32).T
-    return sparse.csr_array((np.ones(len(pairs)), (at, to)), shape)
+def _canonical(scores: sparse.csr_array, dtype: Any) -> sparse.csr_array:
+    scores.eliminate_zeros()
+    scores.sort_indices()
+    return scores.astype(dtype)
+
+
+def _selection(pairs: Sequence[tuple[int, int]], shape: tuple[int, int]) -> sparse.csr_array:
+    """Return the matrix that carries the columns of old nodes to new ones."""
+    old, new = np.array(pairs, np.int32).T
+    return sparse.csr_array((np.ones(len(pairs)), (old, new)), shape)
 
 
 def _blocks(scores: Any) -> Iterator[Any]:
