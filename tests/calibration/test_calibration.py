@@ -9,20 +9,26 @@ from scipy import sparse
 from scipy.special import log_softmax
 
 from treelabel import Hierarchy, Scores
-from treelabel.calibration import base
+from treelabel.calibration import contract
 from treelabel.calibration import path_kernels as kernels
-from treelabel.calibration.base import Calibration
-from treelabel.calibration.fitting import fit_beta
+from treelabel.calibration.contract import MarginCalibration
 from treelabel.calibration.isotonic import GROWTH as ISOTONIC_GROWTH
-from treelabel.calibration.isotonic import Isotonic
-from treelabel.calibration.outputs import ABSENT, LEVELS, Outputs
-from treelabel.calibration.path_softmax import GROWTH, PathSoftmax
-from treelabel.calibration.registry import CALIBRATIONS, calibration_for
-from treelabel.calibration.temperature import fit_softmax_temperature, fit_temperature
+from treelabel.calibration.isotonic import Isotonic, apply_isotonic, fit_isotonic
+from treelabel.calibration.likelihood import (
+    fit_beta,
+    fit_mixture_weight,
+    fit_softmax,
+    fit_softmax_temperature,
+    fit_temperature,
+)
+from treelabel.calibration.output_space import ABSENT, LEVELS, OutputSpace
+from treelabel.calibration.path_softmax import GROWTH, PathSoftmax, possible_terminals
+from treelabel.calibration.registry import CALIBRATIONS, calibration_for, margin_calibration
 from treelabel.core.array_schema import Schema
 from treelabel.core.sparse_product import Weights, known_margins
 from treelabel.core.types import FloatArray
 from treelabel.hierarchy import LabelMatrix, label_matrix
+from treelabel.hierarchy.label_ids import encode
 from treelabel.models.check import CASES
 from treelabel.models.model_inputs import training_of
 from treelabel.selection.training import Training
@@ -34,7 +40,8 @@ KINDS = {
     "sibling_softmax": ("leaf", "path"),
     "sibling_sigmoid": ("leaf", "path", "many", "DAG"),
 }
-PAIRS = [(name, kind) for name in CALIBRATIONS for kind in KINDS[name]]
+SMALL = Hierarchy.from_paths(["A > A1", "A > A2", "B > B1", "B > B2"])
+PAIRS = [(name, kind) for name, kinds in KINDS.items() for kind in kinds]
 
 
 def documents(kind: str) -> Training:
@@ -42,19 +49,19 @@ def documents(kind: str) -> Training:
     return training_of(case.texts, case.labels, case.hierarchy)
 
 
-def margins_of(outputs: Outputs, labels: LabelMatrix) -> FloatArray:
+def margins_of(outputs: OutputSpace, labels: LabelMatrix) -> FloatArray:
     """Margins that know the truth, with noise."""
     true = outputs.targets(labels).toarray()
     noise = np.random.default_rng(0).normal(size=true.shape)
     return np.asarray(2.0 * true - 1 + 0.7 * noise, np.float32)
 
 
-def fitted(name: str, kind: str) -> tuple[Calibration, FloatArray]:
+def fitted(name: str, kind: str) -> tuple[MarginCalibration, FloatArray]:
     train = documents(kind)
     shared = not name.startswith("sibling")
-    outputs = Outputs.of(train.hierarchy, train.labels, multiple_paths=train.regime == "multi_path", shared=shared)
+    outputs = OutputSpace.of(train.hierarchy, train.labels, multiple_paths=train.regime == "multi_path", shared=shared)
     margins = margins_of(outputs, train.labels)
-    return CALIBRATIONS[name].maker.fit(outputs, margins, train.labels), margins
+    return margin_calibration(name)(outputs).fit(margins, train.labels), margins
 
 
 @pytest.mark.parametrize(("name", "kind"), PAIRS)
@@ -72,10 +79,10 @@ def test_probabilities_are_coherent_and_better_than_none(name: str, kind: str) -
 @pytest.mark.parametrize(("name", "kind"), PAIRS)
 def test_what_is_saved_is_declared_and_gives_the_same(name: str, kind: str) -> None:
     calibration, margins = fitted(name, kind)
-    kind_of, arrays = type(calibration), dict(calibration.arrays())
-    Schema(kind_of.schema()).check(arrays)
-    kind_of.check(calibration.outputs, arrays)
-    again = kind_of.of(calibration.outputs, arrays)
+    arrays, neutral = dict(calibration.arrays()), type(calibration)(calibration.outputs)
+    Schema(neutral.parameters).check(arrays)
+    neutral.check(arrays)
+    again = neutral.restore(arrays)
     assert np.array_equal(again.probabilities(margins), calibration.probabilities(margins))
 
 
@@ -93,7 +100,7 @@ def test_more_documents_never_make_a_calibration_surer(name: str, kind: str) -> 
 @pytest.mark.parametrize(("name", "kind"), PAIRS)
 @pytest.mark.parametrize("top", [1, 2, 100])
 def test_the_largest_are_those_of_the_whole(name: str, kind: str, top: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base, "THREAD_SCORES", 1)
+    monkeypatch.setattr(contract, "THREAD_SCORES", 1)
     calibration, margins = fitted(name, kind)
     h = calibration.outputs.hierarchy
     whole = Scores(h, calibration.probabilities(margins)).top_k(top).csr()
@@ -122,7 +129,7 @@ def test_no_documents_have_no_probabilities() -> None:
 def test_outputs_that_have_learned_nothing_are_left_out(name: str, kind: str) -> None:
     calibration, margins = fitted(name, kind)
     margins[:, 0] = ABSENT
-    again = type(calibration).fit(calibration.outputs, margins, documents(kind).labels)
+    again = type(calibration)(calibration.outputs).fit(margins, documents(kind).labels)
     assert np.isfinite(again.probabilities(margins)).all()
 
 
@@ -222,13 +229,13 @@ def test_the_best_leaf_is_as_sure_as_it_is_right_where_likelihood_asks_for_somet
     h = Hierarchy.from_paths([f"{top} > {top}{low}" for top in "ABC" for low in range(4)])
     ends = np.flatnonzero(h.is_leaf).astype(np.int32)
     labels = label_matrix(np.arange(4001), ends[rng.integers(0, len(ends), 4000)], len(h))
-    outputs = Outputs.of(h, labels)
+    outputs = OutputSpace.of(h, labels)
     true = outputs.targets(labels).toarray()
     # Most documents are easy, and some are of a label that their margins speak against.
     wrong = rng.random(4000) < 0.07
     said = np.where(wrong[:, None], rng.permutation(true), true)
     margins = (2.0 * said - 1 + 0.3 * rng.normal(size=said.shape)).astype(np.float32)
-    p = PathSoftmax.fit(outputs, margins, labels).probabilities(margins)[:, ends]
+    p = PathSoftmax(outputs).fit(margins, labels).probabilities(margins)[:, ends]
     right = labels.toarray()[:, ends][np.arange(4000), p.argmax(axis=1)]
     sure = p.max(axis=1)
     assert sure.mean() == pytest.approx(right.mean(), abs=0.01)
@@ -246,14 +253,71 @@ def test_log_odds_of_several_paths_are_smaller_for_more_documents() -> None:
 
 def test_what_is_certain_stays_certain() -> None:
     h = Hierarchy.flat(["only", "other"])
-    outputs = Outputs.of(h, label_matrix([0, 1], [0], 2))
+    outputs = OutputSpace.of(h, label_matrix([0, 1], [0], 2))
     labels = label_matrix(np.arange(101), np.zeros(100, np.int32), 2)
     margins = np.ones((100, 1), np.float32)
-    assert (PathSoftmax.fit(outputs, margins, labels).probabilities(margins)[:, 0] > 0.99).all()
-    outputs = Outputs.of(h, label_matrix([0, 1, 2], [0, 1], 2))
+    assert (PathSoftmax(outputs).fit(margins, labels).probabilities(margins)[:, 0] > 0.99).all()
+    outputs = OutputSpace.of(h, label_matrix([0, 1, 2], [0, 1], 2))
     plain = PathSoftmax(outputs, np.eye(LEVELS + 1)[0], np.array([1.0, 1.0, 0.0]), np.zeros(LEVELS + 1))
     margins = np.array([[100.0, 0], [16, 0], [12, 0], [8, 0], [1, 0]], np.float32)
     p = replace(plain, beta=np.array([0.5, 0.1, 0.0])).probabilities(margins)
     assert p.sum(axis=1) == pytest.approx(1, abs=1e-4)
     assert p[0, 0] == 1
     assert (np.diff(p[:, 0]) < 0).all()
+
+
+def test_calibration_finds_what_margins_were_made_with() -> None:
+    rng = np.random.default_rng(0)
+    one, two = rng.normal(size=(2, 4000, 6)).astype(np.float32)
+    logits = 3.0 * one + 0.7 * two
+    p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    true = (p.cumsum(axis=1) < rng.random((4000, 1))).sum(axis=1)
+    weights = fit_softmax(np.stack([one, two], axis=2), true[:, None] == np.arange(6), np.zeros(6))
+    assert weights == pytest.approx([3.0, 0.7], abs=0.25)
+    margins = rng.normal(size=20_000).astype(np.float32)
+    hits = rng.random(20_000) < 1 / (1 + np.exp(-2 * margins))
+    evidence = np.array([-1.0, 0.0, 1.0])
+    mapped = apply_isotonic(evidence, np.zeros(3, np.int32), fit_isotonic(margins, hits)[None])
+    assert mapped == pytest.approx(1 / (1 + np.exp([2.0, 0.0, -2.0])), abs=0.05)
+    assert fit_mixture_weight(np.full(1000, 0.0), np.full(1000, 0.5)) == pytest.approx(1.0)
+    assert fit_mixture_weight(np.full(1000, 1.0), np.full(1000, 0.0)) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_labels_that_exclude_each_other_are_not_all_promised() -> None:
+    rng = np.random.default_rng(0)
+    h = Hierarchy.flat([f"l{number}" for number in range(30)])
+    outputs = OutputSpace.of(h, label_matrix(np.arange(31), np.arange(30), 30), multiple_paths=True)
+
+    def drawn(count: int) -> tuple[Any, Any]:
+        logits = rng.normal(size=(count, 30)) * 2
+        p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+        true = (p.cumsum(axis=1) < rng.random((count, 1))).sum(axis=1).clip(0, 29)
+        # What a text says of all its labels at once is seen in its margins, and means nothing.
+        margins = (logits / 4 + rng.normal(size=(count, 1))).astype(np.float32)
+        return margins, label_matrix(np.arange(count + 1), true.astype(np.int32), 30)
+
+    margins, labels = drawn(3000)
+    calibration = Isotonic(outputs).fit(margins, labels)
+    fresh, truth = drawn(3000)
+    p = calibration.probabilities(fresh)
+    assert p.sum(axis=1).mean() == pytest.approx(1.0, abs=0.03)
+    # By margins alone, texts of which all margins are high would be promised several labels.
+    high = fresh.mean(axis=1) > np.quantile(fresh.mean(axis=1), 0.9)
+    assert p[high].sum(axis=1).mean() == pytest.approx(1.0, abs=0.1)
+    best = p.max(axis=1)
+    right = truth.toarray()[np.arange(3000), p.argmax(axis=1)]
+    for some in np.array_split(np.argsort(best), 5):
+        assert best[some].mean() == pytest.approx(right[some].mean(), abs=0.06)
+
+
+def test_what_a_fold_lacks_is_its_own_affair() -> None:
+    outputs = OutputSpace.of(SMALL, encode(SMALL, [["A1"], ["A2"], ["B1"], ["B2"]]))
+    margins = np.zeros((2, outputs.count), np.float32)
+    at = int(outputs.terminal_outputs[np.searchsorted(outputs.terminals, SMALL.names.index("A1"))])
+    margins[0, at] = ABSENT
+    rows, marks = possible_terminals(outputs, margins, encode(SMALL, [["A1"], ["A1"]]))
+    names = {
+        int(row): [SMALL.names[outputs.terminals[t]] for t in np.flatnonzero(mark)]
+        for row, mark in zip(rows, marks, strict=True)
+    }
+    assert names == {0: ["A2"], 1: ["A1"]}

@@ -138,7 +138,7 @@ def test_a_first_fit_says_so_and_the_second_process_compiles_what_it_needs(tmp_p
     subprocess.run([*command, "sample", "nouns.csv"], cwd=tmp_path, env=environment, check=True)
     subprocess.run([sys.executable, "-m", "treelabel.models.linear.warm_up"], env=environment, check=True)
     # Every entry of the cache of these modules is there before the fit, which adds none.
-    rooms = ("path_kernels", "fitting", "sibling_kernels", "conditional", "descent", "weights")
+    rooms = ("path_kernels", "likelihood", "siblings", "conditional", "descent", "weights")
     before = {file.name for file in tmp_path.rglob("compiled/**/*.nbc") if file.name.split(".")[0] in rooms}
     fit = subprocess.run(
         [*command, "fit", "nouns.csv", "-o", "model"], cwd=tmp_path, env=environment, capture_output=True, text=True

@@ -14,7 +14,7 @@ from sklearn.svm import LinearSVC
 from tests.helpers import registered
 from treelabel import Dataset, Hierarchy, TreelabelError, evaluate, load_model, load_sample, make_model, split
 from treelabel.calibration import path_softmax
-from treelabel.calibration.outputs import Outputs
+from treelabel.calibration.output_space import OutputSpace
 from treelabel.calibration.path_kernels import powers
 from treelabel.core.compute import in_threads, kernel
 from treelabel.core.sparse_product import Weights
@@ -44,8 +44,8 @@ def features(sample: Dataset) -> sparse.csr_array:
     return Tfidf.fit_transform(sample.texts, NgramShape())[1]
 
 
-def outputs_of(train: Any, **settings: bool) -> Outputs:
-    return Outputs.of(train.hierarchy, train.labels, multiple_paths=train.regime == "multi_path", **settings)
+def outputs_of(train: Any, **settings: bool) -> OutputSpace:
+    return OutputSpace.of(train.hierarchy, train.labels, multiple_paths=train.regime == "multi_path", **settings)
 
 
 def learned(rows: TrainingRows, outputs: int, train: Any) -> WeightCollector:

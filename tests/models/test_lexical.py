@@ -109,13 +109,15 @@ def test_a_document_is_judged_by_what_others_showed() -> None:
     model = Lexical(h)
     model.fit(texts, labels)
     found = model.phrases_.find(texts)
-    from treelabel.models.candidates import voted
+    from treelabel.calibration.candidates import targets_of
     from treelabel.models.model_inputs import training_of
 
     train = training_of(texts, labels, h)
-    _, (df, hits, counts) = model._left_out(found, voted(train, "multi_path"), None)
+    _, (df, hits, counts) = model._left_out(found, targets_of(train.hierarchy, train.labels, "multi_path"), None)
     assert (df.tolist(), hits.tolist(), counts.tolist()) == ([1, 1, 1, 1], [1, 0, 1, 1], [1, 0, 1, 1])
-    _, (df, hits, counts) = model._left_out(found, voted(train, "multi_path"), np.array([0, 1, 0, 0]))
+    _, (df, hits, counts) = model._left_out(
+        found, targets_of(train.hierarchy, train.labels, "multi_path"), np.array([0, 1, 0, 0])
+    )
     assert df.tolist() == [2, 1, 2, 1]
     assert hits.tolist() == [2, 0, 2, 1]
     # The group has two documents that are about dogs, one of which names none.

@@ -23,8 +23,6 @@ from treelabel import (
     make_model,
     split,
 )
-from treelabel.calibration.fitting import fit_mixture_weight, fit_softmax
-from treelabel.calibration.isotonic import apply_isotonic, fit_isotonic
 from treelabel.core.strings import Strings
 from treelabel.models.base import Model, Training
 from treelabel.models.baselines import MostFrequent
@@ -302,28 +300,6 @@ def test_rare_ngrams_are_left_out_on_request() -> None:
     assert Tfidf.fit(texts, NgramShape()).width == 4
     assert Tfidf.fit(texts, NgramShape(), min_df=2).width == 1
     assert Tfidf.fit(texts, NgramShape(), min_df=2).transform(["d a"]).toarray().tolist() == [[1.0]]
-
-
-# Calibration
-
-
-def test_calibration_finds_what_margins_were_made_with() -> None:
-    rng = np.random.default_rng(0)
-    one, two = rng.normal(size=(2, 4000, 6)).astype(np.float32)
-    logits = 3.0 * one + 0.7 * two
-    p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    true = (p.cumsum(axis=1) < rng.random((4000, 1))).sum(axis=1)
-    assert fit_softmax(np.stack([one, two], axis=2), true[:, None] == np.arange(6)) == pytest.approx(
-        [3.0, 0.7], abs=0.25
-    )
-    margins = rng.normal(size=20_000).astype(np.float32)
-    hits = rng.random(20_000) < 1 / (1 + np.exp(-2 * margins))
-    given, first = np.array([[-1.0], [0.0], [1.0]], np.float32), np.zeros(1, np.int32)
-    none, own = np.zeros((0, 0), np.float32), np.array([[1.0, 0.0, 0.0]])
-    mapped = apply_isotonic(given, none, first, first, first, own, fit_isotonic(margins, hits)[None], 1)
-    assert mapped.ravel() == pytest.approx(1 / (1 + np.exp([2.0, 0.0, -2.0])), abs=0.05)
-    assert fit_mixture_weight(np.full(1000, 0.0), np.full(1000, 0.5)) == pytest.approx(1.0)
-    assert fit_mixture_weight(np.full(1000, 1.0), np.full(1000, 0.0)) == pytest.approx(0.0, abs=1e-6)
 
 
 # Models that know little

@@ -9,6 +9,7 @@ import pytest
 
 from tests.helpers import WordVectors, registered
 from treelabel import Hierarchy, TreelabelError, make_model
+from treelabel.calibration.output_space import OutputSpace
 from treelabel.calibration.path_softmax import PathSoftmax
 from treelabel.core.matrices import normalize_rows
 from treelabel.encoders.files import Files
@@ -18,10 +19,9 @@ from treelabel.models.prototype import (
     LABEL_STRENGTHS,
     PARENT_STRENGTHS,
     inner_terminals,
-    outputs_of,
 )
 from treelabel.models.prototype_means import Means, whitening, within_labels
-from treelabel.selection.validation import log_loss
+from treelabel.selection.criteria import log_loss
 
 SETTINGS: dict[str, Any] = {
     "encoder": "words",
@@ -191,11 +191,11 @@ def test_strengths_that_lose_least_when_texts_are_left_out_are_chosen() -> None:
     assert given.fit(case.texts, case.labels, hierarchy=TREE).prior_strengths_ == (3.0, 0.7)
     train = training_of(case.texts, case.labels, TREE)
     vectors, rows = model._vectors(train.texts), model._rows(train)
-    outputs = outputs_of(TREE, model.stops_)
+    outputs = OutputSpace.of_all_nodes(TREE, model.stops_)
 
     def loss(strengths: tuple[float, float]) -> float:
         cosines = model.means_.left_out(vectors, rows, strengths)
-        return log_loss(PathSoftmax.fit(outputs, cosines, train.labels).probabilities(cosines), train)
+        return log_loss(PathSoftmax(outputs).fit(cosines, train.labels).probabilities(cosines), train)
 
     assert (
         loss(model.prior_strengths_)

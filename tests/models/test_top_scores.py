@@ -10,7 +10,7 @@ import pytest
 
 from tests.helpers import WordVectors, registered
 from treelabel import MODELS, Dataset, Hierarchy, TreelabelError, load_sample, make_model
-from treelabel.calibration import base as calibration
+from treelabel.calibration import contract as calibration
 from treelabel.models import base
 from treelabel.models.check import CASES
 from treelabel.models.linear.heads import HEADS

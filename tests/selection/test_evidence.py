@@ -11,11 +11,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from treelabel import Dataset, Hierarchy, TreelabelError, load_model, load_sample, make_model
-from treelabel.calibration.isotonic import Isotonic
-from treelabel.calibration.outputs import ABSENT, Outputs
-from treelabel.calibration.path_softmax import possible_terminals
 from treelabel.cli.app import app
-from treelabel.hierarchy import label_matrix
 from treelabel.hierarchy.label_ids import encode
 from treelabel.models.linear.selection import AUTO, choose, draw_sample, is_worth_it, shape_of
 from treelabel.models.model_inputs import training_of
@@ -254,49 +250,6 @@ def test_too_few_held_out_documents_decide_nothing() -> None:
     labels = encode(TREE, [["A1"]] * 5)
     held = HeldOut(Scores(TREE, np.zeros((5, len(TREE)))), labels)
     assert decide_by_evidence(TREE, labels, held) == ("best_leaf", Evidence())
-
-
-# Probabilities
-
-
-def test_labels_that_exclude_each_other_are_not_all_promised() -> None:
-    rng = np.random.default_rng(0)
-    h = Hierarchy.flat([f"l{number}" for number in range(30)])
-    outputs = Outputs.of(h, label_matrix(np.arange(31), np.arange(30), 30), multiple_paths=True)
-
-    def drawn(count: int) -> tuple[Any, Any]:
-        logits = rng.normal(size=(count, 30)) * 2
-        p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-        true = (p.cumsum(axis=1) < rng.random((count, 1))).sum(axis=1).clip(0, 29)
-        # What a text says of all its labels at once is seen in its margins, and means nothing.
-        margins = (logits / 4 + rng.normal(size=(count, 1))).astype(np.float32)
-        return margins, label_matrix(np.arange(count + 1), true.astype(np.int32), 30)
-
-    margins, labels = drawn(3000)
-    calibration = Isotonic.fit(outputs, margins, labels)
-    fresh, truth = drawn(3000)
-    p = calibration.probabilities(fresh)
-    assert p.sum(axis=1).mean() == pytest.approx(1.0, abs=0.03)
-    # By margins alone, texts of which all margins are high would be promised several labels.
-    high = fresh.mean(axis=1) > np.quantile(fresh.mean(axis=1), 0.9)
-    assert p[high].sum(axis=1).mean() == pytest.approx(1.0, abs=0.1)
-    best = p.max(axis=1)
-    right = truth.toarray()[np.arange(3000), p.argmax(axis=1)]
-    for some in np.array_split(np.argsort(best), 5):
-        assert best[some].mean() == pytest.approx(right[some].mean(), abs=0.06)
-
-
-def test_what_a_fold_lacks_is_its_own_affair() -> None:
-    outputs = Outputs.of(TREE, encode(TREE, [[leaf] for leaf in LEAVES]))
-    margins = np.zeros((2, outputs.count), np.float32)
-    at = int(outputs.terminal_outputs[np.searchsorted(outputs.terminals, TREE.names.index("A1"))])
-    margins[0, at] = ABSENT
-    rows, marks = possible_terminals(outputs, margins, encode(TREE, [["A1"], ["A1"]]))
-    names = {
-        int(row): [TREE.names[outputs.terminals[t]] for t in np.flatnonzero(mark)]
-        for row, mark in zip(rows, marks, strict=True)
-    }
-    assert names == {0: ["A2"], 1: ["A1"]}
 
 
 # What is kept and said

@@ -1,19 +1,18 @@
 """Conditional calibrations: P(n) = P(parent) x P(n | parent), by a softmax over siblings or by sigmoids."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from treelabel.calibration import sibling_kernels as kernels
-from treelabel.calibration.base import LARGEST_PARAMETER, Calibration
-from treelabel.calibration.fitting import fit_sigmoid
-from treelabel.calibration.outputs import ABSENT, LEVELS, Outputs
+from treelabel.calibration.contract import LARGEST_PARAMETER, MarginCalibration
+from treelabel.calibration.likelihood import fit_sigmoid, fit_softmax_temperature
+from treelabel.calibration.output_space import ABSENT, LEVELS, OutputSpace, levels_of
 from treelabel.calibration.path_kernels import Sums, mix_uniform
-from treelabel.calibration.temperature import fit_softmax_temperature
-from treelabel.calibration.uniform import fit_uniform_weights, sums_of
+from treelabel.calibration.path_softmax import fit_uniform_weights, sums_of
 from treelabel.core.array_schema import Array, Arrays
+from treelabel.core.compute import kernel
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix
@@ -29,7 +28,7 @@ class SiblingGroups:
     parents: IntArray
 
     @classmethod
-    def of(cls, outputs: Outputs) -> "SiblingGroups":
+    def of(cls, outputs: OutputSpace) -> "SiblingGroups":
         """Find the groups among the nodes seen in training; a stop at a node is one of its children."""
         h = outputs.hierarchy
         stops = outputs.stops
@@ -37,11 +36,11 @@ class SiblingGroups:
         members = np.concatenate([outputs.node_outputs, outputs.terminal_outputs[stops]])
         nodes = np.concatenate([outputs.nodes, np.full(len(stops), -1, np.int32)])
         order = np.argsort(parents, kind="stable")
-        found, first = np.unique(parents[order], return_index=True)
+        groups, first = np.unique(parents[order], return_index=True)
         ptr = np.concatenate([first, [len(order)]]).astype(np.int64)
-        return cls(ptr, members[order].astype(np.int32), nodes[order].astype(np.int32), found.astype(np.int32))
+        return cls(ptr, members[order].astype(np.int32), nodes[order].astype(np.int32), groups.astype(np.int32))
 
-    def levels(self, outputs: Outputs) -> IntArray:
+    def levels(self, outputs: OutputSpace) -> IntArray:
         """Return the level of each group's nodes."""
         depth = np.where(self.parents < 0, 0, outputs.hierarchy.depth[np.maximum(self.parents, 0)])
         levels: IntArray = np.minimum(depth + 1, LEVELS).astype(np.int32)
@@ -49,52 +48,36 @@ class SiblingGroups:
 
 
 @dataclass(frozen=True, eq=False)
-class SiblingSoftmax(Calibration):
+class SiblingSoftmax(MarginCalibration):
     """P(n | parent) = softmax over siblings of margin / temperature, mixed with the uniform distribution.
 
     Temperatures (`inverse_temperatures` are 1 / T) and weights of the uniform distribution have one value per level.
     """
 
-    outputs: Outputs
-    inverse_temperatures: DoubleArray
-    uniform_weights: DoubleArray
+    parameters: ClassVar = {
+        "inverse_temperatures": Array("float64", (str(LEVELS + 1),), 0, LARGEST_PARAMETER),
+        "uniform_weights": Array("float64", (str(LEVELS + 1),), 0, 1),
+    }
+    inverse_temperatures: DoubleArray = field(default_factory=lambda: np.ones(LEVELS + 1))
+    uniform_weights: DoubleArray = field(default_factory=lambda: np.zeros(LEVELS + 1))
 
-    @classmethod
-    def fit(cls, outputs: Outputs, margins: FloatArray, labels: LabelMatrix) -> "SiblingSoftmax":
+    def fit(self, evidence: FloatArray, labels: LabelMatrix) -> "SiblingSoftmax":
         """Fit temperatures and weights; see `Calibration.fit`."""
-        groups, closed = SiblingGroups.of(outputs), outputs.hierarchy.closure(labels)
-        levels = groups.levels(outputs)
+        groups, h = self._groups, self.outputs.hierarchy
+        levels = groups.levels(self.outputs)
         inverse = np.ones(LEVELS + 1)
         for level in np.unique(levels):
-            logits, true = _choices(groups, np.flatnonzero(levels == level), margins, outputs, labels)
+            logits, true = _choices(groups, np.flatnonzero(levels == level), evidence, self.outputs, labels)
             if len(true):
                 inverse[level] = fit_softmax_temperature(logits, true)
-        plain = cls(outputs, inverse, np.zeros(LEVELS + 1))
-        return cls(outputs, inverse, fit_uniform_weights(outputs.hierarchy, plain.probabilities(margins), closed))
+        plain = replace(self, inverse_temperatures=inverse)
+        weights = fit_uniform_weights(h, plain.probabilities(evidence), h.closure(labels))
+        return replace(plain, uniform_weights=weights)
 
-    def arrays(self) -> Arrays:
-        """Return the fitted parameters, to save."""
-        return {"inverse_temperatures": self.inverse_temperatures, "uniform_weights": self.uniform_weights}
-
-    @staticmethod
-    def schema() -> dict[str, Array]:
-        """Declare what `arrays` returns."""
-        size = (str(LEVELS + 1),)
-        return {
-            "inverse_temperatures": Array("float64", size, 0, LARGEST_PARAMETER),
-            "uniform_weights": Array("float64", size, 0, 1),
-        }
-
-    @staticmethod
-    def check(outputs: Outputs, arrays: Arrays) -> None:
+    def check(self, arrays: Arrays) -> None:
         """Refuse a DAG, and nodes without an output."""
-        _ = outputs.hierarchy.parent
-        _require_every_output(outputs)
-
-    @classmethod
-    def of(cls, outputs: Outputs, arrays: Arrays) -> "SiblingSoftmax":
-        """Make a calibration of what `arrays` returned."""
-        return cls(outputs, arrays["inverse_temperatures"], arrays["uniform_weights"])
+        _ = self.outputs.hierarchy.parent
+        _require_every_output(self.outputs)
 
     @cached_property
     def _sums(self) -> Sums:
@@ -107,15 +90,13 @@ class SiblingSoftmax(Calibration):
     def _node_probabilities(self, margins: FloatArray) -> FloatArray:
         h, groups = self.outputs.hierarchy, self._groups
         inverse = self.inverse_temperatures[groups.levels(self.outputs)]
-        found = kernels.group_softmax(
-            margins, groups.ptr, groups.outputs, groups.nodes, groups.parents, inverse, len(h)
-        )
-        mix_uniform(found, self._sums)
-        return found
+        p = group_softmax(margins, groups.ptr, groups.outputs, groups.nodes, groups.parents, inverse, len(h))
+        mix_uniform(p, self._sums)
+        return p
 
 
 def _choices(
-    groups: SiblingGroups, chosen: LongArray, margins: FloatArray, outputs: Outputs, labels: LabelMatrix
+    groups: SiblingGroups, chosen: LongArray, margins: FloatArray, outputs: OutputSpace, labels: LabelMatrix
 ) -> tuple[FloatArray, LongArray]:
     """List documents that are in these groups with a known member: logits (padded with -inf), and the true member."""
     h = outputs.hierarchy
@@ -131,86 +112,67 @@ def _choices(
             marks = closed if node >= 0 else terminals
             column = node if node >= 0 else groups.parents[group]
             rows = marks.indices[marks.indptr[column] : marks.indptr[column + 1]]
-            found = np.full((len(rows), widest), -np.inf, np.float32)
-            found[:, : last - first] = margins[rows][:, groups.outputs[first:last]]
-            known = found[:, member - first] > ABSENT
-            logits.append(found[known])
+            padded = np.full((len(rows), widest), -np.inf, np.float32)
+            padded[:, : last - first] = margins[rows][:, groups.outputs[first:last]]
+            known = padded[:, member - first] > ABSENT
+            logits.append(padded[known])
             true.append(np.full(int(known.sum()), member - first))
     return np.concatenate(logits), np.concatenate(true)
 
 
 @dataclass(frozen=True, eq=False)
-class SiblingSigmoid(Calibration):
-    """P(n | parents) = sigmoid(slope x margin + intercept), one slope and intercept per level.
+class SiblingSigmoid(MarginCalibration):
+    """P(n | parents) = sigmoid(slope x margin + intercept), one slope and intercept per level (Platt scaling).
 
-    P(n) is at most that of any parent. `coefficients` is levels x (slope, intercept).
+    P(n) is at most that of any parent. `sigmoids` is levels x (slope, intercept).
     """
 
-    outputs: Outputs
-    coefficients: DoubleArray
+    parameters: ClassVar = {"sigmoids": Array("float64", (str(LEVELS + 1), "2"), -LARGEST_PARAMETER, LARGEST_PARAMETER)}
+    sigmoids: DoubleArray = field(default_factory=lambda: np.tile([1.0, 0.0], (LEVELS + 1, 1)))
 
-    @classmethod
-    def fit(cls, outputs: Outputs, margins: FloatArray, labels: LabelMatrix) -> "SiblingSigmoid":
+    def fit(self, evidence: FloatArray, labels: LabelMatrix) -> "SiblingSigmoid":
         """Fit to the nodes whose parents are all true; see `Calibration.fit`."""
-        h = outputs.hierarchy
-        coefficients = np.tile([1.0, 0.0], (LEVELS + 1, 1))
-        levels = outputs.levels(outputs.nodes)
+        h, outputs = self.outputs.hierarchy, self.outputs
+        sigmoids = self.sigmoids.copy()
         closed = h.closure(labels).tocsc()
-        found: dict[int, list[tuple[FloatArray, Any]]] = {}
-        for node, output, level in zip(outputs.nodes, outputs.node_outputs, levels, strict=True):
+        by_level: dict[int, list[tuple[FloatArray, Any]]] = {}
+        for node, output, level in zip(outputs.nodes, outputs.node_outputs, outputs.levels(outputs.nodes), strict=True):
             rows = documents_below(h, closed, int(node))
             true = np.isin(rows, closed.indices[closed.indptr[node] : closed.indptr[node + 1]])
-            known = margins[rows, output] > ABSENT
-            found.setdefault(int(level), []).append((margins[rows, output][known], true[known]))
-        for level, parts in found.items():
-            given, true = (np.concatenate([part[which] for part in parts]) for which in (0, 1))
+            known = evidence[rows, output] > ABSENT
+            by_level.setdefault(int(level), []).append((evidence[rows, output][known], true[known]))
+        for level, parts in by_level.items():
+            margins, true = (np.concatenate([part[which] for part in parts]) for which in (0, 1))
             if true.any():
-                coefficients[level] = fit_sigmoid(given, true)
-        return cls(outputs, coefficients)
+                sigmoids[level] = fit_sigmoid(margins, true)
+        return replace(self, sigmoids=sigmoids)
 
-    def arrays(self) -> Arrays:
-        """Return the fitted parameters, to save."""
-        return {"sigmoids": self.coefficients}
-
-    @staticmethod
-    def schema() -> dict[str, Array]:
-        """Declare what `arrays` returns."""
-        return {"sigmoids": Array("float64", (str(LEVELS + 1), "2"), -LARGEST_PARAMETER, LARGEST_PARAMETER)}
-
-    @staticmethod
-    def check(outputs: Outputs, arrays: Arrays) -> None:
+    def check(self, arrays: Arrays) -> None:
         """Refuse nodes without an output."""
-        _require_every_output(outputs)
-
-    @classmethod
-    def of(cls, outputs: Outputs, arrays: Arrays) -> "SiblingSigmoid":
-        """Make a calibration of what `arrays` returned."""
-        return cls(outputs, arrays["sigmoids"])
+        _require_every_output(self.outputs)
 
     def _node_probabilities(self, margins: FloatArray) -> FloatArray:
         h = self.outputs.hierarchy
         output = np.full(len(h), -1, np.int32)
         output[self.outputs.nodes] = self.outputs.node_outputs
-        slopes, intercepts = self.coefficients[np.minimum(h.depth, LEVELS)].T.copy()
-        return kernels.node_sigmoids(margins, output, h.parent_ptr, h.parent_idx, slopes, intercepts)
+        slopes, intercepts = self.sigmoids[levels_of(h, np.arange(len(h)))].T.copy()
+        return node_sigmoids(margins, output, h.parent_ptr, h.parent_idx, slopes, intercepts)
 
 
-def _require_every_output(outputs: Outputs) -> None:
+def _require_every_output(outputs: OutputSpace) -> None:
     if (outputs.node_outputs < 0).any():
         raise TreelabelError("node_outputs holds -1, but every node of a conditional head has an output")
 
 
 def documents_below(hierarchy: Hierarchy, closed: Any, node: int) -> LongArray:
-    """Find the documents that have all parents of a node: those its output is learned from.
+    """Find the documents that have all parents of a node, from which its output is learned.
 
     Parameters
     ----------
     hierarchy : Hierarchy
-        The hierarchy.
     closed : csc_array of shape (documents, nodes)
         The labels of documents and their ancestors.
     node : int
-        A node.
 
     Returns
     -------
@@ -223,3 +185,61 @@ def documents_below(hierarchy: Hierarchy, closed: Any, node: int) -> LongArray:
         having = closed.indices[closed.indptr[parent] : closed.indptr[parent + 1]]
         rows = np.intersect1d(rows, having) if len(rows) < closed.shape[0] else np.sort(having).astype(np.int64)
     return rows
+
+
+@kernel
+def group_softmax(
+    margins: FloatArray,
+    ptr: LongArray,
+    outputs: IntArray,
+    nodes: IntArray,
+    parents: IntArray,
+    inverse_temperatures: DoubleArray,
+    count: int,
+) -> FloatArray:
+    """Compute P(n) = P(parent) x softmax over siblings of margin / temperature; node -1 is a stop at the parent.
+
+    Groups are sorted with parents before children; labels never seen in training have 0.
+    """
+    p = np.zeros((len(margins), count), np.float32)
+    for row in range(len(margins)):
+        out, values = p[row], margins[row]
+        for group in range(len(parents)):
+            first, last = ptr[group], ptr[group + 1]
+            whole = np.float32(1) if parents[group] < 0 else out[parents[group]]
+            inverse = np.float32(inverse_temperatures[group])
+            largest = np.float32(-np.inf)
+            for member in range(first, last):
+                largest = max(largest, inverse * values[outputs[member]])
+            total = np.float32(0)
+            for member in range(first, last):
+                total += np.exp(inverse * values[outputs[member]] - largest)
+            for member in range(first, last):
+                if nodes[member] >= 0:
+                    out[nodes[member]] = whole * np.exp(inverse * values[outputs[member]] - largest) / total
+    return p
+
+
+@kernel
+def node_sigmoids(
+    margins: FloatArray,
+    output: IntArray,
+    parent_ptr: IntArray,
+    parent_idx: IntArray,
+    slopes: DoubleArray,
+    intercepts: DoubleArray,
+) -> FloatArray:
+    """Compute P(n) = the least P of its parents x sigmoid(slope x margin + intercept); 0 without an output."""
+    p = np.zeros((len(margins), len(output)), np.float32)
+    for row in range(len(margins)):
+        out = p[row]
+        for node in range(len(output)):
+            if output[node] < 0:
+                continue
+            whole = np.float32(1)
+            for edge in range(parent_ptr[node], parent_ptr[node + 1]):
+                if parent_idx[edge] >= 0:
+                    whole = min(whole, out[parent_idx[edge]])
+            z = slopes[node] * margins[row, output[node]] + intercepts[node]
+            out[node] = whole / np.float32(1 + np.exp(-z))
+    return p

@@ -6,6 +6,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from treelabel.calibration.candidates import CandidateCalibration, largest_evidence, targets_of
+from treelabel.calibration.registry import candidate_calibration
 from treelabel.core.array_schema import Array, Arrays, Csr, Schema
 from treelabel.core.bounded_memory import TOP_SCORES
 from treelabel.core.errors import TreelabelError
@@ -13,7 +15,6 @@ from treelabel.core.strings import Strings
 from treelabel.core.types import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 from treelabel.models.base import Model, Training
-from treelabel.models.candidates import CandidateMap, largest, map_of, voted
 from treelabel.models.descriptions import Descriptions, check_descriptions, name_words, node_descriptions
 from treelabel.models.settings import Cost, Seed
 from treelabel.scores import Scores
@@ -111,7 +112,7 @@ class Lexical(Model):
     """
 
     name: ClassVar[str] = "lexical"
-    map_: CandidateMap
+    calibration_: CandidateCalibration
 
     def __init__(
         self,
@@ -132,10 +133,10 @@ class Lexical(Model):
 
     def _fit(self, train: Training) -> HeldOut | None:
         self._compile(train.hierarchy)
-        targets = voted(train, self.regime_)
+        targets = targets_of(train.hierarchy, train.labels, self.regime_)
         self.documents_ = len(train)
         self._count(train.texts, targets)
-        self.map_ = map_of(self.regime_).first(train.hierarchy, self.index_.counts)
+        self.calibration_ = self._calibration(self.index_.counts)
         self.coefficients_, self.scales_ = np.zeros(FEATURES + 1), np.tile([[0.0], [1.0]], FEATURES)
         some: LongArray = np.arange(len(train))
         if len(train) > MOST_RANKED:
@@ -146,9 +147,9 @@ class Lexical(Model):
         matches = self._matches(found, others)
         self._rank(matches.features, true)
         evidence = self._evidence(matches, len(held))
-        self.map_ = self.map_.fit(evidence, held)
+        self.calibration_ = self.calibration_.fit(evidence, held.labels)
         shown = np.random.default_rng(self.seed).permutation(len(held))[:MOST_SHOWN]
-        p = self.map_.probabilities(sparse.csr_array(evidence[shown]))
+        p = self.calibration_.probabilities(sparse.csr_array(evidence[shown]))
         return HeldOut(
             Scores(train.hierarchy, p), held.labels[shown], None if held.groups is None else held.groups[shown]
         )
@@ -274,7 +275,9 @@ class Lexical(Model):
         best = order[np.diff(key[order], prepend=-1) != 0]
         row, label = matches.text[best], self.index_.labels[matches.pair[best]]
         ptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=texts))])
-        return largest(sparse.csr_array((np.exp(z[best]).astype(np.float32), label, ptr), (texts, nodes)), TOP_SCORES)
+        return largest_evidence(
+            sparse.csr_array((np.exp(z[best]).astype(np.float32), label, ptr), (texts, nodes)), TOP_SCORES
+        )
 
     # Scoring
 
@@ -283,7 +286,7 @@ class Lexical(Model):
         for low in range(0, len(texts), TEXT_BLOCK):
             block = texts[low : low + TEXT_BLOCK]
             evidence = self._evidence(self._matches(self.phrases_.find(block)), len(block))
-            parts.append(self.map_.probabilities(evidence))
+            parts.append(self.calibration_.probabilities(evidence))
         return Scores(self.hierarchy_, sparse.vstack(parts, format="csr"))
 
     def _score_top(self, texts: Strings, top: int) -> Scores:
@@ -295,10 +298,10 @@ class Lexical(Model):
         arrays = {**self.index_._asdict(), "keys": self.phrases_.keys, "ids": self.phrases_.ids}
         learned = {"coefficients": self.coefficients_, "scales": self.scales_}
         documents = np.array([self.documents_], np.int64)
-        return {}, {**arrays, **learned, "documents": documents, **self.map_.arrays()}
+        return {}, {**arrays, **learned, "documents": documents, **self.calibration_.arrays()}
 
     def _schema(self, values: dict[str, Any]) -> Schema:
-        kind, limit = map_of(self.regime_), LARGEST_COEFFICIENT
+        calibration, limit = self._calibration(np.zeros(0, np.int64)), LARGEST_COEFFICIENT
         arrays = {
             "df": Array("int64", ("phrases",), 0),
             "words": Array("float32", ("phrases",), 0),
@@ -310,18 +313,21 @@ class Lexical(Model):
             "documents": Array("int64", ("1",), 1),
             "coefficients": Array("float64", (f"{FEATURES + 1}",), -limit, limit),
             "scales": Array("float64", ("2", f"{FEATURES}"), -limit, limit),
-            **kind.schema(),
+            **calibration.parameters,
         }
         pairs = Csr("phrases", "nodes", "labels", "ptr", None, distinct=True)
         most = dict.fromkeys(("phrases", "keys", "pairs"), MOST_PHRASES)
-        return Schema(arrays, (pairs,), {"nodes": len(self.hierarchy_)}, most, (check_index, kind.check))
+        return Schema(arrays, (pairs,), {"nodes": len(self.hierarchy_)}, most, (check_index, calibration.check))
 
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         self.index_ = Index(*(arrays[name] for name in Index._fields))
         self.phrases_ = Phrases(arrays["keys"], arrays["ids"])
         self.coefficients_, self.scales_ = arrays["coefficients"], arrays["scales"]
         self.documents_ = int(arrays["documents"][0])
-        self.map_ = map_of(self.regime_).first(self.hierarchy_, self.index_.counts).restored(arrays)
+        self.calibration_ = self._calibration(self.index_.counts).restore(arrays)
+
+    def _calibration(self, counts: LongArray) -> CandidateCalibration:
+        return candidate_calibration(self.regime_ == "multi_path")(self.hierarchy_, counts)
 
 
 def check_index(arrays: Arrays) -> None:

@@ -7,6 +7,8 @@ from typing import Annotated, Any, ClassVar, Self, TypedDict
 import numpy as np
 from scipy import sparse
 
+from treelabel.calibration.candidates import CandidateCalibration, count_targets, largest_evidence, targets_of
+from treelabel.calibration.registry import candidate_calibration
 from treelabel.core.array_schema import Array, Arrays, Csr, Schema
 from treelabel.core.bounded_memory import TOP_SCORES
 from treelabel.core.matrices import normalize_rows
@@ -20,7 +22,6 @@ from treelabel.hierarchy import Hierarchy
 from treelabel.hierarchy.moves import Moves
 from treelabel.hierarchy.regime import stop_nodes
 from treelabel.models.base import Model, Training
-from treelabel.models.candidates import CandidateMap, largest, map_of, voted, votes_for
 from treelabel.models.descriptions import Descriptions, check_descriptions, is_code, label_text, node_descriptions
 from treelabel.models.growth import grown_nodes
 from treelabel.models.model_inputs import training_of
@@ -36,6 +37,7 @@ from treelabel.models.persistence.schema import (
 )
 from treelabel.models.settings import Count, NgramRange, Seed
 from treelabel.scores import Scores
+from treelabel.selection.criteria import candidate_loss
 from treelabel.selection.evidence import HeldOut
 from treelabel.selection.folds import hold_out
 from treelabel.text import NgramShape, Tfidf
@@ -125,7 +127,7 @@ class Memory(Model):
 
     name: ClassVar[str] = "memory"
     learned = Values
-    map_: CandidateMap
+    calibration_: CandidateCalibration
 
     def __init__(
         self,
@@ -170,14 +172,14 @@ class Memory(Model):
         vectors = self._embedded(train.texts, train.progress)
         self.vectors_ = None if vectors is None else DenseStore(vectors.astype(np.float16))
         self.names_ = self._name_store(train.hierarchy)
-        self.targets_ = voted(train, self.regime_)
+        self.targets_ = targets_of(train.hierarchy, train.labels, self.regime_)
         self.weights_ = Weights(*self._choices(first=True)[0])
-        self.map_ = map_of(self.regime_).first(train.hierarchy, votes_for(self.targets_))
+        self.calibration_ = self._calibration(train.hierarchy)
         left = self._left_out(train)
         held, groups = train[left], np.arange(len(train)) if train.groups is None else train.groups
         recalled = self._recall(rows[left], None if vectors is None else vectors[left], groups, groups[left])
         self._choose(recalled, held)
-        scores = Scores(train.hierarchy, self.map_.probabilities(self._evidence(recalled)))
+        scores = Scores(train.hierarchy, self.calibration_.probabilities(self._evidence(recalled)))
         return HeldOut(scores, held.labels, held.groups) if len(left) > 1 else None
 
     def _left_out(self, train: Training) -> LongArray:
@@ -195,12 +197,12 @@ class Memory(Model):
         return [tuple(many[0] for many in found)] if first else found
 
     def _choose(self, recalled: Recalled, held: Training) -> None:
-        """Choose the settings that are None one after the other, and fit the map; see `trial` of maps."""
+        """Choose the settings that are None one after the other, and fit the calibration; see `candidate_loss`."""
         losses: dict[Weights, float] = {}
 
         def loss(weights: Weights) -> float:
             if weights not in losses:
-                losses[weights] = self.map_.trial(self._evidence(recalled, weights), held)
+                losses[weights] = candidate_loss(self.calibration_, self._evidence(recalled, weights), held)
             return losses[weights]
 
         names = ("label_weight", "threshold", "power", "blend", "label_weight")
@@ -210,7 +212,7 @@ class Memory(Model):
                 continue
             tried = [replace(self.weights_, **{name: value}) for value in choices[name]]
             self.weights_ = min([self.weights_, *tried], key=loss)
-        self.map_ = self.map_.fit(self._evidence(recalled), held)
+        self.calibration_ = self.calibration_.fit(self._evidence(recalled), held.labels)
 
     def partial_fit(self, data: Any, labels: Any = None, *, hierarchy: Hierarchy | None = None) -> Self:
         """Add texts to the memory; what was chosen stays, and words that are new are not known. Copies the whole.
@@ -235,14 +237,14 @@ class Memory(Model):
         more = training_of(data, labels, larger)
         if larger != self.hierarchy_:
             self._grow(larger)
-        self.targets_ = sparse.vstack([self.targets_, voted(more, self.regime_)], format="csr")
+        self.targets_ = sparse.vstack([self.targets_, targets_of(larger, more.labels, self.regime_)], format="csr")
         self.words_ = SparseStore(
             sparse.vstack([self.words_.features, self.tfidf_.transform(more.texts)], format="csr")
         )
         vectors = self._asked(more.texts)
         if self.vectors_ is not None and vectors is not None:
             self.vectors_ = DenseStore(np.concatenate([self.vectors_.vectors, vectors.astype(np.float16)]))
-        self.map_ = map_of(self.regime_).first(larger, votes_for(self.targets_)).restored(self.map_.arrays())
+        self.calibration_ = self._calibration(larger).restore(self.calibration_.arrays())
         return self
 
     def _update(self, more: Training | None, moves: Moves) -> Self:
@@ -250,7 +252,7 @@ class Memory(Model):
         made.hierarchy = None
         if not moves.is_identity:
             made._carry(moves)
-            made.map_ = map_of(made.regime_).first(moves.new, votes_for(made.targets_)).restored(made.map_.arrays())
+            made.calibration_ = made._calibration(moves.new).restore(self.calibration_.arrays())
         return made if more is None else made.partial_fit(more)
 
     def _grow(self, larger: Hierarchy) -> None:
@@ -325,14 +327,14 @@ class Memory(Model):
         evidence = sparse.csr_array(found + named, dtype=np.float32)
         evidence.eliminate_zeros()
         evidence.sort_indices()
-        return largest(evidence, TOP_SCORES)
+        return largest_evidence(evidence, TOP_SCORES)
 
     def _score(self, texts: Strings) -> Scores:
         parts = [sparse.csr_array((0, len(self.hierarchy_)), dtype=np.float32)]
         for low in range(0, len(texts), TEXT_BLOCK):
             block = texts[low : low + TEXT_BLOCK]
             recalled = self._recall(self.tfidf_.transform(block), self._asked(block))
-            parts.append(self.map_.probabilities(self._evidence(recalled)))
+            parts.append(self.calibration_.probabilities(self._evidence(recalled)))
         return Scores(self.hierarchy_, sparse.vstack(parts, format="csr"))
 
     def _score_top(self, texts: Strings, top: int) -> Scores:
@@ -344,7 +346,7 @@ class Memory(Model):
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         note = None if self.encoder_ is None else encoder_note(self.encoder_)
         values = {"encoder": note, "documents": self.targets_.shape[0], "weights": list(astuple(self.weights_))}
-        arrays = {**self.tfidf_.arrays(), **self.map_.arrays(), **csr_arrays("words", self.words_.features)}
+        arrays = {**self.tfidf_.arrays(), **self.calibration_.arrays(), **csr_arrays("words", self.words_.features)}
         arrays |= {"labels_indices": self.targets_.indices, "labels_indptr": self.targets_.indptr}
         if isinstance(self.names_, DenseStore) and self.vectors_ is not None:
             return values, {**arrays, "vectors": self.vectors_.vectors, "names": self.names_.vectors}
@@ -352,8 +354,8 @@ class Memory(Model):
         return values, {**arrays, **csr_arrays("names", self.names_.features)}
 
     def _schema(self, values: dict[str, Any]) -> Schema:
-        kind = map_of(self.regime_)
-        arrays = {**tfidf_arrays(), **kind.schema()}
+        calibration = candidate_calibration(self.regime_ == "multi_path")(self.hierarchy_, np.zeros(0, np.int64))
+        arrays = {**tfidf_arrays(), **calibration.parameters}
         csr = [
             csr_schema("words", "documents"),
             Csr("documents", "nodes", "labels_indices", "labels_indptr", None, True),
@@ -365,7 +367,7 @@ class Memory(Model):
             arrays["names"] = Array("float16", ("nodes", "dimension"), -2, 2)
         sizes = {"nodes": len(self.hierarchy_), "buckets": self._shape.n_features, "documents": values["documents"]}
         most = {"width": sizes["buckets"], "dimension": MOST_DIMENSION}
-        return Schema(arrays, tuple(csr), sizes, most, (kind.check,))
+        return Schema(arrays, tuple(csr), sizes, most, (calibration.check,))
 
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         note, nodes = values["encoder"], len(self.hierarchy_)
@@ -381,4 +383,7 @@ class Memory(Model):
             self.names_ = SparseStore(csr_of("names", arrays, (nodes, width)))
         else:
             self.vectors_, self.names_ = DenseStore(arrays["vectors"]), DenseStore(arrays["names"])
-        self.map_ = map_of(self.regime_).first(self.hierarchy_, votes_for(self.targets_)).restored(arrays)
+        self.calibration_ = self._calibration(self.hierarchy_).restore(arrays)
+
+    def _calibration(self, hierarchy: Hierarchy) -> CandidateCalibration:
+        return candidate_calibration(self.regime_ == "multi_path")(hierarchy, count_targets(self.targets_))

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal, Self, TypedDict
 import numpy as np
 from scipy import sparse
 
-from treelabel.calibration.base import Calibration
-from treelabel.calibration.outputs import Outputs
+from treelabel.calibration.contract import MarginCalibration
+from treelabel.calibration.output_space import OutputSpace
 from treelabel.calibration.registry import calibration_for
 from treelabel.core.array_schema import Array, Arrays, Schema, indices
 from treelabel.core.errors import TreelabelError
@@ -37,9 +37,9 @@ from treelabel.models.prototype_means import Means, Strengths, whitening
 from treelabel.models.settings import Seed, Share
 from treelabel.rules.default_rules import DEFAULT_RULES
 from treelabel.scores import Scores
+from treelabel.selection.criteria import log_loss
 from treelabel.selection.evidence import HeldOut
 from treelabel.selection.folds import hold_out
-from treelabel.selection.validation import log_loss
 
 # Prior strengths that leave-one-out chooses from, and how many documents it looks at.
 PARENT_STRENGTHS = (1.0, 2.0, 4.0)
@@ -97,7 +97,7 @@ class Prototype(Model):
     name = "prototype"
     needs_encoder = True
     learned = Values
-    calibration_: Calibration
+    calibration_: MarginCalibration
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class Prototype(Model):
 
     def _choose(self, cosines_with: Callable[[Strengths], FloatArray], left_out: Training) -> HeldOut:
         """Choose the prior strengths, and fit the calibration, by the log loss of texts that are left out."""
-        outputs = outputs_of(left_out.hierarchy, self.stops_)
+        outputs = OutputSpace.of_all_nodes(left_out.hierarchy, self.stops_)
         parents = PARENT_STRENGTHS if self.parent_prior_strength is None else (self.parent_prior_strength,)
         labels = LABEL_STRENGTHS if self.label_prior_strength is None else (self.label_prior_strength,)
         losses: dict[Strengths, float] = {}
@@ -157,7 +157,7 @@ class Prototype(Model):
         def loss(strengths: Strengths) -> float:
             if strengths not in losses:
                 cosines = cosines_with(strengths)
-                fitted = self._calibration.fit(outputs, cosines, left_out.labels)
+                fitted = self._calibration(outputs).fit(cosines, left_out.labels)
                 losses[strengths] = log_loss(fitted.probabilities(cosines), left_out)
                 if not losses[strengths] > min(losses.values()):
                     self.prior_strengths_, self.calibration_ = strengths, fitted
@@ -236,10 +236,10 @@ class Prototype(Model):
         usual: Regime = "partial_path" if len(stops) else "single_path"
         if self.regime_ not in (usual, "multi_path"):
             self.regime_, self.rule_ = usual, DEFAULT_RULES[usual]
-        self.calibration_ = self._calibration.of(outputs_of(h, stops), self.calibration_.arrays())
+        self.calibration_ = self._calibration(OutputSpace.of_all_nodes(h, stops)).restore(self.calibration_.arrays())
 
     @property
-    def _calibration(self) -> type[Calibration]:
+    def _calibration(self) -> type[MarginCalibration]:
         return calibration_for(self.regime_ == "multi_path")
 
     def _prototypes(self) -> FloatArray:
@@ -299,7 +299,7 @@ class Prototype(Model):
             # Sums of vectors of length 1: prototypes are not longer than that either.
             if (np.abs(arrays["sums"]) > 1.001 * arrays["counts"][:, None] + 0.001).any():
                 raise TreelabelError("sums holds more than so many texts as counts says can add up to")
-            kind.check(outputs_of(h, arrays["stops"]), arrays)
+            kind(OutputSpace.of_all_nodes(h, arrays["stops"])).check(arrays)
 
         return Schema(
             {
@@ -308,7 +308,7 @@ class Prototype(Model):
                 "sums": Array("float32", vectors),
                 "counts": Array("float32", ("nodes + stops",), 0),
                 "whitening": Array("float32", ("dimension", "dimension"), -1e6, 1e6),
-                **kind.schema(),
+                **kind.parameters,
             },
             sizes={"nodes": len(h)},
             most={"stops": len(h), "dimension": MOST_DIMENSION},
@@ -321,7 +321,7 @@ class Prototype(Model):
         self.stops_, self.whitening_ = arrays["stops"], arrays["whitening"]
         first = Means.first(self.hierarchy_, self.stops_, arrays["labels"][: len(self.hierarchy_)])
         self.means_ = replace(first, sums=arrays["sums"], counts=arrays["counts"])
-        self.calibration_ = self._calibration.of(outputs_of(self.hierarchy_, self.stops_), arrays)
+        self.calibration_ = self._calibration(OutputSpace.of_all_nodes(self.hierarchy_, self.stops_)).restore(arrays)
         self.prototypes_ = self._prototypes()
 
 
@@ -331,24 +331,3 @@ def inner_terminals(train: Training) -> IntArray:
     terminals = np.unique(h.most_specific(train.labels).indices)
     found: IntArray = terminals[~h.is_leaf[terminals]].astype(np.int32)
     return found[:0] if train.regime == "multi_path" else found
-
-
-def outputs_of(h: Hierarchy, stops: IntArray) -> Outputs:
-    """Return outputs of all nodes; every leaf and every stop is terminal, also those that no text has.
-
-    Parameters
-    ----------
-    h
-        The hierarchy.
-    stops
-        The inner nodes at which paths may end.
-
-    Returns
-    -------
-    Outputs
-    """
-    nodes = np.arange(len(h), dtype=np.int32)
-    terminals = np.union1d(h.leaves, stops).astype(np.int32)
-    own = terminals.copy()
-    own[np.searchsorted(terminals, stops)] = len(h) + np.arange(len(stops), dtype=np.int32)
-    return Outputs(h, nodes, nodes, terminals, own)

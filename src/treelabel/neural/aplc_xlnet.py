@@ -15,7 +15,7 @@ from scipy import sparse
 from torch import Tensor, nn
 from torch.nn import functional
 
-from treelabel.calibration.outputs import ABSENT
+from treelabel.calibration.output_space import ABSENT
 from treelabel.core.types import DoubleArray, LongArray
 from treelabel.neural.gold import TrueLabels
 from treelabel.neural.inputs import Inputs

@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from treelabel.calibration.temperature import fit_temperature
+from treelabel.calibration.likelihood import fit_temperature
 from treelabel.core.types import LongArray
 from treelabel.hierarchy import LabelMatrix
 from treelabel.hierarchy.label_matrices import keep_entries
@@ -16,8 +16,8 @@ from treelabel.neural.inputs import Inputs
 from treelabel.neural.network import Network, compute_logits
 from treelabel.neural.objective import Objective
 from treelabel.neural.ranking import RankingNetwork, ranking_loss
+from treelabel.selection.criteria import log_loss
 from treelabel.selection.evidence import HeldOut
-from treelabel.selection.validation import log_loss
 
 # At most this many documents × nodes, but at least this many documents.
 MAX_VALUES = 300_000

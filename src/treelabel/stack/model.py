@@ -8,6 +8,8 @@ from typing import Any, TypedDict
 
 import numpy as np
 
+from treelabel.calibration.pools import CandidatePool, Pool
+from treelabel.calibration.registry import pool_calibration
 from treelabel.core.array_schema import Arrays, Schema, with_prefix
 from treelabel.core.bounded_memory import BLOCK_SCORES, MANY_NODES, TOP_SCORES
 from treelabel.core.errors import TreelabelError
@@ -26,8 +28,6 @@ from treelabel.rules import decide
 from treelabel.scores import Scores
 from treelabel.selection.evidence import HeldOut
 from treelabel.selection.folds import draw_folds, hold_out
-from treelabel.stack.candidates import is_extreme, pool_of
-from treelabel.stack.pool import Pool
 from treelabel.text import Tfidf
 
 # From this many documents on, one fold is left out instead of each in turn: weights are few.
@@ -67,7 +67,7 @@ class Stack(Model):
     Each of `cv` folds is left out in turn, every estimator learns the others and scores it; then all learn everything.
     With one path per document, ln P(terminal node) is the weighted sum of the estimators' (PathPool); with several,
     logits of nodes are added up (NodePool). With several of more than 2,000 labels, only the 100 largest scores of each
-    estimator are looked at, and what an estimator does not say counts for itself (PooledCandidates). Learning costs
+    estimator are looked at, and what an estimator does not say counts for itself (CandidatePool). Learning costs
     `cv` + 1 times what the estimators cost; from 20,000 documents on, a single fold of 4,000 is left out. Where
     documents x nodes are very many, weights are learned from a sample of them. A validation set takes the place of the
     folds. After a deadline, or at Ctrl-C, weights are learned from the folds that are done; if there is none, all
@@ -160,12 +160,12 @@ class Stack(Model):
 
     def _fit(self, train: Training) -> HeldOut | None:
         self.estimators_ = self._fitted(train)
-        self.pool_: Pool = pool_of(train.regime, train.hierarchy).equal(train, len(self.estimators_))
+        self.pool_: Pool = self._pool.equal(train.hierarchy, len(self.estimators_), train.labels)
         given, rows = self._left_out(train)
         if not len(rows):
             return None
         held = (train if train.valid is None else train.valid)[rows]
-        self.pool_ = self.pool_.fit(given, held)
+        self.pool_ = self.pool_.fit(given, held.labels)
         return HeldOut(Scores(train.hierarchy, self.pool_.probabilities(given)), held.labels, held.groups)
 
     def _fitted(self, train: Training) -> list[Model]:
@@ -187,7 +187,11 @@ class Stack(Model):
 
     @property
     def _is_extreme(self) -> bool:
-        return hasattr(self, "hierarchy_") and is_extreme(self.regime_, self.hierarchy_)
+        return hasattr(self, "hierarchy_") and self._pool is CandidatePool
+
+    @property
+    def _pool(self) -> type[Pool]:
+        return pool_calibration(self.regime_ == "multi_path", len(self.hierarchy_))
 
     def _scores_of(self, estimator: Model, texts: Strings) -> Any:
         """Return what an estimator says of texts, of very many labels the largest scores alone."""
@@ -260,7 +264,9 @@ class Stack(Model):
         unfitted, stored = self._unfitted(), values["estimators"]
         if not unfitted or len(stored) != len(unfitted):
             raise TreelabelError(f"{len(stored)} estimators have learned, but the settings name {len(unfitted)}")
-        schemas = {"pool.": pool_of(self.regime_, self.hierarchy_).schema(self.hierarchy_, len(unfitted))}
+        nodes, pool = len(self.hierarchy_), self._pool.equal(self.hierarchy_, len(unfitted))
+        sizes = {"nodes": nodes, "models": len(unfitted)}
+        schemas = {"pool.": Schema(pool.parameters, sizes=sizes, most={"terminals": nodes}, relations=(pool.check,))}
         for place, (each, own) in enumerate(zip(unfitted, stored, strict=True)):
             each.hierarchy_, each.regime_ = self.hierarchy_, self.regime_
             kept = {name: value for name, value in each.flat_settings().items() if name not in each.unsaved}
@@ -273,7 +279,8 @@ class Stack(Model):
         for place, (each, own) in enumerate(zip(self.estimators_, values["estimators"], strict=True)):
             each.hierarchy_, each.regime_ = self.hierarchy_, self.regime_
             each._restore(own, with_prefix(arrays, f"{place}."))
-        self.pool_ = pool_of(self.regime_, self.hierarchy_).of(self.hierarchy_, with_prefix(arrays, "pool."))
+        pool = self._pool.equal(self.hierarchy_, len(self.estimators_))
+        self.pool_ = pool.restore(with_prefix(arrays, "pool."))
 
     def _write_files(self, folder: Path) -> None:
         for place, estimator in enumerate(self.estimators_):

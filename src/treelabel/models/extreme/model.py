@@ -8,8 +8,8 @@ import numpy as np
 from scipy import sparse
 from scipy.special import expit
 
-from treelabel.calibration.base import LARGEST_PARAMETER
-from treelabel.calibration.fitting import fit_logistic
+from treelabel.calibration.contract import LARGEST_PARAMETER
+from treelabel.calibration.likelihood import fit_logistic
 from treelabel.core.array_schema import Array, Arrays, Schema, indices, with_prefix
 from treelabel.core.bounded_memory import release_freed_memory
 from treelabel.core.progress import progress_bar

@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 from scipy import sparse
 
-from treelabel.calibration.fitting import fit_logistic
+from treelabel.calibration.likelihood import fit_logistic
 from treelabel.core.compute import over_rows
 from treelabel.core.matrices import normalize_rows
 from treelabel.core.types import FloatArray, LongArray

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treelabel.calibration.outputs import ABSENT
+from treelabel.calibration.output_space import ABSENT
 from treelabel.core.compute import in_threads, kernel
 from treelabel.core.stopping import StopSignal
 from treelabel.core.types import DoubleArray, FloatArray, IntArray, LongArray

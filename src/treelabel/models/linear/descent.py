@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from treelabel.calibration.outputs import ABSENT
+from treelabel.calibration.output_space import ABSENT
 from treelabel.core.compute import fast_kernel, in_threads, kernel
 from treelabel.core.stopping import StopSignal
 from treelabel.core.types import BoolArray, DoubleArray, FloatArray, IntArray, LongArray

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.calibration.base import Calibration
-from treelabel.calibration.outputs import Outputs
+from treelabel.calibration.contract import MarginCalibration
+from treelabel.calibration.output_space import OutputSpace
 from treelabel.core.array_schema import Array, Arrays, Csr, Schema, indices
 from treelabel.core.errors import TreelabelError, some
 from treelabel.core.sparse_product import Weights
@@ -38,10 +38,10 @@ class FittedHead:
 
     head: str
     weights: Weights
-    calibration: Calibration
+    calibration: MarginCalibration
 
     @property
-    def outputs(self) -> Outputs:
+    def outputs(self) -> OutputSpace:
         """The meaning of the outputs."""
         return self.calibration.outputs
 
@@ -104,13 +104,13 @@ class FittedHead:
         }
 
         def check(arrays: Arrays) -> None:
-            outputs = Outputs(hierarchy, *(arrays[name] for name in _OUTPUT_ARRAYS))
+            outputs = OutputSpace(hierarchy, *(arrays[name] for name in _OUTPUT_ARRAYS))
             outputs.check(len(arrays["bias"]))
-            kind.check(outputs, arrays)
+            kind(outputs).check(arrays)
 
         known = {"nodes": nodes, "encoder_width": encoder_width}
         return Schema(
-            {**({} if buckets is None else tfidf_arrays()), **ours, **kind.schema()},
+            {**({} if buckets is None else tfidf_arrays()), **ours, **kind.parameters},
             (Csr("width + encoder_width", "outputs", "weights_indices", "weights_indptr", "weights_data"),),
             known | ({"width": 0} if buckets is None else {"buckets": buckets}),
             {"width": buckets or 1, "outputs": 2 * nodes, "seen": nodes, "terminals": nodes},
@@ -134,10 +134,10 @@ class FittedHead:
         -------
         FittedHead
         """
-        outputs = Outputs(hierarchy, *(arrays[name] for name in _OUTPUT_ARRAYS))
+        outputs = OutputSpace(hierarchy, *(arrays[name] for name in _OUTPUT_ARRAYS))
         parts = arrays["weights_data"], arrays["weights_indices"], arrays["weights_indptr"]
         weights = sparse.csr_array(parts, (width, outputs.count))
-        return cls(head, Weights(weights, arrays["bias"]), HEADS[head].calibration(regime).of(outputs, arrays))
+        return cls(head, Weights(weights, arrays["bias"]), HEADS[head].calibration(regime)(outputs).restore(arrays))
 
 
 def fit_head(name: str, job: HeadTask) -> tuple[FittedHead, Any]:
@@ -158,14 +158,14 @@ def fit_head(name: str, job: HeadTask) -> tuple[FittedHead, Any]:
     """
     head, train, rows = HEADS[name], job.train, job.rows
     outputs, collector = _train(head, job)
-    fitted = head.calibration(train.regime).fit(outputs, collector.margins, train.labels[rows.held])
+    fitted = head.calibration(train.regime)(outputs).fit(collector.margins, train.labels[rows.held])
     p = fitted.probabilities(collector.margins)
     if rows.learn_all:
         fitted = fitted.for_more_documents(1 - len(rows.held) / len(rows.folds) / len(train))
     return FittedHead(name, Weights(collector.weights(), collector.bias), fitted), p
 
 
-def _train(head: LinearHead, job: HeadTask) -> tuple[Outputs, WeightCollector]:
+def _train(head: LinearHead, job: HeadTask) -> tuple[OutputSpace, WeightCollector]:
     outputs = head.outputs(job.train)
     collector = WeightCollector(len(job.rows.held), job.rows.features.shape[1], outputs.count, job.prune)
     head.train(job, head.c if job.c is None else job.c, outputs, collector)
@@ -189,7 +189,7 @@ def refit_head(old: FittedHead, job: HeadTask, ratio: float) -> FittedHead:
     FittedHead
     """
     outputs, collector = _train(HEADS[old.head], job)
-    calibration = type(old.calibration).of(outputs, old.calibration.arrays()).for_more_documents(ratio)
+    calibration = replace(old.calibration, outputs=outputs).for_more_documents(ratio)
     return FittedHead(old.head, Weights(collector.weights(), collector.bias), calibration)
 
 
@@ -225,7 +225,7 @@ def rename_outputs(old: FittedHead, moves: Moves) -> FittedHead:
             "to learn them anew; name the file that it was trained on with --train (train=). Labels that are renamed "
             "need none"
         )
-    return replace(old, calibration=type(old.calibration).of(_outputs_after(known, moves), old.calibration.arrays()))
+    return replace(old, calibration=replace(old.calibration, outputs=_outputs_after(known, moves)))
 
 
 def _keeps_documents(moves: Moves, node: int, taken: npt.NDArray[Any], above: bool) -> bool:
@@ -237,7 +237,7 @@ def _keeps_documents(moves: Moves, node: int, taken: npt.NDArray[Any], above: bo
     return not above or parents == set(moves.new.parents([targets[0]]).indices.tolist())
 
 
-def _outputs_after(known: Outputs, moves: Moves) -> Outputs:
+def _outputs_after(known: OutputSpace, moves: Moves) -> OutputSpace:
     """Assign the outputs to the new nodes."""
     target = np.array([targets[0] if len(targets) == 1 else -1 for targets in moves.targets], np.int32)
     terminals = target[known.terminals]
@@ -248,4 +248,4 @@ def _outputs_after(known: Outputs, moves: Moves) -> Outputs:
     ends = np.union1d(terminals, list(output_of))
     nodes = np.unique(moves.new.closure(label_matrix([0, len(ends)], ends, len(moves.new))).indices).astype(np.int32)
     node_outputs = np.array([output_of.get(node, -1) for node in nodes.tolist()], np.int32)
-    return Outputs(moves.new, nodes, node_outputs, terminals[order], known.terminal_outputs[order])
+    return OutputSpace(moves.new, nodes, node_outputs, terminals[order], known.terminal_outputs[order])

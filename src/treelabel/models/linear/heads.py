@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from treelabel.calibration.base import Calibration
-from treelabel.calibration.outputs import Outputs
-from treelabel.calibration.registry import CALIBRATIONS, calibration_for
+from treelabel.calibration.contract import MarginCalibration
+from treelabel.calibration.output_space import OutputSpace
+from treelabel.calibration.registry import calibration_for, margin_calibration
 from treelabel.calibration.siblings import SiblingGroups, documents_below
 from treelabel.core.errors import TreelabelError
 from treelabel.core.progress import progress_bar
@@ -62,14 +62,14 @@ class LinearHead:
 
     name: str
     help: str
-    outputs: Callable[[Training], Outputs]
-    train: Callable[[HeadTask, float, Outputs, WeightCollector], None]
-    calibration: Callable[[str], type[Calibration]]
+    outputs: Callable[[Training], OutputSpace]
+    train: Callable[[HeadTask, float, OutputSpace, WeightCollector], None]
+    calibration: Callable[[str], type[MarginCalibration]]
     c: float
     refuse: Callable[[Training], None] = lambda train: None
 
 
-def train_nodes(job: HeadTask, c: float, outputs: Outputs, collector: WeightCollector) -> None:
+def train_nodes(job: HeadTask, c: float, outputs: OutputSpace, collector: WeightCollector) -> None:
     """Train the outputs, each against all other documents, with the squared hinge loss.
 
     Parameters
@@ -78,7 +78,7 @@ def train_nodes(job: HeadTask, c: float, outputs: Outputs, collector: WeightColl
         Documents and settings.
     c : float
         The weight of errors against that of large weights.
-    outputs : Outputs
+    outputs : OutputSpace
         Says which documents are positive for each output.
     collector : WeightCollector
         Takes the weights.
@@ -87,12 +87,12 @@ def train_nodes(job: HeadTask, c: float, outputs: Outputs, collector: WeightColl
         train_hinge(job.rows, outputs.targets(job.train.labels), c, collector.take, job.stop, done)
 
 
-def train_siblings(job: HeadTask, c: float, outputs: Outputs, collector: WeightCollector) -> None:
+def train_siblings(job: HeadTask, c: float, outputs: OutputSpace, collector: WeightCollector) -> None:
     """Train a softmax over the children of each node; arguments as in `train_nodes`."""
     _train_groups(job, softmax_groups(outputs, job.train, job.tau), True, c, collector)
 
 
-def train_children(job: HeadTask, c: float, outputs: Outputs, collector: WeightCollector) -> None:
+def train_children(job: HeadTask, c: float, outputs: OutputSpace, collector: WeightCollector) -> None:
     """Train a sigmoid for each node on the documents of its parents; arguments as in `train_nodes`."""
     _train_groups(job, sigmoid_groups(outputs, job.train), False, c, collector)
 
@@ -102,7 +102,7 @@ def _train_groups(job: HeadTask, groups: list[Group], softmax: bool, c: float, c
         train_groups(job.rows, groups, softmax, c, collector.take, job.stop, done)
 
 
-def softmax_groups(outputs: Outputs, train: Training, tau: float) -> list[Group]:
+def softmax_groups(outputs: OutputSpace, train: Training, tau: float) -> list[Group]:
     """Divide documents by the children of each node: the groups of more than one sibling.
 
     Logits are adjusted for rare siblings by `tau` x ln of their frequencies.
@@ -123,7 +123,7 @@ def softmax_groups(outputs: Outputs, train: Training, tau: float) -> list[Group]
     return groups
 
 
-def sigmoid_groups(outputs: Outputs, train: Training) -> list[Group]:
+def sigmoid_groups(outputs: OutputSpace, train: Training) -> list[Group]:
     """Divide documents by parents: nodes with the same parents are learned from the same documents."""
     h, closed, targets = train.hierarchy, train.closed.tocsc(), outputs.targets(train.labels)
     by_parents: dict[tuple[int, ...], list[int]] = {}
@@ -139,9 +139,9 @@ def sigmoid_groups(outputs: Outputs, train: Training) -> list[Group]:
     return groups
 
 
-def outputs_of(train: Training, **settings: bool) -> Outputs:
-    """Return the outputs for training documents; `settings` are those of `Outputs.of`."""
-    return Outputs.of(train.hierarchy, train.labels, multiple_paths=train.regime == "multi_path", **settings)
+def outputs_of(train: Training, **settings: bool) -> OutputSpace:
+    """Return the outputs for training documents; `settings` are those of `OutputSpace.of`."""
+    return OutputSpace.of(train.hierarchy, train.labels, multiple_paths=train.regime == "multi_path", **settings)
 
 
 def find_head(name: str) -> LinearHead:
@@ -187,7 +187,7 @@ _ROWS = (
         "logistic regression among siblings; tau=1 adjusts logits for rare ones",
         lambda train: outputs_of(train, shared=False),
         train_siblings,
-        lambda regime: CALIBRATIONS["sibling_softmax"].maker,
+        lambda regime: margin_calibration("sibling_softmax"),
         100.0,
         require_tree_with_one_path,
     ),
@@ -196,7 +196,7 @@ _ROWS = (
         "logistic regression of each node among the documents of its parents",
         lambda train: outputs_of(train, shared=False),
         train_children,
-        lambda regime: CALIBRATIONS["sibling_sigmoid"].maker,
+        lambda regime: margin_calibration("sibling_sigmoid"),
         100.0,
     ),
 )

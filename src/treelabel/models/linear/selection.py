@@ -18,10 +18,10 @@ from treelabel.hierarchy import LabelMatrix, label_matrix
 from treelabel.hierarchy.label_matrices import row_numbers
 from treelabel.models.linear.fitted_head import fit_head
 from treelabel.models.linear.heads import HeadTask
+from treelabel.selection.criteria import log_losses
 from treelabel.selection.evidence import Trial
 from treelabel.selection.folds import hold_out
 from treelabel.selection.training import Training
-from treelabel.selection.validation import log_losses
 from treelabel.text import NgramShape
 
 NgramRange = tuple[int, int] | None

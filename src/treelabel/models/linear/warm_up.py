@@ -41,7 +41,7 @@ def warm_up() -> None:
     train = Training(Strings.of(["a"] * ROWS), encode(h, [labels[row % 4] for row in range(ROWS)]), h, progress=False)
     outputs = outputs_of(train)
     margins = rng.random((ROWS, outputs.count), np.float32)
-    fitted = calibration_for(False).fit(outputs, margins, train.labels)
+    fitted = calibration_for(False)(outputs).fit(margins, train.labels)
     fitted.probabilities(margins)
     weights = sparse.csr_array(rng.random((WIDTH, outputs.count), np.float32))
     fitted.probabilities_of(features, Weights(weights, margins[0].copy()))

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from treelabel.calibration.temperature import fit_temperature
+from treelabel.calibration.likelihood import fit_temperature
 from treelabel.core.errors import TreelabelError
 from treelabel.core.progress import Done, progress_bar
 from treelabel.core.stopping import StopSignal

@@ -1,7 +1,8 @@
-"""The meaning of the outputs of a model: nodes seen in training, and stops at inner nodes."""
+"""What the outputs of a model stand for: nodes seen in training, and stops at inner nodes."""
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -17,7 +18,7 @@ ABSENT = np.float32(-1e4)
 
 
 @dataclass(frozen=True, eq=False)
-class Outputs:
+class OutputSpace:
     """Which output speaks for which node.
 
     A terminal node is one at which the labels of a training document end. A leaf's output is that of the node; a
@@ -53,7 +54,7 @@ class Outputs:
         multiple_paths: bool = False,
         terminals_only: bool = False,
         shared: bool = True,
-    ) -> "Outputs":
+    ) -> "OutputSpace":
         """Find the nodes and the terminal nodes of training documents.
 
         Parameters
@@ -71,27 +72,39 @@ class Outputs:
 
         Returns
         -------
-        Outputs
+        OutputSpace
             The outputs, numbered from 0.
         """
         closed = hierarchy.closure(labels)
         nodes = np.unique(closed.indices).astype(np.int32)
         terminals = np.unique(hierarchy.most_specific(labels).indices).astype(np.int32)
         if terminals_only:
-            own = np.arange(len(terminals), dtype=np.int32)
-            of_nodes = np.full(len(nodes), -1, np.int32)
-            of_nodes[np.searchsorted(nodes, terminals)] = own
-            return cls(hierarchy, nodes, of_nodes, terminals, own)
+            numbers = np.arange(len(terminals), dtype=np.int32)
+            node_outputs = np.full(len(nodes), -1, np.int32)
+            node_outputs[np.searchsorted(nodes, terminals)] = numbers
+            return cls(hierarchy, nodes, node_outputs, terminals, numbers)
         if multiple_paths:
             terminals = terminals[hierarchy.is_leaf[terminals]]
-        of_nodes = np.arange(len(nodes), dtype=np.int32)
+        node_outputs = np.arange(len(nodes), dtype=np.int32)
         if shared:
             frequencies = np.bincount(closed.indices, minlength=len(hierarchy)).astype(np.int64)
-            of_nodes = _without_twins(hierarchy, nodes, frequencies)
+            node_outputs = _without_twins(hierarchy, nodes, frequencies)
         stops = ~hierarchy.is_leaf[terminals]
-        first = int(of_nodes.max(initial=-1)) + 1
-        own = np.where(stops, first + np.cumsum(stops) - 1, of_nodes[np.searchsorted(nodes, terminals)])
-        return cls(hierarchy, nodes, of_nodes, terminals, own.astype(np.int32))
+        first = int(node_outputs.max(initial=-1)) + 1
+        numbers = np.where(stops, first + np.cumsum(stops) - 1, node_outputs[np.searchsorted(nodes, terminals)])
+        return cls(hierarchy, nodes, node_outputs, terminals, numbers.astype(np.int32))
+
+    @classmethod
+    def of_all_nodes(cls, hierarchy: Hierarchy, stops: IntArray) -> "OutputSpace":
+        """Give every node an output, and after them each of `stops`, the inner nodes at which paths may end.
+
+        Leaves and stops are terminal, also those that no document has.
+        """
+        nodes = np.arange(len(hierarchy), dtype=np.int32)
+        terminals = np.union1d(hierarchy.leaves, stops).astype(np.int32)
+        numbers = terminals.copy()
+        numbers[np.searchsorted(terminals, stops)] = len(hierarchy) + np.arange(len(stops), dtype=np.int32)
+        return cls(hierarchy, nodes, nodes, terminals, numbers)
 
     @property
     def count(self) -> int:
@@ -117,25 +130,24 @@ class Outputs:
 
     @property
     def stops(self) -> IntArray:
-        """The terminal nodes with a stop output beside that of the node, as places among the terminals."""
-        own = self.node_outputs[np.searchsorted(self.nodes, self.terminals)]
-        return np.flatnonzero(own != self.terminal_outputs).astype(np.int32)
+        """The terminal nodes with a stop output besides that of the node, as positions among the terminals."""
+        of_nodes = self.node_outputs[np.searchsorted(self.nodes, self.terminals)]
+        return np.flatnonzero(of_nodes != self.terminal_outputs).astype(np.int32)
 
     def output(self, node: int) -> int:
         """Return the output of a node, -1 if it has none."""
-        place = int(np.searchsorted(self.nodes, node))
-        known = place < len(self.nodes) and self.nodes[place] == node
-        return int(self.node_outputs[place]) if known else -1
+        position = int(np.searchsorted(self.nodes, node))
+        known = position < len(self.nodes) and self.nodes[position] == node
+        return int(self.node_outputs[position]) if known else -1
 
     @cached_property
     def paths(self) -> LabelMatrix:
         """The nodes on the path to each terminal node, itself included: terminals x nodes."""
-        own = label_matrix(np.arange(len(self.terminals) + 1), self.terminals, len(self.hierarchy))
-        return self.hierarchy.closure(own)
+        return terminal_paths(self.hierarchy, self.terminals)
 
     @cached_property
     def above(self) -> tuple[LongArray, IntArray, IntArray]:
-        """The outputs above each terminal node's own: pointers, outputs, and levels.
+        """The outputs above that of each terminal node: pointers, outputs, and levels.
 
         Above a stop output, the output of its node is one of them.
         """
@@ -149,7 +161,7 @@ class Outputs:
 
     def levels(self, nodes: IntArray) -> IntArray:
         """Return the levels of nodes, as far as parameters differ by level."""
-        return np.minimum(self.hierarchy.depth[nodes], LEVELS).astype(np.int32)
+        return levels_of(self.hierarchy, nodes)
 
     def targets(self, labels: LabelMatrix) -> sparse.csc_array:
         """Mark the positive documents of each output.
@@ -172,6 +184,38 @@ class Outputs:
         if not len(stops):
             return closed
         return sparse.csc_array(sparse.hstack([closed, sparse.csc_array(h.most_specific(labels))[:, stops]]))
+
+
+def levels_of(hierarchy: Hierarchy, nodes: IntArray | LongArray) -> IntArray:
+    """Return the depths of nodes, LEVELS at most: what parameters by level are indexed by."""
+    return np.minimum(hierarchy.depth[nodes], LEVELS).astype(np.int32)
+
+
+def terminal_paths(hierarchy: Hierarchy, terminals: IntArray) -> LabelMatrix:
+    """Mark the nodes on the path to each terminal node, itself included: terminals x nodes."""
+    return hierarchy.closure(label_matrix(np.arange(len(terminals) + 1), terminals, len(hierarchy)))
+
+
+def sum_to_nodes(p: Any, paths: sparse.csr_array) -> Any:
+    """Sum probabilities of terminal nodes up to all nodes, at most 1.
+
+    Parameters
+    ----------
+    p : array or csr_array of shape (documents, terminals)
+    paths : csr_array of shape (terminals, nodes)
+        What `terminal_paths` returns, as float64.
+
+    Returns
+    -------
+    array or csr_array of shape (documents, nodes)
+        float32, CSR if `p` is.
+    """
+    if not sparse.issparse(p):
+        # The product with a sparse matrix on the right is slow; transposed it streams.
+        return np.minimum((paths.T @ p.T).T, 1).astype(np.float32)
+    nodes = sparse.csr_array(p @ paths, dtype=np.float32)
+    nodes.data = np.minimum(nodes.data, 1)
+    return nodes
 
 
 def _without_twins(h: Hierarchy, nodes: IntArray, frequencies: LongArray) -> IntArray:
