@@ -113,7 +113,7 @@ def test_a_folder_says_how_it_is_used(tiny: Path, tmp_path: Path) -> None:
     ("settings", "message"),
     [
         ("max_len=3", r"has no setting 'max_len'; did you mean max_length\?"),
-        ("unit=true", r"has no setting 'unit'; did you mean normalize\?"),
+        ("unit=true", r"has no setting 'unit'; there are: max_length, pooling, normalize, runtime"),
         ("layers=2", "has no setting 'layers'; there are: max_length, pooling, normalize, runtime"),
         ("max_length=65", "max_length is 65, expected a number from 3 to 64"),
         ("max_length=long", "max_length is 'long'"),

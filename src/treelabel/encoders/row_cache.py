@@ -1,8 +1,8 @@
 """Rows of numbers on disk by key, in a SQLite file where every row has a checksum.
 
 A cache never causes an error. Damaged rows count as missing; a damaged or foreign file is set aside and a new one
-started; where nothing can be written, nothing is kept. Each of these is reported once, as a `CacheWarning`. Files have
-a rollback journal and not a write-ahead log: those can be read in a read-only folder, and work on network drives.
+started; where nothing can be written, nothing is stored. Each of these is reported once, as a `CacheWarning`. Files
+have a rollback journal and not a write-ahead log: those can be read in a read-only folder, and work on network drives.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from typing import Self, TypeVar
 
 import numpy as np
 
-from treelabel.core.quarantine import Inode, Kind, inode_of, set_aside
+from treelabel.core.quarantine import Inode, Kind, inode_of, quarantine_file
 from treelabel.core.types import FloatArray
 
 # To be raised when tables change; part of the file's name, so that two versions of treelabel do not share a file.
@@ -100,17 +100,17 @@ class RowCache:
         dict[bytes, FloatArray]
             Rows by key.
         """
-        found: dict[bytes, FloatArray] = {}
+        rows: dict[bytes, FloatArray] = {}
         damaged = 0
         for start in range(0, len(keys), at_once):
             part = keys[start : start + at_once]
-            whole, bad = self._try(partial(_select, keys=part)) or ({}, 0)
-            found |= whole
+            intact, bad = self._try(partial(_select, keys=part)) or ({}, 0)
+            rows |= intact
             damaged += bad
         if damaged:
             what = f"{damaged:,} of the embeddings that were looked up are damaged; they are computed again"
-            _say_once(f"damaged {self._file}", f"{self._file}: {what}")
-        return found
+            _warn_once(f"damaged {self._file}", f"{self._file}: {what}")
+        return rows
 
     def write(self, keys: Sequence[bytes], rows: FloatArray) -> None:
         """Store rows, if possible.
@@ -133,16 +133,16 @@ class RowCache:
             try:
                 return work(self._stored)
             except _UnusableFileError as error:
-                self._begin_anew(error)
+                self._start_over(error)
             except sqlite3.Error as error:
                 if _code(error) == sqlite3.SQLITE_READONLY_DBMOVED:
                     # Another process has set the file aside.
                     self._reopen()
                 elif _code(error) & 0xFF not in _CIRCUMSTANCES:
-                    self._begin_anew(self._judged(error))
+                    self._start_over(self._classify(error))
                 elif is_writing:
                     self._is_writable = False
-                    self._say_not_kept(error)
+                    self._warn_not_stored(error)
                     return None
                 else:
                     self._give_up(error)
@@ -153,20 +153,20 @@ class RowCache:
         for _ in range(3):
             self._close()
             try:
-                self._stored = self._opened()
+                self._stored = self._connect()
                 return
             except _UnusableFileError as error:
-                self._set_aside(error)
+                self._quarantine(error)
             except (sqlite3.Error, OSError) as error:
                 if isinstance(error, OSError) or _code(error) & 0xFF in _CIRCUMSTANCES:
                     self._give_up(error)
                 else:
-                    self._set_aside(self._judged(error))
+                    self._quarantine(self._classify(error))
             if self._is_given_up:
                 return
         self._give_up(OSError(0, "the file is damaged again and again"))
 
-    def _opened(self) -> sqlite3.Connection:
+    def _connect(self) -> sqlite3.Connection:
         self._file.parent.mkdir(parents=True, exist_ok=True)
         if self._file.exists() and not self._file.is_file():
             self._inode = inode_of(self._file)
@@ -180,23 +180,23 @@ class RowCache:
             _create(stored)
         return stored
 
-    def _begin_anew(self, error: _UnusableFileError) -> None:
-        self._set_aside(error)
+    def _start_over(self, error: _UnusableFileError) -> None:
+        self._quarantine(error)
         if not self._is_given_up:
             self._reopen()
 
-    def _set_aside(self, error: _UnusableFileError) -> None:
+    def _quarantine(self, error: _UnusableFileError) -> None:
         """Rename a bad file, so that its name can be used again."""
         self._close()
         try:
-            aside = set_aside(self._file, self._inode, error.kind)
+            target = quarantine_file(self._file, self._inode, error.kind)
         except OSError as problem:
             self._give_up(OSError(0, f"the file there {error}, and cannot be set aside: {problem.strerror}"))
             return
-        if aside is not None:
-            _say_once(str(aside), f"{self._file}: {error}; it was set aside as {aside.name}, and a new one begun")
+        if target is not None:
+            _warn_once(str(target), f"{self._file}: {error}; it was set aside as {target.name}, and a new one begun")
 
-    def _judged(self, error: sqlite3.Error) -> _UnusableFileError:
+    def _classify(self, error: sqlite3.Error) -> _UnusableFileError:
         """Tell a damaged cache from another program's file by the application number in the header."""
         try:
             with self._file.open("rb") as file:
@@ -208,12 +208,12 @@ class RowCache:
     def _give_up(self, error: Exception) -> None:
         self._is_given_up = True
         self._close()
-        self._say_not_kept(error)
+        self._warn_not_stored(error)
 
-    def _say_not_kept(self, error: Exception) -> None:
+    def _warn_not_stored(self, error: Exception) -> None:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         advice = "set TREELABEL_CACHE to a folder that can be written"
-        _say_once(f"not kept {self._file}", f"{self._file}: embeddings are not kept: {reason}; {advice}")
+        _warn_once(f"not kept {self._file}", f"{self._file}: embeddings are not kept: {reason}; {advice}")
 
     def _close(self) -> None:
         if self._stored is not None:
@@ -225,14 +225,14 @@ def _is_new(stored: sqlite3.Connection) -> bool:
     """Return whether a database is still empty; refuse one that is not ours."""
     with _transaction(stored, "deferred"):
         application, version = (stored.execute(f"pragma {name}").fetchone()[0] for name in _HEADER)
-        found = stored.execute("select name, sql from sqlite_master where sql is not null order by name").fetchall()
-    if application == 0 and not found:
+        tables = stored.execute("select name, sql from sqlite_master where sql is not null order by name").fetchall()
+    if application == 0 and not tables:
         return True
     if application != APPLICATION:
         raise _UnusableFileError("foreign", "is a database of another program")
     if version != VERSION:
         raise _UnusableFileError("damaged", f"is a cache of version {version}, expected {VERSION}")
-    if found != [(name.encode(), sql.encode()) for name, sql in _TABLES.items()]:
+    if tables != [(name.encode(), sql.encode()) for name, sql in _TABLES.items()]:
         # Somebody may have put something of their own there.
         raise _UnusableFileError("foreign", "has other tables than a cache has")
     return False
@@ -255,13 +255,13 @@ def _select(stored: sqlite3.Connection, keys: Sequence[bytes]) -> tuple[dict[byt
     # In one transaction: else the first rows may come between the two.
     with _transaction(stored, "deferred"):
         width = _width(stored)
-        found = stored.execute(f"select key, row, checksum from rows where key in ({marks})", keys).fetchall()
-    whole = {
+        selected = stored.execute(f"select key, row, checksum from rows where key in ({marks})", keys).fetchall()
+    intact = {
         key: np.frombuffer(row, np.float32)
-        for key, row, checksum in found
+        for key, row, checksum in selected
         if isinstance(row, bytes) and len(row) == 4 * (width or 0) and _checksum(key, row) == checksum
     }
-    return whole, len(found) - len(whole)
+    return intact, len(selected) - len(intact)
 
 
 def _insert(stored: sqlite3.Connection, keys: Sequence[bytes], rows: FloatArray) -> None:
@@ -281,12 +281,12 @@ def _insert(stored: sqlite3.Connection, keys: Sequence[bytes], rows: FloatArray)
 
 def _width(stored: sqlite3.Connection) -> int | None:
     """Return how many numbers a row has, once there is one."""
-    found = stored.execute("select width from about").fetchall()
-    if not found:
+    widths = stored.execute("select width from about").fetchall()
+    if not widths:
         return None
-    if len(found) > 1 or not isinstance(found[0][0], int):
+    if len(widths) > 1 or not isinstance(widths[0][0], int):
         raise _UnusableFileError("damaged", "does not say how wide its rows are")
-    width: int = found[0][0]
+    width: int = widths[0][0]
     return width
 
 
@@ -312,10 +312,10 @@ def _code(error: sqlite3.Error) -> int:
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
 
 
-_said: set[str] = set()
+_warned: set[str] = set()
 
 
-def _say_once(topic: str, message: str) -> None:
-    if topic not in _said:
-        _said.add(topic)
+def _warn_once(topic: str, message: str) -> None:
+    if topic not in _warned:
+        _warned.add(topic)
         warnings.warn(message, CacheWarning, stacklevel=2)

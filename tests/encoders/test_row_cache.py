@@ -19,7 +19,7 @@ import pytest
 from tests.helpers import Run, WordVectors, put, registered
 from treelabel import write
 from treelabel.core.errors import TreelabelError
-from treelabel.core.quarantine import inode_of, set_aside
+from treelabel.core.quarantine import inode_of, quarantine_file
 from treelabel.encoders import files as encoder_files
 from treelabel.encoders import row_cache as caching
 from treelabel.encoders.cached_encoder import CachedEncoder
@@ -44,9 +44,9 @@ class Counting(WordVectors):
 
 @pytest.fixture(autouse=True)
 def nothing_said_yet() -> Iterator[None]:
-    caching._said.clear()
+    caching._warned.clear()
     yield
-    caching._said.clear()
+    caching._warned.clear()
 
 
 EXPECTED = WordVectors().transform(TEXTS).astype(np.float32)
@@ -255,7 +255,7 @@ def test_the_database_of_another_program_is_never_lost(tmp_path: Path) -> None:
         contents.append((tmp_path / FILE).read_bytes())
         with pytest.warns(CacheWarning, match="set aside" if number < 9 else "cannot be set aside: 9 foreign files"):
             embed(tmp_path)
-        caching._said.clear()
+        caching._warned.clear()
     aside = [(tmp_path / f"{FILE}.foreign-{number}").read_bytes() for number in range(1, 10)]
     assert aside == contents[:9]
     assert (tmp_path / FILE).read_bytes() == contents[-1]
@@ -287,7 +287,7 @@ def test_a_file_that_another_process_has_replaced_is_left_alone(filled: Path) ->
     cache._inode = inode_of(bad)
     os.rename(bad, filled / "moved")
     bad.write_bytes(whole)
-    cache._set_aside(caching._UnusableFileError("damaged", "is damaged"))
+    cache._quarantine(caching._UnusableFileError("damaged", "is damaged"))
     assert names(filled) == [FILE, "moved"]
     assert embed(filled) == 0
 
@@ -295,7 +295,7 @@ def test_a_file_that_another_process_has_replaced_is_left_alone(filled: Path) ->
 def test_a_file_that_is_set_aside_during_a_run(tmp_path: Path) -> None:
     with RowCache(tmp_path / FILE) as cache:
         cache.write([b"1"], np.ones((1, 2), np.float32))
-        set_aside(tmp_path / FILE, inode_of(tmp_path / FILE), "damaged")
+        quarantine_file(tmp_path / FILE, inode_of(tmp_path / FILE), "damaged")
         cache.write([b"2"], np.ones((1, 2), np.float32))
         assert list(cache.read([b"1", b"2"])) == [b"2"]
     assert names(tmp_path) == [FILE, f"{FILE}.damaged-1"]
@@ -314,7 +314,7 @@ def refused(folder: Path, match: str) -> None:
 def test_a_file_in_the_place_of_the_folder(tmp_path: Path) -> None:
     put(tmp_path, "cache", "mine")
     refused(tmp_path / "cache", "File exists")
-    caching._said.clear()
+    caching._warned.clear()
     refused(tmp_path / "cache" / "below", "Not a directory")
     assert (tmp_path / "cache").read_text() == "mine"
 
@@ -341,7 +341,7 @@ def child(folder: Path, *, as_nobody: bool = False, file_size: int | None = None
     code = (
         "import os, resource, sys, warnings\n"
         "from pathlib import Path\n"
-        "from tests.encoders.test_cache import embed\n"
+        "from tests.encoders.test_row_cache import embed\n"
         "warnings.showwarning = lambda message, *_, **__: print(message)\n"
         f"if {as_nobody} and os.geteuid() == 0: os.setegid(65534); os.seteuid(65534)\n"
         f"if {file_size}: resource.setrlimit(resource.RLIMIT_FSIZE, ({file_size}, {file_size}))\n"
@@ -442,7 +442,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     code = (
         "import sys, time\n"
         "from pathlib import Path\n"
-        "from tests.encoders.test_cache import TEXTS, WordVectors\n"
+        "from tests.encoders.test_row_cache import TEXTS, WordVectors\n"
         "from treelabel.encoders.cached_encoder import CachedEncoder\n"
         "class Slow(WordVectors):\n"
         "    def transform(self, texts):\n"
