@@ -49,7 +49,7 @@ def peer_encode(tokens: int) -> Callable[[list[str]], Any]:
     """Load the peer with the same weights and length."""
     from sentence_transformers import SentenceTransformer
 
-    model = SentenceTransformer(find_source("minilm").place, device="cpu")
+    model = SentenceTransformer(str(find_source("minilm").folder), device="cpu")
     model.max_seq_length = tokens
     return partial(model.encode, show_progress_bar=False)
 

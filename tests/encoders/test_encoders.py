@@ -24,7 +24,7 @@ from treelabel.encoders.backbone import load_backbone, load_tokenizer
 from treelabel.encoders.cached_encoder import CachedEncoder
 from treelabel.encoders.catalogue import PACKAGES
 from treelabel.encoders.files import Files, find_files, verify_weights
-from treelabel.encoders.onnx_sessions import session
+from treelabel.encoders.onnx_sessions import open_session
 from treelabel.encoders.registry import (
     default_encoder,
     default_encoder_name,
@@ -135,7 +135,7 @@ def test_unknown_names_say_what_is_usable(tiny: Path, tmp_path: Path, monkeypatc
     with pytest.raises(TreelabelError, match="no encoder in this folder"):
         find_encoder(str(tmp_path))
     with pytest.raises(TreelabelError, match="nobody/nothing: no such folder; see 'treelabel encoders'"):
-        load_backbone("nobody/nothing")
+        load_backbone(Path("nobody/nothing"))
     with pytest.raises(TreelabelError, match="hf download nobody/nothing"):
         find_encoder("nobody/nothing")
     with pytest.raises(TreelabelError, match="expected an encoder"):
@@ -433,7 +433,7 @@ def test_layers_that_narrow_have_scales_of_their_own(tmp_path: Path, monkeypatch
 
     def error(file: Path) -> float:
         onnx_export.quantise(tmp_path / "plain.onnx", file)
-        return float(np.abs(session(file).run(None, {"input": x.numpy()})[0] - expected).mean())
+        return float(np.abs(open_session(file).run(None, {"input": x.numpy()})[0] - expected).mean())
 
     in_blocks = error(tmp_path / "blocks.onnx")
     assert "MatMulNBits" in operators(tmp_path / "blocks.onnx")
@@ -445,7 +445,7 @@ def test_layers_that_narrow_have_scales_of_their_own(tmp_path: Path, monkeypatch
 @pytest.mark.slow
 def test_a_graph_that_is_not_what_torch_gives_is_refused(tiny: Path, tmp_path: Path, monkeypatch: Any) -> None:
     file = tmp_path / "graph.onnx"
-    right = session
+    right = open_session
 
     class Wrong:
         def __init__(self, graph: Path) -> None:
@@ -454,7 +454,7 @@ def test_a_graph_that_is_not_what_torch_gives_is_refused(tiny: Path, tmp_path: P
         def run(self, *given: Any) -> Any:
             return [row + 1 for row in self.running.run(*given)]
 
-    monkeypatch.setattr(onnx_export, "session", Wrong)
+    monkeypatch.setattr(onnx_export, "open_session", Wrong)
     with pytest.raises(TreelabelError, match="gives other numbers by 1 as an ONNX graph than by torch; use torch"):
         embed.export_encoder(find_source(str(tiny)), file)
     assert not file.exists()
@@ -475,7 +475,7 @@ def test_masks_in_fused_attention(tiny: Path, tmp_path: Path, capfd: pytest.Capt
     import torch
 
     source = find_source(f"{tiny}(pooling=mean)")
-    vectors = embed.Embedder(load_backbone(source.place), source)
+    vectors = embed.Embedder(load_backbone(source.folder), source)
     ids = torch.randint(10, 30, (3, 8), generator=torch.Generator().manual_seed(0))
     mask = torch.tensor([[1] * 8, [1] * 5 + [0] * 3, [1] * 2 + [0] * 6])
     with torch.inference_mode():
@@ -486,7 +486,7 @@ def test_masks_in_fused_attention(tiny: Path, tmp_path: Path, capfd: pytest.Capt
     onnx_export.quantise(tmp_path / "graph.onnx", tmp_path / "int8.onnx")
     assert capfd.readouterr() == ("", "")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["graph.onnx", "int8.onnx"]
-    running = session(tmp_path / "graph.onnx")
+    running = open_session(tmp_path / "graph.onnx")
     found = running.run(None, {"input_ids": ids.numpy(), "attention_mask": mask.numpy()})[0]
     np.testing.assert_allclose(found, expected, atol=1e-5)
     short = running.run(None, {"input_ids": ids[1:2, :5].numpy(), "attention_mask": mask[1:2, :5].numpy()})[0]
@@ -619,7 +619,7 @@ def test_minilm_puts_like_beside_like(tmp_path: Path) -> None:
 def test_minilm_is_tokenised_as_transformers_do() -> None:
     from transformers import AutoTokenizer
 
-    place = find_source("minilm").place
+    place = find_source("minilm").folder
     texts = [*TEXTS, "Café [MASK] naïve", "a\0dog", "犬 and cats"]
     expected = AutoTokenizer.from_pretrained(place)(texts)["input_ids"]
     assert [each.ids for each in load_tokenizer(place).encode_batch(texts)] == expected

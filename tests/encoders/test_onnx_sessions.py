@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treelabel.core.errors import TreelabelError
-from treelabel.encoders.onnx_sessions import DATA_LOCATION, EXTERNAL_DATA, INSIDE, refuse_external_data, session
+from treelabel.encoders.onnx_sessions import DATA_LOCATION, EXTERNAL_DATA, INSIDE, open_session, refuse_external_data
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -74,8 +74,8 @@ def test_weights_of_the_working_folder_would_be_taken(tmp_path: Path, monkeypatc
     (tmp_path / "graph.onnx").write_bytes(content)
     for graph in (content, tmp_path / "graph.onnx"):
         with pytest.raises(TreelabelError, match="takes weights from another file"):
-            session(graph)
-    assert session(product().SerializeToString()).run(None, ones)[0].tolist() == [[1.0] * SIZE]
+            open_session(graph)
+    assert open_session(product().SerializeToString()).run(None, ones)[0].tolist() == [[1.0] * SIZE]
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -124,7 +124,7 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
     onnxruntime.InferenceSession(product().SerializeToString(), options, providers=["CPUExecutionProvider"])
     onnxruntime.InferenceSession((tmp_path / "graph.ort").read_bytes(), providers=["CPUExecutionProvider"])
     with pytest.raises(TreelabelError, match="no ONNX graph"):
-        session(tmp_path / "graph.ort")
+        open_session(tmp_path / "graph.ort")
 
 
 @given(st.binary(max_size=200), st.integers(0, 10_000))

@@ -13,7 +13,7 @@ from tests.helpers import WordVectors, registered
 from treelabel import Dataset, Hierarchy, TreelabelError, load_model, make_model
 from treelabel.calibration.output_space import ABSENT
 from treelabel.core.strings import Strings
-from treelabel.encoders.backbone import pooled
+from treelabel.encoders.backbone import pool
 from treelabel.encoders.sources import find_source
 from treelabel.models.check import CASES
 from treelabel.models.model_inputs import training_of
@@ -212,7 +212,7 @@ def test_an_xlnet_in_a_folder_is_used_frozen_or_fine_tuned(mode: str, tmp_path: 
 def test_the_last_token_is_the_last_that_is_no_padding(mask: list[int]) -> None:
     hidden = torch.tensor([[[1.0], [2.0], [3.0]]])
     last = max((place for place, there in enumerate(mask) if there), default=0)
-    assert pooled(hidden, torch.tensor([mask]), "last").item() == last + 1
+    assert pool(hidden, torch.tensor([mask]), "last").item() == last + 1
 
 
 def test_another_loss_is_refused() -> None:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from tests.strategies import Drawn, examples, hierarchies
 from treelabel import Hierarchy
 from treelabel.encoders.onnx_export import export
-from treelabel.encoders.onnx_sessions import session
+from treelabel.encoders.onnx_sessions import open_session
 from treelabel.neural import hitin
 from treelabel.neural.coding_tree import CodingTree, coding_tree
 from treelabel.neural.hitin import NodeNorm, NodePooling, TreeIsomorphismOutputs
@@ -214,7 +214,7 @@ def test_onnx_gives_the_same_logits(pooling: NodePooling, tmp_path: Path) -> Non
     outputs = network(coding_tree(STARS, 3), pooling).float()
     texts = vectors(6).float()
     export(outputs, (texts[:2],), tmp_path / "graph.onnx", (["vectors"], ["logits"]), {0: "texts"})
-    graph = session(tmp_path / "graph.onnx")
+    graph = open_session(tmp_path / "graph.onnx")
     for count in (1, 6):
         found = graph.run(None, {"vectors": texts[:count].numpy()})[0]
         np.testing.assert_allclose(found, outputs(texts[:count]).detach().numpy(), rtol=1e-4, atol=1e-4)

@@ -192,7 +192,9 @@ def test_token_states_are_computed_once_and_kept(folder: Path, monkeypatch: pyte
     mean = (states[0] * mask[0, :, None]).sum(0) / mask[0].sum()
     own = torch.from_numpy(CachedEncoder(encoder).transform(texts[:1])[0])
     assert torch.cosine_similarity(mean, own, dim=0) > 0.9999
-    monkeypatch.setattr(StateEncoder, "_computed", lambda *_: [][1:] if not _[1] else pytest.fail("computed again"))
+    monkeypatch.setattr(
+        StateEncoder, "_compute_states", lambda *_: [][1:] if not _[1] else pytest.fail("computed again")
+    )
     again = StateEncoder(encoder).transform(texts)
     assert np.array_equal(first.values, again.values)
     assert np.array_equal(first.ptr, again.ptr)
@@ -212,14 +214,14 @@ def test_words_are_kept_once_and_some_texts_share_those_of_all() -> None:
     found = StateEncoder(WordVectors()).transform(["cat dog cat", "", "dog"])
     # Those of "cat", "dog" and the empty text.
     assert found.values.shape == (3, 32)
-    some = found.chosen(np.array([2, 0]))
+    some = found.select(np.array([2, 0]))
     assert some.values is found.values
     assert some.lengths.tolist() == [1, 3]
     for own, row in ((0, 2), (1, 0)):
         assert np.array_equal(some.rows()[own], found.rows()[row])
         for one, other in zip(some.batch(np.array([own])), found.batch(np.array([row])), strict=True):
             assert torch.equal(one, other)
-    assert len(found.chosen(np.zeros(0, np.int64))) == 0
+    assert len(found.select(np.zeros(0, np.int64))) == 0
 
 
 def test_as_many_words_are_read_as_the_encoder_says() -> None:

@@ -16,23 +16,23 @@ from treelabel.core.errors import TreelabelError
 from treelabel.encoders.sources import Pooling
 
 
-def load_tokenizer(place: str | Path) -> Tokenizer:
+def load_tokenizer(folder: Path) -> Tokenizer:
     """Load the tokenizer of a folder; it neither truncates nor pads."""
-    file = Path(place) / "tokenizer.json"
+    file = folder / "tokenizer.json"
     if file.is_file():
         # AutoTokenizer would load the same file, after seconds of searching for its class.
         loaded = Tokenizer.from_file(str(file))
     else:
         from transformers import AutoTokenizer
 
-        with _readable_errors(place), _quiet():
-            loaded = AutoTokenizer.from_pretrained(str(place), use_fast=True, local_files_only=True).backend_tokenizer
+        with _readable_errors(folder), _quiet():
+            loaded = AutoTokenizer.from_pretrained(str(folder), use_fast=True, local_files_only=True).backend_tokenizer
     loaded.no_padding()
     loaded.no_truncation()
     return loaded
 
 
-def load_backbone(place: str | Path) -> Any:
+def load_backbone(folder: Path) -> Any:
     """Load the transformer of a folder in float32 and eval mode; of an encoder-decoder, the encoder.
 
     Called with input_ids and attention_mask, it returns `last_hidden_state`. The pooling layer that some have over
@@ -41,9 +41,9 @@ def load_backbone(place: str | Path) -> Any:
     # Importing it takes longer than an exported encoder needs to start.
     from transformers import AutoModel
 
-    with _readable_errors(place), _quiet():
+    with _readable_errors(folder), _quiet():
         backbone = AutoModel.from_pretrained(
-            str(place), dtype=torch.float32, use_safetensors=True, local_files_only=True
+            str(folder), dtype=torch.float32, use_safetensors=True, local_files_only=True
         )
     if backbone.config.is_encoder_decoder:
         backbone = backbone.get_encoder()
@@ -52,7 +52,7 @@ def load_backbone(place: str | Path) -> Any:
     return backbone.eval()
 
 
-def pooled(hidden: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:
+def pool(hidden: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:
     """Pool hidden states to one vector per text.
 
     Parameters
@@ -70,7 +70,7 @@ def pooled(hidden: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:
         n × width.
 
     >>> hidden, mask = torch.tensor([[[1.0], [4.0], [9.0]]]), torch.tensor([[1, 1, 0]])
-    >>> [pooled(hidden, mask, pooling).item() for pooling in ("cls", "mean", "max", "last")]
+    >>> [pool(hidden, mask, pooling).item() for pooling in ("cls", "mean", "max", "last")]
     [1.0, 2.5, 4.0, 4.0]
     """
     if pooling == "cls":
@@ -97,7 +97,7 @@ def text_vectors(backbone: Any, ids: Tensor, mask: Tensor | None, pooling: Pooli
     mask
         n × length; without a mask, nothing is padding.
     pooling
-        See `pooled`.
+        See `pool`.
     normalize
         Whether vectors are scaled to length 1.
 
@@ -107,8 +107,8 @@ def text_vectors(backbone: Any, ids: Tensor, mask: Tensor | None, pooling: Pooli
         n × width.
     """
     hidden = backbone(input_ids=ids, attention_mask=mask).last_hidden_state
-    found = pooled(hidden, torch.ones_like(ids) if mask is None else mask, pooling)
-    return functional.normalize(found, dim=1) if normalize else found
+    vectors = pool(hidden, torch.ones_like(ids) if mask is None else mask, pooling)
+    return functional.normalize(vectors, dim=1) if normalize else vectors
 
 
 @contextmanager
@@ -128,16 +128,16 @@ def _quiet() -> Iterator[None]:
 
 
 @contextmanager
-def _readable_errors(place: str | Path) -> Iterator[None]:
+def _readable_errors(folder: Path) -> Iterator[None]:
     """Raise what cannot be loaded as a TreelabelError that states what to do."""
-    if not Path(place).is_dir():
+    if not folder.is_dir():
         # transformers would look for it on the hub, for half a minute where there is no network.
-        raise TreelabelError(f"{place}: no such folder; see 'treelabel encoders' for what is usable here")
+        raise TreelabelError(f"{folder}: no such folder; see 'treelabel encoders' for what is usable here")
     try:
         yield
     except (OSError, ValueError, SafetensorError) as error:
         reason = " ".join(str(error).split())[:300]
         raise TreelabelError(
-            f"{place}: damaged: no encoder can be loaded from this folder; expected config.json, weights "
+            f"{folder}: damaged: no encoder can be loaded from this folder; expected config.json, weights "
             f"(model.safetensors) and a tokenizer, as save_pretrained writes them: {reason}"
         ) from error

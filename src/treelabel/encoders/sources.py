@@ -24,11 +24,11 @@ Pooling = Literal["cls", "mean", "max", "last"]
 class Source:
     """A transformer's folder, and how its hidden states become one vector per text.
 
-    `name` finds it again, `place` is its folder; `normalize` scales vectors to length 1.
+    `name` finds it again; `normalize` scales vectors to length 1.
     """
 
     name: str
-    place: str
+    folder: Path
     max_length: int
     pooling: Pooling
     normalize: bool
@@ -69,12 +69,12 @@ def spec_with(text: str, max_length: int | None, pooling: Pooling | None) -> str
     >>> spec_with("minilm(max_length=64)", 128, None), spec_with("minilm", None, None)
     ('minilm(max_length=128)', 'minilm')
     """
-    given = {"max_length": max_length, "pooling": pooling}
-    own = {name: value for name, value in given.items() if value is not None}
-    if not own:
+    changes = {"max_length": max_length, "pooling": pooling}
+    changes = {name: value for name, value in changes.items() if value is not None}
+    if not changes:
         return text
     name, settings = read_spec(text)
-    return with_settings(name, {**settings, **own})
+    return with_settings(name, {**settings, **changes})
 
 
 def find_source(text: str) -> Source:
@@ -88,7 +88,7 @@ def find_source(text: str) -> Source:
 
 
 def source_of(files: Files, settings: Mapping[str, Any]) -> Source:
-    """Combine settings: the given ones, else those of the folder, else [CLS] and as many tokens as fit.
+    """Combine settings: those passed, else those of the folder, else [CLS] and as many tokens as fit.
 
     Parameters
     ----------
@@ -105,35 +105,25 @@ def source_of(files: Files, settings: Mapping[str, Any]) -> Source:
     usual: dict[str, Any] = {"max_length": _usual_length(files), "pooling": _usual_pooling(files.folder)}
     usual["normalize"] = "Normalize" in files.modules
     require_settings(files.name, settings, usual)
-    chosen = {**usual, **settings}
-    if chosen["pooling"] not in get_args(Pooling):
+    resolved = {**usual, **settings}
+    if resolved["pooling"] not in get_args(Pooling):
         raise TreelabelError(
-            f"encoder {files.name}: pooling is {chosen['pooling']!r}, expected {', '.join(get_args(Pooling))}"
+            f"encoder {files.name}: pooling is {resolved['pooling']!r}, expected {', '.join(get_args(Pooling))}"
         )
-    if not isinstance(chosen["normalize"], bool):
-        raise TreelabelError(f"encoder {files.name}: normalize is {chosen['normalize']!r}, expected true or false")
-    length = chosen["max_length"]
+    if not isinstance(resolved["normalize"], bool):
+        raise TreelabelError(f"encoder {files.name}: normalize is {resolved['normalize']!r}, expected true or false")
+    length = resolved["max_length"]
     if not isinstance(length, int) or not 3 <= length <= files.most_tokens:
         raise TreelabelError(
             f"encoder {files.name}: max_length is {length!r}, expected a number from 3 to {files.most_tokens}, "
             "the most tokens that it can read"
         )
-    changed = {key: value for key, value in chosen.items() if value != usual[key]}
-    return Source(with_settings(files.name, changed), str(files.folder), **chosen)
+    changed = {key: value for key, value in resolved.items() if value != usual[key]}
+    return Source(with_settings(files.name, changed), files.folder, **resolved)
 
 
 def require_settings(name: str, settings: Mapping[str, Any], known: Collection[str]) -> None:
-    """Raise TreelabelError where the encoder `name` has no setting of a given name.
-
-    Parameters
-    ----------
-    name
-        The encoder, for the message.
-    settings
-        Given settings.
-    known
-        The names of all settings that there are.
-    """
+    """Raise TreelabelError where the encoder `name` has no such setting; `known` are those it has."""
     wrong = [key for key in settings if key not in known]
     if wrong:
         raise TreelabelError(f"the encoder {name} has no setting {wrong[0]!r}; {suggestion(wrong[0], known)}")

@@ -28,12 +28,12 @@ from treelabel.encoders.transformer import TransformerEncoder
 # Tokens whose states make one row of the cache; the last row of a text is filled up with zeros.
 BLOCK = 16
 # Texts whose states are computed and stored at a time.
-AT_ONCE = 256
+TEXTS_AT_ONCE = 256
 
 
 @dataclass(frozen=True, eq=False)
 class TokenStates:
-    """Hidden states of texts, one token after another: the rows `values[places[ptr[i] : ptr[i + 1]]]` are text i's.
+    """Hidden states of texts, one token after another: the rows `values[indices[ptr[i] : ptr[i + 1]]]` are text i's.
 
     Memory: 2 bytes × width per row of `values`, and 4 bytes per token. Equal tokens may share a row, as words do whose
     vectors do not depend on the text, and some of the texts share the rows of all.
@@ -41,7 +41,7 @@ class TokenStates:
 
     values: npt.NDArray[np.float16]
     ptr: LongArray
-    places: IntArray
+    indices: IntArray
 
     @classmethod
     def of_rows(cls, rows: Sequence[npt.NDArray[Any]], width: int) -> "TokenStates":
@@ -60,7 +60,7 @@ class TokenStates:
             The states of all texts.
         """
         values = np.concatenate([np.zeros((0, width), np.float16), *rows], dtype=np.float16)
-        return cls(values, _ends([len(row) for row in rows]), np.arange(len(values), dtype=np.int32))
+        return cls(values, _row_pointers([len(row) for row in rows]), np.arange(len(values), dtype=np.int32))
 
     @classmethod
     def of_words(cls, texts: Sequence[Sequence[int]], vectors: FloatArray) -> "TokenStates":
@@ -78,12 +78,12 @@ class TokenStates:
         TokenStates
             The states of all texts; words have one row each.
 
-        >>> found = TokenStates.of_words([[1, 0, 1], []], np.array([[1.0], [2.0]], np.float32))
-        >>> found.batch(np.array([0]))[0].tolist(), found.lengths.tolist()
+        >>> states = TokenStates.of_words([[1, 0, 1], []], np.array([[1.0], [2.0]], np.float32))
+        >>> states.batch(np.array([0]))[0].tolist(), states.lengths.tolist()
         ([[[2.0], [1.0], [2.0]]], [3, 0])
         """
-        places = np.fromiter((word for text in texts for word in text), np.int32)
-        return cls(as_half(vectors), _ends([len(text) for text in texts]), places)
+        indices = np.fromiter((word for text in texts for word in text), np.int32)
+        return cls(as_half(vectors), _row_pointers([len(text) for text in texts]), indices)
 
     def __len__(self) -> int:
         return len(self.ptr) - 1
@@ -100,27 +100,27 @@ class TokenStates:
 
     def rows(self) -> list[npt.NDArray[np.float16]]:
         """Return the states of each text."""
-        return [self.values[self.places[start:end]] for start, end in zip(self.ptr[:-1], self.ptr[1:], strict=True)]
+        return [self.values[self.indices[start:end]] for start, end in zip(self.ptr[:-1], self.ptr[1:], strict=True)]
 
-    def chosen(self, rows: LongArray) -> "TokenStates":
+    def select(self, rows: LongArray) -> "TokenStates":
         """Return the states of some texts, without a copy of them."""
-        return TokenStates(self.values, _ends(self.lengths[rows]), self._places(rows))
+        return TokenStates(self.values, _row_pointers(self.lengths[rows]), self._token_rows(rows))
 
     def batch(self, rows: LongArray) -> tuple[Tensor, Tensor]:
         """Return the states and the attention mask of some texts: texts × the longest of them (× width)."""
         lengths = self.lengths[rows]
         mask = np.arange(max(1, int(lengths.max(initial=0)))) < lengths[:, None]
         states = np.zeros((*mask.shape, self.width), np.float32)
-        states[mask] = self.values[self._places(rows)]
+        states[mask] = self.values[self._token_rows(rows)]
         return torch.from_numpy(states), torch.from_numpy(mask.astype(np.int64))
 
-    def _places(self, rows: LongArray) -> IntArray:
+    def _token_rows(self, rows: LongArray) -> IntArray:
         """Return where the tokens of some texts are, one text after another."""
-        own = [self.places[self.ptr[row] : self.ptr[row + 1]] for row in rows]
-        return np.concatenate([np.zeros(0, np.int32), *own], dtype=np.int32)
+        parts = [self.indices[self.ptr[row] : self.ptr[row + 1]] for row in rows]
+        return np.concatenate([np.zeros(0, np.int32), *parts], dtype=np.int32)
 
 
-def _ends(lengths: Sequence[int] | LongArray) -> LongArray:
+def _row_pointers(lengths: Sequence[int] | LongArray) -> LongArray:
     """Return where texts of these lengths begin and end, one after another."""
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
 
@@ -175,39 +175,39 @@ class StateEncoder:
             RowCache(cache_folder() / cache_name(f"{self.fingerprint} tokens {BLOCK}")) as cache,
             progress_bar("token states", len(waiting), progress) as done,
         ):
-            for start in range(0, len(waiting), AT_ONCE):
-                rows += self._some(encoder, waiting[start : start + AT_ONCE], cache)
+            for start in range(0, len(waiting), TEXTS_AT_ONCE):
+                rows += self._read_or_compute(encoder, waiting[start : start + TEXTS_AT_ONCE], cache)
                 done(len(rows))
         return TokenStates.of_rows([rows[distinct[text]] for text in texts], encoder.width)
 
-    def _some(
+    def _read_or_compute(
         self, encoder: TransformerEncoder, texts: Sequence[str], cache: RowCache
     ) -> list[npt.NDArray[np.float16]]:
         ids = encoder.tokens(texts)
-        keys = [_block_keys(self.fingerprint, text, len(own)) for text, own in zip(texts, ids, strict=True)]
-        stored = cache.read([key for own in keys for key in own])
-        missing = [row for row, own in enumerate(keys) if not all(key in stored for key in own)]
-        for row, states in zip(missing, self._computed([ids[row] for row in missing]), strict=True):
-            blocks = _in_blocks(states)
+        keys = [_block_keys(self.fingerprint, text, len(each)) for text, each in zip(texts, ids, strict=True)]
+        stored = cache.read([key for each in keys for key in each])
+        missing = [row for row, each in enumerate(keys) if not all(key in stored for key in each)]
+        for row, states in zip(missing, self._compute_states([ids[row] for row in missing]), strict=True):
+            blocks = _fill_blocks(states)
             cache.write(keys[row], blocks)
             stored |= dict(zip(keys[row], blocks, strict=True))
-        joined = [np.concatenate([stored[key] for key in own] or [np.zeros(0, np.float32)]) for own in keys]
-        return [as_half(row.reshape(-1, encoder.width)[: len(own)]) for row, own in zip(joined, ids, strict=True)]
+        joined = [np.concatenate([stored[key] for key in each] or [np.zeros(0, np.float32)]) for each in keys]
+        return [as_half(row.reshape(-1, encoder.width)[: len(each)]) for row, each in zip(joined, ids, strict=True)]
 
-    def _computed(self, ids: list[list[int]]) -> list[FloatArray]:
+    def _compute_states(self, ids: list[list[int]]) -> list[FloatArray]:
         """Run the transformer."""
         assert isinstance(self.encoder, TransformerEncoder)
         if self._backbone is None and ids:
-            self._backbone = load_backbone(self.encoder.source.place)
+            self._backbone = load_backbone(self.encoder.source.folder)
         tokens = Tokens.of_rows(ids, 0)
-        found: list[FloatArray] = [np.zeros((0, self.encoder.width), np.float32)] * len(ids)
+        rows: list[FloatArray] = [np.zeros((0, self.encoder.width), np.float32)] * len(ids)
         for batch in token_batches(tokens.lengths.tolist()):
-            given, mask = tokens.batch(batch)
+            input_ids, mask = tokens.batch(batch)
             with torch.inference_mode():
-                states = self._backbone(input_ids=given, attention_mask=mask).last_hidden_state.numpy()
-            for row, own in zip(batch.tolist(), states, strict=True):
-                found[row] = own[: len(ids[row])]
-        return found
+                states = self._backbone(input_ids=input_ids, attention_mask=mask).last_hidden_state.numpy()
+            for row, text_states in zip(batch.tolist(), states, strict=True):
+                rows[row] = text_states[: len(ids[row])]
+        return rows
 
 
 def as_half(states: FloatArray) -> npt.NDArray[np.float16]:
@@ -225,16 +225,16 @@ def _block_keys(fingerprint: str, text: str, tokens: int) -> list[bytes]:
     begun = hashlib.sha256(f"{fingerprint}\0{text}\0".encode("utf-8", "surrogatepass"))
     keys = []
     for block in range(-(-tokens // BLOCK)):
-        own = begun.copy()
-        own.update(str(block).encode())
-        keys.append(own.digest())
+        hashed = begun.copy()
+        hashed.update(str(block).encode())
+        keys.append(hashed.digest())
     return keys
 
 
-def _in_blocks(states: FloatArray) -> FloatArray:
+def _fill_blocks(states: FloatArray) -> FloatArray:
     """Fill up states (tokens × width) to whole blocks, one row per block.
 
-    >>> _in_blocks(np.ones((BLOCK + 1, 2), np.float32)).shape
+    >>> _fill_blocks(np.ones((BLOCK + 1, 2), np.float32)).shape
     (2, 32)
     """
     blocks = -(-len(states) // BLOCK)

@@ -18,7 +18,7 @@ from treelabel.encoders import onnx_export
 from treelabel.encoders.backbone import load_backbone, load_tokenizer, text_vectors
 from treelabel.encoders.catalogue import cache_folder
 from treelabel.encoders.files import Files
-from treelabel.encoders.onnx_sessions import run_graph, session
+from treelabel.encoders.onnx_sessions import open_session, run_graph
 from treelabel.encoders.sources import Source, read_spec, require_settings, source_of
 from treelabel.encoders.tokens import Tokens, first_tokens, token_batches
 
@@ -72,7 +72,7 @@ class TransformerEncoder:
         self.source, self.runtime = source, runtime
         name, settings = read_spec(source.name)
         self.name = with_settings(name, settings if runtime == "auto" else {**settings, "runtime": runtime})
-        files = Files(source.name, "transformer", Path(source.place))
+        files = Files(source.name, "transformer", source.folder)
         self.width = files.width or 0
         # Embeddings and graphs on disk are found by these words.
         how = f"max_length={source.max_length} pooling={source.pooling} unit={source.normalize}"
@@ -91,19 +91,19 @@ class TransformerEncoder:
         if not len(texts):
             return np.zeros((0, self.width), np.float32)
         if self._embed is None:
-            self._embed = self._loaded()
+            self._embed = self._load()
         return self._embed(self.tokens(texts))
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the first `max_length` token ids of each text."""
         if self._tokenizer is None:
-            self._tokenizer = load_tokenizer(self.source.place)
+            self._tokenizer = load_tokenizer(self.source.folder)
             self._tokenizer.enable_truncation(self.source.max_length)
         # Half a surrogate pair is no character.
         readable = [text.encode("utf-8", "replace").decode() for text in texts]
         return first_tokens(self._tokenizer, readable, self.source.max_length)
 
-    def _loaded(self) -> Embed:
+    def _load(self) -> Embed:
         if self.runtime == "torch" or (self.runtime == "auto" and torch.cuda.is_available()):
             return self._by_torch()
         try:
@@ -115,24 +115,24 @@ class TransformerEncoder:
 
     def _by_torch(self) -> Embed:
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        backbone = load_backbone(self.source.place)
+        backbone = load_backbone(self.source.folder)
         embedder = Embedder(backbone, self.source).to(device).eval()
         padding = int(getattr(backbone.config, "pad_token_id", None) or 0)
 
         def embed(ids: list[list[int]]) -> FloatArray:
-            found = np.empty((len(ids), self.width), np.float32)
+            vectors = np.empty((len(ids), self.width), np.float32)
             tokens = Tokens.of_rows(ids, padding)
             for batch in token_batches(tokens.lengths.tolist(), MAX_TOKENS):
-                given, mask = tokens.batch(batch)
+                input_ids, mask = tokens.batch(batch)
                 with torch.inference_mode():
-                    found[batch] = embedder(given.to(device), mask.to(device)).cpu().numpy()
-            return found
+                    vectors[batch] = embedder(input_ids.to(device), mask.to(device)).cpu().numpy()
+            return vectors
 
         return embed
 
     def _by_onnx(self) -> Embed:
         is_int8 = self.runtime == "int8"
-        running = session(self.quantised_graph() if is_int8 else self.graph(), threads=1)
+        running = open_session(self.quantised_graph() if is_int8 else self.graph(), threads=1)
         return lambda ids: run_graph(running, ids, self.width, is_int8)
 
     def graph(self) -> Path:
@@ -190,6 +190,6 @@ def export_encoder(source: Source, file: Path) -> None:
     file
         The file to write.
     """
-    backbone = load_backbone(source.place)
-    names = ("vectors", f"{source.place}: the encoder")
+    backbone = load_backbone(source.folder)
+    names = ("vectors", f"{source.folder}: the encoder")
     onnx_export.export_checked(Embedder(backbone, source), backbone, source.max_length, file, names)

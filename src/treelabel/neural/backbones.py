@@ -1,6 +1,5 @@
 """The transformer that is fine-tuned: loading it or making a small one, and what of it is trained."""
 
-from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -47,13 +46,13 @@ def new_backbone(
         usual: Pooling = "last" if family == "xlnet" else "mean"
         return TokenFeaturizer(tokenizer, length, usual if settings.pooling is None else settings.pooling), backbone
     source = find_source(str(settings.encoder_spec))
-    if read_config(Path(source.place) / "config.json").get("is_encoder_decoder"):
+    if read_config(source.folder / "config.json").get("is_encoder_decoder"):
         raise TreelabelError(
             f"the encoder {source.name} is half of an encoder and decoder, which can be used frozen (train=head) but "
             "not be trained; give one that is an encoder alone, such as BERT's family"
         )
-    featurizer = TokenFeaturizer(load_tokenizer(source.place), source.max_length, source.pooling)
-    return featurizer, load_backbone(source.place)
+    featurizer = TokenFeaturizer(load_tokenizer(source.folder), source.max_length, source.pooling)
+    return featurizer, load_backbone(source.folder)
 
 
 def prepared_backbone(settings: NeuralSettings, backbone: Any) -> Any:

@@ -75,9 +75,9 @@ def network_from_tokens(network: Network, featurizer: Featurizer) -> tuple[Netwo
         raise TreelabelError(f"a model with {what} is no graph of one transformer; export one without")
     source, takes_vectors = encoder.source, isinstance(featurizer, FrozenFeaturizer)
     pooling = source.pooling if takes_vectors else network.pooling
-    whole = Network(load_backbone(source.place), pooling, network.outputs, normalize=takes_vectors)
+    whole = Network(load_backbone(source.folder), pooling, network.outputs, normalize=takes_vectors)
     scale = VECTOR_LENGTH if takes_vectors else 1.0
-    return whole, scale, load_tokenizer(source.place), source.max_length
+    return whole, scale, load_tokenizer(source.folder), source.max_length
 
 
 def export_graph(

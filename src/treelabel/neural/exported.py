@@ -8,7 +8,7 @@ from treelabel.core.array_schema import Arrays
 from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
 from treelabel.core.types import FloatArray
-from treelabel.encoders.onnx_sessions import run_graph, session
+from treelabel.encoders.onnx_sessions import open_session, run_graph
 from treelabel.encoders.tokens import first_tokens
 from treelabel.neural.objective import Objective
 from treelabel.neural.saved import GRAPH, TOKENIZER
@@ -32,7 +32,7 @@ class ExportedNetwork:
 
     def __post_init__(self) -> None:
         # Opened at once, so that a damaged graph is refused when it is loaded.
-        object.__setattr__(self, "_session", session(self.graph, threads=1))
+        object.__setattr__(self, "_session", open_session(self.graph, threads=1))
 
     def __getstate__(self) -> dict[str, Any]:
         """Return everything but the session, which a copy opens for itself."""

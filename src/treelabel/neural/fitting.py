@@ -279,7 +279,7 @@ def chosen(inputs: KnownVectors | TokenStates, rows: LongArray) -> KnownVectors 
         return inputs
     if isinstance(inputs, KnownVectors):
         return KnownVectors(inputs.values[torch.from_numpy(rows)])
-    return inputs.chosen(rows)
+    return inputs.select(rows)
 
 
 def train_network(

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from treelabel.core.errors import TreelabelError
-from treelabel.encoders.backbone import pooled
+from treelabel.encoders.backbone import pool
 from treelabel.hierarchy import Hierarchy
 from treelabel.neural.gold import Gold, GoldLabels
 from treelabel.neural.label_paths import PathBias
@@ -321,7 +321,7 @@ class HgclrNetwork(Network):
     def losses(self, inputs: Sequence[Tensor], truth: Gold, loss: Loss) -> Tensor:
         """Return loss(text) + loss(positive) + weight · NT-Xent, whose mean counts for every document alike."""
         states, mask = self.token_states(inputs)
-        text = self.outputs.features(pooled(states, mask, self.pooling))
+        text = self.outputs.features(pool(states, mask, self.pooling))
         positive = self.outputs.features(self.positive_vectors(inputs, truth.nodes))
         contrast = nt_xent(self.projector(text), self.projector(positive), self.temperature)
         both = loss(self.outputs.logits(text).float(), truth.truth) + loss(
@@ -410,7 +410,7 @@ class HgclrNetwork(Network):
             count = kept.sum(1, keepdim=True).clamp(min=1.0)
             return states.sum(1) / count
         states = self.backbone(inputs_embeds=states, attention_mask=mask).last_hidden_state
-        return pooled(states, mask, self.pooling)
+        return pool(states, mask, self.pooling)
 
 
 def scoring_network(parts: Parts) -> Network:

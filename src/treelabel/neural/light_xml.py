@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from treelabel.encoders.backbone import pooled
+from treelabel.encoders.backbone import pool
 from treelabel.neural.losses.base import Loss
 from treelabel.neural.network import layers_of
 from treelabel.neural.parts import Parts
@@ -91,7 +91,7 @@ class LightXmlNetwork(RankingNetwork):
         else:
             ids, mask = inputs
             states = self.backbone(input_ids=ids, attention_mask=mask, output_hidden_states=True).hidden_states
-            vectors = torch.cat([pooled(each, mask, self.pooling) for each in states[-self.hidden_layers :]], dim=1)
+            vectors = torch.cat([pool(each, mask, self.pooling) for each in states[-self.hidden_layers :]], dim=1)
         found: Tensor = self.dropout(vectors)
         return found
 

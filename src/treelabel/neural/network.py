@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from treelabel.core.types import DoubleArray, LongArray
-from treelabel.encoders.backbone import pooled
+from treelabel.encoders.backbone import pool
 from treelabel.encoders.sources import Pooling
 from treelabel.neural.hardware import threads_for
 from treelabel.neural.inputs import Inputs
@@ -91,7 +91,7 @@ class Network(nn.Module):
         Tensor
             n × width.
         """
-        found = pooled(*self.token_states((ids, mask)), self.pooling)
+        found = pool(*self.token_states((ids, mask)), self.pooling)
         return functional.normalize(found, dim=1) if self.normalize else found
 
     def logits(self, inputs: Sequence[Tensor]) -> Tensor:
