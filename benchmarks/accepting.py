@@ -26,7 +26,7 @@ from treelabel import Hierarchy, Scores, TreelabelError
 from treelabel.core.types import BoolArray, DoubleArray
 from treelabel.models.profile import Profile
 from treelabel.operations.review import CONFIDENCE, find_acceptance
-from treelabel.rules.back_off import Ways, precise_thresholds
+from treelabel.rules.back_off import LeafPaths, precise_thresholds
 
 DRAWS, TREES = 1000, 100
 SIZES = (200, 1000)
@@ -80,14 +80,14 @@ def most_misses(draws: int) -> float:
     return level + 2 * float(np.sqrt(level * (1 - level) / draws))
 
 
-def drawn(rng: np.random.Generator, documents: int) -> Ways:
+def drawn(rng: np.random.Generator, documents: int) -> LeafPaths:
     """Draw calibrated scores of a tree, and what is true."""
     h = Hierarchy.from_paths(
         [f"{top} > {top}{mid} > {top}{mid}{leaf}" for top in "ABC" for mid in "xy" for leaf in "12"]
     )
     leaves = rng.dirichlet(np.full(len(h.leaves), 0.03), documents)
     at = (rng.random((documents, 1)) < np.cumsum(leaves, axis=1)).argmax(axis=1)
-    return Ways.of(Scores.from_leaves(h, h.leaves, leaves), h.closure(np.eye(len(h))[h.leaves[at]]))
+    return LeafPaths.of(Scores.from_leaves(h, h.leaves, leaves), h.closure(np.eye(len(h))[h.leaves[at]]))
 
 
 def backing_off(size: int, precision: float = 0.95) -> Claim:
@@ -96,7 +96,7 @@ def backing_off(size: int, precision: float = 0.95) -> Claim:
     others, misses, leaves = drawn(rng, 20_000), 0, []
     for _ in range(TREES):
         try:
-            right, is_leaf, _ = others.judged(precise_thresholds(drawn(rng, size), precision))
+            right, is_leaf, _ = others.outcomes(precise_thresholds(drawn(rng, size), precision))
         except TreelabelError:
             leaves.append(0.0)
             continue

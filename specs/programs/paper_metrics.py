@@ -127,7 +127,7 @@ def propensity_f1_log2(judged: Judged) -> float:
     """Propensity F1 with log2 in the exponent, as section 2.1 prints (the propensity model itself has ln)."""
     flat = judged.flat
     documents = flat.context.reference_documents
-    counts = np.append(flat.context.given_frequencies, documents)
+    counts = np.append(flat.context.exclusive_frequencies, documents)
     inverse = inverse_propensities(counts, documents)
     # exp(-A log2 x) = exp(-A ln x) to the power 1 / ln 2; C stays as it is.
     scale = (np.log(documents) - 1) * 2.5**0.55

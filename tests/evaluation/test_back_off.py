@@ -14,7 +14,7 @@ from tests.reference_rules import back_off
 from treelabel import Dataset, Hierarchy, Scores, TreelabelError, back_off_table, decide, tune
 from treelabel.evaluation.statistics import binomial_interval
 from treelabel.hierarchy.label_ids import encode
-from treelabel.rules.back_off import FIRST_TEST, NEVER, Ways, last_precise, precise_thresholds
+from treelabel.rules.back_off import FIRST_TEST, NEVER, LeafPaths, last_precise, precise_thresholds
 
 H = Hierarchy.from_paths(["A > B", "A > C", "D"])
 SCORES = Scores(H, [[0.9, 0.1, 0.6, 0.3], [0.8, 0.2, 0.3, 0.5], [0.3, 0.7, 0.2, 0.1], [0.6, 0.3, 0.4, 0.2]])
@@ -52,7 +52,7 @@ def test_every_level_has_the_smallest_threshold_that_is_precise_enough(case: Val
     for depth in range(levels, 0, -1):
         expected[depth - 1] = smallest(case, expected, depth, precision)
     for scores in both_forms(case):
-        ways = Ways.of(scores, matrix_of(case[2], len(case[0])))
+        ways = LeafPaths.of(scores, matrix_of(case[2], len(case[0])))
         if not predictions(case, expected):
             with pytest.raises(TreelabelError, match=r"no leaf has a score above 0|no thresholds reach a precision"):
                 precise_thresholds(ways, precision, confidence=0)
@@ -60,7 +60,7 @@ def test_every_level_has_the_smallest_threshold_that_is_precise_enough(case: Val
         t = precise_thresholds(ways, precision, confidence=0)
         # Scores off the ways of the best leaves are thresholds, too, at which nothing changes.
         assert predictions(case, t.tolist()) == predictions(case, expected)
-        assert ways.is_right[ways.predicted(t)].sum() == sum(right for _, right in predictions(case, expected))
+        assert ways.is_right[ways.predictions(t)].sum() == sum(right for _, right in predictions(case, expected))
 
 
 def test_backing_off_by_hand() -> None:
@@ -96,7 +96,7 @@ def test_a_confidence_is_a_share_below_1(confidence: float) -> None:
 
 def test_what_few_documents_cannot_promise_is_refused() -> None:
     message = (
-        "no thresholds reach a precision of 0.9 with a confidence of 0.9 on 4 validation documents: ask for less, or "
+        "no thresholds reach a precision of 0.9 with a confidence of 0.9 on 4 validation documents; ask for less, or "
         "give more documents"
     )
     with pytest.raises(TreelabelError, match=message):
@@ -122,15 +122,17 @@ def simulated(seed: int, documents: int, form: str = "tree") -> tuple[Scores, An
 @pytest.mark.parametrize("required", [0.8, 0.9, 0.95])
 def test_what_is_promised_on_validation_documents_holds_on_many_others(form: str, required: float) -> None:
     scores, truth = simulated(1000, 20_000, form)
-    ways = Ways.of(scores, scores.hierarchy.closure(encode(scores.hierarchy, truth)))
+    ways = LeafPaths.of(scores, scores.hierarchy.closure(encode(scores.hierarchy, truth)))
     reached = []
     for seed in range(40):
         found, true = simulated(seed, 1000, form)
         try:
-            t = precise_thresholds(Ways.of(found, found.hierarchy.closure(encode(found.hierarchy, true))), required)
+            t = precise_thresholds(
+                LeafPaths.of(found, found.hierarchy.closure(encode(found.hierarchy, true))), required
+            )
         except TreelabelError:
             continue
-        reached.append(ways.judged(t)[0].mean())
+        reached.append(ways.outcomes(t)[0].mean())
     # At most 10% may miss it; more than 8 of 40 would by chance in 2% of such tests.
     assert sum(share < required for share in reached) <= 8
     assert len(reached) >= 36

@@ -228,7 +228,7 @@ def test_counts_of_several_labels_a_document_need_the_number_of_documents() -> N
 def test_propensities_use_labels_as_given_and_bins_use_closed_ones() -> None:
     train = Dataset.of([""] * 12, [["F"]] * 6 + [["A"]] * 6, TREE)
     result = evaluate(TRUTH, DECIDED, hierarchy=TREE, metrics=["propensity_f1", "micro_f1"], train_frequencies=train)
-    assert result.context.given_frequencies.tolist() == [6, 0, 0, 0, 0, 6]
+    assert result.context.exclusive_frequencies.tolist() == [6, 0, 0, 0, 0, 6]
     assert result.context.frequencies.tolist() == [12, 0, 6, 0, 0, 6]
     assert result.context.reference_documents == 12
     assert result.bins.column_names == ["frequency", "labels", "macro_f1"]

@@ -117,7 +117,7 @@ def flat_result(each: int, labels: int = 60, rare: int = 0) -> Result:
 
 def test_the_interval_of_a_macro_average_is_moved_by_the_bootstraps_bias_and_holds_its_value() -> None:
     result = flat_result(6)
-    drawn = result.resampled("macro_f1")
+    drawn = result.bootstrap_values("macro_f1")
     found = result.interval("macro_f1")
     # Labels fall out of resamples, which lie below the sample as the sample lies below the population.
     assert drawn.mean() < result["macro_f1"] - drawn.std() / 2
@@ -222,7 +222,7 @@ def test_equal_systems_do_not_differ() -> None:
     found = exchange_test(parts_of(values), parts_of(values), mean)
     assert (found.difference, found.p_value) == (0, 1)
     assert permutation_test(values, values, permutations=99).p_value == 1
-    assert not found.is_significant()
+    assert found.p_value >= 0.05
 
 
 def test_a_small_difference_in_much_noise_is_not_significant() -> None:
@@ -243,7 +243,7 @@ def test_a_large_difference_is_significant_in_either_direction() -> None:
     assert there.difference == pytest.approx(np.mean(second - first)) == pytest.approx(-back.difference)
     # There is no p below what the number of permutations can show.
     assert there.p_value == back.p_value == 1 / 1000
-    assert there.is_significant(0.01)
+    assert there.p_value < 0.01
     for one, two in ((first, second), (second, first)):
         assert permutation_test(one, two, permutations=999).p_value == 1 / 1000
 
@@ -262,8 +262,8 @@ def test_tests_of_no_difference_rarely_find_one() -> None:
     for seed in range(150):
         first, second = rng.random((2, 40))
         exchange = exchange_test(parts_of(first), parts_of(second), mean, permutations=200, seed=seed)
-        found["exchange"] += exchange.is_significant(0.1)
-        found["permutation"] += permutation_test(first, second, 200, seed).is_significant(0.1)
+        found["exchange"] += exchange.p_value < 0.1
+        found["permutation"] += permutation_test(first, second, 200, seed).p_value < 0.1
     assert all(0.04 * 150 < count < 0.17 * 150 for count in found.values()), found
 
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from treelabel.evaluation.sums import added, column_sums
+from treelabel.evaluation.sums import add_sums, column_sums
 
 
 def in_batches(part: np.ndarray, size: int) -> np.ndarray:
     total = column_sums(part[:size])
     for start in range(size, len(part), size):
-        total = added(total, column_sums(part[start : start + size]))
+        total = add_sums(total, column_sums(part[start : start + size]))
     return np.asarray(total[0])
 
 
@@ -34,7 +34,7 @@ def test_sums_of_sparse_parts_are_exact_too() -> None:
 
 def test_counts_stay_whole_numbers() -> None:
     marks = sparse.csr_array(np.array([[True, False], [True, True]]))
-    total = added(column_sums(marks), column_sums(marks))
+    total = add_sums(column_sums(marks), column_sums(marks))
     assert total[0].dtype == np.int64
     assert total[0].tolist() == [4, 2]
     assert column_sums(np.ones((3, 1), np.int64))[0].tolist() == [3]

@@ -57,14 +57,14 @@ def decide(
 
     require_other_file(output, scores, train, rule)
     require_new(output, force)
-    given = Scores.load(scores)
-    training = None if train is None else read.read_under(train, given.hierarchy)
+    loaded = Scores.load(scores)
+    training = None if train is None else read.read_under(train, loaded.hierarchy)
     settings: dict[str, Any] = {} if unknown is None else {"unknown": unknown}
-    decisions = choose(given, rule, train_frequencies=training, **settings)
+    decisions = choose(loaded, rule, train_frequencies=training, **settings)
     if output is None or output == STANDARD:
-        print_lines(prediction_lines(decisions, given, all_labels))
+        print_lines(prediction_lines(decisions, loaded, all_labels))
         return
-    write_predictions(decisions, output, given, all_labels)
+    write_predictions(decisions, output, loaded, all_labels)
     empty = int((decisions.csr.indptr[1:] == decisions.csr.indptr[:-1]).sum())
     abstained = "" if decisions.unknown is None else f", {int(decisions.unknown.sum()):,} of them unknown"
     typer.echo(f"{output}: {len(decisions):,} documents by {decisions.rule}, {empty:,} without a label{abstained}")
@@ -105,14 +105,14 @@ def tune(
 
     require_other_file(output, scores, truth)
     require_new(output, force)
-    given = Scores.load(scores)
-    data = read.read_under(truth, given.hierarchy)
-    tuned = find(data, given, rule)
+    loaded = Scores.load(scores)
+    data = read.read_under(truth, loaded.hierarchy)
+    tuned = find(data, loaded, rule)
     tuned.save(output)
     table = None
     if tuned.rule == "back_off":
         asked = sorted({*PRECISIONS, tuned.measured["required precision"]})
-        table = back_off_table(data, given, asked, tuned.measured["confidence"])
+        table = back_off_table(data, loaded, asked, tuned.measured["confidence"])
     if json:
         rows = {} if table is None else {"table": [row.to_json() for row in table.rows]}
         typer.echo(jsonlib.dumps({"rule": tuned.rule, "measured": dict(tuned.measured), **rows}, indent=2))
@@ -166,6 +166,6 @@ def _settings(row: Any) -> str:
     """Write the settings of a rule that it has for itself, the one behind @ first."""
     from treelabel.rules.rule import COMMON
 
-    own = {name: value for name, value in row.settings.items() if name not in COMMON}
-    listed = [f"{name}={'' if value is None else value}".removesuffix("=") for name, value in own.items()]
+    settings = {name: value for name, value in row.settings.items() if name not in COMMON}
+    listed = [f"{name}={'' if value is None else value}".removesuffix("=") for name, value in settings.items()]
     return ", ".join(f"{each} (behind @)" if each.startswith(f"{row.main}") else each for each in listed)

@@ -125,9 +125,9 @@ def _judged(truth: Path, predictions: Path, read: ReadArguments, train: Path | N
 
     options = read.options(need_text=False)
     taxonomy = options.pop("taxonomy")
-    given = [DataFile.of(file, **options) for file in (truth, train) if file is not None]
-    (data, *learned), own, is_of_labels = with_hierarchy(given, taxonomy)
-    h = hierarchy_with_systems(own, is_of_labels, [predictions], read)
+    files = [DataFile.of(file, **options) for file in (truth, train) if file is not None]
+    (data, *learned), hierarchy, is_of_labels = with_hierarchy(files, taxonomy)
+    h = hierarchy_with_systems(hierarchy, is_of_labels, [predictions], read)
     counted = Survey.of(h, lambda: learned[0].batches(h)) if learned else None
     question = Question(**asked)
     return judge_files(
@@ -153,11 +153,11 @@ def _stored(judged: "Judged", intervals: bool, by_label: bool) -> dict[str, Any]
     result = judged.result
     stored: dict[str, Any] = jsonlib.loads(result.to_json())
     if intervals:
-        found = result.intervals()
-        ends = {name: [each.low, each.high] for name, each in found.items()}
+        found_intervals = result.intervals()
+        ends = {name: [each.low, each.high] for name, each in found_intervals.items()}
         # JSON has no way to write that an end is not known.
         stored["intervals"] = {name: [None if isnan(end) else end for end in pair] for name, pair in ends.items()}
-        stored["no_interval"] = {name: each.reason for name, each in found.items() if each.reason}
+        stored["no_interval"] = {name: each.reason for name, each in found_intervals.items() if each.reason}
     if by_label and judged.labels is not None:
         stored["labels"] = list(judged.labels.to_json())
     if judged.wrong is not None:

@@ -66,13 +66,13 @@ def hierarchy_with_systems(
 
     scored = {path: ScoreFile(path).hierarchy for path in paths if is_score_file(path)}
     if not is_of_labels:
-        for path, own in scored.items():
-            hierarchy.require_same(own.fingerprint, str(path))
+        for path, known_by_scores in scored.items():
+            hierarchy.require_same(known_by_scores.fingerprint, str(path))
         return hierarchy
     known, *others = [*scored.values(), hierarchy]
     # The nodes of the first scores keep their order, by which equal scores are ranked.
-    for what, own in zip([*list(scored)[1:], "the truth"], others, strict=False):
-        known = join_hierarchies(known, own, str(what))
+    for what, known_by_scores in zip([*list(scored)[1:], "the truth"], others, strict=False):
+        known = join_hierarchies(known, known_by_scores, str(what))
     for path in paths:
         if path not in scored:
             known = _with_predicted(known, path, read)
@@ -87,9 +87,9 @@ def _with_predicted(hierarchy: "Hierarchy", path: Path, read: ReadArguments) -> 
     new = unknown_paths(hierarchy, prediction_file(path, read)[0].labels(), read.sep)
     if not new:
         return hierarchy
-    told = some([" > ".join(names) for names in new])
+    summary = some([" > ".join(names) for names in new])
     what = "1 predicted label is" if len(new) == 1 else f"{len(new):,} predicted labels are"
-    typer.echo(f"treelabel: note: {path}: {what} not among those of the truth: {told}", err=True)
+    typer.echo(f"treelabel: note: {path}: {what} not among those of the truth: {summary}", err=True)
     return with_paths(hierarchy, new)
 
 
@@ -148,16 +148,16 @@ def _read_system(path: Path, truth: "Dataset", read: ReadArguments) -> Any:
     from treelabel.scores import Scores, is_score_file
 
     if is_score_file(path):
-        found: Any = Scores.load(path)
+        result: Any = Scores.load(path)
     else:
-        found = Predicted.joined(list(opened_predictions(path, truth.hierarchy, read)))
-        if found.labels.nnz == 0:
+        result = Predicted.joined(list(opened_predictions(path, truth.hierarchy, read)))
+        if result.labels.nnz == 0:
             warnings.warn(f"{path}: no document has a label", stacklevel=2)
-    rows = rows_by_id(truth, found.ids, str(path))
-    found = found if rows is None else found[rows]
-    if len(found) != len(truth):
-        raise TreelabelError(f"{path}: {len(found):,} rows without ids for {len(truth):,} documents of the truth")
-    return found if isinstance(found, Scores) else found.labels
+    rows = rows_by_id(truth, result.ids, str(path))
+    result = result if rows is None else result[rows]
+    if len(result) != len(truth):
+        raise TreelabelError(f"{path}: {len(result):,} rows without ids for {len(truth):,} documents of the truth")
+    return result if isinstance(result, Scores) else result.labels
 
 
 def system_names(paths: list[Path]) -> dict[str, Path]:

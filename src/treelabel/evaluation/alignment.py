@@ -34,8 +34,8 @@ def common_hierarchy(*things: Any, train: Any = None) -> Hierarchy:
     -------
     Hierarchy
     """
-    found = [(thing if isinstance(thing, Hierarchy) else getattr(thing, "hierarchy", None)) for thing in things]
-    known = [hierarchy for hierarchy in found if hierarchy is not None]
+    result = [(thing if isinstance(thing, Hierarchy) else getattr(thing, "hierarchy", None)) for thing in things]
+    known = [hierarchy for hierarchy in result if hierarchy is not None]
     if not known:
         raise TreelabelError("a hierarchy is needed: pass hierarchy=, or truth, decisions or scores that have one")
     is_joined = any(getattr(thing, "is_hierarchy_of_labels", False) for thing in (*things, train))
@@ -66,12 +66,14 @@ def label_sets(labels: Any, hierarchy: Hierarchy, what: str) -> LabelMatrix:
     -------
     label matrix of shape (documents, nodes)
     """
-    own = getattr(labels, "hierarchy", None)
-    if own is not None and (isinstance(labels, Decisions) or hasattr(labels, "labels")):
+    source = getattr(labels, "hierarchy", None)
+    if source is not None and (isinstance(labels, Decisions) or hasattr(labels, "labels")):
         sets = labels.csr if isinstance(labels, Decisions) else labels.labels
-        sets = as_labels(sets, len(own), what)
+        sets = as_labels(sets, len(source), what)
         return (
-            sets if own == hierarchy else renumber_columns(sets, require_nodes_in(own, hierarchy, what), len(hierarchy))
+            sets
+            if source == hierarchy
+            else renumber_columns(sets, require_nodes_in(source, hierarchy, what), len(hierarchy))
         )
     if sparse.issparse(labels) or (isinstance(labels, np.ndarray) and labels.dtype.kind not in "UOT"):
         return as_labels(labels, len(hierarchy), what)
@@ -125,33 +127,33 @@ def rows_by_id(truth: Any, ids: Sequence[str] | None, where: str) -> list[int] |
     names = getattr(truth, "ids", None)
     if names is None or ids is None:
         return None
-    wanted, given = list(names), list(ids)
-    if wanted == given:
+    wanted, others = list(names), list(ids)
+    if wanted == others:
         return None
-    row = {name: at for at, name in enumerate(given)}
+    row = {name: index for index, name in enumerate(others)}
     missing = [name for name in wanted if name not in row]
     if missing:
-        if any(listed == list(map(str, range(len(listed)))) for listed in (wanted, given)):
+        if any(listed == list(map(str, range(len(listed)))) for listed in (wanted, others)):
             return None
         raise TreelabelError(
             f"{where}: no prediction for {len(missing):,} of {len(wanted):,} documents: ids {some(missing)}"
         )
-    for listed, what in ((given, where), (wanted, "the truth")):
-        last = {name: at for at, name in enumerate(listed)}
-        twice = next((name for at, name in enumerate(listed) if last[name] != at), None)
+    for listed, what in ((others, where), (wanted, "the truth")):
+        last = {name: index for index, name in enumerate(listed)}
+        twice = next((name for index, name in enumerate(listed) if last[name] != index), None)
         if twice is not None:
             raise TreelabelError(f"{what}: the id {twice!r} stands twice, so documents cannot be matched by id")
     return [row[name] for name in wanted]
 
 
-def in_order(truth: Any, found: Any, what: str) -> Any:
+def in_order(truth: Any, result: Any, what: str) -> Any:
     """Bring documents that have ids into the order of the truth.
 
     Parameters
     ----------
     truth
         What may have `ids`, such as a Dataset.
-    found
+    result
         Scores or Decisions.
     what
         How messages call them.
@@ -160,8 +162,8 @@ def in_order(truth: Any, found: Any, what: str) -> Any:
     -------
     Scores or Decisions
     """
-    rows = rows_by_id(truth, getattr(found, "ids", None), what)
-    return found if rows is None else found[rows]
+    rows = rows_by_id(truth, getattr(result, "ids", None), what)
+    return result if rows is None else result[rows]
 
 
 def _known_part(truth: Any, known: Hierarchy) -> LabelMatrix:
@@ -173,8 +175,8 @@ def _known_part(truth: Any, known: Hierarchy) -> LabelMatrix:
     back = np.full(len(h), -1, np.int32)
     back[nodes_in(known, h)] = np.arange(len(known))
     closed = h.closure(true)
-    kept = keep_entries(closed, back[closed.indices] >= 0)
-    lost = int(np.count_nonzero(row_sizes(closed) > row_sizes(kept)))
+    known_labels = keep_entries(closed, back[closed.indices] >= 0)
+    lost = int(np.count_nonzero(row_sizes(closed) > row_sizes(known_labels)))
     if lost:
         unseen = np.unique(closed.indices[back[closed.indices] < 0])
         warnings.warn(
@@ -182,7 +184,7 @@ def _known_part(truth: Any, known: Hierarchy) -> LabelMatrix:
             f"that no rule can predict them: {some(h.paths(unseen))}",
             stacklevel=4,
         )
-    return renumber_columns(kept, back, len(known))
+    return renumber_columns(known_labels, back, len(known))
 
 
 def validation(truth: Any, scores: Scores) -> tuple[Scores, LabelMatrix]:
@@ -203,9 +205,9 @@ def validation(truth: Any, scores: Scores) -> tuple[Scores, LabelMatrix]:
         raise TreelabelError(f"expected Scores(hierarchy, matrix) to tune on, found {type(scores).__name__}")
     h = scores.hierarchy
     true = h.closure(_known_part(truth, h))
-    kept: Scores = in_order(truth, scores, "scores")
-    if len(kept) != true.shape[0]:
-        raise TreelabelError(f"truth has {true.shape[0]:,} documents, scores have {len(kept):,}")
-    if not len(kept):
+    aligned: Scores = in_order(truth, scores, "scores")
+    if len(aligned) != true.shape[0]:
+        raise TreelabelError(f"truth has {true.shape[0]:,} documents, scores have {len(aligned):,}")
+    if not len(aligned):
         raise TreelabelError("there are no validation documents to tune on")
-    return kept, true
+    return aligned, true

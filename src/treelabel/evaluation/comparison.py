@@ -93,8 +93,8 @@ class ComparisonTable:
         notes += [f"No interval of {name}: {reason}." for name, reason in reasons.items()]
         notes += [T_TEST_NOTE] if any(_star(p) for row in self.bins for p in row.p_values) else []
         if len(set(self.rules)) > 1:
-            told = ", ".join(dict.fromkeys(rule or GIVEN for rule in self.rules))
-            notes.append(f"Rules differ ({told}): a difference may be one of the rules, not of the systems.")
+            summary = ", ".join(dict.fromkeys(rule or GIVEN for rule in self.rules))
+            notes.append(f"Rules differ ({summary}): a difference may be one of the rules, not of the systems.")
         return notes
 
     @staticmethod
@@ -104,9 +104,9 @@ class ComparisonTable:
     def to_json(self) -> str:
         """Return everything as JSON text; undefined values are null."""
 
-        def cell(found: Interval, p: float) -> dict[str, Any]:
-            numbers = {"value": found.value, "low": found.low, "high": found.high, "p": p}
-            reason = {"no_interval": found.reason} if found.reason else {}
+        def cell(result: Interval, p: float) -> dict[str, Any]:
+            numbers = {"value": result.value, "low": result.low, "high": result.high, "p": p}
+            reason = {"no_interval": result.reason} if result.reason else {}
             return {name: _number(each) for name, each in numbers.items()} | reason
 
         def rows(table: list[ComparisonRow]) -> dict[str, Any]:
@@ -139,16 +139,16 @@ def _star(p: float) -> str:
     return "*" if p < STAR_LEVEL else ""
 
 
-def _cell(found: Interval, p: float) -> str:
-    return f"{found.value:.4f}{_star(p)} {'(no interval)' if found.reason else found.ends}"
+def _cell(result: Interval, p: float) -> str:
+    return f"{result.value:.4f}{_star(p)} {'(no interval)' if result.reason else result.ends}"
 
 
 def _bin_cells(row: ComparisonRow) -> list[str]:
     first = row.values[0].value
     cells = [f"{first:.4f}"]
-    for found, p in _pairs(row)[1:]:
-        change = relative_improvement(first, found.value)
-        cells.append(f"{found.value:.4f}{_star(p)} ({'n/a' if math.isnan(change) else f'{change:+.1f}%'})")
+    for result, p in _pairs(row)[1:]:
+        change = relative_improvement(first, result.value)
+        cells.append(f"{result.value:.4f}{_star(p)} ({'n/a' if math.isnan(change) else f'{change:+.1f}%'})")
     return cells
 
 
@@ -197,11 +197,11 @@ def compare(
         names = list(dict.fromkeys([*([names] if isinstance(names, str) else names), "micro_f1"]))
     results = []
     for system in systems.values():
-        given = {"scores": system} if isinstance(system, Scores) else {"decisions": system}
+        argument = {"scores": system} if isinstance(system, Scores) else {"decisions": system}
         results.append(
             evaluate(
                 truth,
-                **given,
+                **argument,
                 hierarchy=hierarchy,
                 rule=rule,
                 metrics=names,
@@ -232,8 +232,8 @@ def compare_results(
     """
     results = list(systems.values())
     shared = [name for name in results[0].values if all(name in result.values for result in results)]
-    kept = shared if metrics is None else [name for name in metrics if name in shared]
-    rows = [_metric_row(name, results, resamples, seed) for name in kept]
+    names = shared if metrics is None else [name for name in metrics if name in shared]
+    rows = [_metric_row(name, results, resamples, seed) for name in names]
     bins, sizes = _bin_rows(results)
     signs = holm([_sign_test(results[0], result, resamples, seed).p_value for result in results[1:]]).tolist()
     reference = "the truth (no training data given)" if results[0].context.is_from_truth else "training"
@@ -245,7 +245,7 @@ def compare_results(
 
 
 def _metric_row(name: str, results: list[Result], resamples: int, seed: int) -> ComparisonRow:
-    drawn = [result.resampled(name, resamples, seed) for result in results]
+    drawn = [result.bootstrap_values(name, resamples, seed) for result in results]
     tests = [
         compare_metric(name, results[0], result, resamples, seed, (drawn[0], values))
         for result, values in zip(results[1:], drawn[1:], strict=True)
@@ -281,12 +281,12 @@ def compare_metric(
         p is that of `exchange_test`. The ends are NaN where either of the two values has no interval.
     """
     metric, value = first.value_function(name)
-    parts = first.drawn_parts(metric), second.drawn_parts(metric)
+    parts = first.resampling_parts(metric), second.resampling_parts(metric)
     tested = exchange_test(*parts, value, resamples, seed)
     if not math.isfinite(tested.difference):
         return tested
-    drawn = resampled or tuple(each.resampled(name, resamples, seed) for each in (first, second))
-    reason = first.no_interval(name) or second.no_interval(name)
+    drawn = resampled or tuple(each.bootstrap_values(name, resamples, seed) for each in (first, second))
+    reason = first.why_no_interval(name) or second.why_no_interval(name)
     ends = resampled_interval(
         drawn[1] - drawn[0], tested.difference, parts[0][0].shape[0], reason=reason, is_difference=True
     )

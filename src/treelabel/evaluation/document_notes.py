@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from treelabel.core.errors import some
-from treelabel.evaluation.sums import Pair, added, column_sums
+from treelabel.evaluation.sums import Pair, add_sums, column_sums
 from treelabel.hierarchy import Hierarchy, row_numbers, row_sizes
 from treelabel.metrics import Batch, Metric
 from treelabel.metrics.label_counts import constrained_counts, has_ancestors
@@ -44,7 +44,7 @@ class Coverage:
         values = np.stack([precision(abc), recall(abc), f_beta(abc)]).T
         return cls(*counts, column_sums(values), column_sums(values[has_label]))
 
-    def told(self, with_values: bool) -> "Coverage":
+    def reported(self, with_values: bool) -> "Coverage":
         """Leave out the values where every document got a label, so that there is nothing to compare, unless wanted."""
         return self if with_values or self.with_label < self.documents else replace(self, sums=None, answered_sums=None)
 
@@ -53,10 +53,10 @@ class Coverage:
             self.documents + other.documents,
             self.with_label + other.with_label,
             self.with_leaf + other.with_leaf,
-            None if self.sums is None or other.sums is None else added(self.sums, other.sums),
+            None if self.sums is None or other.sums is None else add_sums(self.sums, other.sums),
             None
             if self.answered_sums is None or other.answered_sums is None
-            else added(self.answered_sums, other.answered_sums),
+            else add_sums(self.answered_sums, other.answered_sums),
         )
 
     @property

@@ -14,7 +14,7 @@ from treelabel.evaluation.alignment import common_hierarchy, in_order, label_set
 from treelabel.evaluation.document_notes import JUDGED, Coverage, Remarks
 from treelabel.evaluation.metric_choice import chosen_metrics, listed_metrics, needs_decisions, require_some
 from treelabel.evaluation.result import Result
-from treelabel.evaluation.sums import Pair, added, column_sums
+from treelabel.evaluation.sums import Pair, add_sums, column_sums
 from treelabel.hierarchy import Hierarchy, LabelMatrix, row_sizes
 from treelabel.hierarchy.union import require_nodes_in, spread_counts
 from treelabel.metrics import Batch, Context, Metric, find_metric
@@ -134,9 +134,9 @@ def make_context(
     if truth is not None and closed is None:
         closed = closed_sets(hierarchy, truth)
     if hasattr(train_frequencies, "frequencies"):
-        counts, given = train_frequencies.frequencies, label_totals(train_frequencies.labels)
+        counts, exclusive = train_frequencies.frequencies, label_totals(train_frequencies.labels)
         closed_counts, given_counts = (
-            spread_counts(each, train_frequencies.hierarchy, hierarchy) for each in (counts, given)
+            spread_counts(each, train_frequencies.hierarchy, hierarchy) for each in (counts, exclusive)
         )
         return Context(hierarchy, closed_counts, given_counts, len(train_frequencies))
     if train_frequencies is not None:
@@ -218,7 +218,7 @@ class Evaluator:
     def add_batch(self, batch: Batch) -> None:
         """Judge documents that `batch` made."""
         rows = self._rows_for(batch)
-        totals, kept, skipped = {}, {}, dict(self.skipped)
+        totals, document_parts, skipped = {}, {}, dict(self.skipped)
         # The largest k first: what it ranks begins with what a smaller k needs.
         for key, metric in sorted({row.key: row for row in rows}.items(), key=lambda item: -item[1].default):
             try:
@@ -230,18 +230,18 @@ class Evaluator:
                 continue
             totals[key] = [column_sums(part) for part in parts]
             if self.keep_documents:
-                kept[key] = parts
+                document_parts[key] = parts
         rows = [row for row in rows if row.name not in skipped]
         require_some(rows, skipped)
-        coverage = None if batch.given_decisions is None else Coverage.of(batch)
+        coverage = None if batch.input_decisions is None else Coverage.of(batch)
         remarks = Remarks.of(batch, rows)
         # Only now, so that a batch that is refused leaves nothing behind.
         self.rows, self.skipped = rows, skipped
         self.coverage = _both(self.coverage, coverage) if self.documents else coverage
         self.remarks += remarks
         self._take({key: self._pairs(key, total) for key, total in totals.items()})
-        self.kept = {key: self.kept.get(key, []) for key in kept}
-        for key, parts in kept.items():
+        self.kept = {key: self.kept.get(key, []) for key in document_parts}
+        for key, parts in document_parts.items():
             self.kept[key].append(parts)
         self.documents += len(batch)
 
@@ -250,7 +250,7 @@ class Evaluator:
         mine = list(zip(self.sums[key], self.lost[key], strict=True)) if key in self.sums else []
         if not mine or not more:
             return mine or list(more)
-        return [added(one, two) for one, two in zip(mine, more, strict=True)]
+        return [add_sums(one, two) for one, two in zip(mine, more, strict=True)]
 
     def _take(self, totals: dict[Any, list[Pair]]) -> None:
         self.sums = {key: tuple(high for high, _ in pairs) for key, pairs in totals.items()}
@@ -362,7 +362,9 @@ class Evaluator:
         if self.documents == 0:
             warnings.warn("no documents to judge: every metric is NaN", stacklevel=2)
         parts = {
-            key: tuple(_stack(pieces) for pieces in zip(*kept, strict=True)) for key, kept in self.kept.items() if kept
+            key: tuple(_stack(pieces) for pieces in zip(*batches, strict=True))
+            for key, batches in self.kept.items()
+            if batches
         }
         rows = self.rows
         if rows is None:
@@ -371,7 +373,7 @@ class Evaluator:
             rows = self._with_values(rows)
         is_default = self.used_rule is not None and self.used_rule == self.default_rule
         with_values = any(row.name in JUDGED for row in rows)
-        coverage = None if self.coverage is None else self.coverage.told(with_values)
+        coverage = None if self.coverage is None else self.coverage.reported(with_values)
         judged = Result(rows, self.sums, self.context, self.documents, self.used_rule, parts, is_default, coverage)
         return replace(judged, skipped=dict(self.skipped), remarks=self.remarks)
 
@@ -393,12 +395,12 @@ def _both(one: Coverage | None, two: Coverage | None) -> Coverage | None:
     return None if one is None or two is None else one + two
 
 
-def _known_nodes(own: Hierarchy, hierarchy: Hierarchy) -> BoolArray | None:
+def _known_nodes(source: Hierarchy, hierarchy: Hierarchy) -> BoolArray | None:
     """Mark the nodes that scores know, None if they know all."""
-    if own == hierarchy:
+    if source == hierarchy:
         return None
     known = np.zeros(len(hierarchy), np.bool_)
-    known[require_nodes_in(own, hierarchy, "a set of scores")] = True
+    known[require_nodes_in(source, hierarchy, "a set of scores")] = True
     return known
 
 

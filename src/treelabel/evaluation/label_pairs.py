@@ -41,11 +41,11 @@ def ranges(low: LongArray, sizes: LongArray) -> LongArray:
     [5, 6, 0, 1, 2]
     """
     before = np.cumsum(sizes) - sizes
-    found: LongArray = np.repeat(low - before, sizes) + np.arange(int(sizes.sum()))
-    return found
+    result: LongArray = np.repeat(low - before, sizes) + np.arange(int(sizes.sum()))
+    return result
 
 
-def joined(left: LongArray, right: LongArray) -> tuple[LongArray, LongArray]:
+def equal_pairs(left: LongArray, right: LongArray) -> tuple[LongArray, LongArray]:
     """Return the places of all pairs of equal keys.
 
     Parameters
@@ -56,7 +56,7 @@ def joined(left: LongArray, right: LongArray) -> tuple[LongArray, LongArray]:
     -------
     (array, array), each of shape (pairs,)
 
-    >>> [places.tolist() for places in joined(np.array([7, 8]), np.array([8, 7, 8]))]
+    >>> [places.tolist() for places in equal_pairs(np.array([7, 8]), np.array([8, 7, 8]))]
     [[0, 1, 1], [1, 0, 2]]
     """
     order = np.argsort(right, kind="stable")
@@ -81,11 +81,11 @@ def nearest(hierarchy: Hierarchy, labels: LabelMatrix, others: LabelMatrix) -> t
 
     >>> from treelabel.hierarchy.label_ids import encode
     >>> h = Hierarchy.from_paths(["A > B", "A > C", "D"])
-    >>> [found.tolist() for found in nearest(h, encode(h, [["B"], ["B"]]), encode(h, [["C", "D"], []]))]
+    >>> [result.tolist() for result in nearest(h, encode(h, [["B"], ["B"]]), encode(h, [["C", "D"], []]))]
     [[3, -1], [2, 2]]
     """
     size = len(hierarchy)
-    left, right = joined(row_numbers(labels), row_numbers(others))
+    left, right = equal_pairs(row_numbers(labels), row_numbers(others))
     codes = others.indices[right].astype(np.int64) * size + labels.indices[left]
     distinct, which = np.unique(codes, return_inverse=True)
     edges = hierarchy.distance(distinct // size, distinct % size)[which].astype(np.int64)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from treelabel.core.types import LongArray
-from treelabel.evaluation.label_pairs import blocks, joined
+from treelabel.evaluation.label_pairs import blocks, equal_pairs
 from treelabel.hierarchy import Hierarchy, LabelMatrix, keep_entries, matches, row_numbers
 from treelabel.metrics.batch import label_totals
 from treelabel.metrics.overlap import f_beta, precision, recall
@@ -70,12 +70,12 @@ class LabelTable:
             With ancestors.
         """
         size = len(self.hierarchy)
-        for true, found in blocks(truth, decisions):
-            hits = keep_entries(found, matches(true, found))
-            self.counts += np.stack([label_totals(each) for each in (found, true, hits)])
-            missed = keep_entries(true, ~matches(found, true))
-            wrong = keep_entries(found, ~matches(true, found))
-            left, right = joined(self._keys(missed), self._keys(wrong))
+        for true, result in blocks(truth, decisions):
+            hits = keep_entries(result, matches(true, result))
+            self.counts += np.stack([label_totals(each) for each in (result, true, hits)])
+            missed = keep_entries(true, ~matches(result, true))
+            wrong = keep_entries(result, ~matches(true, result))
+            left, right = equal_pairs(self._keys(missed), self._keys(wrong))
             alone = np.setdiff1d(np.arange(missed.nnz), left)
             codes = np.concatenate(
                 [
@@ -89,8 +89,8 @@ class LabelTable:
     def _keys(self, labels: LabelMatrix) -> LongArray:
         """Return one number for document and depth of every label."""
         levels = self.hierarchy.max_depth + 1
-        found: LongArray = row_numbers(labels).astype(np.int64) * levels + self.hierarchy.depth[labels.indices]
-        return found
+        result: LongArray = row_numbers(labels).astype(np.int64) * levels + self.hierarchy.depth[labels.indices]
+        return result
 
     def rows(self) -> list[LabelRow]:
         """Return the labels that occur anywhere, worst first: most missed and wrong documents, then the lowest F1."""
@@ -125,18 +125,18 @@ class LabelTable:
 
     def _most_confused(self) -> dict[int, tuple[int, int]]:
         """The label that most documents get in the place of each, the lowest id among equals, and how many do."""
-        size, found = len(self.hierarchy) + 1, dict[int, tuple[int, int]]()
+        size, result = len(self.hierarchy) + 1, dict[int, tuple[int, int]]()
         for code in sorted(self.instead):
             node, count = code // size, self.instead[code]
-            if count > found.get(node, (0, 0))[1]:
-                found[node] = code % size - 1, count
-        return found
+            if count > result.get(node, (0, 0))[1]:
+                result[node] = code % size - 1, count
+        return result
 
     @staticmethod
-    def _instead(found: tuple[int, int] | None, paths: dict[int, str]) -> str | None:
-        if found is None:
+    def _instead(result: tuple[int, int] | None, paths: dict[int, str]) -> str | None:
+        if result is None:
             return None
-        return paths[found[0]] if found[0] >= 0 else NOTHING_AS_DEEP
+        return paths[result[0]] if result[0] >= 0 else NOTHING_AS_DEEP
 
     def to_arrow(self) -> pa.Table:
         """Return the rows as an Arrow table."""

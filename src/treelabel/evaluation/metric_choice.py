@@ -52,8 +52,8 @@ def chosen_metrics(names: Sequence[str] | str | None, batch: Batch) -> list[Metr
     if names == "all":
         listed = _applicable(batch)
     elif names is None:
-        listed += DEFAULT_DECISION_METRICS if batch.given_decisions is not None else ()
-        listed += DEFAULT_SCORE_METRICS if batch.given_scores is not None else ()
+        listed += DEFAULT_DECISION_METRICS if batch.input_decisions is not None else ()
+        listed += DEFAULT_SCORE_METRICS if batch.input_scores is not None else ()
     if not listed:
         missing = "no metric is named" if names is not None and names != "all" else "pass decisions= or scores="
         raise TreelabelError(f"nothing to judge: {missing}")
@@ -62,17 +62,17 @@ def chosen_metrics(names: Sequence[str] | str | None, batch: Batch) -> list[Metr
 
 def _applicable(batch: Batch) -> list[str]:
     """The metrics whose needs are met. Those of decisions need single labels on both sides, others in the truth."""
-    have = {"decisions": batch.given_decisions is not None, "scores": batch.given_scores is not None}
+    have = {"decisions": batch.input_decisions is not None, "scores": batch.input_scores is not None}
     have["frequencies"] = batch.context.closed is not None and batch.context.documents is not None
     have["tree"] = batch.hierarchy.is_tree
     single_truth = _is_single(batch.hierarchy, batch.truth)
     single_both = single_truth and have["decisions"] and _is_single(batch.hierarchy, batch.decisions)
-    found = []
+    result = []
     for row in METRICS.values():
         have["single label"] = single_both if "decisions" in row.needs else single_truth
         if all(have[need] for need in row.needs):
-            found.append(row.name)
-    return found
+            result.append(row.name)
+    return result
 
 
 def _is_single(hierarchy: Hierarchy, labels: LabelMatrix) -> bool:

@@ -59,18 +59,18 @@ class Result:
         """The value of every metric, and of its parts in brackets."""
         values: dict[str, float] = {}
         for metric in self.metrics:
-            values |= self._named(metric, self.sums[metric.key]) if self.sums else {metric.name: float("nan")}
+            values |= self._named_values(metric, self.sums[metric.key]) if self.sums else {metric.name: float("nan")}
         return values
 
-    def _named(self, metric: Metric, sums: tuple[Any, ...]) -> dict[str, float]:
+    def _named_values(self, metric: Metric, sums: tuple[Any, ...]) -> dict[str, float]:
         """A metric's value of some sums under its name, and those of its parts in brackets."""
         value = metric.value_of(sums, self.context)
         if not isinstance(value, dict):
             return {metric.name: value}
-        return {metric.name if part == "mean" else f"{metric.name}[{part}]": found for part, found in value.items()}
+        return {metric.name if part == "mean" else f"{metric.name}[{part}]": result for part, result in value.items()}
 
     def __getitem__(self, name: str) -> float:
-        known = name if name in self.values else _spelled(name)
+        known = name if name in self.values else _canonical_name(name)
         if known not in self.values:
             raise TreelabelError(f"metric {name!r} was not asked for; there are: {', '.join(self.values)}")
         return self.values[known]
@@ -83,12 +83,12 @@ class Result:
     @cached_property
     def documents(self) -> dict[str, DoubleArray]:
         """The value of each document, for metrics that are a mean over documents (NaN: it does not count)."""
-        found = {}
+        result = {}
         for metric in self.metrics:
             if metric.documents is not None and metric.key in self.parts:
                 value, known = self.parts[metric.key][0].T
-                found[metric.name] = np.where(known > 0, value, np.nan)
-        return found
+                result[metric.name] = np.where(known > 0, value, np.nan)
+        return result
 
     def interval(self, name: str, level: float = 0.95, resamples: int = 1000, seed: int = 0) -> Interval:
         """Compute a bootstrap confidence interval over documents.
@@ -111,9 +111,9 @@ class Result:
         Interval
             Its `reason` says why there are no ends, if there are none.
         """
-        return self.interval_of(name, self.resampled(name, resamples, seed), level)
+        return self.interval_of(name, self.bootstrap_values(name, resamples, seed), level)
 
-    def interval_of(self, name: str, resampled: DoubleArray, level: float = 0.95) -> Interval:
+    def interval_of(self, name: str, bootstrap_values: DoubleArray, level: float = 0.95) -> Interval:
         """Compute the interval of a metric from its values on resampled documents.
 
         Parameters
@@ -121,7 +121,7 @@ class Result:
         name : str
             A metric, or a part of one.
         resampled : array of shape (resamples,)
-            As the method `resampled` returns it.
+            As the method `bootstrap_values` returns it.
         level : float
             The confidence level.
 
@@ -130,18 +130,18 @@ class Result:
         Interval
         """
         metric, value = self.value_function(name)
-        parts = self.drawn_parts(metric)
+        parts = self.resampling_parts(metric)
         point = value(tuple(np.asarray(part.sum(axis=0)).ravel() for part in parts))
-        return resampled_interval(resampled, point, parts[0].shape[0], level, self.no_interval(name))
+        return resampled_interval(bootstrap_values, point, parts[0].shape[0], level, self.why_no_interval(name))
 
-    def no_interval(self, name: str) -> str:
+    def why_no_interval(self, name: str) -> str:
         """Tell why a metric, or a part of one, has no interval: a mean over labels with few documents; "" if it has."""
         metric, value = self.value_function(name)
         if not metric.over_labels:
             return ""
-        return thin_labels(self.drawn_parts(metric), lambda sums: {"": value(sums)}, self.unit).get("", "")
+        return thin_labels(self.resampling_parts(metric), lambda sums: {"": value(sums)}, self.unit).get("", "")
 
-    def resampled(self, name: str, resamples: int = 1000, seed: int = 0) -> DoubleArray:
+    def bootstrap_values(self, name: str, resamples: int = 1000, seed: int = 0) -> DoubleArray:
         """Compute a metric on resampled documents, the same draws for all results on as many documents.
 
         Parameters
@@ -158,7 +158,7 @@ class Result:
         array of shape (resamples,)
         """
         metric, value = self.value_function(name)
-        return np.array([value(sums) for sums in bootstrap_sums(self.drawn_parts(metric), resamples, seed)])
+        return np.array([value(sums) for sums in bootstrap_sums(self.resampling_parts(metric), resamples, seed)])
 
     @property
     def unit(self) -> str:
@@ -184,31 +184,31 @@ class Result:
         dict of Interval
         """
         self._require_documents()
-        found: dict[str, Interval] = {}
+        result: dict[str, Interval] = {}
         for key in {metric.key: None for metric in self.metrics}:
             rows = [metric for metric in self.metrics if metric.key == key]
 
             means = [metric for metric in rows if metric.over_labels]
-            parts = self.drawn_parts(rows[0])
+            parts = self.resampling_parts(rows[0])
 
             def values(sums: tuple[Any, ...], rows: list[Metric] = rows) -> dict[str, float]:
-                return {name: value for metric in rows for name, value in self._named(metric, sums).items()}
+                return {name: value for metric in rows for name, value in self._named_values(metric, sums).items()}
 
             reasons = thin_labels(parts, partial(values, rows=means), self.unit) if means else {}
-            found |= bootstrap_intervals(parts, values, resamples, level, seed, reasons)
-        return {name: found[name] for name in self.values}
+            result |= bootstrap_intervals(parts, values, resamples, level, seed, reasons)
+        return {name: result[name] for name in self.values}
 
     def value_function(self, name: str) -> tuple[Metric, Callable[[tuple[Any, ...]], float]]:
         """Find the metric behind a name, and how its value (or the part in brackets) comes from sums."""
         base, bracket, part = name.removesuffix("]").partition("[")
-        metric = next((row for row in self.metrics if row.name in (base, _spelled(base))), None)
+        metric = next((row for row in self.metrics if row.name in (base, _canonical_name(base))), None)
         full = f"{metric.name}[{part}]" if metric is not None and bracket else metric and metric.name
         if metric is None or (bracket and full not in self.values):
             raise TreelabelError(f"metric {name!r} was not asked for; there are: {', '.join(self.values)}")
         self._require_documents()
-        return metric, lambda sums: self._named(metric, sums).get(str(full), float("nan"))
+        return metric, lambda sums: self._named_values(metric, sums).get(str(full), float("nan"))
 
-    def drawn_parts(self, metric: Metric) -> tuple[Any, ...]:
+    def resampling_parts(self, metric: Metric) -> tuple[Any, ...]:
         """Return the additive parts of a metric, a row for each document, or for each group if there are groups."""
         parts = self.parts[metric.key]
         return parts if self.groups is None else sum_by_group(parts, self.groups)
@@ -262,16 +262,16 @@ class Result:
     def bins(self) -> pa.Table:
         """Macro F1 of the labels by training frequency."""
         f1 = self.labels.column("f1").to_numpy()
-        found = {
+        result = {
             name: keep
             for name, keep in frequency_bins(self.context.frequencies, self.context.bin_edges).items()
             if keep.any()
         }
         return pa.table(
             {
-                "frequency": list(found),
-                "labels": [int(keep.sum()) for keep in found.values()],
-                "macro_f1": [float(f1[keep].mean()) for keep in found.values()],
+                "frequency": list(result),
+                "labels": [int(keep.sum()) for keep in result.values()],
+                "macro_f1": [float(f1[keep].mean()) for keep in result.values()],
             }
         )
 
@@ -287,24 +287,24 @@ class Result:
             hierarchical_points: ("hierarchical", operating_curve),
             information_points: ("information", operating_curve),
         }
-        found = {}
+        result = {}
         for metric in self.metrics:
             # A convention that is switched is a function around the metric's own.
             parts = getattr(metric.parts, "of", metric.parts)
             if parts in known:
                 name, make = known[parts]
                 _, bracket, settings = metric.name.partition("(")
-                found[name + bracket + settings] = make(self.sums[metric.key])
-        return found
+                result[name + bracket + settings] = make(self.sums[metric.key])
+        return result
 
     def rows(self, intervals: bool = False) -> list[tuple[str, str]]:
         """Return (metric, value) pairs for people to read."""
-        found = self.intervals() if intervals and self.parts else {}
+        result = self.intervals() if intervals and self.parts else {}
         rows = []
         for name, value in self.values.items():
             shown = "inf" if math.isinf(value) else f"{value:.4f}"
-            if name in found:
-                shown += f"  {found[name].ends}"
+            if name in result:
+                shown += f"  {result[name].ends}"
             rows.append((name, shown))
         return rows
 
@@ -365,7 +365,7 @@ class Result:
             ) from None
 
 
-def _spelled(name: str) -> str:
+def _canonical_name(name: str) -> str:
     """Spell a metric's name as results do: "precision@k" and "precision@5.0" are "precision@5"."""
     try:
         return find_metric(name).name

@@ -23,10 +23,6 @@ class Comparison:
     low: float = float("nan")
     high: float = float("nan")
 
-    def is_significant(self, level: float = 0.05) -> bool:
-        """Return whether the p-value is below the level."""
-        return self.p_value < level
-
 
 def exchange_test(
     first: Sequence[Any],
@@ -58,8 +54,8 @@ def exchange_test(
         Without an interval; p is NaN where the difference is not a finite number.
 
     >>> worse, better = [np.zeros((30, 1))], [np.arange(30.0)[:, None] % 2]
-    >>> found = exchange_test(worse, better, lambda sums: float(sums[0][0]) / 30, permutations=200)
-    >>> found.difference, found.p_value < 0.05
+    >>> result = exchange_test(worse, better, lambda sums: float(sums[0][0]) / 30, permutations=200)
+    >>> result.difference, result.p_value < 0.05
     (0.5, True)
     """
     totals = [tuple(np.asarray(part.sum(axis=0)).ravel() for part in parts) for parts in (first, second)]
@@ -98,17 +94,17 @@ def exchanged_sums(
     [([1.0], [5.0]), ([5.0], [1.0])]
     """
     apart = [_rows_apart(one, other) for one, other in zip(first, second, strict=True)]
-    rows, moving = np.logical_or.reduce(apart), [at for at, differs in enumerate(apart) if differs.any()]
-    fixed = [part[~rows] if at in moving else part for at, part in enumerate(first)]
+    rows, moving = np.logical_or.reduce(apart), [offset for offset, differs in enumerate(apart) if differs.any()]
+    fixed = [part[~rows] if offset in moving else part for offset, part in enumerate(first)]
     base = [np.asarray(part.sum(axis=0)).ravel() for part in fixed]
     sides = (first, second), (second, first)
-    stacked = [_stack(one[at][rows], other[at][rows]) for one, other in sides for at in moving]
+    stacked = [_stack(one[offset][rows], other[offset][rows]) for one, other in sides for offset in moving]
     drawn = weighted_sums(stacked, _exchanges, permutations, seed) if moving else repeat((), permutations)
     for sums in drawn:
         both = list(base), list(base)
-        for index, found in enumerate(sums):
-            side, at = divmod(index, len(moving))
-            both[side][moving[at]] = base[moving[at]] + found
+        for index, result in enumerate(sums):
+            side, offset = divmod(index, len(moving))
+            both[side][moving[offset]] = base[moving[offset]] + result
         yield tuple(both[0]), tuple(both[1])
 
 
@@ -250,8 +246,8 @@ def micro_sign_test(
         `difference` is (pairs that only the second gets right - pairs that only the first does) / all such pairs.
 
     >>> truth, none = sparse.csr_array(np.ones((9, 2))), sparse.csr_array((9, 2))
-    >>> found = micro_sign_test(truth, none, truth)
-    >>> found.difference, found.p_value < 0.01
+    >>> result = micro_sign_test(truth, none, truth)
+    >>> result.difference, result.p_value < 0.01
     (1.0, True)
     """
     disagree = (first.astype(np.int8) - second.astype(np.int8)).tocsr()
@@ -260,8 +256,8 @@ def micro_sign_test(
     pairs = int(np.count_nonzero(gain.data))
     gains = np.asarray(gain.astype(np.float64).sum(axis=1)).reshape(-1, 1)
     by_unit = gains[:, 0] if groups is None else sum_by_group([gains], groups)[0][:, 0]
-    found = permutation_test(np.zeros(len(by_unit)), by_unit, permutations, seed)
-    return Comparison(float(by_unit.sum()) / pairs if pairs else 0.0, found.p_value)
+    result = permutation_test(np.zeros(len(by_unit)), by_unit, permutations, seed)
+    return Comparison(float(by_unit.sum()) / pairs if pairs else 0.0, result.p_value)
 
 
 def holm(p_values: Sequence[float]) -> LongArray | DoubleArray:
@@ -270,11 +266,11 @@ def holm(p_values: Sequence[float]) -> LongArray | DoubleArray:
     >>> holm([0.01, 0.04, 0.03]).round(3).tolist()
     [0.03, 0.06, 0.06]
     """
-    given = np.asarray(p_values, np.float64)
-    known = np.flatnonzero(~np.isnan(given))
-    order = known[np.argsort(given[known], kind="stable")]
-    corrected = np.full(len(given), np.nan)
-    corrected[order] = np.minimum(1.0, np.maximum.accumulate(given[order] * np.arange(len(order), 0, -1)))
+    p = np.asarray(p_values, np.float64)
+    known = np.flatnonzero(~np.isnan(p))
+    order = known[np.argsort(p[known], kind="stable")]
+    corrected = np.full(len(p), np.nan)
+    corrected[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(len(order), 0, -1)))
     return corrected
 
 

@@ -109,10 +109,10 @@ def weighted_sums(parts: Sequence[Any], draw: Draw, repetitions: int, seed: int 
     for drawn in background(draw(rng, size, documents) for size in sizes):
         # scipy would copy a transposed view once for each sparse part.
         times = np.ascontiguousarray(drawn.T) if has_sparse else drawn.T
-        yield from zip(*_summed(columns, times), strict=True)
+        yield from zip(*_multiply(columns, times), strict=True)
 
 
-def _summed(columns: Sequence[Any], times: DoubleArray) -> list[Any]:
+def _multiply(columns: Sequence[Any], times: DoubleArray) -> list[Any]:
     # A loss may be infinite, and 0 times that is no number; other columns have their sums all the same.
     with np.errstate(invalid="ignore"):
         # Dense parts have few columns, for which the threads of BLAS do nothing but get in the way of the others.
@@ -121,11 +121,11 @@ def _summed(columns: Sequence[Any], times: DoubleArray) -> list[Any]:
 
 def _times_drawn(rng: np.random.Generator, resamples: int, documents: int) -> DoubleArray:
     """Draw as many documents as there are, with replacement, and count how often each came up: one row per resample."""
-    return _counted(rng.integers(0, max(1, documents), (resamples, documents), dtype=np.int32))
+    return _count_draws(rng.integers(0, max(1, documents), (resamples, documents), dtype=np.int32))
 
 
 @kernel
-def _counted(draws: IntArray) -> DoubleArray:
+def _count_draws(draws: IntArray) -> DoubleArray:
     counts = np.zeros(draws.shape)
     for row in range(len(draws)):
         for document in draws[row]:
@@ -215,8 +215,8 @@ def bootstrap_intervals(
         Intervals by name; the ends of a value that is not finite are NaN.
 
     >>> parts = [np.ones((10, 1))]
-    >>> {name: str(found) for name, found in bootstrap_intervals(parts, lambda s: {"sum": float(s[0][0])}, 20).items()}
-    {'sum': '10.0000 [10.0000, 10.0000]'}
+    >>> str(bootstrap_intervals(parts, lambda sums: {"sum": float(sums[0][0])}, 20)["sum"])
+    '10.0000 [10.0000, 10.0000]'
     """
     reasons = reasons or {}
     points = values(tuple(np.asarray(part.sum(axis=0)).ravel() for part in parts))
@@ -224,9 +224,9 @@ def bootstrap_intervals(
         name: [] for name, point in points.items() if np.isfinite(point) and name not in reasons
     }
     for sums in bootstrap_sums(parts, resamples, seed) if drawn else ():
-        found = values(sums)
-        for name, kept in drawn.items():
-            kept.append(found.get(name, float("nan")))
+        result = values(sums)
+        for name, column in drawn.items():
+            column.append(result.get(name, float("nan")))
     documents = parts[0].shape[0]
     return {
         name: resampled_interval(np.array(drawn.get(name, ())), point, documents, level, reasons.get(name, ""))

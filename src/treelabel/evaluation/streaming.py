@@ -271,7 +271,7 @@ def _batch(judge: Evaluator, true: Any, found: Any, with_decisions: bool) -> tup
         return judge.batch(true.labels, found.labels, None), found.p
     decisions = judge.decide(found, true.labels) if with_decisions else None
     batch = judge.batch(true.labels, decisions, found)
-    if batch.given_decisions is None:
+    if batch.input_decisions is None:
         return batch, None
     ends = judge.hierarchy.most_specific(batch.decisions)
     p = np.full(len(batch), np.nan)

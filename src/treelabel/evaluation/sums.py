@@ -44,7 +44,7 @@ def column_sums(part: Any) -> Pair:
     return sum_rows(np.ascontiguousarray(part.T, np.float64))
 
 
-def added(one: Pair, two: Pair) -> Pair:
+def add_sums(one: Pair, two: Pair) -> Pair:
     """Add sums with what rounding took from them.
 
     Parameters
@@ -75,15 +75,15 @@ def _two_sum(one: DoubleArray, two: DoubleArray) -> Pair:
 def sum_rows(columns: DoubleArray) -> tuple[DoubleArray, DoubleArray]:
     """Sum every row of a matrix: the sums, and what rounding took from them."""
     high, low = np.zeros(columns.shape[0]), np.zeros(columns.shape[0])
-    for at in range(columns.shape[0]):
+    for index in range(columns.shape[0]):
         total, lost = 0.0, 0.0
-        for value in columns[at]:
+        for value in columns[index]:
             more = total + value
             if np.isfinite(more):
                 lost += (total - more) + value if abs(total) >= abs(value) else (value - more) + total
             total = more
-        high[at] = total + lost if np.isfinite(total) else total
-        low[at] = (total - high[at]) + lost if np.isfinite(total) else 0.0
+        high[index] = total + lost if np.isfinite(total) else total
+        low[index] = (total - high[index]) + lost if np.isfinite(total) else 0.0
     return high, low
 
 
@@ -92,16 +92,18 @@ def sum_entries(indices: IntArray, values: DoubleArray, columns: int) -> tuple[D
     """Sum the stored entries of a sparse matrix by column: the sums, and what rounding took from them."""
     high, low = np.zeros(columns), np.zeros(columns)
     for entry in range(len(indices)):
-        at, value = indices[entry], values[entry]
-        more = high[at] + value
+        index, value = indices[entry], values[entry]
+        more = high[index] + value
         if np.isfinite(more):
-            low[at] += (high[at] - more) + value if abs(high[at]) >= abs(value) else (value - more) + high[at]
-        high[at] = more
-    for at in range(columns):
-        total = high[at]
+            low[index] += (
+                (high[index] - more) + value if abs(high[index]) >= abs(value) else (value - more) + high[index]
+            )
+        high[index] = more
+    for index in range(columns):
+        total = high[index]
         if np.isfinite(total):
-            high[at] = total + low[at]
-            low[at] += total - high[at]
+            high[index] = total + low[index]
+            low[index] += total - high[index]
         else:
-            low[at] = 0.0
+            low[index] = 0.0
     return high, low

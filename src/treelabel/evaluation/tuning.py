@@ -13,8 +13,9 @@ from treelabel.core.types import BoolArray, DoubleArray, LongArray, ScoreArray
 from treelabel.evaluation.alignment import validation
 from treelabel.evaluation.statistics import Interval, binomial_interval
 from treelabel.hierarchy import LabelMatrix, matches
+from treelabel.metrics import METRICS, Batch, Context
 from treelabel.rules import TunedRule
-from treelabel.rules.back_off import Ways, precise_thresholds
+from treelabel.rules.back_off import LeafPaths, precise_thresholds
 from treelabel.rules.parsing import find_rule
 from treelabel.rules.threshold import threshold
 from treelabel.scores import Scores
@@ -40,7 +41,7 @@ def tune(truth: Any, scores: Scores, rule: str = "macro_f1") -> TunedRule:
 
     Returns
     -------
-    Tuned
+    TunedRule
         A rule for `decide`, bound to the hierarchy.
 
     >>> from treelabel.hierarchy import Hierarchy
@@ -51,19 +52,19 @@ def tune(truth: Any, scores: Scores, rule: str = "macro_f1") -> TunedRule:
     """
     if not isinstance(rule, str):
         raise TreelabelError(f"expected what to tune, such as 'macro_f1', found {type(rule).__name__}")
-    kept, true = validation(truth, scores)
+    aligned, true = validation(truth, scores)
     measured: dict[str, Any]
     settings: dict[str, Any]
     match rule.removeprefix("optimal:"):
         case "macro_f1":
-            thresholds, value = best_threshold_per_label(kept, true)
+            thresholds, value = best_threshold_per_label(aligned, true)
             name, settings, measured = "threshold", {"t": [float(t) for t in thresholds]}, {"macro_f1": value}
         case "micro_f1":
-            t, value = best_threshold(kept, true)
+            t, value = best_threshold(aligned, true)
             name, settings, measured = "threshold", {"t": t}, {"micro_f1": value}
         case _:
-            name, settings, measured = _precise(kept, true, rule, getattr(truth, "groups", None))
-    return TunedRule(name, settings, kept.hierarchy.fingerprint, {**measured, "documents": len(kept)})
+            name, settings, measured = _precise(aligned, true, rule, getattr(truth, "groups", None))
+    return TunedRule(name, settings, aligned.hierarchy.fingerprint, {**measured, "documents": len(aligned)})
 
 
 def _precise(
@@ -76,7 +77,7 @@ def _precise(
     if "t" in asked.settings:
         raise TreelabelError(f"{rule}: t is what is to be found; expected a precision, as in {RULES_TO_TUNE[-1]}")
     required, confidence = asked.settings.get("precision", 0.95), asked.settings.get("confidence", 0.9)
-    ways = Ways.of(scores, truth)
+    ways = LeafPaths.of(scores, truth)
     t = precise_thresholds(ways, required, confidence)
     others = {name: value for name, value in asked.settings.items() if name not in ("precision", "confidence")}
     measured = back_off_row(ways, required, confidence, groups).to_json() | {"confidence": confidence}
@@ -107,10 +108,10 @@ def best_threshold(scores: Scores, truth: LabelMatrix) -> tuple[float, float]:
     """
     matrix = scores.csr()
     everything = np.array([0, matrix.nnz])
-    found, values = _best_cuts(everything, matrix.data, matches(truth, matrix), np.array([truth.nnz]))
-    if not found[0] > 0:
+    result, values = _best_cuts(everything, matrix.data, matches(truth, matrix), np.array([truth.nnz]))
+    if not result[0] > 0:
         raise TreelabelError("no true label has a score above 0 in the validation data, so there is no threshold")
-    return float(found[0]), float(values[0])
+    return float(result[0]), float(values[0])
 
 
 def best_threshold_per_label(scores: Scores, truth: LabelMatrix) -> tuple[ScoreArray, float]:
@@ -132,21 +133,15 @@ def best_threshold_per_label(scores: Scores, truth: LabelMatrix) -> tuple[ScoreA
     """
     matrix = scores.csr()
     hits = matches(truth, matrix)
-    place = np.argsort(matrix.indices, kind="stable")
+    position = np.argsort(matrix.indices, kind="stable")
     ptr = np.concatenate([[0], np.cumsum(np.bincount(matrix.indices, minlength=matrix.shape[1]))])
     true = np.bincount(truth.indices, minlength=matrix.shape[1])
-    found, _ = _best_cuts(ptr, matrix.data[place], hits[place], true)
+    result, _ = _best_cuts(ptr, matrix.data[position], hits[position], true)
     usual, _ = best_threshold(scores, truth)
-    thresholds: ScoreArray = np.where(found > 0, found, scores.dtype.type(usual))
-    return thresholds, _macro_f1(scores.hierarchy.closure(threshold(scores, thresholds)), truth)
-
-
-def _macro_f1(chosen: LabelMatrix, truth: LabelMatrix) -> float:
-    """Compute the mean over labels of 2 hits / (predicted + true), 0 for labels that are neither."""
-    size = truth.shape[1]
-    hits = np.bincount(chosen.indices[matches(truth, chosen)], minlength=size)
-    total = np.bincount(chosen.indices, minlength=size) + np.bincount(truth.indices, minlength=size)
-    return float(np.divide(2 * hits, total, out=np.zeros(size), where=total > 0).mean())
+    thresholds: ScoreArray = np.where(result > 0, result, scores.dtype.type(usual))
+    reached = METRICS["macro_f1"].compute(Batch(Context(scores.hierarchy), truth, threshold(scores, thresholds)))
+    assert isinstance(reached, float)
+    return thresholds, reached
 
 
 def _best_cuts(ptr: LongArray, values: ScoreArray, hits: BoolArray, true: LongArray) -> tuple[ScoreArray, DoubleArray]:
@@ -260,12 +255,14 @@ def back_off_table(
     >>> table.rows[0].coverage, str(table.rows[0].precision)
     (0.5, '1.0000 [0.8843, 1.0000]')
     """
-    kept, true = validation(truth, scores)
-    ways, groups = Ways.of(kept, true), getattr(truth, "groups", None)
-    return BackOffTable(len(kept), tuple(back_off_row(ways, each, confidence, groups) for each in precisions))
+    aligned, true = validation(truth, scores)
+    ways, groups = LeafPaths.of(aligned, true), getattr(truth, "groups", None)
+    return BackOffTable(len(aligned), tuple(back_off_row(ways, each, confidence, groups) for each in precisions))
 
 
-def back_off_row(ways: Ways, required: float, confidence: float, groups: Sequence[str] | None = None) -> BackOffRow:
+def back_off_row(
+    ways: LeafPaths, required: float, confidence: float, groups: Sequence[str] | None = None
+) -> BackOffRow:
     """Measure one required precision by cross-fitting; a fold without thresholds predicts nothing.
 
     Parameters
@@ -288,14 +285,14 @@ def back_off_row(ways: Ways, required: float, confidence: float, groups: Sequenc
         unit = np.unique(np.asarray(groups, dtype=object), return_inverse=True)[1]
     # Documents often come sorted by their labels, so that folds are drawn.
     fold = np.random.default_rng(0).permutation(int(unit.max()) + 1)[unit] % FOLDS
-    found: list[tuple[Any, ...]] = []
-    for at in range(FOLDS):
+    result: list[tuple[Any, ...]] = []
+    for index in range(FOLDS):
         try:
-            t = precise_thresholds(ways.among(fold != at), required, confidence)
+            t = precise_thresholds(ways.among(fold != index), required, confidence)
         except TreelabelError:
             continue
-        found.append(ways.among(fold == at).judged(t))
-    is_right, is_leaf, depth = (np.concatenate([[], *(part[which] for part in found)]) for which in range(3))
+        result.append(ways.among(fold == index).outcomes(t))
+    is_right, is_leaf, depth = (np.concatenate([[], *(part[which] for part in result)]) for which in range(3))
     return BackOffRow(
         float(required),
         len(is_right) / ways.documents,

@@ -75,13 +75,13 @@ class WrongDocuments:
         """
         h = self.hierarchy
         rows, kinds, edges = mistakes(h, truth, decisions)
-        true, found = (decode(h, h.most_specific(labels[rows]), paths=True) for labels in (truth, decisions))
-        for at, (row, kind, distance) in enumerate(zip(rows.tolist(), kinds.tolist(), edges.tolist(), strict=True)):
-            sure = None if p is None or np.isnan(p[row]) else float(p[row])
+        true, result = (decode(h, h.most_specific(labels[rows]), paths=True) for labels in (truth, decisions))
+        for index, (row, kind, distance) in enumerate(zip(rows.tolist(), kinds.tolist(), edges.tolist(), strict=True)):
+            confidence = None if p is None or np.isnan(p[row]) else float(p[row])
             text = None if texts is None else texts[row]
             named: Kind = KINDS[kind]
-            wrong = WrongDocument(ids[row], text, tuple(true[at]), tuple(found[at]), sure, named, distance)
-            self._kept.append(((-distance, -(sure or 0.0), self.seen + row), wrong))
+            wrong = WrongDocument(ids[row], text, tuple(true[index]), tuple(result[index]), confidence, named, distance)
+            self._kept.append(((-distance, -(confidence or 0.0), self.seen + row), wrong))
             self.kinds[named] = self.kinds.get(named, 0) + 1
         self.count += len(rows)
         self.seen += truth.shape[0]
@@ -139,8 +139,8 @@ def mistakes(hierarchy: Hierarchy, truth: LabelMatrix, decisions: LabelMatrix) -
 
     >>> from treelabel.hierarchy.label_ids import encode
     >>> h = Hierarchy.from_paths(["A > B", "A > C", "D"])
-    >>> true, found = (h.closure(encode(h, rows)) for rows in (["B", "B", "B", "A"], ["C", "A", "D", "A"]))
-    >>> rows, kinds, edges = mistakes(h, true, found)
+    >>> true, result = (h.closure(encode(h, rows)) for rows in (["B", "B", "B", "A"], ["C", "A", "D", "A"]))
+    >>> rows, kinds, edges = mistakes(h, true, result)
     >>> rows.tolist(), [KINDS[kind] for kind in kinds], edges.tolist()
     ([0, 1, 2], ['sibling', 'ancestor', 'far'], [2, 1, 3])
     """
@@ -151,25 +151,25 @@ def mistakes(hierarchy: Hierarchy, truth: LabelMatrix, decisions: LabelMatrix) -
     to_found, missed_edges = nearest(hierarchy, missed, predicted)
     rows = np.concatenate([row_numbers(wrong), row_numbers(missed)]).astype(np.int64)
     true = np.concatenate([to_true, missed.indices.astype(np.int64)])
-    found = np.concatenate([wrong.indices.astype(np.int64), to_found])
+    result = np.concatenate([wrong.indices.astype(np.int64), to_found])
     edges = np.concatenate([wrong_edges, missed_edges])
     order = np.lexsort((np.arange(len(rows)), -edges, rows))
     first = order[np.append(True, np.diff(rows[order]) > 0)[: len(order)]]
-    true, found = true[first], found[first]
+    true, result = true[first], result[first]
     none_true = row_sizes(truth)[rows[first]] == 0
-    return rows[first], _kinds(hierarchy, true, found, none_true), edges[first]
+    return rows[first], _kinds(hierarchy, true, result, none_true), edges[first]
 
 
-def _kinds(hierarchy: Hierarchy, true: LongArray, found: LongArray, none_true: BoolArray) -> LongArray:
+def _kinds(hierarchy: Hierarchy, true: LongArray, result: LongArray, none_true: BoolArray) -> LongArray:
     """Name the relation of predicted labels to true ones, each -1 where there is none."""
     kinds = np.full(len(true), KINDS.index("far"), np.int64)
-    both = np.flatnonzero((true >= 0) & (found >= 0))
-    upper, lower = found[both], true[both]
+    both = np.flatnonzero((true >= 0) & (result >= 0))
+    upper, lower = result[both], true[both]
     kinds[both[_share_parent(hierarchy, upper, lower)]] = KINDS.index("sibling")
     if len(both):
         kinds[both[hierarchy.is_ancestor(upper, lower)]] = KINDS.index("ancestor")
         kinds[both[hierarchy.is_ancestor(lower, upper)]] = KINDS.index("descendant")
-    kinds[found < 0] = KINDS.index("missing")
+    kinds[result < 0] = KINDS.index("missing")
     kinds[none_true] = KINDS.index("unwanted")
     return kinds
 

@@ -104,7 +104,7 @@ def context_to_json(context: Context) -> str:
     stored = {
         "hierarchy": json.loads(hierarchy_to_json(context.hierarchy)),
         "closed": None if context.closed is None else context.closed.tolist(),
-        "given": None if context.given is None else context.given.tolist(),
+        "given": None if context.exclusive is None else context.exclusive.tolist(),
         "documents": context.documents,
         "propensity": context.propensity,
         "bin_edges": context.bin_edges,

@@ -183,7 +183,7 @@ def drawn_values(result: Result, metrics: Sequence[Metric], resamples: int) -> d
         alike = [metric for metric in metrics if metric.key == key]
         values = [
             [each.value_of(sums, result.context) for each in alike]
-            for sums in bootstrap_sums(result.drawn_parts(alike[0]), resamples, seed)
+            for sums in bootstrap_sums(result.resampling_parts(alike[0]), resamples, seed)
         ]
         for metric, drawn in zip(alike, zip(*values, strict=True), strict=True):
             names = [name for name in result.values if base_metric(name) == metric.name]
@@ -313,10 +313,10 @@ def _exchanged_error(
     ):
         judged = run.judged_by(term.metric, term.rule)
         result = None if judged is None else resampled.results.result(run, judged.rule)
-        if result is None or not result.no_interval(term.metric):
+        if result is None or not result.why_no_interval(term.metric):
             return 0.0
         metric, value = result.value_function(term.metric)
-        side += result.drawn_parts(metric)
+        side += result.resampling_parts(metric)
         values.append(value)
     width, drawn = len(sides[0]) // len(chosen), []
     with np.errstate(all="ignore"):

@@ -22,15 +22,15 @@ Table = TypeVar("Table", bound=npt.NDArray[Any])
 class Context:
     """The hierarchy, and how often labels occur in the reference (training) documents.
 
-    `closed` counts documents by node, ancestors included (information content, frequency bins); `given` counts labels
-    as they were given (propensities). Both are None if nothing is known. `propensity` is (A, B) of the propensity
-    model, `bin_edges` where bins of training frequency begin. `is_from_truth` tells that the reference documents are
-    those that are judged, which metrics may look at and rules may not.
+    `closed` counts documents by node, ancestors included (information content, frequency bins). `exclusive` counts
+    labels as documents have them, without ancestors (propensities). Both are None if nothing is known. `propensity` is
+    (A, B) of the propensity model, `bin_edges` where bins of training frequency begin. `is_from_truth` says that the
+    reference documents are the evaluated ones: metrics may look at them, rules may not.
     """
 
     hierarchy: Hierarchy
     closed: LongArray | None = None
-    given: LongArray | None = None
+    exclusive: LongArray | None = None
     documents: int | None = None
     propensity: tuple[float, float] = (0.55, 1.5)
     bin_edges: tuple[int, ...] = (1, 10, 100, 1000)
@@ -62,9 +62,9 @@ class Context:
         return self._known(self.closed)
 
     @property
-    def given_frequencies(self) -> LongArray:
+    def exclusive_frequencies(self) -> LongArray:
         """The number of training documents by label, as given."""
-        return self._known(self.given)
+        return self._known(self.exclusive)
 
     @property
     def reference_documents(self) -> int:
@@ -76,7 +76,7 @@ class Context:
 
     def is_same(self, other: "Context") -> bool:
         """Return whether the other knows the same of the reference documents."""
-        mine, theirs = (self.closed, self.given), (other.closed, other.given)
+        mine, theirs = (self.closed, self.exclusive), (other.closed, other.exclusive)
         same = all(np.array_equal(one, two) for one, two in zip(mine, theirs, strict=True))  # type: ignore[arg-type]
         settings = (self.documents, self.propensity, self.bin_edges)
         return same and settings == (other.documents, other.propensity, other.bin_edges)
@@ -99,9 +99,9 @@ class Batch:
 
     context: Context
     truth: LabelMatrix
-    given_decisions: LabelMatrix | None = None
-    given_scores: Scores | None = None
-    given_closure: LabelMatrix | None = None
+    input_decisions: LabelMatrix | None = None
+    input_scores: Scores | None = None
+    input_closure: LabelMatrix | None = None
     first: int = 0
     known_nodes: BoolArray | None = None
     _tables: dict[Any, Any] = field(default_factory=dict, init=False)
@@ -117,21 +117,21 @@ class Batch:
     @property
     def decisions(self) -> LabelMatrix:
         """The predicted labels as given."""
-        if self.given_decisions is None:
+        if self.input_decisions is None:
             raise TreelabelError("this metric needs decisions; pass decisions=, or scores= and a rule=")
-        return self.given_decisions
+        return self.input_decisions
 
     @property
     def scores(self) -> Scores:
         """The scores of all nodes."""
-        if self.given_scores is None:
+        if self.input_scores is None:
             raise TreelabelError("this metric needs scores; pass scores=")
-        return self.given_scores
+        return self.input_scores
 
     @cached_property
     def closed_truth(self) -> LabelMatrix:
         """The true labels with their ancestors."""
-        return closed_sets(self.hierarchy, self.truth) if self.given_closure is None else self.given_closure
+        return closed_sets(self.hierarchy, self.truth) if self.input_closure is None else self.input_closure
 
     @cached_property
     def closed_decisions(self) -> LabelMatrix:
@@ -165,8 +165,8 @@ class Batch:
         count = min(int(k), len(self.hierarchy))
         if make not in self._tables or self._tables[make].shape[1] < count:
             self._tables[make] = make(self, count)
-        kept: Table = self._tables[make][:, :count]
-        return kept
+        table: Table = self._tables[make][:, :count]
+        return table
 
     @cached_property
     def unit_overlap(self) -> DoubleArray:
@@ -215,8 +215,8 @@ class Batch:
         scores = self.scores if scores is None else scores
         values = scores.values
         if not scores.is_sparse:
-            found: ScoreArray = values[row_numbers(labels), labels.indices]
-            return found
+            result: ScoreArray = values[row_numbers(labels), labels.indices]
+            return result
         ptr, row_ptr = values.indptr.astype(np.int64), labels.indptr.astype(np.int64)
         return np.concatenate(
             over_rows(
@@ -308,12 +308,12 @@ def overlap_rows(
     result = np.zeros((3, stop - start))
     for row in range(start, stop):
         a, b, c = 0.0, 0.0, 0.0
-        for at in range(pred_ptr[row], pred_ptr[row + 1]):
-            weight = weights[pred_idx[at]]
+        for index in range(pred_ptr[row], pred_ptr[row + 1]):
+            weight = weights[pred_idx[index]]
             a += weight
-            c += weight if is_hit[at] else 0.0
-        for at in range(true_ptr[row], true_ptr[row + 1]):
-            b += weights[true_idx[at]]
+            c += weight if is_hit[index] else 0.0
+        for index in range(true_ptr[row], true_ptr[row + 1]):
+            b += weights[true_idx[index]]
         result[0, row - start] = a
         result[1, row - start] = b
         result[2, row - start] = c
@@ -324,8 +324,8 @@ def overlap_rows(
 def column_counts(idx: IntArray, marks: BoolArray, columns: int) -> LongArray:
     """Count the marked entries of each column."""
     counts = np.zeros(columns, np.int64)
-    for at in range(len(idx)):
-        counts[idx[at]] += marks[at]
+    for index in range(len(idx)):
+        counts[idx[index]] += marks[index]
     return counts
 
 
@@ -335,8 +335,8 @@ def row_sums(ptr: LongArray, values: DoubleArray, start: int, stop: int) -> Doub
     sums = np.zeros(stop - start)
     for row in range(start, stop):
         total = 0.0
-        for at in range(ptr[row], ptr[row + 1]):
-            total += values[at]
+        for index in range(ptr[row], ptr[row + 1]):
+            total += values[index]
         sums[row - start] = total
     return sums
 
@@ -346,12 +346,12 @@ def look_up_scores(
     ptr: LongArray, idx: IntArray, values: ScoreArray, row_ptr: LongArray, row_idx: IntArray, start: int, stop: int
 ) -> ScoreArray:
     """Look up the CSR scores of the given labels; what is not stored is 0."""
-    found = np.zeros(row_ptr[stop] - row_ptr[start], values.dtype)
+    result = np.zeros(row_ptr[stop] - row_ptr[start], values.dtype)
     for row in range(start, stop):
         left = ptr[row]
-        for at in range(row_ptr[row], row_ptr[row + 1]):
-            while left < ptr[row + 1] and idx[left] < row_idx[at]:
+        for index in range(row_ptr[row], row_ptr[row + 1]):
+            while left < ptr[row + 1] and idx[left] < row_idx[index]:
                 left += 1
-            if left < ptr[row + 1] and idx[left] == row_idx[at]:
-                found[at - row_ptr[start]] = values[left]
-    return found
+            if left < ptr[row + 1] and idx[left] == row_idx[index]:
+                result[index - row_ptr[start]] = values[left]
+    return result

@@ -42,12 +42,12 @@ def _points(batch: Batch, weights: DoubleArray) -> Parts:
     return precision, recall, known.astype(np.float64)
 
 
-def hierarchical_points(batch: Batch, _: float = 0) -> Parts:
+def hierarchical_points(batch: Batch) -> Parts:
     """Operating points with every node weighing 1."""
     return _points(batch, batch.context.unit_weights)
 
 
-def information_points(batch: Batch, _: float = 0) -> Parts:
+def information_points(batch: Batch) -> Parts:
     """Operating points with every node weighing the information it adds."""
     return _points(batch, batch.context.information_weights)
 
@@ -59,13 +59,13 @@ def curve(sums: Sums) -> dict[str, DoubleArray]:
     return {"threshold": THRESHOLDS.copy(), "precision": precision / documents, "recall": recall / documents}
 
 
-def best_f1(sums: Sums, _: Context, __: float) -> float:
+def best_f1(sums: Sums, _: Context) -> float:
     """The largest F1 of mean precision and mean recall over all thresholds.
 
     Takes the column sums of what `hierarchical_points` returns.
 
     >>> from treelabel.metrics.example import example_context, example_sums
-    >>> round(best_f1(example_sums(hierarchical_points), example_context(), 0), 3)
+    >>> round(best_f1(example_sums(hierarchical_points), example_context()), 3)
     0.642
     """
     points = curve(sums)
@@ -74,7 +74,7 @@ def best_f1(sums: Sums, _: Context, __: float) -> float:
     return float(np.divide(2 * precision * recall, total, out=np.zeros_like(total), where=total != 0).max())
 
 
-def hf1_auc(batch: Batch, _: float = 0) -> DoubleArray:
+def hf1_auc(batch: Batch) -> DoubleArray:
     """Area under hierarchical precision over recall, browsing all thresholds; documents without truth do not count.
 
     With q(n) the largest score of n and its descendants: for every distinct q of a true node the sets {q > t} and
@@ -90,7 +90,7 @@ def hf1_auc(batch: Batch, _: float = 0) -> DoubleArray:
     return _curve_areas(batch, batch.context.unit_weights)
 
 
-def info_hf1_auc(batch: Batch, _: float = 0) -> DoubleArray:
+def info_hf1_auc(batch: Batch) -> DoubleArray:
     """The same area with every node weighing the information it adds.
 
     One value per document: shape (documents,).
@@ -154,10 +154,10 @@ def curve_areas_csr(
         nodes = idx[ptr[row] : ptr[row + 1]]
         stored = values[ptr[row] : ptr[row + 1]]
         true_scores = np.zeros(len(true), values.dtype)
-        for place in range(len(true)):
-            at = np.searchsorted(nodes, true[place])
-            if at < len(nodes) and nodes[at] == true[place]:
-                true_scores[place] = stored[at]
+        for position in range(len(true)):
+            index = np.searchsorted(nodes, true[position])
+            if index < len(nodes) and nodes[index] == true[position]:
+                true_scores[position] = stored[index]
         row_weights = weights[nodes]
         unstored = everything - row_weights.sum()
         areas[row - start] = curve_area(true_scores, weights[true], stored, row_weights, unstored)
@@ -179,19 +179,19 @@ def curve_area(
     if total <= 0:
         return np.nan
     area, hit_before = 0.0, 0.0
-    at = 0
-    while at < len(order):
-        threshold = true_scores[order[at]]
+    index = 0
+    while index < len(order):
+        threshold = true_scores[order[index]]
         hit_after = hit_before
-        while at < len(order) and true_scores[order[at]] == threshold:
-            hit_after += true_weights[order[at]]
-            at += 1
+        while index < len(order) and true_scores[order[index]] == threshold:
+            hit_after += true_weights[order[index]]
+            index += 1
         above, tied = 0.0, 0.0
-        for place in range(len(scores)):
-            if scores[place] > threshold:
-                above += weights[place]
-            elif scores[place] == threshold:
-                tied += weights[place]
+        for position in range(len(scores)):
+            if scores[position] > threshold:
+                above += weights[position]
+            elif scores[position] == threshold:
+                tied += weights[position]
         if threshold == 0:
             tied += unstored
         precision_before = hit_before / above if above > 0 else 1.0

@@ -42,6 +42,6 @@ def example() -> Batch:
     )
 
 
-def example_sums(parts: Callable[[Batch, float], Parts], parameter: float = 0) -> Sums:
-    """Sum additive parts over the four documents; `parameter` is the number behind "@" in the metric's name."""
-    return tuple(np.asarray(part.sum(axis=0)).ravel() for part in parts(example(), parameter))
+def example_sums(parts: Callable[..., Parts], *arguments: float) -> Sums:
+    """Sum additive parts over the four documents; `arguments` is the number behind "@", if there is one."""
+    return tuple(np.asarray(part.sum(axis=0)).ravel() for part in parts(example(), *arguments))

@@ -11,7 +11,7 @@ from treelabel.metrics.metric import Parts, Sums, Value
 from treelabel.metrics.overlap import f_beta, precision, recall
 
 
-def counted(truth: LabelMatrix, decisions: LabelMatrix, is_hit: BoolArray | None = None) -> Parts:
+def set_counts(truth: LabelMatrix, decisions: LabelMatrix, is_hit: BoolArray | None = None) -> Parts:
     """Return predictions, truths and their intersection as label matrices, and a column of ones to count documents.
 
     `is_hit` marks the decisions that are true, if that is known already.
@@ -30,16 +30,18 @@ def counted(truth: LabelMatrix, decisions: LabelMatrix, is_hit: BoolArray | None
     return decisions, truth, both, np.ones((truth.shape[0], 1), np.int64)
 
 
-def label_counts(batch: Batch, _: float = 0) -> Parts:
+def label_counts(batch: Batch) -> Parts:
     """Count the closed sets."""
-    return counted(batch.closed_truth, batch.closed_decisions, batch.is_hit)
+    return set_counts(batch.closed_truth, batch.closed_decisions, batch.is_hit)
 
 
-def constrained_counts(batch: Batch, _: float = 0) -> Parts:
+def constrained_counts(batch: Batch) -> Parts:
     """Count a predicted node as right only if all its ancestors are predicted too; it is predicted in any case."""
-    given = batch.decisions
-    return counted(
-        batch.closed_truth, given, matches(batch.closed_truth, given) & has_ancestors(batch.hierarchy, given)
+    decisions = batch.decisions
+    return set_counts(
+        batch.closed_truth,
+        decisions,
+        matches(batch.closed_truth, decisions) & has_ancestors(batch.hierarchy, decisions),
     )
 
 
@@ -81,91 +83,91 @@ def _total(sums: Sums) -> DoubleArray:
     return np.array([[float(part.sum()) for part in sums[:3]]])
 
 
-def micro_precision(sums: Sums, _: Context, __: float) -> float:
+def micro_precision(sums: Sums, _: Context) -> float:
     """Share of all predictions that are true.
 
     Takes the sums of counts by label, each of shape (nodes,), and the number of documents.
 
     >>> from treelabel.metrics.example import example_context, example_sums
-    >>> round(micro_precision(example_sums(label_counts), example_context(), 0), 3)
+    >>> round(micro_precision(example_sums(label_counts), example_context()), 3)
     0.5
     """
     return _mean(precision(_total(sums), if_empty=0.0), sums)
 
 
-def micro_recall(sums: Sums, _: Context, __: float) -> float:
+def micro_recall(sums: Sums, _: Context) -> float:
     """Share of all true labels that are predicted.
 
     Takes the sums of counts by label, each of shape (nodes,), and the number of documents.
 
     >>> from treelabel.metrics.example import example_context, example_sums
-    >>> round(micro_recall(example_sums(label_counts), example_context(), 0), 3)
+    >>> round(micro_recall(example_sums(label_counts), example_context()), 3)
     0.4
     """
     return _mean(recall(_total(sums), if_empty=0.0), sums)
 
 
-def micro_f1(sums: Sums, _: Context, __: float) -> float:
+def micro_f1(sums: Sums, _: Context) -> float:
     """F1 of the counts summed over labels.
 
     Takes the sums of counts by label, each of shape (nodes,), and the number of documents.
 
     >>> from treelabel.metrics.example import example_context, example_sums
-    >>> round(micro_f1(example_sums(label_counts), example_context(), 0), 3)
+    >>> round(micro_f1(example_sums(label_counts), example_context()), 3)
     0.444
     """
     return _mean(f_beta(_total(sums), if_empty=0.0), sums)
 
 
-def macro_precision(sums: Sums, _: Context, __: float) -> float:
+def macro_precision(sums: Sums, _: Context) -> float:
     """Mean precision of the labels.
 
     Takes the sums of counts by label, each of shape (nodes,), and the number of documents.
 
     >>> from treelabel.metrics.example import example_context, example_sums
-    >>> round(macro_precision(example_sums(label_counts), example_context(), 0), 3)
+    >>> round(macro_precision(example_sums(label_counts), example_context()), 3)
     0.133
     """
     return _mean(precision(by_label(sums), if_empty=0.0), sums)
 
 
-def macro_recall(sums: Sums, _: Context, __: float) -> float:
+def macro_recall(sums: Sums, _: Context) -> float:
     """Mean recall of the labels.
 
     Takes the sums of counts by label, each of shape (nodes,), and the number of documents.
 
     >>> from treelabel.metrics.example import example_context, example_sums
-    >>> round(macro_recall(example_sums(label_counts), example_context(), 0), 3)
+    >>> round(macro_recall(example_sums(label_counts), example_context()), 3)
     0.2
     """
     return _mean(recall(by_label(sums), if_empty=0.0), sums)
 
 
-def macro_f1(sums: Sums, _: Context, __: float) -> float:
+def macro_f1(sums: Sums, _: Context) -> float:
     """Mean F1 of the labels; a label never true and never predicted counts 0.
 
     Takes the sums of counts by label, each of shape (nodes,), and the number of documents.
 
     >>> from treelabel.metrics.example import example_context, example_sums
-    >>> round(macro_f1(example_sums(label_counts), example_context(), 0), 3)
+    >>> round(macro_f1(example_sums(label_counts), example_context()), 3)
     0.16
     """
     return _mean(label_f1(sums), sums)
 
 
-def macro_f1_present(sums: Sums, _: Context, __: float) -> float:
+def macro_f1_present(sums: Sums, _: Context) -> float:
     """Mean F1 of the labels that are true or predicted somewhere.
 
     Takes the sums of counts by label, each of shape (nodes,), and the number of documents.
 
     >>> from treelabel.metrics.example import example_context, example_sums
-    >>> round(macro_f1_present(example_sums(label_counts), example_context(), 0), 3)
+    >>> round(macro_f1_present(example_sums(label_counts), example_context()), 3)
     0.2
     """
     return _mean(label_f1(sums)[by_label(sums)[:, :2].sum(axis=1) > 0], sums)
 
 
-def label_accuracy(sums: Sums, context: Context, _: float) -> float:
+def label_accuracy(sums: Sums, context: Context) -> float:
     """Mean over labels of the share of documents judged rightly: 1 - (a + b - 2c) / documents.
 
     Takes the sums of counts by label, each of shape (nodes,), and the number of documents.
@@ -182,7 +184,7 @@ def label_accuracy(sums: Sums, context: Context, _: float) -> float:
     float
 
     >>> from treelabel.metrics.example import example_context, example_sums
-    >>> round(label_accuracy(example_sums(label_counts), example_context(), 0), 3)
+    >>> round(label_accuracy(example_sums(label_counts), example_context()), 3)
     0.75
     """
     documents = int(sums[3].sum())
@@ -192,7 +194,7 @@ def label_accuracy(sums: Sums, context: Context, _: float) -> float:
     return float(1 - (a + b - 2 * c) / documents / len(context.hierarchy))
 
 
-def hamming_levels(sums: Sums, context: Context, _: float) -> Value:
+def hamming_levels(sums: Sums, context: Context) -> Value:
     """Hamming loss of each level, and their mean.
 
     Takes the sums of counts by label, each of shape (nodes,), and the number of documents.
@@ -210,8 +212,8 @@ def hamming_levels(sums: Sums, context: Context, _: float) -> Value:
         The mean, and the value of each level.
 
     >>> from treelabel.metrics.example import example_context, example_sums
-    >>> found = hamming_levels(example_sums(label_counts), example_context(), 0)
-    >>> {name: round(value, 3) for name, value in found.items()}
+    >>> result = hamming_levels(example_sums(label_counts), example_context())
+    >>> {name: round(value, 3) for name, value in result.items()}
     {'mean': 0.271, '1': 0.167, '2': 0.375}
     """
     documents = int(sums[3].sum())
@@ -222,7 +224,7 @@ def hamming_levels(sums: Sums, context: Context, _: float) -> Value:
     return with_mean({str(d): float(wrong[context.hierarchy.level(d)].mean()) for d in _levels(context)})
 
 
-def macro_f1_by_depth(sums: Sums, context: Context, _: float) -> Value:
+def macro_f1_by_depth(sums: Sums, context: Context) -> Value:
     """Macro-F1 of the labels at each depth.
 
     Takes the sums of counts by label, each of shape (nodes,), and the number of documents.
@@ -240,15 +242,15 @@ def macro_f1_by_depth(sums: Sums, context: Context, _: float) -> Value:
         The mean, and the value of each depth.
 
     >>> from treelabel.metrics.example import example_context, example_sums
-    >>> found = macro_f1_by_depth(example_sums(label_counts), example_context(), 0)
-    >>> {name: round(value, 3) for name, value in found.items()}
+    >>> result = macro_f1_by_depth(example_sums(label_counts), example_context())
+    >>> {name: round(value, 3) for name, value in result.items()}
     {'mean': 0.133, '1': 0.267, '2': 0.0}
     """
     values = label_f1(sums)
     return with_mean({str(d): float(values[context.hierarchy.level(d)].mean()) for d in _levels(context)})
 
 
-def macro_f1_by_decile(sums: Sums, context: Context, _: float) -> Value:
+def macro_f1_by_decile(sums: Sums, context: Context) -> Value:
     """Macro-F1 of the labels in each tenth by training frequency, rarest first.
 
     Takes the sums of counts by label, each of shape (nodes,), and the number of documents.
@@ -266,14 +268,14 @@ def macro_f1_by_decile(sums: Sums, context: Context, _: float) -> Value:
         The mean, and the value of each tenth.
 
     >>> from treelabel.metrics.example import example_context, example_sums
-    >>> found = macro_f1_by_decile(example_sums(label_counts), example_context(), 0)
-    >>> {name: round(value, 3) for name, value in found.items()}
+    >>> result = macro_f1_by_decile(example_sums(label_counts), example_context())
+    >>> {name: round(value, 3) for name, value in result.items()}
     {'mean': 0.16, '1': 0.0, '2': 0.0, '3': 0.0, '4': 0.0, '5': 0.8}
     """
     values = label_f1(sums)
     order = np.argsort(context.frequencies, kind="stable")
     tenths = np.array_split(values[order], 10)
-    return with_mean({str(at + 1): float(part.mean()) for at, part in enumerate(tenths) if len(part)})
+    return with_mean({str(index + 1): float(part.mean()) for index, part in enumerate(tenths) if len(part)})
 
 
 def _levels(context: Context) -> range:
@@ -295,11 +297,11 @@ def mark_with_all_parents(
     stamp = np.zeros(nodes, np.int64)
     for row in range(len(row_ptr) - 1):
         # Parents have lower ids, so they are settled first.
-        for at in range(row_ptr[row], row_ptr[row + 1]):
+        for index in range(row_ptr[row], row_ptr[row + 1]):
             stands = True
-            for above in idx[ptr[at] : ptr[at + 1]]:
+            for above in idx[ptr[index] : ptr[index + 1]]:
                 stands = stands and stamp[above] == row + 1
             if stands:
-                keep[at] = True
-                stamp[row_idx[at]] = row + 1
+                keep[index] = True
+                stamp[row_idx[index]] = row + 1
     return keep

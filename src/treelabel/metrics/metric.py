@@ -40,9 +40,9 @@ class Metric:
     paper: str
     needs: frozenset[Need]
     higher_is_better: bool = True
-    documents: Callable[[Batch, float], DoubleArray] | None = None
-    parts: Callable[[Batch, float], Parts] | None = None
-    value: Callable[[Sums, Context, float], Value] | None = None
+    documents: Callable[..., DoubleArray] | None = None
+    parts: Callable[..., Parts] | None = None
+    value: Callable[[Sums, Context], Value] | None = None
     parameter: str | None = None
     default: float = 0.0
     note: str = ""
@@ -54,6 +54,11 @@ class Metric:
     def key(self) -> tuple[Any, float]:
         """Metrics with the same key share their parts."""
         return (self.documents or self.parts, self.default)
+
+    @property
+    def arguments(self) -> tuple[float, ...]:
+        """What functions get besides the documents: the number behind "@", for metrics that have one."""
+        return () if self.parameter is None else (self.default,)
 
     def with_conventions(self, settings: Mapping[str, Any]) -> "Metric":
         """Return the metric with other conventions; what is no convention of it is refused."""
@@ -91,8 +96,8 @@ class Metric:
         """Compute the additive parts of documents."""
         if self.documents is None:
             assert self.parts is not None
-            return self.parts(batch, self.default)
-        values = self.documents(batch, self.default)
+            return self.parts(batch, *self.arguments)
+        values = self.documents(batch, *self.arguments)
         known = ~np.isnan(values)
         # Each column in one piece of memory: numpy sums those fast, and pairwise, which loses fewer digits.
         return (np.array([np.where(known, values, 0.0), known]).T,)
@@ -115,4 +120,16 @@ class Metric:
             total, count = sums[0]
             return float(total / count) if count else float("nan")
         assert self.value is not None
-        return self.value(sums, context, self.default)
+        return self.value(sums, context)
+
+    def compute(self, batch: Batch) -> Value:
+        """Compute the metric of some documents at once; `evaluate` does it for many metrics, with intervals.
+
+        >>> from treelabel.metrics.example import example
+        >>> from treelabel.metrics.registry import find_metric
+        >>> find_metric("hf1").compute(example()), find_metric("precision@2").compute(example())
+        (0.5416666666666666, 0.5)
+        """
+        return self.value_of(
+            tuple(np.asarray(part.sum(axis=0)).ravel() for part in self.parts_of(batch)), batch.context
+        )

@@ -134,7 +134,7 @@ def icm_rows(abc: DoubleArray, alpha_1: float = 2.0, alpha_2: float = 2.0, beta:
 # One value per document
 
 
-def hp(batch: Batch, _: float = 0) -> DoubleArray:
+def hp(batch: Batch) -> DoubleArray:
     """Hierarchical precision of each document: c / a.
 
     One value per document: shape (documents,).
@@ -146,7 +146,7 @@ def hp(batch: Batch, _: float = 0) -> DoubleArray:
     return precision(batch.unit_overlap)
 
 
-def hr(batch: Batch, _: float = 0) -> DoubleArray:
+def hr(batch: Batch) -> DoubleArray:
     """Hierarchical recall of each document: c / b.
 
     One value per document: shape (documents,).
@@ -158,7 +158,7 @@ def hr(batch: Batch, _: float = 0) -> DoubleArray:
     return recall(batch.unit_overlap)
 
 
-def samples_precision(batch: Batch, _: float = 0) -> DoubleArray:
+def samples_precision(batch: Batch) -> DoubleArray:
     """Precision of each document's closed set; 0 for an empty one.
 
     One value per document: shape (documents,).
@@ -170,7 +170,7 @@ def samples_precision(batch: Batch, _: float = 0) -> DoubleArray:
     return precision(batch.unit_overlap, if_empty=0.0)
 
 
-def samples_recall(batch: Batch, _: float = 0) -> DoubleArray:
+def samples_recall(batch: Batch) -> DoubleArray:
     """Recall of each document's closed set; 0 where nothing is true.
 
     One value per document: shape (documents,).
@@ -182,7 +182,7 @@ def samples_recall(batch: Batch, _: float = 0) -> DoubleArray:
     return recall(batch.unit_overlap, if_empty=0.0)
 
 
-def samples_f1(batch: Batch, _: float = 0) -> DoubleArray:
+def samples_f1(batch: Batch) -> DoubleArray:
     """F1 of each document's closed set; 0 for two empty sets.
 
     One value per document: shape (documents,).
@@ -217,7 +217,7 @@ def hf(batch: Batch, beta: float = 1) -> DoubleArray:
     return f_beta(batch.unit_overlap, beta)
 
 
-def hf1(batch: Batch, _: float = 0) -> DoubleArray:
+def hf1(batch: Batch) -> DoubleArray:
     """Hierarchical F1 of each document: 2c / (a + b).
 
     One value per document: shape (documents,).
@@ -229,7 +229,7 @@ def hf1(batch: Batch, _: float = 0) -> DoubleArray:
     return f_beta(batch.unit_overlap)
 
 
-def hf1_root(batch: Batch, _: float = 0) -> DoubleArray:
+def hf1_root(batch: Batch) -> DoubleArray:
     """Hierarchical F1 with the root in both sets, as the ICM paper computes it.
 
     One value per document: shape (documents,).
@@ -241,7 +241,7 @@ def hf1_root(batch: Batch, _: float = 0) -> DoubleArray:
     return f_beta(with_root(batch.unit_overlap))
 
 
-def info_hp(batch: Batch, _: float = 0) -> DoubleArray:
+def info_hp(batch: Batch) -> DoubleArray:
     """Hierarchical precision with every node weighing the information it adds.
 
     One value per document: shape (documents,).
@@ -253,7 +253,7 @@ def info_hp(batch: Batch, _: float = 0) -> DoubleArray:
     return precision(batch.information_overlap)
 
 
-def info_hr(batch: Batch, _: float = 0) -> DoubleArray:
+def info_hr(batch: Batch) -> DoubleArray:
     """Hierarchical recall with every node weighing the information it adds.
 
     One value per document: shape (documents,).
@@ -265,7 +265,7 @@ def info_hr(batch: Batch, _: float = 0) -> DoubleArray:
     return recall(batch.information_overlap)
 
 
-def info_hf1(batch: Batch, _: float = 0) -> DoubleArray:
+def info_hf1(batch: Batch) -> DoubleArray:
     """Hierarchical F1 with every node weighing the information it adds.
 
     One value per document: shape (documents,).
@@ -277,7 +277,7 @@ def info_hf1(batch: Batch, _: float = 0) -> DoubleArray:
     return f_beta(batch.information_overlap)
 
 
-def icm(batch: Batch, _: float = 0, alpha: float = 2.0, alpha_2: float = 2.0, beta: float = 3.0) -> DoubleArray:
+def icm(batch: Batch, alpha: float = 2.0, alpha_2: float = 2.0, beta: float = 3.0) -> DoubleArray:
     """Information contrast of each document.
 
     Parameters
@@ -298,7 +298,7 @@ def icm(batch: Batch, _: float = 0, alpha: float = 2.0, alpha_2: float = 2.0, be
     return icm_rows(batch.information_overlap, alpha, alpha_2, beta)
 
 
-def shortest_path(batch: Batch, _: float = 0) -> DoubleArray:
+def shortest_path(batch: Batch) -> DoubleArray:
     """a + b - 2c: the edges between the most specific nodes of two paths.
 
     One value per document: shape (documents,).
@@ -312,7 +312,7 @@ def shortest_path(batch: Batch, _: float = 0) -> DoubleArray:
     return distance
 
 
-def hamming(batch: Batch, _: float = 0) -> DoubleArray:
+def hamming(batch: Batch) -> DoubleArray:
     """(a + b - 2c) / nodes: the share of nodes that are judged wrongly.
 
     One value per document: shape (documents,).
@@ -325,7 +325,7 @@ def hamming(batch: Batch, _: float = 0) -> DoubleArray:
     return share
 
 
-def jaccard(batch: Batch, _: float = 0) -> DoubleArray:
+def jaccard(batch: Batch) -> DoubleArray:
     """c / (a + b - c): shared nodes among all nodes of either set.
 
     One value per document: shape (documents,).
@@ -338,7 +338,7 @@ def jaccard(batch: Batch, _: float = 0) -> DoubleArray:
     return ratio(c, a + b - c, (a == 0) & (b == 0), if_empty=0.0)
 
 
-def subset_accuracy(batch: Batch, _: float = 0) -> DoubleArray:
+def subset_accuracy(batch: Batch) -> DoubleArray:
     """1 where the two closed sets are the same.
 
     One value per document: shape (documents,).
@@ -352,7 +352,7 @@ def subset_accuracy(batch: Batch, _: float = 0) -> DoubleArray:
     return same
 
 
-def propensity_f1(batch: Batch, _: float = 0) -> DoubleArray:
+def propensity_f1(batch: Batch) -> DoubleArray:
     """F1 of the sets as given, labels weighing their inverse propensity, with an empty class in both.
 
     One value per document: shape (documents,).
@@ -363,7 +363,7 @@ def propensity_f1(batch: Batch, _: float = 0) -> DoubleArray:
     """
     context = batch.context
     documents = context.reference_documents
-    counts = np.append(context.given_frequencies, documents)
+    counts = np.append(context.exclusive_frequencies, documents)
     inverse = inverse_propensities(counts, documents, *context.propensity)
     abc = overlap(inverse[:-1], batch.truth, batch.decisions, matches(batch.truth, batch.decisions))
     # Every document carries the empty class, so its frequency is the number of documents.
@@ -373,7 +373,7 @@ def propensity_f1(batch: Batch, _: float = 0) -> DoubleArray:
 # Sums over documents
 
 
-def overlap_sums(batch: Batch, _: float = 0) -> Parts:
+def overlap_sums(batch: Batch) -> Parts:
     """The three numbers of every document, to be summed before dividing, and a column of ones to count documents."""
     return batch.unit_overlap, np.ones((len(batch), 1))
 
@@ -384,43 +384,43 @@ def _micro(formula: Callable[[DoubleArray], DoubleArray], sums: Sums) -> float:
     return float(formula(np.atleast_2d(total))[0]) if documents.sum() else float("nan")
 
 
-def hp_micro(sums: Sums, _: Context, __: float) -> float:
+def hp_micro(sums: Sums, _: Context) -> float:
     """Sum of c / sum of a (the aggregate precision of the hierarchical win paper).
 
     Takes the column sums of what `overlap_sums` returns.
 
     >>> from treelabel.metrics.example import example_context, example_sums
-    >>> round(hp_micro(example_sums(overlap_sums), example_context(), 0), 3)
+    >>> round(hp_micro(example_sums(overlap_sums), example_context()), 3)
     0.5
     """
     return _micro(precision, sums)
 
 
-def hr_micro(sums: Sums, _: Context, __: float) -> float:
+def hr_micro(sums: Sums, _: Context) -> float:
     """Sum of c / sum of b.
 
     Takes the column sums of what `overlap_sums` returns.
 
     >>> from treelabel.metrics.example import example_context, example_sums
-    >>> round(hr_micro(example_sums(overlap_sums), example_context(), 0), 3)
+    >>> round(hr_micro(example_sums(overlap_sums), example_context()), 3)
     0.4
     """
     return _micro(recall, sums)
 
 
-def hf1_micro(sums: Sums, _: Context, __: float) -> float:
+def hf1_micro(sums: Sums, _: Context) -> float:
     """2 sum of c / (sum of a + sum of b).
 
     Takes the column sums of what `overlap_sums` returns.
 
     >>> from treelabel.metrics.example import example_context, example_sums
-    >>> round(hf1_micro(example_sums(overlap_sums), example_context(), 0), 3)
+    >>> round(hf1_micro(example_sums(overlap_sums), example_context()), 3)
     0.444
     """
     return _micro(f_beta, sums)
 
 
-def icm_sums(batch: Batch, _: float = 0, alpha: float = 2.0, alpha_2: float = 2.0, beta: float = 3.0) -> Parts:
+def icm_sums(batch: Batch, alpha: float = 2.0, alpha_2: float = 2.0, beta: float = 3.0) -> Parts:
     """ICM of prediction against truth, of truth against itself, and 1.
 
     Parameters
@@ -434,18 +434,18 @@ def icm_sums(batch: Batch, _: float = 0, alpha: float = 2.0, alpha_2: float = 2.
     -------
     one matrix of shape (documents, 3)
     """
-    found = batch.information_overlap
-    values = [icm_rows(abc, alpha, alpha_2, beta) for abc in (found, found[:, [1, 1, 1]])]
+    result = batch.information_overlap
+    values = [icm_rows(abc, alpha, alpha_2, beta) for abc in (result, result[:, [1, 1, 1]])]
     return (np.stack([*values, np.ones(len(batch))], axis=1),)
 
 
-def icm_norm(sums: Sums, _: Context, __: float) -> float:
+def icm_norm(sums: Sums, _: Context) -> float:
     """(ICM + M) / 2M clipped to [0, 1], M the mean ICM of the truth against itself.
 
     Takes the column sums of what `icm_sums` returns.
 
     >>> from treelabel.metrics.example import example_context, example_sums
-    >>> round(icm_norm(example_sums(icm_sums), example_context(), 0), 3)
+    >>> round(icm_norm(example_sums(icm_sums), example_context()), 3)
     0.071
     """
     total, best, documents = sums[0]

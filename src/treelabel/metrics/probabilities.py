@@ -6,7 +6,7 @@ from scipy import sparse
 from treelabel.core.types import BoolArray, DoubleArray, LongArray
 from treelabel.hierarchy import row_numbers, row_sizes
 from treelabel.metrics.batch import Batch, Context, sum_rows
-from treelabel.metrics.label_counts import counted, with_mean
+from treelabel.metrics.label_counts import set_counts, with_mean
 from treelabel.metrics.metric import Parts, Sums, Value
 
 CALIBRATION_BINS = 15
@@ -16,7 +16,7 @@ COVERAGE_STEPS = 100
 # Hierarchical win
 
 
-def softmax_win(batch: Batch, __: float = 0) -> DoubleArray:
+def softmax_win(batch: Batch) -> DoubleArray:
     """win = sum over the true path of 2^-j p(n_j), plus 2^-l p(n_l) for its end; in [0, 1]. NaN without truth.
 
     Needs a tree, in which the true label has one path.
@@ -37,7 +37,7 @@ def softmax_win(batch: Batch, __: float = 0) -> DoubleArray:
     return np.where(true >= 0, win, np.nan)
 
 
-def neg_log_win(batch: Batch, _: float = 0) -> DoubleArray:
+def neg_log_win(batch: Batch) -> DoubleArray:
     """-ln win; infinite where the whole true path has score 0.
 
     One value per document: shape (documents,).
@@ -50,7 +50,7 @@ def neg_log_win(batch: Batch, _: float = 0) -> DoubleArray:
         return -np.log(softmax_win(batch))
 
 
-def cross_entropy(batch: Batch, _: float = 0) -> DoubleArray:
+def cross_entropy(batch: Batch) -> DoubleArray:
     """-ln p(y) of the most specific true node; infinite where it has score 0.
 
     Of leaves whose scores sum to 1 this is scikit-learn's `log_loss`; the metric log_loss here sums binary losses.
@@ -68,7 +68,7 @@ def cross_entropy(batch: Batch, _: float = 0) -> DoubleArray:
     return np.where(row_sizes(truth) > 0, sum_rows(truth, lost), np.nan)
 
 
-def cross_entropy_sums(batch: Batch, __: float = 0) -> Parts:
+def cross_entropy_sums(batch: Batch) -> Parts:
     """-ln p of the true node of each depth, by document, and whether there is one; needs a tree."""
     _ = batch.hierarchy.parent
     batch._single(batch.truth, "true")
@@ -77,19 +77,19 @@ def cross_entropy_sums(batch: Batch, __: float = 0) -> Parts:
         lost = -np.log(batch.scores_at(truth).astype(np.float64))
     shape = len(batch), batch.hierarchy.max_depth
     total, known = np.zeros(shape), np.zeros(shape)
-    at = row_numbers(truth), batch.hierarchy.depth[truth.indices] - 1
-    total[at], known[at] = lost, 1.0
+    index = row_numbers(truth), batch.hierarchy.depth[truth.indices] - 1
+    total[index], known[index] = lost, 1.0
     return total, known
 
 
-def cross_entropy_by_depth(sums: Sums, _: Context, __: float) -> Value:
+def cross_entropy_by_depth(sums: Sums, _: Context) -> Value:
     """Mean of -ln p of the true node at each depth, over the documents whose truth goes that deep; and their mean.
 
     Takes the column sums of what `cross_entropy_sums` returns.
 
     >>> from treelabel.metrics.example import example_context, example_sums
-    >>> found = cross_entropy_by_depth(example_sums(cross_entropy_sums), example_context(), 0)
-    >>> {name: round(value, 3) for name, value in found.items()}
+    >>> result = cross_entropy_by_depth(example_sums(cross_entropy_sums), example_context())
+    >>> {name: round(value, 3) for name, value in result.items()}
     {'mean': 0.81, '1': 0.58, '2': 1.04}
     """
     pairs = zip(*(np.asarray(part).tolist() for part in sums), strict=True)
@@ -112,18 +112,18 @@ def _confidence(batch: Batch, allowed: BoolArray) -> tuple[DoubleArray, BoolArra
         (np.ones(len(best), np.bool_), np.maximum(best, 0), np.arange(len(best) + 1)),
         (len(batch), len(batch.hierarchy)),
     )
-    right = counted(batch.closed_truth, one)[2].data & (best >= 0)
-    sure = np.where(best >= 0, batch.scores_at(one), 0.0)
-    return sure.astype(np.float64), right, row_sizes(batch.truth) > 0
+    right = set_counts(batch.closed_truth, one)[2].data & (best >= 0)
+    confidence = np.where(best >= 0, batch.scores_at(one), 0.0)
+    return confidence.astype(np.float64), right, row_sizes(batch.truth) > 0
 
 
-def calibration_bins(batch: Batch, _: float = 0) -> Parts:
+def calibration_bins(batch: Batch) -> Parts:
     """Documents by confidence in their best node of each group: columns (count, confidence, hits) a bin."""
     parts = []
     for allowed in _groups(batch).values():
-        sure, right, known = _confidence(batch, allowed)
-        which = np.minimum((sure * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
-        parts.append(_in_bins(which, np.stack([known, sure * known, right & known], axis=1), CALIBRATION_BINS))
+        confidence, right, known = _confidence(batch, allowed)
+        which = np.minimum((confidence * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
+        parts.append(_in_bins(which, np.stack([known, confidence * known, right & known], axis=1), CALIBRATION_BINS))
     return tuple(parts)
 
 
@@ -135,7 +135,7 @@ def _in_bins(which: LongArray, values: DoubleArray, bins: int) -> sparse.csr_arr
     return sparse.csr_array((values.astype(np.float64).ravel(), columns.ravel(), ptr), (len(which), bins * width))
 
 
-def ece(sums: Sums, context: Context, _: float) -> Value:
+def ece(sums: Sums, context: Context) -> Value:
     """Expected calibration error of the best node: sum over bins of |confidence - hits| / documents.
 
     Takes the column sums of what `calibration_bins` returns.
@@ -153,14 +153,14 @@ def ece(sums: Sums, context: Context, _: float) -> Value:
         The error of the best leaf, and that of the best node of each level.
 
     >>> from treelabel.metrics.example import example_context, example_sums
-    >>> found = ece(example_sums(calibration_bins), example_context(), 0)
-    >>> {name: round(value, 3) for name, value in found.items()}
+    >>> result = ece(example_sums(calibration_bins), example_context())
+    >>> {name: round(value, 3) for name, value in result.items()}
     {'mean': 0.208, 'leaves': 0.208, '1': 0.167, '2': 0.125}
     """
     errors = {}
     for name, part in zip(["leaves", *map(str, range(1, context.hierarchy.max_depth + 1))], sums, strict=True):
-        count, sure, right = np.asarray(part).reshape(-1, 3).T
-        errors[name] = float(np.abs(sure - right).sum() / count.sum()) if count.sum() else float("nan")
+        count, confidence, right = np.asarray(part).reshape(-1, 3).T
+        errors[name] = float(np.abs(confidence - right).sum() / count.sum()) if count.sum() else float("nan")
     return {"mean": errors["leaves"], **errors}
 
 
@@ -169,13 +169,13 @@ def _per_group(batch: Batch, values: DoubleArray, nodes: DoubleArray, rows: Long
     groups = np.stack(list(_groups(batch).values()))
     size = len(groups)
     out = np.zeros((len(batch), size))
-    for at, allowed in enumerate(groups):
+    for index, allowed in enumerate(groups):
         keep = allowed[nodes]
-        out[:, at] = np.bincount(rows[keep], weights=values[keep], minlength=len(batch))
+        out[:, index] = np.bincount(rows[keep], weights=values[keep], minlength=len(batch))
     return out
 
 
-def brier_sums(batch: Batch, _: float = 0) -> Parts:
+def brier_sums(batch: Batch) -> Parts:
     """Sum of (p - y)^2 over the leaves and over each level, by document."""
     csr, truth = batch.scores.csr(), batch.closed_truth
     square = csr.data.astype(np.float64) ** 2
@@ -185,23 +185,23 @@ def brier_sums(batch: Batch, _: float = 0) -> Parts:
     return (np.hstack([total, np.ones((len(batch), 1))]),)
 
 
-def log_loss_sums(batch: Batch, _: float = 0) -> Parts:
+def log_loss_sums(batch: Batch) -> Parts:
     """Sum of -ln(1 - p) over false and -ln p over true nodes, by document and group; infinite if surely wrong.
 
     Each node is a binary question here; scikit-learn's `log_loss`, of one class among all, is `cross_entropy`.
     """
     csr, truth = batch.scores.csr(), batch.closed_truth
     at_truth = batch.scores_at(truth).astype(np.float64)
-    is_true = counted(truth, csr)[2].data
+    is_true = set_counts(truth, csr)[2].data
     with np.errstate(divide="ignore"):
         missed = np.where(is_true, 0.0, -np.log1p(-csr.data.astype(np.float64)))
-        found = -np.log(at_truth)
+        result = -np.log(at_truth)
     total = _per_group(batch, missed, csr.indices, row_numbers(csr))
-    total += _per_group(batch, found, truth.indices, row_numbers(truth))
+    total += _per_group(batch, result, truth.indices, row_numbers(truth))
     return (np.hstack([total, np.ones((len(batch), 1))]),)
 
 
-def group_means(sums: Sums, context: Context, _: float) -> Value:
+def group_means(sums: Sums, context: Context) -> Value:
     """Mean over documents for the leaves (the value itself) and for each level.
 
     Takes the column sums of what `brier_sums` returns.
@@ -219,8 +219,8 @@ def group_means(sums: Sums, context: Context, _: float) -> Value:
         The value of leaves, and that of each level.
 
     >>> from treelabel.metrics.example import example_context, example_sums
-    >>> found = group_means(example_sums(brier_sums), example_context(), 0)
-    >>> {name: round(value, 3) for name, value in found.items()}
+    >>> result = group_means(example_sums(brier_sums), example_context())
+    >>> {name: round(value, 3) for name, value in result.items()}
     {'mean': 0.562, 'leaves': 0.562, '1': 0.453, '2': 0.398}
     """
     *totals, documents = sums[0]
@@ -232,10 +232,10 @@ def group_means(sums: Sums, context: Context, _: float) -> Value:
 # Coverage against accuracy
 
 
-def coverage_bins(batch: Batch, _: float = 0) -> Parts:
+def coverage_bins(batch: Batch) -> Parts:
     """Documents and hits by confidence in the best leaf, in steps of 0.01."""
-    sure, right, known = _confidence(batch, batch.hierarchy.is_leaf)
-    which = np.minimum((sure * COVERAGE_STEPS).astype(np.int64), COVERAGE_STEPS - 1)
+    confidence, right, known = _confidence(batch, batch.hierarchy.is_leaf)
+    which = np.minimum((confidence * COVERAGE_STEPS).astype(np.int64), COVERAGE_STEPS - 1)
     return (_in_bins(which, np.stack([known, right & known], axis=1), COVERAGE_STEPS),)
 
 
@@ -248,13 +248,13 @@ def coverage_curve(sums: Sums) -> dict[str, DoubleArray]:
     return {"threshold": np.arange(COVERAGE_STEPS) / COVERAGE_STEPS, "coverage": covered / total, "accuracy": accuracy}
 
 
-def selective_accuracy(sums: Sums, _: Context, __: float) -> Value:
+def selective_accuracy(sums: Sums, _: Context) -> Value:
     """Area under accuracy over coverage: the mean accuracy when only the surest documents are decided.
 
     Takes the column sums of what `coverage_bins` returns.
 
     >>> from treelabel.metrics.example import example_context, example_sums
-    >>> round(selective_accuracy(example_sums(coverage_bins), example_context(), 0), 3)
+    >>> round(selective_accuracy(example_sums(coverage_bins), example_context()), 3)
     0.528
     """
     curve = coverage_curve(sums)

@@ -10,7 +10,7 @@ from treelabel.core.compute import kernel, over_rows
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray
 from treelabel.hierarchy import label_matrix, row_sizes
 from treelabel.metrics.batch import Batch, Context
-from treelabel.metrics.label_counts import counted, label_f1, with_mean
+from treelabel.metrics.label_counts import label_f1, set_counts, with_mean
 from treelabel.metrics.metric import Parts, Sums, Value
 
 
@@ -19,10 +19,10 @@ def _ranking(batch: Batch, count: int) -> IntArray:
     if not batch.scores.is_sparse:
         parts = over_rows(lambda start, stop: ranking_dense(values, start, stop, count), len(batch), least=64)
         return np.concatenate(parts)
-    return _ranked(values.indptr, values.indices, values.data, count)
+    return _rank_csr(values.indptr, values.indices, values.data, count)
 
 
-def _ranked(row_ptr: IntArray, nodes: IntArray, values: ScoreArray, count: int) -> IntArray:
+def _rank_csr(row_ptr: IntArray, nodes: IntArray, values: ScoreArray, count: int) -> IntArray:
     ptr = row_ptr.astype(np.int64)
     return np.concatenate(
         over_rows(lambda start, stop: ranking_csr(ptr, nodes, values, start, stop, count), len(ptr) - 1)
@@ -116,8 +116,8 @@ def recall_at_k(batch: Batch, k: float) -> DoubleArray:
     [1.0, 0.5, 1.0, nan]
     """
     sizes = row_sizes(batch.closed_truth).astype(np.float64)
-    found = np.count_nonzero(hits(batch, k), axis=1)
-    share: DoubleArray = np.divide(found, sizes, out=np.full(len(sizes), np.nan), where=sizes > 0)
+    result = np.count_nonzero(hits(batch, k), axis=1)
+    share: DoubleArray = np.divide(result, sizes, out=np.full(len(sizes), np.nan), where=sizes > 0)
     return share
 
 
@@ -156,7 +156,7 @@ def _gains(batch: Batch, count: int) -> DoubleArray:
 
 def _largest_gains(batch: Batch, count: int) -> DoubleArray:
     inverse, truth = batch.context.inverse_propensities, batch.closed_truth
-    best = _ranked(truth.indptr, truth.indices, inverse[truth.indices].astype(np.float32), count)
+    best = _rank_csr(truth.indptr, truth.indices, inverse[truth.indices].astype(np.float32), count)
     return np.where(best >= 0, inverse[best], 0.0)
 
 
@@ -177,13 +177,13 @@ def psp_sums(batch: Batch, k: float) -> Parts:
     return (np.array([batch.first_columns(gains, k).sum(axis=1) for gains in (_gains, _largest_gains)]).T,)
 
 
-def psp_at_k(sums: Sums, _: Context, __: float) -> float:
+def psp_at_k(sums: Sums, _: Context) -> float:
     """Propensity-scored precision: sum of gains / sum of reachable gains (a ratio of means over documents).
 
     Takes the column sums of what `psp_sums` returns.
 
     >>> from treelabel.metrics.example import example_context, example_sums
-    >>> round(psp_at_k(example_sums(psp_sums, 2), example_context(), 2), 3)
+    >>> round(psp_at_k(example_sums(psp_sums, 2), example_context()), 3)
     0.795
     """
     gained, reachable = sums[0]
@@ -203,17 +203,17 @@ def top_k_counts(batch: Batch, k: float) -> Parts:
     Returns
     -------
     tuple of four matrices
-        As `counted` returns them.
+        As `set_counts` returns them.
     """
     ranks = ranking(batch, k)
-    kept = ranks >= 0
-    ptr = np.append(0, np.count_nonzero(kept, axis=1).cumsum())
+    selected = ranks >= 0
+    ptr = np.append(0, np.count_nonzero(selected, axis=1).cumsum())
     # Rows are in order of rank and not of ids, which sums over columns do not mind.
-    predicted = label_matrix(ptr, ranks[kept], len(batch.hierarchy))
-    return counted(batch.closed_truth, predicted, hits(batch, k)[kept])
+    predicted = label_matrix(ptr, ranks[selected], len(batch.hierarchy))
+    return set_counts(batch.closed_truth, predicted, hits(batch, k)[selected])
 
 
-def binned_macro_f1_at_k(sums: Sums, context: Context, _: float) -> Value:
+def binned_macro_f1_at_k(sums: Sums, context: Context) -> Value:
     """Mean F1 of the labels in each bin of training frequency: 0, 1-9, 10-99, 100-999, 1000 and more.
 
     The value itself is the mean over the bins of labels that occur in training.
@@ -233,8 +233,8 @@ def binned_macro_f1_at_k(sums: Sums, context: Context, _: float) -> Value:
         The mean, and the value of each bin.
 
     >>> from treelabel.metrics.example import example_context, example_sums
-    >>> found = binned_macro_f1_at_k(example_sums(top_k_counts, 2), example_context(), 2)
-    >>> {name: round(value, 3) for name, value in found.items()}
+    >>> result = binned_macro_f1_at_k(example_sums(top_k_counts, 2), example_context())
+    >>> {name: round(value, 3) for name, value in result.items()}
     {'mean': 0.583, '0': 0.0, '1-9': 0.583}
     """
     values = label_f1(sums)
@@ -275,13 +275,13 @@ def insert_by_score(names: IntArray, scores: ScoreArray, size: int, name: int, s
     limit = len(names)
     if size == limit and score <= scores[limit - 1]:
         return size
-    at = min(size, limit - 1)
-    while at > 0 and scores[at - 1] < score:
-        names[at] = names[at - 1]
-        scores[at] = scores[at - 1]
-        at -= 1
-    names[at] = name
-    scores[at] = score
+    index = min(size, limit - 1)
+    while index > 0 and scores[index - 1] < score:
+        names[index] = names[index - 1]
+        scores[index] = scores[index - 1]
+        index -= 1
+    names[index] = name
+    scores[index] = score
     return min(size + 1, limit)
 
 
@@ -292,8 +292,8 @@ def ranking_csr(ptr: LongArray, idx: IntArray, values: ScoreArray, start: int, s
     best = np.empty(count, values.dtype)
     for row in range(start, stop):
         size = 0
-        for at in range(ptr[row], ptr[row + 1]):
-            size = insert_by_score(ranks[row - start], best, size, idx[at], values[at])
+        for index in range(ptr[row], ptr[row + 1]):
+            size = insert_by_score(ranks[row - start], best, size, idx[index], values[index])
     return ranks
 
 
@@ -316,7 +316,7 @@ def ranking_hits(ranks: IntArray, true_ptr: LongArray, true_idx: IntArray, start
     marks = np.zeros((stop - start, ranks.shape[1]), np.bool_)
     for row in range(start, stop):
         true = true_idx[true_ptr[row] : true_ptr[row + 1]]
-        for place in range(ranks.shape[1]):
-            at = np.searchsorted(true, ranks[row, place])
-            marks[row - start, place] = at < len(true) and true[at] == ranks[row, place]
+        for position in range(ranks.shape[1]):
+            index = np.searchsorted(true, ranks[row, position])
+            marks[row - start, position] = index < len(true) and true[index] == ranks[row, position]
     return marks

@@ -345,15 +345,15 @@ def _find_row(name: str) -> Metric:
     """Find a metric by its name and the number behind @."""
     if name in METRICS and METRICS[name].parameter is None:
         return METRICS[name]
-    base, at, number = name.partition("@")
+    base, index, number = name.partition("@")
     row = next((entry for entry in METRICS.values() if entry.name.partition("@")[0] == base and entry.parameter), None)
     if row is None:
         hint = did_you_mean(name, METRICS, cutoff=0.5, most=3) or "'treelabel metrics' lists them"
         raise TreelabelError(f"unknown metric {name!r}; {hint}")
     try:
-        parameter = float(number) if at and number != row.parameter else row.default
+        parameter = float(number) if index and number != row.parameter else row.default
     except ValueError:
         parameter = math.nan
     if not 0 < parameter < math.inf or (row.parameter == "k" and parameter != int(parameter)):
         raise TreelabelError(f"{name!r}: expected a number above 0 behind @, such as {base}@{row.default:g}")
-    return replace(row, name=f"{base}@{parameter:g}" if at or row.name.endswith("@k") else name, default=parameter)
+    return replace(row, name=f"{base}@{parameter:g}" if index or row.name.endswith("@k") else name, default=parameter)

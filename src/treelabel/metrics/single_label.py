@@ -9,7 +9,7 @@ from treelabel.metrics.label_counts import label_counts, with_mean
 from treelabel.metrics.metric import Parts, Sums, Value
 
 
-def level_matches(batch: Batch, _: float = 0) -> Parts:
+def level_matches(batch: Batch) -> Parts:
     """For each document and depth: whether truth has a node there, and whether prediction has the same nodes there."""
     predicted, true, both, _ones = label_counts(batch)
     per_level = [_by_level(batch, labels, labels.data) for labels in (predicted, true, both)]
@@ -21,12 +21,12 @@ def level_matches(batch: Batch, _: float = 0) -> Parts:
 def _by_level(batch: Batch, labels: LabelMatrix, keep: BoolArray) -> LongArray:
     """Count the kept labels of each document at each depth."""
     levels = max(1, batch.hierarchy.max_depth)
-    place = row_numbers(labels)[keep] * levels + batch.hierarchy.depth[labels.indices][keep] - 1
-    counts: LongArray = np.bincount(place, minlength=len(batch) * levels)
+    position = row_numbers(labels)[keep] * levels + batch.hierarchy.depth[labels.indices][keep] - 1
+    counts: LongArray = np.bincount(position, minlength=len(batch) * levels)
     return counts.reshape(len(batch), levels)
 
 
-def level_accuracy(sums: Sums, _: Context, __: float) -> Value:
+def level_accuracy(sums: Sums, _: Context) -> Value:
     """At each depth, the share of documents with true nodes there that have the same predicted there; the mean.
 
     Takes the column sums of what `level_matches` returns. Predictions are closed: nodes of several branches, as the
@@ -34,15 +34,15 @@ def level_accuracy(sums: Sums, _: Context, __: float) -> Value:
     wrong.
 
     >>> from treelabel.metrics.example import example_context, example_sums
-    >>> found = level_accuracy(example_sums(level_matches), example_context(), 0)
-    >>> {name: round(value, 3) for name, value in found.items()}
+    >>> result = level_accuracy(example_sums(level_matches), example_context())
+    >>> {name: round(value, 3) for name, value in result.items()}
     {'mean': 0.333, '1': 0.667, '2': 0.0}
     """
     present, right = sums
     return with_mean({str(d + 1): float(right[d] / present[d]) for d in range(len(present)) if present[d]})
 
 
-def leaf_accuracy(batch: Batch, _: float = 0) -> DoubleArray:
+def leaf_accuracy(batch: Batch) -> DoubleArray:
     """1 where the most specific predicted node is the most specific true node.
 
     One value per document: shape (documents,).
@@ -55,7 +55,7 @@ def leaf_accuracy(batch: Batch, _: float = 0) -> DoubleArray:
     return np.equal(true, predicted).astype(np.float64)
 
 
-def coarsest_accuracy(batch: Batch, __: float = 0) -> DoubleArray:
+def coarsest_accuracy(batch: Batch) -> DoubleArray:
     """1 where both labels have the same ancestor at depth 1 (or are both missing).
 
     One value per document: shape (documents,).
@@ -77,7 +77,7 @@ def _first(labels: LabelMatrix) -> IntArray:
     return first
 
 
-def parent_accuracy(batch: Batch, _: float = 0) -> DoubleArray:
+def parent_accuracy(batch: Batch) -> DoubleArray:
     """1 where both labels have the same parent, the root counting as the parent of top labels.
 
     One value per document: shape (documents,).
@@ -91,7 +91,7 @@ def parent_accuracy(batch: Batch, _: float = 0) -> DoubleArray:
     return np.equal(true, predicted).astype(np.float64)
 
 
-def onehot_win(batch: Batch, __: float = 0) -> DoubleArray:
+def onehot_win(batch: Batch) -> DoubleArray:
     """Hierarchical win of the one-hot vector at the predicted leaf: sum of 2^-j over shared nodes, the leaf's twice.
 
     Needs a tree, in which the true label has one path. NaN without truth.
@@ -106,7 +106,7 @@ def onehot_win(batch: Batch, __: float = 0) -> DoubleArray:
     return np.where(true < 0, np.nan, similarity.win(batch.hierarchy, predicted, true))
 
 
-def wu_palmer(batch: Batch, _: float = 0) -> DoubleArray:
+def wu_palmer(batch: Batch) -> DoubleArray:
     """2 d(lcs) / (d(x) + d(y)), depths from a root at depth 1.
 
     One value per document: shape (documents,).
@@ -118,7 +118,7 @@ def wu_palmer(batch: Batch, _: float = 0) -> DoubleArray:
     return similarity.wu_palmer(batch.hierarchy, *batch.single_terminals)
 
 
-def leacock_chodorow(batch: Batch, _: float = 0) -> DoubleArray:
+def leacock_chodorow(batch: Batch) -> DoubleArray:
     """-ln(len / 2D), len the nodes on the shortest path between the labels, D the largest depth (root at 1).
 
     One value per document: shape (documents,).
@@ -130,7 +130,7 @@ def leacock_chodorow(batch: Batch, _: float = 0) -> DoubleArray:
     return similarity.leacock_chodorow(batch.hierarchy, *batch.single_terminals)
 
 
-def resnik(batch: Batch, _: float = 0) -> DoubleArray:
+def resnik(batch: Batch) -> DoubleArray:
     """ic(lcs).
 
     One value per document: shape (documents,).
@@ -142,7 +142,7 @@ def resnik(batch: Batch, _: float = 0) -> DoubleArray:
     return similarity.resnik(batch.hierarchy, *batch.single_terminals, batch.context.information)
 
 
-def lin(batch: Batch, _: float = 0) -> DoubleArray:
+def lin(batch: Batch) -> DoubleArray:
     """2 ic(lcs) / (ic(x) + ic(y)); 1 for equal labels.
 
     One value per document: shape (documents,).
@@ -154,7 +154,7 @@ def lin(batch: Batch, _: float = 0) -> DoubleArray:
     return similarity.lin(batch.hierarchy, *batch.single_terminals, batch.context.information)
 
 
-def jiang_conrath(batch: Batch, _: float = 0) -> DoubleArray:
+def jiang_conrath(batch: Batch) -> DoubleArray:
     """Distance ic(x) + ic(y) - 2 ic(lcs).
 
     One value per document: shape (documents,).

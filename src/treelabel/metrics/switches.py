@@ -16,7 +16,7 @@ from treelabel.hierarchy import row_sizes
 from treelabel.metrics.batch import Batch
 from treelabel.scores import Scores
 
-Function = Callable[[Batch, float], Any]
+Function = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class WithNumbers:
     of: Callable[..., Any]
     numbers: tuple[tuple[str, float], ...]
 
-    def __call__(self, batch: Batch, number: float) -> Any:
+    def __call__(self, batch: Batch, *number: float) -> Any:
         """Compute what the metric is made of."""
-        return self.of(batch, number, **dict(self.numbers))
+        return self.of(batch, *number, **dict(self.numbers))
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ class ZeroWithoutTruth:
 
     of: Function
 
-    def __call__(self, batch: Batch, number: float) -> DoubleArray:
+    def __call__(self, batch: Batch, *number: float) -> DoubleArray:
         """Compute one value per document: shape (documents,)."""
-        values = self.of(batch, number)
+        values = self.of(batch, *number)
         return np.where(row_sizes(batch.truth) > 0, values, 0.0)
 
 
@@ -60,9 +60,9 @@ class SkipWithoutTruth:
 
     of: Function
 
-    def __call__(self, batch: Batch, number: float) -> DoubleArray:
+    def __call__(self, batch: Batch, *number: float) -> DoubleArray:
         """Compute one value per document, NaN where it does not count: shape (documents,)."""
-        values = self.of(batch, number)
+        values = self.of(batch, *number)
         return np.where(row_sizes(batch.truth) > 0, values, np.nan)
 
 
@@ -72,12 +72,12 @@ class RankZeros:
 
     of: Function
 
-    def __call__(self, batch: Batch, number: float) -> Any:
+    def __call__(self, batch: Batch, *number: float) -> Any:
         """Compute what the metric is made of."""
         key = RankZeros, number
         if key not in batch._tables:
-            batch._tables[key] = _with_scores(batch, with_zeros(batch.scores, int(number)))
-        return self.of(batch._tables[key], number)
+            batch._tables[key] = _with_scores(batch, with_zeros(batch.scores, int(number[0])))
+        return self.of(batch._tables[key], *number)
 
 
 @dataclass(frozen=True)
@@ -86,15 +86,15 @@ class CapChildren:
 
     of: Function
 
-    def __call__(self, batch: Batch, number: float) -> Any:
+    def __call__(self, batch: Batch, *number: float) -> Any:
         """Compute what the metric is made of."""
         if CapChildren not in batch._tables:
             batch._tables[CapChildren] = _with_scores(batch, batch.scores.coherent("min"))
-        return self.of(batch._tables[CapChildren], number)
+        return self.of(batch._tables[CapChildren], *number)
 
 
 def _with_scores(batch: Batch, scores: Scores) -> Batch:
-    return replace(batch, given_scores=scores, given_closure=batch.closed_truth)
+    return replace(batch, input_scores=scores, input_closure=batch.closed_truth)
 
 
 def with_zeros(scores: Scores, k: int) -> Scores:

@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.core.types import LongArray
-from treelabel.evaluation.label_pairs import blocks, joined, nearest, ranges
+from treelabel.evaluation.label_pairs import blocks, equal_pairs, nearest, ranges
 from treelabel.hierarchy import Hierarchy, LabelMatrix, keep_entries, matches, row_numbers
 from treelabel.report.systems import ReportSystem
 
@@ -69,7 +69,7 @@ def sibling_counts(hierarchy: Hierarchy, truth: LabelMatrix, decisions: LabelMat
     for true, found in blocks(truth, decisions):
         missed = _with_parents(hierarchy, keep_entries(true, ~matches(found, true)))
         wrong = _with_parents(hierarchy, keep_entries(found, ~matches(true, found)))
-        left, right = joined(missed[0], wrong[0])
+        left, right = equal_pairs(missed[0], wrong[0])
         # Siblings with two common parents are still confused only once in a document.
         triples = np.unique(np.stack([missed[1][left], missed[2][left], wrong[2][right]]), axis=1)
         ones = np.ones(triples.shape[1], np.int64)

@@ -79,7 +79,7 @@ def _bin_intervals(system: ReportSystem, bins: dict[str, BoolArray]) -> dict[str
         f1 = label_f1(sums)
         return {name: float(f1[keep].mean()) for name, keep in bins.items()}
 
-    parts = system.result.drawn_parts(metric)
+    parts = system.result.resampling_parts(metric)
     reasons = thin_labels(parts, values, system.result.unit)
     return bootstrap_intervals(parts, values, system.resamples, seed=system.seed, reasons=reasons)
 

@@ -72,7 +72,7 @@ def back_off(
         )
     h = scores.hierarchy
     least = by_level(t, h.max_depth).astype(scores.dtype)
-    nodes, values, sizes = ways_up(scores.coherent())
+    nodes, values, sizes = list_leaf_paths(scores.coherent())
     entries = first_entries(np.repeat(np.arange(len(sizes)), sizes), values >= least[h.depth[nodes]], len(sizes))
     chosen = np.full(len(sizes), -1, np.int32)
     chosen[entries >= 0] = nodes[entries[entries >= 0]]
@@ -96,19 +96,19 @@ def by_level(t: float | Sequence[float] | ScoreArray, levels: int) -> DoubleArra
     >>> by_level(0.5, 2).tolist(), by_level([0.5, 0.25], 2).tolist()
     ([0.5, 0.5, 0.5], [2.0, 0.5, 0.25])
     """
-    given = np.asarray(t, np.float64)
-    if given.ndim == 0:
-        if not 0 <= given <= 1:
-            raise TreelabelError(f"t = {given:g}, expected a score from 0 to 1")
-        return np.full(levels + 1, given)
-    if given.shape != (levels,):
-        raise TreelabelError(f"{given.size:,} thresholds, expected one, or {levels} (one per level)")
-    wrong = given[~((given >= 0) & np.isfinite(given))]
+    thresholds = np.asarray(t, np.float64)
+    if thresholds.ndim == 0:
+        if not 0 <= thresholds <= 1:
+            raise TreelabelError(f"t = {thresholds:g}, expected a score from 0 to 1")
+        return np.full(levels + 1, thresholds)
+    if thresholds.shape != (levels,):
+        raise TreelabelError(f"{thresholds.size:,} thresholds, expected one, or {levels} (one per level)")
+    wrong = thresholds[~((thresholds >= 0) & np.isfinite(thresholds))]
     if wrong.size:
         raise TreelabelError(
             f"t has {wrong[0]:g}, expected scores from 0 to 1, or {NEVER:g} for a level never predicted"
         )
-    return np.concatenate([[NEVER], given])
+    return np.concatenate([[NEVER], thresholds])
 
 
 def first_entries(rows: LongArray, reached: BoolArray, documents: int) -> LongArray:
@@ -134,7 +134,7 @@ def first_entries(rows: LongArray, reached: BoolArray, documents: int) -> LongAr
     return first
 
 
-def ways_up(scores: Scores) -> tuple[IntArray, ScoreArray, LongArray]:
+def list_leaf_paths(scores: Scores) -> tuple[IntArray, ScoreArray, LongArray]:
     """List, for each document, the nodes from its best leaf up to the root and their scores; and how many they are."""
     h = scores.hierarchy
     parts = over_scores(scores, lambda rows: climb(h.parent_ptr, h.parent_idx, h.is_leaf, h.max_depth, rows))
@@ -148,28 +148,28 @@ def climb(
 ) -> tuple[IntArray, ScoreArray, LongArray]:
     """Go from the best leaf of each row to the parent with the largest score, and on up."""
     ptr, nodes, values, start, stop = rows
-    place = np.empty(len(is_leaf), np.int64)
+    position = np.empty(len(is_leaf), np.int64)
     way = np.empty((stop - start) * max_depth, np.int32)
     scores = np.empty((stop - start) * max_depth, values.dtype)
     sizes = np.zeros(stop - start, np.int64)
     used = 0
     for row in range(start, stop):
-        at = -1
+        index = -1
         for where in range(ptr[row], ptr[row + 1]):
-            place[nodes[where]] = where
-            if is_leaf[nodes[where]] and (at < 0 or values[where] > values[at]):
-                at = where
-        while at >= 0:
-            way[used], scores[used] = nodes[at], values[at]
+            position[nodes[where]] = where
+            if is_leaf[nodes[where]] and (index < 0 or values[where] > values[index]):
+                index = where
+        while index >= 0:
+            way[used], scores[used] = nodes[index], values[index]
             used += 1
             sizes[row - start] += 1
             above = -1
-            for edge in range(parent_ptr[nodes[at]], parent_ptr[nodes[at] + 1]):
+            for edge in range(parent_ptr[nodes[index]], parent_ptr[nodes[index] + 1]):
                 if parent_idx[edge] >= 0:
-                    where = place[parent_idx[edge]]
+                    where = position[parent_idx[edge]]
                     if above < 0 or values[where] > values[above]:
                         above = where
-            at = above
+            index = above
     return way[:used], scores[:used], sizes
 
 
@@ -180,7 +180,7 @@ FIRST_TEST: Final = 1.5
 
 
 @dataclass(frozen=True, eq=False)
-class Ways:
+class LeafPaths:
     """The ways up of some documents, one entry per node, each from the best leaf to the top.
 
     `rows`, `depth`, `is_leaf` and `values` (scores) are those of the entries; `is_right` says whether the node is true.
@@ -195,7 +195,7 @@ class Ways:
     is_right: BoolArray
 
     @classmethod
-    def of(cls, scores: Scores, truth: LabelMatrix) -> "Ways":
+    def of(cls, scores: Scores, truth: LabelMatrix) -> "LeafPaths":
         """Make the ways of scores, judged by closed truth.
 
         Parameters
@@ -209,35 +209,35 @@ class Ways:
         Ways
         """
         h = scores.hierarchy
-        nodes, values, sizes = ways_up(scores.coherent())
+        nodes, values, sizes = list_leaf_paths(scores.coherent())
         ways = from_sizes(nodes, sizes, truth.shape[1])
         rows = row_numbers(ways).astype(np.int64)
         return cls(len(scores), h.max_depth, rows, h.depth[nodes], h.is_leaf[nodes], values, matches(truth, ways))
 
-    def among(self, documents: BoolArray) -> "Ways":
+    def among(self, documents: BoolArray) -> "LeafPaths":
         """Keep the entries of some documents; the number of all documents stays."""
-        kept = documents[self.rows]
+        selected = documents[self.rows]
         return replace(
             self,
-            rows=self.rows[kept],
-            depth=self.depth[kept],
-            is_leaf=self.is_leaf[kept],
-            values=self.values[kept],
-            is_right=self.is_right[kept],
+            rows=self.rows[selected],
+            depth=self.depth[selected],
+            is_leaf=self.is_leaf[selected],
+            values=self.values[selected],
+            is_right=self.is_right[selected],
         )
 
-    def predicted(self, t: DoubleArray) -> LongArray:
+    def predictions(self, t: DoubleArray) -> LongArray:
         """Return the entries that `back_off` predicts with thresholds by level, at most one per document."""
         first = first_entries(self.rows, self.values >= t[self.depth - 1], self.documents)
         return first[first >= 0]
 
-    def judged(self, t: DoubleArray) -> tuple[BoolArray, BoolArray, IntArray]:
+    def outcomes(self, t: DoubleArray) -> tuple[BoolArray, BoolArray, IntArray]:
         """Return whether what `back_off` predicts is right, whether it is a leaf, and its depth."""
-        entries = self.predicted(t)
+        entries = self.predictions(t)
         return self.is_right[entries], self.is_leaf[entries], self.depth[entries]
 
 
-def precise_thresholds(ways: Ways, precision: float, confidence: float = 0.9) -> DoubleArray:
+def precise_thresholds(ways: LeafPaths, precision: float, confidence: float = 0.9) -> DoubleArray:
     """Find thresholds by level so that what `back_off` predicts is true with at least the required precision.
 
     From the deepest level up, a level has the smallest threshold at which the documents that are not predicted deeper
@@ -264,7 +264,7 @@ def precise_thresholds(ways: Ways, precision: float, confidence: float = 0.9) ->
     >>> from treelabel.hierarchy import Hierarchy
     >>> h = Hierarchy.from_paths(["A > B", "A > C"])
     >>> s = Scores(h, [[0.75, 0.5, 0.25], [0.75, 0.25, 0.5]])
-    >>> precise_thresholds(Ways.of(s, h.closure([[0, 1, 0], [0, 1, 0]])), 0.9, confidence=0).tolist()
+    >>> precise_thresholds(LeafPaths.of(s, h.closure([[0, 1, 0], [0, 1, 0]])), 0.9, confidence=0).tolist()
     [0.75, 2.0]
     """
     if not 0 < precision <= 1:
@@ -275,8 +275,8 @@ def precise_thresholds(ways: Ways, precision: float, confidence: float = 0.9) ->
         raise TreelabelError("no leaf has a score above 0 in the validation data, so there is no threshold")
     if confidence == 0:
         (t,) = _candidates(ways, [precision], is_shrunk=False)
-        if not len(ways.predicted(t)):
-            raise TreelabelError(_unreached(ways, precision, ""))
+        if not len(ways.predictions(t)):
+            raise TreelabelError(_not_reached(ways, precision, ""))
         return t
     # Documents often come sorted by their labels. Those that `among` left out have no ways.
     is_first = np.zeros(ways.documents, np.bool_)
@@ -284,17 +284,17 @@ def precise_thresholds(ways: Ways, precision: float, confidence: float = 0.9) ->
     is_first[drawn[: len(drawn) // 2]] = True
     tried = _candidates(ways.among(is_first), 1 - (1 - precision) * np.linspace(0, 1, STEPS), is_shrunk=True)
     others = ways.among(~is_first)
-    judged = [others.is_right[others.predicted(t)] for t in tried]
-    last = last_precise([int(each.sum()) for each in judged], [len(each) for each in judged], precision, confidence)
+    outcomes = [others.is_right[others.predictions(t)] for t in tried]
+    last = last_precise([int(each.sum()) for each in outcomes], [len(each) for each in outcomes], precision, confidence)
     if last < 0:
-        raise TreelabelError(_unreached(ways, precision, f" with a confidence of {confidence:g}"))
+        raise TreelabelError(_not_reached(ways, precision, f" with a confidence of {confidence:g}"))
     return tried[last]
 
 
-def _unreached(ways: Ways, precision: float, sure: str) -> str:
+def _not_reached(ways: LeafPaths, precision: float, confidence: str) -> str:
     return (
-        f"no thresholds reach a precision of {precision:g}{sure} on {ways.documents:,} validation documents: ask for "
-        "less, or give more documents"
+        f"no thresholds reach a precision of {precision:g}{confidence} on {ways.documents:,} validation documents; ask "
+        "for less, or give more documents"
     )
 
 
@@ -335,24 +335,24 @@ def last_precise(
         starts.append(int(np.argmax(count >= size)))
         size *= 2
     p_values = special.betainc(np.maximum(right, 1), count - right + 1, precision)
-    found, level = -1, 0.0
-    for at in range(len(count)):
-        level += starts.count(at) * (1 - confidence) / max(1, len(starts))
-        if right[at] and p_values[at] <= level:
-            found = at
+    result, level = -1, 0.0
+    for index in range(len(count)):
+        level += starts.count(index) * (1 - confidence) / max(1, len(starts))
+        if right[index] and p_values[index] <= level:
+            result = index
         else:
             level = 0.0
-    return found
+    return result
 
 
-def _candidates(ways: Ways, precisions: npt.ArrayLike, is_shrunk: bool) -> list[DoubleArray]:
+def _candidates(ways: LeafPaths, precisions: npt.ArrayLike, is_shrunk: bool) -> list[DoubleArray]:
     """Find the thresholds of all levels for each of some precisions."""
     order = np.argsort(-ways.values, kind="stable")
     levels = [order[ways.depth[order] == depth] for depth in range(1, ways.levels + 1)]
     return [_by_level(ways, levels, each, is_shrunk) for each in np.asarray(precisions, np.float64).tolist()]
 
 
-def _by_level(ways: Ways, levels: list[LongArray], precision: float, is_shrunk: bool) -> DoubleArray:
+def _by_level(ways: LeafPaths, levels: list[LongArray], precision: float, is_shrunk: bool) -> DoubleArray:
     """Find the smallest threshold of each level, the deepest first, that has the precision among documents left.
 
     A precision that is shrunk is the median of its Clopper-Pearson bound, near (hits - 1/3) / (tries + 1/3): three of

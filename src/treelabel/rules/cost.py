@@ -53,7 +53,7 @@ def cost(
     'A'
     """
     h = scores.hierarchy
-    costs = _given(h, matrix, similarity, information)
+    costs = _resolve_costs(h, matrix, similarity, information)
     chosen = np.arange(len(h), dtype=np.int32) if len(costs) == len(h) else h.leaves
     best = np.full(len(scores), -1, np.int32)
     step = max(1, BLOCK // max(1, len(costs)))
@@ -65,7 +65,7 @@ def cost(
     return single_labels(h, best)
 
 
-def _given(h: Hierarchy, matrix: Any, similarity: str | None, information: DoubleArray | None) -> DoubleArray:
+def _resolve_costs(h: Hierarchy, matrix: Any, similarity: str | None, information: DoubleArray | None) -> DoubleArray:
     """Return the costs, given as a matrix or by a similarity."""
     if (matrix is None) == (similarity is None):
         names = ", ".join(get_args(Similarity))
@@ -75,7 +75,7 @@ def _given(h: Hierarchy, matrix: Any, similarity: str | None, information: Doubl
     if similarity is not None:
         return cost_matrix(h, similarity, information)
     try:
-        costs = _loaded(Path(matrix)) if isinstance(matrix, str | Path) else np.asarray(matrix, np.float64)
+        costs = _load_matrix(Path(matrix)) if isinstance(matrix, str | Path) else np.asarray(matrix, np.float64)
     except ValueError:
         raise TreelabelError("the cost matrix is no matrix of numbers") from None
     leaves = len(h.leaves)
@@ -88,7 +88,7 @@ def _given(h: Hierarchy, matrix: Any, similarity: str | None, information: Doubl
     return costs
 
 
-def _loaded(path: Path) -> DoubleArray:
+def _load_matrix(path: Path) -> DoubleArray:
     """Read a matrix that numpy saved."""
     try:
         loaded: DoubleArray = np.load(existing_file(path), allow_pickle=False).astype(np.float64)

@@ -83,9 +83,9 @@ class Decisions:
         -------
         Decisions
         """
-        kept = keep_entries(self.csr, ~empty[row_numbers(self.csr)])
+        selected = keep_entries(self.csr, ~empty[row_numbers(self.csr)])
         unknown = empty if self.unknown is None else self.unknown | empty
-        return Decisions(self.hierarchy, kept, self.ids, self.rule, unknown, self.closed)
+        return Decisions(self.hierarchy, selected, self.ids, self.rule, unknown, self.closed)
 
     @cached_property
     def most_specific(self) -> LabelMatrix:
@@ -140,11 +140,11 @@ def decide(
     """
     if not isinstance(scores, Scores):
         raise TreelabelError(f"expected Scores(hierarchy, matrix) to decide on, found {type(scores).__name__}")
-    asked = _asked(rule, scores.hierarchy, settings)
-    own = {name: value for name, value in asked.settings.items() if name not in COMMON}
+    asked = _resolve_rule(rule, scores.hierarchy, settings)
+    rule_settings = {name: value for name, value in asked.settings.items() if name not in COMMON}
     known = _from_training(asked.rule, scores.hierarchy, train_frequencies, train_documents)
     try:
-        chosen = asked.rule.choose(scores, **own, **known)
+        chosen = asked.rule.choose(scores, **rule_settings, **known)
         is_unknown = _is_unknown(scores, asked.settings.get("unknown"))
     except TreelabelError as error:
         raise TreelabelError(f"{asked.rule.name}: {error}") from None
@@ -174,10 +174,10 @@ def decides_on_all(rule: str | TunedRule, hierarchy: Hierarchy, **settings: Any)
     >>> decides_on_all("best_leaf", h), decides_on_all("optimal:macro_f1", h)
     (False, True)
     """
-    return _asked(rule, hierarchy, settings).rule.of_all
+    return _resolve_rule(rule, hierarchy, settings).rule.of_all
 
 
-def _asked(rule: str | TunedRule, hierarchy: Hierarchy, settings: dict[str, Any]) -> RuleSpec:
+def _resolve_rule(rule: str | TunedRule, hierarchy: Hierarchy, settings: dict[str, Any]) -> RuleSpec:
     """Find the rule and its settings; a tuned one must have been tuned for this hierarchy."""
     if isinstance(rule, str) and rule.endswith(".json"):
         rule = TunedRule.load(Path(rule))

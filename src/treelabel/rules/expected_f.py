@@ -125,15 +125,15 @@ def count_the_rest(p: DoubleArray, rest: DoubleArray, top: LongArray) -> None:
     """
     count, width = len(p), rest.shape[1]
     rest[count, 0], top[count] = 1.0, 0
-    for at in range(count - 1, -1, -1):
-        last = top[at + 1]
-        rest[at, 0] = rest[at + 1, 0] * (1 - p[at])
+    for index in range(count - 1, -1, -1):
+        last = top[index + 1]
+        rest[index, 0] = rest[index + 1, 0] * (1 - p[index])
         for number in range(1, last + 1):
-            rest[at, number] = rest[at + 1, number] * (1 - p[at]) + rest[at + 1, number - 1] * p[at]
-        top[at] = last
-        if last + 1 < width and rest[at + 1, last] * p[at] > NEGLIGIBLE:
-            rest[at, last + 1] = rest[at + 1, last] * p[at]
-            top[at] = last + 1
+            rest[index, number] = rest[index + 1, number] * (1 - p[index]) + rest[index + 1, number - 1] * p[index]
+        top[index] = last
+        if last + 1 < width and rest[index + 1, last] * p[index] > NEGLIGIBLE:
+            rest[index, last + 1] = rest[index + 1, last] * p[index]
+            top[index] = last + 1
 
 
 @kernel
@@ -163,7 +163,7 @@ def best_size(
     p: DoubleArray, rest: DoubleArray, top: LongArray, hits: DoubleArray, squared: float, empty: float
 ) -> int:
     """Find how many of the likeliest labels to predict."""
-    best, found = empty * rest[0, 0], 0
+    best, result = empty * rest[0, 0], 0
     hits[0] = 1.0
     for size in range(1, len(p) + 1):
         bound = 0.0
@@ -174,8 +174,8 @@ def best_size(
         add_coin(hits, size, p[size - 1])
         value = expected_f(hits, rest[size], top[size], size, squared)
         if value > best:
-            best, found = value, size
-    return found
+            best, result = value, size
+    return result
 
 
 @kernel
@@ -190,7 +190,7 @@ def best_prefixes(beta: float, empty: float, rows: ScoreRows) -> tuple[IntArray,
     width = min(most, int(4 * expected + 64)) + 1
     rest, top = np.zeros((most + 1, width)), np.zeros(most + 1, np.int64)
     hits = np.zeros(most + 1)
-    found = np.empty(ptr[stop] - ptr[start], np.int32)
+    result = np.empty(ptr[stop] - ptr[start], np.int32)
     sizes = np.zeros(stop - start, np.int64)
     used = 0
     for row in range(start, stop):
@@ -200,7 +200,7 @@ def best_prefixes(beta: float, empty: float, rows: ScoreRows) -> tuple[IntArray,
         p = values[low:high][order].astype(np.float64)
         count_the_rest(p, rest, top)
         size = best_size(p, rest, top, hits, beta * beta, empty)
-        found[used : used + size] = nodes[low:high][np.sort(order[:size])]
+        result[used : used + size] = nodes[low:high][np.sort(order[:size])]
         used += size
         sizes[row - start] = size
-    return found[:used], sizes
+    return result[:used], sizes

@@ -72,11 +72,11 @@ MOST_LEVELS = 64
 
 
 @kernel
-def own_masses(
+def find_terminal_masses(
     link_ptr: LongArray,
     link_idx: IntArray,
     is_tree: bool,
-    place: IntArray,
+    position: IntArray,
     nodes: IntArray,
     values: ScoreArray,
     mass: DoubleArray,
@@ -87,19 +87,19 @@ def own_masses(
     `whole` becomes the mass at or below each node of a tree. This is its score, unless its children sum to more.
 
     Links are parents in a tree, where sums are handed on from level to level, and all ancestors in a DAG, where each
-    mass goes to every ancestor once, however many ways lead there. `place` tells where the nodes of this row stand.
+    mass goes to every ancestor once, however many ways lead there. `position` tells where the nodes of this row stand.
     """
-    for at in range(len(nodes)):
-        place[nodes[at]] = at
-        mass[at] = 0.0
-    for at in range(len(nodes) - 1, -1, -1):
-        below = mass[at]
-        mass[at] = max(0.0, values[at] - below)
-        whole[at] = below + mass[at]
-        handed = whole[at] if is_tree else mass[at]
-        for link in range(link_ptr[nodes[at]], link_ptr[nodes[at] + 1]):
+    for index in range(len(nodes)):
+        position[nodes[index]] = index
+        mass[index] = 0.0
+    for index in range(len(nodes) - 1, -1, -1):
+        below = mass[index]
+        mass[index] = max(0.0, values[index] - below)
+        whole[index] = below + mass[index]
+        handed = whole[index] if is_tree else mass[index]
+        for link in range(link_ptr[nodes[index]], link_ptr[nodes[index] + 1]):
             if link_idx[link] >= 0:
-                mass[place[link_idx[link]]] += handed
+                mass[position[link_idx[link]]] += handed
 
 
 @kernel
@@ -107,16 +107,16 @@ def gains(link_ptr: LongArray, links: IntArray, is_tree: bool, weighed: DoubleAr
     """Sum what the terminal nodes at or below each place of a row weigh: Delta_k(n). Links are places, too."""
     count = len(weighed)
     gain[:count] = weighed
-    for at in range(count - 1, -1, -1):
-        handed = gain[at] if is_tree else weighed[at]
+    for index in range(count - 1, -1, -1):
+        handed = gain[index] if is_tree else weighed[index]
         if handed > 0:
-            for link in range(link_ptr[at], link_ptr[at + 1]):
+            for link in range(link_ptr[index], link_ptr[index + 1]):
                 gain[links[link]] += handed
     if not is_tree:
         # The same terms, summed in another order, must not put a child before its parent.
-        for at in range(count - 1, -1, -1):
-            for link in range(link_ptr[at], link_ptr[at + 1]):
-                gain[links[link]] = max(gain[links[link]], gain[at])
+        for index in range(count - 1, -1, -1):
+            for link in range(link_ptr[index], link_ptr[index + 1]):
+                gain[links[link]] = max(gain[links[link]], gain[index])
 
 
 @kernel
@@ -130,27 +130,27 @@ def largest(gain: DoubleArray, count: int, size: int, heap: IntArray) -> float:
     """Put the places of the `size` largest gains into the heap, the worst on top; return the sum of the gains."""
     if size == 0:
         return 0.0
-    for at in range(count):
-        if at < size:
-            hole = at
-            while hole > 0 and is_worse(gain, at, heap[(hole - 1) // 2]):
+    for index in range(count):
+        if index < size:
+            hole = index
+            while hole > 0 and is_worse(gain, index, heap[(hole - 1) // 2]):
                 heap[hole] = heap[(hole - 1) // 2]
                 hole = (hole - 1) // 2
-            heap[hole] = at
-        elif gain[at] > gain[heap[0]]:
+            heap[hole] = index
+        elif gain[index] > gain[heap[0]]:
             hole = 0
             while 2 * hole + 1 < size:
                 below = 2 * hole + 1
                 if below + 1 < size and is_worse(gain, heap[below + 1], heap[below]):
                     below += 1
-                if is_worse(gain, at, heap[below]):
+                if is_worse(gain, index, heap[below]):
                     break
                 heap[hole] = heap[below]
                 hole = below
-            heap[hole] = at
+            heap[hole] = index
     total = 0.0
-    for at in range(size):
-        total += gain[heap[at]]
+    for index in range(size):
+        total += gain[heap[index]]
     return total
 
 
@@ -158,11 +158,11 @@ def largest(gain: DoubleArray, count: int, size: int, heap: IntArray) -> float:
 def keep_likely(
     link_ptr: LongArray,
     link_idx: IntArray,
-    place: IntArray,
+    position: IntArray,
     nodes: IntArray,
     whole: DoubleArray,
     least: float,
-    kept: IntArray,
+    selected: IntArray,
     nearest: IntArray,
     local_ptr: LongArray,
     local_links: IntArray,
@@ -173,20 +173,20 @@ def keep_likely(
     the place itself, and in a tree it is one for each.
     """
     count, used = 0, 0
-    for at in range(len(nodes)):
-        low, high = link_ptr[nodes[at]], link_ptr[nodes[at] + 1]
-        if whole[at] >= least:
-            kept[count] = at
-            nearest[at] = count
+    for index in range(len(nodes)):
+        low, high = link_ptr[nodes[index]], link_ptr[nodes[index] + 1]
+        if whole[index] >= least:
+            selected[count] = index
+            nearest[index] = count
             local_ptr[count] = used
             for link in range(low, high):
                 if link_idx[link] >= 0:
-                    local_links[used] = nearest[place[link_idx[link]]]
+                    local_links[used] = nearest[position[link_idx[link]]]
                     used += 1
             count += 1
             local_ptr[count] = used
         else:
-            nearest[at] = nearest[place[link_idx[low]]] if link_idx[low] >= 0 else -1
+            nearest[index] = nearest[position[link_idx[low]]] if link_idx[low] >= 0 else -1
     return count
 
 
@@ -206,14 +206,14 @@ def gather_terminals(
     Those with the same place and size are joined where `table` has room for all of them; it is all 0 before and after.
     """
     used = 0
-    for at in range(len(nodes)):
-        size = path_sizes[nodes[at]]
-        if mass[at] > 0 and nearest[at] >= 0:
-            if len(table) == 0 or table[nearest[at], size] == 0:
-                terminal_place[used], terminal_size[used], terminal_mass[used] = nearest[at], size, mass[at]
+    for index in range(len(nodes)):
+        size = path_sizes[nodes[index]]
+        if mass[index] > 0 and nearest[index] >= 0:
+            if len(table) == 0 or table[nearest[index], size] == 0:
+                terminal_place[used], terminal_size[used], terminal_mass[used] = nearest[index], size, mass[index]
                 used += 1
             if len(table) > 0:
-                table[nearest[at], size] += mass[at]
+                table[nearest[index], size] += mass[index]
     if len(table) > 0:
         for which in range(used):
             terminal_mass[which] = table[terminal_place[which], terminal_size[which]]
@@ -225,11 +225,11 @@ def gather_terminals(
 def masses_by_size(path_sizes: IntArray, nodes: IntArray, mass: DoubleArray, of_size: DoubleArray) -> int:
     """Sum the mass of the terminal nodes of a row by the size of their path; return the largest size."""
     longest = 0
-    for at in range(len(nodes)):
-        longest = max(longest, path_sizes[nodes[at]])
+    for index in range(len(nodes)):
+        longest = max(longest, path_sizes[nodes[index]])
     of_size[: longest + 1] = 0.0
-    for at in range(len(nodes)):
-        of_size[path_sizes[nodes[at]]] += mass[at]
+    for index in range(len(nodes)):
+        of_size[path_sizes[nodes[index]]] += mass[index]
     return longest
 
 
@@ -289,8 +289,8 @@ def room_needed(link_ptr: LongArray, ptr: LongArray, nodes: IntArray, start: int
     for row in range(start, stop):
         most = max(most, ptr[row + 1] - ptr[row])
         above = 0
-        for at in range(ptr[row], ptr[row + 1]):
-            above += link_ptr[nodes[at] + 1] - link_ptr[nodes[at]]
+        for index in range(ptr[row], ptr[row + 1]):
+            above += link_ptr[nodes[index] + 1] - link_ptr[nodes[index]]
         ways = max(ways, above)
     return most, ways
 
@@ -322,14 +322,14 @@ def best_sets(
     most, ways = room_needed(link_ptr, ptr, nodes, start, stop)
     highest = path_sizes.max() if len(path_sizes) else 0
     can_fold = is_tree and highest <= MOST_LEVELS
-    place, heap = np.empty(len(path_sizes), np.int32), np.empty(most + 1, np.int32)
-    kept, nearest = np.empty(most, np.int32), np.empty(most, np.int32)
+    position, heap = np.empty(len(path_sizes), np.int32), np.empty(most + 1, np.int32)
+    selected, nearest = np.empty(most, np.int32), np.empty(most, np.int32)
     local_ptr, local_links = np.zeros(most + 1, np.int64), np.empty(ways, np.int32)
     terminal_place, terminal_size, terminal_mass = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most)
     table = np.zeros((most if can_fold else 0, highest + 1))
     mass, whole, weighed, gain = np.empty(most), np.empty(most), np.empty(most), np.empty(most)
     of_size, worth = np.zeros(highest + 1), np.zeros(highest + 1)
-    found = np.empty(ptr[stop] - ptr[start], np.int32)
+    result = np.empty(ptr[stop] - ptr[start], np.int32)
     sizes = np.zeros(stop - start, np.int64)
     squared, used = beta * beta, 0
     for row in range(start, stop):
@@ -337,7 +337,7 @@ def best_sets(
         if count == 0:
             continue
         here, below = nodes[low : low + count], whole[:count]
-        own_masses(link_ptr, link_idx, is_tree, place, here, values[low : low + count], mass, whole)
+        find_terminal_masses(link_ptr, link_idx, is_tree, position, here, values[low : low + count], mass, whole)
         longest = masses_by_size(path_sizes, here, mass, of_size)
         of_size[0] = max(0.0, 1.0 - of_size[1 : longest + 1].sum())
         best, best_size, largest_size, total, terminals = -1.0 if root else nothing * of_size[0], 0, -1, 0, 0
@@ -356,7 +356,7 @@ def best_sets(
                 spread = worth[longest] / worth[1]
                 least = least_mass(below, largest_size, spread, heap)
                 total = keep_likely(
-                    link_ptr, link_idx, place, here, below, least, kept, nearest, local_ptr, local_links
+                    link_ptr, link_idx, position, here, below, least, selected, nearest, local_ptr, local_links
                 )
                 terminals = gather_terminals(
                     path_sizes, here, mass, nearest, table, terminal_place, terminal_size, terminal_mass
@@ -366,8 +366,8 @@ def best_sets(
             value = shared + largest(gain, total, size, heap)
             if value > best:
                 best, best_size = value, size
-                found[used : used + size] = here[kept[heap[:size]]]
-        found[used : used + best_size].sort()
+                result[used : used + size] = here[selected[heap[:size]]]
+        result[used : used + best_size].sort()
         used += best_size
         sizes[row - start] = best_size
-    return found[:used], sizes
+    return result[:used], sizes

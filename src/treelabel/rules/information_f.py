@@ -24,14 +24,14 @@ def expected_weighted(
 ) -> float:
     """Compute the expected F of a closed set of weighted nodes of a row over a tree; `shared` is scratch."""
     total = 0.0
-    for at in range(len(above)):
-        own = weight[at] if chosen[at] else 0.0
-        total += own
-        shared[at] = own + (shared[above[at]] if above[at] >= 0 else 0.0)
+    for index in range(len(above)):
+        local = weight[index] if chosen[index] else 0.0
+        total += local
+        shared[index] = local + (shared[above[index]] if above[index] >= 0 else 0.0)
     expected = 0.0
-    for at in range(len(above)):
-        if mass[at] > 0 and shared[at] > 0:
-            expected += mass[at] * (1 + squared) * shared[at] / (total + squared * path_weight[at])
+    for index in range(len(above)):
+        if mass[index] > 0 and shared[index] > 0:
+            expected += mass[index] * (1 + squared) * shared[index] / (total + squared * path_weight[index])
     return expected
 
 
@@ -63,30 +63,30 @@ def improve(
     longest = path_weight.max()
     value = expected_weighted(above, mass, path_weight, weight, chosen, squared, shared)
     total = 0.0
-    for at in range(count):
-        if chosen[at]:
-            total += weight[at]
-            if above[at] >= 0:
-                below[above[at]] += 1
+    for index in range(count):
+        if chosen[index]:
+            total += weight[index]
+            if above[index] >= 0:
+                below[above[index]] += 1
     better = True
     while better:
         better = False
-        for at in range(count):
-            may_go = chosen[at] and below[at] == 0
-            may_come = not chosen[at] and (above[at] < 0 or chosen[above[at]])
+        for index in range(count):
+            may_go = chosen[index] and below[index] == 0
+            may_come = not chosen[index] and (above[index] < 0 or chosen[above[index]])
             if may_come:
-                may_come = can_gain(weight[at], whole[at], path_weight[at], total, longest, value, squared)
+                may_come = can_gain(weight[index], whole[index], path_weight[index], total, longest, value, squared)
             if not (may_go or may_come):
                 continue
-            chosen[at] = not chosen[at]
+            chosen[index] = not chosen[index]
             changed = expected_weighted(above, mass, path_weight, weight, chosen, squared, shared)
             if changed > value * (1 + 1e-12):
                 value, better = changed, True
-                total += weight[at] if chosen[at] else -weight[at]
-                if above[at] >= 0:
-                    below[above[at]] += 1 if chosen[at] else -1
+                total += weight[index] if chosen[index] else -weight[index]
+                if above[index] >= 0:
+                    below[above[index]] += 1 if chosen[index] else -1
             else:
-                chosen[at] = not chosen[at]
+                chosen[index] = not chosen[index]
     return value
 
 
@@ -97,11 +97,11 @@ def without_bits(above: IntArray, path_weight: DoubleArray, mass: DoubleArray, w
     Of the truth that is nothing at all, whose probability is what the top nodes lack of 1, this holds too.
     """
     worth, top = 0.0, 0.0
-    for at in range(len(above)):
-        if path_weight[at] == 0:
-            worth += mass[at]
-        if above[at] < 0:
-            top += whole[at]
+    for index in range(len(above)):
+        if path_weight[index] == 0:
+            worth += mass[index]
+        if above[index] < 0:
+            top += whole[index]
     return worth + max(0.0, 1.0 - top)
 
 
@@ -124,7 +124,7 @@ def best_weighted_sets(
     chosen, best_set = np.empty(most, np.bool_), np.empty(most, np.bool_)
     weighed, gain, shared = np.empty(most), np.empty(most), np.empty(most)
     weight, path_weight = np.empty(most), np.empty(most)
-    found = np.empty(ptr[stop] - ptr[start], np.int32)
+    result = np.empty(ptr[stop] - ptr[start], np.int32)
     sizes = np.zeros(stop - start, np.int64)
     squared, used = beta * beta, 0
     for row in range(start, stop):
@@ -133,9 +133,9 @@ def best_weighted_sets(
         if count == 0:
             continue
         load_tree_row(parent, here, values[low:high], workspace)
-        for at in range(count):
-            weight[at] = node_weight[here[at]]
-            path_weight[at] = weight[at] + (path_weight[above[at]] if above[at] >= 0 else 0.0)
+        for index in range(count):
+            weight[index] = node_weight[here[index]]
+            path_weight[index] = weight[index] + (path_weight[above[index]] if above[index] >= 0 else 0.0)
         best, total = -1.0, 0.0
         best_set[:count] = False
         for size in range(1, count + 1):
@@ -155,10 +155,10 @@ def best_weighted_sets(
         ):
             best_set[:count] = (path_weight[:count] == 0) & (whole[:count] > 0.5)
         picked = here[best_set[:count]]
-        found[used : used + len(picked)] = picked
+        result[used : used + len(picked)] = picked
         used += len(picked)
         sizes[row - start] = len(picked)
-    return found[:used], sizes
+    return result[:used], sizes
 
 
 @kernel
@@ -166,9 +166,9 @@ def gain_up(above: IntArray, weighed: DoubleArray, gain: DoubleArray) -> None:
     """Sum over the terminal nodes at or below each place of a row over a tree what they weigh."""
     count = len(above)
     gain[:count] = weighed[:count]
-    for at in range(count - 1, -1, -1):
-        if above[at] >= 0:
-            gain[above[at]] += gain[at]
+    for index in range(count - 1, -1, -1):
+        if above[index] >= 0:
+            gain[above[index]] += gain[index]
 
 
 @kernel
@@ -177,11 +177,11 @@ def weigh_in_bits(
 ) -> float:
     """Weigh a shared bit of a set of this weight, by where the truth ends; return what sharing all bits is worth."""
     bound = 0.0
-    for at in range(len(path_weight)):
-        weighed[at] = 0.0
-        if mass[at] > 0 and path_weight[at] > 0:
-            weighed[at] = mass[at] * (1 + squared) / (total + squared * path_weight[at])
-            bound += weighed[at] * path_weight[at]
+    for index in range(len(path_weight)):
+        weighed[index] = 0.0
+        if mass[index] > 0 and path_weight[index] > 0:
+            weighed[index] = mass[index] * (1 + squared) / (total + squared * path_weight[index])
+            bound += weighed[index] * path_weight[index]
     return bound
 
 

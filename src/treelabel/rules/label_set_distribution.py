@@ -44,7 +44,7 @@ class TerminalCounts(NamedTuple):
     """Polynomials of each place: of its children together, of itself, and of the siblings multiplied before it."""
 
     below: DoubleArray
-    own: DoubleArray
+    local: DoubleArray
     others: DoubleArray
     outer: DoubleArray
     top: LongArray
@@ -53,26 +53,26 @@ class TerminalCounts(NamedTuple):
 
 @kernel
 def links_up(
-    parent_ptr: LongArray, parent_idx: IntArray, place: IntArray, nodes: IntArray, values: DoubleArray, up: IntArray
+    parent_ptr: LongArray, parent_idx: IntArray, position: IntArray, nodes: IntArray, values: DoubleArray, up: IntArray
 ) -> None:
     """Find the place of the parent of each node of a row, of several the least likely one, -1 for the root."""
-    for at in range(len(nodes)):
-        place[nodes[at]] = at
-        up[at] = -1
-        for link in range(parent_ptr[nodes[at]], parent_ptr[nodes[at] + 1]):
+    for index in range(len(nodes)):
+        position[nodes[index]] = index
+        up[index] = -1
+        for link in range(parent_ptr[nodes[index]], parent_ptr[nodes[index] + 1]):
             if parent_idx[link] >= 0:
-                found = place[parent_idx[link]]
-                if up[at] < 0 or values[found] < values[up[at]]:
-                    up[at] = found
+                result = position[parent_idx[link]]
+                if up[index] < 0 or values[result] < values[up[index]]:
+                    up[index] = result
 
 
 @kernel
-def own_masses(up: IntArray, values: DoubleArray) -> DoubleArray:
+def mass_beyond_children(up: IntArray, values: DoubleArray) -> DoubleArray:
     """Find what the children of each node lack of its score."""
     mass = values.copy()
-    for at in range(len(up) - 1, -1, -1):
-        if up[at] >= 0:
-            mass[up[at]] -= values[at]
+    for index in range(len(up) - 1, -1, -1):
+        if up[index] >= 0:
+            mass[up[index]] -= values[index]
     return np.maximum(mass, 0.0)
 
 
@@ -83,21 +83,21 @@ def likely_tree(up: IntArray, nodes: IntArray, values: DoubleArray) -> LikelyTre
     least = UNLIKELY * values.max() if count else 0.0
     anchor, drop = np.zeros(count, np.int32), np.zeros(count, np.int32)
     used, deepest = 1, 0
-    for at in range(count):
-        if values[at] >= least:
-            anchor[at] = used
+    for index in range(count):
+        if values[index] >= least:
+            anchor[index] = used
             used += 1
         else:
-            anchor[at] = anchor[up[at]] if up[at] >= 0 else 0
-            drop[at] = drop[up[at]] + 1 if up[at] >= 0 else 1
-            deepest = max(deepest, drop[at])
+            anchor[index] = anchor[up[index]] if up[index] >= 0 else 0
+            drop[index] = drop[up[index]] + 1 if up[index] >= 0 else 1
+            deepest = max(deepest, drop[index])
     above, length = np.zeros(count + 1, np.int32), np.ones(count + 1, np.int32)
     p, node = np.ones(count + 1), np.full(count + 1, -1, np.int32)
-    for at in range(count):
-        if drop[at] == 0:
-            here = anchor[at]
-            above[here] = anchor[up[at]] if up[at] >= 0 else 0
-            p[here], node[here] = values[at], nodes[at]
+    for index in range(count):
+        if drop[index] == 0:
+            here = anchor[index]
+            above[here] = anchor[up[index]] if up[index] >= 0 else 0
+            p[here], node[here] = values[index], nodes[index]
     used = fold(up, values, anchor, drop, deepest, used, LikelyTree(above, length, p, node))
     return LikelyTree(above[:used], length[:used], p[:used], node[:used])
 
@@ -109,20 +109,20 @@ def fold(
     """Join what ends at nodes that are not kept, in groups below their anchors; return the number of places."""
     if deepest == 0:
         return used
-    kept = used
-    mass = own_masses(up, values)
+    first_group = used
+    mass = mass_beyond_children(up, values)
     group = np.zeros((used, deepest + 1), np.int32)
-    for at in range(len(up)):
-        if drop[at] > 0 and mass[at] > NEGLIGIBLE:
-            here = group[anchor[at], drop[at]]
-            most = min(FULL, 0.5 * tree.p[anchor[at]])
-            if here == 0 or tree.p[here] + mass[at] > most:
+    for index in range(len(up)):
+        if drop[index] > 0 and mass[index] > NEGLIGIBLE:
+            here = group[anchor[index], drop[index]]
+            most = min(FULL, 0.5 * tree.p[anchor[index]])
+            if here == 0 or tree.p[here] + mass[index] > most:
                 here = used
-                group[anchor[at], drop[at]] = here
-                tree.above[here], tree.length[here], tree.p[here] = anchor[at], drop[at], 0.0
+                group[anchor[index], drop[index]] = here
+                tree.above[here], tree.length[here], tree.p[here] = anchor[index], drop[index], 0.0
                 used += 1
-            tree.p[here] += mass[at]
-    for here in range(kept, used):
+            tree.p[here] += mass[index]
+    for here in range(first_group, used):
         tree.p[here] = min(tree.p[here], tree.p[tree.above[here]])
     return used
 
@@ -140,10 +140,10 @@ def most_terminals(tree: LikelyTree) -> int:
 @kernel
 def weights_of(counts: DoubleArray, inner: float, most: int) -> SetWeights:
     """Return g(0), ..., g(most), the last of the given weights holding for all larger numbers, and h."""
-    found = np.empty(most + 1)
+    result = np.empty(most + 1)
     for number in range(most + 1):
-        found[number] = counts[min(number, len(counts) - 1)]
-    return SetWeights(found, inner)
+        result[number] = counts[min(number, len(counts) - 1)]
+    return SetWeights(result, inner)
 
 
 @kernel
@@ -173,13 +173,13 @@ def count_up(tree: LikelyTree, odds: DoubleArray, y: float, inner: float, counts
         for number in range(1, most + 1):
             counts.below[here, number] = 0.0
     for here in range(len(odds) - 1, 0, -1):
-        below, own, up = counts.below[here], counts.own[here], tree.above[here]
+        below, here_counts, up = counts.below[here], counts.local[here], tree.above[here]
         size = max(1, counts.top[here])
         factor = odds[here] / (1 + odds[here]) * y ** tree.length[here]
-        own[0] = 1 / (1 + odds[here])
+        here_counts[0] = 1 / (1 + odds[here])
         for number in range(1, size + 1):
-            own[number] = factor * below[number]
-        own[1] += factor * below[0] * (inner if counts.top[here] > 0 else 1.0)
+            here_counts[number] = factor * below[number]
+        here_counts[1] += factor * below[0] * (inner if counts.top[here] > 0 else 1.0)
         joined, last = counts.below[up], counts.top[up]
         for number in range(last + 1):
             counts.others[here, number] = joined[number]
@@ -188,7 +188,7 @@ def count_up(tree: LikelyTree, odds: DoubleArray, y: float, inner: float, counts
         for number in range(counts.top[up], -1, -1):
             total = 0.0
             for part in range(max(0, number - last), min(size, number) + 1):
-                total += joined[number - part] * own[part]
+                total += joined[number - part] * here_counts[part]
             joined[number] = total
 
 
@@ -204,7 +204,12 @@ def count_down(
         counts.outer[0, number] = weights.g[number]
     for here in range(1, len(odds)):
         up, size, last = tree.above[here], max(1, counts.top[here]), counts.others_top[here]
-        own, outer, above, others = counts.own[here], counts.outer[here], counts.outer[up], counts.others[here]
+        here_counts, outer, above, others = (
+            counts.local[here],
+            counts.outer[here],
+            counts.outer[up],
+            counts.others[here],
+        )
         end = min(len(weights.g) - 1, last + size)
         factor = odds[here] / (1 + odds[here]) * y ** tree.length[here]
         p[here] = 0.0
@@ -212,13 +217,13 @@ def count_down(
             worth = 0.0
             for number in range(min(last, end - part) + 1):
                 worth += above[number + part] * others[number]
-            p[here] += own[part] * worth
+            p[here] += here_counts[part] * worth
             outer[part] = factor * worth
         outer[0] = outer[1] * (weights.inner if counts.top[here] > 0 else 1.0)
         for number in range(last + 1):
             worth = 0.0
             for part in range(min(size, end - number) + 1):
-                worth += above[number + part] * own[part]
+                worth += above[number + part] * here_counts[part]
             above[number] = worth
 
 

@@ -22,11 +22,11 @@ MEMORY, FAR = 8, 4.0
 @kernel
 def log_odds(tree: LikelyTree) -> DoubleArray:
     """Compute the log odds of every place given its parent, which are right if all weights are 1."""
-    found = np.zeros(len(tree.p))
-    for here in range(1, len(found)):
+    result = np.zeros(len(tree.p))
+    for here in range(1, len(result)):
         share = min(max(tree.p[here] / tree.p[tree.above[here]], CERTAIN), 1 - CERTAIN)
-        found[here] = np.log(share / (1 - share))
-    return found
+        result[here] = np.log(share / (1 - share))
+    return result
 
 
 @kernel
@@ -59,19 +59,19 @@ def descend(
 
 @kernel
 def direction(
-    gradient: DoubleArray, scale: DoubleArray, moves: DoubleArray, changes: DoubleArray, kept: int, last: int
+    gradient: DoubleArray, scale: DoubleArray, moves: DoubleArray, changes: DoubleArray, remembered: int, last: int
 ) -> DoubleArray:
     """Compute the step of L-BFGS from the last moves and changes of the gradient, `scale` being the first guess."""
     step = -gradient
     parts = np.zeros(MEMORY)
-    for age in range(kept):
-        at = (last - age) % MEMORY
-        parts[at] = (moves[at] @ step) / (moves[at] @ changes[at])
-        step -= parts[at] * changes[at]
+    for age in range(remembered):
+        index = (last - age) % MEMORY
+        parts[index] = (moves[index] @ step) / (moves[index] @ changes[index])
+        step -= parts[index] * changes[index]
     step *= scale
-    for age in range(kept - 1, -1, -1):
-        at = (last - age) % MEMORY
-        step += moves[at] * (parts[at] - (changes[at] @ step) / (moves[at] @ changes[at]))
+    for age in range(remembered - 1, -1, -1):
+        index = (last - age) % MEMORY
+        step += moves[index] * (parts[index] - (changes[index] @ step) / (moves[index] @ changes[index]))
     return step
 
 
@@ -106,14 +106,14 @@ def fit_log_odds(
         share = min(tree.p[here] / tree.p[tree.above[here]], 1 - CERTAIN)
         scale[here] = 1 / max(tree.p[here] * (1 - share), CERTAIN)
     loss = descend(tree, weights, logits, counts, p, gradient)
-    kept, last = 0, -1
+    remembered, last = 0, -1
     for taken in range(steps):
         if largest_error(tree, p) <= tolerance:
             return taken
-        step = direction(gradient, scale, moves, changes, kept, last)
+        step = direction(gradient, scale, moves, changes, remembered, last)
         slope = step @ gradient
         if slope >= 0:
-            kept, step = 0, -gradient * scale
+            remembered, step = 0, -gradient * scale
             slope = step @ gradient
         length = min(1.0, FAR / max(np.abs(step).max(), 1e-300))
         trial = logits + length * step
@@ -124,7 +124,7 @@ def fit_log_odds(
             trial_loss = descend(tree, weights, trial, counts, p, trial_gradient)
         if length * step @ (trial_gradient - gradient) > 0:
             last = (last + 1) % MEMORY
-            kept = min(kept + 1, MEMORY)
+            remembered = min(remembered + 1, MEMORY)
             moves[last], changes[last] = trial - logits, trial_gradient - gradient
         logits[:], gradient[:], loss = trial, trial_gradient, trial_loss
     return steps

@@ -130,20 +130,20 @@ def size_functions(
     tree: LikelyTree, odds: DoubleArray, weights: SetWeights, total: float, points: DoubleArray, counts: TerminalCounts
 ) -> DoubleArray:
     """Compute the sum over s of P(n in Y, |Y| = s) z^s for every place n and every point z: points x places."""
-    found = np.zeros((len(points), len(odds)))
+    result = np.zeros((len(points), len(odds)))
     is_flat = tree.above.max() == 0 and tree.length.max() == 1
     numbers = np.arange(len(weights.g))
     if is_flat:
         count_up(tree, odds, 1.0, weights.inner, counts)
-    for at in range(len(points)):
+    for index in range(len(points)):
         if is_flat:
             # Every node is terminal, so that the number of terminal nodes is the size.
-            powers = SetWeights(weights.g * points[at] ** numbers, weights.inner)
-            count_down(tree, odds, 1.0, powers, counts, found[at])
+            powers = SetWeights(weights.g * points[index] ** numbers, weights.inner)
+            count_down(tree, odds, 1.0, powers, counts, result[index])
         else:
-            count_up(tree, odds, points[at], weights.inner, counts)
-            count_down(tree, odds, points[at], weights, counts, found[at])
-    return found / total
+            count_up(tree, odds, points[index], weights.inner, counts)
+            count_down(tree, odds, points[index], weights, counts, result[index])
+    return result / total
 
 
 @kernel
@@ -155,8 +155,8 @@ def gains(tree: LikelyTree, functions: DoubleArray, worth: DoubleArray, gain: Do
     bound = 0.0
     for here in range(1, len(gain)):
         gain[here] = 0.0
-        for at in range(len(worth)):
-            gain[here] += worth[at] * functions[at, here]
+        for index in range(len(worth)):
+            gain[here] += worth[index] * functions[index, here]
         bound += tree.length[here] * gain[here]
     # Rounding must not put a child before its parent.
     for here in range(len(gain) - 1, 0, -1):
@@ -194,12 +194,12 @@ def best_places(
     total = total_weight(weights.g, counts)
     best = empty * weights.g[0] * counts.below[0, 0] / total
     chosen = np.empty(0, np.int32)
-    kept = 1
-    while kept < len(tree.node) and tree.node[kept] >= 0:
-        kept += 1
+    selected = 1
+    while selected < len(tree.node) and tree.node[selected] >= 0:
+        selected += 1
     longest, rule, gain = longest_sets(tree, len(weights.g) - 1), -1, np.zeros(len(odds))
     functions, worth, z = np.zeros((0, 0)), np.zeros(0), np.zeros(0)
-    for size in range(1, kept):
+    for size in range(1, selected):
         if rule < 0 or (longest + size > degrees[rule] and rule + 1 < len(sizes)):
             rule += 1
             while longest + size > degrees[rule] and rule + 1 < len(sizes):
@@ -209,7 +209,7 @@ def best_places(
             functions = size_functions(tree, odds, weights, total, z, counts)
         if gains(tree, functions, worth, gain) <= best:
             break
-        value = largest(gain[1:kept], kept - 1, size, heap)
+        value = largest(gain[1:selected], selected - 1, size, heap)
         if value > best:
             best, chosen = value, heap[:size] + np.int32(1)
         worth = worth * z
@@ -230,25 +230,25 @@ def best_label_sets(
     """For each row fit the distribution of its label set, and choose the set with the largest expected F1."""
     ptr, nodes, values, start, stop = rows
     most = longest_row(rows)
-    place, up = np.empty(len(parent_ptr) - 1, np.int32), np.empty(most, np.int32)
+    position, up = np.empty(len(parent_ptr) - 1, np.int32), np.empty(most, np.int32)
     heap = np.empty(most + 1, np.int32)
-    found = np.empty(ptr[stop] - ptr[start], np.int32)
+    result = np.empty(ptr[stop] - ptr[start], np.int32)
     sizes = np.zeros(stop - start, np.int64)
     used = 0
     for row in range(start, stop):
         low, high = ptr[row], ptr[row + 1]
         if low == high:
             continue
-        here, given = nodes[low:high], values[low:high].astype(np.float64)
-        links_up(parent_ptr, parent_idx, place, here, given, up)
-        tree = likely_tree(up[: high - low], here, given)
+        here, p_row = nodes[low:high], values[low:high].astype(np.float64)
+        links_up(parent_ptr, parent_idx, position, here, p_row, up)
+        tree = likely_tree(up[: high - low], here, p_row)
         terminals = most_terminals(tree)
         weights, workspace = weights_of(counts, inner, terminals), workspace_for_counts(len(tree.p), terminals)
         logits, p = log_odds(tree), np.zeros(len(tree.p))
         if refit:
             fit_log_odds(tree, weights, logits, workspace, p, TOLERANCE, STEPS)
         picked = tree.node[best_places(tree, np.exp(logits), weights, empty, rules, workspace, heap)]
-        found[used : used + len(picked)] = np.sort(picked)
+        result[used : used + len(picked)] = np.sort(picked)
         used += len(picked)
         sizes[row - start] = len(picked)
-    return found[:used], sizes
+    return result[:used], sizes

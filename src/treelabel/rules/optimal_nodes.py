@@ -74,13 +74,13 @@ def level_accuracy(scores: Scores) -> LabelMatrix:
     reach a level is not what is expected. Needs a tree. Linear in the scores.
     """
     h = scores.hierarchy
-    parent, kept = h.parent, scores.coherent()
-    by_node = np.asarray(kept.values.sum(axis=0, dtype=np.float64)).ravel()
+    parent, selected = h.parent, scores.coherent()
+    by_node = np.asarray(selected.values.sum(axis=0, dtype=np.float64)).ravel()
     # Without nodes numpy counts in whole numbers.
     reach = np.bincount(h.depth, weights=by_node, minlength=h.max_depth + 1).astype(np.float64)
     worth = np.divide(1.0, reach, out=np.zeros_like(reach), where=reach > 0)[h.depth]
     none = np.zeros(len(h))
-    return choose_nodes(kept, lambda rows: best_path(parent, worth, none, rows))
+    return choose_nodes(selected, lambda rows: best_path(parent, worth, none, rows))
 
 
 def onehot_win(scores: Scores) -> LabelMatrix:
@@ -144,21 +144,21 @@ def best_path(parent: IntArray, worth: DoubleArray, worth_of_end: DoubleArray, r
     most = longest_row(rows)
     workspace, total = make_tree_row(len(parent), most), np.empty(most)
     above, mass = workspace.above, workspace.mass
-    found = np.full(stop - start, -1, np.int32)
+    result = np.full(stop - start, -1, np.int32)
     for row in range(start, stop):
         low, high = ptr[row], ptr[row + 1]
         load_tree_row(parent, nodes[low:high], values[low:high], workspace)
         best = -1.0
-        for at in range(high - low):
-            node = nodes[low + at]
-            total[at] = worth[node] * values[low + at] + worth_of_end[node] * mass[at]
-            if above[at] >= 0:
-                total[at] += total[above[at]]
+        for index in range(high - low):
+            node = nodes[low + index]
+            total[index] = worth[node] * values[low + index] + worth_of_end[node] * mass[index]
+            if above[index] >= 0:
+                total[index] += total[above[index]]
             # A child that adds nothing to its parent is still preferred: the path goes on to a leaf.
-            if total[at] > best or (above[at] >= 0 and nodes[low + above[at]] == found[row - start]):
-                best = total[at]
-                found[row - start] = node
-    return found
+            if total[index] > best or (above[index] >= 0 and nodes[low + above[index]] == result[row - start]):
+                best = total[index]
+                result[row - start] = node
+    return result
 
 
 @kernel
@@ -173,7 +173,7 @@ def best_wu_palmer(parent: IntArray, depth: IntArray, rows: ScoreRows) -> IntArr
     most = longest_row(rows)
     workspace, path = make_tree_row(len(parent), most), np.empty(most)
     above = workspace.above
-    found = np.full(stop - start, -1, np.int32)
+    result = np.full(stop - start, -1, np.int32)
     for row in range(start, stop):
         low, high = ptr[row], ptr[row + 1]
         load_tree_row(parent, nodes[low:high], values[low:high], workspace)
@@ -184,23 +184,23 @@ def best_wu_palmer(parent: IntArray, depth: IntArray, rows: ScoreRows) -> IntArr
             root += none * 2 / (level + 2)
             if level == 0:
                 best = root
-            for at in range(high - low):
-                if depth[nodes[low + at]] > level:
+            for index in range(high - low):
+                if depth[nodes[low + index]] > level:
                     break
-                path[at] += path[above[at]] if above[at] >= 0 else root
-                if depth[nodes[low + at]] == level and path[at] > best:
-                    best = path[at]
-                    found[row - start] = nodes[low + at]
-    return found
+                path[index] += path[above[index]] if above[index] >= 0 else root
+                if depth[nodes[low + index]] == level and path[index] > best:
+                    best = path[index]
+                    result[row - start] = nodes[low + index]
+    return result
 
 
 @kernel
 def none_true(above: IntArray, whole: DoubleArray, count: int) -> float:
     """Return what the top nodes of a row lack of 1."""
     lacking = 1.0
-    for at in range(count):
-        if above[at] < 0:
-            lacking -= whole[at]
+    for index in range(count):
+        if above[index] < 0:
+            lacking -= whole[index]
     return max(0.0, lacking)
 
 
@@ -212,54 +212,54 @@ def similarity_below(
 
     Depths count from 1.
     """
-    for at in range(len(nodes)):
-        below[at] = mass[at] * 2 / (level + depth[nodes[at]] + 2)
+    for index in range(len(nodes)):
+        below[index] = mass[index] * 2 / (level + depth[nodes[index]] + 2)
     root = 0.0
-    for at in range(len(nodes) - 1, -1, -1):
-        if above[at] >= 0:
-            below[above[at]] += below[at]
+    for index in range(len(nodes) - 1, -1, -1):
+        if above[index] >= 0:
+            below[above[index]] += below[index]
         else:
-            root += below[at]
+            root += below[index]
     return root
 
 
 @kernel
-def lin_bound(information: DoubleArray, above: IntArray, nodes: IntArray, whole: DoubleArray, at: int) -> float:
+def lin_bound(information: DoubleArray, above: IntArray, nodes: IntArray, whole: DoubleArray, index: int) -> float:
     """Bound the expected Lin similarity of a node: terminal nodes are as close to its path as they can be."""
-    own = information[nodes[at]]
-    bound = whole[at]
+    bits = information[nodes[index]]
+    bound = whole[index]
     passed = bound
-    step = above[at]
+    step = above[index]
     while step >= 0:
         shared = information[nodes[step]]
         if shared > 0:
-            bound += max(0.0, whole[step] - passed) * 2 * shared / (shared + own)
+            bound += max(0.0, whole[step] - passed) * 2 * shared / (shared + bits)
         passed = whole[step]
         step = above[step]
-    found: float = bound
-    return found
+    result: float = bound
+    return result
 
 
 @kernel
 def expected_lin(
-    information: DoubleArray, above: IntArray, mass: DoubleArray, nodes: IntArray, at: int, shared: DoubleArray
+    information: DoubleArray, above: IntArray, mass: DoubleArray, nodes: IntArray, index: int, shared: DoubleArray
 ) -> float:
     """Compute the expected Lin similarity of one node of a row to the end of the true path.
 
     `shared` is scratch: ic(lcs).
     """
     shared[: len(nodes)] = -1.0
-    step = at
+    step = index
     while step >= 0:
         shared[step] = information[nodes[step]]
         step = above[step]
-    own = information[nodes[at]]
+    bits = information[nodes[index]]
     expected = 0.0
     for terminal in range(len(nodes)):
         if shared[terminal] < 0:
             shared[terminal] = shared[above[terminal]] if above[terminal] >= 0 else 0.0
-        both = own + information[nodes[terminal]]
-        if terminal == at:
+        both = bits + information[nodes[terminal]]
+        if terminal == index:
             expected += mass[terminal]
         elif both > 0:
             expected += mass[terminal] * 2 * shared[terminal] / both
@@ -275,25 +275,25 @@ def best_lin(parent: IntArray, information: DoubleArray, rows: ScoreRows) -> Int
     ptr, nodes, values, start, stop = rows
     most = longest_row(rows)
     workspace, bound, shared = make_tree_row(len(parent), most), np.empty(most), np.empty(most)
-    found = np.full(stop - start, -1, np.int32)
+    result = np.full(stop - start, -1, np.int32)
     for row in range(start, stop):
         low, high = ptr[row], ptr[row + 1]
         load_tree_row(parent, nodes[low:high], values[low:high], workspace)
         promising = 0
-        for at in range(high - low):
-            bound[at] = lin_bound(information, workspace.above, nodes[low:high], workspace.whole, at)
-            if bound[at] > bound[promising]:
-                promising = at
+        for index in range(high - low):
+            bound[index] = lin_bound(information, workspace.above, nodes[low:high], workspace.whole, index)
+            if bound[index] > bound[promising]:
+                promising = index
         # Where nothing is true, only predicting nothing is like it.
         best, best_at = none_true(workspace.above, workspace.whole, high - low), -1
         for turn in range(-1, high - low):
             # The most promising node goes first, so that most others need not be looked at.
-            at = promising if turn < 0 else turn
-            if high == low or (turn == promising) or bound[at] * (1 + 1e-12) < best:
+            index = promising if turn < 0 else turn
+            if high == low or (turn == promising) or bound[index] * (1 + 1e-12) < best:
                 continue
-            expected = expected_lin(information, workspace.above, workspace.mass, nodes[low:high], at, shared)
-            if expected > best or (expected == best and 0 <= at < best_at):
-                best, best_at = expected, at
+            expected = expected_lin(information, workspace.above, workspace.mass, nodes[low:high], index, shared)
+            if expected > best or (expected == best and 0 <= index < best_at):
+                best, best_at = expected, index
         if best_at >= 0:
-            found[row - start] = nodes[low + best_at]
-    return found
+            result[row - start] = nodes[low + best_at]
+    return result

@@ -57,10 +57,10 @@ def find_rule(text: str, settings: Mapping[str, Any] | None = None) -> RuleSpec:
         raise TreelabelError(
             f"rule {text!r} has no setting {unknown[0]!r}; it has: {', '.join(row.settings)}{hint and f'; {hint}'}"
         )
-    given = {key: value for key, value in asked.items() if value is not None}
-    for key, value in given.items():
+    chosen = {key: value for key, value in asked.items() if value is not None}
+    for key, value in chosen.items():
         _check(text, row, key, value)
-    return RuleSpec(row, given)
+    return RuleSpec(row, chosen)
 
 
 # Settings without a default that are numbers all the same.

@@ -65,8 +65,8 @@ def fit_counts(
 
     >>> from treelabel.hierarchy import Hierarchy
     >>> h = Hierarchy.flat(["A", "B", "C"])
-    >>> found = fit_counts(Scores(h, [[0.5, 0.4, 0.3]] * 100), h.closure(np.eye(3)[np.arange(100) % 3]))
-    >>> [round(g, 2) for g in found["counts"]]
+    >>> result = fit_counts(Scores(h, [[0.5, 0.4, 0.3]] * 100), h.closure(np.eye(3)[np.arange(100) % 3]))
+    >>> [round(g, 2) for g in result["counts"]]
     [0.04, 1.0, 0.03]
     """
     h = scores.hierarchy
@@ -80,16 +80,16 @@ def fit_counts(
     numbers = row_sizes(terminal)
     size = min(MOST, int(numbers.max(initial=0)) + 1) + 1
     true = np.bincount(np.minimum(numbers, size - 1), minlength=size).astype(np.float64)
-    found = _scaled(scores.coherent(), true, float((~h.is_leaf[terminal.indices]).sum()), refit)
-    weights = np.exp(found[1:] - found[1:].max())
+    result = _fit_log_weights(scores.coherent(), true, float((~h.is_leaf[terminal.indices]).sum()), refit)
+    weights = np.exp(result[1:] - result[1:].max())
     return {
         "counts": [float(f"{weight:.4g}") for weight in weights],
-        "inner": float(f"{np.exp(found[0]):.4g}"),
+        "inner": float(f"{np.exp(result[0]):.4g}"),
         "refit": refit,
     }
 
 
-def _scaled(scores: Scores, true: DoubleArray, true_inner: float, refit: bool) -> DoubleArray:
+def _fit_log_weights(scores: Scores, true: DoubleArray, true_inner: float, refit: bool) -> DoubleArray:
     """Find log h, and log g of each number, at which expected numbers are true ones but for the prior."""
     ptr, idx = scores.hierarchy.parent_ptr.astype(np.int64), scores.hierarchy.parent_idx
     target = np.concatenate([[true_inner], true])
@@ -119,13 +119,13 @@ def count_shares(
     the given weights are counted with the last one.
     """
     ptr, nodes, values, start, stop = rows
-    found = np.zeros(2 + len(counts))
-    place, up = np.empty(len(parent_ptr) - 1, np.int32), np.empty(longest_row(rows), np.int32)
+    result = np.zeros(2 + len(counts))
+    position, up = np.empty(len(parent_ptr) - 1, np.int32), np.empty(longest_row(rows), np.int32)
     for row in range(start, stop):
         low, high = ptr[row], ptr[row + 1]
-        here, given = nodes[low:high], values[low:high].astype(np.float64)
-        links_up(parent_ptr, parent_idx, place, here, given, up)
-        tree = likely_tree(up[: high - low], here, given)
+        here, p_row = nodes[low:high], values[low:high].astype(np.float64)
+        links_up(parent_ptr, parent_idx, position, here, p_row, up)
+        tree = likely_tree(up[: high - low], here, p_row)
         terminals = most_terminals(tree)
         weights, workspace = weights_of(counts, inner[0], terminals), workspace_for_counts(len(tree.p), terminals)
         logits = log_odds(tree)
@@ -133,10 +133,10 @@ def count_shares(
             fit_log_odds(tree, weights, logits, workspace, np.zeros(len(tree.p)), TOLERANCE, STEPS)
         odds = np.exp(logits)
         count_up(tree, odds, 1.0, inner[1], workspace)
-        found[1] += np.log(total_weight(weights.g, workspace))
+        result[1] += np.log(total_weight(weights.g, workspace))
         count_up(tree, odds, 1.0, inner[0], workspace)
         total = total_weight(weights.g, workspace)
-        found[0] += np.log(total)
+        result[0] += np.log(total)
         for number in range(terminals + 1):
-            found[2 + min(number, len(counts) - 1)] += weights.g[number] * workspace.below[0, number] / total
-    return found
+            result[2 + min(number, len(counts) - 1)] += weights.g[number] * workspace.below[0, number] / total
+    return result

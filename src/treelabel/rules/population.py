@@ -48,8 +48,8 @@ def _best_ratios(scores: Scores, of_all: bool) -> DoubleArray:
     total = _column_sums(scores, values)
     ratio = np.zeros(len(scores.hierarchy))
     while True:
-        kept = above(scores, ratio / 2)
-        hits, predicted = _column_sums(scores, values, kept), np.bincount(kept.indices, minlength=len(ratio))
+        selected = above(scores, ratio / 2)
+        hits, predicted = _column_sums(scores, values, selected), np.bincount(selected.indices, minlength=len(ratio))
         if of_all:
             hits, predicted, whole = hits.sum(), predicted.sum(), total.sum()
         else:
@@ -61,20 +61,20 @@ def _best_ratios(scores: Scores, of_all: bool) -> DoubleArray:
         ratio = np.maximum(ratio, larger)
 
 
-def _column_sums(scores: Scores, values: Any, kept: LabelMatrix | None = None) -> DoubleArray:
+def _column_sums(scores: Scores, values: Any, selected: LabelMatrix | None = None) -> DoubleArray:
     """Sum the scores of each label, all or only the kept ones, in double precision."""
     size = len(scores.hierarchy)
     if not scores.is_sparse:
-        if kept is None:
+        if selected is None:
             return np.asarray(values.sum(axis=0, dtype=np.float64))
-        return _counted(kept.indices, values[row_numbers(kept), kept.indices], size)
-    if kept is None:
-        return _counted(values.indices, values.data, size)
-    is_kept = matches(kept, values)
-    return _counted(values.indices[is_kept], values.data[is_kept], size)
+        return _sum_by_label(selected.indices, values[row_numbers(selected), selected.indices], size)
+    if selected is None:
+        return _sum_by_label(values.indices, values.data, size)
+    is_kept = matches(selected, values)
+    return _sum_by_label(values.indices[is_kept], values.data[is_kept], size)
 
 
-def _counted(labels: IntArray, values: ScoreArray, size: int) -> DoubleArray:
+def _sum_by_label(labels: IntArray, values: ScoreArray, size: int) -> DoubleArray:
     return np.bincount(labels, weights=values, minlength=size).astype(np.float64, copy=False)
 
 
@@ -160,7 +160,7 @@ def ascend(scores: Scores, weights: DoubleArray, k: int, at_most: bool = False, 
     matrix = scores.csr()
     ptr = matrix.indptr.astype(np.int64)
     chosen = matches(top_k(Scores(scores.hierarchy, matrix), count), matrix)
-    total = _counted(matrix.indices, matrix.data, matrix.shape[1])
+    total = _sum_by_label(matrix.indices, matrix.data, matrix.shape[1])
     rng = np.random.default_rng(seed)
     value = -np.inf
     while True:
@@ -188,17 +188,17 @@ def largest_gains(
     Predicting label l with score p raises its F1 / 2 from h / (m + t) to (h + p) / (m + 1 + t).
     """
     held, last = 0, len(gains) - 1
-    for at in range(len(labels)):
-        label = labels[at]
+    for index in range(len(labels)):
+        label = labels[index]
         size = predicted[label] + total[label]
-        gain = weights[label] * ((hits[label] + values[at]) / (size + 1) - hits[label] / size)
+        gain = weights[label] * ((hits[label] + values[index]) / (size + 1) - hits[label] / size)
         if (at_most and gain <= 0) or (held > last and gain <= gains[last]):
             continue
         hole = min(held, last)
         while hole > 0 and gains[hole - 1] < gain:
             gains[hole], places[hole] = gains[hole - 1], places[hole - 1]
             hole -= 1
-        gains[hole], places[hole] = gain, at
+        gains[hole], places[hole] = gain, index
         held = min(held + 1, last + 1)
     return held
 
@@ -217,26 +217,26 @@ def sweep(
 ) -> float:
     """Choose the labels of each document anew, given those of all others; return the value that is reached."""
     hits, predicted = np.zeros(len(total)), np.zeros(len(total))
-    for at in range(len(labels)):
-        if chosen[at]:
-            hits[labels[at]] += values[at]
-            predicted[labels[at]] += 1
+    for index in range(len(labels)):
+        if chosen[index]:
+            hits[labels[index]] += values[index]
+            predicted[labels[index]] += 1
     gains, places = np.empty(k), np.empty(k, np.int64)
     for row in order:
-        for at in range(ptr[row], ptr[row + 1]):
-            if chosen[at]:
-                chosen[at] = False
-                hits[labels[at]] -= values[at]
-                predicted[labels[at]] -= 1
+        for index in range(ptr[row], ptr[row + 1]):
+            if chosen[index]:
+                chosen[index] = False
+                hits[labels[index]] -= values[index]
+                predicted[labels[index]] -= 1
         low, high = ptr[row], ptr[row + 1]
         held = largest_gains(
             labels[low:high], values[low:high], weights, total, hits, predicted, at_most, gains, places
         )
         for slot in range(held):
-            at = low + places[slot]
-            chosen[at] = True
-            hits[labels[at]] += values[at]
-            predicted[labels[at]] += 1
+            index = low + places[slot]
+            chosen[index] = True
+            hits[labels[index]] += values[index]
+            predicted[labels[index]] += 1
     value = 0.0
     for label in range(len(total)):
         if total[label] > 0:

@@ -42,8 +42,8 @@ class Rule:
     @cached_property
     def settings(self) -> dict[str, Any]:
         """The settings and their defaults, common ones included."""
-        own = {name: each.default for name, each in self._parameters.items() if name not in FROM_TRAINING}
-        return own | COMMON
+        settings = {name: each.default for name, each in self._parameters.items() if name not in FROM_TRAINING}
+        return settings | COMMON
 
     def takes_many(self, setting: str) -> bool:
         """Return whether a setting may be a list of numbers beside a single one."""
@@ -70,8 +70,8 @@ class RuleSpec:
     def __str__(self) -> str:
         name, main = self.rule.name, self.rule.main or ""
         if list(self.settings) == [main] and is_number(self.settings[main]):
-            return f"{name.removesuffix('@k')}@{_written(self.settings[main])}"
-        listed = ", ".join(f"{key}={_written(value)}" for key, value in self.settings.items())
+            return f"{name.removesuffix('@k')}@{_setting_text(self.settings[main])}"
+        listed = ", ".join(f"{key}={_setting_text(value)}" for key, value in self.settings.items())
         return f"{name}({listed})" if listed else name
 
 
@@ -80,7 +80,7 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _written(value: Any) -> str:
+def _setting_text(value: Any) -> str:
     """Write a setting so that it can be read back; a long list by its size and a hash."""
     if is_number(value):
         # What was found on scores in single precision has no more digits than that.

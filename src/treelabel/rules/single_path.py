@@ -75,8 +75,10 @@ def beam(scores: Scores, width: int = 5) -> LabelMatrix:
     -------
     label matrix of shape (documents, nodes)
     """
-    h, kept = scores.hierarchy, whole_number(width, "width")
-    return choose_nodes(scores, lambda rows: beam_search(h.parent_ptr, h.parent_idx, h.depth, h.is_leaf, kept, rows))
+    h, selected = scores.hierarchy, whole_number(width, "width")
+    return choose_nodes(
+        scores, lambda rows: beam_search(h.parent_ptr, h.parent_idx, h.depth, h.is_leaf, selected, rows)
+    )
 
 
 def majority(scores: Scores) -> LabelMatrix:
@@ -109,23 +111,23 @@ def plurality(scores: Scores) -> LabelMatrix:
 def best_by_level(depth: IntArray, rows: ScoreRows) -> tuple[IntArray, LongArray]:
     """Find the node with the largest score at each depth."""
     ptr, nodes, values, start, stop = rows
-    found = np.empty(ptr[stop] - ptr[start], np.int32)
+    result = np.empty(ptr[stop] - ptr[start], np.int32)
     sizes = np.empty(stop - start, np.int64)
     used = 0
     for row in range(start, stop):
         begin, level = used, -1
         best = np.float32(0)
-        for at in range(ptr[row], ptr[row + 1]):
-            if depth[nodes[at]] != level:
-                level = depth[nodes[at]]
-                best = values[at]
-                found[used] = nodes[at]
+        for index in range(ptr[row], ptr[row + 1]):
+            if depth[nodes[index]] != level:
+                level = depth[nodes[index]]
+                best = values[index]
+                result[used] = nodes[index]
                 used += 1
-            elif values[at] > best:
-                best = values[at]
-                found[used - 1] = nodes[at]
+            elif values[index] > best:
+                best = values[index]
+                result[used - 1] = nodes[index]
         sizes[row - start] = used - begin
-    return found[:used], sizes
+    return result[:used], sizes
 
 
 @kernel
@@ -137,21 +139,21 @@ def follow_best_child(parent_ptr: IntArray, parent_idx: IntArray, least: float, 
     child = np.empty(total + 1, np.int32)
     score = np.empty(total + 1, values.dtype)
     stamp = np.full(total + 1, -1, np.int64)
-    found = np.full(stop - start, -1, np.int32)
+    result = np.full(stop - start, -1, np.int32)
     for row in range(start, stop):
-        for at in range(ptr[row], ptr[row + 1]):
-            node = nodes[at]
+        for index in range(ptr[row], ptr[row + 1]):
+            node = nodes[index]
             for edge in range(parent_ptr[node], parent_ptr[node + 1]):
                 above = parent_idx[edge] if parent_idx[edge] >= 0 else total
-                if stamp[above] != row or values[at] > score[above]:
+                if stamp[above] != row or values[index] > score[above]:
                     stamp[above] = row
                     child[above] = node
-                    score[above] = values[at]
+                    score[above] = values[index]
         node = total
         while stamp[node] == row and score[node] >= least:
             node = child[node]
-            found[row - start] = node
-    return found
+            result[row - start] = node
+    return result
 
 
 @kernel
@@ -173,50 +175,50 @@ def beam_search(
     """
     ptr, nodes, values, start, stop = rows
     kept_in = np.full(len(depth), -1, np.int64)
-    found = np.full(stop - start, -1, np.int32)
+    result = np.full(stop - start, -1, np.int32)
     for row in range(start, stop):
         leaf, inner, inner_depth = -1, -1, 0
-        at, end = ptr[row], ptr[row + 1]
-        while at < end:
-            level = depth[nodes[at]]
-            last = at
+        index, end = ptr[row], ptr[row + 1]
+        while index < end:
+            level = depth[nodes[index]]
+            last = index
             while last < end and depth[nodes[last]] == level:
                 last += 1
-            open_nodes = np.empty(last - at, np.int64)
+            open_nodes = np.empty(last - index, np.int64)
             count = 0
-            for place in range(at, last):
-                open_nodes[count] = place
-                count += has_kept_parent(parent_ptr, parent_idx, kept_in, row, nodes[place])
+            for position in range(index, last):
+                open_nodes[count] = position
+                count += has_kept_parent(parent_ptr, parent_idx, kept_in, row, nodes[position])
             # A stable sort by falling score leaves equal ones in the order of their ids.
             order = np.argsort(-values[open_nodes[:count]], kind="mergesort")
             for rank in range(min(width, count)):
-                place = open_nodes[order[rank]]
-                kept_in[nodes[place]] = row
-                if is_leaf[nodes[place]]:
-                    if leaf < 0 or values[place] > values[leaf]:
-                        leaf = place
+                position = open_nodes[order[rank]]
+                kept_in[nodes[position]] = row
+                if is_leaf[nodes[position]]:
+                    if leaf < 0 or values[position] > values[leaf]:
+                        leaf = position
                 elif level > inner_depth:
-                    inner, inner_depth = place, level
-            at = last
+                    inner, inner_depth = position, level
+            index = last
         best = leaf if leaf >= 0 else inner
         if best >= 0:
-            found[row - start] = nodes[best]
-    return found
+            result[row - start] = nodes[best]
+    return result
 
 
 @kernel
 def deepest_above(depth: IntArray, least: float, rows: ScoreRows) -> IntArray:
     """Find the deepest node with a score above `least`."""
     ptr, nodes, values, start, stop = rows
-    found = np.full(stop - start, -1, np.int32)
+    result = np.full(stop - start, -1, np.int32)
     for row in range(start, stop):
         best, deepest = np.float32(0), 0
-        for at in range(ptr[row], ptr[row + 1]):
-            level = depth[nodes[at]]
-            if values[at] > least and (level > deepest or values[at] > best):
-                best, deepest = values[at], level
-                found[row - start] = nodes[at]
-    return found
+        for index in range(ptr[row], ptr[row + 1]):
+            level = depth[nodes[index]]
+            if values[index] > least and (level > deepest or values[index] > best):
+                best, deepest = values[index], level
+                result[row - start] = nodes[index]
+    return result
 
 
 @kernel
@@ -231,23 +233,23 @@ def deepest_without_rival(parent: IntArray, rows: ScoreRows) -> IntArray:
     child = np.empty(total + 1, np.int32)
     first, second = np.empty(total + 1, values.dtype), np.empty(total + 1, values.dtype)
     stamp = np.full(total + 1, -1, np.int64)
-    found = np.full(stop - start, -1, np.int32)
+    result = np.full(stop - start, -1, np.int32)
     for row in range(start, stop):
-        for at in range(ptr[row], ptr[row + 1]):
-            above = parent[nodes[at]] if parent[nodes[at]] >= 0 else total
+        for index in range(ptr[row], ptr[row + 1]):
+            above = parent[nodes[index]] if parent[nodes[index]] >= 0 else total
             if stamp[above] != row:
                 stamp[above] = row
-                child[above], first[above], second[above] = nodes[at], values[at], 0
-            elif values[at] > first[above]:
+                child[above], first[above], second[above] = nodes[index], values[index], 0
+            elif values[index] > first[above]:
                 second[above] = first[above]
-                child[above], first[above] = nodes[at], values[at]
+                child[above], first[above] = nodes[index], values[index]
             else:
-                second[above] = max(second[above], values[at])
+                second[above] = max(second[above], values[index])
         node, rival = total, np.float32(0)
         while stamp[node] == row:
             rival = max(rival, second[node])
             if first[node] <= rival:
                 break
             node = child[node]
-            found[row - start] = node
-    return found
+            result[row - start] = node
+    return result

@@ -54,20 +54,21 @@ def by_node(scores: Scores, t: float | Sequence[float] | ScoreArray) -> ScoreArr
     array of shape (nodes,)
     """
     hierarchy = scores.hierarchy
-    given = np.asarray(t, scores.dtype)
+    thresholds = np.asarray(t, scores.dtype)
     levels = hierarchy.max_depth
-    if given.ndim > 1 or (given.ndim == 1 and len(given) not in (levels, len(hierarchy))):
+    if thresholds.ndim > 1 or (thresholds.ndim == 1 and len(thresholds) not in (levels, len(hierarchy))):
         raise TreelabelError(
-            f"{given.size:,} thresholds, expected one, {levels} (one per level) or {len(hierarchy):,} (one per node)"
+            f"{thresholds.size:,} thresholds, expected one, {levels} (one per level) or {len(hierarchy):,} (one per "
+            "node)"
         )
-    wrong = given[~(given > 0)]
+    wrong = thresholds[~(thresholds > 0)]
     if wrong.size:
         raise TreelabelError(f"expected a threshold above 0, found {wrong.flat[0]:g}; 0 would predict every label")
-    if given.ndim == 0 and given > 1:
-        raise TreelabelError(f"expected a threshold of at most 1, found {given:g}; no label would be predicted")
-    if given.ndim == 1 and len(given) == levels and len(hierarchy):
-        given = given[hierarchy.depth - 1]
-    return np.broadcast_to(given, len(hierarchy))
+    if thresholds.ndim == 0 and thresholds > 1:
+        raise TreelabelError(f"expected a threshold of at most 1, found {thresholds:g}; no label would be predicted")
+    if thresholds.ndim == 1 and len(thresholds) == levels and len(hierarchy):
+        thresholds = thresholds[hierarchy.depth - 1]
+    return np.broadcast_to(thresholds, len(hierarchy))
 
 
 def above(scores: Scores, t: float | DoubleArray) -> LabelMatrix:
@@ -116,7 +117,7 @@ def top_k(scores: Scores, k: int = 5, leaves: bool = False) -> LabelMatrix:
     >>> top_k(s, 1).indices.tolist(), top_k(s, 1, leaves=True).indices.tolist()
     ([0], [1])
     """
-    kept = scores
+    selected = scores
     if leaves:
         # Inner nodes are set to 0, which is never predicted.
         is_leaf = scores.hierarchy.is_leaf
@@ -125,8 +126,8 @@ def top_k(scores: Scores, k: int = 5, leaves: bool = False) -> LabelMatrix:
             matrix.data *= is_leaf[matrix.indices]
         else:
             matrix = scores.values * is_leaf
-        kept = Scores(scores.hierarchy, matrix)
-    best = kept.top_k(whole_number(k, "k")).values
+        selected = Scores(scores.hierarchy, matrix)
+    best = selected.top_k(whole_number(k, "k")).values
     return label_matrix(best.indptr, best.indices, best.shape[1])
 
 

@@ -81,13 +81,13 @@ def _in_range(data: ScoreArray, matrix: Any, hierarchy: Hierarchy) -> ScoreArray
         return data
     wrong = ~((data >= -ROUNDING) & (data <= 1 + ROUNDING))
     if wrong.any():
-        at = int(np.flatnonzero(wrong.ravel())[0])
+        index = int(np.flatnonzero(wrong.ravel())[0])
         if sparse.issparse(matrix):
-            row, node = int(np.searchsorted(matrix.indptr, at, side="right")) - 1, int(matrix.indices[at])
+            row, node = int(np.searchsorted(matrix.indptr, index, side="right")) - 1, int(matrix.indices[index])
         else:
-            row, node = divmod(at, len(hierarchy))
+            row, node = divmod(index, len(hierarchy))
         raise TreelabelError(
-            f"row {row}, {hierarchy.names[node]!r}: score {data.ravel()[at]:.6g} is not a probability in [0, 1]; "
+            f"row {row}, {hierarchy.names[node]!r}: score {data.ravel()[index]:.6g} is not a probability in [0, 1]; "
             "turn raw outputs into probabilities first (softmax or sigmoid)"
         )
     return np.clip(data, 0, 1)
@@ -107,8 +107,8 @@ def leaf_ids(hierarchy: Hierarchy, leaves: Sequence[str | int] | npt.NDArray[np.
     -------
     array of node ids
     """
-    found = [leaf if isinstance(leaf, int | np.integer) else find_label(hierarchy, leaf) for leaf in leaves]
-    nodes = np.array(found, np.int64)
+    result = [leaf if isinstance(leaf, int | np.integer) else find_label(hierarchy, leaf) for leaf in leaves]
+    nodes = np.array(result, np.int64)
     outside = nodes[(nodes < 0) | (nodes >= len(hierarchy))]
     if len(outside):
         raise TreelabelError(f"node id {outside[0]} is out of range: the hierarchy has ids 0 to {len(hierarchy) - 1}")

@@ -165,10 +165,10 @@ def _check_members(headers: Headers, file: Path) -> None:
             f"{file}: not {WHAT}, or damaged: it holds {', '.join(headers)}; expected {', '.join(expected)}"
         )
     for name, (kinds, dimensions) in expected.items():
-        found = headers[name]
-        if found.dtype.kind not in kinds or len(found.shape) != dimensions:
+        result = headers[name]
+        if result.dtype.kind not in kinds or len(result.shape) != dimensions:
             raise TreelabelError(
-                f"{file}: not {WHAT}, or damaged: {name} is of type {found.dtype} and shape {found.shape}"
+                f"{file}: not {WHAT}, or damaged: {name} is of type {result.dtype} and shape {result.shape}"
             )
 
 
@@ -279,7 +279,7 @@ def parquet_hierarchy(stored: pq.ParquetFile, file: Path) -> Hierarchy:
 
 def _check_columns(schema: pa.Schema, nodes: int, file: Path) -> None:
     """Refuse a file with other columns than `save_scores` writes."""
-    found = [(field.name, _type(field.type)) for field in schema]
+    result = [(field.name, _type(field.type)) for field in schema]
     id_column, nodes_column = ("id", _type(pa.string())), ("node", _type(pa.list_(pa.int32())))
     expected = [
         columns
@@ -289,7 +289,7 @@ def _check_columns(schema: pa.Schema, nodes: int, file: Path) -> None:
             [id_column, nodes_column, ("score", _type(pa.list_(number)))],
         )
     ]
-    if found not in expected:
+    if result not in expected:
         listed = ", ".join(f"{field.name}: {field.type}" for field in schema)
         raise TreelabelError(
             f"{file}: not {WHAT}, or damaged: columns {listed}; expected id: string and either scores, "
@@ -313,10 +313,10 @@ def _check_unpacked(metadata: Any, nodes: int, file: Path) -> None:
         part = metadata.row_group(group)
         most = part.num_rows * max(1, nodes)
         for column in range(part.num_columns):
-            found = part.column(column).num_values
-            if found > most:
+            result = part.column(column).num_values
+            if result > most:
                 raise TreelabelError(
-                    f"{file}: damaged: {found:,} values for {part.num_rows:,} documents, but {nodes:,} nodes allow at "
+                    f"{file}: damaged: {result:,} values for {part.num_rows:,} documents, but {nodes:,} nodes allow at "
                     f"most {most:,}"
                 )
 

@@ -27,8 +27,8 @@ def down(ptr: IntArray, idx: IntArray, nodes: IntArray, row: ScoreArray, how: in
 @kernel
 def divide(ptr: IntArray, idx: IntArray, nodes: IntArray, row: ScoreArray) -> None:
     """Turn marginals into conditionals, children first: p / p(parent), 0 where the parent has 0."""
-    for at in range(len(nodes) - 1, -1, -1):
-        node = nodes[at]
+    for index in range(len(nodes) - 1, -1, -1):
+        node = nodes[index]
         above = idx[ptr[node]]
         if above >= 0:
             row[node] = row[node] / row[above] if row[above] > 0 else np.float32(0)
@@ -37,8 +37,8 @@ def divide(ptr: IntArray, idx: IntArray, nodes: IntArray, row: ScoreArray) -> No
 @kernel
 def up(ptr: IntArray, idx: IntArray, nodes: IntArray, row: ScoreArray) -> None:
     """Raise each parent to its largest child, children first."""
-    for at in range(len(nodes) - 1, -1, -1):
-        node = nodes[at]
+    for index in range(len(nodes) - 1, -1, -1):
+        node = nodes[index]
         for above in idx[ptr[node] : ptr[node + 1]]:
             if above >= 0 and row[above] < row[node]:
                 row[above] = row[node]
@@ -71,15 +71,15 @@ def change_csr(
     for row in range(start, stop):
         entries = slice(row_ptr[row], row_ptr[row + 1])
         nodes = row_idx[entries]
-        for at in range(entries.start, entries.stop):
-            scratch[row_idx[at]] = data[at]
+        for index in range(entries.start, entries.stop):
+            scratch[row_idx[index]] = data[index]
         if how == DIVIDE:
             divide(ptr, idx, nodes, scratch)
         else:
             down(ptr, idx, nodes, scratch, how)
-        for at in range(entries.start, entries.stop):
-            data[at] = scratch[row_idx[at]]
-            scratch[row_idx[at]] = 0
+        for index in range(entries.start, entries.stop):
+            data[index] = scratch[row_idx[index]]
+            scratch[row_idx[index]] = 0
 
 
 @kernel
@@ -106,14 +106,14 @@ def raise_csr(
     scratch = np.zeros(len(ptr) - 1, data.dtype)
     raised = np.empty(closed_ptr[stop] - closed_ptr[start], data.dtype)
     for row in range(start, stop):
-        for at in range(row_ptr[row], row_ptr[row + 1]):
-            scratch[row_idx[at]] = data[at]
+        for index in range(row_ptr[row], row_ptr[row + 1]):
+            scratch[row_idx[index]] = data[index]
         nodes = closed_idx[closed_ptr[row] : closed_ptr[row + 1]]
         up(ptr, idx, nodes, scratch)
         begin = closed_ptr[row] - closed_ptr[start]
-        for at in range(len(nodes)):
-            raised[begin + at] = scratch[nodes[at]]
-            scratch[nodes[at]] = 0
+        for index in range(len(nodes)):
+            raised[begin + index] = scratch[nodes[index]]
+            scratch[nodes[index]] = 0
     return raised
 
 
@@ -137,15 +137,15 @@ def worst_edge_csr(
     scratch = np.zeros(len(ptr) - 1, data.dtype)
     worst, worst_row, worst_node = 0.0, -1, -1
     for row in range(start, stop):
-        for at in range(row_ptr[row], row_ptr[row + 1]):
-            scratch[row_idx[at]] = data[at]
-        for at in range(row_ptr[row], row_ptr[row + 1]):
-            node = row_idx[at]
+        for index in range(row_ptr[row], row_ptr[row + 1]):
+            scratch[row_idx[index]] = data[index]
+        for index in range(row_ptr[row], row_ptr[row + 1]):
+            node = row_idx[index]
             for above in idx[ptr[node] : ptr[node + 1]]:
-                if above >= 0 and data[at] - scratch[above] > worst:
-                    worst, worst_row, worst_node = data[at] - scratch[above], row, node
-        for at in range(row_ptr[row], row_ptr[row + 1]):
-            scratch[row_idx[at]] = 0
+                if above >= 0 and data[index] - scratch[above] > worst:
+                    worst, worst_row, worst_node = data[index] - scratch[above], row, node
+        for index in range(row_ptr[row], row_ptr[row + 1]):
+            scratch[row_idx[index]] = 0
     return worst, worst_row, worst_node
 
 
@@ -159,20 +159,20 @@ def kth_largest(values: ScoreArray, count: int) -> Any:
     if count > FEW:
         return np.partition(values, len(values) - count)[len(values) - count]
     held = np.sort(values[:count])
-    for at in range(count, len(values)):
-        value = values[at]
+    for index in range(count, len(values)):
+        value = values[index]
         if value > held[0]:
-            place = 1
-            while place < count and held[place] < value:
-                held[place - 1] = held[place]
-                place += 1
-            held[place - 1] = value
+            position = 1
+            while position < count and held[position] < value:
+                held[position - 1] = held[position]
+                position += 1
+            held[position - 1] = value
     return held[0]
 
 
 @kernel
-def largest(values: ScoreArray, count: int, kept: IntArray) -> int:
-    """Write into `kept` the places of the `count` largest values above 0, in order; equal ones: the first places."""
+def largest(values: ScoreArray, count: int, selected: IntArray) -> int:
+    """Write into `selected` the indices of the `count` largest values above 0, in order; of equal ones the first."""
     threshold = np.float32(0)
     if len(values) > count:
         threshold = kth_largest(values, count)
@@ -181,11 +181,11 @@ def largest(values: ScoreArray, count: int, kept: IntArray) -> int:
         above += value > threshold
     ties = count - above if threshold > 0 else 0
     used = 0
-    for at in range(len(values)):
-        value = values[at]
+    for index in range(len(values)):
+        value = values[index]
         if value > threshold or (value == threshold and ties > 0):
             ties -= value == threshold
-            kept[used] = at
+            selected[used] = index
             used += 1
     return used
 
@@ -196,15 +196,15 @@ def top_k_dense(values: ScoreArray, start: int, stop: int, count: int) -> tuple[
     nodes = np.empty((stop - start) * count, np.int32)
     data = np.empty((stop - start) * count, values.dtype)
     sizes = np.empty(stop - start, np.int64)
-    kept = np.empty(count, np.int32)
+    selected = np.empty(count, np.int32)
     used = 0
     for row in range(start, stop):
-        found = largest(values[row], count, kept)
-        for at in range(found):
-            nodes[used + at] = kept[at]
-            data[used + at] = values[row, kept[at]]
-        used += found
-        sizes[row - start] = found
+        result = largest(values[row], count, selected)
+        for index in range(result):
+            nodes[used + index] = selected[index]
+            data[used + index] = values[row, selected[index]]
+        used += result
+        sizes[row - start] = result
     return nodes[:used].copy(), data[:used].copy(), sizes
 
 
@@ -219,16 +219,16 @@ def top_k_csr(
     nodes = np.empty(most, np.int32)
     data = np.empty(most, values.dtype)
     sizes = np.empty(stop - start, np.int64)
-    kept = np.empty(count, np.int32)
+    selected = np.empty(count, np.int32)
     used = 0
     for row in range(start, stop):
         begin = row_ptr[row]
-        found = largest(values[begin : row_ptr[row + 1]], count, kept)
-        for at in range(found):
-            nodes[used + at] = row_idx[begin + kept[at]]
-            data[used + at] = values[begin + kept[at]]
-        used += found
-        sizes[row - start] = found
+        result = largest(values[begin : row_ptr[row + 1]], count, selected)
+        for index in range(result):
+            nodes[used + index] = row_idx[begin + selected[index]]
+            data[used + index] = values[begin + selected[index]]
+        used += result
+        sizes[row - start] = result
     return nodes[:used].copy(), data[:used].copy(), sizes
 
 
@@ -253,8 +253,8 @@ def best_in_csr(
     best = np.full(stop - start, -1, np.int32)
     for row in range(start, stop):
         top = np.float32(0)
-        for at in range(ptr[row], ptr[row + 1]):
-            if allowed[idx[at]] and values[at] > top:
-                top = values[at]
-                best[row - start] = idx[at]
+        for index in range(ptr[row], ptr[row + 1]):
+            if allowed[idx[index]] and values[index] > top:
+                top = values[index]
+                best[row - start] = idx[index]
     return best

@@ -82,19 +82,19 @@ class Scores:
         Scores
         """
         nodes = leaf_ids(hierarchy, leaves)
-        given = numbers(values)
-        if given.ndim != 2 or given.shape[1] != len(nodes):
-            raise TreelabelError(f"{len(nodes):,} leaves for {given.shape} values; expected one column per leaf")
+        leaf_values = numbers(values)
+        if leaf_values.ndim != 2 or leaf_values.shape[1] != len(nodes):
+            raise TreelabelError(f"{len(nodes):,} leaves for {leaf_values.shape} values; expected one column per leaf")
         # Sums are made in double precision: in single, those of a million leaves stray by a percent.
-        kept = precision(given.dtype)
+        dtype = precision(leaf_values.dtype)
         path = hierarchy.closure(label_matrix(np.arange(len(nodes) + 1), nodes, len(hierarchy))).astype(np.float64)
-        if sparse.issparse(given):
-            summed = (sparse.csr_array(given) @ path).astype(kept)
+        if sparse.issparse(leaf_values):
+            summed = (sparse.csr_array(leaf_values) @ path).astype(dtype)
             return cls(hierarchy, summed, None if ids is None else tuple(ids))
-        summed = np.empty((len(given), len(hierarchy)), kept)
+        summed = np.empty((len(leaf_values), len(hierarchy)), dtype)
         for rows in _blocks(*summed.shape):
             # The product with a sparse matrix on the right is slow; transposed it streams.
-            summed[rows] = (path.T @ given[rows].T).T
+            summed[rows] = (path.T @ leaf_values[rows].T).T
         return cls(hierarchy, summed, None if ids is None else tuple(ids))
 
     @classmethod
@@ -118,8 +118,8 @@ class Scores:
         [[0.5, 0.25, 0.125]]
         """
         _ = hierarchy.parent
-        given = cls(hierarchy, values, None if ids is None else tuple(ids))
-        return given._changed(kernels.MULTIPLY)
+        conditional = cls(hierarchy, values, None if ids is None else tuple(ids))
+        return conditional._apply_to_scores(kernels.MULTIPLY)
 
     @classmethod
     def concat(cls, hierarchy: Hierarchy, parts: Sequence[Any]) -> "Scores":
@@ -141,11 +141,11 @@ class Scores:
         >>> Scores.concat(h, [[[0.5]], [[0.25], [1.0]]]).dense().tolist()
         [[0.5], [0.25], [1.0]]
         """
-        given = [numbers(part) for part in parts]
-        given = [part.astype(precision(part.dtype), copy=False) for part in given]
-        if any(sparse.issparse(part) for part in given):
-            return cls(hierarchy, sparse.vstack([sparse.csr_array(part) for part in given], format="csr"))
-        return cls(hierarchy, np.concatenate([np.zeros((0, len(hierarchy)), np.float32), *given]))
+        arrays = [numbers(part) for part in parts]
+        arrays = [part.astype(precision(part.dtype), copy=False) for part in arrays]
+        if any(sparse.issparse(part) for part in arrays):
+            return cls(hierarchy, sparse.vstack([sparse.csr_array(part) for part in arrays], format="csr"))
+        return cls(hierarchy, np.concatenate([np.zeros((0, len(hierarchy)), np.float32), *arrays]))
 
     # What they are
 
@@ -170,8 +170,8 @@ class Scores:
     @property
     def dtype(self) -> np.dtype[Any]:
         """The type of the values: float32 or float64."""
-        found: np.dtype[Any] = self.values.dtype
-        return found
+        result: np.dtype[Any] = self.values.dtype
+        return result
 
     @property
     def is_sparse(self) -> bool:
@@ -200,7 +200,7 @@ class Scores:
         ptr, idx = self.hierarchy.parent_ptr, self.hierarchy.parent_idx
         return self._apply(ptr, idx, kernels.DIVIDE)
 
-    def _changed(self, how: int) -> "Scores":
+    def _apply_to_scores(self, how: int) -> "Scores":
         changed = self._apply(self.hierarchy.parent_ptr, self.hierarchy.parent_idx, how)
         return Scores(self.hierarchy, changed, self.ids)
 
@@ -290,7 +290,7 @@ class Scores:
         ([[0.5, 0.5]], [[0.25, 0.25]])
         """
         if how == "min":
-            return self._changed(kernels.MINIMUM)
+            return self._apply_to_scores(kernels.MINIMUM)
         if how != "max":
             raise TreelabelError(f"unknown projection {how!r}; expected 'max' or 'min'")
         if self.is_coherent(0):
