@@ -25,7 +25,7 @@ from treelabel.calibration.output_space import ABSENT, LEVELS, OutputSpace
 from treelabel.calibration.path_softmax import GROWTH, PathSoftmax, possible_terminals
 from treelabel.calibration.registry import CALIBRATIONS, calibration_for, margin_calibration
 from treelabel.core.array_schema import Schema
-from treelabel.core.sparse_product import Weights, known_margins
+from treelabel.core.sparse_product import SparseWeights, known_margins
 from treelabel.core.types import FloatArray
 from treelabel.hierarchy import LabelMatrix, label_matrix
 from treelabel.hierarchy.label_ids import encode
@@ -106,7 +106,7 @@ def test_the_largest_are_those_of_the_whole(name: str, kind: str, top: int, monk
     whole = Scores(h, calibration.probabilities(margins)).top_k(top).csr()
     # Documents whose features are their margins: weights of 1 hand these on.
     width = margins.shape[1]
-    weights = Weights(sparse.eye_array(width, dtype=np.float32, format="csr"), np.zeros(width, np.float32))
+    weights = SparseWeights(sparse.eye_array(width, dtype=np.float32, format="csr"), np.zeros(width, np.float32))
     features = sparse.csr_array(margins)
     for found in (calibration.probabilities(margins, top), calibration.probabilities_of(features, weights, top)):
         assert sparse.issparse(found)

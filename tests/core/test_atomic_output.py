@@ -14,7 +14,7 @@ from tests.helpers import Run
 from tests.models.test_models import SETS
 from treelabel import Dataset, Hierarchy, TreelabelError, load_model, make_model, read, write
 from treelabel.core import atomic_output as o
-from treelabel.core.locking import PREFIX, SUFFIX, Working, remove_leftovers
+from treelabel.core.locking import PREFIX, SUFFIX, WorkingPath, remove_leftovers
 
 
 def names(folder: Path) -> list[str]:
@@ -352,7 +352,7 @@ def test_without_exchange_a_link_stands_for_the_folder(tmp_path: Path) -> None:
     remove_leftovers(tmp_path)
     assert (target / "a.txt").read_text() == "three"
     # A folder that was never written, and a link that was never put in place, go.
-    Working.folder(tmp_path).release()
+    WorkingPath.folder(tmp_path).release()
     (tmp_path / f"{PREFIX}abcdefgh{SUFFIX}").symlink_to(f"{PREFIX}nowhere1{SUFFIX}")
     remove_leftovers(tmp_path)
     assert len(names(tmp_path)) == 2

@@ -95,7 +95,7 @@ def test_it_is_said_once_and_only_when_it_takes_long(monkeypatch: pytest.MonkeyP
     now, said = [0.0], list[str]()
     monkeypatch.setattr("treelabel.core.compilation.time.monotonic", lambda: now[0])
     watched = Compilation()
-    with watched.announced(said.append, after=1.0):
+    with watched.announce(said.append, after=1.0):
         for _ in range(9):
             with watched.going_on(), watched.going_on():
                 now[0] += 0.1
@@ -109,7 +109,7 @@ def test_it_is_said_once_and_only_when_it_takes_long(monkeypatch: pytest.MonkeyP
     with watched.going_on():
         now[0] += 10
     assert said == [MESSAGE]
-    with watched.announced(said.append, after=1.0), watched.going_on():
+    with watched.announce(said.append, after=1.0), watched.going_on():
         now[0] += 0.5
     assert said == [MESSAGE]
 

@@ -17,7 +17,7 @@ from treelabel.calibration import path_softmax
 from treelabel.calibration.output_space import OutputSpace
 from treelabel.calibration.path_kernels import powers
 from treelabel.core.compute import in_threads, kernel
-from treelabel.core.sparse_product import Weights
+from treelabel.core.sparse_product import SparseWeights
 from treelabel.core.stopping import StopSignal
 from treelabel.models.check import CASES, CHECKS, DAG, TREE, fitted, it_learns
 from treelabel.models.linear import model as linear
@@ -220,7 +220,7 @@ def test_an_inner_terminal_node_has_a_stop_output() -> None:
 def test_dense_rows_change_nothing() -> None:
     rng = np.random.default_rng(0)
     full = np.where(rng.random((40, 20)) < np.linspace(1, 0.02, 40)[:, None], rng.normal(size=(40, 20)), 0)
-    weights = Weights(sparse.csr_array(full.astype(np.float32)), rng.normal(size=20).astype(np.float32))
+    weights = SparseWeights(sparse.csr_array(full.astype(np.float32)), rng.normal(size=20).astype(np.float32))
     x = sparse.random_array((9, 40), density=0.4, rng=rng, dtype=np.float32, format="csr")
     assert 0 < len(weights.dense) < 40
     assert weights.times(x, 2, 9) == pytest.approx((x @ full + weights.bias)[2:], abs=1e-5)

@@ -17,7 +17,7 @@ from scipy import sparse
 from tests.helpers import Run
 from treelabel import Dataset, Hierarchy, Scores, TreelabelError, load_model, make_model
 from treelabel.core.array_schema import Array, Csr, Schema, indices
-from treelabel.core.json_text import OWN, read_json
+from treelabel.core.json_text import OUR_LIMITS, read_json
 from treelabel.core.matrices import checked_csr, sound_csr
 from treelabel.core.npz import open_npz
 from treelabel.models.check import CASES, fitted
@@ -438,9 +438,12 @@ def test_a_bomb_in_a_model_is_refused_by_its_header(model: Path) -> None:
 # JSON
 
 HARD_JSON: dict[str, tuple[bytes, str]] = {
-    "deep": (DEEP.encode(), f"nested more than {OWN.nesting} levels deep"),
-    "a little too deep": (b"[" * 102 + b"]" * 102, f"nested more than {OWN.nesting} levels deep"),
-    "deep in a mapping": (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, f"nested more than {OWN.nesting} levels deep"),
+    "deep": (DEEP.encode(), f"nested more than {OUR_LIMITS.nesting} levels deep"),
+    "a little too deep": (b"[" * 102 + b"]" * 102, f"nested more than {OUR_LIMITS.nesting} levels deep"),
+    "deep in a mapping": (
+        b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
+        f"nested more than {OUR_LIMITS.nesting} levels deep",
+    ),
     "a long number": (b"[" + LONG.encode() + b"]", "a number is too long"),
     "no UTF-8": (b'["\xff"]', "byte 3 is not UTF-8"),
     "NaN": (b"[NaN]", "it has NaN, which is no number in JSON"),

@@ -11,7 +11,7 @@ from scipy import sparse
 from treelabel.calibration.output_space import OutputSpace
 from treelabel.core.array_schema import Array, Arrays
 from treelabel.core.compute import over_rows
-from treelabel.core.sparse_product import Weights
+from treelabel.core.sparse_product import SparseWeights
 from treelabel.core.types import FloatArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix
 from treelabel.scores import Scores
@@ -109,13 +109,13 @@ class MarginCalibration(Calibration):
             top,
         )
 
-    def probabilities_of(self, features: sparse.csr_array, weights: Weights, top: int | None = None) -> Any:
+    def probabilities_of(self, features: sparse.csr_array, weights: SparseWeights, top: int | None = None) -> Any:
         """Turn the features of documents into probabilities, some documents at a time.
 
         Parameters
         ----------
         features : csr_array of shape (documents, features)
-        weights : Weights
+        weights : SparseWeights
             Turn features into margins.
         top : int or None
             How many of the largest probabilities of each document to keep, as CSR; None keeps all.

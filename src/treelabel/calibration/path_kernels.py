@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treelabel.core.compute import fast_kernel, kernel
-from treelabel.core.sparse_product import Documents, Dot, multiply_row
+from treelabel.core.sparse_product import Dot, SparseDocuments, multiply_row
 from treelabel.core.types import FloatArray, IntArray, LongArray
 
 IndexArray = npt.NDArray[np.uint32]
@@ -315,7 +315,7 @@ def scratch_for(dot: Dot, fitted: Softmax, width: int) -> Scratch:
 
 @fast_kernel
 def score_row(
-    documents: Documents, dot: Dot, fitted: Softmax, how: Sums, row: int, scratch: Scratch, out: FloatArray
+    documents: SparseDocuments, dot: Dot, fitted: Softmax, how: Sums, row: int, scratch: Scratch, out: FloatArray
 ) -> None:
     """Write the probabilities of a document's terminals, and of its nodes, before the likeliest one is calibrated."""
     given, terminals = scratch.given, scratch.terminals
@@ -339,7 +339,7 @@ def score_row(
 
 @fast_kernel
 def score_paths(
-    documents: Documents, dot: Dot, fitted: Softmax, how: Sums, start: int, stop: int, found: FloatArray
+    documents: SparseDocuments, dot: Dot, fitted: Softmax, how: Sums, start: int, stop: int, found: FloatArray
 ) -> None:
     """Write the probabilities of the nodes of documents start..stop; without terminals in `how`, those of terminals."""
     scratch = scratch_for(dot, fitted, found.shape[1])
@@ -351,7 +351,7 @@ def score_paths(
 
 @fast_kernel
 def likeliest_paths(
-    documents: Documents, dot: Dot, fitted: Softmax, how: Sums, start: int, stop: int, width: int
+    documents: SparseDocuments, dot: Dot, fitted: Softmax, how: Sums, start: int, stop: int, width: int
 ) -> tuple[LongArray, FloatArray]:
     """Find the likeliest terminals of documents start..stop, and their probabilities before they are calibrated.
 

@@ -15,7 +15,7 @@ from treelabel.core.array_schema import Array, Arrays
 from treelabel.core.bounded_memory import MANY_NODES, TOP_SCORES
 from treelabel.core.compute import over_rows
 from treelabel.core.errors import TreelabelError
-from treelabel.core.sparse_product import Documents, Dot, Weights, documents_of, known_margins
+from treelabel.core.sparse_product import Dot, SparseDocuments, SparseWeights, documents_of, known_margins
 from treelabel.core.types import BoolArray, DoubleArray, FloatArray, LongArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix, row_numbers
 
@@ -121,11 +121,11 @@ class PathSoftmax(MarginCalibration):
         """Turn margins into probabilities; see `MarginCalibration.probabilities`."""
         return self._score(*known_margins(evidence), len(evidence), top)
 
-    def probabilities_of(self, features: sparse.csr_array, weights: Weights, top: int | None = None) -> Any:
+    def probabilities_of(self, features: sparse.csr_array, weights: SparseWeights, top: int | None = None) -> Any:
         """Turn features into probabilities in one compiled loop; see `MarginCalibration.probabilities_of`."""
         return self._score(documents_of(features), weights.dot, features.shape[0], top)
 
-    def _score(self, documents: Documents, dot: Dot, count: int, top: int | None) -> Any:
+    def _score(self, documents: SparseDocuments, dot: Dot, count: int, top: int | None) -> Any:
         h = self.outputs.hierarchy
         if len(h) > MANY_NODES:
             return self._likeliest(documents, dot, count, top)
@@ -143,13 +143,13 @@ class PathSoftmax(MarginCalibration):
         """Turn the margins of some documents into the probabilities of all nodes, in the thread of the caller."""
         return self._block(*known_margins(margins), len(margins))
 
-    def _block(self, documents: Documents, dot: Dot, count: int) -> FloatArray:
+    def _block(self, documents: SparseDocuments, dot: Dot, count: int) -> FloatArray:
         """Score the first documents."""
         p = np.empty((count, len(self.outputs.hierarchy)), np.float32)
         kernels.score_paths(documents, dot, self._softmax, self._sums, 0, count, p)
         return p
 
-    def _likeliest(self, documents: Documents, dot: Dot, count: int, top: int | None) -> sparse.csr_array:
+    def _likeliest(self, documents: SparseDocuments, dot: Dot, count: int, top: int | None) -> sparse.csr_array:
         """Score the nodes on the way to the likeliest terminal nodes."""
         terminals, paths = len(self.outputs.terminals), self.outputs.paths.astype(np.float64)
         # Terminals alone, a few documents at a time: all of them at once would fill the memory.

@@ -47,7 +47,7 @@ def _run(arguments: list[str], debug: bool) -> int:
     from treelabel.core.compilation import compilation
     from treelabel.core.errors import TreelabelError
 
-    with _shown_notes(), compilation.announced(_say):
+    with _shown_notes(), compilation.announce(_say):
         try:
             result = app(arguments, prog_name="treelabel", standalone_mode=False)
         except SystemExit:

@@ -108,8 +108,8 @@ class Schema:
         """Refuse arrays of other names, types or shapes, before any is read; give the sizes."""
         rest = dict(headers)
         for prefix, part in self.parts.items():
-            own = {name: rest.pop(name) for name in headers if name.startswith(prefix)}
-            part.check_headers({name.removeprefix(prefix): header for name, header in own.items()})
+            inside = {name: rest.pop(name) for name in headers if name.startswith(prefix)}
+            part.check_headers({name.removeprefix(prefix): header for name, header in inside.items()})
         triples = {name for each in self.csr for name in (each.data, each.indices, each.indptr) if name is not None}
         expected = self.arrays.keys() | triples
         _check_names(rest.keys(), expected)
@@ -127,15 +127,15 @@ class Schema:
                 f"{name} is of type {header.dtype} and shape {header.shape}, expected {array.dtype} of "
                 f"{' x '.join(array.shape)}"
             )
-        for expression, found in zip(array.shape, header.shape, strict=True):
+        for expression, size in zip(array.shape, header.shape, strict=True):
             if expression not in sizes and expression in self.most:
-                if found > self.most[expression]:
+                if size > self.most[expression]:
                     raise TreelabelError(
-                        f"{name} has {found:,} {expression}, the limit here is {self.most[expression]:,}"
+                        f"{name} has {size:,} {expression}, the limit here is {self.most[expression]:,}"
                     )
-                sizes[expression] = found
+                sizes[expression] = size
             wanted = size_of(expression, sizes)
-            if found != wanted:
+            if size != wanted:
                 raise TreelabelError(
                     f"{name} has shape {header.shape}, expected {' x '.join(array.shape)} where {expression} is "
                     f"{wanted:,}"
@@ -158,8 +158,8 @@ class Schema:
         for relation in self.relations:
             relation(arrays)
         for prefix, part in self.parts.items():
-            own = with_prefix(arrays, prefix)
-            part.check_values(own, part.check_headers(headers_of(own)))
+            inside = with_prefix(arrays, prefix)
+            part.check_values(inside, part.check_headers(headers_of(inside)))
 
     def check(self, arrays: Arrays) -> None:
         """Refuse arrays that do not fit; the message says which, and what was expected."""
@@ -211,8 +211,8 @@ def size_of(expression: str, sizes: Mapping[str, int]) -> int:
     return sum(sizes[term] if term in sizes else int(term) for term in expression.split(" + "))
 
 
-def _check_names(found: Any, expected: Any) -> None:
-    missing, unknown = sorted(expected - found), sorted(found - expected)
+def _check_names(names: Any, expected: Any) -> None:
+    missing, unknown = sorted(expected - names), sorted(names - expected)
     if missing:
         raise TreelabelError(f"the array {missing[0]} is missing")
     if unknown:
@@ -241,16 +241,16 @@ def _check_triple(each: Csr, headers: Headers, sizes: Sizes) -> None:
         )
 
 
-def _check_range(name: str, array: Array, found: npt.NDArray[Any], sizes: Sizes) -> None:
+def _check_range(name: str, array: Array, values: npt.NDArray[Any], sizes: Sizes) -> None:
     low, high = array.low, size_of(array.high, sizes) if isinstance(array.high, str) else array.high
     # NaN is neither above nor below anything, and the least of numbers with a NaN among them is NaN.
-    if found.size and not (float(found.min()) >= low and float(found.max()) <= high):
-        wide = found.astype(np.float64).ravel()
-        wrong = found.flat[int(np.argmin((wide >= low) & (wide <= high)))]
+    if values.size and not (float(values.min()) >= low and float(values.max()) <= high):
+        wide = values.astype(np.float64).ravel()
+        wrong = values.flat[int(np.argmin((wide >= low) & (wide <= high)))]
         raise TreelabelError(f"{name} holds {wrong}, expected numbers from {low:g} to {high:g}")
-    if array.rising and (found[1:] <= found[:-1]).any():
-        at = int(np.argmax(found[1:] <= found[:-1]))
-        raise TreelabelError(f"{name} holds {found[at + 1]} after {found[at]}, expected rising numbers")
+    if array.rising and (values[1:] <= values[:-1]).any():
+        index = int(np.argmax(values[1:] <= values[:-1]))
+        raise TreelabelError(f"{name} holds {values[index + 1]} after {values[index]}, expected rising numbers")
 
 
 def _check_matrix(each: Csr, arrays: Arrays, sizes: Sizes) -> None:

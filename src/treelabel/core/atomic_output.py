@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import suffixes
-from treelabel.core.locking import Working, is_same_file, is_working_name, lock, remove_leftovers, remove_tree
+from treelabel.core.locking import WorkingPath, is_same_file, is_working_name, lock, remove_leftovers, remove_tree
 
 # Flags of renameat2 (Linux) and renamex_np (macOS) that exchange two names.
 EXCHANGE = 2
@@ -43,7 +43,7 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
         # Taking its name would put a file in the place of a device or a pipe.
         raise TreelabelError(f"{path}: is not an ordinary file; write to a file and copy it there")
     with errors_of(target):
-        working = Working.file(target.parent)
+        working = WorkingPath.file(target.parent)
     try:
         with errors_of(target):
             yield working.path
@@ -143,7 +143,7 @@ class _Transaction:
     """Files that wait for their names, and files that wait to be removed."""
 
     def __init__(self) -> None:
-        self.renames: list[tuple[Working, Path]] = []
+        self.renames: list[tuple[WorkingPath, Path]] = []
         self.removals: list[Path] = []
 
     def carry_out(self) -> None:
@@ -217,16 +217,16 @@ def atomic_folder(path: str | Path, check: Callable[[Path], None]) -> Iterator[P
     Path
         Where to write.
     """
-    given = Path(path)
+    requested = Path(path)
     with suppress(OSError):
-        given.parent.mkdir(parents=True, exist_ok=True)
-    target = target_of(given)
+        requested.parent.mkdir(parents=True, exist_ok=True)
+    target = target_of(requested)
     check(target)
     with errors_of(target), _only_writer(target) as is_there:
-        working = Working.folder(target.parent)
+        working = WorkingPath.folder(target.parent)
         try:
             yield working.path
-            _settle(working.path, target)
+            _finish_folder(working.path, target)
             check(target)
             if is_there:
                 _replace_folder(working.path, target)
@@ -266,7 +266,7 @@ def _lost_to_another(target: Path) -> TreelabelError:
     )
 
 
-def _settle(folder: Path, target: Path) -> None:
+def _finish_folder(folder: Path, target: Path) -> None:
     """Set the permissions of a finished folder, and flush it to disk before it takes its name."""
     for file in folder.iterdir():
         file.chmod(mode_of(target / file.name, 0o666))
@@ -309,7 +309,7 @@ def _take_free_name(working: Path, target: Path) -> None:
 
 def _point(link: Path, folder: Path) -> None:
     """Replace, in one step, the link that stands for a folder beside it."""
-    waiting = Working.file(link.parent)
+    waiting = WorkingPath.file(link.parent)
     try:
         waiting.path.unlink()
         waiting.path.symlink_to(folder.name, target_is_directory=True)
@@ -326,7 +326,7 @@ def _leads_to(link: Path, folder: Path) -> bool:
 @cache
 def can_exchange(folder: Path) -> bool:
     """Return whether two names in a folder can be exchanged in one step."""
-    one, two = Working.folder(folder), Working.folder(folder)
+    one, two = WorkingPath.folder(folder), WorkingPath.folder(folder)
     try:
         return _exchange(one.path, two.path)
     finally:

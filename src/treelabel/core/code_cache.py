@@ -72,14 +72,14 @@ class CheckedCache(FunctionCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled function for a signature, or None: then it is this process's turn to compile it."""
-        found = self._loaded(sig, target_context)
-        if found is None and self._turn.take():
-            found = self._loaded(sig, target_context)
-            if found is not None:
+        overload = self._load(sig, target_context)
+        if overload is None and self._turn.take():
+            overload = self._load(sig, target_context)
+            if overload is not None:
                 self._turn.end()
-        return found
+        return overload
 
-    def _loaded(self, sig: Any, target_context: Any) -> Any:
+    def _load(self, sig: Any, target_context: Any) -> Any:
         with suppress(Exception):
             return super().load_overload(sig, target_context)
         return None

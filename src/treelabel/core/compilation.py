@@ -18,7 +18,7 @@ class Compilation:
 
     >>> said = []
     >>> compilation = Compilation()
-    >>> with compilation.announced(said.append, after=0):
+    >>> with compilation.announce(said.append, after=0):
     ...     with compilation.going_on():
     ...         compilation.look()
     >>> said == [MESSAGE]
@@ -33,7 +33,7 @@ class Compilation:
         self._collects = False
 
     @contextmanager
-    def announced(self, say: Callable[[str], object], after: float | None = None) -> Iterator[None]:
+    def announce(self, say: Callable[[str], object], after: float | None = None) -> Iterator[None]:
         """Say it, once, when compiling takes long in the block.
 
         Parameters

@@ -32,15 +32,15 @@ Task = TypeVar("Task")
 
 def kernel(function: Kernel) -> Kernel:
     """Compile a loop over arrays to machine code that releases the GIL; the result is cached beside the source."""
-    return _compiled(function, fastmath=False)
+    return _compile(function, fastmath=False)
 
 
 def fast_kernel(function: Kernel) -> Kernel:
     """Compile as `kernel` does, for loops over vectors: sums may change their order, and NaN is not respected."""
-    return _compiled(function, fastmath=True)
+    return _compile(function, fastmath=True)
 
 
-def _compiled(function: Kernel, fastmath: bool) -> Kernel:
+def _compile(function: Kernel, fastmath: bool) -> Kernel:
     # Nothing calls loops from C, and its wrapper is a tenth of the time that compiling takes. A loop that may round
     # otherwise is part of every caller: all copies of a function in a process are one symbol, so that a call would run
     # the copy that happened to be compiled or loaded first, and the bits of a result depend on what is in the cache.
@@ -72,8 +72,8 @@ def with_room(values: IntArray, used: int, more: int) -> IntArray:
     ([3, 5], 8)
     """
     larger = np.empty(2 * (used + more), np.int32)
-    for at in range(used):
-        larger[at] = values[at]
+    for index in range(used):
+        larger[index] = values[index]
     return larger
 
 

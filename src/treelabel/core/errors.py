@@ -87,7 +87,7 @@ def printable(text: str, keep: str = "") -> str:
     >>> printable("A\x1b[2J\tB", keep="\t")
     'A\\u001b[2J\tB'
     """
-    return UNPRINTABLE.sub(lambda found: found[0] if found[0] in keep else f"\\u{ord(found[0]):04x}", text)
+    return UNPRINTABLE.sub(lambda match: match[0] if match[0] in keep else f"\\u{ord(match[0]):04x}", text)
 
 
 def some(values: Sequence[str], limit: int = 5) -> str:

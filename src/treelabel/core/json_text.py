@@ -16,7 +16,7 @@ from treelabel.core.limits import Limits
 MOST_BYTES = 1 << 30
 # What treelabel writes is far from these.
 DEEPEST = 100
-OWN = Limits(nesting=DEEPEST)
+OUR_LIMITS = Limits(nesting=DEEPEST)
 
 
 class JsonLimitError(ValueError):
@@ -94,13 +94,13 @@ def read_json(source: str | bytes | Path, where: str, what: str = "JSON", allow_
         _refuse(where, what, f"it has {len(raw):,} bytes, the limit is {MOST_BYTES:,}")
     try:
         text = raw.decode("utf-8") if isinstance(raw, bytes) else raw
-        return parse_json(text, OWN, allow_nan)
+        return parse_json(text, OUR_LIMITS, allow_nan)
     except UnicodeDecodeError as error:
         _refuse(where, what, f"it is no JSON: byte {error.start + 1} is not UTF-8")
     except json.JSONDecodeError as error:
         _refuse(where, what, f"it is no JSON: {error}")
     except JsonLimitError as error:
-        deep = f"it is nested more than {OWN.nesting} levels deep"
+        deep = f"it is nested more than {OUR_LIMITS.nesting} levels deep"
         _refuse(where, what, deep if error.limit == "nesting" else "a number is too long")
     except ValueError as error:
         _refuse(where, what, str(error))
@@ -154,14 +154,14 @@ def _is_deeper(value: Any, levels: int) -> bool:
 
 def _integer_parser(limits: Limits) -> Callable[[str], int | str] | None:
     """Choose how to parse integers: as Python does it if its own limit is the one asked for."""
-    own = sys.get_int_max_str_digits() or sys.maxsize
-    if limits.digits == own:
+    python_limit = sys.get_int_max_str_digits() or sys.maxsize
+    if limits.digits == python_limit:
         return None
 
     def parse(text: str) -> int | str:
         if limits.exceeds("digits", len(text)):
             raise JsonLimitError("digits", _too_many_digits(limits))
-        return int(text) if len(text) <= own else text
+        return int(text) if len(text) <= python_limit else text
 
     return parse
 

@@ -20,7 +20,7 @@ PREFIX, SUFFIX = ".treelabel-", ".tmp"
 
 
 def is_working_name(name: str) -> bool:
-    """Return whether a name, without a folder, is one of those that `Working` makes."""
+    """Return whether a name, without a folder, is one of those that `WorkingPath` makes."""
     return name.startswith(PREFIX) and name.endswith(SUFFIX) and "/" not in name
 
 
@@ -74,25 +74,25 @@ def is_same_file(handle: int, path: Path) -> bool:
 def is_own_file(path: Path) -> bool:
     """Return whether a path is a regular file, and no link, of the user that this process acts for."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:
         return False
-    return stat.S_ISREG(found.st_mode) and _is_own(found)
+    return stat.S_ISREG(status.st_mode) and _belongs_to_user(status)
 
 
-def _is_own(found: os.stat_result) -> bool:
-    return not hasattr(os, "geteuid") or found.st_uid == os.geteuid()
+def _belongs_to_user(status: os.stat_result) -> bool:
+    return not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
 
 
 @dataclass
-class Working:
+class WorkingPath:
     """A file or folder under a working name, locked by the process that writes it."""
 
     path: Path
     handle: int
 
     @classmethod
-    def file(cls, folder: Path) -> "Working":
+    def file(cls, folder: Path) -> "WorkingPath":
         """Make an empty file in a folder."""
 
         def make() -> Path:
@@ -100,15 +100,15 @@ class Working:
             os.close(handle)
             return Path(name)
 
-        return cls._locked(make)
+        return cls._make_locked(make)
 
     @classmethod
-    def folder(cls, folder: Path) -> "Working":
+    def folder(cls, folder: Path) -> "WorkingPath":
         """Make an empty folder in a folder."""
-        return cls._locked(lambda: Path(tempfile.mkdtemp(SUFFIX, PREFIX, folder)))
+        return cls._make_locked(lambda: Path(tempfile.mkdtemp(SUFFIX, PREFIX, folder)))
 
     @classmethod
-    def _locked(cls, make: Callable[[], Path]) -> "Working":
+    def _make_locked(cls, make: Callable[[], Path]) -> "WorkingPath":
         if fcntl is None:
             return cls(make(), -1)
         # Between making and locking it looks like a leftover, and another process may have removed it.
@@ -150,14 +150,14 @@ def remove_leftovers(folder: Path) -> None:
     if fcntl is None:
         return
     with suppress(OSError), os.scandir(folder) as entries:
-        found, linked = [], set()
+        leftovers, linked = [], set()
         for entry in entries:
             if is_working_name(entry.name):
-                found += [entry] if _is_own(entry.stat(follow_symlinks=False)) else []
+                leftovers += [entry] if _belongs_to_user(entry.stat(follow_symlinks=False)) else []
             elif entry.is_symlink():
                 linked.add(os.readlink(entry.path))
         # Links first: one that was never put in place points to a folder that was not, either.
-        for entry in sorted(found, key=lambda entry: not entry.is_symlink()):
+        for entry in sorted(leftovers, key=lambda entry: not entry.is_symlink()):
             if entry.name not in linked:
                 _remove_unless_locked(Path(entry.path))
 

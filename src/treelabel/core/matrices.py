@@ -46,8 +46,8 @@ def checked_csr(
     if data.ndim != 1 or data.dtype.kind not in "biuf":
         raise TreelabelError(f"{what}: values of type {data.dtype} and shape {data.shape}, expected a list of numbers")
     if finite and not np.isfinite(data).all():
-        at = int(np.argmin(np.isfinite(data)))
-        raise TreelabelError(f"{what}: value {at} is {data[at]}, expected finite numbers")
+        index = int(np.argmin(np.isfinite(data)))
+        raise TreelabelError(f"{what}: value {index} is {data[index]}, expected finite numbers")
     kind = np.int32 if max(len(data), *shape) <= LARGEST_INT32 else np.int64
     return sparse.csr_array((data, indices.astype(kind, copy=False), indptr.astype(kind, copy=False)), shape)
 
@@ -86,10 +86,10 @@ def require_compressed(
         row = int(np.argmax(falling))
         raise TreelabelError(f"{what}: row {row} ends at {indptr[row + 1]}, before its start at {indptr[row]}")
     if len(indices) and not (indices.min() >= 0 and indices.max() < columns):
-        at = int(np.argmax((indices < 0) | (indices >= columns)))
-        row = int(np.searchsorted(indptr, at, side="right")) - 1
+        entry = int(np.argmax((indices < 0) | (indices >= columns)))
+        row = int(np.searchsorted(indptr, entry, side="right")) - 1
         raise TreelabelError(
-            f"{what}: column {indices[at]} in row {row}, but there are {columns:,} columns, 0 to {columns - 1:,}"
+            f"{what}: column {indices[entry]} in row {row}, but there are {columns:,} columns, 0 to {columns - 1:,}"
         )
 
 
@@ -115,9 +115,11 @@ def require_sound(matrix: Any, what: str) -> None:
         blocks = (rows // height, columns // width)
         require_compressed(matrix.data, matrix.indices, matrix.indptr, blocks, what)
     elif matrix.format == "coo":
-        for axis, places in enumerate(matrix.coords):
+        for axis, coordinates in enumerate(matrix.coords):
             size = matrix.shape[axis]
-            if len(places) != len(matrix.data) or (len(places) and not (places.min() >= 0 and places.max() < size)):
+            if len(coordinates) != len(matrix.data) or (
+                len(coordinates) and not (coordinates.min() >= 0 and coordinates.max() < size)
+            ):
                 raise TreelabelError(f"{what}: entries outside the {rows:,} rows x {columns:,} columns")
 
 

@@ -62,7 +62,7 @@ class Npz:
             return np.asarray(np.lib.format.read_array(stream, allow_pickle=False), order="C")
 
     @contextmanager
-    def opened(self, name: str) -> Iterator[IO[bytes]]:
+    def open_array(self, name: str) -> Iterator[IO[bytes]]:
         """Open the bytes of an array, which can be read piece by piece."""
         with self._archive.open(f"{name}.npy") as stream:
             _read_header(stream)

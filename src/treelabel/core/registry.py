@@ -33,16 +33,16 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True)
 class Lazy(Generic[Made]):
-    """A row whose class is imported when it is first needed: `place` is "module:Class" under treelabel."""
+    """A row whose class is imported when it is first needed: `location` is "module:Class" under treelabel."""
 
     name: str
     help: str
-    place: str
+    location: str
 
     @property
     def maker(self) -> type[Made]:
         """The class."""
-        module, _, name = self.place.partition(":")
+        module, _, name = self.location.partition(":")
         made: type[Made] = getattr(import_module(f"treelabel.{module}"), name)
         return made
 

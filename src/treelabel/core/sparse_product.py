@@ -15,7 +15,7 @@ DENSE_SHARE = 0.12
 MOST_DENSE = 1 << 22
 
 
-class Documents(NamedTuple):
+class SparseDocuments(NamedTuple):
     """Sparse rows of features; or, where these are empty, margins that are known: documents x outputs."""
 
     ptr: IntArray
@@ -23,7 +23,7 @@ class Documents(NamedTuple):
     val: FloatArray
     margins: FloatArray
 
-    def since(self, start: int) -> "Documents":
+    def since(self, start: int) -> "SparseDocuments":
         """Return the documents from number `start` on, without copying any."""
         return self._replace(ptr=self.ptr[start:], margins=self.margins[start:])
 
@@ -39,7 +39,7 @@ class Dot(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Weights:
+class SparseWeights:
     """Weights to multiply documents with: features x outputs and a bias; rows of frequent features are dense as well.
 
     Features are sorted by frequency. The most frequent have a weight for most outputs, and adding a whole row of
@@ -85,38 +85,38 @@ class Weights:
         return multiply(documents_of(features), self.dot, start, stop)
 
 
-def documents_of(features: sparse.csr_array) -> Documents:
+def documents_of(features: sparse.csr_array) -> SparseDocuments:
     """Return rows of features in the form that compiled loops take."""
-    return Documents(features.indptr, features.indices, features.data, np.zeros((0, 0), np.float32))
+    return SparseDocuments(features.indptr, features.indices, features.data, np.zeros((0, 0), np.float32))
 
 
-def known_margins(margins: FloatArray) -> tuple[Documents, Dot]:
+def known_margins(margins: FloatArray) -> tuple[SparseDocuments, Dot]:
     """Return margins that are known already in the same form, with weights that nothing is multiplied with."""
     none, nothing = np.zeros(0, np.int32), np.zeros(0, np.float32)
     dot = Dot(np.zeros((0, 0), np.float32), none, none, nothing, np.zeros(margins.shape[1], np.float32))
-    return Documents(none, none, nothing, margins), dot
+    return SparseDocuments(none, none, nothing, margins), dot
 
 
 @fast_kernel
-def multiply_row(documents: Documents, dot: Dot, row: int, out: FloatArray) -> None:
+def multiply_row(documents: SparseDocuments, dot: Dot, row: int, out: FloatArray) -> None:
     """Multiply a sparse document with the weights."""
     for output in range(len(out)):
         out[output] = dot.bias[output]
-    for at in range(documents.ptr[row], documents.ptr[row + 1]):
-        x, feature = documents.val[at], documents.idx[at]
+    for entry in range(documents.ptr[row], documents.ptr[row + 1]):
+        x, feature = documents.val[entry], documents.idx[entry]
         if feature < len(dot.dense):
             weights = dot.dense[feature]
             for output in range(len(out)):
                 out[output] += x * weights[output]
         else:
-            for place in range(dot.ptr[feature], dot.ptr[feature + 1]):
-                out[dot.idx[place]] += x * dot.val[place]
+            for weight in range(dot.ptr[feature], dot.ptr[feature + 1]):
+                out[dot.idx[weight]] += x * dot.val[weight]
 
 
 @kernel
-def multiply(documents: Documents, dot: Dot, start: int, stop: int) -> FloatArray:
+def multiply(documents: SparseDocuments, dot: Dot, start: int, stop: int) -> FloatArray:
     """Multiply documents start..stop with the weights: documents x outputs."""
-    found = np.empty((stop - start, len(dot.bias)), np.float32)
+    margins = np.empty((stop - start, len(dot.bias)), np.float32)
     for row in range(start, stop):
-        multiply_row(documents, dot, row, found[row - start])
-    return found
+        multiply_row(documents, dot, row, margins[row - start])
+    return margins

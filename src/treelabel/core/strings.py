@@ -85,8 +85,8 @@ def as_list(values: Any, what: str) -> list[Any]:
         return values
     for name in ("to_pylist", "to_list"):
         if hasattr(type(values), name):
-            found: list[Any] = getattr(values, name)()
-            return found
+            listed: list[Any] = getattr(values, name)()
+            return listed
     try:
         return list(values)
     except TypeError:
@@ -136,7 +136,7 @@ class Strings(Sequence[str]):
                 raise TreelabelError(f"expected a column of texts, found one of type {column.type}")
             return cls(column.cast(pa.large_string()))
         listed = as_list(values, "texts")
-        wrong = next((at for at, value in enumerate(listed) if not isinstance(value, str)), None)
+        wrong = next((row for row, value in enumerate(listed) if not isinstance(value, str)), None)
         if wrong is not None:
             raise TreelabelError(f"row {wrong}: expected text, found {describe_value(listed[wrong])}")
         try:
@@ -149,13 +149,13 @@ class Strings(Sequence[str]):
         return len(self.arrow)
 
     @overload
-    def __getitem__(self, at: int) -> str: ...
+    def __getitem__(self, index: int) -> str: ...
     @overload
-    def __getitem__(self, at: slice) -> "Strings": ...
-    def __getitem__(self, at: int | slice) -> "str | Strings":
-        if isinstance(at, slice):
-            return self.take(np.arange(len(self))[at]) if at.step not in (None, 1) else Strings(self.arrow[at])
-        return str(self.arrow[int(at)].as_py())
+    def __getitem__(self, index: slice) -> "Strings": ...
+    def __getitem__(self, index: int | slice) -> "str | Strings":
+        if isinstance(index, slice):
+            return self.take(np.arange(len(self))[index]) if index.step not in (None, 1) else Strings(self.arrow[index])
+        return str(self.arrow[int(index)].as_py())
 
     def __iter__(self) -> Iterator[str]:
         for chunk in self.arrow.chunks:
@@ -214,8 +214,8 @@ def text_digests(texts: Strings) -> npt.NDArray[np.int64]:
     -------
     array of shape (texts, 2)
 
-    >>> found = text_digests(Strings.of(["a b", "A  b", "", "c"]))
-    >>> bool((found[0] == found[1]).all()), found[2].tolist(), bool((found[0] == found[3]).all())
+    >>> digests = text_digests(Strings.of(["a b", "A  b", "", "c"]))
+    >>> bool((digests[0] == digests[1]).all()), digests[2].tolist(), bool((digests[0] == digests[3]).all())
     (True, [0, 0], False)
     """
     parts = bytearray()

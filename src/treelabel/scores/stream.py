@@ -75,7 +75,7 @@ class ScoreFile:
                 whole = Scores(*load_scores(self.path))
                 yield from (whole[start : start + size] for start in range(0, len(whole), size))
                 return
-            ids = _ids(streams.enter_context(stored.opened("ids")))
+            ids = _ids(streams.enter_context(stored.open_array("ids")))
             read = _dense if "values" in stored else _sparse
             for values in read(stored, streams, len(self.hierarchy), size):
                 yield Scores(self.hierarchy, values, None if ids is None else tuple(islice(ids, values.shape[0])))
@@ -94,7 +94,7 @@ class ScoreFile:
 
 def _reader(stored: Npz, streams: ExitStack, name: str) -> Callable[[int], Any]:
     """Return what reads the next numbers of an array."""
-    stream, dtype = streams.enter_context(stored.opened(name)), stored.headers[name].dtype
+    stream, dtype = streams.enter_context(stored.open_array(name)), stored.headers[name].dtype
     return lambda count: np.frombuffer(stream.read(count * dtype.itemsize), dtype)
 
 

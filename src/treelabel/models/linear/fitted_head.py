@@ -20,7 +20,7 @@ from treelabel.calibration.contract import MarginCalibration
 from treelabel.calibration.output_space import OutputSpace
 from treelabel.core.array_schema import Array, Arrays, Csr, Schema, indices
 from treelabel.core.errors import TreelabelError, some
-from treelabel.core.sparse_product import Weights
+from treelabel.core.sparse_product import SparseWeights
 from treelabel.hierarchy import Hierarchy, label_matrix
 from treelabel.hierarchy.moves import Moves
 from treelabel.models.linear.heads import HEADS, HeadTask, LinearHead
@@ -37,7 +37,7 @@ class FittedHead:
     """A head that has been fitted: its weights and its calibration."""
 
     head: str
-    weights: Weights
+    weights: SparseWeights
     calibration: MarginCalibration
 
     @property
@@ -137,7 +137,9 @@ class FittedHead:
         outputs = OutputSpace(hierarchy, *(arrays[name] for name in _OUTPUT_ARRAYS))
         parts = arrays["weights_data"], arrays["weights_indices"], arrays["weights_indptr"]
         weights = sparse.csr_array(parts, (width, outputs.count))
-        return cls(head, Weights(weights, arrays["bias"]), HEADS[head].calibration(regime)(outputs).restore(arrays))
+        return cls(
+            head, SparseWeights(weights, arrays["bias"]), HEADS[head].calibration(regime)(outputs).restore(arrays)
+        )
 
 
 def fit_head(name: str, job: HeadTask) -> tuple[FittedHead, Any]:
@@ -162,7 +164,7 @@ def fit_head(name: str, job: HeadTask) -> tuple[FittedHead, Any]:
     p = fitted.probabilities(collector.margins)
     if rows.learn_all:
         fitted = fitted.for_more_documents(1 - len(rows.held) / len(rows.folds) / len(train))
-    return FittedHead(name, Weights(collector.weights(), collector.bias), fitted), p
+    return FittedHead(name, SparseWeights(collector.weights(), collector.bias), fitted), p
 
 
 def _train(head: LinearHead, job: HeadTask) -> tuple[OutputSpace, WeightCollector]:
@@ -190,7 +192,7 @@ def refit_head(old: FittedHead, job: HeadTask, ratio: float) -> FittedHead:
     """
     outputs, collector = _train(HEADS[old.head], job)
     calibration = replace(old.calibration, outputs=outputs).for_more_documents(ratio)
-    return FittedHead(old.head, Weights(collector.weights(), collector.bias), calibration)
+    return FittedHead(old.head, SparseWeights(collector.weights(), collector.bias), calibration)
 
 
 def rename_outputs(old: FittedHead, moves: Moves) -> FittedHead:

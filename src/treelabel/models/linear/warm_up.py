@@ -7,7 +7,7 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.calibration.registry import calibration_for
-from treelabel.core.sparse_product import Weights
+from treelabel.core.sparse_product import SparseWeights
 from treelabel.core.stopping import StopSignal
 from treelabel.core.strings import Strings
 from treelabel.hierarchy import Hierarchy
@@ -44,7 +44,7 @@ def warm_up() -> None:
     fitted = calibration_for(False)(outputs).fit(margins, train.labels)
     fitted.probabilities(margins)
     weights = sparse.csr_array(rng.random((WIDTH, outputs.count), np.float32))
-    fitted.probabilities_of(features, Weights(weights, margins[0].copy()))
+    fitted.probabilities_of(features, SparseWeights(weights, margins[0].copy()))
     job = HeadTask(rows, train, None, 0.0, 0.01)
     for head in ("conditional_softmax", "nodes"):
         fit_head(head, job)
