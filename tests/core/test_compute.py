@@ -8,7 +8,7 @@ import numba
 import numpy as np
 import pytest
 
-from treelabel.core.compute import background, fast_kernel, in_threads, over_rows
+from treelabel.core.compute import PRODUCT_ROWS, background, fast_kernel, in_threads, over_rows, row_product
 from treelabel.core.types import FloatArray
 
 
@@ -118,3 +118,11 @@ def test_an_error_in_the_background_reaches_whoever_takes_the_item() -> None:
     assert next(found) == 1
     with pytest.raises(ValueError, match="no more"):
         next(found)
+
+
+def test_products_of_rows_are_those_of_numpy_in_blocks() -> None:
+    rng = np.random.default_rng(0)
+    for rows in (0, 1, PRODUCT_ROWS, 2 * PRODUCT_ROWS + 3):
+        left, right = rng.normal(size=(rows, 5)), rng.normal(size=(5, 3))
+        assert row_product(left, right) == pytest.approx(left @ right)
+        assert row_product(left, right).shape == (rows, 3)

@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
+import numpy.typing as npt
 
 from treelabel.core.code_cache import cache_compiled
 from treelabel.core.types import DoubleArray, IntArray
@@ -24,6 +25,8 @@ from treelabel.core.types import DoubleArray, IntArray
 LIGHT = 16384
 # Rows that are summed up before sums are: a fixed number, as rounding depends on it.
 SUMMED_ROWS = 256
+# Rows of a product that are one block, for the same reason.
+PRODUCT_ROWS = 1024
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 Part = TypeVar("Part")
@@ -146,6 +149,23 @@ def sum_rows(work: Callable[[int, int], DoubleArray], rows: int, block: int = SU
     parts = over_rows(several, max(1, -(-rows // block)), least=1)
     total: DoubleArray = np.sum([sums for part in parts for sums in part], axis=0)
     return total
+
+
+def row_product(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Multiply dense matrices in blocks of rows, in threads: the same bits with any number of threads.
+
+    BLAS divides a product by the threads it may use, and rounds as it was divided; here each block has one thread.
+
+    >>> row_product(np.array([[1.0, 2.0]]), np.array([[3.0], [4.0]])).tolist()
+    [[11.0]]
+    """
+
+    def several(first: int, last: int) -> list[npt.NDArray[Any]]:
+        return [left[PRODUCT_ROWS * number : PRODUCT_ROWS * (number + 1)] @ right for number in range(first, last)]
+
+    with one_blas_thread():
+        parts = over_rows(several, max(1, -(-len(left) // PRODUCT_ROWS)), least=1)
+    return np.concatenate([block for part in parts for block in part])
 
 
 def in_threads(

@@ -17,6 +17,7 @@ from treelabel.calibration.contract import MarginCalibration
 from treelabel.calibration.output_space import OutputSpace
 from treelabel.calibration.registry import calibration_for
 from treelabel.core.array_schema import Array, Arrays, Schema, indices
+from treelabel.core.compute import row_product
 from treelabel.core.errors import TreelabelError
 from treelabel.core.matrices import normalize_rows
 from treelabel.core.strings import Strings
@@ -126,7 +127,7 @@ class Prototype(Model):
         self.stops_ = inner_terminals(train)
         plain = normalize_rows(self.encoder_.transform(list(train.texts), train.progress)).astype(np.float32)
         self.whitening_ = whitening(plain, train, self.shrinkage)
-        vectors = normalize_rows(plain @ self.whitening_)
+        vectors = normalize_rows(row_product(plain, self.whitening_))
         rows = self._rows(train)
         nothing = Means.first(train.hierarchy, self.stops_, self._label_vectors(train.hierarchy))
         self.means_ = nothing.with_texts(vectors, rows)
@@ -140,7 +141,7 @@ class Prototype(Model):
         without = nothing.with_texts(vectors[others], rows[others])
 
         def cosines(strengths: Strengths) -> FloatArray:
-            return np.asarray(vectors[left] @ normalize_rows(without.prototypes(strengths)).T, np.float32)
+            return np.asarray(row_product(vectors[left], normalize_rows(without.prototypes(strengths)).T), np.float32)
 
         return self._choose(cosines, train[left])
 
@@ -251,7 +252,7 @@ class Prototype(Model):
     def _vectors(self, texts: Strings, progress: bool | None = None) -> FloatArray:
         plain = self.encoder_.transform(list(texts), progress)
         require_width(plain, len(self.whitening_), self)
-        found: FloatArray = normalize_rows(normalize_rows(plain).astype(np.float32) @ self.whitening_)
+        found: FloatArray = normalize_rows(row_product(normalize_rows(plain).astype(np.float32), self.whitening_))
         return found
 
     def _label_vectors(self, h: Hierarchy) -> FloatArray:
@@ -279,7 +280,7 @@ class Prototype(Model):
         vectors = self._vectors(texts)
         step = max(1, BLOCK_COSINES // len(self.prototypes_))
         parts = [
-            self.calibration_.probabilities(np.asarray(vectors[low : low + step] @ self.prototypes_.T, np.float32), top)
+            self.calibration_.probabilities(row_product(vectors[low : low + step], self.prototypes_.T), top)
             for low in range(0, len(vectors), step)
         ]
         return Scores.concat(self.hierarchy_, parts)

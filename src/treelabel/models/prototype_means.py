@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from treelabel.core.compute import one_blas_thread, row_product, sum_rows
 from treelabel.core.matrices import normalize_rows
 from treelabel.core.types import DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix, row_numbers
@@ -13,6 +14,8 @@ from treelabel.selection.training import Training
 
 # No direction is whitened further than this.
 LEAST_VARIANCE = 1e-4
+# Rows whose squares are summed by one thread, and into how many blocks rows are divided at most.
+LEAST_BLOCK, MOST_BLOCKS = 1024, 8
 # Shrinkage is this many times Ledoit and Wolf's, which is the best for the covariance itself: on training data of four
 # sets and two encoders, prototypes need more of it where texts are few, and it does no harm where they are many.
 LEDOIT_WOLF_FACTOR, MOST_SHRINKAGE = 3.0, 0.9
@@ -133,7 +136,7 @@ class Means:
         """
         full = self.prototypes(strengths)
         unit = normalize_rows(vectors)
-        cosines = unit @ normalize_rows(full).T
+        cosines = row_product(unit, normalize_rows(full).T)
         row = row_numbers(rows)
         # Prototypes of texts' own outputs, entry by entry of `rows`, parents first.
         own = np.zeros((len(row), full.shape[1]), np.float32)
@@ -186,14 +189,19 @@ def whitening(vectors: FloatArray, train: Training, shrinkage: float | None) -> 
     if freedom < 1 or size <= 0 or shrinkage == 1:
         return np.eye(width, dtype=np.float32)
     apart *= np.sqrt(width * len(apart) / size)
-    covariance = apart.T @ apart / len(apart)
+    with one_blas_thread():
+        block = max(LEAST_BLOCK, -(-len(apart) // MOST_BLOCKS))
+        covariance = sum_rows(lambda start, stop: apart[start:stop].T @ apart[start:stop], len(apart), block)
+    covariance /= len(apart)
     squares = float((covariance**2).sum())
     if shrinkage is None:
         by_chance = (float(((apart**2).sum(axis=1) ** 2).mean()) - squares) / freedom
         shrinkage = min(MOST_SHRINKAGE, LEDOIT_WOLF_FACTOR * by_chance / max(squares - width, 1e-12))
-    values, axes = np.linalg.eigh((1 - shrinkage) * covariance + shrinkage * np.eye(width))
-    found: FloatArray = ((axes / np.sqrt(np.maximum(values, LEAST_VARIANCE))) @ axes.T).astype(np.float32)
-    return found
+    with one_blas_thread():
+        values, axes = np.linalg.eigh((1 - shrinkage) * covariance + shrinkage * np.eye(width))
+        root = (axes / np.sqrt(np.maximum(values, LEAST_VARIANCE))) @ axes.T
+    result: FloatArray = root.astype(np.float32)
+    return result
 
 
 def within_labels(vectors: FloatArray, train: Training) -> tuple[DoubleArray, int]:
