@@ -22,9 +22,11 @@ def test_every_public_registry_lists_itself(registry: Registry) -> None:  # type
     assert repr(registry).splitlines()[1:] == [f"  {line}" for line in lines]
 
 
-def test_every_registry_stands_in_the_registry_of_its_package() -> None:
-    packages = ("encoders", "data.io", "models.linear", "neural.losses", "metrics", "models", "rules")
-    modules = [import_module(f"treelabel.{package}.registry") for package in packages]
+def test_every_registry_stands_in_the_file_of_its_package() -> None:
+    files = ("encoders.registry", "data.io.formats", "models.linear.heads", "neural.losses.registry")
+    modules = [
+        import_module(f"treelabel.{name}") for name in (*files, "metrics.registry", "models.registry", "rules.registry")
+    ]
     found = [value for module in modules for value in vars(module).values() if isinstance(value, Registry)]
     assert all(any(registry is each for each in found) for registry in REGISTRIES)
 

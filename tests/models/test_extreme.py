@@ -20,9 +20,8 @@ from treelabel.models.check import check_model
 from treelabel.models.descriptions import UnknownLabelWarning
 from treelabel.models.extreme import beam, forest
 from treelabel.models.extreme.beam import search
-from treelabel.models.extreme.clustering import cluster_labels
+from treelabel.models.extreme.clustering import cluster_labels, pifa
 from treelabel.models.extreme.forest import fit_forest, largest_features, tree_sizes
-from treelabel.models.extreme.label_features import pifa
 from treelabel.models.extreme.label_tree import LabelTree, hierarchy_tree, tree_of
 from treelabel.models.extreme.rankers import Rankers, Solver, train_rankers
 from treelabel.models.linear import handover

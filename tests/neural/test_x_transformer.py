@@ -15,11 +15,17 @@ from tests.helpers import WordVectors, registered
 from treelabel import Dataset, Hierarchy, TreelabelError, load_model, make_model
 from treelabel.core.stopping import StopSignal
 from treelabel.models.check import CASES
-from treelabel.models.extreme.indexing import cluster_count, clusters_of, index_labels
-from treelabel.models.extreme.label_features import pifa
+from treelabel.models.extreme.cluster_ranking import (
+    USUAL_MAP,
+    best_clusters,
+    fit_map,
+    joined_features,
+    rank,
+    shown_documents,
+)
+from treelabel.models.extreme.clustering import cluster_count, clusters_of, index_labels, pifa
 from treelabel.models.extreme.label_tree import LabelTree
 from treelabel.models.extreme.rankers import Solver, train_rankers
-from treelabel.models.extreme.ranking import USUAL_MAP, best_clusters, fit_map, joined_features, rank, shown_documents
 from treelabel.models.model_inputs import training_of
 from treelabel.neural.matcher import MatcherNetwork, read_texts
 from treelabel.neural.objective import Objective

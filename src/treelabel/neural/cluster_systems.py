@@ -13,8 +13,8 @@ from treelabel.core.errors import TreelabelError, require_extra
 from treelabel.core.strings import Strings
 from treelabel.core.validation import Between
 from treelabel.models.base import Training
-from treelabel.models.extreme.indexing import LabelEmbedding
-from treelabel.models.extreme.ranking import Negatives
+from treelabel.models.extreme.cluster_ranking import Negatives
+from treelabel.models.extreme.clustering import LabelEmbedding
 from treelabel.models.settings import Cost, WidthOrNone
 from treelabel.neural.config import Recipe
 from treelabel.neural.saved import XTransformerValues, x_transformer_schema

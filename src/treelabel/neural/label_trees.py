@@ -8,8 +8,7 @@ from scipy import sparse
 from treelabel.core.array_schema import Arrays, Schema
 from treelabel.core.errors import TreelabelError
 from treelabel.models.base import Training
-from treelabel.models.extreme.clustering import cluster_labels
-from treelabel.models.extreme.label_features import pifa
+from treelabel.models.extreme.clustering import cluster_labels, pifa
 from treelabel.models.extreme.label_tree import MOST_LEVELS, LabelTree
 from treelabel.text import NgramShape, Tfidf
 

@@ -9,7 +9,7 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.validation import AnyFloat, Between
 from treelabel.encoders.sources import Pooling
 from treelabel.hierarchy import Hierarchy
-from treelabel.models.extreme.indexing import cluster_hierarchy
+from treelabel.models.extreme.clustering import cluster_hierarchy
 from treelabel.models.extreme.label_tree import LabelTree
 from treelabel.models.extreme.rankers import Rankers
 from treelabel.models.persistence.schema import MOST_DIMENSION, EncoderNote, Ngrams, require_inner, tfidf_arrays

@@ -28,17 +28,7 @@ from treelabel.encoders.cached_encoder import CachedEncoder
 from treelabel.encoders.registry import find_encoder
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.base import Training
-from treelabel.models.extreme.indexing import (
-    LabelEmbedding,
-    cluster_count,
-    cluster_hierarchy,
-    clusters_of,
-    index_labels,
-)
-from treelabel.models.extreme.label_features import pifa
-from treelabel.models.extreme.label_tree import LabelTree
-from treelabel.models.extreme.rankers import Rankers, Solver, train_rankers
-from treelabel.models.extreme.ranking import (
+from treelabel.models.extreme.cluster_ranking import (
     USUAL_MAP,
     Negatives,
     best_clusters,
@@ -47,6 +37,16 @@ from treelabel.models.extreme.ranking import (
     rank,
     shown_documents,
 )
+from treelabel.models.extreme.clustering import (
+    LabelEmbedding,
+    cluster_count,
+    cluster_hierarchy,
+    clusters_of,
+    index_labels,
+    pifa,
+)
+from treelabel.models.extreme.label_tree import LabelTree
+from treelabel.models.extreme.rankers import Rankers, Solver, train_rankers
 from treelabel.models.persistence.part_files import files_from, files_to
 from treelabel.neural.fitted import FittedNetwork
 from treelabel.neural.fitting import fit_network, split_validation

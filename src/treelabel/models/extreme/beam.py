@@ -71,8 +71,8 @@ def search_some(
     count = stop - start
     beam = Beam(np.arange(count + 1), np.zeros(count, np.int32), np.zeros(count, np.float32))
     for level, rankers in enumerate(levels):
-        kept = top if level + 1 == len(levels) else width
-        beam = expand(features, start, stop, beam, tree.children[level], rankers, kept)
+        most = top if level + 1 == len(levels) else width
+        beam = expand(features, start, stop, beam, tree.children[level], rankers, most)
     return beam
 
 
@@ -120,7 +120,7 @@ def expand(
     beam: Beam,
     children: LongArray,
     rankers: Rankers,
-    kept: int,
+    most: int,
 ) -> Beam:
     """Go on from the nodes of a beam to the best of their children.
 
@@ -136,7 +136,7 @@ def expand(
         The children of each node.
     rankers : Rankers
         Their rankers.
-    kept : int
+    most : int
         Children to keep for each document.
 
     Returns
@@ -144,9 +144,9 @@ def expand(
     Beam
     """
     documents = np.repeat(np.arange(start, stop, dtype=np.int32), np.diff(beam.ptr))
-    offsets, found = margins_of(features, documents, beam.nodes, children, rankers)
-    add_losses(found, offsets, beam.scores)
-    return Beam(*best_children(beam.ptr, beam.nodes, offsets, children, found, kept))
+    offsets, margins = margins_of(features, documents, beam.nodes, children, rankers)
+    add_losses(margins, offsets, beam.scores)
+    return Beam(*best_children(beam.ptr, beam.nodes, offsets, children, margins, most))
 
 
 def margins_of(
@@ -206,12 +206,12 @@ def place_of(features: IntArray, low: int, high: int, feature: int) -> int:
 
 
 @kernel
-def add_losses(found: FloatArray, offsets: LongArray, scores: FloatArray) -> None:
+def add_losses(margins: FloatArray, offsets: LongArray, scores: FloatArray) -> None:
     """Turn the margins of children into scores: what their parent has, less the squared hinge loss of each."""
     for pair in range(len(scores)):
-        for at in range(offsets[pair], offsets[pair + 1]):
-            missing = np.float32(1) - found[at]
-            found[at] = scores[pair] + (BEYOND * -missing if missing < 0 else -missing * missing)
+        for index in range(offsets[pair], offsets[pair + 1]):
+            missing = np.float32(1) - margins[index]
+            margins[index] = scores[pair] + (BEYOND * -missing if missing < 0 else -missing * missing)
 
 
 @fast_kernel
@@ -233,7 +233,7 @@ def child_margins(  # noqa: C901
     bias: FloatArray,
 ) -> FloatArray:
     """Compute the margins of all children, cluster by cluster; those of a pair begin at its offset."""
-    found = np.empty(offsets[-1], np.float32)
+    margins = np.empty(offsets[-1], np.float32)
     table = np.full(width, -1, np.int32)
     first = 0
     while first < len(order):
@@ -244,40 +244,40 @@ def child_margins(  # noqa: C901
         low, high = clusters[cluster], clusters[cluster + 1]
         tabled = last - first >= WORTH_A_TABLE
         if tabled:
-            for place in range(low, high):
-                table[features[place]] = place - low
-        own = bias[children[cluster] : children[cluster + 1]]
-        for at in range(first, last):
-            pair = order[at]
-            out = found[offsets[pair] : offsets[pair + 1]]
-            out[:] = own
+            for position in range(low, high):
+                table[features[position]] = position - low
+        cluster_bias = bias[children[cluster] : children[cluster + 1]]
+        for index in range(first, last):
+            pair = order[index]
+            out = margins[offsets[pair] : offsets[pair + 1]]
+            out[:] = cluster_bias
             document = documents[pair]
             for entry in range(ptr[document], ptr[document + 1]):
-                place = table[idx[entry]] + low if tabled else place_of(features, low, high, idx[entry])
-                if place >= low:
+                position = table[idx[entry]] + low if tabled else place_of(features, low, high, idx[entry])
+                if position >= low:
                     x = val[entry]
-                    for weight in range(rows[place], rows[place + 1]):
+                    for weight in range(rows[position], rows[position + 1]):
                         out[members[weight]] += x * weights[weight]
         if tabled:
-            for place in range(low, high):
-                table[features[place]] = -1
+            for position in range(low, high):
+                table[features[position]] = -1
         first = last
-    return found
+    return margins
 
 
 @kernel
 def best_children(
-    ptr: LongArray, nodes: IntArray, offsets: LongArray, children: LongArray, found: FloatArray, kept: int
+    ptr: LongArray, nodes: IntArray, offsets: LongArray, children: LongArray, margins: FloatArray, most: int
 ) -> tuple[LongArray, IntArray, FloatArray]:
     """Keep the best children of each document, best first; ties go to the one that comes first."""
     ends = np.zeros(len(ptr), np.int64)
     for document in range(len(ptr) - 1):
-        ends[document + 1] = ends[document] + min(kept, offsets[ptr[document + 1]] - offsets[ptr[document]])
+        ends[document + 1] = ends[document] + min(most, offsets[ptr[document + 1]] - offsets[ptr[document]])
     best, scores = np.empty(ends[-1], np.int32), np.empty(ends[-1], np.float32)
     for document in range(len(ptr) - 1):
         low, high = offsets[ptr[document]], offsets[ptr[document + 1]]
         size = ends[document + 1] - ends[document]
-        values = found[low:high]
+        values = margins[low:high]
         if size < high - low:
             border = np.partition(values, high - low - size)[high - low - size]
         else:
@@ -288,11 +288,11 @@ def best_children(
             above += value > border
         equal = size - above
         for pair in range(ptr[document], ptr[document + 1]):
-            for at in range(offsets[pair], offsets[pair + 1]):
-                if found[at] > border or (found[at] == border and equal > 0):
-                    equal -= found[at] == border
-                    names[taken] = children[nodes[pair]] + at - offsets[pair]
-                    heights[taken] = found[at]
+            for index in range(offsets[pair], offsets[pair + 1]):
+                if margins[index] > border or (margins[index] == border and equal > 0):
+                    equal -= margins[index] == border
+                    names[taken] = children[nodes[pair]] + index - offsets[pair]
+                    heights[taken] = margins[index]
                     taken += 1
         order = np.argsort(-heights, kind="mergesort")
         best[ends[document] : ends[document + 1]] = names[order]

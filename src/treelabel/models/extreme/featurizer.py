@@ -1,4 +1,4 @@
-"""Features of documents: tf-idf of n-grams, embeddings beside them, or features that the data bring."""
+"""Features of documents: tf-idf of n-grams, embeddings alongside them, or features that the data bring."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict
@@ -9,17 +9,13 @@ from scipy import sparse
 from treelabel.core.array_schema import Array, Arrays
 from treelabel.core.errors import TreelabelError
 from treelabel.core.matrices import join_features, normalize_rows
-from treelabel.core.types import IntArray
 from treelabel.core.validation import Between
 from treelabel.encoders.cached_encoder import CachedEncoder
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import encoder_note, find_encoder, same_encoder
-from treelabel.models.linear.selection import shape_of
 from treelabel.models.persistence.schema import AllNgrams, EncoderNote, ngram_values, saved_shape, tfidf_arrays
 from treelabel.selection.training import Training
-from treelabel.text import Tfidf
-
-NgramRange = tuple[int, int] | None
+from treelabel.text import NgramShape, Tfidf
 
 # No matrix has more columns.
 MOST_WIDTH = 2**31 - 1
@@ -33,20 +29,8 @@ class FeatureValues(TypedDict):
     width: Annotated[int, Between(0, MOST_WIDTH)]
 
 
-@dataclass(frozen=True)
-class FeatureSettings:
-    """Settings of a model that say what features are; see `Extreme`."""
-
-    ngram_range: NgramRange
-    char_ngram_range: NgramRange
-    min_df: int
-    n_features: int
-    encoder: str | Encoder | None
-    encoder_weight: float
-
-
 @dataclass(frozen=True, eq=False)
-class Featurizer:
+class SparseFeaturizer:
     """Turns documents into sparse rows of length 1.
 
     Parameters
@@ -67,30 +51,33 @@ class Featurizer:
     encoder_weight: float = 0.5
 
     @classmethod
-    def fit(cls, settings: FeatureSettings, train: Training) -> "tuple[Featurizer, sparse.csr_array]":
+    def fit(
+        cls, train: Training, shape: NgramShape, min_df: int, encoder: str | Encoder | None, encoder_weight: float
+    ) -> "tuple[SparseFeaturizer, sparse.csr_array]":
         """Learn from training documents; return their rows too.
 
         Parameters
         ----------
-        settings : FeatureSettings
-            Which features.
         train : Training
-            Documents.
+            Documents; where they bring features, nothing is learned.
+        shape : NgramShape
+            Which n-grams are counted.
+        min_df, encoder, encoder_weight
+            As in `Extreme`.
 
         Returns
         -------
-        (Featurizer, csr_array of shape (documents, features))
+        (SparseFeaturizer, csr_array of shape (documents, features))
         """
         if train.features is not None:
             made = cls(train.features.shape[1])
             return made, made.rows(train.features)
-        shape = shape_of(settings.ngram_range, settings.char_ngram_range, settings.n_features)
-        tfidf, rows = Tfidf.fit_transform(train.texts, shape, settings.min_df)
-        if settings.encoder is None:
+        tfidf, rows = Tfidf.fit_transform(train.texts, shape, min_df)
+        if encoder is None:
             return cls(rows.shape[1], tfidf), rows
-        encoder = CachedEncoder(find_encoder(settings.encoder))
-        rows = join_features(rows, encoder.transform(list(train.texts), train.progress), settings.encoder_weight)
-        return cls(rows.shape[1], tfidf, encoder, settings.encoder_weight), rows
+        cached = CachedEncoder(find_encoder(encoder))
+        rows = join_features(rows, cached.transform(list(train.texts), train.progress), encoder_weight)
+        return cls(rows.shape[1], tfidf, cached, encoder_weight), rows
 
     @property
     def reads_texts(self) -> bool:
@@ -122,12 +109,12 @@ class Featurizer:
                     f"{self.width:,}; expected the same features in the same order"
                 )
             # In double precision, as squares of large numbers and of small ones must not vanish.
-            given = sparse.csr_array(documents, dtype=np.float64)
-            wrong = np.flatnonzero(~np.isfinite(given.data))
+            wide = sparse.csr_array(documents, dtype=np.float64)
+            wrong = np.flatnonzero(~np.isfinite(wide.data))
             if len(wrong):
-                row = int(np.searchsorted(given.indptr, wrong[0], side="right")) - 1
-                raise TreelabelError(f"document {row}: feature {given.indices[wrong[0]]} is {given.data[wrong[0]]}")
-            rows = sparse.csr_array(normalize_rows(given), dtype=np.float32)
+                row = int(np.searchsorted(wide.indptr, wrong[0], side="right")) - 1
+                raise TreelabelError(f"document {row}: feature {wide.indices[wrong[0]]} is {wide.data[wrong[0]]}")
+            rows = sparse.csr_array(normalize_rows(wide), dtype=np.float32)
             rows.sort_indices()
             return rows
         rows = self.tfidf.transform(documents)
@@ -159,24 +146,25 @@ class Featurizer:
         return arrays, {"buckets": saved_shape(values["ngrams"]).buckets}, {"ngrams": values["width"]}
 
     @classmethod
-    def of(cls, values: Any, arrays: Arrays, settings: FeatureSettings) -> "Featurizer":
+    def of(
+        cls, values: Any, arrays: Arrays, encoder: str | Encoder | None, encoder_weight: float
+    ) -> "SparseFeaturizer":
         """Make it of what was saved.
 
         Parameters
         ----------
         values, arrays
             What `values` and `arrays` returned.
-        settings : FeatureSettings
-            Settings of the model, which may have an encoder.
+        encoder, encoder_weight
+            Settings of the model.
 
         Returns
         -------
-        Featurizer
+        SparseFeaturizer
         """
-        tfidf = encoder = None
+        tfidf = cached = None
         if values["ngrams"] is not None:
-            buckets: IntArray = arrays["buckets"]
-            tfidf = Tfidf(saved_shape(values["ngrams"]), buckets, arrays["idf"])
+            tfidf = Tfidf(saved_shape(values["ngrams"]), arrays["buckets"], arrays["idf"])
         if values["encoder"] is not None:
-            encoder = CachedEncoder(same_encoder(settings.encoder, values["encoder"]))
-        return cls(values["width"], tfidf, encoder, settings.encoder_weight)
+            cached = CachedEncoder(same_encoder(encoder, values["encoder"]))
+        return cls(values["width"], tfidf, cached, encoder_weight)

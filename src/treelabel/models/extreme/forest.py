@@ -1,4 +1,4 @@
-"""A forest of label trees: candidates of all trees together, and what speaks for each of them."""
+"""A forest of label trees: candidates of all trees together, and the evidence for each of them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ from treelabel.core.matrices import normalize_rows
 from treelabel.core.stopping import StopSignal
 from treelabel.core.types import FloatArray, IntArray, LongArray
 from treelabel.models.extreme.beam import batch_size, search, search_some
-from treelabel.models.extreme.label_features import pifa
+from treelabel.models.extreme.cluster_ranking import Negatives, shown_documents
+from treelabel.models.extreme.clustering import pifa
 from treelabel.models.extreme.label_tree import LabelTree
 from treelabel.models.extreme.rankers import Rankers, Solver, train_rankers
-from treelabel.models.extreme.ranking import Negatives, shown_documents
 from treelabel.models.persistence.schema import csr_arrays, csr_of, csr_schema
 
 # Features of a label that it is clustered by, and that documents are compared with: more are no better.
 CLUSTER_FEATURES = 128
 PROTOTYPE_FEATURES = 32
-# What speaks for a candidate: its score in the trees, and cosines with its documents and with its name.
+# The evidence for a candidate: its score in the trees, and cosines with its documents and with its name.
 PARTS = 3
 # Branches of a node at most; where there are more clusters, a level of clusters of clusters comes above them.
 MOST_BRANCHES = 256
@@ -35,15 +35,15 @@ Make = Callable[[sparse.csr_array], LabelTree]
 
 
 class Candidates(NamedTuple):
-    """Candidates of documents: where each document's begin, their labels (rising), and what speaks for each."""
+    """Candidates of documents: where each document's begin, their labels (rising), and the evidence for each."""
 
     ptr: LongArray
     labels: IntArray
-    parts: FloatArray
+    evidence: FloatArray
 
     def csr(self, labels: int) -> sparse.csr_array:
-        """Return the candidates as a matrix, documents x labels, with the first part as values."""
-        return sparse.csr_array((self.parts[:, 0], self.labels, self.ptr), (len(self.ptr) - 1, labels))
+        """Return the candidates as a matrix, documents x labels, with the first evidence as values."""
+        return sparse.csr_array((self.evidence[:, 0], self.labels, self.ptr), (len(self.ptr) - 1, labels))
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Forest:
     names: sparse.csr_array
 
     def candidates(self, features: sparse.csr_array, how: Search) -> Candidates:
-        """Find candidates, and what speaks for each: the log of its mean score in the trees, and two cosines.
+        """Find candidates, and the evidence for each: the log of its mean score in the trees, and two cosines.
 
         Costs what the searches cost, and about candidates x 64 for the cosines of a document.
 
@@ -103,25 +103,25 @@ class Forest:
         labels = np.concatenate([tree.labels[beam.nodes] for (tree, _), beam in zip(self.trees, beams, strict=True)])
         scores = np.concatenate([beam.scores for beam in beams])
         offsets = np.cumsum([0, *(len(beam.nodes) for beam in beams)])
-        found = mean_scores(ptr, offsets, labels, scores, how.candidates)
+        ends, best, means = mean_scores(ptr, offsets, labels, scores, how.candidates)
         rows = features.indptr[start : stop + 1], features.indices, features.data
-        parts = np.zeros((len(found[1]), PARTS), np.float32)
-        parts[:, 0] = found[2]
-        for which, given in ((1, self.prototypes), (2, self.names)):
-            known = given.indptr, given.indices, given.data
-            parts[:, which] = cosines(*rows, *known, features.shape[1], found[0], found[1])
-        return Candidates(found[0], found[1], parts)
+        evidence = np.zeros((len(best), PARTS), np.float32)
+        evidence[:, 0] = means
+        for which, matrix in ((1, self.prototypes), (2, self.names)):
+            label_rows = matrix.indptr, matrix.indices, matrix.data
+            evidence[:, which] = cosines(*rows, *label_rows, features.shape[1], ends, best)
+        return Candidates(ends, best, evidence)
 
     # Saving
 
     def arrays(self) -> Arrays:
         """Return what was learned, to save."""
-        found: dict[str, Any] = {}
+        arrays: dict[str, Any] = {}
         for which, (tree, levels) in enumerate(self.trees):
-            found |= {f"{which}.{name}": array for name, array in tree.arrays().items()}
+            arrays |= {f"{which}.{name}": array for name, array in tree.arrays().items()}
             for level, rankers in enumerate(levels):
-                found |= {f"{which}.{level}.{name}": array for name, array in rankers.arrays().items()}
-        return found | csr_arrays("prototypes", self.prototypes) | csr_arrays("names", self.names)
+                arrays |= {f"{which}.{level}.{name}": array for name, array in rankers.arrays().items()}
+        return arrays | csr_arrays("prototypes", self.prototypes) | csr_arrays("names", self.names)
 
     @staticmethod
     def schema(trees: list[list[int]], labels: int, width: int) -> Schema:
@@ -159,9 +159,9 @@ class Forest:
         """
         made = []
         for which, sizes in enumerate(trees):
-            own = with_prefix(arrays, f"{which}.")
-            levels = tuple(Rankers(**with_prefix(own, f"{level}.")) for level in range(len(sizes)))
-            made.append((LabelTree.of(own), levels))
+            inner = with_prefix(arrays, f"{which}.")
+            levels = tuple(Rankers(**with_prefix(inner, f"{level}.")) for level in range(len(sizes)))
+            made.append((LabelTree.of(inner), levels))
         return cls(tuple(made), *(csr_of(name, arrays, (labels, width)) for name in ("prototypes", "names")))
 
 
@@ -259,10 +259,10 @@ def fit_forest(
     if names is not None:
         known = np.flatnonzero(np.diff(names.indptr))
         features = sparse.csr_array(sparse.vstack([features, names[known]], format="csr"))
-        own = sparse.csr_array(
+        name_labels = sparse.csr_array(
             (np.ones(len(known), labels.dtype), known, np.arange(len(known) + 1)), (len(known), labels.shape[1])
         )
-        labels = sparse.csr_array(sparse.vstack([labels, own], format="csr"))
+        labels = sparse.csr_array(sparse.vstack([labels, name_labels], format="csr"))
     label_features = pifa(features, labels, CLUSTER_FEATURES)
     trees = list[tuple[LabelTree, tuple[Rankers, ...]]]()
     for each in make:
@@ -318,13 +318,17 @@ def keep_largest(ptr: IntArray, idx: IntArray, val: FloatArray, most: int) -> tu
     columns, values = np.empty(sizes.sum(), idx.dtype), np.empty(sizes.sum(), val.dtype)
     used = 0
     for row in range(len(sizes)):
-        own = np.abs(val[ptr[row] : ptr[row + 1]])
-        border = np.partition(own, len(own) - sizes[row])[len(own) - sizes[row]] if len(own) else own.dtype.type(0)
-        ties = sizes[row] - (own > border).sum()
-        for at in range(len(own)):
-            if own[at] > border or (own[at] == border and ties > 0):
-                ties -= own[at] == border
-                columns[used], values[used] = idx[ptr[row] + at], val[ptr[row] + at]
+        magnitudes = np.abs(val[ptr[row] : ptr[row + 1]])
+        border = (
+            np.partition(magnitudes, len(magnitudes) - sizes[row])[len(magnitudes) - sizes[row]]
+            if len(magnitudes)
+            else magnitudes.dtype.type(0)
+        )
+        ties = sizes[row] - (magnitudes > border).sum()
+        for i in range(len(magnitudes)):
+            if magnitudes[i] > border or (magnitudes[i] == border and ties > 0):
+                ties -= magnitudes[i] == border
+                columns[used], values[used] = idx[ptr[row] + i], val[ptr[row] + i]
                 used += 1
     return sizes, columns, values
 
@@ -339,27 +343,27 @@ def mean_scores(
     """
     trees, documents = ptr.shape[0], ptr.shape[1] - 1
     longest = (ptr[:, 1:] - ptr[:, :-1]).sum(axis=0).max() if documents else 0
-    found, means = np.empty(documents * most, np.int32), np.empty(documents * most, np.float32)
+    best, means = np.empty(documents * most, np.int32), np.empty(documents * most, np.float32)
     ends = np.zeros(documents + 1, np.int64)
     names, values, owner = np.empty(longest, np.int32), np.empty(longest, np.float32), np.empty(longest, np.int32)
     used = 0
     for document in range(documents):
         count = 0
         for tree in range(trees):
-            for at in range(offsets[tree] + ptr[tree, document], offsets[tree] + ptr[tree, document + 1]):
-                names[count], values[count] = labels[at], np.exp(max(scores[at], np.float32(LEAST_SCORE)))
+            for index in range(offsets[tree] + ptr[tree, document], offsets[tree] + ptr[tree, document + 1]):
+                names[count], values[count] = labels[index], np.exp(max(scores[index], np.float32(LEAST_SCORE)))
                 owner[count] = tree
                 count += 1
         kinds, merged, sums = merge_labels(names[:count], values[:count], owner[:count])
         border = np.partition(sums[:kinds], kinds - most)[kinds - most] if kinds > most else np.float32(-1)
         ties = most - (sums[:kinds] > border).sum()
-        for at in range(kinds):
-            if sums[at] > border or (sums[at] == border and ties > 0):
-                ties -= sums[at] == border
-                found[used], means[used] = merged[at], np.log(sums[at] / trees)
+        for index in range(kinds):
+            if sums[index] > border or (sums[index] == border and ties > 0):
+                ties -= sums[index] == border
+                best[used], means[used] = merged[index], np.log(sums[index] / trees)
                 used += 1
         ends[document + 1] = used
-    return ends, found[:used].copy(), means[:used].copy()
+    return ends, best[:used].copy(), means[:used].copy()
 
 
 @fast_kernel
@@ -368,15 +372,15 @@ def merge_labels(names: IntArray, values: FloatArray, owner: IntArray) -> tuple[
     merged, sums = np.empty(len(names), np.int32), np.empty(len(names), np.float32)
     kinds, tree, best = 0, -1, np.float32(0)
     # The order is stable, so that those of one tree stand together.
-    for place in np.argsort(names, kind="mergesort"):
-        if kinds == 0 or merged[kinds - 1] != names[place]:
-            merged[kinds], sums[kinds], tree = names[place], np.float32(0), -1
+    for position in np.argsort(names, kind="mergesort"):
+        if kinds == 0 or merged[kinds - 1] != names[position]:
+            merged[kinds], sums[kinds], tree = names[position], np.float32(0), -1
             kinds += 1
-        if owner[place] != tree:
-            tree, best = owner[place], np.float32(0)
-        if values[place] > best:
-            sums[kinds - 1] += values[place] - best
-            best = values[place]
+        if owner[position] != tree:
+            tree, best = owner[position], np.float32(0)
+        if values[position] > best:
+            sums[kinds - 1] += values[position] - best
+            best = values[position]
     return kinds, merged, sums
 
 
@@ -393,15 +397,15 @@ def cosines(
     labels: IntArray,
 ) -> FloatArray:
     """Multiply documents with the rows of their candidates."""
-    found, document = np.zeros(len(labels), np.float32), np.zeros(width, np.float32)
+    products, document = np.zeros(len(labels), np.float32), np.zeros(width, np.float32)
     for row in range(len(ends) - 1):
-        for at in range(ptr[row], ptr[row + 1]):
-            document[idx[at]] = val[at]
-        for place in range(ends[row], ends[row + 1]):
+        for index in range(ptr[row], ptr[row + 1]):
+            document[idx[index]] = val[index]
+        for position in range(ends[row], ends[row + 1]):
             total = np.float32(0)
-            for at in range(row_ptr[labels[place]], row_ptr[labels[place] + 1]):
-                total += row_val[at] * document[row_idx[at]]
-            found[place] = total
-        for at in range(ptr[row], ptr[row + 1]):
-            document[idx[at]] = 0
-    return found
+            for index in range(row_ptr[labels[position]], row_ptr[labels[position] + 1]):
+                total += row_val[index] * document[row_idx[index]]
+            products[position] = total
+        for index in range(ptr[row], ptr[row + 1]):
+            document[idx[index]] = 0
+    return products

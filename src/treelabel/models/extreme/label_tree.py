@@ -60,11 +60,11 @@ class LabelTree:
         """For each level, which labels are below each node: nodes x labels."""
         count = int(self.labels.max(initial=-1)) + 1
         ones = np.ones(len(self.labels), np.bool_)
-        found = [sparse.csr_array((ones, self.labels, np.arange(len(ones) + 1)), (len(ones), count))]
+        levels = [sparse.csr_array((ones, self.labels, np.arange(len(ones) + 1)), (len(ones), count))]
         for ends in reversed(self.children[1:]):
-            below = found[0]
-            found.insert(0, sparse.csr_array((below.data, below.indices, below.indptr[ends]), (len(ends) - 1, count)))
-        return found
+            below = levels[0]
+            levels.insert(0, sparse.csr_array((below.data, below.indices, below.indptr[ends]), (len(ends) - 1, count)))
+        return levels
 
     def above(self, labels: sparse.csr_array) -> list[sparse.csr_array]:
         """Return the nodes of each level that are above the labels of documents.
@@ -79,19 +79,19 @@ class LabelTree:
         list of csr_array of shape (documents, nodes of the level)
             Boolean, one per level; the last one has the labels themselves.
         """
-        given = sparse.csr_array((np.ones(labels.nnz, np.float32), labels.indices, labels.indptr), labels.shape)
+        marks = sparse.csr_array((np.ones(labels.nnz, np.float32), labels.indices, labels.indptr), labels.shape)
         instances = sparse.csr_array(self.node_labels[-1], dtype=np.float32)
         instances.resize(len(self.labels), labels.shape[1])
-        found = [sparse.csr_array(given @ instances.T)]
+        levels = [sparse.csr_array(marks @ instances.T)]
         for level in range(self.depth - 1, 0, -1):
             up = sparse.csr_array(
                 (np.ones(self.sizes[level], np.float32), self.parents(level), np.arange(self.sizes[level] + 1)),
                 (self.sizes[level], self.sizes[level - 1]),
             )
-            found.insert(0, sparse.csr_array(found[0] @ up))
-        for each in found:
+            levels.insert(0, sparse.csr_array(levels[0] @ up))
+        for each in levels:
             each.sort_indices()
-        return [sparse.csr_array((each.data > 0, each.indices, each.indptr), each.shape) for each in found]
+        return [sparse.csr_array((each.data > 0, each.indices, each.indptr), each.shape) for each in levels]
 
     # Saving
 
@@ -180,8 +180,8 @@ def hierarchy_tree(hierarchy: Hierarchy, nodes: IntArray) -> LabelTree:
     unfolded = hierarchy if change is None else change.new
     label_of = np.full(len(hierarchy), -1, np.int64)
     label_of[nodes] = np.arange(len(nodes))
-    own = label_of if change is None else label_of[change.origin]
-    wanted = own >= 0
+    labels = label_of if change is None else label_of[change.origin]
+    wanted = labels >= 0
     parent = unfolded.parent_idx[unfolded.parent_ptr[:-1]]
     for node in range(len(unfolded) - 1, -1, -1):
         if wanted[node] and parent[node] >= 0:
@@ -191,6 +191,6 @@ def hierarchy_tree(hierarchy: Hierarchy, nodes: IntArray) -> LabelTree:
         if not wanted[node]:
             continue
         below = groups[node][::-1]
-        part = ([int(own[node])] if own[node] >= 0 else []) + below
+        part = ([int(labels[node])] if labels[node] >= 0 else []) + below
         groups[int(parent[node])].append(part[0] if len(part) == 1 and isinstance(part[0], int) else part)
     return tree_of(groups[-1][::-1])

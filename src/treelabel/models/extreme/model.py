@@ -22,18 +22,18 @@ from treelabel.hierarchy.information import inverse_propensities
 from treelabel.hierarchy.label_matrices import matches
 from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import Descriptions, check_descriptions, name_words, node_descriptions
+from treelabel.models.extreme.cluster_ranking import Negatives
 from treelabel.models.extreme.clustering import cluster_labels
-from treelabel.models.extreme.featurizer import MOST_WIDTH, FeatureSettings, FeatureValues, Featurizer
+from treelabel.models.extreme.featurizer import MOST_WIDTH, FeatureValues, SparseFeaturizer
 from treelabel.models.extreme.forest import PARTS, Candidates, Forest, Make, Search, fit_forest, tree_sizes
 from treelabel.models.extreme.label_tree import hierarchy_tree
 from treelabel.models.extreme.rankers import Solver
-from treelabel.models.extreme.ranking import Negatives
 from treelabel.models.linear.selection import shape_of
 from treelabel.models.settings import Buckets, Cost, Count, Folds, NgramRange, NonNegative, PartialShare, Seed
 from treelabel.scores import Scores
 from treelabel.selection.evidence import HeldOut
 from treelabel.selection.folds import draw_folds, hold_out
-from treelabel.text import Tfidf
+from treelabel.text import NgramShape, Tfidf
 
 # With at most this many documents, each of them is held out once, in one of `cv` folds.
 FEW_DOCUMENTS = 3_000
@@ -46,7 +46,7 @@ NEGLIGIBLE = 0.01
 LARGEST_SLOPE = 50
 
 
-class Values(FeatureValues):
+class ExtremeValues(FeatureValues):
     """Where features come from, and the number of nodes of each level of each tree."""
 
     labels: Annotated[int, Between(1, MOST_WIDTH)]
@@ -124,9 +124,9 @@ class Extreme(Model):
     """
 
     name = "extreme"
-    learned = Values
+    learned = ExtremeValues
     takes_features = True
-    # How many of the parts of a candidate's logit count.
+    # How many columns of the evidence for a candidate count.
     parts: ClassVar[int] = PARTS
 
     def __init__(
@@ -184,13 +184,15 @@ class Extreme(Model):
 
     def _check_settings(self) -> None:
         check_descriptions(self.descriptions)
-        _ = shape_of(self.ngram_range, self.char_ngram_range, self.n_features)
+        _ = self._shape
 
     # Learning
 
     def _fit(self, train: Training) -> HeldOut | None:
         texts = self._label_texts(train)
-        self.featurizer_, features = Featurizer.fit(self._features, train)
+        self.featurizer_, features = SparseFeaturizer.fit(
+            train, self._shape, self.min_df, self.encoder, self.encoder_weight
+        )
         names = None if texts is None else self.featurizer_.rows(texts, train.progress)
         self.labels_ = self._labels(train, names)
         names = None if names is None else sparse.csr_array(names[self.labels_])
@@ -202,27 +204,27 @@ class Extreme(Model):
             valid = self._rows(train.valid), self._targets(train.valid)
         again = valid is None and len(folds[0]) > NEGLIGIBLE * len(train)
         fits = len(folds) + again if valid is None else 1
-        found: list[tuple[Candidates, LabelMatrix]] = []
+        held_out: list[tuple[Candidates, LabelMatrix]] = []
         trees = self.n_trees if self.tree == "clusters" else 1
         with progress_bar("learning", fits * trees, train.progress) as done:
             for number, fold in enumerate(folds):
                 if number and train.stop:
                     break
                 others = np.setdiff1d(np.arange(len(train)), fold, assume_unique=True)
-                told = _shifted(done, number * trees)
-                self.forest_ = self._forest(train, features, targets, names, told, others if len(fold) else None)
+                report = _report_from(done, number * trees)
+                self.forest_ = self._forest(train, features, targets, names, report, others if len(fold) else None)
                 held = (features[fold], targets[fold]) if valid is None else valid
-                found.append((self.forest_.candidates(held[0], self._search), held[1]))
-            self.weights_ = fit_weights(found, self.parts)
+                held_out.append((self.forest_.candidates(held[0], self._search), held[1]))
+            self.weights_ = fit_weights(held_out, self.parts)
             if again and not train.stop:
                 # What was learned without the held-out documents makes room.
                 del self.forest_
-                self.forest_ = self._forest(train, features, targets, names, _shifted(done, len(folds) * trees))
+                self.forest_ = self._forest(train, features, targets, names, _report_from(done, len(folds) * trees))
         release_freed_memory()
-        rows = np.concatenate(folds[: len(found)]) if valid is None else np.arange(len(train.valid or ()))
+        rows = np.concatenate(folds[: len(held_out)]) if valid is None else np.arange(len(train.valid or ()))
         if not len(rows):
             return None
-        scores = [self._nodes(self._probabilities(each)) for each, _ in found]
+        scores = [self._nodes(self._probabilities(each)) for each, _ in held_out]
         every = train if train.valid is None else train.valid
         groups = None if every.groups is None else every.groups[rows]
         return HeldOut(Scores.concat(train.hierarchy, scores), every.labels[rows], groups)
@@ -230,10 +232,10 @@ class Extreme(Model):
     def _labels(self, train: Training, names: sparse.csr_array | None) -> IntArray:
         """Return the nodes that are labels: where paths of documents end, and leaves whose name is known."""
         h = train.hierarchy
-        found = np.bincount(h.most_specific(train.labels).indices, minlength=len(h)) > 0
+        is_label = np.bincount(h.most_specific(train.labels).indices, minlength=len(h)) > 0
         if names is not None:
-            found |= h.is_leaf & (np.diff(names.indptr) > 0)
-        return np.flatnonzero(found).astype(np.int32)
+            is_label |= h.is_leaf & (np.diff(names.indptr) > 0)
+        return np.flatnonzero(is_label).astype(np.int32)
 
     def _targets(self, train: Training) -> LabelMatrix:
         return sparse.csr_array(sparse.csc_array(train.hierarchy.most_specific(train.labels))[:, self.labels_])
@@ -293,17 +295,15 @@ class Extreme(Model):
     # Features
 
     @property
-    def _features(self) -> FeatureSettings:
-        return FeatureSettings(
-            self.ngram_range, self.char_ngram_range, self.min_df, self.n_features, self.encoder, self.encoder_weight
-        )
+    def _shape(self) -> NgramShape:
+        return shape_of(self.ngram_range, self.char_ngram_range, self.n_features)
 
     def _label_texts(self, train: Training) -> Strings | None:
         """Return the names or descriptions of all nodes, if they are used."""
         if not self.label_text or train.features is not None:
             return None
-        given = node_descriptions(train.hierarchy, self.descriptions)
-        return Strings.of([given.get(node) or name_words(name) for node, name in enumerate(train.hierarchy.names)])
+        described = node_descriptions(train.hierarchy, self.descriptions)
+        return Strings.of([described.get(node) or name_words(name) for node, name in enumerate(train.hierarchy.names)])
 
     def _rows(self, train: Training) -> sparse.csr_array:
         return self.featurizer_.rows(train.texts if train.features is None else train.features, train.progress)
@@ -314,17 +314,17 @@ class Extreme(Model):
         return self.featurizer_.tfidf
 
     def _score(self, texts: Strings) -> Scores:
-        found = self.forest_.candidates(self.featurizer_.rows(texts), self._search)
-        return Scores(self.hierarchy_, self._nodes(self._probabilities(found)))
+        candidates = self.forest_.candidates(self.featurizer_.rows(texts), self._search)
+        return Scores(self.hierarchy_, self._nodes(self._probabilities(candidates)))
 
     def _score_top(self, texts: Strings, top: int) -> Scores:
         return self._score(texts).top_k(top)
 
-    def _probabilities(self, found: Candidates) -> sparse.csr_array:
+    def _probabilities(self, candidates: Candidates) -> sparse.csr_array:
         """Return the probabilities of candidates: documents x labels."""
-        logits = found.parts @ self.weights_[:PARTS] + self.weights_[PARTS]
-        p = expit(logits).astype(np.float32)
-        return sparse.csr_array((p, found.labels, found.ptr), (len(found.ptr) - 1, len(self.labels_)))
+        _, labels, evidence = candidates
+        p = expit(evidence @ self.weights_[:PARTS] + self.weights_[PARTS]).astype(np.float32)
+        return sparse.csr_array((p, labels, candidates.ptr), (len(candidates.ptr) - 1, len(self.labels_)))
 
     def _nodes(self, p: sparse.csr_array) -> sparse.csr_array:
         """Turn the probabilities of labels into coherent ones of nodes."""
@@ -334,8 +334,8 @@ class Extreme(Model):
             return Scores(h, nodes).coherent().values
         sums = np.repeat(np.asarray(p.sum(axis=1)).ravel(), np.diff(p.indptr))
         scaled = sparse.csr_array((p.data / np.maximum(sums, 1), p.indices, p.indptr), p.shape)
-        own = label_matrix(np.arange(len(self.labels_) + 1), self.labels_, len(h))
-        nodes = sparse.csr_array(scaled @ h.closure(own).astype(np.float32))
+        label_nodes = label_matrix(np.arange(len(self.labels_) + 1), self.labels_, len(h))
+        nodes = sparse.csr_array(scaled @ h.closure(label_nodes).astype(np.float32))
         nodes.sort_indices()
         np.minimum(nodes.data, 1, out=nodes.data)
         # Sums may be rounded to less than one of their parts.
@@ -350,47 +350,47 @@ class Extreme(Model):
         return values, arrays | {f"forest.{name}": array for name, array in self.forest_.arrays().items()}
 
     def _schema(self, values: dict[str, Any]) -> Schema:
-        arrays, sizes, most = Featurizer.schema(values)
+        arrays, sizes, most = SparseFeaturizer.schema(values)
         nodes = len(self.hierarchy_)
-        own = {
+        exclusive = {
             "labels": indices("labels", "nodes", rising=True),
             "weights": Array("float64", (str(PARTS + 1),), -LARGEST_PARAMETER, LARGEST_PARAMETER),
         }
         forest = Forest.schema(values["trees"], values["labels"], values["width"])
         known = {**sizes, "nodes": nodes, "labels": values["labels"]}
-        return Schema({**arrays, **own}, sizes=known, most=most, parts={"forest.": forest})
+        return Schema({**arrays, **exclusive}, sizes=known, most=most, parts={"forest.": forest})
 
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
-        self.featurizer_ = Featurizer.of(values, arrays, self._features)
+        self.featurizer_ = SparseFeaturizer.of(values, arrays, self.encoder, self.encoder_weight)
         self.labels_, self.weights_ = arrays["labels"], arrays["weights"]
-        own = with_prefix(arrays, "forest.")
-        self.forest_ = Forest.of(values["trees"], len(self.labels_), values["width"], own)
+        forest = with_prefix(arrays, "forest.")
+        self.forest_ = Forest.of(values["trees"], len(self.labels_), values["width"], forest)
 
 
-def _shifted(done: Callable[[int], None], start: int) -> Callable[[int], None]:
-    """Tell how much is done from a start on."""
+def _report_from(done: Callable[[int], None], start: int) -> Callable[[int], None]:
+    """Report how much is done, counted from a start on."""
     return lambda count: done(start + count)
 
 
-def fit_weights(found: Sequence[tuple[Candidates, LabelMatrix]], count: int = PARTS) -> DoubleArray:
-    """Fit the weights of what speaks for a candidate, and a constant, by the least log loss.
+def fit_weights(held_out: Sequence[tuple[Candidates, LabelMatrix]], count: int = PARTS) -> DoubleArray:
+    """Fit the weights of the evidence for a candidate, and a constant, by the least log loss.
 
     Parameters
     ----------
-    found : sequence of (Candidates, csr_array of shape (documents, labels))
+    held_out : sequence of (Candidates, csr_array of shape (documents, labels))
         Candidates of held-out documents, and what is true.
     count : int
-        How many of the parts count; the weights of others are 0.
+        How many columns of the evidence count; the weights of others are 0.
 
     Returns
     -------
     array of shape (PARTS + 1,)
         The weights, at least 0, and the constant.
     """
-    parts = np.concatenate([each.parts[:, :count] for each, _ in found])
-    true = np.concatenate([matches(labels, each.csr(labels.shape[1])) for each, labels in found])
+    evidence = np.concatenate([each.evidence[:, :count] for each, _ in held_out])
+    true = np.concatenate([matches(labels, each.csr(labels.shape[1])) for each, labels in held_out])
     weights = np.zeros(PARTS + 1)
     weights[0] = 1
     if true.any():
-        weights[[*range(count), PARTS]] = fit_logistic(parts, true.astype(np.float64), slopes=(0, LARGEST_SLOPE))
+        weights[[*range(count), PARTS]] = fit_logistic(evidence, true.astype(np.float64), slopes=(0, LARGEST_SLOPE))
     return weights

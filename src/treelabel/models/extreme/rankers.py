@@ -12,7 +12,7 @@ from treelabel.core.compute import in_threads
 from treelabel.core.errors import TreelabelError
 from treelabel.core.stopping import StopSignal
 from treelabel.core.types import BoolArray, FloatArray, IntArray, LongArray
-from treelabel.models.extreme.rows import Rows, compact
+from treelabel.models.extreme.compact_rows import CompactRows, compact
 from treelabel.models.linear.descent import hinge_pass, start_block
 from treelabel.models.linear.vector_blocks import BLOCK, empty_lines
 from treelabel.models.linear.weight_collector import large_weights
@@ -153,10 +153,10 @@ def train_rankers(
     costs = np.diff(job.shown.indptr) * np.diff(children)
     # A cluster that is much of the work is shared by all threads; the others are a task each.
     large = np.flatnonzero(costs * LARGE_SHARE > costs.sum())
-    found = {cluster: job.learn(cluster, in_threads) for cluster in large.tolist()}
+    learned = {cluster: job.learn(cluster, in_threads) for cluster in large.tolist()}
     small = np.setdiff1d(np.arange(len(children) - 1), large).tolist()
-    found |= zip(small, in_threads(job.learn, small, interrupt=stop.interrupt), strict=True)
-    parts = [found.pop(cluster) for cluster in range(len(children) - 1)]
+    learned |= zip(small, in_threads(job.learn, small, interrupt=stop.interrupt), strict=True)
+    parts = [learned.pop(cluster) for cluster in range(len(children) - 1)]
     sizes = np.cumsum([0, *(len(part.features) for part in parts)])
     entries = np.cumsum([0, *(len(part.children) for part in parts)])
     rows = np.concatenate([[0], *(part.rows[1:] + low for part, low in zip(parts, entries, strict=False))])
@@ -198,12 +198,12 @@ class _Job:
         first, last = int(self.children[cluster]), int(self.children[cluster + 1])
         documents = np.sort(self.shown.indices[self.shown.indptr[cluster] : self.shown.indptr[cluster + 1]])
         if last - first < 2 or not len(documents):
-            # Nothing to choose, or nothing known: an only child is sure, other children are never taken.
-            nothing, sure = np.zeros(0, np.int32), 1 if last - first < 2 else -1
-            bias = np.full(last - first, sure, np.float32)
+            # Nothing to choose, or nothing known: an only child is certain, other children are never taken.
+            nothing, constant = np.zeros(0, np.int32), 1 if last - first < 2 else -1
+            bias = np.full(last - first, constant, np.float32)
             return _Cluster(nothing, np.zeros(1, np.int64), nothing, np.zeros(0, np.float32), bias)
-        given = self.features
-        known = compact(given.indptr, given.indices, given.data, documents, given.shape[1])
+        every = self.features
+        known = compact(every.indptr, every.indices, every.data, documents, every.shape[1])
         total = np.bincount(known.idx, known.val, len(known.names)).astype(np.float32)
         orders = _orders(len(documents), self.solver, cluster)
 
@@ -230,15 +230,15 @@ def _marks(by_child: sparse.csc_array, few: LongArray, documents: IntArray) -> B
     """Mark which of the documents, which are sorted, have each of some children: documents x 16."""
     marks = np.zeros((len(documents), BLOCK), np.bool_)
     for b, child in enumerate(few.tolist()):
-        own = by_child.indices[by_child.indptr[child] : by_child.indptr[child + 1]]
-        place = np.searchsorted(documents, own)
-        place = np.minimum(place, len(documents) - 1)
-        marks[place[documents[place] == own], b] = True
+        members = by_child.indices[by_child.indptr[child] : by_child.indptr[child + 1]]
+        position = np.searchsorted(documents, members)
+        position = np.minimum(position, len(documents) - 1)
+        marks[position[documents[position] == members], b] = True
     return marks
 
 
 def _learn_block(
-    known: Rows,
+    known: CompactRows,
     total: FloatArray,
     marks: BoolArray,
     orders: list[LongArray],
@@ -268,5 +268,5 @@ def _by_feature(
     features, children, values = (np.concatenate([part[which] for part in parts]) for which in range(3))
     order = np.argsort(names[features], kind="stable")
     named = names[features[order]]
-    kept, starts = np.unique(named, return_index=True)
-    return kept, np.append(starts, len(named)).astype(np.int64), children[order], values[order]
+    distinct, starts = np.unique(named, return_index=True)
+    return distinct, np.append(starts, len(named)).astype(np.int64), children[order], values[order]

@@ -8,7 +8,7 @@ from treelabel.core.compute import kernel
 from treelabel.core.types import FloatArray, IntArray
 
 
-class Rows(NamedTuple):
+class CompactRows(NamedTuple):
     """Sparse rows whose columns are numbered in the order in which they turn up; `names` are their old numbers."""
 
     ptr: IntArray
@@ -17,7 +17,7 @@ class Rows(NamedTuple):
     names: IntArray
 
 
-def compact(ptr: IntArray, idx: IntArray, val: FloatArray, rows: IntArray, width: int) -> Rows:
+def compact(ptr: IntArray, idx: IntArray, val: FloatArray, rows: IntArray, width: int) -> CompactRows:
     """Copy some rows of a sparse matrix.
 
     Parameters
@@ -34,11 +34,11 @@ def compact(ptr: IntArray, idx: IntArray, val: FloatArray, rows: IntArray, width
     Rows
 
     >>> ptr, idx, val = np.array([0, 1, 3]), np.array([9, 4, 9], np.int32), np.ones(3, np.float32)
-    >>> found = compact(ptr, idx, val, np.array([1, 0]), 10)
-    >>> found.ptr.tolist(), found.idx.tolist(), found.names.tolist()
+    >>> rows = compact(ptr, idx, val, np.array([1, 0]), 10)
+    >>> rows.ptr.tolist(), rows.idx.tolist(), rows.names.tolist()
     ([0, 2, 3], [0, 1, 1], [4, 9])
     """
-    return Rows(*compact_rows(ptr, idx, val, rows, width))
+    return CompactRows(*compact_rows(ptr, idx, val, rows, width))
 
 
 @kernel
@@ -47,17 +47,17 @@ def compact_rows(
 ) -> tuple[IntArray, IntArray, FloatArray, IntArray]:
     """Copy rows with their columns numbered anew: where rows begin, columns, values, and old numbers of columns."""
     starts = np.zeros(len(rows) + 1, np.int32)
-    for place in range(len(rows)):
-        starts[place + 1] = starts[place] + ptr[rows[place] + 1] - ptr[rows[place]]
+    for position in range(len(rows)):
+        starts[position + 1] = starts[position] + ptr[rows[position] + 1] - ptr[rows[position]]
     number, names = np.full(width, -1, np.int32), np.empty(min(width, starts[-1]), np.int32)
-    places, values = np.empty(starts[-1], np.int32), np.empty(starts[-1], np.float32)
+    positions, values = np.empty(starts[-1], np.int32), np.empty(starts[-1], np.float32)
     known, into = 0, 0
     for row in rows:
-        for at in range(ptr[row], ptr[row + 1]):
-            if number[idx[at]] < 0:
-                number[idx[at]] = known
-                names[known] = idx[at]
+        for index in range(ptr[row], ptr[row + 1]):
+            if number[idx[index]] < 0:
+                number[idx[index]] = known
+                names[known] = idx[index]
                 known += 1
-            places[into], values[into] = number[idx[at]], val[at]
+            positions[into], values[into] = number[idx[index]], val[index]
             into += 1
-    return starts, places, values, names[:known].copy()
+    return starts, positions, values, names[:known].copy()

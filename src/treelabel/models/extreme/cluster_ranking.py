@@ -62,17 +62,17 @@ def joined_features(tfidf: sparse.csr_array, vectors: FloatArray) -> sparse.csr_
         float32, documents × (n-grams + width).
     """
     both = sparse.hstack([normalize_rows(tfidf), sparse.csr_array(normalize_rows(vectors))], format="csr")
-    found = sparse.csr_array(normalize_rows(both), dtype=np.float32)
-    found.sort_indices()
-    return found
+    rows = sparse.csr_array(normalize_rows(both), dtype=np.float32)
+    rows.sort_indices()
+    return rows
 
 
-def shown_documents(gold: sparse.csr_array, beam: sparse.csr_array, negatives: Negatives) -> sparse.csr_array:
+def shown_documents(true: sparse.csr_array, beam: sparse.csr_array, negatives: Negatives) -> sparse.csr_array:
     """Mark the documents that the rankers of each cluster learn from.
 
     Parameters
     ----------
-    gold
+    true
         The clusters of true labels, documents × clusters (teacher-forced negatives).
     beam
         The clusters that the matcher finds (matcher-aware negatives).
@@ -85,8 +85,8 @@ def shown_documents(gold: sparse.csr_array, beam: sparse.csr_array, negatives: N
         Boolean, documents × clusters.
     """
     if negatives == "both":
-        return sparse.csr_array(gold + beam)
-    return gold if negatives == "gold" else beam
+        return sparse.csr_array(true + beam)
+    return true if negatives == "gold" else beam
 
 
 def rank(features: sparse.csr_array, beam: sparse.csr_array, tree: LabelTree, rankers: Rankers) -> sparse.csr_array:
@@ -119,7 +119,7 @@ def rank(features: sparse.csr_array, beam: sparse.csr_array, tree: LabelTree, ra
     sizes = np.concatenate([np.diff(offsets) for offsets, _ in parts])
     ends = np.concatenate([[0], np.cumsum(sizes)])
     places = np.arange(ends[-1]) - np.repeat(ends[:-1] - children[beam.indices], sizes)
-    margins = np.concatenate([found for _, found in parts])
+    margins = np.concatenate([margins for _, margins in parts])
     return sparse.csr_array((margins, places.astype(np.int32), ends[beam.indptr]), (beam.shape[0], children[-1]))
 
 
@@ -142,7 +142,7 @@ def fit_map(margins: sparse.csr_array, true: sparse.csr_array) -> tuple[float, f
     positive, negative = int(is_true.sum()), int((~is_true).sum())
     if not positive or not negative:
         return USUAL_MAP
-    # Platt's targets, which no finite margin reaches, keep few documents from being sure.
+    # Platt's targets, which no finite margin reaches, keep few documents from being certain.
     target = np.where(is_true, (positive + 1) / (positive + 2), 1 / (negative + 2))
     slope, intercept = fit_logistic(margins.data[:, None], target, slopes=(1e-3, 20.0))
     return float(slope), float(intercept)
