@@ -1,6 +1,7 @@
 """Which labels are taken for which: between siblings, and across the tree by distance."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import sparse
@@ -8,7 +9,9 @@ from scipy import sparse
 from treelabel.core.types import LongArray
 from treelabel.evaluation.label_pairs import blocks, equal_pairs, nearest, ranges
 from treelabel.hierarchy import Hierarchy, LabelMatrix, keep_entries, matches, row_numbers
-from treelabel.report.systems import ReportSystem
+
+if TYPE_CHECKING:
+    from treelabel.report.systems import ReportSystem
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ def _with_parents(hierarchy: Hierarchy, labels: LabelMatrix) -> tuple[LongArray,
     return rows * (len(hierarchy) + 1) + parents + 1, rows, nodes
 
 
-def sibling_confusions(system: ReportSystem, counts: sparse.csr_array, most: int = 25) -> list[Confusion]:
+def sibling_confusions(system: "ReportSystem", counts: sparse.csr_array, most: int = 25) -> list[Confusion]:
     """List the siblings that are confused in most documents; `counts` are those of `sibling_counts`.
 
     Parameters
@@ -107,7 +110,7 @@ def sibling_confusions(system: ReportSystem, counts: sparse.csr_array, most: int
 
 
 def sibling_tables(
-    system: ReportSystem, counts: sparse.csr_array, most: int = 6, most_children: int = 8
+    system: "ReportSystem", counts: sparse.csr_array, most: int = 6, most_children: int = 8
 ) -> list[SiblingTable]:
     """Make tables of the parents whose children are most confused.
 
@@ -148,7 +151,7 @@ def sibling_tables(
 # Across the tree
 
 
-def far_confusions(system: ReportSystem, most: int = 25) -> list[Confusion]:
+def far_confusions(system: "ReportSystem", most: int = 25) -> list[Confusion]:
     """List the confusions that cost most: edges between the two labels times documents.
 
     A most specific predicted label that is not true, nor an ancestor of a true one, is confused with the true label
@@ -181,7 +184,7 @@ def far_confusions(system: ReportSystem, most: int = 25) -> list[Confusion]:
 
 
 def _largest(
-    system: ReportSystem, true: LongArray, predicted: LongArray, documents: LongArray, cost: LongArray, most: int
+    system: "ReportSystem", true: LongArray, predicted: LongArray, documents: LongArray, cost: LongArray, most: int
 ) -> list[Confusion]:
     """Make confusions of the pairs of largest cost; the lower ids among equals."""
     kept = np.lexsort((predicted, true, -cost))[:most]

@@ -1,13 +1,16 @@
 """The documents that a system got most wrong, for people to read."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from treelabel.core.errors import shorten
 from treelabel.data import Dataset
 from treelabel.hierarchy import LabelMatrix, keep_entries, matches, row_numbers
-from treelabel.report.systems import ReportSystem
+
+if TYPE_CHECKING:
+    from treelabel.report.systems import ReportSystem
 
 MOST_MISTAKES = 50
 MOST_LABELS = 6
@@ -31,7 +34,7 @@ class Mistake:
 
 
 def costliest_mistakes(
-    system: ReportSystem, truth: Dataset, texts: bool = True, most: int = MOST_MISTAKES, longest: int = LONGEST_TEXT
+    system: "ReportSystem", truth: Dataset, texts: bool = True, most: int = MOST_MISTAKES, longest: int = LONGEST_TEXT
 ) -> list[Mistake]:
     """List the documents with most labels too many or too few, ancestors included; the surest mistakes first.
 
@@ -65,7 +68,7 @@ def costliest_mistakes(
     return found
 
 
-def _confidence(system: ReportSystem) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _confidence(system: "ReportSystem") -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """The largest probability of a most specific label that is wrong, by document; 0 where none is known."""
     sure = np.zeros(system.truth.shape[0])
     if system.scores is None:
@@ -84,5 +87,5 @@ def _nodes(labels: LabelMatrix, row: int) -> list[int]:
     return found
 
 
-def _paths(system: ReportSystem, nodes: list[int]) -> tuple[str, ...]:
+def _paths(system: "ReportSystem", nodes: list[int]) -> tuple[str, ...]:
     return tuple(shorten(path, LONGEST_NAME) for path in system.hierarchy.paths(nodes)) if nodes else ()

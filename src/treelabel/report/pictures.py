@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from treelabel.core.atomic_output import atomic_file, atomic_group, make_folder
 from treelabel.report.figures import Drawing
-from treelabel.report.figures.style import SETTINGS, VARIABLES
+from treelabel.report.figures.drawing import SETTINGS, VARIABLES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,13 +1,16 @@
 """How often the likeliest label is right, by the probability that it was given: of the leaves and of each level."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from treelabel.core.types import DoubleArray
 from treelabel.evaluation.statistics import binomial_interval
 from treelabel.metrics import find_metric
-from treelabel.report.systems import ReportSystem
+
+if TYPE_CHECKING:
+    from treelabel.report.systems import ReportSystem
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +35,7 @@ class Reliability:
         return "Leaves" if self.group == "leaves" else f"Depth {self.group}"
 
 
-def reliability(system: ReportSystem) -> list[Reliability]:
+def reliability(system: "ReportSystem") -> list[Reliability]:
     """Return the bins of the leaves and of each level, none for a system without scores.
 
     In a flat hierarchy the leaves are the only level, which is not repeated.

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,7 +11,9 @@ from treelabel.evaluation.significance import relative_improvement
 from treelabel.evaluation.statistics import Interval, bootstrap_intervals, thin_labels
 from treelabel.metrics.label_counts import label_f1
 from treelabel.metrics.ranking import frequency_bins
-from treelabel.report.systems import ReportSystem
+
+if TYPE_CHECKING:
+    from treelabel.report.systems import ReportSystem
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Slice:
         return tuple(relative_improvement(first, found.value) for found in self.values[1:])
 
 
-def by_depth(systems: Sequence[ReportSystem]) -> list[Slice]:
+def by_depth(systems: "Sequence[ReportSystem]") -> list[Slice]:
     """Return macro-F1 by depth of the label (figure 3 of "Revisiting hierarchical text classification")."""
     h = systems[0].hierarchy
     return [
@@ -43,7 +45,7 @@ def by_depth(systems: Sequence[ReportSystem]) -> list[Slice]:
     ]
 
 
-def by_decile(systems: Sequence[ReportSystem]) -> list[Slice]:
+def by_decile(systems: "Sequence[ReportSystem]") -> list[Slice]:
     """Return macro-F1 by tenth of the labels, the rarest in training first (figure 4 of the same paper)."""
     slices = []
     for tenth, part in enumerate(tenths(systems[0].result.context.frequencies), 1):
@@ -64,7 +66,7 @@ def tenths(frequencies: LongArray) -> list[LongArray]:
     return np.array_split(np.argsort(frequencies, kind="stable"), 10)
 
 
-def by_bin(systems: Sequence[ReportSystem]) -> list[Slice]:
+def by_bin(systems: "Sequence[ReportSystem]") -> list[Slice]:
     """Return macro-F1 by bin of training frequency: 0, 1-9, 10-99, 100-999, 1000 and more."""
     context = systems[0].result.context
     bins = {name: keep for name, keep in frequency_bins(context.frequencies, context.bin_edges).items() if keep.any()}
@@ -72,7 +74,7 @@ def by_bin(systems: Sequence[ReportSystem]) -> list[Slice]:
     return [Slice(name, int(keep.sum()), tuple(found[name] for found in drawn)) for name, keep in bins.items()]
 
 
-def _bin_intervals(system: ReportSystem, bins: dict[str, BoolArray]) -> dict[str, Interval]:
+def _bin_intervals(system: "ReportSystem", bins: dict[str, BoolArray]) -> dict[str, Interval]:
     metric, _ = system.result.value_function("macro_f1")
 
     def values(sums: tuple[Any, ...]) -> dict[str, float]:

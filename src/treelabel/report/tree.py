@@ -2,20 +2,22 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from treelabel.core.errors import shorten
 from treelabel.core.types import LongArray
-from treelabel.report.systems import ReportSystem
+
+if TYPE_CHECKING:
+    from treelabel.report.systems import ReportSystem
 
 LONGEST_NAME = 160
 # F1 in whole numbers from 0 to this.
 STEPS = 1000
 
 
-def tree_json(systems: Sequence[ReportSystem], most_bytes: int) -> str:
+def tree_json(systems: "Sequence[ReportSystem]", most_bytes: int) -> str:
     """Return the labels with their F1 and counts as JSON that may stand inside a script element.
 
     Where all labels would take more than `most_bytes`, those with fewest documents are left out, and "left_out" says
@@ -43,7 +45,7 @@ def tree_json(systems: Sequence[ReportSystem], most_bytes: int) -> str:
         kept = min(kept - 1, int(0.95 * kept * most_bytes / length))
 
 
-def tree_values(systems: Sequence[ReportSystem], most: int) -> dict[str, Any]:
+def tree_values(systems: "Sequence[ReportSystem]", most: int) -> dict[str, Any]:
     """Return names, parents, counts and F1 of the `most` labels with most documents, as lists by label.
 
     Parents are places in the same lists (-1: the root), a list where there are several. F1 is in thousandths, -1 where
@@ -85,7 +87,7 @@ def tree_values(systems: Sequence[ReportSystem], most: int) -> dict[str, Any]:
     }
 
 
-def _most_used(systems: Sequence[ReportSystem], most: int) -> LongArray:
+def _most_used(systems: "Sequence[ReportSystem]", most: int) -> LongArray:
     """Select labels by how often they are true or predicted; equal ones: the lower ids, so parents before children."""
     used = np.sum([system.label_counts[:, :2].sum(axis=1) for system in systems], axis=0)
     found: LongArray = np.sort(np.argsort(-used, kind="stable")[:most])

@@ -7,8 +7,6 @@ from typing import Any
 from treelabel.core.atomic_output import atomic_file, atomic_group
 from treelabel.core.errors import require_extra
 from treelabel.data import Dataset
-from treelabel.report.content import make_content
-from treelabel.report.figures import drawings
 from treelabel.rules import TunedRule
 
 
@@ -59,6 +57,8 @@ def write_report(
         Seed of the bootstrap.
     """
     require_packages()
+    from treelabel.report.content import make_content
+    from treelabel.report.figures import drawings
     from treelabel.report.html import render
     from treelabel.report.pictures import write_figures
 

@@ -5,17 +5,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from treelabel.report.content import Content
-from treelabel.report.figures.drawing import Drawing, called, figure, style_of, written
-from treelabel.report.figures.style import INK, MARKERS, PALETTE, PAPER, QUIET
+from treelabel.report.figures.drawing import (
+    INK,
+    MARKERS,
+    PALETTE,
+    PAPER,
+    QUIET,
+    Drawing,
+    called,
+    figure,
+    style_of,
+    written,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from treelabel.report.content import Content
+
 SIZE = (4.6, 4.2)
 
 
-def curve_figures(content: Content) -> list[Drawing]:
+def curve_figures(content: "Content") -> list[Drawing]:
     """Return the whole curve and, where the rules are near each other, the part around them; none without scores."""
     with_scores = [at for at, details in enumerate(content.details) if details.curve is not None]
     if not with_scores:
@@ -46,7 +57,7 @@ def curve_figures(content: Content) -> list[Drawing]:
     return found
 
 
-def _window(content: Content, with_scores: Sequence[int]) -> tuple[float, float, float, float] | None:
+def _window(content: "Content", with_scores: Sequence[int]) -> tuple[float, float, float, float] | None:
     """The part of the axes around all points, None where that is most of them: recall and precision from, to."""
     curves = [content.details[at].curve for at in with_scores]
     points = [(point.recall, point.precision) for curve in curves if curve is not None for point in curve.points]
@@ -59,7 +70,7 @@ def _window(content: Content, with_scores: Sequence[int]) -> tuple[float, float,
 
 
 def _draw_curve(
-    content: Content, with_scores: Sequence[int], window: tuple[float, float, float, float] | None = None
+    content: "Content", with_scores: Sequence[int], window: tuple[float, float, float, float] | None = None
 ) -> "Figure":
     made, axes = figure(SIZE)
     is_one = len(with_scores) == 1
@@ -99,7 +110,7 @@ def _mark(place: int, colour: str, is_chosen: bool) -> dict[str, Any]:
     }
 
 
-def _curve_legend(content: Content, with_scores: Sequence[int]) -> tuple[list[Any], list[str]]:
+def _curve_legend(content: "Content", with_scores: Sequence[int]) -> tuple[list[Any], list[str]]:
     """A line for each system and a mark for each rule; marks are grey where they have the colours of systems."""
     from matplotlib.lines import Line2D
 

@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from treelabel.report.content import Content
 from treelabel.report.figures.drawing import (
+    INK,
+    PAPER,
+    QUIET,
     SIZE,
     Drawing,
     bar_style,
@@ -17,17 +19,18 @@ from treelabel.report.figures.drawing import (
     style_of,
     written,
 )
-from treelabel.report.figures.style import INK, PAPER, QUIET
-from treelabel.report.slices import Slice
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from treelabel.report.content import Content
+    from treelabel.report.slices import Slice
 
 # An improvement of more percent would flatten all others.
 MOST_LINEAR = 200
 
 
-def slice_figures(content: Content) -> list[Drawing]:
+def slice_figures(content: "Content") -> list[Drawing]:
     """Return the figures by depth, by tenth and by bin of frequency, and of improvements over the first system."""
     # In an axis label there is no room for more.
     reference = content.reference.partition(" (")[0]
@@ -60,7 +63,7 @@ def slice_figures(content: Content) -> list[Drawing]:
     return found
 
 
-def _told(what: str, content: Content, slices: Sequence[Slice]) -> str:
+def _told(what: str, content: "Content", slices: "Sequence[Slice]") -> str:
     """Tell the values of a figure of slices in words."""
     parts = []
     for at, system in enumerate(content.systems):
@@ -69,7 +72,7 @@ def _told(what: str, content: Content, slices: Sequence[Slice]) -> str:
     return f"{what}. {'; '.join(parts)}."
 
 
-def _points(content: Content, slices: Sequence[Slice], label: str, band: bool = False) -> "Figure":
+def _points(content: "Content", slices: "Sequence[Slice]", label: str, band: bool = False) -> "Figure":
     """Draw values with intervals, as bars of error or as a band."""
     made, axes = figure(SIZE)
     count = len(content.systems)
@@ -91,7 +94,7 @@ def _points(content: Content, slices: Sequence[Slice], label: str, band: bool = 
     return made
 
 
-def _ends(slices: Sequence[Slice], at: int) -> tuple[Any, Any, Any]:
+def _ends(slices: "Sequence[Slice]", at: int) -> tuple[Any, Any, Any]:
     """The values of a system and the ends of their intervals; an end that is not known is the value itself."""
     values = np.array([each.values[at].value for each in slices])
     low = np.array([each.values[at].low for each in slices])
@@ -99,7 +102,7 @@ def _ends(slices: Sequence[Slice], at: int) -> tuple[Any, Any, Any]:
     return values, np.where(np.isnan(low), values, low), np.where(np.isnan(high), values, high)
 
 
-def _bars(content: Content, slices: Sequence[Slice], label: str) -> "Figure":
+def _bars(content: "Content", slices: "Sequence[Slice]", label: str) -> "Figure":
     made, axes = figure(SIZE)
     count = len(content.systems)
     width = 0.8 / count
@@ -125,7 +128,7 @@ def _bars(content: Content, slices: Sequence[Slice], label: str) -> "Figure":
     return made
 
 
-def _improvement(content: Content) -> Drawing:
+def _improvement(content: "Content") -> Drawing:
     first = content.systems[0].name
     told = [
         f"{system.name}: " + ", ".join(f"{each.name}: {_percent(each.improvements[at])}" for each in content.bins)
@@ -146,7 +149,7 @@ def _percent(value: float) -> str:
     return f"{value:+,.0f}%" if abs(value) >= 100 else f"{value:+.1f}%"
 
 
-def _draw_improvement(content: Content) -> "Figure":
+def _draw_improvement(content: "Content") -> "Figure":
     made, axes = figure(SIZE)
     others = content.systems[1:]
     width = 0.8 / len(others)

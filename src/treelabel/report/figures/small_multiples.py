@@ -5,13 +5,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from treelabel.report.content import Content, Pair
-from treelabel.report.figures.drawing import Drawing, called, figure, share_axis, style_of, written
-from treelabel.report.figures.style import PALETTE, PAPER, QUIET
-from treelabel.report.reliability import Reliability
+from treelabel.report.figures.drawing import (
+    PALETTE,
+    PAPER,
+    QUIET,
+    Drawing,
+    called,
+    figure,
+    share_axis,
+    style_of,
+    written,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from treelabel.report.content import Content, Pair
+    from treelabel.report.reliability import Reliability
 
 SQUARE = (3.7, 3.7)
 SMALL = (2.7, 2.7)
@@ -24,7 +34,7 @@ POINT_AREA = (7.0, 90.0)
 # Calibration
 
 
-def calibration_figures(content: Content) -> list[Drawing]:
+def calibration_figures(content: "Content") -> list[Drawing]:
     """Return a figure for the leaves and for each level; none without scores."""
     groups = next((details.reliability for details in content.details if details.reliability), [])
     found = []
@@ -44,7 +54,7 @@ def calibration_figures(content: Content) -> list[Drawing]:
     return found
 
 
-def _draw_calibration(panels: Sequence[tuple[int, Reliability]]) -> "Figure":
+def _draw_calibration(panels: "Sequence[tuple[int, Reliability]]") -> "Figure":
     made, axes = figure(SMALL)
     axes.plot([0, 1], [0, 1], color=QUIET, linewidth=1, linestyle=":", zorder=1)
     for place, each in panels:
@@ -75,7 +85,7 @@ def _draw_calibration(panels: Sequence[tuple[int, Reliability]]) -> "Figure":
 # Label by label
 
 
-def scatter_figure(pair: Pair) -> Drawing:
+def scatter_figure(pair: "Pair") -> Drawing:
     """Return the figure of a pair of systems."""
     alt = (
         f"F1 of each label, {pair.first} against {pair.second}: {pair.second} is better on {pair.second_better:,} of "
@@ -95,7 +105,7 @@ def _file_name(name: str) -> str:
     return "_".join(words)[:40] or "system"
 
 
-def _draw_scatter(pair: Pair) -> "Figure":
+def _draw_scatter(pair: "Pair") -> "Figure":
     made, axes = figure(SQUARE)
     axes.plot([0, 1], [0, 1], color=QUIET, linewidth=1, linestyle=":", zorder=1)
     root = np.sqrt(pair.documents)

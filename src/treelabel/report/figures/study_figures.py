@@ -6,8 +6,18 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from treelabel.report.figures.drawing import SIZE, Drawing, bar_style, called, style_of, with_own_names, written
-from treelabel.report.figures.style import INK, PAPER, QUIET
+from treelabel.report.figures.drawing import (
+    INK,
+    PAPER,
+    QUIET,
+    SIZE,
+    Drawing,
+    bar_style,
+    called,
+    style_of,
+    with_own_names,
+    written,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
