@@ -28,7 +28,7 @@ from treelabel.models.base import Model, Training
 from treelabel.models.baselines import MostFrequent
 from treelabel.models.check import CASES, CHECKS, DAG, TREE, check_model, fitted, it_learns, made_up
 from treelabel.text import NgramShape, Tfidf
-from treelabel.text.names import named_ngrams
+from treelabel.text.ngram_names import named_ngrams
 from treelabel.text.ngrams import count_ngrams
 
 SETS: dict[str, Dataset] = {kind: Dataset.of(case.texts, case.labels, case.hierarchy) for kind, case in CASES.items()}

@@ -182,13 +182,13 @@ def test_pretrained_vectors_tell_of_words_alike(tmp_path: Path) -> None:
         file = put(tmp_path, "words.vec", "\n".join([*head, *lines]) + "\n")
         model = make_model("bag", vectors=str(file), epochs=1).fit(data)
         assert model.inputs_.shape[1] == 8
-        places = [model.tfidf_.place(bucket) for bucket in buckets_of(["hot", "warm", "cold"], model)]
+        places = [model.tfidf_.column_of(bucket) for bucket in buckets_of(["hot", "warm", "cold"], model)]
         alike = np.corrcoef(model.inputs_[places])
         assert alike[0, 1] > 0.95 > alike[0, 2]
 
 
 def buckets_of(words: list[str], model: Any) -> list[int]:
-    from treelabel.text.names import named_ngrams
+    from treelabel.text.ngram_names import named_ngrams
 
     return [named_ngrams(word, model.tfidf_.shape)[word] for word in words]
 

@@ -19,7 +19,7 @@ from treelabel.scores import Scores
 from treelabel.selection.evidence import Evidence, HeldOut, decide_by_evidence, odd_documents
 from treelabel.selection.folds import draw_folds, hold_out
 from treelabel.text import NgramShape, Tfidf
-from treelabel.text.names import named_ngrams
+from treelabel.text.ngram_names import named_ngrams
 
 TREE = Hierarchy.from_paths(["A > A1", "A > A2", "B > B1", "B > B2"])
 LEAVES = ["A1", "A2", "B1", "B2"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from treelabel import Dataset, Hierarchy, decide, make_model
 from treelabel.text import NgramShape
-from treelabel.text.names import named_ngrams
+from treelabel.text.ngram_names import named_ngrams
 from treelabel.text.ngrams import count_ngrams
 from treelabel.text.phrases import Phrases
 

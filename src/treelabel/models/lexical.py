@@ -20,7 +20,7 @@ from treelabel.models.settings import Cost, Seed
 from treelabel.scores import Scores
 from treelabel.selection.evidence import HeldOut
 from treelabel.selection.folds import hold_out
-from treelabel.text.phrases import Found, Phrases
+from treelabel.text.phrases import PhraseMatches, Phrases
 
 # Texts that are searched at once, and how many the ranker learns from at most.
 TEXT_BLOCK = 8192
@@ -197,7 +197,7 @@ class Lexical(Model):
             index.counts[:] += np.bincount(marks.indices, minlength=len(index.counts))
 
     def _left_out(
-        self, found: Found, targets: LabelMatrix, groups: LongArray | None
+        self, found: PhraseMatches, targets: LabelMatrix, groups: LongArray | None
     ) -> tuple[BoolArray, tuple[LongArray, LongArray, LongArray]]:
         """Tell which matches are true; and by how much df, hits and counts of each are due to its own group."""
         text, entry, pair = self._pairs(found)
@@ -228,7 +228,7 @@ class Lexical(Model):
 
     # Matches
 
-    def _pairs(self, found: Found) -> tuple[LongArray, LongArray, LongArray]:
+    def _pairs(self, found: PhraseMatches) -> tuple[LongArray, LongArray, LongArray]:
         """List all texts with the labels of their phrases: the text, the place in `found`, and that in the index."""
         first = self.index_.ptr[found.phrases]
         sizes = self.index_.ptr[found.phrases + 1] - first
@@ -238,7 +238,7 @@ class Lexical(Model):
         return np.repeat(np.arange(len(found.sizes)), found.sizes)[entry], entry, pair
 
     def _matches(
-        self, found: Found, others: tuple[LongArray, LongArray, LongArray] | tuple[int, int, int] = (0, 0, 0)
+        self, found: PhraseMatches, others: tuple[LongArray, LongArray, LongArray] | tuple[int, int, int] = (0, 0, 0)
     ) -> Matches:
         """Compute the features of all matches, `others` taken off what training showed."""
         index = self.index_

@@ -50,11 +50,11 @@ class Lsa:
         from sklearn.utils.extmath import randomized_svd
 
         tfidf, rows = Tfidf.fit_transform(texts, shape, min_df)
-        kept = max(1, min(columns, *rows.shape))
-        _, _, right = randomized_svd(rows, kept, n_iter=2, power_iteration_normalizer="LU", random_state=seed)
+        rank = max(1, min(columns, *rows.shape))
+        _, _, right = randomized_svd(rows, rank, n_iter=2, power_iteration_normalizer="LU", random_state=seed)
         # In half precision, as it is saved: what is loaded gives the same bits.
-        found = cls(tfidf, np.ascontiguousarray(right.T, np.float16).astype(np.float32))
-        return found, found._dense(rows)
+        lsa = cls(tfidf, np.ascontiguousarray(right.T, np.float16).astype(np.float32))
+        return lsa, lsa._dense(rows)
 
     def transform(self, texts: Strings) -> FloatArray:
         """Return the rows of texts; those without a known n-gram are 0."""

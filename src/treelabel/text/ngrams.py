@@ -2,7 +2,7 @@
 
 Compiled loops run over the bytes of the texts, in threads. A word is a run of letters, digits and underscores; an
 n-gram of characters lies within one word, with a boundary at either end (scikit-learn's "char_wb"). Scripts without
-blanks between words (Chinese, Japanese, Thai, ...) form runs of their own, whose n-grams of 1 to 3 characters count as
+blanks between words (Chinese, Japanese, Thai, ...) form separate runs, whose n-grams of 1 to 3 characters count as
 words. An n-gram is known by its hash: the upper bits choose one of `n_features` buckets, and n-grams that share one are
 counted together.
 """
@@ -86,18 +86,20 @@ class NgramShape:
     def __post_init__(self) -> None:
         # Compiled loops make room by these numbers, and trust them.
         for name in ("ngram_range", "char_ngram_range"):
-            given = getattr(self, name)
-            if given is None:
+            bounds = getattr(self, name)
+            if bounds is None:
                 continue
-            if not isinstance(given, tuple | list) or len(given) != 2:
-                raise TreelabelError(f"{name} is {given!r}, expected the shortest and the longest length, as in (1, 2)")
-            _require_whole(name, given[1], 1, LARGEST_N)
-            _require_whole(name, given[0], 1, LARGEST_N)
-            if given[0] > given[1]:
+            if not isinstance(bounds, tuple | list) or len(bounds) != 2:
                 raise TreelabelError(
-                    f"{name} of n-grams: {given[0]} to {given[1]}; expected the shortest length, then the longest"
+                    f"{name} is {bounds!r}, expected the shortest and the longest length, as in (1, 2)"
                 )
-            object.__setattr__(self, name, tuple(given))
+            _require_whole(name, bounds[1], 1, LARGEST_N)
+            _require_whole(name, bounds[0], 1, LARGEST_N)
+            if bounds[0] > bounds[1]:
+                raise TreelabelError(
+                    f"{name} of n-grams: {bounds[0]} to {bounds[1]}; expected the shortest length, then the longest"
+                )
+            object.__setattr__(self, name, tuple(bounds))
         _require_whole("n_features", self.n_features, 1, MOST_FEATURES // self.kinds)
         if self.weights is not None:
             if len(self.weights) != self.kinds or not all(0 < weight <= 1e3 for weight in self.weights):
@@ -146,7 +148,7 @@ def _require_whole(name: str, value: object, least: int, most: int) -> None:
         raise TreelabelError(f"{name} of n-grams: {value!r}, expected a whole number from {least} to {most:,}")
 
 
-class Counts(NamedTuple):
+class NgramCounts(NamedTuple):
     """The buckets of each document, in the order they first occur, and how often each does."""
 
     sizes: LongArray
@@ -157,8 +159,8 @@ class Counts(NamedTuple):
 def utf8(texts: Sequence[str]) -> tuple[ByteArray, LongArray]:
     """Return texts as UTF-8, copying as little as possible: those of text i are bytes[ptr[i]:ptr[i + 1]].
 
-    >>> found, ptr = utf8(["ä", "b"])
-    >>> found[ptr[0] : ptr[2]].tolist(), np.diff(ptr).tolist()
+    >>> data, ptr = utf8(["ä", "b"])
+    >>> data[ptr[0] : ptr[2]].tolist(), np.diff(ptr).tolist()
     ([195, 164, 98], [2, 1])
     """
     column = Strings.of(texts).arrow.combine_chunks()
@@ -191,7 +193,7 @@ def character_table() -> IntArray:
     return table
 
 
-def count_ngrams(texts: Sequence[str], shape: NgramShape) -> Counts:
+def count_ngrams(texts: Sequence[str], shape: NgramShape) -> NgramCounts:
     """Count the n-grams of each text by bucket. Linear in the characters, times the lengths of their n-grams.
 
     Parameters
@@ -203,7 +205,7 @@ def count_ngrams(texts: Sequence[str], shape: NgramShape) -> Counts:
 
     Returns
     -------
-    Counts
+    NgramCounts
         The buckets of each text and their counts.
 
     >>> count_ngrams(["a b A", ""], NgramShape()).counts.tolist()
@@ -211,11 +213,11 @@ def count_ngrams(texts: Sequence[str], shape: NgramShape) -> Counts:
     """
     data, ptr = utf8(texts)
     parts = over_rows(lambda start, stop: count_range(data, ptr, shape, start, stop), len(ptr) - 1, least=32)
-    return Counts(*(np.concatenate([part[which] for part in parts]) for which in range(3)))
+    return NgramCounts(*(np.concatenate([part[which] for part in parts]) for which in range(3)))
 
 
-def count_range(data: ByteArray, ptr: LongArray, shape: NgramShape, start: int, stop: int) -> Counts:
-    """Count the n-grams of texts start..stop, given as bytes.
+def count_range(data: ByteArray, ptr: LongArray, shape: NgramShape, start: int, stop: int) -> NgramCounts:
+    """Count the n-grams of texts start..stop, which are UTF-8.
 
     Parameters
     ----------
@@ -230,10 +232,10 @@ def count_range(data: ByteArray, ptr: LongArray, shape: NgramShape, start: int, 
 
     Returns
     -------
-    Counts
+    NgramCounts
     """
     apart = shape.weights is not None
-    return Counts(*count_part(data, ptr, character_table(), shape.lengths, shape.n_features, apart, start, stop))
+    return NgramCounts(*count_part(data, ptr, character_table(), shape.lengths, shape.n_features, apart, start, stop))
 
 
 @kernel
@@ -242,21 +244,26 @@ def read_characters(data: ByteArray, first: int, last: int, table: IntArray, cod
 
     Arrow has checked that it is valid.
     """
-    used, at = 0, first
-    while at < last:
-        byte = np.int32(data[at])
+    used, position = 0, first
+    while position < last:
+        byte = np.int32(data[position])
         if byte < 0x80:
             code, size = byte, 1
         elif byte < 0xE0:
-            code, size = (byte & 0x1F) << 6 | data[at + 1] & 0x3F, 2
+            code, size = (byte & 0x1F) << 6 | data[position + 1] & 0x3F, 2
         elif byte < 0xF0:
-            code, size = (byte & 0x0F) << 12 | (data[at + 1] & 0x3F) << 6 | data[at + 2] & 0x3F, 3
+            code, size = (byte & 0x0F) << 12 | (data[position + 1] & 0x3F) << 6 | data[position + 2] & 0x3F, 3
         else:
-            code = (byte & 0x07) << 18 | (data[at + 1] & 0x3F) << 12 | (data[at + 2] & 0x3F) << 6 | data[at + 3] & 0x3F
+            code = (
+                (byte & 0x07) << 18
+                | (data[position + 1] & 0x3F) << 12
+                | (data[position + 2] & 0x3F) << 6
+                | data[position + 3] & 0x3F
+            )
             size = 4
         codes[used] = table[code] if code < len(table) else code
         used += 1
-        at += size
+        position += size
     return used
 
 
@@ -268,47 +275,47 @@ def bucket_of(mixed: np.uint64, n_features: int) -> np.int64:
 
 
 @kernel
-def word_end(codes: IntArray, at: int) -> int:
-    """Return where the word ends that begins at a place: before a character of none, or of another kind of script."""
-    unspaced, end = codes[at] >= UNSPACED, at + 1
+def word_end(codes: IntArray, start: int) -> int:
+    """Return where the word ends that begins at `start`: before a character of none, or of another kind of script."""
+    unspaced, end = codes[start] >= UNSPACED, start + 1
     while end < len(codes) and codes[end] != 0 and (codes[end] >= UNSPACED) == unspaced:
         end += 1
     return end
 
 
 @kernel
-def list_unspaced(codes: IntArray, n_features: int, found: IntArray, used: int) -> int:
+def list_unspaced(codes: IntArray, n_features: int, listed: IntArray, used: int) -> int:
     """List the buckets of the n-grams of a run of an unspaced script, as if they were words, after `used` others."""
     for begin in range(len(codes)):
         word = WORD_SEED
-        for place in range(begin, min(begin + LONGEST_UNSPACED, len(codes))):
-            word = (word ^ np.uint64(codes[place] & CODE_POINT)) * PRIME
-            found[used] = bucket_of(word, n_features)
+        for end in range(begin, min(begin + LONGEST_UNSPACED, len(codes))):
+            word = (word ^ np.uint64(codes[end] & CODE_POINT)) * PRIME
+            listed[used] = bucket_of(word, n_features)
             used += 1
     return used
 
 
 @kernel
-def list_words(codes: IntArray, shortest: int, longest: int, n_features: int, apart: bool, found: IntArray) -> int:
+def list_words(codes: IntArray, shortest: int, longest: int, n_features: int, apart: bool, listed: IntArray) -> int:
     """List the buckets of all n-grams of words of a text, by length if `apart`; return how many there are.
 
     N-grams of an unspaced script are those of its characters, stand with the shortest n-grams of words, and end these.
     """
     recent = np.zeros(max(1, longest), np.uint64)
-    used, seen, at, last = 0, 0, 0, len(codes)
-    while at < last:
-        if codes[at] == 0:
-            at += 1
+    used, seen, position, last = 0, 0, 0, len(codes)
+    while position < last:
+        if codes[position] == 0:
+            position += 1
             continue
-        if codes[at] >= UNSPACED:
-            end = word_end(codes, at)
-            used = list_unspaced(codes[at:end], n_features, found, used)
-            at, seen = end, 0
+        if codes[position] >= UNSPACED:
+            end = word_end(codes, position)
+            used = list_unspaced(codes[position:end], n_features, listed, used)
+            position, seen = end, 0
             continue
         word = WORD_SEED
-        while at < last and 0 < codes[at] < UNSPACED:
-            word = (word ^ np.uint64(codes[at])) * PRIME
-            at += 1
+        while position < last and 0 < codes[position] < UNSPACED:
+            word = (word ^ np.uint64(codes[position])) * PRIME
+            position += 1
         # recent[n] is the hash of the last n + 1 words.
         for length in range(min(longest - 1, seen), 0, -1):
             recent[length] = (recent[length - 1] * PRIME ^ word) * PRIME
@@ -316,35 +323,35 @@ def list_words(codes: IntArray, shortest: int, longest: int, n_features: int, ap
         seen += 1
         for length in range(shortest - 1, min(longest, seen)):
             kind = length + 1 - shortest if apart else 0
-            found[used] = kind * n_features + bucket_of(recent[length], n_features)
+            listed[used] = kind * n_features + bucket_of(recent[length], n_features)
             used += 1
     return used
 
 
 @kernel
 def list_characters(
-    codes: IntArray, shortest: int, longest: int, n_features: int, kind: int, found: IntArray, used: int
+    codes: IntArray, shortest: int, longest: int, n_features: int, kind: int, listed: IntArray, used: int
 ) -> int:
     """List the buckets of all n-grams of characters of a text, after `used` others; return how many there are now.
 
     Theirs begin after those of the kinds before.
     """
-    at, last = 0, len(codes)
-    while at < last:
-        if codes[at] == 0:
-            at += 1
+    start, last = 0, len(codes)
+    while start < last:
+        if codes[start] == 0:
+            start += 1
             continue
-        end = word_end(codes, at)
-        # Places at - 1 and end stand for the boundaries.
-        for begin in range(at - 1, end):
+        end = word_end(codes, start)
+        # Positions start - 1 and end stand for the boundaries.
+        for begin in range(start - 1, end):
             mixed = CHAR_SEED
-            for place in range(begin, min(begin + longest, end + 1)):
-                code = BOUNDARY if place < at or place >= end else codes[place] & CODE_POINT
+            for position in range(begin, min(begin + longest, end + 1)):
+                code = BOUNDARY if position < start or position >= end else codes[position] & CODE_POINT
                 mixed = (mixed ^ np.uint64(code)) * PRIME
-                if place - begin + 1 >= shortest:
-                    found[used] = kind * n_features + bucket_of(mixed, n_features)
+                if position - begin + 1 >= shortest:
+                    listed[used] = kind * n_features + bucket_of(mixed, n_features)
                     used += 1
-        at = end
+        start = end
     return used
 
 
@@ -359,12 +366,12 @@ def count_part(
     start: int,
     stop: int,
 ) -> tuple[LongArray, IntArray, IntArray]:
-    """Count the n-grams of texts start..stop by bucket; kinds have buckets of their own if they are `apart`."""
+    """Count the n-grams of texts start..stop by bucket; kinds have separate buckets if they are `apart`."""
     short_words, long_words, short_chars, long_chars = lengths
     size = 0
     for text in range(start, stop):
         size = max(size, ptr[text + 1] - ptr[text])
-    # At worst every other byte is a word of its own, or three bytes are a character of three n-grams; and an n-gram of
+    # At worst every other byte is a word by itself, or three bytes are a character of three n-grams; and an n-gram of
     # characters begins at each and before the first of a word.
     room = (size // 2 + 1) * max(2, long_words) + (2 * size + 2) * (long_chars - short_chars + 1)
     codes, listed = np.empty(size, np.int32), np.empty(room, np.int32)
@@ -399,18 +406,18 @@ def count_distinct(listed: IntArray, table: LongArray, touched: LongArray, bucke
     mask = 63
     while mask < 2 * len(listed):
         mask = 2 * mask + 1
-    found = 0
+    distinct = 0
     for bucket in listed:
         slot = (bucket * 0x9E3779B1) & mask
         while table[slot] >= 0 and buckets[table[slot]] != bucket:
             slot = (slot + 1) & mask
         if table[slot] < 0:
-            table[slot] = found
-            touched[found] = slot
-            buckets[found] = bucket
-            counts[found] = 0
-            found += 1
+            table[slot] = distinct
+            touched[distinct] = slot
+            buckets[distinct] = bucket
+            counts[distinct] = 0
+            distinct += 1
         counts[table[slot]] += 1
-    for at in range(found):
-        table[touched[at]] = -1
-    return found
+    for number in range(distinct):
+        table[touched[number]] = -1
+    return distinct

@@ -48,8 +48,8 @@ class Occurrences:
         -------
         Occurrences
 
-        >>> found = Occurrences.of(["a b", "b b"], NgramShape())
-        >>> found.numbers.tolist(), found.counts.tolist(), found.frequencies.tolist()
+        >>> ngrams = Occurrences.of(["a b", "b b"], NgramShape())
+        >>> ngrams.numbers.tolist(), ngrams.counts.tolist(), ngrams.frequencies.tolist()
         ([0, 1, 1], [1, 1, 2], [1, 2])
         """
         sizes, listed, counts = count_ngrams(texts, shape)
@@ -96,28 +96,28 @@ def number_buckets(listed: IntArray) -> tuple[IntArray, IntArray]:
     # A table with open addressing, never more than half full: bucket x 2^32 + number, -1 where empty.
     slots = np.full(4096, -1, np.int64)
     # Of literals, numba would compile `with_room` once more.
-    found: int = np.int64(0)  # type: ignore[assignment]
+    distinct: int = np.int64(0)  # type: ignore[assignment]
     one: int = np.int64(1)  # type: ignore[assignment]
-    for at in range(len(listed)):
-        bucket = np.int64(listed[at])
+    for entry in range(len(listed)):
+        bucket = np.int64(listed[entry])
         mask = len(slots) - 1
         slot = bucket & mask
         while slots[slot] >= 0 and slots[slot] >> 32 != bucket:
             slot = (slot + 1) & mask
         if slots[slot] < 0:
-            if found == len(buckets):
-                buckets = with_room(buckets, found, one)
-            buckets[found] = bucket
-            slots[slot] = bucket << 32 | found
-            found += 1
-        numbers[at] = slots[slot] & 0xFFFFFFFF
-        if 2 * found > len(slots):
-            slots = renewed(slots)
-    return numbers, buckets[:found]
+            if distinct == len(buckets):
+                buckets = with_room(buckets, distinct, one)
+            buckets[distinct] = bucket
+            slots[slot] = bucket << 32 | distinct
+            distinct += 1
+        numbers[entry] = slots[slot] & 0xFFFFFFFF
+        if 2 * distinct > len(slots):
+            slots = enlarge_table(slots)
+    return numbers, buckets[:distinct]
 
 
 @kernel
-def renewed(slots: LongArray) -> LongArray:
+def enlarge_table(slots: LongArray) -> LongArray:
     """Make a table four times as large."""
     larger = np.full(4 * len(slots), -1, np.int64)
     mask = len(larger) - 1

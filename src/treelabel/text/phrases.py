@@ -1,9 +1,9 @@
 """Phrases in texts: many names, each of some words, compiled into one hash table and found in one pass over a text.
 
 Words are those of `ngrams`, in lower case and in the singular, as far as English endings tell; each character of a
-script without blanks is a word. A phrase is known by the
-hash of its words. Every beginning of a phrase is in the table too, so that a text is followed no further than some
-phrase goes: the cost of a text is that of its words, however many phrases there are.
+script without blanks is a word. A phrase is known by the hash of its words. Every beginning of a phrase is in the table
+too, so that a text is followed no further than some phrase goes: the cost of a text is that of its words, however many
+phrases there are.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ MOST_WORDS = 20
 LINE_BREAK = 10
 
 
-class Found(NamedTuple):
+class PhraseMatches(NamedTuple):
     """The phrases of texts: how many distinct ones each has, and then for each of these, text by text, what it is.
 
     `counts` is how often it occurs, `first` the number of words before its first occurrence, and `in_title` 1 if that
@@ -100,7 +100,7 @@ class Phrases:
     def _table(self) -> tuple[LongArray, IntArray]:
         return fill_table(self.keys, self.ids)
 
-    def find(self, texts: Sequence[str]) -> Found:
+    def find(self, texts: Sequence[str]) -> PhraseMatches:
         """Find phrases in texts, the longest that begins at each word, unless it lies within one that began before."""
         data, ptr = utf8(texts)
         table, count = self._table, len(self)
@@ -109,7 +109,7 @@ class Phrases:
             len(ptr) - 1,
             least=64,
         )
-        return Found(*(np.concatenate([part[which] for part in parts]) for which in range(6)))
+        return PhraseMatches(*(np.concatenate([part[which] for part in parts]) for which in range(6)))
 
 
 @kernel
@@ -134,17 +134,17 @@ def singular(codes: IntArray, start: int, stop: int) -> tuple[int, int]:
 @kernel
 def hash_words(codes: IntArray, used: int, hashes: LongArray, known: int) -> int:
     """Hash the words of a text in the singular, after `known` others; return how many there are now."""
-    at = 0
-    while at < used:
-        if codes[at] == 0:
-            at += 1
+    position = 0
+    while position < used:
+        if codes[position] == 0:
+            position += 1
             continue
-        start = at
-        at = at + 1 if codes[at] >= UNSPACED else word_end(codes[:used], at)
-        stop, last = singular(codes, start, at)
+        start = position
+        position = position + 1 if codes[position] >= UNSPACED else word_end(codes[:used], position)
+        stop, last = singular(codes, start, position)
         word = WORD_SEED
-        for place in range(start, stop):
-            code = last if last != 0 and place == stop - 1 else codes[place]
+        for letter in range(start, stop):
+            code = last if last != 0 and letter == stop - 1 else codes[letter]
             word = (word ^ np.uint64(code)) * PRIME
         hashes[known] = np.int64(word >> np.uint64(1))
         known += 1
@@ -152,8 +152,8 @@ def hash_words(codes: IntArray, used: int, hashes: LongArray, known: int) -> int
 
 
 @kernel
-def joined(phrase: np.int64, word: np.int64) -> np.int64:
-    """Hash a phrase with one more word behind it; never 0, which marks free places of the table."""
+def extend_hash(phrase: np.int64, word: np.int64) -> np.int64:
+    """Hash a phrase with one more word behind it; never 0, which marks free slots of the table."""
     mixed = (np.uint64(phrase) * PRIME ^ np.uint64(word)) * SPREAD
     return np.int64((mixed ^ (mixed >> np.uint64(31))) >> np.uint64(2)) + 1
 
@@ -167,18 +167,18 @@ def hash_beginnings(
     for name in range(start, stop):
         size = max(size, ptr[name + 1] - ptr[name])
     codes, words = np.empty(size, np.int32), np.empty(size, np.int64)
-    sizes, found = np.zeros(stop - start, np.int64), np.empty(MOST_WORDS * (stop - start), np.int64)
+    sizes, hashes = np.zeros(stop - start, np.int64), np.empty(MOST_WORDS * (stop - start), np.int64)
     used = 0
     for name in range(start, stop):
         length = read_characters(data, ptr[name], ptr[name + 1], characters, codes)
         count = min(MOST_WORDS, hash_words(codes, length, words, 0))
         phrase = np.int64(1)
-        for at in range(count):
-            phrase = joined(phrase, words[at])
-            found[used] = phrase
+        for word in range(count):
+            phrase = extend_hash(phrase, words[word])
+            hashes[used] = phrase
             used += 1
         sizes[name - start] = count
-    return sizes, found[:used]
+    return sizes, hashes[:used]
 
 
 @kernel
@@ -187,38 +187,38 @@ def fill_table(keys: LongArray, ids: IntArray) -> tuple[LongArray, IntArray]:
     size = 64
     while size < 3 * len(keys):
         size *= 2
-    places, phrases = np.zeros(size, np.int64), np.full(size, -1, np.int32)
-    for at in range(len(keys)):
-        slot = keys[at] & (size - 1)
-        while places[slot] != 0:
+    table, phrases = np.zeros(size, np.int64), np.full(size, -1, np.int32)
+    for entry in range(len(keys)):
+        slot = keys[entry] & (size - 1)
+        while table[slot] != 0:
             slot = (slot + 1) & (size - 1)
-        places[slot], phrases[slot] = keys[at], ids[at]
-    return places, phrases
+        table[slot], phrases[slot] = keys[entry], ids[entry]
+    return table, phrases
 
 
 @kernel
-def slot_of(places: LongArray, key: np.int64) -> np.int64:
-    """Find the place of a key, -1 if it is not there."""
-    mask = len(places) - 1
+def slot_of(table: LongArray, key: np.int64) -> np.int64:
+    """Find the slot of a key, -1 if it is not there."""
+    mask = len(table) - 1
     slot = key & mask
-    while places[slot] != 0:
-        if places[slot] == key:
+    while table[slot] != 0:
+        if table[slot] == key:
             return np.int64(slot)
         slot = (slot + 1) & mask
     return np.int64(-1)
 
 
 @kernel
-def longest(words: LongArray, at: int, count: int, places: LongArray, ids: IntArray) -> tuple[int, int]:
-    """Find the longest phrase that begins at a word: its number (-1: none), and where it ends."""
-    phrase, best, end = np.int64(1), -1, at
-    for place in range(at, count):
-        phrase = joined(phrase, words[place])
-        slot = slot_of(places, phrase)
+def longest_phrase(words: LongArray, start: int, count: int, table: LongArray, ids: IntArray) -> tuple[int, int]:
+    """Find the longest phrase that begins with a word: its number (-1: none), and where it ends."""
+    phrase, best, end = np.int64(1), -1, start
+    for position in range(start, count):
+        phrase = extend_hash(phrase, words[position])
+        slot = slot_of(table, phrase)
         if slot < 0:
             break
         if ids[slot] >= 0:
-            best, end = ids[slot], place + 1
+            best, end = ids[slot], position + 1
     return best, end
 
 
@@ -227,19 +227,19 @@ def find_phrases(
     data: ByteArray,
     ptr: LongArray,
     characters: IntArray,
-    places: LongArray,
+    table: LongArray,
     ids: IntArray,
     phrases: int,
     start: int,
     stop: int,
 ) -> tuple[LongArray, IntArray, IntArray, IntArray, IntArray, IntArray]:
-    """Find the phrases of texts start..stop: the parts of `Found`."""
+    """Find the phrases of texts start..stop: the parts of `PhraseMatches`."""
     size = 0
     for text in range(start, stop):
         size = max(size, ptr[text + 1] - ptr[text])
     codes, words, seen = np.empty(size, np.int32), np.empty(size, np.int64), np.full(phrases, -1, np.int64)
     sizes, lengths = np.zeros(stop - start, np.int64), np.zeros(stop - start, np.int32)
-    found, counts = np.empty(64, np.int32), np.empty(64, np.int32)
+    phrase_ids, counts = np.empty(64, np.int32), np.empty(64, np.int32)
     first, in_title = np.empty(64, np.int32), np.empty(64, np.int32)
     used = 0
     for text in range(start, stop):
@@ -249,19 +249,19 @@ def find_phrases(
         title = hash_words(codes, read_characters(data, ptr[text], middle, characters, codes), words, 0)
         length = read_characters(data, middle, ptr[text + 1], characters, codes)
         count = hash_words(codes, length, words, title)
-        if used + count > len(found):
-            found, counts = with_room(found, used, count), with_room(counts, used, count)
+        if used + count > len(phrase_ids):
+            phrase_ids, counts = with_room(phrase_ids, used, count), with_room(counts, used, count)
             first, in_title = with_room(first, used, count), with_room(in_title, used, count)
         begin, covered = used, 0
-        for at in range(count):
-            phrase, end = longest(words, at, count, places, ids)
+        for word in range(count):
+            phrase, end = longest_phrase(words, word, count, table, ids)
             if phrase < 0 or end <= covered:
                 continue
             covered = end
             if seen[phrase] < begin:
                 seen[phrase] = used
-                found[used], counts[used], first[used], in_title[used] = phrase, 0, at, 1 if at < title else 0
+                phrase_ids[used], counts[used], first[used], in_title[used] = phrase, 0, word, 1 if word < title else 0
                 used += 1
             counts[seen[phrase]] += 1
         sizes[text - start], lengths[text - start] = used - begin, count
-    return sizes, found[:used], counts[:used], first[:used], in_title[:used], lengths
+    return sizes, phrase_ids[:used], counts[:used], first[:used], in_title[:used], lengths

@@ -13,7 +13,7 @@ from treelabel.core.types import DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.text.ngrams import NgramShape, count_range, utf8
 from treelabel.text.occurrences import Occurrences
 
-Weighed = tuple[LongArray, IntArray, FloatArray]
+WeightedRows = tuple[LongArray, IntArray, FloatArray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,12 +75,12 @@ class Tfidf:
         return cls.learn(Occurrences.of(texts, shape), shape, min_df)
 
     @classmethod
-    def learn(cls, found: Occurrences, shape: NgramShape, min_df: int = 1) -> "tuple[Tfidf, sparse.csr_array]":
+    def learn(cls, ngrams: Occurrences, shape: NgramShape, min_df: int = 1) -> "tuple[Tfidf, sparse.csr_array]":
         """Learn from texts whose n-grams have been counted, and return their matrix.
 
         Parameters
         ----------
-        found : Occurrences
+        ngrams : Occurrences
             The n-grams of the texts.
         shape : NgramShape
             The n-grams to take: those counted, or their first kinds.
@@ -92,18 +92,18 @@ class Tfidf:
         (Tfidf, csr_array of shape (texts, columns))
             What was learned, and the rows of the texts.
         """
-        kept = found.columns(shape, min_df)
-        idf = 1 + np.log((1 + len(found.sizes)) / (1 + found.frequencies[kept]))
-        made = cls(shape, found.buckets[kept], idf.astype(np.float32))
-        column = np.full(len(found.buckets), -1, np.int32)
-        column[kept] = np.arange(len(kept))
-        ptr = np.concatenate([[0], np.cumsum(found.sizes)])
+        chosen = ngrams.columns(shape, min_df)
+        idf = 1 + np.log((1 + len(ngrams.sizes)) / (1 + ngrams.frequencies[chosen]))
+        tfidf = cls(shape, ngrams.buckets[chosen], idf.astype(np.float32))
+        column = np.full(len(ngrams.buckets), -1, np.int32)
+        column[chosen] = np.arange(len(chosen))
+        ptr = np.concatenate([[0], np.cumsum(ngrams.sizes)])
 
-        def some(start: int, stop: int) -> Weighed:
+        def weigh_range(start: int, stop: int) -> WeightedRows:
             part = slice(ptr[start], ptr[stop])
-            return made._weigh(found.sizes[start:stop], column[found.numbers[part]], found.counts[part])
+            return tfidf._weigh(ngrams.sizes[start:stop], column[ngrams.numbers[part]], ngrams.counts[part])
 
-        return made, made._joined(some, len(found.sizes), 256)
+        return tfidf, tfidf._matrix(weigh_range, len(ngrams.sizes), 256)
 
     def with_singles_by_text(self, rows: sparse.csr_array) -> "tuple[Tfidf, sparse.csr_array]":
         """Put the columns that only one text has in the order of texts, so that loops over rows find them side by side.
@@ -123,8 +123,8 @@ class Tfidf:
         order = np.concatenate([np.arange(shared), rows.indices[single]])
         indices = rows.indices.copy()
         indices[single] = np.arange(shared, self.width)
-        made = Tfidf(self.shape, self.buckets[order], self.idf[order])
-        return made, sparse.csr_array((rows.data, indices, rows.indptr), rows.shape)
+        moved = Tfidf(self.shape, self.buckets[order], self.idf[order])
+        return moved, sparse.csr_array((rows.data, indices, rows.indptr), rows.shape)
 
     def transform(self, texts: Sequence[str]) -> sparse.csr_array:
         """Turn texts into rows; n-grams that were not learned are left out."""
@@ -132,11 +132,11 @@ class Tfidf:
         # Made here, as threads would make it twice.
         slots = self.slots
 
-        def some(start: int, stop: int) -> Weighed:
+        def weigh_range(start: int, stop: int) -> WeightedRows:
             sizes, buckets, counts = count_range(data, ptr, self.shape, start, stop)
             return self._weigh(sizes, columns_of(slots, buckets), counts)
 
-        return self._joined(some, len(ptr) - 1, 32)
+        return self._matrix(weigh_range, len(ptr) - 1, 32)
 
     @property
     def width(self) -> int:
@@ -146,9 +146,9 @@ class Tfidf:
     @cached_property
     def slots(self) -> LongArray:
         """A table with open addressing from buckets to columns, small enough to stay in the cache."""
-        return filled_slots(self.buckets)
+        return fill_slots(self.buckets)
 
-    def place(self, bucket: int) -> int:
+    def column_of(self, bucket: int) -> int:
         """Return the column of a bucket, -1 if it has none."""
         return int(column_of(self.slots, bucket))
 
@@ -158,15 +158,15 @@ class Tfidf:
         buckets, idf = np.concatenate([self.buckets, more.buckets[new]]), np.concatenate([self.idf, more.idf[new]])
         return Tfidf(self.shape, buckets, idf)
 
-    def _weigh(self, sizes: LongArray, columns: IntArray, counts: IntArray) -> Weighed:
+    def _weigh(self, sizes: LongArray, columns: IntArray, counts: IntArray) -> WeightedRows:
         logs = 1 + np.log(np.arange(1, counts.max(initial=1) + 1)).astype(np.float32)
         shape = self.shape
         weights = np.ones(1) if shape.weights is None else np.array(shape.weights)
         return weigh(self.buckets, self.idf, logs, weights, shape.n_features, sizes, columns, counts)
 
-    def _joined(self, some: Callable[[int, int], Weighed], rows: int, least: int) -> sparse.csr_array:
+    def _matrix(self, weigh_range: Callable[[int, int], WeightedRows], rows: int, least: int) -> sparse.csr_array:
         """Weigh parts of the rows in threads, and put them together."""
-        parts = over_rows(some, rows, least=least)
+        parts = over_rows(weigh_range, rows, least=least)
         lengths, indices, values = (np.concatenate([part[which] for part in parts]) for which in range(3))
         row_ptr = np.concatenate([[0], np.cumsum(lengths)])
         if row_ptr[-1] < 1 << 31:
@@ -179,7 +179,7 @@ class Tfidf:
 
 
 @kernel
-def filled_slots(buckets: IntArray) -> LongArray:
+def fill_slots(buckets: IntArray) -> LongArray:
     """Fill the table: bucket x 2^32 + column at the slot of its lower bits or the next free one; -1 where empty."""
     size = 64
     while size < 3 * len(buckets):
@@ -208,10 +208,10 @@ def column_of(slots: LongArray, bucket: int) -> np.int64:
 @kernel
 def columns_of(slots: LongArray, buckets: IntArray) -> IntArray:
     """Find the columns of buckets, -1 where there is none."""
-    found = np.empty(len(buckets), np.int32)
-    for at in range(len(buckets)):
-        found[at] = column_of(slots, buckets[at])
-    return found
+    columns = np.empty(len(buckets), np.int32)
+    for entry in range(len(buckets)):
+        columns[entry] = column_of(slots, buckets[entry])
+    return columns
 
 
 @kernel
@@ -223,24 +223,24 @@ def sort_row(indices: IntArray, values: FloatArray, width: int) -> None:
         starts, shift = np.empty(257, np.int64), 0
         while width > 1 << shift:
             starts[:] = 0
-            for at in range(count):
-                starts[(indices[at] >> shift & 255) + 1] += 1
+            for entry in range(count):
+                starts[(indices[entry] >> shift & 255) + 1] += 1
             for digit in range(256):
                 starts[digit + 1] += starts[digit]
-            for at in range(count):
-                digit = indices[at] >> shift & 255
-                keys[starts[digit]], carried[starts[digit]] = indices[at], values[at]
+            for entry in range(count):
+                digit = indices[entry] >> shift & 255
+                keys[starts[digit]], carried[starts[digit]] = indices[entry], values[entry]
                 starts[digit] += 1
-            for at in range(count):
-                indices[at], values[at] = keys[at], carried[at]
+            for entry in range(count):
+                indices[entry], values[entry] = keys[entry], carried[entry]
             shift += 8
         return
-    for at in range(1, count):
-        index, value, place = indices[at], values[at], at
-        while place > 0 and indices[place - 1] > index:
-            indices[place], values[place] = indices[place - 1], values[place - 1]
-            place -= 1
-        indices[place], values[place] = index, value
+    for entry in range(1, count):
+        index, value, hole = indices[entry], values[entry], entry
+        while hole > 0 and indices[hole - 1] > index:
+            indices[hole], values[hole] = indices[hole - 1], values[hole - 1]
+            hole -= 1
+        indices[hole], values[hole] = index, value
 
 
 @kernel
@@ -257,25 +257,25 @@ def weigh(
     """Turn the counts by column of each row into weights, sorted, in rows of length 1; a column of -1 is left out.
 
     The part of each kind of n-grams has the length of its weight before; there is one kind for each `n_features`
-    of the buckets, which are given for each column.
+    of the buckets, which are listed for each column.
     """
     lengths = np.zeros(len(sizes), np.int64)
     indices, values = np.empty(len(columns), np.int32), np.empty(len(columns), np.float32)
     kinds, squares = len(weights), np.zeros(len(weights))
     kind_of, scales = np.zeros(len(columns), np.int8), np.zeros(len(weights), np.float32)
-    used, at = 0, 0
+    used, position = 0, 0
     for row in range(len(sizes)):
         first = used
         squares[:] = 0.0
         for _ in range(sizes[row]):
-            place = columns[at]
-            if place >= 0:
-                value = logs[counts[at] - 1] * idf[place]
-                kind = buckets[place] // n_features if kinds > 1 else 0
+            column = columns[position]
+            if column >= 0:
+                value = logs[counts[position] - 1] * idf[column]
+                kind = buckets[column] // n_features if kinds > 1 else 0
                 squares[kind] += value * value
-                indices[used], values[used], kind_of[used] = place, value, kind
+                indices[used], values[used], kind_of[used] = column, value, kind
                 used += 1
-            at += 1
+            position += 1
         total = 0.0
         for kind in range(kinds):
             total += weights[kind] ** 2 if squares[kind] > 0 else 0.0

@@ -41,7 +41,7 @@ from treelabel.scores import Scores
 from treelabel.selection.evidence import HeldOut, Trial
 from treelabel.selection.folds import draw_folds, hold_out
 from treelabel.text import NgramShape, Tfidf
-from treelabel.text.names import named_ngrams
+from treelabel.text.ngram_names import named_ngrams
 from treelabel.text.occurrences import Occurrences
 
 if TYPE_CHECKING:
@@ -376,7 +376,7 @@ class Linear(Model):
         row = self._features(Strings.of([text]))
         values = dict(zip(row.indices.tolist(), row.data.tolist(), strict=True))
         buckets = named_ngrams(text, self.tfidf_.shape)
-        columns = {name: self.tfidf_.place(bucket) for name, bucket in buckets.items()}
+        columns = {name: self.tfidf_.column_of(bucket) for name, bucket in buckets.items()}
         terms = {name: (column, values[column]) for name, column in columns.items() if column >= 0}
         dense = scores.dense()[0]
         return [self._step(each, float(dense[each]), terms, most) for each in best.tolist()]

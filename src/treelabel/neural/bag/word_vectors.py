@@ -59,7 +59,7 @@ def read_vectors(path: str | Path, tfidf: Tfidf) -> tuple[IntArray, FloatArray]:
         counted = count_ngrams([line.word for line in batch], NgramShape(n_features=tfidf.shape.n_features))
         first = np.cumsum(counted.sizes) - counted.sizes
         for index in np.flatnonzero(counted.sizes == 1).tolist():
-            column = tfidf.place(int(counted.buckets[first[index]]))
+            column = tfidf.column_of(int(counted.buckets[first[index]]))
             if column >= 0 and column not in vectors:
                 vectors[column] = _numbers(batch[index], file)
     if not vectors:

@@ -42,20 +42,20 @@ def named_ngrams(text: str, shape: NgramShape) -> dict[str, int]:
     ['t', '恤', '恤衫', '衫']
     """
     runs = _runs(text)
-    found: dict[str, int] = {}
+    buckets: dict[str, int] = {}
     short_words, long_words, short_chars, long_chars = shape.lengths
     apart = shape.weights is not None
     for is_unspaced, words in runs:
         if is_unspaced:
             parts = [part for word in words for part in _unspaced_parts(word)] if long_words else []
-            found |= {_spelled(part): _bucket(_hashed(int(WORD_SEED), part), shape.n_features) for part in parts}
+            buckets |= {_spell(part): _bucket(_hash_codes(int(WORD_SEED), part), shape.n_features) for part in parts}
             continue
-        hashes = [_hashed(int(WORD_SEED), word) for word in words]
+        hashes = [_hash_codes(int(WORD_SEED), word) for word in words]
         for length in range(short_words, long_words + 1):
             kind = (length - short_words if apart else 0) * shape.n_features
             for first in range(len(words) - length + 1):
-                name = " ".join(_spelled(word) for word in words[first : first + length])
-                found[name] = kind + _bucket(_run(hashes[first : first + length]), shape.n_features)
+                name = " ".join(_spell(word) for word in words[first : first + length])
+                buckets[name] = kind + _bucket(_hash_words(hashes[first : first + length]), shape.n_features)
     kind = (shape.kinds - 1) * shape.n_features
     for word in (word for _, words in runs for word in words):
         marked = [BOUNDARY, *word, BOUNDARY]
@@ -64,8 +64,8 @@ def named_ngrams(text: str, shape: NgramShape) -> dict[str, int]:
                 part = marked[first : first + size]
                 inner = "".join(chr(code) for code in part if code != BOUNDARY)
                 name = ("|" if part[0] == BOUNDARY else "~") + inner + ("|" if part[-1] == BOUNDARY else "~")
-                found[name] = kind + _bucket(_hashed(int(CHAR_SEED), part), shape.n_features)
-    return found
+                buckets[name] = kind + _bucket(_hash_codes(int(CHAR_SEED), part), shape.n_features)
+    return buckets
 
 
 def _runs(text: str) -> list[tuple[bool, list[list[int]]]]:
@@ -83,17 +83,17 @@ def _unspaced_parts(word: list[int]) -> list[list[int]]:
     return [word[first : first + size] for first in range(len(word)) for size in ends if first + size <= len(word)]
 
 
-def _spelled(codes: list[int]) -> str:
+def _spell(codes: list[int]) -> str:
     return "".join(map(chr, codes))
 
 
-def _hashed(seed: int, codes: list[int]) -> int:
+def _hash_codes(seed: int, codes: list[int]) -> int:
     for code in codes:
         seed = (seed ^ code) * int(PRIME) & _MASK
     return seed
 
 
-def _run(words: list[int]) -> int:
+def _hash_words(words: list[int]) -> int:
     """Hash an n-gram of words, given the hash of each."""
     mixed = words[0]
     for word in words[1:]:
