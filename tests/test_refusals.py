@@ -16,9 +16,9 @@ from tests.helpers import put, read_text
 from tests.strategies import examples
 from treelabel import Dataset, Hierarchy, TreelabelError, read, write
 from treelabel.data import SkippedRowsWarning
-from treelabel.data.fields import ListMeaning
+from treelabel.data.cell_values import ListMeaning
+from treelabel.data.documents import OnError
 from treelabel.data.io import BATCH
-from treelabel.data.read import OnError
 
 ONE = Dataset.of(["x"], ["B"], Hierarchy.from_paths(["A > B"]))
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.helpers import Run
 from treelabel import Dataset, Hierarchy, Scores, evaluate, write
-from treelabel.data import stream
+from treelabel.data import data_file
 from treelabel.evaluation import streaming
 from treelabel.scores import stream as score_stream
 from treelabel.scores.stream import ScoreFile
@@ -55,8 +55,8 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read seven documents at a time, and refuse to hold them all."""
-    whole = stream.DataFile.batches
-    monkeypatch.setattr(stream.DataFile, "batches", lambda self, h, size=7, **more: whole(self, h, 7, **more))
+    whole = data_file.DataFile.batches
+    monkeypatch.setattr(data_file.DataFile, "batches", lambda self, h, size=7, **more: whole(self, h, 7, **more))
     read = score_stream.ScoreFile.batches
     monkeypatch.setattr(score_stream.ScoreFile, "batches", lambda self, size=7: read(self, 7))
 

@@ -13,17 +13,16 @@ from hypothesis import strategies as st
 from tests.helpers import put
 from tests.strategies import examples
 from treelabel import Dataset, Hierarchy, TreelabelError, read, write
-from treelabel.data.batches import read_batches
-from treelabel.data.io import csv_blocks
+from treelabel.data.data_file import read_batches
+from treelabel.data.io import csv as csv_format
 
 FLAT = Hierarchy.flat(["A", "B"])
 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the compiled reader read small files, in blocks of a few bytes."""
-    monkeypatch.setattr(csv_blocks, "WORTH_IT", 0)
-    monkeypatch.setattr(csv_blocks, "BLOCK", 16)
+    """Read files in blocks of a few bytes."""
+    monkeypatch.setattr(csv_format, "BLOCK", 16)
 
 
 def pairs(batches: Any) -> list[tuple[str, str]]:
@@ -104,8 +103,7 @@ def test_any_csv_is_read_as_at_once(
     file = put(tmp_path_factory.mktemp("csv"), "a.csv", text.getvalue() + raw)
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        patch.setattr(csv_blocks, "WORTH_IT", 0)
-        patch.setattr(csv_blocks, "BLOCK", block)
+        patch.setattr(csv_format, "BLOCK", block)
         for on_error in ("stop", "skip"):
             wanted, got = expected(file, on_error=on_error), found(file, size, on_error=on_error)
             if isinstance(wanted, str) and "no documents" in wanted:

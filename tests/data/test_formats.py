@@ -365,7 +365,7 @@ def break_writing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None
 
         return call
 
-    for module, name in (("treelabel.data.write", "decode"), ("treelabel.data.io.xmc", "_write_part")):
+    for module, name in (("treelabel.data.write", "decode"), ("treelabel.data.io.xmc", "_lines")):
         place = import_module(module)
         monkeypatch.setattr(place, name, failing(getattr(place, name)))
 

@@ -11,8 +11,8 @@ import pytest
 from tests.helpers import put, read_text
 from treelabel import Dataset, Hierarchy, TreelabelError, read, read_batches, write
 from treelabel.data import SkippedRowsWarning
+from treelabel.data.data_file import DataFile
 from treelabel.data.io import BATCH
-from treelabel.data.stream import DataFile
 
 ONE = Dataset.of(["x"], ["B"], Hierarchy.from_paths(["A > B"]))
 

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from tests.strategies import examples
 from treelabel import TreelabelError
-from treelabel.core import spool
-from treelabel.data.io import sheets
+from treelabel.data.io import WriteOptions, sheets, write_tables
+from treelabel.data.io.csv import CsvEncoder
 from treelabel.data.io.formulas import MARKER, escape, restored_row
-from treelabel.data.tables import csv_header, csv_lines, finish_table
 
 CELLS = st.one_of(
     st.text(st.sampled_from("ab,;\t\"'\n\r=+-@1.é"), max_size=6), st.sampled_from(["=1+1", "-3.5", "", "'=x", "+49 1"])
@@ -29,8 +28,9 @@ def test_csv_is_what_the_csv_module_reads(rows: list[tuple[str, str]], delimiter
     columns = list(zip(*rows, strict=True)) or [(), ()]
     table = pa.table({"=a": pa.array(columns[0], pa.string()), "b": pa.array(columns[1], pa.string())})
     for escaping in (False, True):
-        body, count = csv_lines(table, delimiter, escaping, escaping)
-        text = (csv_header(table.column_names, delimiter, escaping, escaping) + body).decode()
+        encoder = CsvEncoder(WriteOptions(escape=escaping, mark=escaping), delimiter)
+        text = encoder.encode(table).decode()
+        count = encoder.escaped
         header, *read = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
         assert header == (["'=a", "b", MARKER] if escaping else ["=a", "b"])
         cells = [[escape(cell) if escaping else cell for cell in row] for row in rows]
@@ -44,16 +44,12 @@ def test_csv_is_what_the_csv_module_reads(rows: list[tuple[str, str]], delimiter
 def test_values_that_are_no_text_are_written_as_people_read_them() -> None:
     numbers = {"n": [1, None], "x": [0.5, None], "yes": [True, None]}
     table = pa.table({**numbers, "when": [date(2024, 1, 31), None], "tags": [["a", "b"], None]})
-    assert csv_lines(table, ",", False, False)[0] == b'1,0.5,true,2024-01-31,"[""a"", ""b""]"\n,,,,\n'
+    assert CsvEncoder(WriteOptions(resumed=True)).encode(table) == b'1,0.5,true,2024-01-31,"[""a"", ""b""]"\n,,,,\n'
 
 
 def test_a_row_of_nothing_is_a_row() -> None:
-    assert csv_lines(pa.table({"a": pa.array([None, "x"], pa.string())}), ",", False, False)[0] == b'""\nx\n'
-
-
-def spooled(file: Path, table: pa.Table) -> Path:
-    file.write_bytes(spool.begin(table.schema) + b"".join(map(spool.message, table.to_batches(2))))
-    return file
+    table = pa.table({"a": pa.array([None, "x"], pa.string())})
+    assert CsvEncoder(WriteOptions()).encode(table) == b'a\n""\nx\n'
 
 
 def excel_rows(file: Path) -> list[list[Any]]:
@@ -64,7 +60,7 @@ def excel_rows(file: Path) -> list[list[Any]]:
 
 def test_excel_takes_numbers_as_numbers_and_never_a_formula(tmp_path: Path) -> None:
     table = pa.table({"text": ["=1+1", "a\x01b", None], "p": [0.5, None, 1.0]})
-    finish_table(spooled(tmp_path / "a", table), tmp_path / "a.xlsx", "xlsx")
+    write_tables([table[:2], table[2:]], tmp_path / "a.xlsx")
     header, *rows = excel_rows(tmp_path / "a.xlsx")
     assert [value for value, _ in header] == ["text", "p"]
     assert rows[0] == [("=1+1", "s"), (0.5, "n")]
@@ -76,5 +72,5 @@ def test_what_excel_cannot_hold_is_said(tmp_path: Path, monkeypatch: pytest.Monk
     pytest.importorskip("openpyxl")
     monkeypatch.setattr(sheets, "MOST_ROWS", 3)
     with pytest.raises(TreelabelError, match=r"holds 3 rows .* write \.csv or \.parquet"):
-        finish_table(spooled(tmp_path / "a", pa.table({"a": ["x"] * 3})), tmp_path / "a.xlsx", "xlsx")
+        write_tables([pa.table({"a": ["x"] * 3})], tmp_path / "a.xlsx")
     assert not (tmp_path / "a.xlsx").exists()

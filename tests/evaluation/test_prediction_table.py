@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tests.strategies import examples
 from treelabel import Hierarchy, Scores, decide
 from treelabel.core.errors import printable
-from treelabel.evaluation.json_lines import json_strings, json_values
+from treelabel.core.json_lines import json_values, number_texts
 from treelabel.evaluation.prediction_table import column_names, label_separator, prediction_columns
-from treelabel.evaluation.predictions import prediction_array
-from treelabel.evaluation.written_labels import number_texts, runner_up_labels, seven_digits
+from treelabel.evaluation.predictions import prediction_bytes
+from treelabel.evaluation.written_labels import runner_up_labels, seven_digits
 
 TREE = Hierarchy.from_paths(["A > B", "A > C", "D > E", "D > F"])
 
@@ -36,7 +36,7 @@ def test_every_digit_of_many_scores() -> None:
 @examples(100)
 @given(st.lists(st.none() | st.text(st.characters(exclude_categories=["Cs"])), max_size=6))
 def test_texts_are_written_as_json_does(texts: list[str | None]) -> None:
-    written = json_strings(pa.array(texts, pa.large_string())).to_pylist()
+    written = json_values(pa.array(texts, pa.large_string())).to_pylist()
     # And what would drive a terminal is escaped, too.
     assert written == [printable(json.dumps(text, ensure_ascii=False)) for text in texts]
     assert [json.loads(line) for line in written] == texts
@@ -90,12 +90,12 @@ def test_sets_that_are_not_closed_have_all_levels_above_them() -> None:
 def test_lines_say_which_sets_are_closed() -> None:
     scores = Scores(TREE, [[0.9, 0.1, 0.8, 0.1, 0.1, 0.1], [0.2, 0.9, 0.2, 0.1, 0.1, 0.1]])
     decisions = decide(scores, "threshold", t=[0.85, 0.5], closed=False)
-    first, second = (json.loads(line) for line in prediction_array(decisions, pa.array(["a", "b"])).to_pylist())
+    first, second = (json.loads(line) for line in prediction_bytes(decisions, pa.array(["a", "b"])).splitlines())
     assert (first["closed"], [entry["label"] for entry in first["labels"]]) == (True, ["B"])
     assert (second["closed"], [entry["label"] for entry in second["labels"]]) == (True, ["D"])
     open_sets = decide(scores, "threshold", t=[1, 0.5], closed=False)
     assert [
-        json.loads(line).get("closed") for line in prediction_array(open_sets, pa.array(["a", "b"])).to_pylist()
+        json.loads(line).get("closed") for line in prediction_bytes(open_sets, pa.array(["a", "b"])).splitlines()
     ] == [
         None,
         True,
@@ -105,7 +105,7 @@ def test_lines_say_which_sets_are_closed() -> None:
 def test_further_columns_do_not_take_the_place_of_ours() -> None:
     scores = Scores(TREE, [[0.9, 0.1, 0.8, 0.1, 0.1, 0.1]])
     columns = {"id": pa.array(["own"]), "labels": pa.array([["x"]]), "n": pa.array([1])}
-    (line,) = prediction_array(decide(scores), pa.array(["a"]), scores, False, 1, columns).to_pylist()
+    (line,) = prediction_bytes(decide(scores), pa.array(["a"]), scores, False, 1, columns).splitlines()
     found = json.loads(line)
     assert (found["id"], found["id_"], found["labels_"], found["n"]) == ("a", "own", ["x"], 1)
     assert found["alternatives"] == [{"label": "C", "path": "A > C", "p": 0.1}]

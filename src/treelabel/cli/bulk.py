@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from treelabel.core.standard import as_output
 
 if TYPE_CHECKING:
     from treelabel.data import Dataset
+    from treelabel.data.io.format import Encoder
     from treelabel.models import Model
     from treelabel.models.streaming import Decided
     from treelabel.scores import Scores
@@ -30,20 +30,22 @@ if TYPE_CHECKING:
 # Texts of the first batch: its answers are there in a moment. Of a pipe, whose writer may wait for an answer, one.
 FIRST = 256
 FIRST_OF_PIPE = 1
+# A row group of Parquet has at least so many bytes.
+ROW_GROUP = 1 << 24
 
 Sink = Growing | StandardOutput
 
 
-def kind_of(output: Path, asked: str | None, kinds: dict[str, tuple[str, ...]], what: str) -> str:
+def output_format(output: Path, requested: str | None, formats: dict[str, tuple[str, ...]], what: str) -> str:
     """Find the format of an output: the one asked for, or the one of its ending.
 
     Parameters
     ----------
     output
         The file, or - for standard output, which has the first format unless another is asked for.
-    asked
+    requested
         A name of a format.
-    kinds
+    formats
         Names of formats, with their endings.
     what
         What is written, for messages.
@@ -54,21 +56,22 @@ def kind_of(output: Path, asked: str | None, kinds: dict[str, tuple[str, ...]], 
     """
     from treelabel.core.registry import did_you_mean
 
-    if asked is not None:
-        if asked not in kinds:
-            hint = did_you_mean(asked, kinds)
+    if requested is not None:
+        if requested not in formats:
+            hint = did_you_mean(requested, formats)
             raise TreelabelError(
-                f"--to-format is {asked!r}, expected {', '.join(kinds)}{hint and f'; {hint}'}; the input's is --format"
+                f"--to-format is {requested!r}, expected {', '.join(formats)}{hint and f'; {hint}'}; "
+                "the input's is --format"
             )
-        return asked
+        return requested
     if output == STANDARD:
-        return next(iter(kinds))
+        return next(iter(formats))
     ending = suffixes(output)[0]
-    found = next((name for name, endings in kinds.items() if ending in endings), None)
-    if found is None:
-        endings = ", ".join(ending for each in kinds.values() for ending in each)
-        raise TreelabelError(f"{output}: {what} are written as {endings}; choose one of these endings, or --to-format")
-    return found
+    for name, endings in formats.items():
+        if ending in endings:
+            return name
+    known = ", ".join(ending for each in formats.values() for ending in each)
+    raise TreelabelError(f"{output}: {what} are written as {known}; choose one of these endings, or --to-format")
 
 
 @dataclass(frozen=True)
@@ -80,18 +83,21 @@ class Job:
     texts: Path
     read: ReadArguments
     output: Path
-    kind: str
+    format: str
     resume: bool
     options: dict[str, Any] = field(default_factory=dict)
+    # Whether files of the format can grow at their end, and whether it writes documents as objects, not as rows.
+    can_grow: bool = False
+    has_objects: bool = False
 
     def about(self) -> dict[str, Any]:
         """Tell what the output is made of, to recognize the same job again."""
         files = sorted((file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in self.folder.iterdir())
         digest = hashlib.sha256(repr(files).encode()).hexdigest()[:16]
-        there = None if self.texts == STANDARD else self.texts.stat()
-        told = "standard input" if there is None else f"{self.texts}, {there.st_size} bytes, {there.st_mtime_ns}"
-        made_of = {"model": f"{self.folder} {digest}", "input": told, "treelabel": treelabel.__version__}
-        return {**made_of, **self.options, "format": self.kind, "option of reading": repr(asdict(self.read))}
+        status = None if self.texts == STANDARD else self.texts.stat()
+        source = "standard input" if status is None else f"{self.texts}, {status.st_size} bytes, {status.st_mtime_ns}"
+        made_of = {"model": f"{self.folder} {digest}", "input": source, "treelabel": treelabel.__version__}
+        return {**made_of, **self.options, "format": self.format, "option of reading": repr(asdict(self.read))}
 
     def check(self) -> None:
         """Refuse what cannot work, before anything is read."""
@@ -106,11 +112,11 @@ class Job:
             with growing_file(self.output, self.about(), self.resume) as file:
                 yield file
             return
-        if self.kind in ("jsonl", "csv", "tsv"):
+        if self.can_grow:
             yield StandardOutput()
             return
         # Formats that are made of a whole stream go through a file.
-        with as_output(self.output, f".{self.kind}") as made, growing_file(made, {}) as file:
+        with as_output(self.output, f".{self.format}") as made, growing_file(made, {}) as file:
             yield file
 
     def batches(self, done: int, columns: bool, title: str) -> "Iterator[tuple[Dataset, tuple[Any, Any]]]":
@@ -224,56 +230,61 @@ class Written:
     sep: str | None
 
 
-class LineWriter:
-    """Writes predictions as lines of text: JSON, CSV or TSV."""
+class GrowingWriter:
+    """Writes predictions to a file that grows: lines of JSON objects, or of cells."""
 
     def __init__(self, job: Job, form: Form, sink: Sink) -> None:
         self._job, self._form, self._sink = job, form, sink
         self._compress = compressor(job.output)
+        self._encoder: Encoder | None = None
         # Whether a last column counts what was escaped, so that treelabel reads it as it was: found at the beginning.
         self.marked: bool | None = sink.state.get("marked")
 
     def add(self, decided: "Decided") -> int:
         """Write a batch; return how many cells were escaped."""
-        from treelabel.data.io.formulas import escape
-        from treelabel.data.tables import DELIMITERS, csv_header, csv_lines, text_lines
-        from treelabel.evaluation.predictions import prediction_array
+        from treelabel.evaluation.predictions import prediction_bytes
 
-        ids, extra = decided.carried
-        form, kind = self._form, self._job.kind
-        if kind == "jsonl":
-            lines = prediction_array(decided.decisions, ids, decided.scores, form.all_labels, form.alternatives, extra)
-            self._sink.write(self._compress(text_lines(lines)))
+        form = self._form
+        if self._job.has_objects:
+            ids, extra = decided.carried
+            lines = prediction_bytes(decided.decisions, ids, decided.scores, form.all_labels, form.alternatives, extra)
+            self._sink.write(self._compress(lines))
             return 0
-        table = prediction_table(decided, form, numbers_as_text=True)
+        encoder = self._encoder = self._encoder or self._begin(decided)
+        before = encoder.escaped
+        self._sink.write(self._compress(encoder.encode(prediction_table(decided, form))))
+        return encoder.escaped - before
+
+    def _begin(self, decided: "Decided") -> "Encoder":
+        from treelabel.data.io import FORMATS, WriteOptions
+        from treelabel.data.io.formulas import may_hold_formulas
+
+        form = self._form
         if self.marked is None:
-            names = decided.scores.hierarchy.names
-            odd = any(escape(text) != text for text in chain(names, ids.to_pylist()))
-            self.marked = not form.raw and (form.keep_columns or odd)
-        how = DELIMITERS[kind], not form.raw, self.marked
-        lines, escaped = csv_lines(table, *how)
-        header = b"" if self._sink.size else csv_header(table.column_names, *how)
-        self._sink.write(self._compress(header + lines))
-        return escaped
+            names = pa.array(decided.scores.hierarchy.names, pa.large_string())
+            self.marked = not form.raw and (form.keep_columns or may_hold_formulas([names, decided.carried[0]]))
+        options = WriteOptions(escape=not form.raw, mark=self.marked, resumed=self._sink.size > 0)
+        encoder = FORMATS[self._job.format].encoder
+        if encoder is None:
+            raise AssertionError(f"{self._job.format} cannot grow")
+        return encoder(options)
 
     def finish(self) -> None:
         """Give the file its name."""
         self._sink.keep()
 
 
-class TableWriter:
-    """Writes predictions as a table that is made of a stream: Parquet or Excel."""
+class SpooledWriter:
+    """Writes predictions to a stream, of which a file is made in the end."""
 
     def __init__(self, job: Job, form: Form, sink: Sink) -> None:
-        from treelabel.data.tables import finish_table
-
-        self._form = form
+        self._job, self._form = job, form
         self.marked: bool | None = None
-        self._spool = SpoolWriter(sink, lambda made, target: finish_table(made, target, job.kind))
+        self._spool = SpoolWriter(sink, self._make)
 
     def add(self, decided: "Decided") -> int:
         """Write a batch."""
-        table = prediction_table(decided, self._form, numbers_as_text=False)
+        table = prediction_table(decided, self._form)
         schema = self._spool.begin(table.schema)
         for batch in table.cast(schema).combine_chunks().to_batches():
             self._spool.add(batch)
@@ -283,28 +294,25 @@ class TableWriter:
         """Make the file."""
         self._spool.finish()
 
+    def _make(self, stream: Path, target: Path) -> None:
+        from treelabel.data.io import WriteOptions, write_tables
 
-def prediction_table(decided: "Decided", form: Form, numbers_as_text: bool) -> pa.Table:
+        tables = spool.joined_batches(spool.read_spool(stream), ROW_GROUP)
+        write_tables(tables, target, WriteOptions(sheet="predictions"), self._job.format)
+
+
+def prediction_table(decided: "Decided", form: Form) -> pa.Table:
     """Put predictions beside ids, or beside the input's own columns."""
     from treelabel.evaluation.prediction_table import column_names, label_separator, prediction_columns
-    from treelabel.evaluation.written_labels import optional_number_texts
 
     ids, extra = decided.carried
     h = decided.scores.hierarchy
-    own = {name: _plain(column) for name, column in extra.items()} if form.keep_columns else {"id": ids}
-    made = prediction_columns(
+    columns = dict(extra) if form.keep_columns else {"id": ids}
+    predicted = prediction_columns(
         decided.decisions, decided.scores, label_separator(h), form.all_labels, form.alternatives, form.several
     )
-    names = column_names(h.max_depth, form.alternatives, form.several, list(own))
-    for name, column in made.items():
-        is_number = numbers_as_text and pa.types.is_floating(column.type)
-        own[names[name]] = optional_number_texts(column) if is_number else column
-    return pa.table(own)
-
-
-def _plain(column: pa.ChunkedArray) -> Any:
-    """Return a column without a dictionary, which would have to come before it in a stream."""
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+    names = column_names(h.max_depth, form.alternatives, form.several, list(columns))
+    return pa.table(columns | {names[name]: column for name, column in predicted.items()})
 
 
 def predict_file(job: Job, form: Form, rule: str | None, settings: dict[str, Any]) -> Written:
@@ -316,7 +324,7 @@ def predict_file(job: Job, form: Form, rule: str | None, settings: dict[str, Any
     asked = job.model.default_rule if rule is None else rule
     waits = decides_on_all(asked, job.model.hierarchy_, **settings)
     with job.sink() as sink:
-        writer = (TableWriter if job.kind in ("parquet", "xlsx") else LineWriter)(job, form, sink)
+        writer = (GrowingWriter if job.can_grow else SpooledWriter)(job, form, sink)
         state = {"rows": 0, "empty": 0, "escaped": 0, "rule": "", **sink.state}
         batches = job.batches(0 if waits else state["rows"], form.keep_columns, f"predicting {job.texts.name}")
         # What a rule of all documents decided is written from where it was cut off.
@@ -333,5 +341,5 @@ def predict_file(job: Job, form: Form, rule: str | None, settings: dict[str, Any
             state["marked"] = writer.marked
             sink.commit(**state)
         writer.finish()
-    sep = None if job.kind == "jsonl" or not form.several else label_separator(job.model.hierarchy_)
+    sep = None if job.has_objects or not form.several else label_separator(job.model.hierarchy_)
     return Written(state["rows"], state["rule"], state["empty"], state["escaped"], sep)

@@ -45,7 +45,7 @@ def drift(
     import numpy as np
 
     from treelabel.core.errors import TreelabelError
-    from treelabel.data.stream import DataFile
+    from treelabel.data.data_file import DataFile
     from treelabel.models import load_model
     from treelabel.models.model_inputs import texts_of
     from treelabel.models.streaming import blank_texts
@@ -59,7 +59,7 @@ def drift(
     meter = DriftMeter(h, loaded.profile_, seed)
     top = KEPT if len(h) > MANY_LABELS else None
     size = max(1, min(8192, MOST_SCORES // max(1, min(len(h), MANY_LABELS))))
-    for batch in file.batches(h, size, texts=True):
+    for batch in file.batches(h, size):
         blank = blank_texts(texts_of(batch)[0])
         known = batch[np.flatnonzero(~blank)] if blank.any() else batch
         meter.add(loaded.score(known, top=top), loaded.unknown_words(known))

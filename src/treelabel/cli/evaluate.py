@@ -77,21 +77,20 @@ def evaluate(
     """
     from treelabel.core.errors import TreelabelError
     from treelabel.core.inputs import STANDARD
-    from treelabel.data.io.standard import as_file
-    from treelabel.data.table_files import require_table_name, write_table
+    from treelabel.data.io import repeatable, require_table_format, write_table
 
     if truth == predictions == STANDARD:
         raise TreelabelError("only one of the two files can be standard input (-)")
     for output in (by_label_output, errors):
         if output is not None:
-            require_table_name(output)
+            require_table_format(output)
             require_file_name(output)
             require_other_file(output, truth, predictions, train)
             require_new(output, force)
     if errors is not None and errors == by_label_output:
         raise TreelabelError(f"{errors}: --errors and --by-label-output name the same file; give each its own")
     # Files are read more than once.
-    with as_file(truth, read.format) as true, as_file(predictions) as system:
+    with repeatable(truth, read.format) as true, repeatable(predictions) as system:
         judged = _judged(
             true,
             system,
@@ -120,7 +119,7 @@ def evaluate(
 
 def _judged(truth: Path, predictions: Path, read: ReadArguments, train: Path | None, **asked: Any) -> "Judged":
     """Wire files to what judges them."""
-    from treelabel.data.stream import DataFile, with_hierarchy
+    from treelabel.data.data_file import DataFile, with_hierarchy
     from treelabel.evaluation.streaming import Question, Survey, judge_files
 
     options = read.options(need_text=False)
@@ -132,7 +131,7 @@ def _judged(truth: Path, predictions: Path, read: ReadArguments, train: Path | N
     question = Question(**asked)
     return judge_files(
         h,
-        lambda: data.batches(h, texts=question.errors),
+        lambda: data.batches(h),
         _opened_system(predictions, h, read),
         question,
         counted,

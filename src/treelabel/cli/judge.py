@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from treelabel.data import Dataset
-    from treelabel.data.stream import DataFile, PredictionFile
+    from treelabel.data.prediction_files import PredictionFile
     from treelabel.evaluation.streaming import Predicted
     from treelabel.hierarchy import Hierarchy
     from treelabel.hierarchy.label_ids import Label
@@ -43,13 +43,11 @@ def metric_names(metrics: str | None) -> list[str] | str | None:
     return [name.strip() for name in re.split(r",(?![^(]*\))", metrics) if name.strip()]
 
 
-def prediction_file(path: Path, read: ReadArguments) -> "tuple[DataFile, PredictionFile]":
-    """Return what reads a file of predictions, and what is known of its columns."""
-    from treelabel.data.stream import DataFile, PredictionFile
+def prediction_file(path: Path, read: ReadArguments) -> "PredictionFile":
+    """Return what reads a file of predictions."""
+    from treelabel.data.prediction_files import PredictionFile
 
-    known = PredictionFile.of(path, read.limits)
-    options = {"on_error": read.options()["on_error"], "limits": read.limits, "need_text": False}
-    return DataFile.of(path, **options, **known.options(read.label_sep)), known
+    return PredictionFile.of(path, read.label_sep, read.options()["on_error"], read.limits)
 
 
 def hierarchy_with_systems(
@@ -84,7 +82,7 @@ def _with_predicted(hierarchy: "Hierarchy", path: Path, read: ReadArguments) -> 
     from treelabel.core.errors import some
     from treelabel.hierarchy.union import with_paths
 
-    new = unknown_paths(hierarchy, prediction_file(path, read)[0].labels(), read.sep)
+    new = unknown_paths(hierarchy, prediction_file(path, read).file.labels(), read.sep)
     if not new:
         return hierarchy
     summary = some([" > ".join(names) for names in new])
@@ -113,16 +111,11 @@ def unknown_paths(hierarchy: "Hierarchy", labels: "Iterable[Label]", sep: str | 
 
 def opened_predictions(path: Path, hierarchy: "Hierarchy", read: ReadArguments) -> "Iterator[Predicted]":
     """Read predictions in batches."""
-    import numpy as np
-
-    from treelabel.data.stream import prediction_columns
     from treelabel.evaluation.alignment import closed_where
     from treelabel.evaluation.streaming import Predicted
 
-    data, known = prediction_file(path, read)
-    for batch in data.batches(hierarchy, columns=prediction_columns):
-        p = np.array([np.nan if each is None else each for each in batch.extra["p"].to_pylist()], np.float64)
-        yield Predicted(closed_where(hierarchy, batch.labels, known.closed_rows(batch)), batch.ids, p)
+    for data, is_closed, p in prediction_file(path, read).batches(hierarchy):
+        yield Predicted(closed_where(hierarchy, data.labels, is_closed), data.ids, p)
 
 
 def read_judged(

@@ -146,13 +146,10 @@ class ReadArguments:
         self, path: Path, hierarchy: "Hierarchy", size: int, first: int, columns: bool, title: str
     ) -> "Iterator[Dataset]":
         """Read the texts of a data file a batch at a time; whether there are labels makes no difference."""
-        from treelabel.data.batches import OPTIONS, read_batches
+        from treelabel.data import read_batches
 
-        options = {
-            name: value
-            for name, value in self.options(need_labels=False, taxonomy=hierarchy).items()
-            if name in OPTIONS
-        }
+        options = self.options(need_labels=False, taxonomy=hierarchy)
+        del options["taxonomy"]
         return read_batches(path, hierarchy, size, first, columns, title, **options)
 
     def options(

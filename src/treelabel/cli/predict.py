@@ -31,13 +31,6 @@ ResumeOption = Annotated[
     ),
 ]
 STANDARD = Path("-")
-PREDICTIONS: dict[str, tuple[str, ...]] = {
-    "jsonl": (".jsonl", ".json", ".ndjson"),
-    "csv": (".csv",),
-    "tsv": (".tsv", ".tab"),
-    "parquet": (".parquet", ".pq"),
-    "xlsx": (".xlsx",),
-}
 SCORES: dict[str, tuple[str, ...]] = {"npz": (".npz",), "parquet": (".parquet",)}
 # Rules that give a document one most specific label at most.
 ONE_LABEL = (
@@ -75,18 +68,18 @@ def score(
       treelabel score model test.csv -o scores.npz
       treelabel score model all.csv.gz -o scores.parquet --top 20 --resume
     """
-    from treelabel.cli.bulk import Job, kind_of, score_file
+    from treelabel.cli.bulk import Job, output_format, score_file
     from treelabel.models import load_model
 
     require_other_file(output, texts)
     require_new(output, force or resume)
-    kind = kind_of(output, to_format, SCORES, "scores")
+    name = output_format(output, to_format, SCORES, "scores")
     loaded = load_model(model, require_signature)
-    job = Job(loaded, model, texts, read, output, kind, resume, {"top": top})
+    job = Job(loaded, model, texts, read, output, name, resume, {"top": top})
     job.check()
-    told, empty = score_file(job, top)
+    summary, empty = score_file(job, top)
     also = f"; {_texts(empty)} scored by what labels are usual" if empty else ""
-    typer.echo(f"{output}: {told}{also}", err=output == STANDARD)
+    typer.echo(f"{output}: {summary}{also}", err=output == STANDARD)
 
 
 @with_read_options
@@ -141,37 +134,42 @@ def predict(
       treelabel predict model new.csv -o predictions.jsonl --rule optimal:hf1 --unknown 0.3
       treelabel predict model new.csv -o predictions.jsonl --require-signature ours.pub.pem
     """
-    from treelabel.cli.bulk import Form, Job, kind_of, predict_file
-    from treelabel.core.errors import require_extra
+    from treelabel.cli.bulk import Form, Job, output_format, predict_file
+    from treelabel.data import FORMATS
     from treelabel.models import load_model
 
     require_other_file(output, texts, rule)
     require_new(output, force or resume)
     target = STANDARD if output is None else output
-    kind = kind_of(target, to_format, PREDICTIONS, "predictions")
-    if kind == "xlsx":
-        with require_extra("excel", "writing .xlsx"):
-            import openpyxl  # noqa: F401
+    tables = [entry for entry in FORMATS.values() if "table" in entry.holds]
+    # Objects come first, as what is printed unless something else is asked for.
+    tables.sort(key=lambda entry: "objects" not in entry.holds)
+    name = output_format(target, to_format, {entry.name: entry.endings for entry in tables}, "predictions")
+    entry = FORMATS[name]
+    entry.require_extra()
     loaded = load_model(model, require_signature)
     asked = loaded.default_rule if rule is None else rule
     several = all_labels or loaded.regime_ == "multi_path" or not asked.startswith(ONE_LABEL)
     settings: dict[str, Any] = {} if unknown is None else {"unknown": unknown}
     form = Form(all_labels, alternatives, keep_columns, several, raw)
     options = {"rule": _rule_text(asked), "unknown": unknown, **asdict(form)}
-    job = Job(loaded, model, texts, read, target, kind, resume, options)
+    how = {"can_grow": entry.encoder is not None, "has_objects": "objects" in entry.holds}
+    job = Job(loaded, model, texts, read, target, name, resume, options, **how)
     job.check()
     written = predict_file(job, form, rule, settings)
-    told = [f"{written.rows:,} documents by {written.rule}"]
+    notes = [f"{written.rows:,} documents by {written.rule}"]
     if written.empty:
-        told.append(f"{_texts(written.empty)} left unknown")
+        notes.append(f"{_texts(written.empty)} left unknown")
     if written.sep is not None:
-        told.append(f"several labels of a document are separated by {written.sep!r}")
+        notes.append(f"several labels of a document are separated by {written.sep!r}")
     if written.escaped:
-        told.append(f"{written.escaped:,} cells that a spreadsheet would run begin with an apostrophe now (--raw: not)")
+        notes.append(
+            f"{written.escaped:,} cells that a spreadsheet would run begin with an apostrophe now (--raw: not)"
+        )
     if output is not None and output != STANDARD:
-        echo(f"{output}: {'; '.join(told)}")
+        echo(f"{output}: {'; '.join(notes)}")
     elif written.empty or written.escaped:
-        typer.echo(f"treelabel: note: {'; '.join(told)}", err=True)
+        typer.echo(f"treelabel: note: {'; '.join(notes)}", err=True)
 
 
 def _texts(count: int) -> str:

@@ -178,7 +178,7 @@ def _new_data(
 def _original(train: Path, path: "Moves", read: ReadArguments) -> "Dataset":
     """Read a training file under the old hierarchy, or under the new one if its labels are of that."""
     from treelabel.core.errors import TreelabelError
-    from treelabel.data.fields import MissingColumnError
+    from treelabel.data.columns import MissingColumnError
 
     plain = replace(read, taxonomy=None)
     try:

@@ -195,7 +195,7 @@ def first_mark(stream: IO[bytes], path: Path, encoding: str = "utf-8") -> bytes:
         The character in UTF-8; empty at the end of the file.
     """
     _require_known(encoding, path)
-    with _decompressing(path):
+    with decompressing(path):
         head = cast("BufferedReader", stream).peek(1)
     text = head.decode(encoding_of(head, encoding), "ignore")
     return text.removeprefix("\ufeff").lstrip()[:1].encode("utf-8", "replace")
@@ -215,7 +215,7 @@ def whole_lines(stream: IO[bytes], path: Path, encoding: str, limits: Limits = D
     """
     pieces: list[bytes] = []
     size = 0
-    with _decompressing(path):
+    with decompressing(path):
         while piece := stream.read(PIECE):
             pieces.append(piece)
             size += len(piece)
@@ -284,7 +284,7 @@ def text_lines(
         The lines with their line breaks.
     """
     _require_known(encoding, path)
-    with _decompressing(path):
+    with decompressing(path):
         source = peekable(stream)
         found = encoding_of(source.peek(1), encoding)
         is_recoded = not is_like_ascii(found)
@@ -313,7 +313,8 @@ def _require_known(encoding: str, path: Path) -> None:
 
 
 @contextmanager
-def _decompressing(path: Path) -> Iterator[None]:
+def decompressing(path: Path) -> Iterator[None]:
+    """Say what is wrong with a file that cannot be decompressed."""
     try:
         yield
     except (OSError, EOFError) as error:

@@ -18,7 +18,7 @@ FREQUENCY_BINS = ((1, 9), (10, 99), (100, 999), (1000, None))
 
 
 class Documents(Protocol):
-    """The attributes of a Dataset that are described."""
+    """The attributes of a Dataset that are describe_value."""
 
     @property
     def ids(self) -> Strings: ...  # noqa: D102

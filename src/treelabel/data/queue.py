@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -17,7 +18,7 @@ from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.inputs import existing_file
 from treelabel.core.strings import Strings
 from treelabel.data.dataset import Dataset
-from treelabel.data.io import Problem, ReadOptions, Record, format_of
+from treelabel.data.io import ReadOptions, format_of, open_tables
 from treelabel.data.io.formulas import EscapedFormulasWarning
 from treelabel.data.taxonomy import read_taxonomy
 from treelabel.data.taxonomy.sibling_taxonomy import find_sibling_taxonomy
@@ -31,7 +32,7 @@ OK, SKIP = "ok", "?"
 NEEDED = ("text", "label", "status", "suggestion")
 COLUMNS = ("status", "priority", "suggestion", "p", "alternatives")
 # Mistakes that are named at a time.
-MOST_TOLD = 10
+MOST_REPORTED = 10
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def write_queue(
     """
     if "columns" not in format_of(Path(path)).holds:
         raise TreelabelError(f"{path}: this format has no further columns; write the queue as .csv")
-    written = {
+    cells = {
         "status": [ACCEPT if row.is_accepted else REVIEW for row in rows],
         "priority": [round(row.priority, 4) for row in rows],
         "suggestion": [f"{sep} ".join(row.suggestion) for row in rows],
@@ -78,15 +79,15 @@ def write_queue(
     }
     kinds = {"priority": pa.float64(), "p": pa.float64()}
     columns = {
-        name: pa.chunked_array([pa.array(cells, kinds.get(name, pa.string()))]) for name, cells in written.items()
+        name: pa.chunked_array([pa.array(values, kinds.get(name, pa.string()))]) for name, values in cells.items()
     }
     others = {name: column for name, column in data.extra.items() if name not in (*COLUMNS, "label")}
     empty = encode(data.hierarchy, [[] for _ in rows])
     queue = replace(data, labels=empty, extra=columns | others, group=None, features=None)
-    return _written(queue, path, "label", overwrite)
+    return _write(queue, path, "label", overwrite)
 
 
-def _written(data: Dataset, path: str | Path, label_column: str, overwrite: bool) -> list[Path]:
+def _write(data: Dataset, path: str | Path, label_column: str, overwrite: bool) -> list[Path]:
     """Write a file for spreadsheets; that cells were escaped is no news, as they are read as they were."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EscapedFormulasWarning)
@@ -117,7 +118,7 @@ class Applied:
         -------
         list of Path
         """
-        return _written(self.data, path, "labels", overwrite)
+        return _write(self.data, path, "labels", overwrite)
 
 
 def read_queue(
@@ -148,49 +149,52 @@ def read_queue(
     """
     file = existing_file(path)
     if hierarchy is None:
-        beside = find_sibling_taxonomy(file)
-        if beside is None:
+        sibling = find_sibling_taxonomy(file)
+        if sibling is None:
             raise TreelabelError(f"{file}: no taxonomy beside it to check labels by; name the model, or --taxonomy")
-        hierarchy = read_taxonomy(beside)
+        hierarchy = read_taxonomy(sibling)
     ids, texts, labels, problems = list[str](), list[str](), list[list[str]](), list[str]()
     counts = dict.fromkeys(("labelled", "confirmed", "accepted", "skipped"), 0)
-    for row in _rows(file, ReadOptions() if options is None else options):
+    for line, values in _rows(file, ReadOptions() if options is None else options):
         try:
-            how, cell = _meant(row, hierarchy, accepted)
+            how, cell = _answer(values, hierarchy, accepted)
             counts[how] += 1
             if cell is None:
                 continue
-            labels.append([hierarchy.paths([node])[0] for node in _found(cell, hierarchy, sep)])
+            labels.append([hierarchy.paths([node])[0] for node in _find_labels(cell, hierarchy, sep)])
         except UnknownLabelError as error:
-            problems.append(f"{file}:{row.line}: {error}")
+            problems.append(f"{file}:{line}: {error}")
             continue
-        ids.append(str(row.values.get("id") or row.line))
-        texts.append(str(row.values["text"] or ""))
+        ids.append(str(values.get("id") or line))
+        texts.append(str(values["text"] or ""))
     if problems:
-        more = f"; and {len(problems) - MOST_TOLD:,} more rows" if len(problems) > MOST_TOLD else ""
-        raise TreelabelError("; ".join(problems[:MOST_TOLD]) + f"{more}; nothing was written")
+        more = f"; and {len(problems) - MOST_REPORTED:,} more rows" if len(problems) > MOST_REPORTED else ""
+        raise TreelabelError("; ".join(problems[:MOST_REPORTED]) + f"{more}; nothing was written")
     names = Strings.of(ids)
     return Applied(Dataset(names, Strings.of(texts), encode(hierarchy, labels), hierarchy), **counts)
 
 
-def _rows(file: Path, options: ReadOptions) -> Iterator[Record]:
-    """Read the rows, refusing a file that is no queue."""
-    for row in format_of(file).read(file, options).rows:
-        if isinstance(row, Problem):
-            raise TreelabelError(f"{file}:{row.line}: {row.message}")
-        missing = [name for name in NEEDED if name not in row.values]
-        if missing:
-            raise TreelabelError(
-                f"{file}:{row.line}: no column {missing[0]!r}; expected a queue that 'treelabel review' wrote, with "
-                f"all its columns; it has {', '.join(quote(name, 40) for name in list(row.values)[:20])}"
-            )
-        yield row
+def _rows(file: Path, options: ReadOptions) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Read the rows with their lines, refusing a file that is no queue."""
+    with open_tables(file, options) as source:
+        for part in source.parts:
+            for problem in part.problems:
+                raise TreelabelError(f"{file}:{problem.line}: {problem.message}")
+            for row, (line, values) in enumerate(zip(part.lines.tolist(), part.table.to_pylist(), strict=True)):
+                names = part.names_of(row)
+                missing = [name for name in NEEDED if name not in names]
+                if missing:
+                    raise TreelabelError(
+                        f"{file}:{line}: no column {missing[0]!r}; expected a queue that 'treelabel review' wrote, "
+                        f"with all its columns; it has {', '.join(quote(name, 40) for name in names[:20])}"
+                    )
+                yield line, values
 
 
-def _meant(row: Record, hierarchy: Hierarchy, accepted: bool) -> tuple[str, str | None]:
+def _answer(values: dict[str, Any], hierarchy: Hierarchy, accepted: bool) -> tuple[str, str | None]:
     """Return what a row counts as, and the cell with its labels, if it has any."""
-    cell = str(row.values["label"] if row.values["label"] is not None else "").strip()
-    suggestion = str(row.values.get("suggestion") or "").strip() or None
+    cell = str(values["label"] if values["label"] is not None else "").strip()
+    suggestion = str(values.get("suggestion") or "").strip() or None
     if cell.lower() == OK and cell not in hierarchy.ids_by_name:
         if suggestion is None:
             raise UnknownLabelError(f"{cell!r} stands for the suggestion, but the row has none; write the label")
@@ -205,13 +209,13 @@ def _meant(row: Record, hierarchy: Hierarchy, accepted: bool) -> tuple[str, str 
         return "labelled", cell[1:-1]
     if cell and cell != SKIP:
         return "labelled", cell
-    is_accepted = str(row.values.get("status") or "").strip().lower() == ACCEPT
+    is_accepted = str(values.get("status") or "").strip().lower() == ACCEPT
     if accepted and is_accepted and not cell and suggestion is not None:
         return "accepted", suggestion
     return "skipped", None
 
 
-def _found(cell: str, hierarchy: Hierarchy, sep: str) -> list[int]:
+def _find_labels(cell: str, hierarchy: Hierarchy, sep: str) -> list[int]:
     """Find the labels of a cell, which is one label, or several joined by a separator."""
     try:
         return [find_label(hierarchy, cell)]
@@ -219,11 +223,11 @@ def _found(cell: str, hierarchy: Hierarchy, sep: str) -> list[int]:
         parts = [part.strip() for part in cell.split(sep) if part.strip()]
         if not parts or parts == [cell]:
             raise
-    found, first = list[int](), 0
+    nodes, first = list[int](), 0
     while first < len(parts):
         node, first = _longest(parts, first, hierarchy, sep)
-        found.append(node)
-    return found
+        nodes.append(node)
+    return nodes
 
 
 def _longest(parts: list[str], first: int, hierarchy: Hierarchy, sep: str) -> tuple[int, int]:

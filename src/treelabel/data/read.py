@@ -1,39 +1,30 @@
 """Read a data file into a Dataset: in batches, naming file and line of whatever is wrong."""
 
 import logging
-import warnings
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import islice
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from treelabel.core.errors import TreelabelError, shorten
-from treelabel.core.inputs import STANDARD, existing_file
+from treelabel.core.errors import TreelabelError
+from treelabel.core.inputs import existing_file
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
-from treelabel.core.progress import progress_bar
 from treelabel.core.strings import describe_value
 from treelabel.core.types import IntArray
-from treelabel.data.collect import Collector, Incoming
+from treelabel.data.cell_values import ListMeaning
+from treelabel.data.columns import ColumnChoice
 from treelabel.data.dataset import MADE_OF_LABELS, Dataset
-from treelabel.data.fields import FieldChoice, Fields, ListMeaning, decoded
-from treelabel.data.io import BATCH, Problem, ReadOptions, Record, RowSource
-from treelabel.data.io.standard import settled
+from treelabel.data.documents import DocumentBatch, DocumentReader, OnError, Problems
+from treelabel.data.io import ReadOptions
 from treelabel.data.taxonomy.label_characters import unprintable
 from treelabel.data.taxonomy.sibling_taxonomy import find_sibling_taxonomy, read_sibling_taxonomy
 from treelabel.hierarchy import SEPARATOR, Hierarchy, split_path
 from treelabel.hierarchy.label_ids import Label, UnknownLabelError, find_label
 from treelabel.hierarchy.separators import guess_separator
 
-OnError = Literal["stop", "skip"]
 LOG = logging.getLogger(__name__)
-
-
-class SkippedRowsWarning(UserWarning):
-    """Says how many rows were left out because `on_error="skip"` was asked for."""
 
 
 def read(
@@ -127,37 +118,32 @@ def read(
     else:
         raise TreelabelError(f"expected a taxonomy that is a file or a Hierarchy, found {describe_value(taxonomy)}")
     problems = Problems(file, on_error)
-    collector = Collector(limits)
-    size = None if file == STANDARD else file.stat().st_size
     options = ReadOptions(encoding, delimiter, header, quotes, None, limits, sheet)
-    with (
-        settled(file, format, options) as (found, entry),
-        progress_bar(f"reading {file.name}", size, progress) as seen,
-    ):
-        source = entry.read(found, replace(options, seen=seen))
-        choice = FieldChoice(text, labels, id, label_sep, lists, need_text, need_labels, group)
-        fields = _collect(source, choice, collector, problems)
-    if fields is None or len(collector) == 0:
+    choice = ColumnChoice(text, labels, id, label_sep, lists, need_text, need_labels, group)
+    reader = DocumentReader(file, choice, options, format, problems, progress=progress)
+    batches = list(reader.batches())
+    if reader.columns is None or reader.source is None or not batches:
         raise problems.nothing_left()
     if known is None:
-        known = _hierarchy_found(file, root, source, collector, sep, options)
+        known = _find_hierarchy(file, root, reader.source.hierarchy, reader.keys, sep, options)
     hierarchy = known.hierarchy
-    nodes = find_nodes(hierarchy, collector, known.sep or sep, problems, known.beside)
+    nodes = find_nodes(hierarchy, reader.keys, reader.key_lines, known.sep or sep, problems, known.sibling)
     if len(hierarchy) == 0:
         raise TreelabelError(f"{file}: no label in the file can be used; give a taxonomy, or mend the labels")
-    data, left_out = collector.dataset(hierarchy, nodes, source.features)
+    data, left_out = DocumentBatch.concat(batches).dataset(hierarchy, nodes)
     problems.skipped += left_out
     problems.conclude(len(data))
-    return replace(data, choices=fields.told() | dict(source.choices) | known.told, group=group)
+    choices = reader.columns.summary() | dict(reader.source.choices) | known.choices
+    return replace(data, choices=choices, group=group)
 
 
 class Known(NamedTuple):
-    """A hierarchy, what to tell people of where it is from, the separator if guessed, the file if found by itself."""
+    """A hierarchy, where it is from in words, the separator if guessed, and the sibling file that holds it, if any."""
 
     hierarchy: Hierarchy
-    told: dict[str, str]
+    choices: dict[str, str]
     sep: str | None = None
-    beside: Path | None = None
+    sibling: Path | None = None
 
 
 def known_from(file: Path, root: str | None, encoding: str, limits: Limits) -> Known:
@@ -176,147 +162,27 @@ def known_from(file: Path, root: str | None, encoding: str, limits: Limits) -> K
     return Known(hierarchy, {"hierarchy": str(file), "taxonomy": form})
 
 
-@dataclass
-class Problems:
-    """Problems found: the first stops the reading, or all are counted and the first few reported."""
-
-    file: Path
-    on_error: OnError
-    skipped: int = 0
-    told: list[str] = field(default_factory=list)
-    # Rows that annotators did not accept, which are left out always, by their answer.
-    rejected: Counter[str] = field(default_factory=Counter)
-
-    def tell(self, line: int, message: str, kind: type[TreelabelError] = TreelabelError) -> None:
-        """Report a problem.
-
-        Parameters
-        ----------
-        line
-            Where it is.
-        message
-            What it is.
-        kind
-            The error that it is, if it stops the reading.
-        """
-        told = f"{self.file}:{line}: {message}"
-        if self.on_error == "stop":
-            raise kind(f"{shorten(told, 1500)} (to leave out such rows: --on-error skip)")
-        if len(self.told) < 3:
-            self.told.append(shorten(told, 500))
-
-    def skip(self, line: int, message: str, lines: int = 1) -> None:
-        """Report a problem that costs rows.
-
-        Parameters
-        ----------
-        line, message
-            As for `tell`.
-        lines
-            How many are left out.
-        """
-        self.tell(line, message)
-        self.skipped += lines
-
-    def conclude(self, documents: int) -> None:
-        """End the reading: warn of rows that were left out, and refuse a file of which nothing is left.
-
-        Parameters
-        ----------
-        documents
-            How many were read.
-        """
-        if documents == 0:
-            raise self.nothing_left()
-        if self.skipped:
-            told = "; ".join(self.told)
-            warnings.warn(SkippedRowsWarning(f"{self.file}: skipped {self.skipped:,} rows: {told}"), stacklevel=3)
-        if self.rejected:
-            warnings.warn(SkippedRowsWarning(f"{self.file}: left out {self._not_accepted()}"), stacklevel=3)
-
-    def _not_accepted(self) -> str:
-        counts = ", ".join(f"{answer} {count:,}" for answer, count in self.rejected.items())
-        return f"{self.rejected.total():,} rows that annotators did not accept (answer: {counts})"
-
-    def nothing_left(self) -> TreelabelError:
-        """Make the error for a file without documents."""
-        if self.rejected and not self.skipped:
-            return TreelabelError(f"{self.file}: no documents left but {self._not_accepted()}")
-        if not self.skipped:
-            return TreelabelError(f"{self.file}: no documents; the file has no rows, or every line is blank")
-        told = "; ".join(self.told)
-        return TreelabelError(f"{self.file}: no documents left, as all {self.skipped:,} rows were skipped: {told}")
-
-
-def _collect(source: RowSource, choice: FieldChoice, collector: Collector, problems: Problems) -> Fields | None:
-    """Move all rows into the collector; return the columns that were chosen, if there was a row at all."""
-    fields: Fields | None = None
-    while rows := list(islice(source.rows, BATCH)):
-        good = [row for row in rows if isinstance(row, Record)]
-        if fields is None and good:
-            # JSON objects need not all have the same fields, so columns are chosen with a whole batch in view.
-            columns = dict.fromkeys(name for row in good for name in row.values)
-            fields = choice.among(list(columns), f"{problems.file}:{good[0].line}")
-            collector.used_columns = fields.used()
-        batch: list[Incoming] = []
-        for row in rows:
-            if isinstance(row, Problem):
-                problems.skip(row.line, row.message, row.lines)
-            elif fields is not None:
-                understand(row, fields, len(collector), batch, problems)
-        collector.add(batch)
-    return fields
-
-
-def understand(row: Record, fields: Fields, before: int, batch: list[Incoming], problems: Problems) -> None:
-    """Add a row to a batch, or report why it cannot be used.
-
-    Parameters
-    ----------
-    row
-        The row.
-    fields
-        The columns to read.
-    before
-        The number of documents before the batch.
-    batch
-        Where the row is added.
-    problems
-        Where problems are reported.
-    """
-    answer = fields.rejected(row.values)
-    if answer is not None:
-        problems.rejected[answer] += 1
-        return
-    try:
-        name = row.values.get(fields.id) if fields.id is not None else None
-        name = decoded(name) if isinstance(name, bytes) else name
-        known = str(before + len(batch)) if name is None or name == "" else str(name)
-        text, labels = fields.text_of(row.values), fields.labels_of(row.values)
-    except KeyError as error:
-        problems.skip(row.line, f"no value for {error}; the row has {_listed(row.values) or 'nothing'}")
-    except ValueError as error:
-        problems.skip(row.line, str(error))
-    else:
-        batch.append(Incoming(row.line, known, text, labels, row.values, row.features))
-
-
 def find_nodes(
-    hierarchy: Hierarchy, collector: Collector, sep: str | None, problems: Problems, beside: Path | None = None
+    hierarchy: Hierarchy,
+    labels: Collection[Label],
+    lines: Sequence[int],
+    sep: str | None,
+    problems: Problems,
+    sibling: Path | None = None,
 ) -> IntArray:
-    """Find the node of every distinct label.
+    """Find the nodes of distinct labels.
 
     Parameters
     ----------
     hierarchy
-        The hierarchy.
-    collector
-        What has the labels.
+        Where they are looked up.
+    labels, lines
+        The labels, and where each stands first.
     sep
         The separator of paths.
     problems
         Where unknown labels are reported.
-    beside
+    sibling
         The file of the hierarchy, if nobody named it: it may be that of other data, so paths must be those in it.
 
     Returns
@@ -324,16 +190,17 @@ def find_nodes(
     array of int32
         -1 for labels that are unknown and may be skipped.
     """
-    nodes = np.full(len(collector.keys), -1, np.int32)
-    are_paths = beside is not None and _are_paths(collector.keys, sep, hierarchy)
-    for code, label in enumerate(collector.keys):
-        is_full = are_paths or (beside is not None and _names(label)[-1].strip() not in hierarchy.ids_by_name)
+    nodes = np.full(len(labels), -1, np.int32)
+    are_paths = sibling is not None and _are_paths(labels, sep, hierarchy)
+    for code, label in enumerate(labels):
+        is_full = are_paths or (sibling is not None and _names(label)[-1].strip() not in hierarchy.ids_by_name)
         try:
             nodes[code] = find_label(hierarchy, label, sep, is_full)
         except UnknownLabelError as error:
-            odd = unprintable(_names(label))
-            told = str(error) if beside is None else f"{error} (in {beside}, beside the data; --taxonomy names one)"
-            problems.tell(collector.key_lines[code], odd or told, TreelabelError if odd else UnknownLabelError)
+            wrong = unprintable(_names(label))
+            where = "" if sibling is None else f" (in {sibling}, beside the data; --taxonomy names one)"
+            kind = TreelabelError if wrong else UnknownLabelError
+            problems.report(lines[code], wrong or f"{error}{where}", kind)
     return nodes
 
 
@@ -354,29 +221,30 @@ def _names(label: Label) -> list[str]:
     return [label] if isinstance(label, str) else list(label)
 
 
-def _listed(columns: Iterable[str]) -> str:
-    return ", ".join(shorten(name, 40) for name in islice(columns, 50))
-
-
-def _hierarchy_found(
-    file: Path, root: str | None, source: RowSource, collector: Collector, sep: str | None, options: ReadOptions
+def _find_hierarchy(
+    file: Path,
+    root: str | None,
+    within: Hierarchy | None,
+    labels: Collection[Label],
+    sep: str | None,
+    options: ReadOptions,
 ) -> Known:
     """Return the hierarchy in the file, or beside it, or made of the labels; and which of these it is."""
-    if source.hierarchy is not None:
-        return Known(source.hierarchy, {"hierarchy": "in the file"})
-    beside = find_sibling_taxonomy(file)
-    if beside is not None:
-        return known_from(beside, root, options.encoding, options.limits)._replace(beside=beside)
-    return hierarchy_of_labels(collector.keys, sep, file)
+    if within is not None:
+        return Known(within, {"hierarchy": "in the file"})
+    sibling = find_sibling_taxonomy(file)
+    if sibling is not None:
+        return known_from(sibling, root, options.encoding, options.limits)._replace(sibling=sibling)
+    return hierarchy_of_labels(labels, sep, file)
 
 
-def hierarchy_of_labels(keys: dict[Label, int], sep: str | None, file: Path) -> Known:
+def hierarchy_of_labels(labels: Collection[Label], sep: str | None, file: Path) -> Known:
     """Make a hierarchy of the labels themselves.
 
     Parameters
     ----------
-    keys
-        The labels, numbered.
+    labels
+        Distinct labels, in the order in which they become nodes.
     sep
         The separator of paths; None guesses whether there is one.
     file
@@ -386,20 +254,20 @@ def hierarchy_of_labels(keys: dict[Label, int], sep: str | None, file: Path) -> 
     -------
     Known
     """
-    if not keys:
+    if not labels:
         raise TreelabelError(f"{file}: no labels found and no taxonomy given; name the label column, or a taxonomy")
-    # What cannot be a name is told as an unknown label, with its line.
-    usable = [key for key in keys if unprintable(_names(key)) is None]
+    # What cannot be a name is reported as an unknown label, with its line.
+    usable = [key for key in labels if unprintable(_names(key)) is None]
     texts = [key for key in usable if isinstance(key, str)]
-    told, guessed = {"hierarchy": MADE_OF_LABELS}, None
+    choices, guessed = {"hierarchy": MADE_OF_LABELS}, None
     if sep is None and (guessed := guess_separator(texts)) is not None:
         sep = guessed
-        told["separator"] = guessed
+        choices["separator"] = guessed
         if guessed != SEPARATOR:
             LOG.info("%s: labels are taken as paths separated by %r (--sep says otherwise)", file, guessed)
     if sep is None and len(texts) == len(usable):
-        return Known(Hierarchy.flat(texts), told)
+        return Known(Hierarchy.flat(texts), choices)
     paths = [
         (split_path(key, sep) if sep is not None else [key]) if isinstance(key, str) else list(key) for key in usable
     ]
-    return Known(Hierarchy.from_paths(path for path in paths if all(path)), told, guessed)
+    return Known(Hierarchy.from_paths(path for path in paths if all(path)), choices, guessed)

@@ -14,9 +14,9 @@ from treelabel.core.errors import TreelabelError, quote, some
 from treelabel.core.inputs import STANDARD, existing_file
 from treelabel.core.limits import DEFAULT_LIMITS
 from treelabel.core.strings import Strings
+from treelabel.data.columns import MissingColumnError
 from treelabel.data.dataset import Dataset
-from treelabel.data.fields import MissingColumnError
-from treelabel.data.io import ReadOptions, format_to_read
+from treelabel.data.io import ReadOptions, format_to_read, open_tables
 from treelabel.data.read import Known, known_from, read
 from treelabel.data.taxonomy.sibling_taxonomy import find_sibling_taxonomy
 from treelabel.hierarchy import Hierarchy
@@ -31,7 +31,7 @@ def read_together(
     """Read files with one hierarchy: the taxonomy given, or found beside one of them, or else all labels of all files.
 
     `options` are those of `read`. Without any taxonomy a test file rarely has the labels of its training file; here
-    both get the tree (or the flat list) of the labels of both, so that they can be described and judged together.
+    both get the tree (or the flat list) of the labels of both, so that they can be describe_value and judged together.
 
     Parameters
     ----------
@@ -70,8 +70,10 @@ def _has_hierarchy(file: Path, options: dict[str, Any]) -> bool:
     if file == STANDARD:
         return False
     read_options = ReadOptions(options.get("encoding", "utf-8"), limits=options.get("limits", DEFAULT_LIMITS))
-    entry = format_to_read(file, options.get("format"), read_options)
-    return "hierarchy" in entry.holds and entry.read(file, read_options).hierarchy is not None
+    if "hierarchy" not in format_to_read(file, options.get("format"), read_options).holds:
+        return False
+    with open_tables(file, read_options, options.get("format")) as source:
+        return source.hierarchy is not None
 
 
 def _found_beside(files: Sequence[Path], options: dict[str, Any]) -> Known | None:
@@ -80,7 +82,7 @@ def _found_beside(files: Sequence[Path], options: dict[str, Any]) -> Known | Non
     if beside is None:
         return None
     limits, encoding = options.get("limits", DEFAULT_LIMITS), options.get("encoding", "utf-8")
-    return known_from(beside, options.get("root"), encoding, limits)._replace(beside=beside)
+    return known_from(beside, options.get("root"), encoding, limits)._replace(sibling=beside)
 
 
 def _read_widely(path: Path, taxonomy: Any, widen: bool, options: dict[str, Any], is_other: bool) -> Dataset:

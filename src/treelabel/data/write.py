@@ -1,16 +1,19 @@
 """Write a Dataset to any format; the file says its hierarchy itself, or has it beside it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
+
+import numpy as np
+import pyarrow as pa
 
 from treelabel.core.atomic_output import atomic_group
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import suffixes
 from treelabel.data.dataset import Dataset
-from treelabel.data.io import FORMATS, Format, Output, format_of
-from treelabel.data.io.formulas import MARKER
+from treelabel.data.io import BATCH, FORMATS, Format, WriteOptions, format_of, write_tables
+from treelabel.data.io.formulas import MARKER, may_hold_formulas
 from treelabel.data.read import hierarchy_of_labels
 from treelabel.data.taxonomy.sibling_taxonomy import (
     find_sibling_taxonomy,
@@ -78,6 +81,8 @@ def write(
     separator = _path_separator(data, entry, labels, sep)
 
     def label_texts(matrix: LabelMatrix) -> list[list[str]]:
+        if "features" in entry.holds:
+            return [list(map(str, row)) for row in np.split(matrix.indices, matrix.indptr[1:-1])]
         return decode(data.hierarchy, matrix, separator is not None, separator or SEPARATOR)
 
     with atomic_group():
@@ -89,8 +94,30 @@ def write(
             is_needed = not _is_told_by(label_texts(data.labels), data, target)
             name = sibling_path(target, data.hierarchy)
             beside = write_sibling_taxonomy([target], data.hierarchy, name, is_needed, overwrite)
-        entry.write(Output(target, data, label_texts, labels=label_column, escape_formulas=escape_formulas))
+        write_tables(
+            _tables(data, label_texts, label_column), target, _options(data, label_column, escape_formulas), entry.name
+        )
     return [target] if beside is None else [target, beside]
+
+
+def _tables(
+    data: Dataset, label_texts: Callable[[LabelMatrix], list[list[str]]], label_column: str
+) -> Iterator[pa.Table]:
+    """Make tables of documents, a batch at a time, and one without rows if there are none."""
+    for part in data.batches(BATCH) if len(data) else [data]:
+        labels = pa.array(label_texts(part.labels), pa.list_(pa.string()))
+        columns = {"id": part.ids.arrow, "text": part.texts.arrow, label_column: labels}
+        yield pa.table(columns | dict(part.extra))
+
+
+def _options(data: Dataset, label_column: str, escape_formulas: bool) -> WriteOptions:
+    # Labels count whether they are used or not.
+    names = pa.array([*data.hierarchy.names, *data.extra], pa.large_string())
+    columns = [data.ids.arrow, data.texts.arrow, names, *data.extra.values()]
+    escape = escape_formulas and may_hold_formulas(columns)
+    return WriteOptions(
+        labels=[label_column], escape=escape, mark=escape, hierarchy=data.hierarchy, features=data.features
+    )
 
 
 def lacking_taxonomy(folder: Path, apart: Sequence[Path]) -> list[Path]:

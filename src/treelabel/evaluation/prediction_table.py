@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from treelabel.evaluation.written_labels import WrittenLabels, chosen_labels, number_texts, runner_up_labels
+from treelabel.core.json_lines import number_texts
+from treelabel.evaluation.written_labels import WrittenLabels, chosen_labels, runner_up_labels
 from treelabel.hierarchy import Hierarchy
 from treelabel.rules import Decisions
 from treelabel.scores import Scores
@@ -49,16 +50,22 @@ def column_names(levels: int, alternatives: int, several: bool, taken: Sequence[
     >>> column_names(1, 0, False, ["path"])["path"]
     'predicted_path'
     """
-    plain = ["predicted", "path", "p", *(["all_p"] if several else []), *(f"level{at + 1}" for at in range(levels))]
-    plain += [name for at in range(alternatives) for name in (f"alternative{at + 1}", f"alternative{at + 1}_p")]
+    plain = [
+        "predicted",
+        "path",
+        "p",
+        *(["all_p"] if several else []),
+        *(f"level{depth + 1}" for depth in range(levels)),
+    ]
+    plain += [name for rank in range(alternatives) for name in (f"alternative{rank + 1}", f"alternative{rank + 1}_p")]
     others = {name.lower() for name in taken}
-    named: dict[str, str] = {}
+    names: dict[str, str] = {}
     for name in plain:
-        own = name if name.lower() not in others else f"predicted_{name}"
-        while own.lower() in others:
-            own += "_"
-        named[name] = own
-    return named
+        free = name if name.lower() not in others else f"predicted_{name}"
+        while free.lower() in others:
+            free += "_"
+        names[name] = free
+    return names
 
 
 def prediction_columns(
@@ -71,7 +78,7 @@ def prediction_columns(
 ) -> dict[str, pa.Array]:
     """Make the columns of predictions, one row per document; see `column_names`.
 
-    `predicted` and `path` hold the labels, surest first, with `sep` between several; `p` is the probability of the
+    `predicted` and `path` hold the labels, likeliest first, with `sep` between several; `p` is the probability of the
     first, `all_p` has those of all. A level holds the names of all predicted labels at that depth, ancestors included.
 
     Parameters
@@ -100,8 +107,8 @@ def prediction_columns(
     h = decisions.hierarchy
     labels = chosen_labels(decisions, scores, all_labels)
     columns = {
-        "predicted": _cells(labels, labels.named(), sep),
-        "path": _cells(labels, labels.named(paths=True), sep),
+        "predicted": _cells(labels, labels.names(), sep),
+        "path": _cells(labels, labels.names(paths=True), sep),
         "p": _nth(labels, 0)[1],
     }
     if several and labels.p is not None:
@@ -110,29 +117,29 @@ def prediction_columns(
     for depth in range(1, h.max_depth + 1):
         level = h.level(depth)
         part = closed[:, level]
-        there = WrittenLabels(h, part.indptr.astype(np.int64), part.indices + np.int32(level.start), None)
-        columns[f"level{depth}"] = _cells(there, there.named(), sep)
+        nodes = WrittenLabels(h, part.indptr.astype(np.int64), part.indices + np.int32(level.start), None)
+        columns[f"level{depth}"] = _cells(nodes, nodes.names(), sep)
     if alternatives:
         others = runner_up_labels(decisions, scores, alternatives)
-        for at in range(alternatives):
-            names, p = _nth(others, at, paths=not h.has_unique_names)
-            columns |= {f"alternative{at + 1}": names, f"alternative{at + 1}_p": p}
+        for rank in range(alternatives):
+            names, p = _nth(others, rank, paths=not h.has_unique_names)
+            columns |= {f"alternative{rank + 1}": names, f"alternative{rank + 1}_p": p}
     return columns
 
 
 def _cells(labels: WrittenLabels, texts: pa.Array, sep: str) -> pa.Array:
     """Put the texts of each document into one cell; nothing is null."""
     sizes = np.diff(labels.ptr)
+    texts = texts.cast(pa.large_string())
     if len(sizes) and sizes.min() == 1 == sizes.max():
         return texts
     cells = pc.binary_join(labels.lists(texts), pa.scalar(sep, pa.large_string()))
     return pc.if_else(pa.array(sizes > 0), cells, pa.scalar(None, pa.large_string()))
 
 
-def _nth(labels: WrittenLabels, at: int, paths: bool = False) -> tuple[pa.Array, pa.Array]:
-    """Return one label of each document, counted from the surest, and its score; nothing is null."""
-    places = labels.ptr[:-1] + at
-    there = pa.array(np.where(places < labels.ptr[1:], places, -1))
-    there = pc.if_else(pc.less(there, 0), pa.scalar(None, pa.int64()), there)
+def _nth(labels: WrittenLabels, rank: int, paths: bool = False) -> tuple[pa.Array, pa.Array]:
+    """Return one label of each document, counted from the likeliest, and its score; nothing is null."""
+    index = labels.ptr[:-1] + rank
+    taken = pa.array(index, mask=index >= labels.ptr[1:])
     p = np.zeros(0) if labels.p is None else labels.p
-    return labels.named(paths).take(there), pa.array(p).take(there)
+    return labels.names(paths).cast(pa.large_string()).take(taken), pa.array(p).take(taken)

@@ -5,12 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from treelabel.core.atomic_output import open_output
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import suffixes
-from treelabel.evaluation.json_lines import Parts, json_objects, json_values, label_parts, string_parts
+from treelabel.core.json_lines import json_lines
+from treelabel.core.types import BoolArray
 from treelabel.evaluation.written_labels import chosen_labels, runner_up_labels
 from treelabel.rules import Decisions
 from treelabel.scores import Scores
@@ -18,6 +20,8 @@ from treelabel.scores import Scores
 ENDINGS = (".jsonl", ".json", ".ndjson")
 # Documents whose lines are made at once.
 ROWS = 8192
+# Keys of lines that are there only where they are true.
+FLAGS = ("closed", "unknown")
 
 
 def prediction_lines(decisions: Decisions, scores: Scores | None = None, all_labels: bool = False) -> Iterator[str]:
@@ -31,7 +35,7 @@ def prediction_lines(decisions: Decisions, scores: Scores | None = None, all_lab
     decisions : Decisions
         Sets that are not closed are written as they are.
     scores : Scores, optional
-        Where the probabilities come from; labels are written surest first.
+        Where the probabilities come from; labels are written likeliest first.
     all_labels : bool
         Whether to write ancestors too, not only the most specific labels.
 
@@ -45,6 +49,11 @@ def prediction_lines(decisions: Decisions, scores: Scores | None = None, all_lab
     >>> print(*prediction_lines(decide(s), s))
     {"id": "0", "labels": [{"label": "B", "path": "A > B", "p": 0.5}], "closed": true}
     """
+    for lines in _batches(decisions, scores, all_labels):
+        yield from lines.decode().split("\n")[:-1]
+
+
+def _batches(decisions: Decisions, scores: Scores | None, all_labels: bool) -> Iterator[bytes]:
     if scores is not None and len(scores) != len(decisions):
         raise TreelabelError(f"{len(decisions):,} decisions, but scores of {len(scores):,} documents")
     if scores is not None and None not in (scores.ids, decisions.ids) and scores.ids != decisions.ids:
@@ -54,17 +63,17 @@ def prediction_lines(decisions: Decisions, scores: Scores | None = None, all_lab
         names = map(str, range(part.start, part.stop)) if decisions.ids is None else decisions.ids[part]
         ids = pa.array(list(names), pa.large_string())
         some = None if scores is None else Scores(scores.hierarchy, scores.values[part])
-        yield from prediction_array(replace(decisions, ids=None)[part], ids, some, all_labels).to_pylist()
+        yield prediction_bytes(replace(decisions, ids=None)[part], ids, some, all_labels)
 
 
-def prediction_array(
+def prediction_bytes(
     decisions: Decisions,
-    ids: Any,
+    ids: pa.Array,
     scores: Scores | None = None,
     all_labels: bool = False,
     alternatives: int = 0,
     columns: Mapping[str, Any] | None = None,
-) -> pa.Array:
+) -> bytes:
     """Write the lines of some documents at once.
 
     Parameters
@@ -80,22 +89,25 @@ def prediction_array(
 
     Returns
     -------
-    array of text
-        Lines without their ends.
+    bytes
     """
-    labels = label_parts(chosen_labels(decisions, scores, all_labels))
-    fields: dict[str, Parts] = {"id": string_parts(ids), "labels": labels}
+    fields: dict[str, Any] = {"id": ids, "labels": chosen_labels(decisions, scores, all_labels).objects()}
     if alternatives and scores is not None:
-        fields["alternatives"] = label_parts(runner_up_labels(decisions, scores, alternatives))
-    flags = {"closed": decisions.closed_rows}
-    if decisions.unknown is not None:
-        flags["unknown"] = decisions.unknown
+        fields["alternatives"] = runner_up_labels(decisions, scores, alternatives).objects()
+    further: dict[str, Any] = {}
     for name, column in (columns or {}).items():
-        own = name
-        while own in (*fields, "alternatives", *flags, "unknown"):
-            own += "_"
-        fields[own] = [json_values(column)]
-    return json_objects(fields, flags)
+        free = name
+        while free in (*fields, *further, "alternatives", *FLAGS):
+            free += "_"
+        further[free] = column
+    flags = {"closed": decisions.closed_rows, "unknown": decisions.unknown}
+    fields |= further | {name: _flag(mask) for name, mask in flags.items() if mask is not None}
+    return json_lines(fields, FLAGS)
+
+
+def _flag(mask: BoolArray) -> pa.Array:
+    """Return true or null."""
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(mask), np.int8), mask=~mask), pa.array([True]))
 
 
 def write_predictions(
@@ -116,5 +128,5 @@ def write_predictions(
     if ending not in ENDINGS:
         raise TreelabelError(f"{path}: predictions are JSON Lines; expected a name that ends in {' or '.join(ENDINGS)}")
     with open_output(Path(path)) as stream:
-        for line in prediction_lines(decisions, scores, all_labels):
-            stream.write(line.encode() + b"\n")
+        for lines in _batches(decisions, scores, all_labels):
+            stream.write(lines)

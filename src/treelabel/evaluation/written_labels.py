@@ -1,6 +1,7 @@
 """Labels of many documents on their way into a file: by arrays, surest first, with scores of seven digits."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,15 +26,30 @@ class WrittenLabels:
     nodes: IntArray
     p: DoubleArray | None
 
-    def lists(self, values: pa.Array) -> pa.ListArray:
+    def lists(self, values: pa.Array) -> pa.LargeListArray:
         """Make one list per document of one value per label."""
-        return pa.ListArray.from_arrays(pa.array(self.ptr, pa.int32()), values)
+        return pa.LargeListArray.from_arrays(self.ptr, values)
 
-    def named(self, paths: bool = False) -> pa.Array:
+    def names(self, paths: bool = False) -> pa.DictionaryArray:
         """Return the name, or the path, of every label."""
-        known, place = np.unique(self.nodes, return_inverse=True)
-        names = self.hierarchy.paths(known) if paths else [self.hierarchy.names[node] for node in known.tolist()]
-        return pa.array(names, pa.large_string()).take(pa.array(place))
+        used, index = self._used
+        names = self.hierarchy.paths(used) if paths else [self.hierarchy.names[node] for node in used.tolist()]
+        return pa.DictionaryArray.from_arrays(pa.array(index, pa.int32()), pa.array(names, pa.large_string()))
+
+    @cached_property
+    def _used(self) -> tuple[LongArray, IntArray]:
+        """The nodes that occur, and which of these each label is."""
+        is_used = np.zeros(len(self.hierarchy), np.bool_)
+        is_used[self.nodes] = True
+        used = np.flatnonzero(is_used)
+        return used, (np.cumsum(is_used, dtype=np.int32) - 1)[self.nodes]
+
+    def objects(self) -> pa.LargeListArray:
+        """Make one list per document of {"label": name, "path": "A > B", "p": 0.93}."""
+        fields = {"label": self.names(), "path": self.names(paths=True)}
+        if self.p is not None:
+            fields["p"] = pa.array(self.p)
+        return self.lists(pa.StructArray.from_arrays(list(fields.values()), names=list(fields)))
 
 
 def chosen_labels(decisions: Decisions, scores: Scores | None, all_labels: bool = False) -> WrittenLabels:
@@ -142,12 +158,12 @@ def scores_at(scores: Scores, labels: LabelMatrix) -> DoubleArray:
         return np.asarray(values[rows, labels.indices], np.float64)
     width = labels.shape[1]
     stored, wanted = _keys(row_numbers(values), values.indices, width), _keys(rows, labels.indices, width)
-    found = np.zeros(len(wanted))
+    result = np.zeros(len(wanted))
     if len(stored):
-        place = np.minimum(np.searchsorted(stored, wanted), len(stored) - 1)
-        there = stored[place] == wanted
-        found[there] = values.data[place[there]]
-    return found
+        index = np.minimum(np.searchsorted(stored, wanted), len(stored) - 1)
+        is_stored = stored[index] == wanted
+        result[is_stored] = values.data[index[is_stored]]
+    return result
 
 
 def _keys(rows: Any, nodes: Any, width: int) -> LongArray:
@@ -164,27 +180,6 @@ def seven_digits(p: DoubleArray) -> DoubleArray:
     scale = 10.0 ** (7 + (p < 0.1).astype(np.int64) + (p < 0.01) + (p < 0.001))
     rounded: DoubleArray = np.rint(p * scale) / scale
     is_hard = (p < LEAST_EXACT) | (p.astype(np.float32) != p)
-    for at in np.flatnonzero(is_hard & (p > 0)).tolist():
-        rounded[at] = float(f"{p[at]:.7g}")
+    for index in np.flatnonzero(is_hard & (p > 0)).tolist():
+        rounded[index] = float(f"{p[index]:.7g}")
     return rounded
-
-
-def number_texts(values: DoubleArray) -> pa.Array:
-    """Write numbers as JSON does.
-
-    >>> number_texts(np.array([0.93, 1.0, 0.0, 1e-05])).to_pylist()
-    ['0.93', '1.0', '0.0', '1e-05']
-    """
-    texts = pa.array(values).cast(pa.large_string())
-    odd = ~((values >= LEAST_EXACT) & (values < 1))
-    if not odd.any():
-        return texts
-    own = [repr(value) for value in values[odd].tolist()]
-    return pa.compute.replace_with_mask(texts, pa.array(odd), pa.array(own, pa.large_string()))
-
-
-def optional_number_texts(column: pa.Array) -> pa.Array:
-    """Write numbers as JSON does; nothing stays nothing."""
-    there = column.is_valid()
-    texts = number_texts(column.fill_null(0.5).to_numpy(zero_copy_only=False))
-    return pa.compute.if_else(there, texts, pa.scalar(None, pa.large_string()))

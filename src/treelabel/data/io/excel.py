@@ -2,17 +2,19 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import date, datetime
 from itertools import chain, islice
 from math import ceil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from treelabel.core.errors import TreelabelError, quote, some
-from treelabel.data.io.csv import label_cell, value_cell
-from treelabel.data.io.records import Output, Problem, ReadOptions, Record, RowSource
-from treelabel.data.io.sheets import MOST_ROWS, column_letters, open_sheet, write_sheet
+from treelabel.data.io.cells import label_cell, value_cell
+from treelabel.data.io.format import Problem, ReadOptions, Record, TableSource, WriteOptions, parts_of
+from treelabel.data.io.sheets import column_letters, open_sheet, write_sheet
 
 LOG = logging.getLogger(__name__)
 # Titles and notes may stand above a table; this many rows are looked at to find where it begins.
@@ -25,28 +27,17 @@ LARGEST_NUMBER = 10**15
 SheetRow = tuple[int, list[str]]
 
 
-def read_excel(path: Path, options: ReadOptions) -> RowSource:
+def read_excel(path: Path, options: ReadOptions) -> TableSource:
     """Read a sheet row by row; lines are row numbers as Excel shows them, and values are texts.
 
     Rows above the names of the columns are passed over, as are empty rows; a column without a name has that of its
     letter.
-
-    Parameters
-    ----------
-    path
-        The file.
-    options
-        How to read it.
-
-    Returns
-    -------
-    RowSource
     """
     choices: dict[str, str] = {}
-    return RowSource(_rows(path, options, choices), choices=choices)
+    return TableSource(parts_of(_records(path, options, choices), path, options.limits), choices=choices)
 
 
-def _rows(path: Path, options: ReadOptions, choices: dict[str, str]) -> Iterator[Record | Problem]:
+def _records(path: Path, options: ReadOptions, choices: dict[str, str]) -> Iterator[Record | Problem]:
     size = path.stat().st_size
     with open_sheet(path, options.sheet, options.limits) as sheet:
         choices["sheet"] = sheet.told()
@@ -135,25 +126,25 @@ def _listed(columns: dict[int, str]) -> str:
     return some(list(columns.values()))
 
 
-def write_excel(output: Output) -> None:
+def write_excel(path: Path, tables: Iterable[pa.Table], options: WriteOptions) -> None:
     """Write a sheet with a row of names and one row per document; numbers and dates stay what they are."""
-    if len(output.data) >= MOST_ROWS:
-        raise TreelabelError(
-            f"{output.path}: {len(output.data):,} documents, and a sheet of Excel holds {MOST_ROWS - 1:,} below its "
-            "header; write .csv or .parquet, or split the data"
-        )
-    write_sheet(output.path, _written(output))
+    write_sheet(path, _sheet_rows(tables, options), options.sheet)
 
 
-def _written(output: Output) -> Iterator[list[Any]]:
-    columns = list(output.data.extra)
-    yield [output.id, output.text, output.labels, *columns]
-    for document in output.documents():
-        extra = [_value(document.extra[name]) for name in columns]
-        yield [document.id, document.text, label_cell(document.labels), *extra]
+def _sheet_rows(tables: Iterable[pa.Table], options: WriteOptions) -> Iterator[list[Any]]:
+    is_first = True
+    for table in tables:
+        if is_first:
+            yield list(table.column_names)
+        is_first = False
+        columns = [
+            [label_cell(value) if name in options.labels else _cell(value) for value in column.to_pylist()]
+            for name, column in zip(table.column_names, table.columns, strict=True)
+        ]
+        yield from map(list, zip(*columns, strict=True))
 
 
-def _value(value: Any) -> Any:
+def _cell(value: Any) -> Any:
     """Return a value as Excel has it, where it has such values; others as CSV would have them."""
     if value is None or isinstance(value, str | bool):
         return value
@@ -162,4 +153,4 @@ def _value(value: Any) -> Any:
     is_date = isinstance(value, date) and value.year > 1900
     if is_date and not (isinstance(value, datetime) and (value.tzinfo is not None or value.microsecond)):
         return value
-    return str(value) if isinstance(value, date) else value_cell(value)
+    return value_cell(value)

@@ -5,38 +5,27 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
-from treelabel.core.atomic_output import open_output
+import pyarrow as pa
+
 from treelabel.core.inputs import open_input, text_lines
-from treelabel.data.io.records import Output, Problem, ReadOptions, Record, RowSource, parsed_lines
+from treelabel.data.io.format import Problem, ReadOptions, Record, TableSource, WriteOptions, parsed_lines, parts_of
 
 PREFIX = "__label__"
 LABEL = re.compile(PREFIX + r"([^ \t]*)[ \t]*")
 LINE_BREAK = re.compile(r"\r\n|\r|\n")
 
 
-def read_fasttext(path: Path, options: ReadOptions) -> RowSource:
-    """Read `__label__A __label__B some text`; %20 and the like in a label stand for the characters they encode.
-
-    Parameters
-    ----------
-    path
-        The file.
-    options
-        How to read it.
-
-    Returns
-    -------
-    RowSource
-    """
-    return RowSource(_rows(path, options))
+def read_fasttext(path: Path, options: ReadOptions) -> TableSource:
+    """Read `__label__A __label__B some text`; %20 and the like in a label stand for the characters they encode."""
+    return TableSource(parts_of(_records(path, options), path, options.limits))
 
 
-def _rows(path: Path, options: ReadOptions) -> Iterator[Record | Problem]:
+def _records(path: Path, options: ReadOptions) -> Iterator[Record | Problem]:
     with open_input(path, options.seen, options.limits) as stream:
-        yield from parsed_lines(text_lines(stream, path, options.encoding, options.limits), _row)
+        yield from parsed_lines(text_lines(stream, path, options.encoding, options.limits), _parse)
 
 
-def _row(number: int, line: str) -> Record:
+def _parse(number: int, line: str) -> Record:
     labels, text = split_line(line)
     return Record(number, {"text": text, "labels": labels})
 
@@ -49,9 +38,9 @@ def split_line(line: str) -> tuple[list[str], str]:
     """
     labels: list[str] = []
     rest = line.strip()
-    while found := LABEL.match(rest):
-        labels.append(unquote(found[1]))
-        rest = rest[found.end() :]
+    while match := LABEL.match(rest):
+        labels.append(unquote(match[1]))
+        rest = rest[match.end() :]
     return labels, rest
 
 
@@ -65,9 +54,18 @@ def label_token(label: str) -> str:
     return PREFIX + encoded
 
 
-def write_fasttext(output: Output) -> None:
-    """Write one line per document; line breaks in texts become spaces, ids and further columns have no place."""
-    with open_output(output.path) as stream:
-        for document in output.documents():
-            text = LINE_BREAK.sub(" ", document.text)
-            stream.write(" ".join([*map(label_token, document.labels), text]).encode() + b"\n")
+class FastTextEncoder:
+    """Writes one line per document; line breaks in texts become spaces, ids and further columns are left out."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self.options = options
+        self.escaped = 0
+
+    def encode(self, table: pa.Table) -> bytes:
+        """Return the lines of a table."""
+        texts, labels = table.column(self.options.text), table.column(self.options.labels[0])
+        lines = [
+            " ".join([*map(label_token, names), LINE_BREAK.sub(" ", text)])
+            for text, names in zip(texts.to_pylist(), labels.to_pylist(), strict=True)
+        ]
+        return "".join(f"{line}\n" for line in lines).encode()

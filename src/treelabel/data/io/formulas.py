@@ -11,12 +11,10 @@ off is always right. Plain numbers such as -3.5 are not formulas, and are left a
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import pyarrow as pa
 import pyarrow.compute as pc
-
-from treelabel.data.dataset import Dataset
 
 MARKER = "treelabel:escaped"
 
@@ -24,6 +22,7 @@ MARKER = "treelabel:escaped"
 FORMULA_PATTERN = r"^'*[=+\-@\t\r]"
 FORMULA = re.compile(FORMULA_PATTERN)
 ESCAPED = re.compile(r"^'+[=+\-@\t\r]")
+UNESCAPE_PATTERN = r"^'('*[=+\-@\t\r])"
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
@@ -49,24 +48,15 @@ def unescape(cell: str) -> str:
     return cell[1:] if ESCAPED.match(cell) else cell
 
 
-def escaped_row(cells: Sequence[str]) -> tuple[list[str], int]:
-    """Escape a row; add the number of cells that were escaped, and return it as well."""
-    escaped = [escape(cell) for cell in cells]
-    count = sum(len(after) > len(before) for before, after in zip(cells, escaped, strict=True))
-    return [*escaped, str(count)], count
-
-
 def restored_row(values: dict[str, str]) -> dict[str, str]:
-    """Undo `escaped_row`, given the cells by column."""
+    """Take out the count of escaped cells, and undo `escape` where there are any."""
     count = values.pop(MARKER)
     return values if count in ("", "0") else {name: unescape(cell) for name, cell in values.items()}
 
 
-def may_hold_formulas(data: Dataset) -> bool:
-    """Return whether any cell or column of a dataset might be taken for a formula; labels count whether used or not."""
-    columns: Iterable[pa.ChunkedArray] = [data.ids.arrow, data.texts.arrow, *data.extra.values()]
-    names = pa.array([*data.hierarchy.names, *data.extra], pa.large_string())
-    return any(_has_formula(column) for column in [*columns, names])
+def may_hold_formulas(columns: Iterable[pa.ChunkedArray | pa.Array]) -> bool:
+    """Return whether any cell of some columns might be taken for a formula."""
+    return any(map(_has_formula, columns))
 
 
 def _has_formula(column: pa.ChunkedArray | pa.Array) -> bool:

@@ -5,51 +5,45 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from treelabel.core.atomic_output import open_output
+import pyarrow as pa
+
 from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.inputs import first_mark, open_input, text_lines, whole_lines
+from treelabel.core.json_lines import json_lines
 from treelabel.core.json_text import JsonLimitError, parse_json
 from treelabel.core.limits import Limits
-from treelabel.data.io.records import Output, Problem, ReadOptions, Record, RowSource, parsed_lines
+from treelabel.data.io.format import Problem, ReadOptions, Record, TableSource, WriteOptions, parsed_lines, parts_of
 
 
-def read_json_lines(path: Path, options: ReadOptions) -> RowSource:
+def read_json_lines(path: Path, options: ReadOptions) -> TableSource:
     """Read one JSON object per line; a file that starts with "[" is read whole as an array.
 
-    Parameters
-    ----------
-    path
-        The file.
-    options
-        How to read it.
-
-    Returns
-    -------
-    RowSource
+    Python's parser reads the lines: pyarrow's takes texts that look like dates for dates, does not tell a missing field
+    from null, and has no limit on nesting.
     """
-    return RowSource(_rows(path, options))
+    return TableSource(parts_of(_records(path, options), path, options.limits))
 
 
-def _rows(path: Path, options: ReadOptions) -> Iterator[Record | Problem]:
+def _records(path: Path, options: ReadOptions) -> Iterator[Record | Problem]:
     with open_input(path, options.seen, options.limits) as stream:
         if first_mark(stream, path, options.encoding) == b"[":
             yield from _array(path, whole_lines(stream, path, options.encoding, options.limits), options.limits)
             return
         lines = text_lines(stream, path, options.encoding, options.limits)
-        yield from parsed_lines(lines, lambda number, line: _row(number, line, options.limits))
+        yield from parsed_lines(lines, lambda number, line: _parse(number, line, options.limits))
 
 
-def _row(number: int, line: str, limits: Limits) -> Record | Problem:
+def _parse(number: int, line: str, limits: Limits) -> Record | Problem:
     try:
         values = parse_json(line, limits)
     except json.JSONDecodeError as error:
         return Problem(number, f"not valid JSON: {error.msg} at character {error.pos + 1}")
     except JsonLimitError as error:
         return Problem(number, str(error))
-    return _checked(number, values, "\\ud" in line.lower())
+    return _record(number, values, "\\ud" in line.lower())
 
 
-def _checked(number: int, values: Any, has_surrogates: bool) -> Record | Problem:
+def _record(number: int, values: Any, has_surrogates: bool) -> Record | Problem:
     if has_surrogates:
         try:
             json.dumps(values, ensure_ascii=False).encode()
@@ -75,20 +69,24 @@ def _array(path: Path, lines: list[str], limits: Limits) -> Iterator[Record | Pr
         raise TreelabelError(f"{path}: JSON that cannot be read: {error}") from error
     has_surrogates = "\\ud" in text.lower()
     for number, value in enumerate(values, 1):
-        yield _checked(number, value, has_surrogates)
+        yield _record(number, value, has_surrogates)
 
 
-def write_json_lines(output: Output) -> None:
-    """Write one object per line: id, text, labels, then the further columns."""
-    with open_output(output.path) as stream:
-        for document in output.documents():
-            values = {output.id: document.id, output.text: document.text, output.labels: document.labels}
-            stream.write(json.dumps(values | document.extra, ensure_ascii=False, default=str).encode() + b"\n")
+class JsonLinesEncoder:
+    """Writes tables as one object per line."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self.options = options
+        self.escaped = 0
+
+    def encode(self, table: pa.Table) -> bytes:
+        """Return the lines of a table."""
+        return json_lines(dict(zip(table.column_names, table.columns, strict=True)))
 
 
-def write_htc(output: Output) -> None:
-    """Write the form that hierarchical text classification benchmarks share: `token` and `label`."""
-    with open_output(output.path) as stream:
-        for document in output.documents():
-            values = {"token": document.text, "label": document.labels}
-            stream.write(json.dumps(values, ensure_ascii=False).encode() + b"\n")
+class HtcEncoder(JsonLinesEncoder):
+    """Writes the form that benchmarks of hierarchical text classification share: `token` and `label`."""
+
+    def encode(self, table: pa.Table) -> bytes:
+        """Return the lines of a table."""
+        return json_lines({"token": table.column(self.options.text), "label": table.column(self.options.labels[0])})

@@ -1,16 +1,18 @@
 """Parquet: columns id, text, labels and whatever else there is, with the hierarchy in the file's metadata."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from treelabel.core.atomic_output import atomic_file
 from treelabel.core.errors import TreelabelError
+from treelabel.data.io.format import BATCH, Part, ReadOptions, TableSource, WriteOptions
 from treelabel.data.io.parquet_limits import check_size, decoded_size, promised_size, rows_at_once
-from treelabel.data.io.records import BATCH, Output, Problem, ReadOptions, Record, RowSource
 from treelabel.hierarchy import hierarchy_from_json, hierarchy_to_json
 
 METADATA_KEY = b"treelabel.hierarchy"
@@ -18,20 +20,8 @@ METADATA_KEY = b"treelabel.hierarchy"
 DAMAGE = (pa.ArrowException, OSError, ValueError, OverflowError, KeyError, MemoryError)
 
 
-def read_parquet(path: Path, options: ReadOptions) -> RowSource:
-    """Read row groups in batches; lines are row numbers.
-
-    Parameters
-    ----------
-    path
-        The file.
-    options
-        How to read it.
-
-    Returns
-    -------
-    RowSource
-    """
+def read_parquet(path: Path, options: ReadOptions) -> TableSource:
+    """Read row groups in batches; lines are row numbers, from 1 on."""
     try:
         # A large hierarchy in the metadata goes beyond the limit that guards readers by default.
         file = pq.ParquetFile(path, thrift_string_size_limit=2**31 - 1)
@@ -45,46 +35,10 @@ def read_parquet(path: Path, options: ReadOptions) -> RowSource:
         raise
     except DAMAGE as error:
         raise TreelabelError(f"{path}: not a Parquet file: {error}") from error
-    return RowSource(_rows(path, file, options), hierarchy)
+    return TableSource(_parts(path, file, options), hierarchy)
 
 
-def _rows(path: Path, file: pq.ParquetFile, options: ReadOptions) -> Iterator[Record | Problem]:
-    number = 0
-    for batch in _record_batches(path, file, options):
-        binary = [field.name for field in batch.schema if _is_binary(field.type)]
-        for values in batch.to_pylist():
-            number += 1
-            # Bytes that are not text are refused where text is read.
-            for name in binary:
-                with suppress(UnicodeDecodeError, AttributeError):
-                    values[name] = values[name].decode()
-            yield Record(number, values)
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))
-
-
-def record_batches(path: Path, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """Read columns as they are stored, some rows at a time; what a file may ask of its reader is limited as in rows.
-
-    Parameters
-    ----------
-    path
-        The file.
-    options
-        How to read it.
-
-    Yields
-    ------
-    pa.RecordBatch
-    """
-    # For what it refuses.
-    read_parquet(path, options)
-    yield from _record_batches(path, pq.ParquetFile(path, thrift_string_size_limit=2**31 - 1), options)
-
-
-def _record_batches(path: Path, file: pq.ParquetFile, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+def _parts(path: Path, file: pq.ParquetFile, options: ReadOptions) -> Iterator[Part]:
     number = size = 0
     file_size = path.stat().st_size
     try:
@@ -93,7 +47,7 @@ def _record_batches(path: Path, file: pq.ParquetFile, options: ReadOptions) -> I
             for batch in file.iter_batches(batch_size, row_groups=[group]):
                 size += sum(map(decoded_size, batch.columns))
                 check_size(path, size, options.limits)
-                yield batch
+                yield Part(_plain_table(batch), np.arange(number + 1, number + len(batch) + 1))
                 number += len(batch)
                 if options.seen is not None:
                     options.seen(file_size * number // max(1, file.metadata.num_rows))
@@ -103,21 +57,33 @@ def _record_batches(path: Path, file: pq.ParquetFile, options: ReadOptions) -> I
         raise TreelabelError(f"{path}: row {number + 1}: damaged Parquet file: {error}") from error
 
 
-def write_parquet(output: Output) -> None:
-    """Write in batches."""
-    data = output.data
-    fields = [
-        pa.field(output.id, pa.large_string()),
-        pa.field(output.text, pa.large_string()),
-        pa.field(output.labels, pa.list_(pa.string())),
-        *(pa.field(name, column.type) for name, column in data.extra.items()),
-    ]
-    schema = pa.schema(fields, {METADATA_KEY: hierarchy_to_json(data.hierarchy)})
+def _plain_table(batch: pa.RecordBatch) -> pa.Table:
+    """Return columns by name, the last of each name, with bytes that are text as text and without dictionaries."""
+    columns = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        kind = column.type
+        if pa.types.is_dictionary(kind):
+            column, kind = column.cast(kind.value_type), kind.value_type
+        if pa.types.is_fixed_size_binary(kind):
+            column, kind = column.cast(pa.binary()), pa.binary()
+        if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+            # Bytes that are not text are refused where text is read.
+            with suppress(pa.ArrowInvalid):
+                column = column.cast(pa.large_string())
+        columns[name] = column
+    return pa.table(columns)
+
+
+def write_parquet(path: Path, tables: Iterable[pa.Table], options: WriteOptions) -> None:
+    """Write tables of one schema, with the hierarchy in the metadata if there is one."""
+    rest = iter(tables)
+    first = next(rest, pa.table({}))
+    schema = first.schema
+    if options.hierarchy is not None:
+        schema = schema.with_metadata({METADATA_KEY: hierarchy_to_json(options.hierarchy)})
     try:
-        with atomic_file(output.path) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
-            for part in data.batches(BATCH):
-                labels = pa.array(output.label_texts(part.labels), pa.list_(pa.string()))
-                columns = [part.ids.arrow, part.texts.arrow, labels, *part.extra.values()]
-                writer.write_table(pa.table(columns, schema=schema))
+        with atomic_file(path) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+            for table in chain([first], rest):
+                writer.write_table(table.cast(schema))
     except pa.ArrowNotImplementedError as error:
-        raise TreelabelError(f"{output.path}: a column cannot be stored in Parquet: {error}") from error
+        raise TreelabelError(f"{path}: a column cannot be stored in Parquet: {error}") from error

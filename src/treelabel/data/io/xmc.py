@@ -3,11 +3,11 @@
 The first line says `documents features labels`; then one line per document, `label,label feature:value feature:value`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO
 
 import numpy as np
+import pyarrow as pa
 from scipy import sparse
 
 from treelabel.core.atomic_output import open_output
@@ -15,7 +15,7 @@ from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.inputs import UndecodableLine, open_input, text_lines
 from treelabel.core.limits import Limits
 from treelabel.core.types import FloatArray, IntArray
-from treelabel.data.io.records import BATCH, Output, Problem, ReadOptions, Record, RowSource
+from treelabel.data.io.format import Problem, ReadOptions, Record, TableSource, WriteOptions, parts_of
 from treelabel.hierarchy import Hierarchy
 
 # Nodes and features are numbered in 32 bits.
@@ -23,25 +23,14 @@ LARGEST = 2**31 - 1
 LARGEST_VALUE = float(np.finfo(np.float32).max)
 
 
-def read_xmc(path: Path, options: ReadOptions) -> RowSource:
-    """Read numbered labels into a flat hierarchy named "0", "1", ..., and features into a sparse matrix.
-
-    Parameters
-    ----------
-    path
-        The file.
-    options
-        How to read it.
-
-    Returns
-    -------
-    RowSource
-    """
+def read_xmc(path: Path, options: ReadOptions) -> TableSource:
+    """Read numbered labels into a flat hierarchy named "0", "1", ..., and features into a sparse matrix."""
     with open_input(path, limits=options.limits) as stream:
         header = next(text_lines(stream, path, options.encoding, options.limits), "")
     count, features, labels = _sizes(header, path, options.limits)
     hierarchy = Hierarchy.flat([str(label) for label in range(labels)])
-    return RowSource(_rows(path, options, count, features, labels), hierarchy, features)
+    records = _records(path, options, count, features, labels)
+    return TableSource(parts_of(records, path, options.limits, features), hierarchy, features)
 
 
 def _sizes(header: str, path: Path, limits: Limits) -> tuple[int, int, int]:
@@ -60,7 +49,7 @@ def _sizes(header: str, path: Path, limits: Limits) -> tuple[int, int, int]:
     return count, features, labels
 
 
-def _rows(path: Path, options: ReadOptions, count: int, features: int, labels: int) -> Iterator[Record | Problem]:
+def _records(path: Path, options: ReadOptions, count: int, features: int, labels: int) -> Iterator[Record | Problem]:
     number = 1
     with open_input(path, options.seen, options.limits) as stream:
         lines = text_lines(stream, path, options.encoding, options.limits)
@@ -70,8 +59,8 @@ def _rows(path: Path, options: ReadOptions, count: int, features: int, labels: i
                 yield Problem(number, line)
                 continue
             try:
-                given, pairs = parse_line(line, features, labels)
-                yield Record(number, {"text": "", "labels": given}, pairs)
+                names, pairs = parse_line(line, features, labels)
+                yield Record(number, {"text": "", "labels": names}, pairs)
             except ValueError as error:
                 yield Problem(number, str(error))
     if number - 1 != count:
@@ -103,8 +92,8 @@ def parse_line(line: str, features: int, labels: int) -> tuple[list[str], tuple[
     head, *pairs = line.rstrip("\r\n").split(" ")
     if ":" in head:
         head, pairs = "", [head, *pairs]
-    given = head.split(",") if head else []
-    wrong = next((label for label in given if not label.isdecimal() or int(label) >= labels), None)
+    names = head.split(",") if head else []
+    wrong = next((label for label in names if not label.isdecimal() or int(label) >= labels), None)
     if wrong is not None:
         raise ValueError(f"label {quote(wrong)} is not a number from 0 to {labels - 1}")
     split = [pair.split(":") for pair in pairs if pair]
@@ -112,7 +101,7 @@ def parse_line(line: str, features: int, labels: int) -> tuple[list[str], tuple[
     if bad is not None:
         raise ValueError(f"feature {quote(':'.join(bad))} is not 'number:value' with a number from 0 to {features - 1}")
     values = np.array([_number(pair) for pair in split], np.float32)
-    return given, (np.array([int(pair[0]) for pair in split], np.int32), values)
+    return names, (np.array([int(pair[0]) for pair in split], np.int32), values)
 
 
 def _number(pair: list[str]) -> float:
@@ -125,24 +114,24 @@ def _number(pair: list[str]) -> float:
     return value
 
 
-def write_xmc(output: Output) -> None:
-    """Write numbered labels and features; needs a dataset with features."""
-    data = output.data
-    if data.features is None:
-        raise TreelabelError(
-            f"{output.path}: this format holds numeric features, and the data has only texts; use another"
-        )
-    with open_output(output.path) as stream:
-        stream.write(f"{len(data)} {data.features.shape[1]} {len(data.hierarchy)}\n".encode())
-        for start in range(0, len(data), BATCH):
-            _write_part(stream, data.labels[start : start + BATCH], data.features[start : start + BATCH])
+def write_xmc(path: Path, tables: Iterable[pa.Table], options: WriteOptions) -> None:
+    """Write labels, which are numbers, and features; needs a dataset with features."""
+    if options.features is None or options.hierarchy is None:
+        raise TreelabelError(f"{path}: this format holds numeric features, and the data has only texts; use another")
+    documents, features = options.features.shape
+    start = 0
+    with open_output(path) as stream:
+        stream.write(f"{documents} {features} {len(options.hierarchy)}\n".encode())
+        for table in tables:
+            labels = table.column(options.labels[0]).to_pylist()
+            stream.write(_lines(labels, options.features[start : start + len(labels)]))
+            start += len(labels)
 
 
-def _write_part(stream: IO[bytes], labels: sparse.csr_array, features: sparse.csr_array) -> None:
-    for row in range(labels.shape[0]):
-        given = ",".join(map(str, labels.indices[labels.indptr[row] : labels.indptr[row + 1]]))
+def _lines(labels: list[list[str]], features: sparse.csr_array) -> bytes:
+    lines = []
+    for row, numbers in enumerate(labels):
         entries = slice(features.indptr[row], features.indptr[row + 1])
-        pairs = [
-            f"{at}:{value:.9g}" for at, value in zip(features.indices[entries], features.data[entries], strict=True)
-        ]
-        stream.write(" ".join([given, *pairs]).encode() + b"\n")
+        pairs = zip(features.indices[entries], features.data[entries], strict=True)
+        lines.append(" ".join([",".join(numbers), *(f"{feature}:{value:.9g}" for feature, value in pairs)]))
+    return "".join(f"{line}\n" for line in lines).encode()

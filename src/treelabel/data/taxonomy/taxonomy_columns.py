@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from treelabel.core.errors import TreelabelError, quote
-from treelabel.data.fields import LEVEL_NAME
+from treelabel.data.columns import LEVEL_NAME
 from treelabel.hierarchy import SEPARATOR
 from treelabel.hierarchy.edges import ROOT_NAMES
 from treelabel.hierarchy.separators import guess_separator
