@@ -1,0 +1,90 @@
+"""The recipes of CONTRIBUTING.md run as they stand."""
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.helpers import registered
+from treelabel import LOSSES, Hierarchy, make_model
+from treelabel.core.types import FloatArray
+from treelabel.models.check import CASES
+from treelabel.neural.losses import registry as loss_registry
+from treelabel.neural.losses.registry import make_loss
+
+PAGE = Path(__file__).resolve().parents[1] / "CONTRIBUTING.md"
+
+
+def code_blocks(title: str) -> list[str]:
+    """The Python blocks of one recipe."""
+    (section,) = re.findall(rf"^### {title}\n(.*?)(?=^##)", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    return re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+
+
+class WordCounts:
+    """An encoder whose vectors count words, by hash."""
+
+    name = fingerprint = "word_counts"
+
+    def transform(self, texts: Sequence[str]) -> FloatArray:
+        rows: FloatArray = np.zeros((len(texts), 64), np.float32)
+        for row, text in enumerate(texts):
+            for word in text.split():
+                rows[row, sum(word.encode()) % 64] += 1
+        return rows
+
+
+# A loss
+
+
+@pytest.fixture
+def squared_error(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The loss of the recipe: its module, and its row for the duration of a test."""
+    definition, row = code_blocks("A loss")
+    path = definition.splitlines()[0].removeprefix("# ").removesuffix(".py").replace("/", ".")
+    module = ModuleType(f"treelabel.{path}")
+    exec(definition, module.__dict__)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    with LOSSES.adding(eval(row, vars(loss_registry))):
+        yield
+
+
+@pytest.mark.usefixtures("squared_error")
+def test_the_gradient_of_the_loss_is_what_differences_say() -> None:
+    loss = make_loss("squared_error", Hierarchy.from_paths(["A > B", "A > C", "D"]))
+    truth = loss.prepare([[0, 0, 1, 0], [0, 0, 0, 0]]).batch(np.arange(2))
+    logits = torch.from_numpy(np.random.default_rng(0).normal(size=(2, 4))).requires_grad_()
+    p = torch.sigmoid(logits.detach())
+    y = torch.tensor([[1.0, 0.0, 1.0, 0.0], [0.0] * 4])
+    assert loss(logits, truth).tolist() == pytest.approx(((p - y) ** 2).sum(1).tolist())
+    (gradient,) = torch.autograd.grad(loss(logits, truth).sum(), logits)
+    step = 1e-6
+    for output in range(4):
+        moved = torch.zeros(4, dtype=torch.float64)
+        moved[output] = step
+        with torch.no_grad():
+            difference = (loss(logits + moved, truth) - loss(logits - moved, truth)) / (2 * step)
+        assert gradient[:, output].tolist() == pytest.approx(difference.tolist(), abs=1e-8)
+    assert gradient.numpy() == pytest.approx((2 * (p - y) * p * (1 - p)).numpy())
+
+
+@pytest.mark.usefixtures("squared_error")
+@pytest.mark.parametrize("case", ["leaf", "many", "DAG"])
+def test_the_loss_trains_the_models_that_take_one(case: str) -> None:
+    data = CASES[case]
+    settings: dict[str, dict[str, Any]] = {
+        "neural": {"encoder": "word_counts", "epochs": 40, "learning_rate": 0.1, "batch_size": 8},
+        "bag": {"vector_size": 20},
+    }
+    with registered("word_counts", WordCounts):
+        for name, values in settings.items():
+            model = make_model(name, loss="squared_error", **values)
+            model.fit(data.texts, data.labels, hierarchy=data.hierarchy)
+            assert model.score(data.texts).is_coherent()
+            assert model.score(data.texts, data.labels) >= 0.8, name
