@@ -1,6 +1,5 @@
 """Every setting of every model: what it may be, and what is refused when a model is made, before any work is done."""
 
-import inspect
 import math
 from functools import partial
 from typing import Any
@@ -13,6 +12,7 @@ from treelabel import MODELS, TreelabelError, make_model
 from treelabel.cli import main
 from treelabel.models.base import Model
 from treelabel.models.check import TREE
+from treelabel.neural.training_arguments import TrainingArguments
 
 NAN, INF = math.nan, math.inf
 NO_NUMBER = ["two", NAN, INF, -INF, [1], True, object()]
@@ -59,6 +59,7 @@ KINDS: dict[str, tuple[list[Any], list[Any]]] = {
     "hierarchy": ([1, "tree.tsv", {"a": "b"}], [None, TREE]),
     "estimators": ([1, "linear", (1,), ("linaer",), ({"C": 1.0},), ({"model": "linear", "C": -1},), ()], [("linear",)]),
     "callbacks": ([1, "print", None], [()]),
+    "training": ([1, {"epochs": 3}, None], [TrainingArguments(epochs=3)]),
     "label embeddings": ([1, "pifa-tfidf", ("tfidf",), ()], [("pifa-tfidf",), ("text-emb", "pifa-tfidf")]),
 }
 SYSTEMS = ("hitin", "hgclr", "hbgl", "aplc_xlnet", "x_transformer", "attention_xml", "light_xml")
@@ -72,9 +73,8 @@ CHOICES: dict[tuple[str | None, str], list[Any]] = {
     ("extreme", "tree"): ["clusters", "hierarchy"],
     ("prototype", "label_text"): ["name", "path"],
     ("neural", "train"): ["auto", "head", "lora", "all"],
-    ("neural", "precision"): ["auto", "fp32", "bf16"],
-    ("neural", "lr_scheduler"): ["linear", "slanted", "constant"],
-    ("aplc_xlnet", "lr_scheduler"): ["linear", "slanted", "constant"],
+    (None, "precision"): ["auto", "fp32", "bf16"],
+    (None, "lr_scheduler"): ["linear", "slanted", "constant", None],
     ("hitin", "tree_pooling"): ["sum", "mean", "max"],
     (None, "pooling"): ["cls", "mean", "max", "last", None],
     (None, "mode"): ["auto"],
@@ -168,6 +168,7 @@ SETTINGS: dict[Any, str] = {
     "temperature": "cost",
     "text_dropout": "partial share",
     "tfidf": "flag",
+    "training": "training",
     "threads": "count",
     "threshold": "optional share",
     ("hgclr", "threshold"): "threshold",
@@ -185,8 +186,7 @@ NEURAL = ("neural", *SYSTEMS)
 SETTINGS |= {(model, "validation_fraction"): "partial share" for model in NEURAL}
 # Values that are right by themselves, but exclude another setting's default.
 EXCLUDED = {
-    *(("neural", name) for name in ("frozen_layers", "layerwise_lr_decay", "gradient_checkpointing")),
-    *((model, "gradient_checkpointing") for model in NEURAL),
+    *((model, name) for name in ("frozen_layers", "layerwise_lr_decay", "gradient_checkpointing") for model in NEURAL),
     ("bag", "ngram_range"),
 }
 ALL = [(name, setting) for name in MODELS for setting in MODELS[name].maker.setting_names()]
@@ -206,7 +206,7 @@ def values(model: str, setting: str) -> tuple[list[Any], list[Any]]:
 def made(model: str, **settings: Any) -> Model:
     """Call a maker itself, which checks nothing."""
     maker: Any = MODELS[model].maker
-    found: Model = maker(**settings)
+    found: Model = maker.make(**settings)
     return found
 
 
@@ -227,8 +227,8 @@ def test_wrong_values_are_refused_when_a_model_is_made(model: str, setting: str)
             assert setting in str(refused.value) or setting == "estimators", (value, refused.value)
             assert any(word in str(refused.value) for word in ("expected", "there are", "did you mean", "needs")), value
         # What only the combination of settings makes wrong is refused when it learns.
-        before, refused_at_once = getattr(default, setting), not is_taken(default, {setting: value})
-        assert not refused_at_once or getattr(default, setting) is before
+        before, refused_at_once = default.flat_settings().get(setting), not is_taken(default, {setting: value})
+        assert not refused_at_once or default.flat_settings().get(setting) is before
         with pytest.raises(TreelabelError):
             (default if not refused_at_once else made(model, **{setting: value})).fit(object())
         default = make_model(model)
@@ -246,12 +246,12 @@ def is_taken(model: Model, settings: dict[str, Any]) -> bool:
 @pytest.mark.parametrize(("model", "setting"), ALL)
 def test_defaults_and_documented_values_are_taken(model: str, setting: str) -> None:
     maker = MODELS[model].maker
-    usual = inspect.signature(maker.__init__).parameters[setting].default
+    usual = maker().flat_settings().get(setting, TrainingArguments())
     for value in (usual, *values(model, setting)[1]):
         made = make_model(model, **{setting: value})
-        assert same(getattr(made, setting), value)
-        assert same(getattr(clone(made), setting), value)
-        assert same(getattr(make_model(model).set_params(**{setting: value}), setting), value)
+        changed = make_model(model).set_params(**{setting: value})
+        for each in (made, clone(made), changed):
+            assert same({**each.get_params(), **each.flat_settings()}[setting], value)
 
 
 @pytest.mark.parametrize(

@@ -17,14 +17,20 @@ from treelabel.encoders.backbone import pool
 from treelabel.encoders.sources import find_source
 from treelabel.models.check import CASES
 from treelabel.models.model_inputs import training_of
-from treelabel.neural.aplc_xlnet import AplcNetwork, LabelClusters, labels_by_frequency, product_logit
 from treelabel.neural.inputs import KnownVectors
 from treelabel.neural.losses.registry import make_loss
-from treelabel.neural.network import Network, parameter_groups
+from treelabel.neural.network import Network, NetworkSpec
 from treelabel.neural.objective import Objective
-from treelabel.neural.parts import Parts
-from treelabel.neural.schedules import SCHEDULES
+from treelabel.neural.optimization import SCHEDULES, parameter_groups
 from treelabel.neural.scratch import learned_tokenizer, small_xlnet
+from treelabel.neural.systems.aplc_xlnet import (
+    AplcNetwork,
+    AplcXlnet,
+    LabelClusters,
+    labels_by_frequency,
+    product_logit,
+)
+from treelabel.neural.training_arguments import RATE_GROUPS, TrainingArguments
 
 
 @pytest.fixture(autouse=True)
@@ -109,7 +115,7 @@ def network_of(labels: list[list[str]], hierarchy: Hierarchy, **settings: Any) -
     terminal = hierarchy.most_specific(train.labels).indices
     stops = np.unique(terminal[~hierarchy.is_leaf[terminal]]).astype(np.int32)
     objective = Objective.of(train, "bce", None, stops)
-    return AplcNetwork(Parts(objective, 8, None, "mean", 0.0), **settings)
+    return AplcNetwork(NetworkSpec(objective, 8, None, "mean", 0.0), **settings)
 
 
 def test_labels_are_terminal_labels_of_training_most_frequent_first() -> None:
@@ -118,7 +124,9 @@ def test_labels_are_terminal_labels_of_training_most_frequent_first() -> None:
     new = network.outputs
     train = training_of(["t"] * 6, [["A"], ["C"], ["C"], ["B"], ["D", "C"], ["D"]], h)
     objective = Objective.of(train, "bce", None, np.array([h.names.index("A")], np.int32))
-    named = [objective.change.new.names[node] for node in labels_by_frequency(Parts(objective, 8, None, "mean", 0.0))]
+    named = [
+        objective.change.new.names[node] for node in labels_by_frequency(NetworkSpec(objective, 8, None, "mean", 0.0))
+    ]
     assert named[:2] == ["C", "D"]
     assert sorted(named[2:]) == ["B", "other [A]"]
     assert new.sizes == [2, 1, 1]
@@ -162,16 +170,16 @@ def test_fewer_labels_than_clusters_are_all_in_the_head_and_small_tails() -> Non
 
 def test_parts_learn_at_rates_of_their_own_which_rise_and_fall() -> None:
     model = make_model("aplc_xlnet", encoder="bert", mode="all")
-    settings = model._settings()
-    assert settings.learning_rate == 5e-5
-    assert settings.learning_rates == {"hidden": 1e-4, "outputs": 2e-3}
-    assert settings.lr_scheduler == "slanted"
+    assert isinstance(model, AplcXlnet)
+    assert model.training.group_rates(model.recipe) == {"encoder": 5e-5, "hidden": 1e-4, "outputs": 2e-3}
+    assert TrainingArguments(learning_rate=1.0).group_rates(model.recipe) == dict.fromkeys(RATE_GROUPS, 1.0)
+    assert model.lr_scheduler == "slanted"
     shares = [SCHEDULES["slanted"](step, 100, 0.1) for step in range(101)]
     assert int(np.argmax(shares)) == 10
     assert all(np.diff(shares[:11]) > 0)
     assert all(np.diff(shares[10:]) < 0)
     network = network_of([["D"], ["E"]], Hierarchy.from_paths(["D", "E"]))
-    groups = parameter_groups(network, {"encoder": 1.0, "hidden": 2.0, "outputs": 3.0}, 1.0, 0.0)
+    groups = parameter_groups(network, {"encoder": 1.0, "hidden": 2.0, "outputs": 3.0}, TrainingArguments())
     rate = {id(parameter): group["lr"] for group in groups for parameter in group["params"]}
     assert {rate[id(p)] for p in network.outputs.hidden.parameters()} == {2.0}
     assert rate[id(network.outputs.head.weight)] == 3.0

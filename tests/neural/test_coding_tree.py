@@ -18,8 +18,8 @@ from tests.strategies import Drawn, dags, examples, hierarchies, trees
 from treelabel import Hierarchy
 from treelabel.core.errors import TreelabelError
 from treelabel.data import read_taxonomy
-from treelabel.neural.coding_tree import CodingTree, coding_tree, label_edges, least_rise
-from treelabel.neural.merging import binary_tree
+from treelabel.neural.systems.hitin_coding_tree import CodingTree, coding_tree, label_edges, least_rise
+from treelabel.neural.systems.hitin_merging import binary_tree
 
 GOLDEN = Path(os.environ.get("TREELABEL_GOLDEN", Path(__file__).parents[3] / "shared" / "golden"))
 Groups = list[frozenset[int]]
@@ -85,7 +85,7 @@ def test_the_entropy_is_the_defined_one(drawn: Drawn, height: int) -> None:
     tree = coding_tree(drawn.fast, height)
     assert tree.entropy == pytest.approx(slow_entropy(drawn.fast, groups_of(tree)), abs=1e-12)
     flat = [frozenset(range(len(drawn)))]
-    assert tree.one_dimensional_entropy == pytest.approx(slow_entropy(drawn.fast, flat), abs=1e-12)
+    assert coding_tree(drawn.fast, 1).entropy == pytest.approx(slow_entropy(drawn.fast, flat), abs=1e-12)
 
 
 @given(hierarchies())
@@ -99,7 +99,6 @@ def test_no_merge_lets_the_entropy_rise(drawn: Drawn) -> None:
 def test_height_never_lets_the_entropy_rise(drawn: Drawn) -> None:
     values = [coding_tree(drawn.fast, height).entropy for height in range(1, 6)]
     assert all(later <= earlier + 1e-12 for earlier, later in pairwise(values))
-    assert values[0] == pytest.approx(coding_tree(drawn.fast, 1).one_dimensional_entropy)
     assert coding_tree(drawn.fast, len(drawn)).entropy == pytest.approx(
         slow_entropy(drawn.fast, merged_groups(drawn.fast)), abs=1e-12
     )
@@ -145,7 +144,7 @@ def test_the_same_hierarchy_has_the_same_tree(drawn: Drawn) -> None:
 def test_a_hierarchy_without_edges() -> None:
     tree = coding_tree(Hierarchy.flat(["a", "b", "c"]), 2)
     assert tree.sizes == (3, 3, 1)
-    assert tree.entropy == tree.one_dimensional_entropy == 0
+    assert tree.entropy == 0
 
 
 def test_one_label() -> None:
@@ -194,7 +193,7 @@ def test_the_entropy_is_at_most_that_of_the_official_program() -> None:
     for case, h in golden_cases():
         tree = coding_tree(h, case["k"])
         assert (len(h), len(tree.edges)) == (case["nodes"], case["edges"])
-        assert tree.one_dimensional_entropy == pytest.approx(case["one_dimensional_entropy"], abs=1e-9)
+        assert coding_tree(h, 1).entropy == pytest.approx(case["one_dimensional_entropy"], abs=1e-9)
         assert tree.entropy <= case["structural_entropy"] + 1e-9, case
 
 
@@ -214,4 +213,4 @@ def test_twenty_thousand_labels_take_seconds(shape: str) -> None:
     start = time.perf_counter()
     tree = coding_tree(h, 4)
     assert time.perf_counter() - start < 60
-    assert tree.entropy < tree.one_dimensional_entropy
+    assert tree.entropy < coding_tree(h, 1).entropy

@@ -13,20 +13,20 @@ from torch.nn import functional
 from treelabel import Hierarchy
 from treelabel.core.errors import TreelabelError
 from treelabel.core.stopping import StopSignal
-from treelabel.neural.gold import Gold
-from treelabel.neural.hbgl import HbglNetwork, keep
-from treelabel.neural.hbgl_bodies import BackboneBody
-from treelabel.neural.hbgl_labels import (
+from treelabel.neural.backbones import layers_of, with_lora
+from treelabel.neural.losses.registry import make_loss
+from treelabel.neural.network import LinearOutputs, Network, NetworkSpec
+from treelabel.neural.objective import Objective
+from treelabel.neural.systems.hbgl import HbglNetwork, keep
+from treelabel.neural.systems.hbgl_bodies import BackboneBody
+from treelabel.neural.systems.hbgl_labels import (
     GlobalStage,
     alike_when_masked,
     edge_attention,
     sequences,
     subtrees,
 )
-from treelabel.neural.losses.registry import make_loss
-from treelabel.neural.network import Network, Outputs, layers_of, with_lora
-from treelabel.neural.objective import Objective
-from treelabel.neural.parts import Parts
+from treelabel.neural.targets import NodeTargets
 
 WIDTH, VOCABULARY, POSITIONS = 16, 40, 16
 H = Hierarchy.from_paths(["A > B > C", "A > B > D", "A > E", "F > G", "I"])
@@ -52,21 +52,21 @@ def bert(layers: int = 2, width: int = WIDTH, vocabulary: int = VOCABULARY, posi
     return BertModel(config, add_pooling_layer=False).eval()
 
 
-def parts_of(h: Hierarchy, backbone: Any, width: int = WIDTH, **others: Any) -> Parts:
+def spec_of(h: Hierarchy, backbone: Any, width: int = WIDTH, **others: Any) -> NetworkSpec:
     """The parts of a network whose names have two pieces each."""
     objective = Objective("bce", h, np.array([], np.int32), np.ones(len(h), np.int64))
     names = tuple(torch.randn(2, width) * 0.2 for _ in range(len(h)))
     given = {"name_vectors": names, "dropout": 0.0, **others}
-    return Parts(objective=objective, width=width, backbone=backbone, pooling="mean", **given)
+    return NetworkSpec(objective=objective, width=width, backbone=backbone, pooling="mean", **given)
 
 
-def network_of(body: str, h: Hierarchy = H, **settings: Any) -> HbglNetwork:
+def network_of(body: str, h: Hierarchy = H, global_steps: int = 0, **settings: Any) -> HbglNetwork:
     """A network with random weights, without a global stage unless it is asked for."""
     torch.manual_seed(0)
     backbone = None if body == "decoder" else bert()
     if body == "lora":
         backbone = with_lora(backbone, 2)
-    return HbglNetwork(parts_of(h, backbone), **{"global_steps": 0, **settings}).eval()
+    return HbglNetwork(spec_of(h, backbone), stage=GlobalStage(global_steps), **settings).eval()
 
 
 def texts_of(body: str, lengths: Sequence[int]) -> tuple[Tensor, Tensor]:
@@ -187,13 +187,13 @@ def test_encoders_that_would_show_the_answers_are_refused() -> None:
             return self.inner(inputs_embeds=inputs_embeds)
 
     with pytest.raises(TreelabelError, match="NoVectors does not take inputs_embeds and position_ids"):
-        HbglNetwork(parts_of(H, NoVectors()))
+        HbglNetwork(spec_of(H, NoVectors()))
     with pytest.raises(TreelabelError, match="Blind does not follow a four-dimensional attention mask"):
-        HbglNetwork(parts_of(H, Blind()))
+        HbglNetwork(spec_of(H, Blind()))
     with pytest.raises(TreelabelError, match="its word vectors have 16 numbers and its hidden states 8"):
-        HbglNetwork(parts_of(H, bert(), width=8))
+        HbglNetwork(spec_of(H, bert(), width=8))
     with pytest.raises(TreelabelError, match="encoder has 3 positions and the hierarchy 3 levels"):
-        HbglNetwork(parts_of(H, bert(positions=3)))
+        HbglNetwork(spec_of(H, bert(positions=3)))
 
 
 # Teacher forcing
@@ -219,15 +219,15 @@ def test_the_loss_is_the_cross_entropy_of_masks_given_true_slots(body: str) -> N
     targets = network.targets(nodes)
     scores = network.level_scores(inputs, network.slots(targets))
     expected = (functional.softplus(scores) - targets * scores).sum()
-    torch.testing.assert_close(network(inputs, Gold(None, nodes), LOSS), expected.view(1))
+    torch.testing.assert_close(network(inputs, NodeTargets(None, nodes), LOSS), expected.view(1))
     assert network.penalty(LOSS) == 0
-    torch.autograd.backward(network.losses(inputs, Gold(None, nodes), LOSS))
+    torch.autograd.backward(network.losses(inputs, NodeTargets(None, nodes), LOSS))
     assert network.outputs.embeddings.grad.abs().sum() > 0
 
 
 def test_slots_are_masked_in_training_only() -> None:
     network, inputs, nodes = network_of("decoder", slot_mask=1.0), texts_of("decoder", [6]), nodes_of(H, "C")
-    truth, other = Gold(None, nodes), network.outputs.mask.expand(1, 3, -1)
+    truth, other = NodeTargets(None, nodes), network.outputs.mask.expand(1, 3, -1)
     blind = network.level_scores(inputs, other)
     targets = network.targets(nodes)
     expected = functional.binary_cross_entropy_with_logits(blind, targets, reduction="none").sum((1, 2))
@@ -321,7 +321,7 @@ def test_a_dag_has_the_levels_of_its_longest_ways() -> None:
 @pytest.mark.parametrize("body", ["backbone", "decoder"])
 def test_a_label_sees_its_parent_and_children_alone(body: str) -> None:
     torch.manual_seed(0)
-    network = HbglNetwork(parts_of(H, bert(layers=1) if body == "backbone" else None), global_steps=0).eval()
+    network = HbglNetwork(spec_of(H, bert(layers=1) if body == "backbone" else None), stage=GlobalStage(0)).eval()
     if network.decoder is not None:
         network.decoder.layers = network.decoder.layers[:1]
     allowed = edge_attention(H, np.arange(len(H)))
@@ -352,7 +352,7 @@ def test_the_global_stage_trains_label_embeddings_and_nothing_else(body: str) ->
     before = {name: value.clone() for name, value in network.state_dict().items()}
     wanted = {name for name, value in network.named_parameters() if value.requires_grad}
     torch.manual_seed(0)
-    parts = parts_of(H, None)
+    parts = spec_of(H, None)
     losses = network.pretrain_labels(GlobalStage(60, 0.02, 0.3, 8), parts)
     assert np.mean(losses[-10:]) < 0.8 * np.mean(losses[:10])
     changed = {name for name, value in network.state_dict().items() if not torch.equal(value, before[name])}
@@ -367,7 +367,7 @@ def test_the_global_stage_follows_the_seed_and_stops_when_asked() -> None:
     assert torch.equal(made[0], made[1])
     stop = StopSignal()
     stop.interrupt()
-    network = HbglNetwork(parts_of(H, None, stop=stop), global_steps=5)
+    network = HbglNetwork(spec_of(H, None, stop=stop), stage=GlobalStage(5))
     assert network.global_losses == []
 
 
@@ -400,7 +400,7 @@ def test_every_label_is_in_a_step_however_few_steps_there_are() -> None:
 def test_pieces_of_scores_give_the_gradient_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
     for piece in (2**22, 5):
-        monkeypatch.setattr("treelabel.neural.hbgl_labels.PIECE_SCORES", piece)
+        monkeypatch.setattr("treelabel.neural.systems.hbgl_labels.PIECE_SCORES", piece)
         made.append(network_of("backbone", global_steps=3))
     torch.testing.assert_close(made[0].outputs.embeddings, made[1].outputs.embeddings)
     np.testing.assert_allclose(made[0].global_losses, made[1].global_losses, rtol=1e-5)
@@ -474,15 +474,17 @@ def backbone_for(train: Documents) -> Any:
 
 
 def hbgl_for(train: Documents) -> HbglNetwork:
-    parts = parts_of(train.hierarchy, backbone_for(train), 64)
-    return HbglNetwork(parts, global_steps=20, global_batch_size=4)
+    parts = spec_of(train.hierarchy, backbone_for(train), 64)
+    return HbglNetwork(parts, stage=GlobalStage(20, batch_size=4))
 
 
 @pytest.mark.slow
 def test_labels_of_one_path_are_learned_sooner_than_by_plain_outputs() -> None:
     train, test = documents(1500, 0, 4, 1), documents(500, 1, 4, 1)
     network = trained(hbgl_for(train), train, 7)
-    plain = trained(Network(backbone_for(train), "mean", Outputs(64, len(train.hierarchy), dropout=0.0)), train, 7)
+    plain = trained(
+        Network(backbone_for(train), "mean", LinearOutputs(64, len(train.hierarchy), dropout=0.0)), train, 7
+    )
     with torch.no_grad():
         found, without = (micro_f1((of.logits(test.inputs) > 0).float(), test.nodes) for of in (network, plain))
         kept = micro_f1(network._written(test.inputs)[1].float(), test.nodes)

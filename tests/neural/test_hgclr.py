@@ -13,13 +13,13 @@ from torch import Tensor, nn
 
 from tests.strategies import Drawn, examples, hierarchies
 from treelabel import Hierarchy
-from treelabel.neural.hgclr import HgclrNetwork, nt_xent, scoring_network, straight_through
-from treelabel.neural.label_paths import LabelPaths, PathBias
+from treelabel.neural.backbones import with_lora, without_lora
 from treelabel.neural.losses.base import Loss
-from treelabel.neural.network import Network, Outputs, with_lora, without_lora
+from treelabel.neural.network import LinearOutputs, Network, NetworkSpec
 from treelabel.neural.objective import Objective
-from treelabel.neural.parts import Parts
 from treelabel.neural.scratch import WIDTH, small_bert
+from treelabel.neural.systems.hgclr import HgclrNetwork, nt_xent, scoring_network, straight_through
+from treelabel.neural.systems.hgclr_label_graph import LabelPaths, PathBias
 
 TREE = Hierarchy.from_paths(["A > B > C", "A > D", "E"])
 DIAMOND = Hierarchy.from_edges([("A", "B"), ("A", "C"), ("B", "D"), ("C", "D"), ("D", "E"), ("A", "E")])
@@ -36,11 +36,11 @@ def one_thread() -> Iterator[None]:
         yield
 
 
-def parts_of(hierarchy: Hierarchy, backbone: Any = None, **values: Any) -> Parts:
+def spec_of(hierarchy: Hierarchy, backbone: Any = None, **values: Any) -> NetworkSpec:
     """The parts of a network that is trained by binary cross-entropy."""
     objective = Objective("bce", hierarchy, np.empty(0, np.int32), np.ones(len(hierarchy), np.int64))
     names = tuple(torch.randn(2, WIDTH) for _ in range(len(hierarchy)))
-    made = Parts(objective, WIDTH, backbone, "mean", 0.0, name_vectors=names)
+    made = NetworkSpec(objective, WIDTH, backbone, "mean", 0.0, name_vectors=names)
     return replace(made, **values)
 
 
@@ -69,7 +69,7 @@ def case(mode: str = "fine-tuned", **settings: Any) -> Case:
     backbone = None if mode == "frozen" else without_dropout(small_bert(VOCABULARY, LENGTH))
     if mode == "LoRA":
         backbone = with_lora(backbone, 2)
-    parts = parts_of(TREE, backbone)
+    parts = spec_of(TREE, backbone)
     network = HgclrNetwork(parts, **settings)
     mask = torch.ones(4, LENGTH, dtype=torch.long)
     mask[:2, 4:] = 0
@@ -311,14 +311,14 @@ def test_over_frozen_states_there_is_a_hidden_layer_to_learn() -> None:
     assert network.outputs.hidden.weight.shape == (WIDTH, WIDTH)
     torch.autograd.backward(network.losses(inputs, truth, loss).mean())
     assert network.outputs.hidden.weight.grad.count_nonzero() > 0
-    other = Network(None, "mean", Outputs(WIDTH, 5, WIDTH))
+    other = Network(None, "mean", LinearOutputs(WIDTH, 5, WIDTH))
     other.load_state_dict(network.finished().state_dict())
     torch.testing.assert_close(other.eval()(inputs), network.eval()(inputs))
 
 
 def test_names_are_restored_with_weights() -> None:
     network = case("frozen").network
-    bare = HgclrNetwork(replace(parts_of(TREE), name_vectors=None))
+    bare = HgclrNetwork(replace(spec_of(TREE), name_vectors=None))
     assert bare.label_encoder.names.count_nonzero() == 0
     bare.load_state_dict(network.state_dict())
     torch.testing.assert_close(bare.label_encoder(), network.label_encoder())
@@ -364,7 +364,7 @@ def texts(count: int, seed: int) -> Texts:
 def trained(train: Texts, epochs: int, chooses: bool = True, **settings: Any) -> HgclrNetwork:
     """Train a small BERT from nothing; without `chooses`, graph and attention stay random."""
     torch.manual_seed(0)
-    parts = parts_of(SUBJECT_TREE, small_bert(WORDS, LONG), dropout=0.1)
+    parts = spec_of(SUBJECT_TREE, small_bert(WORDS, LONG), dropout=0.1)
     network = HgclrNetwork(parts, contrastive_weight=0.05, **settings)
     network.label_encoder.requires_grad_(chooses)
     network.words_to_labels.requires_grad_(chooses)
@@ -420,7 +420,7 @@ def test_over_frozen_states_planted_words_are_found() -> None:
     torch.manual_seed(0)
     data, unseen = texts(160, 0), texts(320, 1)
     vectors = torch.randn(WORDS, WIDTH)
-    parts = parts_of(SUBJECT_TREE)
+    parts = spec_of(SUBJECT_TREE)
     network = HgclrNetwork(parts, contrastive_weight=0.05, threshold=0.2, log_probabilities=True)
     loss = parts.objective.loss
     prepared = network.prepare(loss, data.labels)
@@ -459,7 +459,7 @@ def f1_of_few(epochs: int, seed: int, plain: bool = False, learning_rate: float 
     torch.manual_seed(seed)
     vectors = torch.randn(FEW_WORDS, FEW_WIDTH)
     names = tuple(vectors[: len(SUBJECT_TREE)].unsqueeze(1))
-    parts = parts_of(SUBJECT_TREE, width=FEW_WIDTH, dropout=0.1, name_vectors=names)
+    parts = spec_of(SUBJECT_TREE, width=FEW_WIDTH, dropout=0.1, name_vectors=names)
     network = scoring_network(parts) if plain else HgclrNetwork(parts, log_probabilities=True, **settings)
     train, test = few_texts(32, seed), few_texts(640, seed + 1000)
     loss = parts.objective.loss

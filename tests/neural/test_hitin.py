@@ -15,10 +15,10 @@ from tests.strategies import Drawn, examples, hierarchies
 from treelabel import Hierarchy
 from treelabel.encoders.onnx_export import export
 from treelabel.encoders.onnx_sessions import open_session
-from treelabel.neural import hitin
-from treelabel.neural.coding_tree import CodingTree, coding_tree
-from treelabel.neural.hitin import NodeNorm, NodePooling, TreeIsomorphismOutputs
-from treelabel.neural.network import Outputs
+from treelabel.neural.network import LinearOutputs
+from treelabel.neural.systems import hitin
+from treelabel.neural.systems.hitin import NodeNorm, NodePooling, TreeIsomorphismOutputs
+from treelabel.neural.systems.hitin_coding_tree import CodingTree, coding_tree
 
 POOLINGS: list[NodePooling] = ["sum", "mean", "max"]
 WIDTH, HIDDEN = 5, 4
@@ -205,7 +205,7 @@ def test_hubs_and_leaves_are_learned_within_a_small_budget() -> None:
     h = Hierarchy.from_edges([(f"hub {hub}", f"{hub} {leaf}") for hub in range(8) for leaf in range(6)])
     torch.manual_seed(0)
     assert micro_f1(TreeIsomorphismOutputs(32, len(h), coding_tree(h), 64), h, 25) >= 0.95
-    assert micro_f1(Outputs(32, len(h)), h, 25) <= 0.8
+    assert micro_f1(LinearOutputs(32, len(h)), h, 25) <= 0.8
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
 
 from tests.helpers import Run, WordVectors, registered, tiny_bert
 from treelabel import Dataset, TreelabelError, load_model, make_model
@@ -27,15 +28,16 @@ from treelabel.encoders.files import Files
 from treelabel.encoders.tokens import Tokens
 from treelabel.models.check import CASES, HARD_TEXTS, check_model, it_learns
 from treelabel.models.model_inputs import training_of
-from treelabel.neural.callbacks import Callback
+from treelabel.neural.backbones import freeze, layers_of
 from treelabel.neural.featurizers import FrozenFeaturizer
 from treelabel.neural.hardware import faster_in_bf16
 from treelabel.neural.inputs import epoch_batches
 from treelabel.neural.losses.registry import LOSSES
-from treelabel.neural.network import Network, Outputs, freeze, layers_of, parameter_groups
+from treelabel.neural.network import LinearOutputs, Network
 from treelabel.neural.objective import Objective
-from treelabel.neural.schedules import SCHEDULES, Pacing
+from treelabel.neural.optimization import SCHEDULES, Pacing, parameter_groups
 from treelabel.neural.scratch import learned_tokenizer, small_bert
+from treelabel.neural.training_arguments import Callback, TrainingArguments
 from treelabel.neural.validation import Validation
 
 LEAF = CASES["leaf"]
@@ -124,18 +126,39 @@ def test_a_loss_says_what_labels_it_cannot_learn(loss: str, folder: Path) -> Non
             made("frozen", folder, loss=loss).fit(case.texts, case.labels, hierarchy=case.hierarchy)
 
 
+# Training arguments
+
+
+def test_training_arguments_are_found_by_their_own_names_and_nested_ones() -> None:
+    model: Any = make_model("neural", epochs=3, training=TrainingArguments(batch_size=4))
+    assert model.training == TrainingArguments(epochs=3, batch_size=4)
+    assert model.get_params()["training__epochs"] == 3
+    assert "epochs" not in model.get_params(deep=False)
+    model.set_params(training__epochs=5, patience=2)
+    assert (model.training.epochs, model.training.patience, model.training.batch_size) == (5, 2, 4)
+    assert clone(model).get_params() == model.get_params()
+    assert model.flat_settings()["epochs"] == 5
+    assert str(make_model("hitin", epochs=3)) == "Hitin(training=TrainingArguments(epochs=3))"
+    for wrong in ({"training__epochs": 0}, {"epochs": 0}, {"training__epoch": 3}, {"training": 3}):
+        with pytest.raises(TreelabelError, match=r"training|epochs"):
+            model.set_params(**wrong)
+    with pytest.raises(TreelabelError, match="the setting epochs is 0, expected"):
+        make_model("neural", training=TrainingArguments(epochs=0))
+    assert model.training.epochs == 5
+
+
 # What is trained, and how fast
 
 
 def small(layers: int = 2) -> Network:
     backbone = small_bert(50, 16)
     assert len(layers_of(backbone)) == layers
-    return Network(backbone, "cls", Outputs(64, 5, hidden_size=8))
+    return Network(backbone, "cls", LinearOutputs(64, 5, hidden_size=8))
 
 
 def test_the_encoder_the_hidden_layer_and_the_outputs_have_rates_of_their_own() -> None:
-    network = small()
-    groups = parameter_groups(network, {"encoder": 1e-5, "hidden": 1e-4, "outputs": 1e-3}, 0.5, 0.01)
+    network, arguments = small(), TrainingArguments(layerwise_lr_decay=0.5)
+    groups = parameter_groups(network, {"encoder": 1e-5, "hidden": 1e-4, "outputs": 1e-3}, arguments)
     rates = {id(p): group["lr"] for group in groups for p in group["params"]}
     decays = {id(p): group["weight_decay"] for group in groups for p in group["params"]}
     assert len(rates) == len(list(network.parameters()))
@@ -159,7 +182,7 @@ def test_groups_without_a_rate_of_their_own_have_the_learning_rate(folder: Path,
     other = made("scratch", folder, epochs=1, learning_rates={"outputs": 1e-3}).fit(DATA)
     assert not same(plain, other)
     grouped.save(tmp_path / "model")
-    assert load_model(tmp_path / "model").get_params()["learning_rates"] == rates
+    assert load_model(tmp_path / "model").get_params()["training__learning_rates"] == rates
 
 
 def test_without_an_encoder_the_best_one_is_used(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -646,6 +669,14 @@ def test_without_torch_the_error_says_what_to_install() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == 'the model neural needs torch: pip install "treelabel[neural]"'
+
+
+def test_without_torch_all_models_are_listed() -> None:
+    code = "import sys; sys.modules['torch'] = None\nfrom treelabel.cli import main\nmain(['models'])"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert 'hitin needs torch: pip install "treelabel[neural]"' in ended.stdout
+    assert "epochs=None" in ended.stdout
 
 
 # ONNX

@@ -27,9 +27,9 @@ from treelabel.models.extreme.clustering import cluster_count, clusters_of, inde
 from treelabel.models.extreme.label_tree import LabelTree
 from treelabel.models.extreme.rankers import Solver, train_rankers
 from treelabel.models.model_inputs import training_of
-from treelabel.neural.matcher import MatcherNetwork, read_texts
+from treelabel.neural.network import NetworkSpec
 from treelabel.neural.objective import Objective
-from treelabel.neural.parts import Parts
+from treelabel.neural.systems.x_transformer_indexing import MatcherNetwork, read_texts
 
 LABELS = [f"label{number}" for number in range(40)]
 FLAT = Hierarchy.flat(LABELS)
@@ -91,7 +91,7 @@ def matcher_loss(labels: Any, tree: LabelTree) -> torch.Tensor:
     clusters = Hierarchy.flat(["one", "two"])
     train = training_of(["t"] * gold.shape[0], [[clusters.names[c] for c in row.indices] for row in gold], clusters)
     torch.manual_seed(0)
-    network = MatcherNetwork(Parts(Objective.of(train, "bce"), 4, None, "mean", 0.0))
+    network = MatcherNetwork(NetworkSpec(Objective.of(train, "bce"), 4, None, "mean", 0.0))
     vectors = torch.linspace(-1, 1, 4)[None].repeat(gold.shape[0], 1)
     truth = network.prepare(None, gold).batch(np.arange(gold.shape[0]))  # type: ignore[arg-type]
     margins = network.logits((vectors,)).detach()
@@ -173,7 +173,7 @@ def test_negatives_are_those_of_gold_clusters_of_the_beam_or_of_both() -> None:
 
 
 def test_a_cluster_learns_from_what_the_matcher_sends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    from treelabel.neural import x_transformer
+    from treelabel.neural.systems import x_transformer
 
     seen: list[Any] = []
 

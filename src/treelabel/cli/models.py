@@ -187,14 +187,19 @@ def models(json: JsonOption = False) -> None:
     import json as jsonlib
     from dataclasses import asdict
 
+    from treelabel.core.errors import TreelabelError
     from treelabel.models import MODELS
     from treelabel.models.linear.heads import HEADS
     from treelabel.neural.losses.registry import LOSSES
 
-    settings = {
-        name: {key: value for key, value in row.maker().flat_settings().items() if key not in ("hierarchy", "seed")}
-        for name, row in MODELS.items()
-    }
+    settings: dict[str, dict[str, Any]] = {}
+    missing: dict[str, str] = {}
+    for name, row in MODELS.items():
+        try:
+            every = row.maker().flat_settings()
+        except TreelabelError as error:
+            every, missing[name] = {}, str(error)
+        settings[name] = {key: value for key, value in every.items() if key not in ("hierarchy", "seed")}
     if json:
         rows = {name: {"help": row.help, "settings": settings[name]} for name, row in MODELS.items()}
         losses, heads = (
@@ -207,8 +212,9 @@ def models(json: JsonOption = False) -> None:
         return
     for name, row in MODELS.items():
         typer.echo(f"{name:<20}{row.help}")
-        if settings[name]:
-            typer.echo(f"{'':<20}" + ", ".join(f"{key}={value}" for key, value in settings[name].items()))
+        if settings[name] or name in missing:
+            listed = ", ".join(f"{key}={value}" for key, value in settings[name].items())
+            typer.echo(f"{'':<20}{missing.get(name, listed)}")
     typer.echo("\nhead= of linear")
     for head in HEADS.values():
         typer.echo(f"  {head.name:<28}{head.help}")

@@ -7,12 +7,12 @@ import ast
 import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Generic, Protocol, TypeVar
 
-from treelabel.core.errors import TreelabelError, quote
+from treelabel.core.errors import TreelabelError, quote, require_extra
 
 
 class Named(Protocol):
@@ -33,17 +33,22 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True)
 class Lazy(Generic[Made]):
-    """A row whose class is imported when it is first needed: `location` is "module:Class" under treelabel."""
+    """A row whose class is imported when it is first needed: `location` is "module:Class" under treelabel.
+
+    `extra` is the extra of treelabel that the module needs to be imported, if it needs any.
+    """
 
     name: str
     help: str
     location: str
+    extra: str = ""
 
     @property
     def maker(self) -> type[Made]:
         """The class."""
         module, _, name = self.location.partition(":")
-        made: type[Made] = getattr(import_module(f"treelabel.{module}"), name)
+        with require_extra(self.extra, self.name) if self.extra else nullcontext():
+            made: type[Made] = getattr(import_module(f"treelabel.{module}"), name)
         return made
 
 

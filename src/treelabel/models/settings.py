@@ -131,7 +131,8 @@ class Settings:
         """Make one of settings by their names; those of a group need not be put into it."""
         for outer, group in cls._groups().items():
             inner = {name: settings.pop(name) for name in group.setting_names() if name in settings}
-            settings[outer] = replace(settings.get(outer, group), **inner)
+            if inner:
+                settings[outer] = replace(settings.get(outer, group), **inner)
         return cls(**settings)
 
     def flat_settings(self) -> dict[str, Any]:

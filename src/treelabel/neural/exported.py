@@ -71,7 +71,7 @@ class ExportedNetwork:
         self.tokenizer.save(str(folder / TOKENIZER))
 
     @classmethod
-    def restored(cls, objective: Objective, values: dict[str, Any], folder: Path) -> "ExportedNetwork":
+    def restore(cls, objective: Objective, values: dict[str, Any], folder: Path) -> "ExportedNetwork":
         """Read what was saved.
 
         Parameters

@@ -13,16 +13,13 @@ from treelabel.core.strings import Strings
 from treelabel.encoders.token_states import TokenStates
 from treelabel.models.extreme.label_tree import LabelTree
 from treelabel.models.persistence.schema import require_width
-from treelabel.neural.architecture import Architecture
 from treelabel.neural.export import export_graph
 from treelabel.neural.exported import ExportedNetwork
 from treelabel.neural.featurizers import Featurizer, FrozenFeaturizer, StatesFeaturizer, TokenFeaturizer
-from treelabel.neural.inputs import Inputs, KnownVectors
-from treelabel.neural.network import Network, compute_logits
+from treelabel.neural.inputs import KnownVectors
+from treelabel.neural.model import NeuralModel
+from treelabel.neural.network import Network, NetworkSpec
 from treelabel.neural.objective import Objective, portions_of
-from treelabel.neural.parts import Parts
-from treelabel.neural.ranking import RankingNetwork, ranked_scores
-from treelabel.neural.settings import NeuralSettings
 from treelabel.neural.weights import (
     load_weights,
     read_config,
@@ -75,11 +72,11 @@ class FittedNetwork:
             inputs = self.featurizer.inputs(texts.take(rows))
             if isinstance(inputs, KnownVectors | TokenStates):
                 require_width(inputs.values, self.width, "neural")
-            found = network_scores(self.network, self.featurizer, inputs, self.objective, self.temperature, top)
-            parts.append(found.values)
+            batches = self.featurizer.batches(inputs)
+            parts.append(self.network.score(batches, inputs, self.objective, self.temperature, top).values)
         return Scores.concat(self.objective.hierarchy, parts)
 
-    def exported(self, runtime: Literal["onnx", "int8"]) -> ExportedNetwork:
+    def export(self, runtime: Literal["onnx", "int8"]) -> ExportedNetwork:
         """Return the same network as an ONNX graph."""
         loss = self.objective.spec.build()
         graph, tokenizer, length = export_graph(self.network, self.featurizer, loss, self.temperature, runtime)
@@ -92,8 +89,7 @@ class FittedNetwork:
             values = {**values, "width": self.width}
         if not self._in_file:
             arrays = {**arrays, **{name: value.numpy() for name, value in self.network.state_dict().items()}}
-        if isinstance(self.network, RankingNetwork):
-            arrays = {**arrays, **self.network.tree.arrays()}
+        arrays = {**arrays, **self.network.arrays()}
         own = {"loss": self.objective.name, "temperature": self.temperature, "epoch_losses": list(self.epoch_losses)}
         of_objective: dict[str, Any] = {
             "stop_nodes": self.objective.stop_nodes,
@@ -112,105 +108,57 @@ class FittedNetwork:
         return self.has_file or isinstance(self.featurizer, TokenFeaturizer)
 
     @classmethod
-    def restored(
-        cls,
-        settings: NeuralSettings,
-        architecture: Architecture,
-        objective: Objective,
-        stored: tuple[dict[str, Any], Arrays],
-        folder: Path,
+    def restore(
+        cls, model: NeuralModel, objective: Objective, stored: tuple[dict[str, Any], Arrays], folder: Path
     ) -> "FittedNetwork":
         """Read what was saved, without running any of it.
 
         Parameters
         ----------
-        settings
-            The settings of the model.
-        architecture
-            How its network is made.
+        model
+            Its settings, and how its network is made.
         objective
             What the network was trained for.
         stored
             What `state` returned.
         folder
             Where `write_files` wrote.
-
-        Returns
-        -------
-        FittedNetwork
-            The same network.
         """
         values, arrays = stored
         featurizer: Featurizer
-        tree = None if architecture.label_tree is None else LabelTree.of(arrays)
-        parts = Parts(objective, 0, None, "mean", 0.0, settings.hidden_size, tree=tree)
-        if settings.trained_part != "head":
+        tree = LabelTree.of(arrays) if "tree_labels" in arrays else None
+        spec = NetworkSpec(objective, 0, None, "mean", 0.0, model.hidden_size, tree=tree)
+        is_frozen = model.trained_part == "head"
+        if not is_frozen:
             featurizer = TokenFeaturizer.restored(values["featurizer"], folder)
-            parts = replace(parts, pooling=featurizer.pooling)
-        elif architecture.takes_states:
-            featurizer = StatesFeaturizer.restored(settings.encoder_spec, values["featurizer"])
-            parts = replace(parts, pooling=featurizer.pooling)
+            spec = replace(spec, pooling=featurizer.pooling)
+        elif model.takes_states:
+            featurizer = StatesFeaturizer.restored(model.encoder_spec, values["featurizer"])
+            spec = replace(spec, pooling=featurizer.pooling)
         else:
-            featurizer = FrozenFeaturizer.restored(settings.encoder_spec, values["featurizer"], arrays)
-        in_file = architecture.has_file or settings.trained_part != "head"
-        weights = read_weights(folder) if in_file else _weights_among(arrays)
-        config = None if settings.trained_part == "head" else read_config(folder, weights)
+            featurizer = FrozenFeaturizer.restored(model.encoder_spec, values["featurizer"], arrays)
+        weights = read_weights(folder) if model.has_file or not is_frozen else _weights_among(arrays)
+        config = None if is_frozen else read_config(folder, weights)
         width = int(values["featurizer"].get("width", _width_of(weights)))
-        network = restored_network(architecture, replace(parts, width=width), weights, config)
+        network = restore_network(model, replace(spec, width=width), weights, config)
         if isinstance(featurizer, TokenFeaturizer):
             verify_tokenizer(featurizer, network.backbone)
             verify_backbone(network.eval().backbone)
         temperature, losses = float(values["temperature"]), tuple(values["epoch_losses"])
-        return cls(objective, featurizer, network.eval(), temperature, losses, width, architecture.has_file)
+        return cls(objective, featurizer, network.eval(), temperature, losses, width, model.has_file)
 
 
-def network_scores(
-    network: Network,
-    featurizer: Featurizer,
-    inputs: Inputs,
-    objective: Objective,
-    temperature: float,
-    top: int | None = None,
-) -> Scores:
-    """Score documents by a network.
-
-    Parameters
-    ----------
-    network
-        A trained network.
-    featurizer
-        How it sees texts.
-    inputs
-        What it takes of the documents.
-    objective
-        What its logits mean.
-    temperature
-        What they are divided by.
-    top
-        Keep only so many of the largest scores of each, of a network that ranks candidates.
-
-    Returns
-    -------
-    Scores
-        The probability of every node.
-    """
-    batches = featurizer.batches(inputs)
-    if isinstance(network, RankingNetwork):
-        return ranked_scores(network, batches, inputs, top)
-    return objective.scores(compute_logits(network, batches, inputs, len(objective.spec.outputs)) / temperature)
-
-
-def restored_network(
-    architecture: Architecture, parts: Parts, weights: Mapping[str, Tensor], config: dict[str, Any] | None
+def restore_network(
+    model: NeuralModel, spec: NetworkSpec, weights: Mapping[str, Tensor], config: dict[str, Any] | None
 ) -> Network:
     """Make the network that scores, and load its weights, which are verified first.
 
     Parameters
     ----------
-    architecture
-        How the network is made.
-    parts
-        Its parts, without a backbone.
+    model
+        Makes the network.
+    spec
+        What it is made of, without a backbone.
     weights
         Its weights by name; those of a backbone begin with "backbone.".
     config
@@ -224,9 +172,9 @@ def restored_network(
 
     def made() -> Network:
         if config is None:
-            return architecture.restored(parts)
+            return model.make_scoring_network(spec)
         backbone = untrained_backbone(config)
-        return architecture.restored(replace(parts, backbone=backbone, width=int(backbone.config.hidden_size)))
+        return model.make_scoring_network(replace(spec, backbone=backbone, width=int(backbone.config.hidden_size)))
 
     # On the device "meta", tensors are shapes without memory: wrong weights are refused before it is allocated.
     with torch.device("meta"):

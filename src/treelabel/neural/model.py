@@ -1,13 +1,12 @@
-"""The model `neural`: a text encoder, frozen or fine-tuned, and outputs trained with any loss of LOSSES.
+"""Models that train a network: what all of them share (`NeuralModel`), and the plain one, `neural`.
 
-torch is imported when something is fitted or loaded, not before: `treelabel models` lists the settings of all models.
+torch is imported when something is fitted or loaded, not before: an exported model needs none to score.
 """
 
-import math
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from treelabel.core.array_schema import Arrays, Schema
 from treelabel.core.errors import TreelabelError, require_extra
@@ -15,41 +14,37 @@ from treelabel.core.strings import Strings
 from treelabel.core.validation import Between
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import default_encoder_name
-from treelabel.encoders.sources import Pooling
+from treelabel.encoders.sources import Pooling, spec_with
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
-from treelabel.models.settings import (
-    Count,
-    LearningRate,
-    NonNegative,
-    PartialShare,
-    Passes,
-    Seconds,
-    Seed,
-    Share,
-    Width,
-    WidthOrNone,
-    not_fitted,
-)
+from treelabel.models.settings import PartialShare, Seed, Width, WidthOrNone, not_fitted
 from treelabel.neural.exported import ExportedNetwork
 from treelabel.neural.losses.registry import LOSSES
 from treelabel.neural.objective import Objective, checked_params
 from treelabel.neural.saved import ExportedValues, NetworkValues, saved_schema
-from treelabel.neural.settings import NeuralSettings
+from treelabel.neural.training_arguments import (
+    DEFAULT_ARGUMENTS,
+    Recipe,
+    RecipeName,
+    TrainingArguments,
+    make_recipes,
+)
 from treelabel.scores import Scores
 from treelabel.selection.evidence import HeldOut, Stage
 
 if TYPE_CHECKING:
-    from treelabel.neural.architecture import Architecture
+    from treelabel.models.extreme.label_tree import LabelTree
     from treelabel.neural.fitted import FittedNetwork
-    from treelabel.neural.fitting import FitNetwork
+    from treelabel.neural.network import Network, NetworkSpec
+
+Mode = Literal["auto", "head", "lora", "all"]
+MaxLength = Annotated[int, Between(3, 1 << 20)]
 
 
-class Neural(Model):
-    """A transformer and a linear layer over all nodes, trained with any loss of LOSSES.
+class NeuralModel(Model):
+    """A model that trains a network over a text encoder, and scores with it; a subclass says which network.
 
-    Frozen, an epoch costs documents × width × outputs; fine-tuned, documents × tokens × the encoder's parameters × 6.
-    Conditional losses cost a document only the siblings along its path.
+    A subclass takes its own settings by name and hands all others on (`**settings`).
 
     Parameters
     ----------
@@ -57,166 +52,166 @@ class Neural(Model):
         The hierarchy of labels, where data do not bring it.
     encoder
         A name that `treelabel encoders` lists, a folder, an object with `transform` (frozen only), or "scratch": a
-        small BERT with random weights and its own tokenizer. None takes the best encoder that is installed.
+        small transformer with random weights and its own tokenizer. None takes the best encoder that is installed.
     loss, loss_params
-        A loss of LOSSES; "auto" chooses one that suits the labels. Its own parameters by name, such as {"beta": 0.1}
-        for champ; `treelabel models` lists them.
-    train
-        What is trained: "head", the outputs over frozen embeddings, which are computed once and kept on disk; "all";
-        "lora", matrices of rank `lora_rank` beside the encoder's. "auto" is "all" for scratch, else "head", which is
-        what a CPU can afford.
-    hidden_size
-        The width of a hidden layer before the outputs; 0 for none.
-    tfidf, lsa_components
-        Whether tf-idf, reduced to `lsa_components` columns, stands beside frozen embeddings.
+        A loss of LOSSES. Its own parameters by name, such as {"beta": 0.1} for champ; `treelabel models` lists them.
+    mode
+        What is trained: "head", a network over a frozen encoder, whose vectors are computed once and stored on disk;
+        "all", the encoder too; "lora", matrices of rank `lora_rank` alongside the encoder's. "auto" is "all" for
+        scratch, else "head", which is what a CPU can afford.
     max_length, pooling
         Tokens that are read of a text, and "cls", "mean", "max" or "last" (token); by default what the encoder's
         folder states.
-    epochs, batch_size, learning_rate
-        By default 30, 128 and 5e-3 for "head"; 20, 16 and 2e-5 for "all", as in the papers, with a rate of 2e-4 for
-        "lora" and 1e-3 for scratch.
-    learning_rates
-        Learning rates by group, a dict with any of "encoder", "hidden" and "outputs"; `learning_rate` for the others.
-    layerwise_lr_decay
-        The learning rate of a layer as a share of the next one's.
-    lr_scheduler, warmup_ratio
-        Rates rise over this share of the steps, and then fall to 0 ("linear", "slanted") or stay ("constant").
-    weight_decay, max_grad_norm
-        Those of AdamW, and of gradient clipping (0 for none).
-    gradient_accumulation_steps, gradient_checkpointing
-        Compute a batch in this many parts, and layers twice: both save memory and change nothing else.
-    patience
-        Epochs without a better validation loss after which training stops; the best epoch is kept.
     dropout
         Dropout before outputs and in the encoder; by default 0 for "head", else 0.1 and the encoder's own.
-    frozen_layers
-        How many of the first layers to keep as they are, with the embeddings.
-    lora_rank
-        The rank of LoRA's matrices.
-    precision
-        "fp32", "bf16", or "auto": bfloat16 where it is measured to be faster.
-    validation_fraction
-        The share of training documents that chooses the best epoch where no validation data are given; over frozen
-        embeddings, all documents are then trained on for as many epochs as were best.
-    checkpoint_dir, checkpoint_seconds
-        A folder, and how often a checkpoint is written there; a run that was killed resumes from it, to the same
-        weights.
-    callbacks
-        Functions of (step, values), TensorBoard's SummaryWriter, the module mlflow, or a run of wandb.
+    training
+        How the network is trained; its fields are settings of the model, too.
     seed
         Seed of the random numbers.
     """
 
-    name = "neural"
     needs_encoder = True
-    # Whether weights over a frozen encoder are in a file, and not among the arrays of the model.
-    has_file: ClassVar[bool] = False
+    learned: ClassVar[Any] = NetworkValues
+    unsaved = ("hierarchy", *TrainingArguments.unsaved)
+    fitted_: "FittedNetwork"
+
+    # What the network is like
+
+    recipes: ClassVar[Mapping[RecipeName, Recipe]]
+    lr_scheduler: ClassVar[Literal["linear", "slanted", "constant"]] = "linear"
     # The setting that states what is trained.
-    part_setting: ClassVar[str] = "train"
-    learned: ClassVar[Any] = NetworkValues | ExportedValues
-    fitted_: "FittedNetwork | ExportedNetwork"
-    unsaved = ("hierarchy", "callbacks", "checkpoint_dir", "checkpoint_seconds")
+    mode_setting: ClassVar[str] = "mode"
+    # Whether the network has a loss of its own, and takes none of LOSSES.
+    has_own_loss: ClassVar[bool] = False
+    # Whether it looks at the names of labels.
+    needs_names: ClassVar[bool] = False
+    # Whether weights over a frozen encoder are in a file, and not among the arrays of the model.
+    has_file: ClassVar[bool] = True
+    # Whether inner nodes at which documents end have leaves of their own below them whatever the loss, so that every
+    # terminal label is a leaf of the hierarchy that the network sees.
+    has_stops: ClassVar[bool] = False
+    # Whether the best epoch is the one that is best at labels which training documents have. Of very many labels, many
+    # that held-out documents have are not among these, and cost the more the more confident a network becomes.
+    only_seen: ClassVar[bool] = False
+    # What the encoder "scratch" is, and how many layers it has; without any it is vectors of word pieces.
+    scratch_family: ClassVar[Literal["bert", "xlnet"]] = "bert"
+    scratch_layers: ClassVar[int] = 2
+    # The width of a hidden layer before the outputs, and the columns of reduced tf-idf alongside frozen embeddings.
+    hidden_size: int = 0
+    tfidf_columns: int = 0
 
     def __init__(
         self,
         hierarchy: Hierarchy | None = None,
         encoder: str | Encoder | None = None,
-        loss: str = "auto",
+        loss: str = "bce",
         loss_params: Mapping[str, float] | None = None,
-        train: Literal["auto", "head", "lora", "all"] = "auto",
-        hidden_size: WidthOrNone = 0,
-        tfidf: bool = False,
-        lsa_components: Width = 512,
-        max_length: Annotated[int, Between(3, 1 << 20)] | None = None,
+        mode: Mode = "auto",
+        max_length: MaxLength | None = None,
         pooling: Pooling | None = None,
-        epochs: Passes | None = None,
-        batch_size: Count | None = None,
-        learning_rate: LearningRate | None = None,
-        learning_rates: Mapping[str, float] | None = None,
-        layerwise_lr_decay: Annotated[float, Between(1e-6, 1)] = 1.0,
-        lr_scheduler: Literal["linear", "slanted", "constant"] = "linear",
-        warmup_ratio: Share = 0.1,
-        weight_decay: NonNegative = 0.01,
-        max_grad_norm: Annotated[float, Between(0, math.inf)] = 1.0,
-        gradient_accumulation_steps: Count = 1,
-        patience: Passes = 5,
         dropout: PartialShare | None = None,
-        frozen_layers: Annotated[int, Between(0, 1000)] = 0,
-        lora_rank: Width = 8,
-        gradient_checkpointing: bool = False,
-        precision: Literal["auto", "fp32", "bf16"] = "auto",
-        validation_fraction: PartialShare = 0.1,
-        checkpoint_dir: str | None = None,
-        checkpoint_seconds: Seconds = 300.0,
-        callbacks: tuple[Any, ...] = (),
+        training: TrainingArguments = DEFAULT_ARGUMENTS,
         seed: Seed = 0,
     ) -> None:
         self.hierarchy = hierarchy
         self.encoder = encoder
         self.loss = loss
         self.loss_params = loss_params
-        self.train = train
-        self.hidden_size = hidden_size
-        self.tfidf = tfidf
-        self.lsa_components = lsa_components
+        self.mode = mode
         self.max_length = max_length
         self.pooling = pooling
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.learning_rates = learning_rates
-        self.layerwise_lr_decay = layerwise_lr_decay
-        self.lr_scheduler = lr_scheduler
-        self.warmup_ratio = warmup_ratio
-        self.weight_decay = weight_decay
-        self.max_grad_norm = max_grad_norm
-        self.gradient_accumulation_steps = gradient_accumulation_steps
-        self.patience = patience
         self.dropout = dropout
-        self.frozen_layers = frozen_layers
-        self.lora_rank = lora_rank
-        self.gradient_checkpointing = gradient_checkpointing
-        self.precision = precision
-        self.validation_fraction = validation_fraction
-        self.checkpoint_dir = checkpoint_dir
-        self.checkpoint_seconds = checkpoint_seconds
-        self.callbacks = callbacks
+        self.training = training
         self.seed = seed
 
-    def _settings(self) -> NeuralSettings:
-        return NeuralSettings.of(self)
+    @abstractmethod
+    def make_network(self, spec: "NetworkSpec") -> "Network":
+        """Make the network with random weights, which depend on torch's seed."""
 
-    def _architecture(self) -> "Architecture":
-        from treelabel.neural.architecture import PLAIN
+    def make_scoring_network(self, spec: "NetworkSpec") -> "Network":
+        """Make the network that scores, whose weights are loaded afterwards."""
+        return self.make_network(spec).finished()
 
-        return PLAIN
+    def make_label_tree(self, train: Training) -> "LabelTree | None":
+        """Put the labels of training documents into a label tree, for networks that rank candidates."""
+        return None
+
+    # What follows from settings
+
+    @property
+    def trained_part(self) -> Literal["head", "lora", "all"]:
+        """The part that is trained."""
+        mode: Mode = getattr(self, self.mode_setting)
+        if mode == "auto":
+            return "all" if self.encoder == "scratch" else "head"
+        return mode
+
+    @property
+    def recipe(self) -> Recipe:
+        """The defaults of training arguments."""
+        return self.recipes["scratch" if self.encoder == "scratch" else self.trained_part]
+
+    @property
+    def encoder_spec(self) -> str | Encoder | None:
+        """The encoder that is set, with `max_length` and `pooling` among its own settings."""
+        return self._with_text_settings(self.encoder)
+
+    def choose_encoder(self) -> str | Encoder:
+        """Return the encoder that is set, or the best one that is installed, with `max_length` and `pooling`."""
+        spec = self._with_text_settings(self._default_encoder() if self.encoder is None else self.encoder)
+        assert spec is not None
+        return spec
+
+    def _with_text_settings(self, encoder: str | Encoder | None) -> str | Encoder | None:
+        if not isinstance(encoder, str) or encoder == "scratch":
+            return encoder
+        return spec_with(encoder, self.max_length, self.pooling)
+
+    def _default_encoder(self) -> str:
+        """Return the name of the encoder where none is set."""
+        return default_encoder_name(None if self.trained_part == "head" else "transformer")
 
     def _check_settings(self) -> None:
         checked_params(self.loss_params)
         if self.loss != "auto":
             LOSSES.find(self.loss)
-        self._settings().check(self.name, self.part_setting)
+        if self.has_own_loss and (self.loss != "bce" or self.loss_params):
+            raise TreelabelError(
+                f"the model {self.name} has a loss of its own: leave out loss and loss_params, found {self.loss!r}"
+            )
+        self.training.check_rates(self.name)
+        self._check_combinations()
 
-    def _with_encoder(self) -> NeuralSettings:
-        """Return the settings, with the best encoder that is installed if none was given."""
-        settings = self._settings()
-        if settings.encoder is None:
-            settings = replace(settings, encoder=self._default_encoder(settings))
-        return settings
+    def _check_combinations(self) -> None:
+        """Refuse settings that exclude each other; type hints have limited each of them."""
+        mode, frozen, arguments = self.mode_setting, self.trained_part == "head", self.training
+        is_object = self.encoder is not None and not isinstance(self.encoder, str)
+        about_encoder = arguments.frozen_layers or arguments.layerwise_lr_decay != 1 or arguments.gradient_checkpointing
+        refused = {
+            f"tfidf=True stands beside frozen embeddings: use {mode}=head": self.tfidf_columns and not frozen,
+            f"a random encoder has to be trained: use {mode}=all with encoder=scratch": frozen
+            and self.encoder == "scratch",
+            "an encoder that is fine-tuned is given by its name or folder, found an object": is_object and not frozen,
+            "frozen_layers, layerwise_lr_decay and gradient_checkpointing are about training the encoder: use "
+            f"{mode}=all or {mode}=lora": frozen and about_encoder,
+            "max_length and pooling are those of the encoder object that was given": is_object
+            and (self.max_length, self.pooling) != (None, None),
+        }
+        for message, is_refused in refused.items():
+            if is_refused:
+                raise TreelabelError(message)
+
+    # Learning and scoring
 
     def _fit(self, train: Training) -> HeldOut | None:
-        settings = self._with_encoder()
         with require_extra("neural", f"the model {self.name}"):
-            fit_network, _ = _torch_side()
-            self.fitted_, held = fit_network(settings, train, self._architecture())
+            from treelabel.neural.fitting import fit_network
+
+            self.fitted_, held = fit_network(self, train)
         return held
 
     def _stages(self) -> Sequence[Stage]:
-        return self.fitted_.stages if not isinstance(self.fitted_, ExportedNetwork) else ()
-
-    def _default_encoder(self, settings: NeuralSettings) -> str:
-        """Return the name of the encoder where none is given."""
-        return default_encoder_name(None if settings.trained_part == "head" else "transformer")
+        return self.fitted_.stages
 
     def _score(self, texts: Strings) -> Scores:
         return self.fitted_.score(texts)
@@ -237,12 +232,16 @@ class Neural(Model):
         return self.fitted_.state()
 
     def _schema(self, values: dict[str, Any]) -> Schema:
-        settings = self._settings()
-        settings.check(self.name, self.part_setting)
-        is_frozen = "encoder" in values.get("featurizer", {})
-        if "featurizer" in values and is_frozen != (settings.trained_part == "head"):
-            raise TreelabelError(f"{self.part_setting}={settings.train} does not fit what was learned")
-        return saved_schema(self.hierarchy_, values, None if self.has_file else settings.hidden_size > 0)
+        self._check_settings()
+        if "featurizer" in values:
+            self._require_mode("encoder" in values["featurizer"])
+        return saved_schema(self.hierarchy_, values, None if self.has_file else self.hidden_size > 0)
+
+    def _require_mode(self, is_frozen: bool) -> None:
+        """Refuse a folder whose settings say that another part was trained."""
+        if is_frozen != (self.trained_part == "head"):
+            mode = getattr(self, self.mode_setting)
+            raise TreelabelError(f"{self.mode_setting}={mode} does not fit what was learned")
 
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         # The network is in files of its own: see `_read_files`.
@@ -253,20 +252,17 @@ class Neural(Model):
 
     def _read_files(self, folder: Path) -> None:
         values, arrays = self.__dict__.pop("_stored")
-        settings = self._settings()
-        objective = Objective(
-            values["loss"], self.hierarchy_, arrays["stop_nodes"], arrays["frequencies"], settings.loss_params
-        )
+        objective = self._stored_objective(values, arrays)
         with require_extra("neural", f"the model {self.name}"):
-            if "runtime" in values:
-                self.fitted_ = ExportedNetwork.restored(objective, values, folder)
-            else:
-                _, fitted_network = _torch_side()
-                stored, architecture = (values, arrays), self._architecture()
-                self.fitted_ = fitted_network.restored(settings, architecture, objective, stored, folder)
+            from treelabel.neural.fitted import FittedNetwork
 
-    def exported(self, runtime: Literal["onnx", "int8"] = "onnx") -> Self:
-        """Return the same model as an ONNX graph from token ids to probabilities, which needs no torch to score.
+            self.fitted_ = FittedNetwork.restore(self, objective, (values, arrays), folder)
+
+    def _stored_objective(self, values: dict[str, Any], arrays: Arrays) -> Objective:
+        return Objective(values["loss"], self.hierarchy_, arrays["stop_nodes"], arrays["frequencies"], self.loss_params)
+
+    def exported(self, runtime: Literal["onnx", "int8"] = "onnx") -> "Neural":
+        """Return the model as an ONNX graph from token ids to probabilities, which needs no torch to score.
 
         Parameters
         ----------
@@ -276,8 +272,8 @@ class Neural(Model):
 
         Returns
         -------
-        Model
-            A fitted model of the same class.
+        Neural
+            A fitted model; a graph is one whichever network it was made of.
         """
         if runtime not in ("onnx", "int8"):
             raise TreelabelError(f"expected the runtime onnx or int8, found {runtime!r}")
@@ -285,18 +281,91 @@ class Neural(Model):
             raise not_fitted(f"this {self.name} model has not learned anything yet; call fit before exported")
         if isinstance(self.fitted_, ExportedNetwork):
             raise TreelabelError("this model is an ONNX graph already; export the model that it was made of")
-        found = type(self)(**self.get_params(deep=False))
-        found.hierarchy_, found.regime_ = self.hierarchy_, self.regime_
-        found.stop_nodes_, found.rule_, found.evidence_ = self.stop_nodes_, self.rule_, self.evidence_
-        found.profile_, found.form_ = self.profile_, self.form_
+        graph = Neural(
+            **{name: value for name, value in self.get_params(deep=False).items() if name in SHARED_SETTINGS}
+        )
+        graph.train = self.trained_part
+        graph.hierarchy_, graph.regime_ = self.hierarchy_, self.regime_
+        graph.stop_nodes_, graph.rule_, graph.evidence_ = self.stop_nodes_, self.rule_, self.evidence_
+        graph.profile_, graph.form_ = self.profile_, self.form_
         with require_extra("neural", "exporting a model"):
-            found.fitted_ = self.fitted_.exported(runtime)
-        return found
+            graph.fitted_ = self.fitted_.export(runtime)
+        return graph
 
 
-def _torch_side() -> "tuple[FitNetwork, type[FittedNetwork]]":
-    """Import what needs torch; nothing else in this module does."""
-    from treelabel.neural.fitted import FittedNetwork
-    from treelabel.neural.fitting import fit_network
+class Neural(NeuralModel):
+    """A transformer and a linear layer over all nodes, trained with any loss of LOSSES.
 
-    return fit_network, FittedNetwork
+    Frozen, an epoch costs documents × width × outputs; fine-tuned, documents × tokens × the encoder's parameters × 6.
+    Conditional losses cost a document only the siblings along its path.
+
+    Parameters
+    ----------
+    hierarchy, encoder, loss_params, max_length, pooling, dropout, training, seed
+        See `NeuralModel`.
+    loss
+        A loss of LOSSES; "auto" chooses one that suits the labels.
+    train
+        What is trained: the `mode` of `NeuralModel`.
+    hidden_size
+        The width of a hidden layer before the outputs; 0 for none.
+    tfidf, lsa_components
+        Whether tf-idf, reduced to `lsa_components` columns, stands alongside frozen embeddings.
+    """
+
+    name = "neural"
+    learned: ClassVar[Any] = NetworkValues | ExportedValues
+    fitted_: "FittedNetwork | ExportedNetwork"  # type: ignore[assignment]
+    mode_setting = "train"
+    has_file = False
+    recipes = make_recipes(Recipe(30, 128, 5e-3), 2e-5)
+
+    def __init__(
+        self,
+        hierarchy: Hierarchy | None = None,
+        encoder: str | Encoder | None = None,
+        loss: str = "auto",
+        loss_params: Mapping[str, float] | None = None,
+        train: Mode = "auto",
+        hidden_size: WidthOrNone = 0,
+        tfidf: bool = False,
+        lsa_components: Width = 512,
+        max_length: MaxLength | None = None,
+        pooling: Pooling | None = None,
+        dropout: PartialShare | None = None,
+        training: TrainingArguments = DEFAULT_ARGUMENTS,
+        seed: Seed = 0,
+    ) -> None:
+        super().__init__(hierarchy, encoder, loss, loss_params, train, max_length, pooling, dropout, training, seed)
+        self.train = train
+        self.hidden_size = hidden_size
+        self.tfidf = tfidf
+        self.lsa_components = lsa_components
+
+    @property
+    def tfidf_columns(self) -> int:  # type: ignore[override]
+        """The columns of reduced tf-idf alongside frozen embeddings."""
+        return self.lsa_components if self.tfidf else 0
+
+    def make_network(self, spec: "NetworkSpec") -> "Network":
+        """Make a network with linear outputs, after a hidden layer if there is one."""
+        from treelabel.neural.network import LinearOutputs, Network
+
+        outputs = LinearOutputs(spec.width, spec.outputs, spec.hidden_size, spec.dropout)
+        return Network(spec.backbone, spec.pooling, outputs)
+
+    def _stages(self) -> Sequence[Stage]:
+        return () if isinstance(self.fitted_, ExportedNetwork) else self.fitted_.stages
+
+    def _read_files(self, folder: Path) -> None:
+        values, arrays = self._stored
+        if "runtime" not in values:
+            super()._read_files(folder)
+            return
+        del self._stored
+        with require_extra("neural", f"the model {self.name}"):
+            self.fitted_ = ExportedNetwork.restore(self._stored_objective(values, arrays), values, folder)
+
+
+# The settings that an exported model keeps of the one that it was made of.
+SHARED_SETTINGS = {*Neural.setting_names()} - {"train"}

@@ -1,6 +1,7 @@
 """The network: a backbone (or embeddings that are known already), one vector per text, and outputs over it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -8,20 +9,85 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from treelabel.calibration.likelihood import fit_temperature
+from treelabel.core.array_schema import Arrays
+from treelabel.core.stopping import StopSignal
 from treelabel.core.types import DoubleArray, LongArray
 from treelabel.encoders.backbone import pool
 from treelabel.encoders.sources import Pooling
+from treelabel.hierarchy import Hierarchy
+from treelabel.models.base import Training
+from treelabel.models.extreme.label_tree import LabelTree
 from treelabel.neural.hardware import threads_for
 from treelabel.neural.inputs import Inputs
 from treelabel.neural.losses.base import Loss
 from treelabel.neural.losses.truth import PreparedLabels
+from treelabel.neural.objective import Objective
+from treelabel.scores import Scores
+from treelabel.selection.criteria import log_loss
 from treelabel.selection.evidence import Stage
 
 # Dropout before the outputs, as in BERT's own classifier.
 DROPOUT = 0.1
+# Bounds of the logarithm of the inverse temperature, in which the search is made.
+LOG_INVERSE_TEMPERATURE = (-3.0, 1.5)
 
 
-class Outputs(nn.Module):
+@dataclass(frozen=True, eq=False)
+class NetworkSpec:
+    """What a network is made of, whichever system it belongs to.
+
+    Parameters
+    ----------
+    objective
+        What it is trained for.
+    width
+        The width of hidden states, or of the vectors that it is given.
+    backbone
+        The transformer that is trained; None over frozen states or vectors.
+    pooling
+        How hidden states become one vector.
+    dropout
+        Dropout before the outputs.
+    hidden_size
+        The width of a hidden layer before the outputs; 0 for none.
+    name_vectors
+        The word vectors of the pieces of each node's name (pieces × width); None where a saved network is restored.
+    tree
+        The tree of the labels, for networks that rank candidates.
+    stop, progress
+        Whether to end early, and whether to show a progress bar.
+    """
+
+    objective: Objective
+    width: int
+    backbone: Any
+    pooling: Pooling
+    dropout: float
+    hidden_size: int = 0
+    name_vectors: tuple[Tensor, ...] | None = None
+    tree: LabelTree | None = None
+    stop: StopSignal | None = None
+    progress: bool | None = None
+
+    @property
+    def hierarchy(self) -> Hierarchy:
+        """The hierarchy of the outputs."""
+        return self.objective.change.new
+
+    @property
+    def label_tree(self) -> LabelTree:
+        """The tree of the labels, of which there must be one."""
+        assert self.tree is not None
+        return self.tree
+
+    @property
+    def outputs(self) -> int:
+        """The number of logits."""
+        return len(self.objective.spec.outputs)
+
+
+class LinearOutputs(nn.Module):
     """A linear layer over all outputs, after a hidden layer if `hidden_size` is above 0."""
 
     def __init__(self, width: int, outputs: int, hidden_size: int = 0, dropout: float = DROPOUT) -> None:
@@ -182,6 +248,45 @@ class Network(nn.Module):
         """Return the cost of the output weights themselves."""
         return loss.penalty(self.outputs.linear.weight)
 
+    def arrays(self) -> Arrays:
+        """Return what is stored of the network alongside its weights."""
+        return {}
+
+    def score(
+        self,
+        batches: Sequence[LongArray],
+        inputs: Inputs,
+        objective: Objective,
+        temperature: float,
+        top: int | None = None,
+    ) -> Scores:
+        """Score documents.
+
+        Parameters
+        ----------
+        batches, inputs
+            The row numbers of each batch, and what the network takes of documents.
+        objective, temperature
+            What logits mean once they are divided by the temperature.
+        top
+            Keep only so many of the largest scores of each, of a network that ranks candidates.
+        """
+        return objective.scores(compute_logits(self, batches, inputs, len(objective.spec.outputs)) / temperature)
+
+    def validation_loss(
+        self, batches: Sequence[LongArray], inputs: Inputs, objective: Objective, data: Training
+    ) -> tuple[float, float]:
+        """Return the log loss of labelled documents, and the temperature of logits that gives it."""
+        logits = compute_logits(self, batches, inputs, len(objective.spec.outputs))
+        if not np.isfinite(logits).all():
+            return np.inf, 1.0
+
+        def loss(inverse: float) -> float:
+            return log_loss(objective.scores(inverse * logits).values, data)
+
+        fitted = fit_temperature(loss, LOG_INVERSE_TEMPERATURE, tolerance=0.05)
+        return fitted.loss, 1 / fitted.inverse
+
     def finished(self) -> "Network":
         """Return the network that scores when training is over."""
         return self
@@ -214,106 +319,3 @@ def compute_logits(network: Network, batches: Sequence[LongArray], inputs: Input
             given = tuple(value.to(device) for value in inputs.batch(rows))
             found[rows] = network(given).float().cpu().numpy()
     return found
-
-
-# What is trained, and how fast
-
-
-def layers_of(backbone: nn.Module) -> nn.ModuleList:
-    """Return the layers of a transformer, first to last: its longest list of modules."""
-    lists = [module for module in backbone.modules() if isinstance(module, nn.ModuleList)]
-    return max(lists, key=len, default=nn.ModuleList())
-
-
-def parameter_depths(backbone: nn.Module) -> Iterator[tuple[nn.Parameter, int]]:
-    """Yield the parameters of a transformer with their layer, from 1; embeddings are 0, what follows layers is last."""
-    layers = list(layers_of(backbone))
-    place = {id(p): number for number, layer in enumerate(layers, 1) for p in layer.parameters()}
-    before = True
-    for parameter in backbone.parameters():
-        number = place.get(id(parameter))
-        before = before and number is None
-        yield parameter, number if number is not None else 0 if before else len(layers)
-
-
-def freeze(backbone: nn.Module, layers: int) -> None:
-    """Freeze the embeddings and the first layers.
-
-    Parameters
-    ----------
-    backbone
-        A transformer.
-    layers
-        How many layers; 0 trains everything, embeddings included.
-    """
-    for parameter, depth in parameter_depths(backbone):
-        if layers and depth <= layers:
-            parameter.requires_grad_(False)
-
-
-def with_lora(backbone: Any, rank: int) -> Any:
-    """Train matrices of low rank beside the linear layers instead of these (LoRA, by peft).
-
-    Parameters
-    ----------
-    backbone
-        A transformer.
-    rank
-        The rank of the matrices.
-
-    Returns
-    -------
-    Any
-        The transformer, wrapped.
-    """
-    from peft import LoraConfig, get_peft_model
-
-    config = LoraConfig(r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules="all-linear", bias="none")
-    return get_peft_model(backbone, config)
-
-
-def without_lora(backbone: Any) -> Any:
-    """Merge the matrices of LoRA into the layers beside them."""
-    return backbone.merge_and_unload() if hasattr(backbone, "merge_and_unload") else backbone
-
-
-def parameter_groups(
-    network: Network, learning_rates: Mapping[str, float], layerwise_lr_decay: float, weight_decay: float
-) -> list[dict[str, Any]]:
-    """Group parameters by learning rate and weight decay, for an optimizer.
-
-    Rates by group are the discriminative fine-tuning of APLC-XLNet. Biases and norms have no weight decay.
-
-    Parameters
-    ----------
-    network
-        The network.
-    learning_rates
-        Those of "encoder" (its last layer), "hidden" and "outputs".
-    layerwise_lr_decay
-        The rate of a layer of the encoder as a share of the next one's.
-    weight_decay
-        The weight decay of matrices.
-
-    Returns
-    -------
-    list[dict[str, Any]]
-        Groups as torch takes them; "initial_lr" is the peak of the schedule.
-    """
-    found: dict[tuple[float, float], list[nn.Parameter]] = {}
-
-    def put(parameter: nn.Parameter, rate: float) -> None:
-        if parameter.requires_grad:
-            found.setdefault((rate, weight_decay if parameter.ndim > 1 else 0.0), []).append(parameter)
-
-    if network.backbone is not None:
-        last = len(layers_of(network.backbone))
-        for parameter, depth in parameter_depths(network.backbone):
-            put(parameter, learning_rates["encoder"] * layerwise_lr_decay ** (last - depth))
-    for name, parameter in network.named_parameters():
-        if not name.startswith("backbone."):
-            put(parameter, learning_rates["hidden" if name.startswith("outputs.hidden.") else "outputs"])
-    return [
-        {"params": parameters, "lr": rate, "initial_lr": rate, "weight_decay": decay}
-        for (rate, decay), parameters in found.items()
-    ]

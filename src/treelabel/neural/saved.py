@@ -2,16 +2,11 @@
 
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
-import numpy as np
-
-from treelabel.core.array_schema import Array, Arrays, Schema, indices, with_prefix
+from treelabel.core.array_schema import Array, Schema
 from treelabel.core.errors import TreelabelError
 from treelabel.core.validation import AnyFloat, Between
 from treelabel.encoders.sources import Pooling
 from treelabel.hierarchy import Hierarchy
-from treelabel.models.extreme.clustering import cluster_hierarchy
-from treelabel.models.extreme.label_tree import LabelTree
-from treelabel.models.extreme.rankers import Rankers
 from treelabel.models.persistence.schema import MOST_DIMENSION, EncoderNote, Ngrams, require_inner, tfidf_arrays
 from treelabel.neural.objective import objective_arrays
 
@@ -50,24 +45,6 @@ class ExportedValues(TypedDict):
     runtime: Literal["onnx", "int8"]
     max_length: Length
     epoch_losses: list[AnyFloat]
-
-
-class IndexingValues(TypedDict):
-    """An Indexing of X-Transformer: its matcher, the columns of features, and the map from margins to probabilities."""
-
-    clusters: Annotated[int, Between(1, 1 << 31)]
-    width: Annotated[int, Between(1, 1 << 32)]
-    slope: Annotated[float, Between(0, 1e3)]
-    intercept: Annotated[float, Between(-1e6, 1e6)]
-    matcher: NetworkValues
-
-
-class XTransformerValues(TypedDict):
-    """A FittedXTransformer."""
-
-    labels: Annotated[int, Between(1, 1 << 31)]
-    ngrams: Ngrams
-    indexings: list[IndexingValues]
 
 
 def saved_schema(hierarchy: Hierarchy, values: dict[str, Any], hidden: bool | None) -> Schema:
@@ -119,56 +96,3 @@ def _outputs(hidden: bool) -> dict[str, Array]:
         "outputs.hidden.weight": Array("float32", ("hidden", "inputs")),
         "outputs.hidden.bias": Array("float32", ("hidden",)),
     }
-
-
-def x_transformer_schema(hierarchy: Hierarchy, values: dict[str, Any]) -> Schema:
-    """Declare the arrays and files of an X-Transformer.
-
-    Parameters
-    ----------
-    hierarchy
-        The hierarchy of the model.
-    values
-        `XTransformerValues`.
-
-    Returns
-    -------
-    Schema
-        What the folder has to hold; indexings are parts with the prefixes "0.", "1." and so on.
-    """
-    if not values["indexings"]:
-        raise TreelabelError("expected one indexing at least")
-    buckets, labels = values["ngrams"]["n_features"], values["labels"]
-    return Schema(
-        {**tfidf_arrays(), "label_nodes": indices("labels", "nodes", rising=True)},
-        (),
-        {"nodes": len(hierarchy), "buckets": buckets, "labels": labels},
-        {"width": buckets},
-        parts={f"{number}.": _indexing_schema(labels, own) for number, own in enumerate(values["indexings"])},
-    )
-
-
-def _indexing_schema(labels: int, values: dict[str, Any]) -> Schema:
-    """Declare a matcher, the tree of its clusters, and the rankers of their labels."""
-    clusters, width = values["clusters"], values["width"]
-    if clusters > labels:
-        raise TreelabelError(f"there are {clusters:,} clusters of {labels:,} labels")
-    matcher = saved_schema(cluster_hierarchy(clusters), values["matcher"], None)
-    return Schema(
-        {**matcher.arrays, **LabelTree.schema()},
-        (),
-        {**matcher.sizes, "labels": labels, "instances": labels, "levels": 2},
-        {**matcher.most, "tree_ends": clusters + 3},
-        (*matcher.relations, require_rankers),
-        matcher.files,
-        {"ranker_": Rankers.schema(width, clusters, labels)},
-    )
-
-
-def require_rankers(arrays: Arrays) -> None:
-    """Refuse arrays of a tree and of rankers that do not fit each other; each for itself is in its range."""
-    tree = LabelTree.of(arrays)
-    rankers = with_prefix(arrays, "ranker_")
-    if tree.sizes[0] != len(rankers["clusters"]) - 1 or len(np.unique(tree.labels)) < len(tree.labels):
-        raise TreelabelError("tree_labels and tree_children do not put each label into one cluster of the matcher")
-    Rankers.check(tree.children[1], rankers)

@@ -10,6 +10,8 @@ is written before it is, so that a later run goes on as if there had been no dea
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -17,7 +19,7 @@ from torch import Tensor
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.progress import Done, progress_bar
-from treelabel.core.stopping import held_interrupt
+from treelabel.core.stopping import StopSignal, held_interrupt
 from treelabel.core.types import LongArray
 from treelabel.neural.checkpoints import (
     TrainState,
@@ -28,21 +30,43 @@ from treelabel.neural.checkpoints import (
     set_weights,
     trained_weights,
 )
-from treelabel.neural.config import TrainingConfig
 from treelabel.neural.hardware import unchanged
 from treelabel.neural.inputs import Inputs, epoch_batches
 from treelabel.neural.losses.base import Loss
 from treelabel.neural.losses.truth import PreparedLabels
-from treelabel.neural.network import Network, parameter_groups
+from treelabel.neural.network import Network
+from treelabel.neural.optimization import SCHEDULES, Pacing, parameter_groups
 from treelabel.neural.processes import agreed, agreed_stop, new_accelerator, process_count, share_statistics
-from treelabel.neural.schedules import SCHEDULES, Pacing
+from treelabel.neural.training_arguments import TrainingArguments, make_callback
 
 # Returns the validation loss of a network, and the temperature of its logits that gives it.
 Validate = Callable[[Network], tuple[float, float]]
 
 
+@dataclass(frozen=True)
+class TrainingRun:
+    """One training of a network: arguments, with defaults filled in, and what belongs to this run alone.
+
+    `checkpoints` is the folder of its checkpoints, if there are any, and `fingerprint` what they belong to.
+    `last_epoch` is the epoch after which it ends although the schedule of learning rates has more.
+    """
+
+    arguments: TrainingArguments
+    epochs: int
+    batch_size: int
+    learning_rates: Mapping[str, float]
+    lr_scheduler: str
+    seed: int
+    stop: StopSignal
+    progress: bool | None
+    bf16: bool
+    checkpoints: Path | None
+    fingerprint: str
+    last_epoch: int | None = None
+
+
 class Trainer:
-    """Trains a network as a configuration says; `fit` changes the network in place.
+    """Trains a network; `fit` changes it in place.
 
     Parameters
     ----------
@@ -50,14 +74,15 @@ class Trainer:
         The network.
     loss
         The loss of logits.
-    config
+    run
         How to train.
     validate
         Called after each epoch; without it, the last epoch is kept.
     """
 
-    def __init__(self, network: Network, loss: Loss, config: TrainingConfig, validate: Validate | None = None) -> None:
-        self.network, self.loss, self.config, self.validate = network, loss, config, validate
+    def __init__(self, network: Network, loss: Loss, run: TrainingRun, validate: Validate | None = None) -> None:
+        self.network, self.loss, self.run, self.validate = network, loss, run, validate
+        self.callbacks = [make_callback(each) for each in run.arguments.callbacks]
 
     def fit(self, inputs: Inputs, truth: PreparedLabels) -> TrainState:
         """Train to the last epoch, or until patience runs out, the deadline passes or Ctrl-C is pressed.
@@ -74,11 +99,11 @@ class Trainer:
         TrainState
             The state at the end; the network has the weights of the best epoch if there is validation, else the last.
         """
-        config = self.config
+        run = self.run
         # What was made in a hurry is no state to go on from.
-        self.begun_late = bool(config.stop)
+        self.begun_late = bool(run.stop)
         self.accelerator = new_accelerator(process_count() > 1 and agreed(self._has_unused(inputs, truth)))
-        groups = parameter_groups(self.network, config.learning_rates, config.layerwise_lr_decay, config.weight_decay)
+        groups = parameter_groups(self.network, run.learning_rates, run.arguments)
         self.network.to(self.accelerator.device)
         self.loss.to(self.accelerator.device)
         self.optimizer = torch.optim.AdamW(groups, fused=True)
@@ -88,14 +113,14 @@ class Trainer:
         made_late = agreed(state.step == 0 and any(stage.stopped for stage in self.network.stages_before))
         self.begun_late = self.begun_late or made_late
         self.begun = self.saved_at = time.monotonic()
-        last = config.epochs if config.stop_after is None else config.stop_after
-        state.planned = last * len(epoch_batches(inputs.lengths, config.batch_size, config.seed, 0))
-        keeps = config.checkpoint_dir is not None and not self.begun_late
-        self.pacing = Pacing(self.begun, config.stop.deadline, state.step, state.planned, keeps)
+        last = run.epochs if run.last_epoch is None else run.last_epoch
+        state.planned = last * len(epoch_batches(inputs.lengths, run.batch_size, run.seed, 0))
+        keeps = run.checkpoints is not None and not self.begun_late
+        self.pacing = Pacing(self.begun, run.stop.deadline, state.step, state.planned, keeps)
         self.is_late = False
-        shown = config.progress if self.accelerator.is_main_process else False
-        total = config.epochs * len(inputs.lengths)
-        with progress_bar("learning", total, shown) as done, held_interrupt(config.stop):
+        shown = run.progress if self.accelerator.is_main_process else False
+        total = run.epochs * len(inputs.lengths)
+        with progress_bar("learning", total, shown) as done, held_interrupt(run.stop):
             while state.epoch < last and not self._out_of_patience(state) and not state.stopped:
                 self._train_epoch(inputs, truth, state, done)
         # What was learned with rates of its own is not what a run without a deadline learns, though epochs ran out.
@@ -121,20 +146,20 @@ class Trainer:
 
     def _resumed(self) -> TrainState:
         """Return the state to go on from, of the first process's checkpoint if there is one."""
-        folder = self.config.checkpoint_dir
+        folder = self.run.checkpoints
         if folder is None:
             return TrainState()
         main = self.accelerator.is_main_process
-        stored = agreed(read_checkpoint(folder / self.config.part, self.config.run, self.network) if main else None)
+        stored = agreed(read_checkpoint(folder, self.run.fingerprint, self.network) if main else None)
         return TrainState() if stored is None else resume(stored, self.network, self.optimizer)
 
     # Epochs
 
     def _train_epoch(self, inputs: Inputs, truth: PreparedLabels, state: TrainState, done: Done) -> None:
         """Take the remaining steps of an epoch, then validate."""
-        config, documents = self.config, len(inputs.lengths)
-        batches = epoch_batches(inputs.lengths, config.batch_size, config.seed, state.epoch)
-        steps = config.epochs * len(batches)
+        run, documents = self.run, len(inputs.lengths)
+        batches = epoch_batches(inputs.lengths, run.batch_size, run.seed, state.epoch)
+        steps = run.epochs * len(batches)
         start, seen = time.monotonic(), 0
         self.model.train()
         for rows in batches[state.batch :]:
@@ -143,11 +168,11 @@ class Trainer:
             seen += len(rows)
             state.batch, state.step, state.documents = state.batch + 1, state.step + 1, state.documents + len(rows)
             speed = seen / max(time.monotonic() - start, 1e-9)
-            loss, rate = state.loss_sum / state.documents, config.learning_rates["outputs"] * share
+            loss, rate = state.loss_sum / state.documents, run.learning_rates["outputs"] * share
             done(state.epoch * documents + state.documents, f"loss {loss:.3f}, {speed:,.0f} documents/s")
             self._report(state.step, {"loss": loss, "learning_rate": rate, "documents_per_second": speed})
             self._save_if_due(state)
-            if agreed_stop(config.stop):
+            if agreed_stop(run.stop):
                 # A later run resumes from here; the rest of this epoch's end is for the model of now.
                 self._save(state)
                 state.stopped = True
@@ -186,13 +211,13 @@ class Trainer:
     def _out_of_patience(self, state: TrainState) -> bool:
         """Return whether too many epochs have passed since the best one."""
         best = int(np.argmin([*state.epoch_losses, np.inf]))
-        return self.validate is not None and len(state.epoch_losses) > best + self.config.patience
+        return self.validate is not None and len(state.epoch_losses) > best + self.run.arguments.patience
 
     # Steps
 
     def _step(self, inputs: Inputs, truth: PreparedLabels, rows: LongArray, share: float) -> float:
         """Train on one batch at a share of the peak rates, in parts for processes and accumulation; return its loss."""
-        parts, accelerator = self.config.gradient_accumulation_steps, self.accelerator
+        parts, accelerator = self.run.arguments.gradient_accumulation_steps, self.accelerator
         for group in self.optimizer.param_groups:
             group["lr"] = group["initial_lr"] * share
         total = 0.0
@@ -204,8 +229,8 @@ class Trainer:
                 # Gradients are averaged over processes, but the mean is over all documents.
                 accelerator.backward(loss * accelerator.num_processes)
             total += float(loss.detach())
-        if self.config.max_grad_norm > 0:
-            accelerator.clip_grad_norm_(self.model.parameters(), self.config.max_grad_norm)
+        if self.run.arguments.max_grad_norm > 0:
+            accelerator.clip_grad_norm_(self.model.parameters(), self.run.arguments.max_grad_norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return total * int(accelerator.num_processes)
@@ -215,9 +240,9 @@ class Trainer:
         device = self.accelerator.device
         counted = own if len(own) else rows[:1]
         given = tuple(value.to(device) for value in inputs.batch(counted))
-        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=self.config.bf16):
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=self.run.bf16):
             losses = self.model(given, truth.batch(counted, device), self.loss)
-        parts = self.config.gradient_accumulation_steps * self.accelerator.num_processes
+        parts = self.run.arguments.gradient_accumulation_steps * self.accelerator.num_processes
         counts = 1.0 if len(own) else 0.0
         found: Tensor = losses.sum() / len(rows) * counts + self.network.penalty(self.loss) / parts
         return found
@@ -228,13 +253,13 @@ class Trainer:
         It is the same in all processes, whose weights would differ otherwise. A checkpoint is written before it is
         another one than without a deadline.
         """
-        config = self.config
+        run = self.run
 
         def schedule(step: float) -> float:
-            return SCHEDULES[config.lr_scheduler](step, steps, config.warmup_ratio)
+            return SCHEDULES[run.lr_scheduler](step, steps, run.arguments.warmup_ratio)
 
         # What learns again for as many epochs as were best is of no use with fewer.
-        if np.isinf(config.stop.deadline) or config.stop_after is not None:
+        if np.isinf(run.stop.deadline) or run.last_epoch is not None:
             return schedule(state.step)
         share = self.pacing.share(time.monotonic(), state.step, schedule)
         share, is_late = agreed((share, self.pacing.given_up is not None))
@@ -245,23 +270,23 @@ class Trainer:
 
     def _require_finite(self) -> None:
         if not all(bool(torch.isfinite(p).all()) for p in trained_weights(self.network).values()):
-            rates = ", ".join(f"{rate:g}" for rate in dict.fromkeys(self.config.learning_rates.values()))
+            rates = ", ".join(f"{rate:g}" for rate in dict.fromkeys(self.run.learning_rates.values()))
             raise TreelabelError(f"learning diverged at a learning rate of {rates}; use a smaller one (learning_rate=)")
 
     # Around steps
 
     def _report(self, step: int, values: Mapping[str, float]) -> None:
         if self.accelerator.is_main_process:
-            for callback in self.config.callbacks:
+            for callback in self.callbacks:
                 callback(step, values)
 
     def _save_if_due(self, state: TrainState) -> None:
-        if time.monotonic() - self.saved_at >= self.config.checkpoint_seconds:
+        if time.monotonic() - self.saved_at >= self.run.arguments.checkpoint_seconds:
             self._save(state)
 
     def _save(self, state: TrainState) -> None:
-        config = self.config
+        run = self.run
         goes_on = not self.begun_late and not self.is_late
-        if config.checkpoint_dir is not None and self.accelerator.is_main_process and goes_on:
-            save_checkpoint(config.checkpoint_dir / config.part, config.run, state, self.network, self.optimizer)
+        if run.checkpoints is not None and self.accelerator.is_main_process and goes_on:
+            save_checkpoint(run.checkpoints, run.fingerprint, state, self.network, self.optimizer)
         self.saved_at = time.monotonic()

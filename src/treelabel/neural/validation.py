@@ -5,25 +5,19 @@ from functools import cached_property
 
 import numpy as np
 
-from treelabel.calibration.likelihood import fit_temperature
 from treelabel.core.types import LongArray
 from treelabel.hierarchy import LabelMatrix
 from treelabel.hierarchy.label_matrices import keep_entries
 from treelabel.models.base import Training
 from treelabel.neural.featurizers import Featurizer
-from treelabel.neural.fitted import network_scores
 from treelabel.neural.inputs import Inputs
-from treelabel.neural.network import Network, compute_logits
+from treelabel.neural.network import Network
 from treelabel.neural.objective import Objective
-from treelabel.neural.ranking import RankingNetwork, ranking_loss
-from treelabel.selection.criteria import log_loss
 from treelabel.selection.evidence import HeldOut
 
 # At most this many documents × nodes, but at least this many documents.
 MAX_VALUES = 300_000
 MIN_DOCUMENTS = 200
-# Bounds of the logarithm of the inverse temperature, in which the search is made.
-LOG_INVERSE_TEMPERATURE = (-3.0, 1.5)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +80,7 @@ class Validation:
         """The row numbers of each batch."""
         return self.featurizer.batches(self.inputs)
 
-    def judged(self, network: Network, temperature: float) -> HeldOut:
+    def score(self, network: Network, temperature: float) -> HeldOut:
         """Score the documents, and put what is true of them beside it.
 
         Parameters
@@ -99,22 +93,12 @@ class Validation:
         HeldOut
             Of the sample.
         """
-        scores = network_scores(network, self.featurizer, self.inputs, self.objective, temperature)
+        scores = network.score(self.batches, self.inputs, self.objective, temperature)
         return HeldOut(scores, self.labels, self.data.groups)
 
     def __call__(self, network: Network) -> tuple[float, float]:
         """Return the log loss, and the temperature of the logits that gives it; candidates are ranked without one."""
-        if isinstance(network, RankingNetwork):
-            return ranking_loss(network, self.batches, self.inputs, self.data.labels), 1.0
-        logits = compute_logits(network, self.batches, self.inputs, len(self.objective.spec.outputs))
-        if not np.isfinite(logits).all():
-            return np.inf, 1.0
-
-        def loss(inverse: float) -> float:
-            return log_loss(self.objective.scores(inverse * logits).values, self.data)
-
-        found = fit_temperature(loss, LOG_INVERSE_TEMPERATURE, tolerance=0.05)
-        return found.loss, 1 / found.inverse
+        return network.validation_loss(self.batches, self.inputs, self.objective, self.data)
 
 
 def with_seen_labels(held_out: Training, shown: Training) -> Training:

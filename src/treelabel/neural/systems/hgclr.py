@@ -8,22 +8,26 @@ alone.
 
 import inspect
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from treelabel.core.errors import TreelabelError
+from treelabel.core.validation import Between
 from treelabel.encoders.backbone import pool
 from treelabel.hierarchy import Hierarchy
-from treelabel.neural.gold import Gold, GoldLabels
-from treelabel.neural.label_paths import PathBias
+from treelabel.models.settings import NonNegative, Width
 from treelabel.neural.losses.base import Loss
 from treelabel.neural.losses.truth import PreparedLabels
-from treelabel.neural.network import Network, Outputs
-from treelabel.neural.parts import Parts
+from treelabel.neural.model import NeuralModel
+from treelabel.neural.network import LinearOutputs, Network, NetworkSpec
+from treelabel.neural.systems.hgclr_label_graph import PathBias
+from treelabel.neural.targets import NodeTargets, PreparedTargets
+from treelabel.neural.training_arguments import Recipe, make_recipes
 
+Temperature = Annotated[float, Between(1e-6, 1e6)]
 # The weight of the contrastive loss and the threshold of the official run on the New York Times corpus; the others are
 # 0.05 and 0.02 (Web of Science), 0.3 and 0.001 (RCV1).
 CONTRASTIVE_WEIGHT = 0.3
@@ -271,7 +275,7 @@ class HgclrNetwork(Network):
 
     Parameters
     ----------
-    parts
+    spec
         What the network is made of.
     contrastive_weight
         The weight of NT-Xent (λ).
@@ -290,7 +294,7 @@ class HgclrNetwork(Network):
 
     def __init__(
         self,
-        parts: Parts,
+        spec: NetworkSpec,
         *,
         contrastive_weight: float = CONTRASTIVE_WEIGHT,
         threshold: float = THRESHOLD,
@@ -300,25 +304,25 @@ class HgclrNetwork(Network):
         graph_heads: int = GRAPH_HEADS,
         word_heads: int = WORD_HEADS,
     ) -> None:
-        scoring = scoring_network(parts)
+        scoring = scoring_network(spec)
         super().__init__(scoring.backbone, scoring.pooling, scoring.outputs)
         if self.backbone is not None:
             require_inputs_embeds(self.backbone)
-        self.contrastive_weight = contrastive_weight * parts.outputs
+        self.contrastive_weight = contrastive_weight * spec.outputs
         self.threshold, self.temperature = threshold, temperature
         self.gumbel_temperature, self.log_probabilities = gumbel_temperature, log_probabilities
         # The word vectors of some backbones are narrower than their hidden states, as ALBERT's.
-        width = parts.width if self.backbone is None else int(self.backbone.get_input_embeddings().weight.shape[1])
+        width = spec.width if self.backbone is None else int(self.backbone.get_input_embeddings().weight.shape[1])
         heads = heads_within(width, graph_heads)
-        self.label_encoder = LabelEncoder(parts.hierarchy, width, parts.name_vectors, heads)
+        self.label_encoder = LabelEncoder(spec.hierarchy, width, spec.name_vectors, heads)
         self.words_to_labels = WordsToLabels(width, heads_within(width, word_heads))
-        self.projector = new_projector(self.outputs.linear.in_features, parts.dropout)
+        self.projector = new_projector(self.outputs.linear.in_features, spec.dropout)
 
     def prepare(self, loss: Loss, labels: Any) -> PreparedLabels:
         """Prepare the labels for the loss, and beside them the labels that words are to speak of."""
-        return GoldLabels.of(loss, labels)
+        return PreparedTargets.of(loss, labels)
 
-    def losses(self, inputs: Sequence[Tensor], truth: Gold, loss: Loss) -> Tensor:
+    def losses(self, inputs: Sequence[Tensor], truth: NodeTargets, loss: Loss) -> Tensor:
         """Return loss(text) + loss(positive) + weight · NT-Xent, whose mean counts for every document alike."""
         states, mask = self.token_states(inputs)
         text = self.outputs.features(pool(states, mask, self.pooling))
@@ -413,12 +417,12 @@ class HgclrNetwork(Network):
         return pool(states, mask, self.pooling)
 
 
-def scoring_network(parts: Parts) -> Network:
+def scoring_network(spec: NetworkSpec) -> Network:
     """Make the part of the network that scores: encoder, pooling and outputs."""
-    if parts.backbone is not None:
-        outputs = Outputs(parts.width, parts.outputs, parts.hidden_size, parts.dropout)
-        return Network(parts.backbone, parts.pooling, outputs)
-    return Network(None, "mean", Outputs(parts.width, parts.outputs, parts.hidden_size or parts.width, parts.dropout))
+    if spec.backbone is not None:
+        outputs = LinearOutputs(spec.width, spec.outputs, spec.hidden_size, spec.dropout)
+        return Network(spec.backbone, spec.pooling, outputs)
+    return Network(None, "mean", LinearOutputs(spec.width, spec.outputs, spec.hidden_size or spec.width, spec.dropout))
 
 
 def require_inputs_embeds(backbone: Any) -> None:
@@ -448,3 +452,70 @@ def new_projector(width: int, dropout: float) -> nn.Sequential:
     """
     first, second = nn.Linear(width, width), nn.Linear(width, width)
     return nn.Sequential(nn.Dropout(dropout), first, nn.ReLU(), nn.Dropout(dropout), second)
+
+
+class Hgclr(NeuralModel):
+    """HGCLR (Wang et al., ACL 2022): contrastive learning with positive samples that the hierarchy chooses.
+
+    In training every text is read twice, as it is and with only the words that matter for its labels, and both
+    readings are drawn together; scoring needs the text encoder and the outputs alone. `HgclrNetwork` says what differs
+    from the paper. With mode="head", words are token states of a frozen encoder, and the second reading pools those
+    that were chosen.
+
+    Parameters
+    ----------
+    contrastive_weight
+        The weight of the contrast (the paper's lambda).
+    threshold
+        The importance above which a word is kept (the paper's gamma).
+    contrastive_temperature, gumbel_temperature
+        The temperatures of NT-Xent, and of Gumbel-softmax.
+    log_probabilities
+        Whether words are sampled by the logarithm of their probabilities, as Gumbel-softmax is meant, and not by the
+        probabilities themselves, as in the official program.
+    word_heads
+        The heads of the attention from words to labels, which costs texts × words × labels × heads: with a thousand
+        labels it is what a CPU spends its time on, and 1 is affordable.
+    **settings
+        The settings of all systems: see `NeuralModel` and `TrainingArguments`.
+    """
+
+    name = "hgclr"
+    takes_states = True
+    recipes = make_recipes(Recipe(30, 32, 3e-3), 3e-5, hidden=1e-3, outputs=1e-3)
+    needs_names = True
+
+    def __init__(
+        self,
+        *,
+        contrastive_weight: NonNegative = 0.3,
+        threshold: Annotated[float, Between(-1, 1e6)] = 0.002,
+        contrastive_temperature: Temperature = 1.0,
+        gumbel_temperature: Temperature = 1.0,
+        log_probabilities: bool = False,
+        word_heads: Width = 8,
+        **settings: Any,
+    ) -> None:
+        super().__init__(**settings)
+        self.contrastive_weight = contrastive_weight
+        self.threshold = threshold
+        self.contrastive_temperature = contrastive_temperature
+        self.gumbel_temperature = gumbel_temperature
+        self.log_probabilities = log_probabilities
+        self.word_heads = word_heads
+
+    def make_network(self, spec: NetworkSpec) -> Network:
+        """Make the network: see `NeuralModel.make_network`."""
+        return HgclrNetwork(
+            spec,
+            contrastive_weight=self.contrastive_weight,
+            threshold=self.threshold,
+            temperature=self.contrastive_temperature,
+            gumbel_temperature=self.gumbel_temperature,
+            log_probabilities=self.log_probabilities,
+            word_heads=self.word_heads,
+        )
+
+    def make_scoring_network(self, spec: NetworkSpec) -> Network:
+        """Make encoder, pooling and outputs alone."""
+        return scoring_network(spec)

@@ -1,9 +1,9 @@
 """HBGL: BERT writes down the labels of a text level by level (Jiang et al., EMNLP 2022)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import takewhile
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -14,14 +14,17 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.stopping import StopSignal
 from treelabel.core.strings import Strings
 from treelabel.core.types import LongArray
+from treelabel.core.validation import Between
+from treelabel.models.settings import Share, Width, not_fitted
 from treelabel.neural.featurizers import Featurizer
-from treelabel.neural.gold import Gold, GoldLabels
 from treelabel.neural.hardware import threads_for
-from treelabel.neural.hbgl_bodies import BackboneBody, Body, Decoder
-from treelabel.neural.hbgl_labels import GlobalStage, LabelHead, pretrain_labels
 from treelabel.neural.losses.base import Loss
-from treelabel.neural.network import Network
-from treelabel.neural.parts import Parts
+from treelabel.neural.model import NeuralModel
+from treelabel.neural.network import Network, NetworkSpec
+from treelabel.neural.systems.hbgl_bodies import BackboneBody, Body, Decoder
+from treelabel.neural.systems.hbgl_labels import GlobalStage, LabelHead, pretrain_labels
+from treelabel.neural.targets import NodeTargets, PreparedTargets
+from treelabel.neural.training_arguments import Recipe, make_recipes
 from treelabel.selection.evidence import Stage
 
 
@@ -61,10 +64,10 @@ class HbglNetwork(Network):
 
     Parameters
     ----------
-    parts
+    spec
         What the network is made of.
-    global_steps, global_learning_rate, global_mask, global_batch_size
-        See `GlobalStage`; by default those of the paper's run on WOS.
+    stage
+        The settings of the global stage; by default those of the paper's run on WOS.
     slot_mask
         The probability that a slot is masked in training, so that no mask relies on the labels above alone.
     decoder_size
@@ -76,35 +79,31 @@ class HbglNetwork(Network):
 
     def __init__(
         self,
-        parts: Parts,
+        spec: NetworkSpec,
         *,
-        global_steps: int = 300,
-        global_learning_rate: float = 1e-3,
-        global_mask: float = 0.15,
-        global_batch_size: int = 32,
+        stage: GlobalStage | None = None,
         slot_mask: float = 0.5,
         decoder_size: int = 128,
     ) -> None:
-        if parts.objective.name != "bce":
-            raise TreelabelError(f"the model hbgl is trained with the loss bce, found {parts.objective.name!r}")
-        hierarchy, width, names = parts.hierarchy, parts.width, parts.name_vectors
+        if spec.objective.name != "bce":
+            raise TreelabelError(f"the model hbgl is trained with the loss bce, found {spec.objective.name!r}")
+        hierarchy, width, names = spec.hierarchy, spec.width, spec.name_vectors
         decoder = None
-        if parts.backbone is None:
+        if spec.backbone is None:
             width = min(width, decoder_size)
-            decoder = Decoder(parts.width, width, hierarchy.max_depth, parts.dropout)
+            decoder = Decoder(spec.width, width, hierarchy.max_depth, spec.dropout)
             # Labels start where their names are, seen as the decoder sees texts.
             names = None if names is None else tuple(decoder.narrow(each).detach() for each in names)
-        super().__init__(parts.backbone, parts.pooling, LabelHead(width, len(hierarchy), names))
+        super().__init__(spec.backbone, spec.pooling, LabelHead(width, len(hierarchy), names))
         self.hierarchy, self.depth, self.slot_mask, self.decoder = hierarchy, hierarchy.max_depth, slot_mask, decoder
         self.register_buffer("pattern", level_attention(self.depth), persistent=False)
         self.register_buffer("slot_levels", torch.arange(1, self.depth + 1).repeat(2), persistent=False)
-        if parts.backbone is not None:
-            BackboneBody(parts.backbone, self.depth).check(parts.width)
-        if parts.name_vectors is not None:
-            if parts.backbone is not None:
-                BackboneBody(parts.backbone, self.depth).check_attention(parts.width)
-            stage = GlobalStage(global_steps, global_learning_rate, global_mask, global_batch_size)
-            self.global_losses = self.pretrain_labels(stage, parts)
+        if spec.backbone is not None:
+            BackboneBody(spec.backbone, self.depth).check(spec.width)
+        if spec.name_vectors is not None:
+            if spec.backbone is not None:
+                BackboneBody(spec.backbone, self.depth).check_attention(spec.width)
+            self.global_losses = self.pretrain_labels(stage or GlobalStage(), spec)
 
     @property
     def body(self) -> Body:
@@ -113,14 +112,14 @@ class HbglNetwork(Network):
 
     # The global stage
 
-    def pretrain_labels(self, stage: GlobalStage, parts: Parts) -> list[float]:
+    def pretrain_labels(self, stage: GlobalStage, spec: NetworkSpec) -> list[float]:
         """Train label embeddings on the hierarchy alone, with everything else frozen; dropout is on.
 
         Parameters
         ----------
         stage
             The settings.
-        parts
+        spec
             Whether to end early, and whether to show a progress bar.
 
         Returns
@@ -133,14 +132,14 @@ class HbglNetwork(Network):
             self.cuda()
         trained = [p for p in self.parameters() if p.requires_grad and p is not head.embeddings]
         body, was_training = self.body, self.training
-        stop = StopSignal() if parts.stop is None else parts.stop
+        stop = StopSignal() if spec.stop is None else spec.stop
         self.train()
         try:
             for parameter in trained:
                 parameter.requires_grad_(False)
             with threads_for(self):
                 encode = partial(body.states, None)
-                found, is_cut = pretrain_labels(head, encode, self.hierarchy, stage, stop, parts.progress)
+                found, is_cut = pretrain_labels(head, encode, self.hierarchy, stage, stop, spec.progress)
         finally:
             for parameter in trained:
                 parameter.requires_grad_(True)
@@ -150,16 +149,16 @@ class HbglNetwork(Network):
 
     # The local stage
 
-    def prepare(self, loss: Loss, labels: Any) -> GoldLabels:
+    def prepare(self, loss: Loss, labels: Any) -> PreparedTargets:
         """Prepare labels, which the network sees in training: see `Network.prepare`."""
-        return GoldLabels.of(loss, labels)
+        return PreparedTargets.of(loss, labels)
 
     def penalty(self, loss: Loss) -> Tensor:
         """Return 0: outputs share their weights with inputs."""
         nothing: Tensor = self.outputs.bias.new_zeros(())
         return nothing
 
-    def losses(self, inputs: Sequence[Tensor], truth: Gold, loss: Loss) -> Tensor:
+    def losses(self, inputs: Sequence[Tensor], truth: NodeTargets, loss: Loss) -> Tensor:
         """Return the cross-entropy of all masks, given the true labels of the levels above: see `Network.losses`."""
         targets = self.targets(truth.nodes)
         slots = self.slots(targets)
@@ -284,3 +283,63 @@ def keep(scores: Tensor) -> Tensor:
     likely[:, -1] = False
     best = functional.one_hot(scores.argmax(1), scores.shape[1]).bool()
     return torch.where(likely.any(1, keepdim=True), likely, best)
+
+
+class Hbgl(NeuralModel):
+    """HBGL (Jiang et al., EMNLP 2022): labels are written after the text, level by level.
+
+    Embeddings of labels first learn to predict masked labels of the hierarchy. Then the labels of each level are
+    predicted from the text and the labels above, true ones in training and predicted ones in scoring. `HbglNetwork`
+    says what differs from the paper; memory is linear in the number of labels. With mode="head", a small decoder
+    attends to token states of a frozen encoder. Trained with binary cross-entropy (loss="bce") alone.
+
+    Parameters
+    ----------
+    global_steps, global_learning_rate, global_mask, global_batch_size
+        Steps of the first stage, their learning rate, the share of labels that are masked, and how often each sequence
+        of labels is masked in a step (32 times in the official program, which a CPU does not afford).
+    slot_mask
+        The probability that the true labels of a level are hidden from the levels below in training.
+    decoder_size
+        The width of the decoder with mode="head", at most that of the encoder; its cost grows with it.
+    **settings
+        The settings of all systems: see `NeuralModel` and `TrainingArguments`.
+    """
+
+    name = "hbgl"
+    takes_states = True
+    recipes = make_recipes(Recipe(30, 32, 3e-3), 3e-5, hidden=1e-3, outputs=1e-3)
+    needs_names = True
+    has_own_loss = True
+
+    def __init__(
+        self,
+        *,
+        global_steps: Annotated[int, Between(0, 1_000_000)] = 300,
+        global_learning_rate: Annotated[float, Between(1e-12, 1e6)] = 1e-3,
+        global_mask: Share = 0.15,
+        global_batch_size: Width = 4,
+        slot_mask: Share = 0.5,
+        decoder_size: Width = 128,
+        **settings: Any,
+    ) -> None:
+        super().__init__(**settings)
+        self.global_steps = global_steps
+        self.global_learning_rate = global_learning_rate
+        self.global_mask = global_mask
+        self.global_batch_size = global_batch_size
+        self.slot_mask = slot_mask
+        self.decoder_size = decoder_size
+
+    def make_network(self, spec: NetworkSpec) -> Network:
+        """Make the network, whose label embeddings learn the hierarchy: see `NeuralModel.make_network`."""
+        stage = GlobalStage(self.global_steps, self.global_learning_rate, self.global_mask, self.global_batch_size)
+        return HbglNetwork(spec, stage=stage, slot_mask=self.slot_mask, decoder_size=self.decoder_size)
+
+    def sequences(self, texts: Iterable[str]) -> list[list[list[str]]]:
+        """Return what the paper predicts: the labels that are written at each level of each text, up to its end."""
+        if not hasattr(self, "fitted_"):
+            raise not_fitted("this hbgl model has not learned anything yet; call fit first")
+        names, fitted = self.hierarchy_.names, self.fitted_
+        written = written_labels(fitted.network, fitted.featurizer, Strings.of(list(texts)))
+        return [[[names[node] for node in level] for level in levels] for levels in written]

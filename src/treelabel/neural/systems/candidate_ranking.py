@@ -1,9 +1,9 @@
-"""Networks for very many labels: they rank the few candidates that stand below the best clusters of a label tree."""
+"""Ranking of candidates, for AttentionXML and LightXML: the labels below the best clusters of a label tree."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,25 +11,35 @@ from scipy import sparse
 from torch import Tensor
 from torch.nn import functional
 
+from treelabel.core.array_schema import Arrays, Schema
 from treelabel.core.bounded_memory import MANY_NODES
+from treelabel.core.errors import TreelabelError
+from treelabel.core.strings import Strings
 from treelabel.core.types import IntArray, LongArray
+from treelabel.core.validation import Between
 from treelabel.encoders.sources import Pooling
 from treelabel.hierarchy import Hierarchy
-from treelabel.models.extreme.label_tree import LabelTree
+from treelabel.models.base import Training
+from treelabel.models.extreme.clustering import cluster_labels, pifa
+from treelabel.models.extreme.label_tree import MOST_LEVELS, LabelTree
 from treelabel.neural.hardware import threads_for
 from treelabel.neural.inputs import Inputs
 from treelabel.neural.losses.base import Loss
+from treelabel.neural.model import NeuralModel
 from treelabel.neural.network import Network
-from treelabel.neural.objective import KEPT_NODES
+from treelabel.neural.objective import KEPT_NODES, Objective
 from treelabel.scores import Scores
+from treelabel.text import NgramShape, Tfidf
 
+LabelCount = Annotated[int, Between(1, 1 << 31)]
+ClusterSize = Annotated[int, Between(2, 1 << 16)]
 # A label that is no candidate costs as much as one said to be this likely.
 LEAST = 1e-4
 # Numbers that are computed at once where nothing is trained: documents are taken in parts of so many.
 NUMBERS_AT_ONCE = 1 << 24
 
 
-class TreeGold(NamedTuple):
+class TreeTargets(NamedTuple):
     """The truth about some documents: their nodes at each level of a label tree, filled up with -1.
 
     `predicted` are the best clusters of the level above the one that is trained, where these are known beforehand.
@@ -40,7 +50,7 @@ class TreeGold(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class TreeLabels:
+class PreparedTreeTargets:
     """The labels of a training set in a label tree: documents × nodes of each level, and what was predicted above."""
 
     levels: tuple[sparse.csr_array, ...]
@@ -49,7 +59,7 @@ class TreeLabels:
     def __len__(self) -> int:
         return int(self.levels[0].shape[0])
 
-    def batch(self, rows: LongArray, device: torch.device | str | None = None) -> TreeGold:
+    def batch(self, rows: LongArray, device: torch.device | str | None = None) -> TreeTargets:
         """Return the truth about some documents.
 
         Parameters
@@ -61,13 +71,13 @@ class TreeLabels:
 
         Returns
         -------
-        TreeGold
+        TreeTargets
             Padded to the most nodes of a document.
         """
         levels = tuple(torch.from_numpy(padded(level[rows])).to(device) for level in self.levels)
         if self.predicted is None:
-            return TreeGold(levels, None)
-        return TreeGold(levels, torch.from_numpy(self.predicted[rows].astype(np.int64)).to(device))
+            return TreeTargets(levels, None)
+        return TreeTargets(levels, torch.from_numpy(self.predicted[rows].astype(np.int64)).to(device))
 
 
 class RankingNetwork(Network):
@@ -114,13 +124,50 @@ class RankingNetwork(Network):
         """Return the probabilities of candidates: a document has no logits of all labels."""
         return self.ranked(inputs)[1]
 
+    def arrays(self) -> Arrays:
+        """Return the label tree."""
+        return self.tree.arrays()
+
+    def score(
+        self,
+        batches: Sequence[LongArray],
+        inputs: Inputs,
+        objective: Objective,
+        temperature: float,
+        top: int | None = None,
+    ) -> Scores:
+        """Score documents: a label has the probability that it is ranked by, a node above labels the largest of theirs.
+
+        Without `top`, all scores are kept, or some hundred where there are very many nodes; see `Network.score`.
+        """
+        h = self.hierarchy
+        if top is None and len(h) > MANY_NODES:
+            top = KEPT_NODES
+        p = rank_documents(self, batches, inputs, top)
+        values = sparse.csr_array((p.data, self.tree.labels[p.indices], p.indptr), (p.shape[0], len(h)))
+        values.sort_indices()
+        # The largest scores are those of labels and of what is above them, so that no other label is missed.
+        return Scores(h, values.toarray()).coherent() if top is None else Scores(h, values).coherent().top_k(top)
+
+    def validation_loss(
+        self, batches: Sequence[LongArray], inputs: Inputs, objective: Objective, data: Training
+    ) -> tuple[float, float]:
+        """Return the log loss at the level that is ranked, over all its nodes, and a temperature of 1."""
+        p, true = rank_documents(self, batches, inputs), self.tree_labels(data.labels)[self.level]
+        if not np.isfinite(p.data).all():
+            return np.inf, 1.0
+        row = np.repeat(np.arange(true.shape[0]), np.diff(true.indptr))
+        right = np.clip(np.asarray(p[row, true.indices], np.float64).ravel(), LEAST, 1 - LEAST)
+        others = -np.log1p(-np.clip(p.data.astype(np.float64), 0, 1 - LEAST)).sum()
+        return float((others + (np.log1p(-right) - np.log(right)).sum()) / max(1, true.shape[0])), 1.0
+
     def tree_labels(self, labels: Any) -> tuple[sparse.csr_array, ...]:
         """Return the nodes of each level that are above the labels of documents (documents × nodes of a hierarchy)."""
         return tuple(self.tree.above(self.hierarchy.most_specific(labels)))
 
-    def prepare(self, loss: Loss, labels: Any) -> TreeLabels:
+    def prepare(self, loss: Loss, labels: Any) -> PreparedTreeTargets:
         """Prepare labels, which the network looks up in its tree: see `Network.prepare`."""
-        return TreeLabels(self.tree_labels(labels))
+        return PreparedTreeTargets(self.tree_labels(labels))
 
     def penalty(self, loss: Loss) -> Tensor:
         """Return 0: no loss has a say about the weights."""
@@ -342,61 +389,99 @@ def rank_documents(
     return sparse.csr_array(sparse.coo_array((np.concatenate(values), where), shape))
 
 
-def ranked_scores(
-    network: RankingNetwork, batches: Sequence[LongArray], inputs: Inputs, top: int | None = None
-) -> Scores:
-    """Score documents: a label has the probability that it is ranked by, a node above labels the largest of theirs.
+# Label trees
+
+
+def make_label_tree(train: Training, level_sizes: Callable[[int], list[int]], seed: int) -> LabelTree:
+    """Cluster the terminal labels of training documents by the words of these.
 
     Parameters
     ----------
-    network
-        A trained network.
-    batches
-        The row numbers of each batch.
-    inputs
-        What the network takes of documents.
-    top
-        How many scores of a document to keep; None keeps all, or some hundred where there are very many nodes.
-
-    Returns
-    -------
-    Scores
-        CSR where only some are kept.
+    train
+        The training documents.
+    level_sizes
+        Returns the number of clusters of each level above so many labels.
+    seed
+        Seed of the clustering.
     """
-    h = network.hierarchy
-    if top is None and len(h) > MANY_NODES:
-        top = KEPT_NODES
-    found = rank_documents(network, batches, inputs, top)
-    nodes = network.tree.labels[found.indices]
-    values = sparse.csr_array((found.data, nodes, found.indptr), (found.shape[0], len(h)))
-    values.sort_indices()
-    # The largest scores are those of labels and of what is above them, so that no other label is missed.
-    return Scores(h, values.toarray()).coherent() if top is None else Scores(h, values).coherent().top_k(top)
+    terminal = train.hierarchy.most_specific(train.labels)
+    nodes = np.unique(terminal.indices).astype(np.int32)
+    wanted = level_sizes(len(nodes))
+    if not wanted:
+        return LabelTree((np.array([0, len(nodes)]),), nodes)
+    _, words = Tfidf.fit_transform(train.texts, NgramShape())
+    tree = cluster_labels(pifa(words, sparse.csr_array(terminal[:, nodes])), wanted, seed)
+    return LabelTree(tree.children, nodes[tree.labels])
 
 
-def ranking_loss(network: RankingNetwork, batches: Sequence[LongArray], inputs: Inputs, labels: Any) -> float:
-    """Compute the log loss of documents at the level that is ranked, over all its nodes.
+def shallow_levels(labels: int, cluster_size: int, max_flat_labels: int) -> list[int]:
+    """Choose the levels of a shallow tree: clusters of `cluster_size`, until a level is small enough to rank whole.
 
     Parameters
     ----------
-    network
-        The network.
-    batches
-        The row numbers of each batch.
-    inputs
-        What the network takes of documents.
     labels
-        Their labels, documents × nodes of the hierarchy.
+        The number of labels.
+    cluster_size
+        The number of nodes in a cluster.
+    max_flat_labels
+        The largest level that is ranked whole.
 
     Returns
     -------
-    float
-        The mean over documents; infinite where the network returns what is no number.
+    list of int
+        The number of nodes of each level above the labels.
+
+    >>> shallow_levels(670_000, 16, 4096), shallow_levels(4_000, 16, 4096)
+    ([2618, 41875], [])
     """
-    found, true = rank_documents(network, batches, inputs), network.tree_labels(labels)[network.level]
-    if not np.isfinite(found.data).all():
-        return np.inf
-    row = np.repeat(np.arange(true.shape[0]), np.diff(true.indptr))
-    right = np.clip(np.asarray(found[row, true.indices], np.float64).ravel(), LEAST, 1 - LEAST)
-    others = -np.log1p(-np.clip(found.data.astype(np.float64), 0, 1 - LEAST)).sum()
-    return float((others + (np.log1p(-right) - np.log(right)).sum()) / max(1, true.shape[0]))
+    found: list[int] = []
+    size = labels
+    while size > max_flat_labels:
+        size = -(-size // cluster_size)
+        found.insert(0, size)
+    return found
+
+
+def with_tree(schema: Schema, nodes: int) -> Schema:
+    """Declare the arrays of a label tree alongside those of a network; labels are some of so many nodes."""
+    limits = {"levels": MOST_LEVELS, "tree_ends": MOST_LEVELS * (nodes + 2), "instances": nodes}
+    return Schema(
+        {**schema.arrays, **LabelTree.schema()},
+        schema.csr,
+        {**schema.sizes, "labels": nodes},
+        {**schema.most, **limits},
+        (*schema.relations, require_tree),
+        schema.files,
+        schema.parts,
+    )
+
+
+def require_tree(arrays: Arrays) -> None:
+    """Refuse arrays that are no label tree in which every label stands once."""
+    tree = LabelTree.of(arrays)
+    if not len(tree.labels) or len(np.unique(tree.labels)) < len(tree.labels):
+        raise TreelabelError("tree_labels holds no label, or a label twice")
+
+
+class RankingModel(NeuralModel):
+    """A model that ranks candidates: the labels below the best clusters of a label tree.
+
+    Its labels are those at which the labels of training documents end; nodes above them have the largest of their
+    scores, all others 0. The loss is binary cross-entropy.
+    """
+
+    has_own_loss = True
+
+    @abstractmethod
+    def level_sizes(self, labels: int) -> list[int]:
+        """Return the number of clusters of each level above so many labels; none if labels need no clusters."""
+
+    def make_label_tree(self, train: Training) -> LabelTree:
+        """Cluster the labels of training documents."""
+        return make_label_tree(train, self.level_sizes, self.seed)
+
+    def _schema(self, values: dict[str, Any]) -> Schema:
+        return with_tree(super()._schema(values), len(self.hierarchy_))
+
+    def _score_top(self, texts: Strings, top: int) -> Scores:
+        return self.fitted_.score(texts, top)

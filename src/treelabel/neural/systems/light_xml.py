@@ -2,23 +2,30 @@
 
 import math
 from collections.abc import Sequence
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from treelabel.core.validation import Between
 from treelabel.encoders.backbone import pool
+from treelabel.models.settings import PartialShare, Width
+from treelabel.neural.backbones import layers_of
 from treelabel.neural.losses.base import Loss
-from treelabel.neural.network import layers_of
-from treelabel.neural.parts import Parts
-from treelabel.neural.ranking import (
+from treelabel.neural.network import Network, NetworkSpec
+from treelabel.neural.systems.candidate_ranking import (
+    ClusterSize,
+    LabelCount,
+    RankingModel,
     RankingNetwork,
-    TreeGold,
+    TreeTargets,
     candidate_loss,
     choose_clusters,
     in_parts,
     level_loss,
 )
+from treelabel.neural.training_arguments import Recipe, make_recipes
 
 # Scoring a label in a product of matrices is so many times faster than looking its embedding up.
 WORTH_ALL = 32
@@ -50,7 +57,7 @@ class LightXmlNetwork(RankingNetwork):
 
     Parameters
     ----------
-    parts
+    spec
         What the network is made of, with a label tree of one level or two.
     top_clusters
         How many clusters are looked into.
@@ -64,18 +71,18 @@ class LightXmlNetwork(RankingNetwork):
 
     def __init__(
         self,
-        parts: Parts,
+        spec: NetworkSpec,
         *,
         top_clusters: int = 32,
         bottleneck_size: int = 128,
         hidden_layers: int = 5,
         text_dropout: float = 0.5,
     ) -> None:
-        tree = parts.label_tree
-        super().__init__(parts.backbone, parts.pooling, None, tree, parts.hierarchy)
+        tree = spec.label_tree
+        super().__init__(spec.backbone, spec.pooling, None, tree, spec.hierarchy)
         self.top_clusters = top_clusters
-        self.hidden_layers = 1 if parts.backbone is None else max(1, min(hidden_layers, len(layers_of(parts.backbone))))
-        width = self.hidden_layers * parts.width
+        self.hidden_layers = 1 if spec.backbone is None else max(1, min(hidden_layers, len(layers_of(spec.backbone))))
+        width = self.hidden_layers * spec.width
         self.dropout = nn.Dropout(text_dropout)
         self.recaller = nn.Linear(width, tree.sizes[0])
         nn.init.constant_(self.recaller.bias, -math.log(tree.sizes[0]))
@@ -120,7 +127,7 @@ class LightXmlNetwork(RankingNetwork):
         """Whether to score all labels and pick the candidates, which saves copying the embeddings of candidates."""
         return len(self.embeddings) <= WORTH_ALL * labels.shape[1]
 
-    def losses(self, inputs: Sequence[Tensor], truth: TreeGold, loss: Loss) -> Tensor:
+    def losses(self, inputs: Sequence[Tensor], truth: TreeTargets, loss: Loss) -> Tensor:
         """Return the cross-entropy of clusters plus that of candidates: see `Network.losses`."""
         vectors = self.text_vectors(inputs)
         clusters = self.recaller(vectors).float()
@@ -130,7 +137,7 @@ class LightXmlNetwork(RankingNetwork):
         labels, there = self.candidates(clusters, truth)
         return recalling + candidate_loss(self.label_logits(vectors, labels), labels, there, truth.levels[1])
 
-    def candidates(self, clusters: Tensor, truth: TreeGold) -> tuple[Tensor, Tensor]:
+    def candidates(self, clusters: Tensor, truth: TreeTargets) -> tuple[Tensor, Tensor]:
         """Choose the candidates of training: the labels of true clusters, and of those that the recaller thinks best.
 
         Parameters
@@ -161,3 +168,64 @@ class LightXmlNetwork(RankingNetwork):
         own = torch.cat([self.label_logits(*part).float().sigmoid() for part in parts])
         above = recalled.repeat_interleave(labels.shape[1] // recalled.shape[1], dim=1)
         return labels, own * above * there
+
+
+class LightXml(RankingModel):
+    """LightXML (Jiang et al., AAAI 2021): clusters of labels are recalled and their labels ranked, end to end.
+
+    Candidates are the labels of the clusters that the network itself thinks best, so that negatives become harder as it
+    learns. `LightXmlNetwork` says what differs from the paper. With mode="head", the text vector is the embedding of a
+    frozen encoder, and nothing else differs.
+
+    Parameters
+    ----------
+    max_flat_labels
+        So many labels need no clusters, but a linear layer.
+    cluster_size, top_clusters
+        Labels of a cluster, and clusters that are looked into: their product is the number of candidates, some
+        thousands in the program.
+    bottleneck_size
+        The width of label embeddings (400 or 500 in the program).
+    hidden_layers
+        How many layers of a fine-tuned encoder are looked at, the last ones.
+    text_dropout
+        Dropout of the text vector.
+    **settings
+        The settings of all systems: see `NeuralModel` and `TrainingArguments`.
+    """
+
+    name = "light_xml"
+    recipes = make_recipes(Recipe(30, 64, 5e-3), 1e-4, hidden=1e-3, outputs=1e-3)
+
+    def __init__(
+        self,
+        *,
+        max_flat_labels: LabelCount = 20_000,
+        cluster_size: ClusterSize = 32,
+        top_clusters: Width = 32,
+        bottleneck_size: Width = 128,
+        hidden_layers: Annotated[int, Between(1, 1000)] = 5,
+        text_dropout: PartialShare = 0.5,
+        **settings: Any,
+    ) -> None:
+        super().__init__(**settings)
+        self.max_flat_labels = max_flat_labels
+        self.cluster_size = cluster_size
+        self.top_clusters = top_clusters
+        self.bottleneck_size = bottleneck_size
+        self.hidden_layers = hidden_layers
+        self.text_dropout = text_dropout
+
+    def level_sizes(self, labels: int) -> list[int]:
+        """Return the number of clusters above so many labels, if they need any."""
+        return [] if labels <= self.max_flat_labels else [-(-labels // self.cluster_size)]
+
+    def make_network(self, spec: NetworkSpec) -> Network:
+        """Make the network: see `NeuralModel.make_network`."""
+        return LightXmlNetwork(
+            spec,
+            top_clusters=self.top_clusters,
+            bottleneck_size=self.bottleneck_size,
+            hidden_layers=self.hidden_layers,
+            text_dropout=self.text_dropout,
+        )

@@ -14,7 +14,7 @@ from treelabel.neural.losses.base import Loss
 from treelabel.neural.losses.truth import PreparedLabels
 
 
-class Gold(NamedTuple):
+class NodeTargets(NamedTuple):
     """The truth about some documents: as the loss takes it, and the true nodes (documents × nodes, 1 or 0)."""
 
     truth: Any
@@ -22,14 +22,14 @@ class Gold(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class GoldLabels:
+class PreparedTargets:
     """The labels of a training set, closed under ancestors, beside what a loss prepared of them."""
 
     prepared: PreparedLabels
     closed: LabelMatrix
 
     @classmethod
-    def of(cls, loss: Loss, labels: Any) -> "GoldLabels":
+    def of(cls, loss: Loss, labels: Any) -> "PreparedTargets":
         """Prepare labels.
 
         Parameters
@@ -41,7 +41,7 @@ class GoldLabels:
 
         Returns
         -------
-        GoldLabels
+        PreparedTargets
             What batches are taken from.
         """
         return cls(loss.prepare(labels), loss.hierarchy.closure(labels))
@@ -49,7 +49,7 @@ class GoldLabels:
     def __len__(self) -> int:
         return len(self.prepared)
 
-    def batch(self, rows: LongArray, device: torch.device | str | None = None) -> Gold:
+    def batch(self, rows: LongArray, device: torch.device | str | None = None) -> NodeTargets:
         """Return the truth about some documents.
 
         Parameters
@@ -61,15 +61,15 @@ class GoldLabels:
 
         Returns
         -------
-        Gold
+        NodeTargets
             What the loss takes, and the true nodes.
         """
         nodes = torch.from_numpy(self.closed[rows].toarray()).float()
-        return Gold(self.prepared.batch(rows, device), nodes.to(device))
+        return NodeTargets(self.prepared.batch(rows, device), nodes.to(device))
 
 
 @dataclass(frozen=True, eq=False)
-class TrueLabels:
+class LabelTargets:
     """The true labels of a training set, documents × labels, for networks with a loss of their own."""
 
     labels: sparse.csr_array

@@ -20,7 +20,7 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
 from treelabel.hierarchy import Hierarchy
 from treelabel.hierarchy.structure import freeze
-from treelabel.neural.merging import binary_tree
+from treelabel.neural.systems.hitin_merging import binary_tree
 
 # Sums of logarithms that differ by less are equal: a group that saves nothing is left out.
 _TOLERANCE = 1e-9
@@ -66,11 +66,6 @@ class CodingTree:
         """The structural entropy of the label graph under this tree, in bits."""
         return _entropy(self.parents, self.edges)
 
-    @cached_property
-    def one_dimensional_entropy(self) -> float:
-        """The structural entropy of the label graph under the tree without groups, in bits."""
-        return _entropy((np.zeros_like(self.parents[0]),), self.edges)
-
 
 def coding_tree(hierarchy: Hierarchy, height: int = 2) -> CodingTree:
     """Build a coding tree of little structural entropy (Li and Pan 2016; Zhu et al. 2023, HiTIN).
@@ -101,7 +96,7 @@ def coding_tree(hierarchy: Hierarchy, height: int = 2) -> CodingTree:
     ('A', 'B', 'a', 'b', 'c', 'd')
     >>> tree.members(1).tolist(), tree.sizes
     ([0, 1, 0, 0, 1, 1], (6, 2, 1))
-    >>> tree.entropy, tree.one_dimensional_entropy
+    >>> tree.entropy, coding_tree(h, height=1).entropy
     (1.5, 2.5)
     """
     if height < 1:

@@ -1,11 +1,12 @@
-"""The outputs of HiTIN (Zhu et al. 2023): a tree isomorphism network over the coding tree of the labels.
+"""HiTIN (Zhu et al., ACL 2023): a tree isomorphism network over the coding tree of the labels.
 
-A text vector becomes one feature per label. Features are summed up the coding tree, level by level, and the logits are
-linear in what the levels hold.
+*Network*: a text vector becomes one feature per label; features are summed up the coding tree, level by level, and the
+logits are linear in what the levels hold (`TreeIsomorphismOutputs`, which says what differs from the paper). *Loss*:
+any of LOSSES, by default binary cross-entropy, and a recursive regulariser.
 """
 
 import math
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -13,11 +14,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from treelabel.core.types import LongArray
-from treelabel.neural.coding_tree import CodingTree, coding_tree
+from treelabel.core.validation import Between
+from treelabel.models.settings import NonNegative, Width
 from treelabel.neural.losses.base import Loss
 from treelabel.neural.losses.loss_spec import LossSpec
-from treelabel.neural.network import DROPOUT, Network
-from treelabel.neural.parts import Parts
+from treelabel.neural.model import NeuralModel
+from treelabel.neural.network import DROPOUT, Network, NetworkSpec
+from treelabel.neural.systems.hitin_coding_tree import CodingTree, coding_tree
+from treelabel.neural.training_arguments import Recipe, make_recipes
 
 NodePooling = Literal["sum", "mean", "max"]
 
@@ -60,7 +64,7 @@ class TreeIsomorphismOutputs(nn.Module):
         The share of the text vector, and of pooled vectors, that is dropped in training.
 
     >>> from treelabel import Hierarchy
-    >>> from treelabel.neural.coding_tree import coding_tree
+    >>> from treelabel.neural.systems.hitin_coding_tree import coding_tree
     >>> tree = coding_tree(Hierarchy.from_edges([("A", "a"), ("A", "b"), ("B", "c")]))
     >>> outputs = TreeIsomorphismOutputs(4, 5, tree, hidden_size=8)
     >>> outputs(torch.ones(2, 4)).shape, outputs.linear.weight.shape
@@ -136,7 +140,7 @@ class HitinNetwork(Network):
 
     Parameters
     ----------
-    parts
+    spec
         What the network is made of.
     height
         The height of the coding tree.
@@ -152,19 +156,19 @@ class HitinNetwork(Network):
 
     def __init__(
         self,
-        parts: Parts,
+        spec: NetworkSpec,
         *,
         height: int = 2,
         tree_size: int = 128,
         tree_pooling: NodePooling = "sum",
         recursive_regularization: float = 0.0,
     ) -> None:
-        tree = coding_tree(parts.hierarchy, height)
-        outputs = TreeIsomorphismOutputs(parts.width, parts.outputs, tree, tree_size, tree_pooling, parts.dropout)
-        super().__init__(parts.backbone, parts.pooling, outputs)
+        tree = coding_tree(spec.hierarchy, height)
+        outputs = TreeIsomorphismOutputs(spec.width, spec.outputs, tree, tree_size, tree_pooling, spec.dropout)
+        super().__init__(spec.backbone, spec.pooling, outputs)
         # Losses here are sums over outputs, and the weight stands beside a mean.
-        self.recursive_regularization = recursive_regularization * parts.outputs
-        self.register_buffer("edges", torch.from_numpy(output_edges(parts.objective.spec)), persistent=False)
+        self.recursive_regularization = recursive_regularization * spec.outputs
+        self.register_buffer("edges", torch.from_numpy(output_edges(spec.objective.spec)), persistent=False)
 
     def penalty(self, loss: Loss) -> Tensor:
         """Return the cost of the output weights: that of the loss, and the recursive regulariser."""
@@ -255,3 +259,55 @@ def _pooled(nodes: Tensor, pooling: NodePooling) -> Tensor:
     if pooling == "sum":
         return nodes.sum(dim=1)
     return nodes.mean(dim=1) if pooling == "mean" else nodes.amax(dim=1)
+
+
+class Hitin(NeuralModel):
+    """HiTIN (Zhu et al., ACL 2023): a tree isomorphism network over the coding tree of the labels.
+
+    The labels are put into a coding tree of a given height by minimising its structural entropy. The vector of a text
+    becomes a feature of every label; features are summed up the tree, level by level, and logits are linear in what
+    the levels hold. `TreeIsomorphismOutputs` says what differs from the paper. With mode="head", the vector is the
+    embedding of a frozen encoder, and nothing else differs.
+
+    Parameters
+    ----------
+    height
+        The height of the coding tree.
+    tree_size
+        The width of features in the tree; the paper has that of the encoder, which costs a CPU minutes per epoch.
+    tree_pooling
+        How the nodes of a level become one vector.
+    recursive_regularization
+        The weight of |W_child - W_parent|^2 / 2 over the output weights of all edges, beside a loss that is a mean over
+        labels, as in the official program.
+    **settings
+        The settings of all systems: see `NeuralModel` and `TrainingArguments`.
+    """
+
+    name = "hitin"
+    recipes = make_recipes(Recipe(30, 128, 5e-3), 2e-5, hidden=1e-3, outputs=1e-3)
+
+    def __init__(
+        self,
+        *,
+        height: Annotated[int, Between(1, 100)] = 2,
+        tree_size: Width = 128,
+        tree_pooling: NodePooling = "sum",
+        recursive_regularization: NonNegative = 0.0,
+        **settings: Any,
+    ) -> None:
+        super().__init__(**settings)
+        self.height = height
+        self.tree_size = tree_size
+        self.tree_pooling = tree_pooling
+        self.recursive_regularization = recursive_regularization
+
+    def make_network(self, spec: NetworkSpec) -> Network:
+        """Make the network: see `NeuralModel.make_network`."""
+        return HitinNetwork(
+            spec,
+            height=self.height,
+            tree_size=self.tree_size,
+            tree_pooling=self.tree_pooling,
+            recursive_regularization=self.recursive_regularization,
+        )

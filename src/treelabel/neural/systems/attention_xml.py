@@ -3,28 +3,36 @@
 import math
 from collections.abc import Sequence
 from copy import deepcopy
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from treelabel.core.errors import TreelabelError
 from treelabel.core.types import IntArray
+from treelabel.encoders.registry import default_encoder_name
 from treelabel.encoders.tokens import token_batches
+from treelabel.models.settings import PartialShare, Width
 from treelabel.neural.inputs import Inputs
 from treelabel.neural.losses.base import Loss
-from treelabel.neural.parts import Parts
-from treelabel.neural.ranking import (
+from treelabel.neural.network import Network, NetworkSpec
+from treelabel.neural.systems.candidate_ranking import (
+    ClusterSize,
+    LabelCount,
+    PreparedTreeTargets,
+    RankingModel,
     RankingNetwork,
-    TreeGold,
-    TreeLabels,
+    TreeTargets,
     candidate_loss,
     choose_clusters,
     in_parts,
     level_loss,
     rank_documents,
+    shallow_levels,
 )
+from treelabel.neural.training_arguments import Recipe, RecipeName
 
 
 class Reader(nn.Module):
@@ -179,7 +187,7 @@ class AttentionXmlNetwork(RankingNetwork):
 
     Parameters
     ----------
-    parts
+    spec
         What the network is made of, with a label tree.
     top_clusters
         How many nodes of a level are looked below.
@@ -189,7 +197,7 @@ class AttentionXmlNetwork(RankingNetwork):
 
     def __init__(
         self,
-        parts: Parts,
+        spec: NetworkSpec,
         *,
         top_clusters: int = 32,
         lstm_size: int = 64,
@@ -197,13 +205,13 @@ class AttentionXmlNetwork(RankingNetwork):
         embedding_dropout: float = 0.2,
         states_dropout: float = 0.5,
     ) -> None:
-        tree = parts.label_tree
-        super().__init__(parts.backbone, parts.pooling, None, tree, parts.hierarchy)
+        tree = spec.label_tree
+        super().__init__(spec.backbone, spec.pooling, None, tree, spec.hierarchy)
         self.top_clusters = top_clusters
         own = (lstm_size, mlp_size, embedding_dropout, states_dropout)
-        self.levels = nn.ModuleList(Level(parts.width, size, *own) for size in tree.sizes)
+        self.levels = nn.ModuleList(Level(spec.width, size, *own) for size in tree.sizes)
         # Word vectors of the first level are the backbone's, those of the others start as copies.
-        lower = [] if parts.backbone is None else [deepcopy(parts.backbone) for _ in tree.sizes[1:]]
+        lower = [] if spec.backbone is None else [deepcopy(spec.backbone) for _ in tree.sizes[1:]]
         self.backbones = nn.ModuleList(lower)
 
     @property
@@ -211,7 +219,7 @@ class AttentionXmlNetwork(RankingNetwork):
         """One for each level."""
         return self.tree.depth
 
-    def begin_stage(self, stage: int, inputs: Inputs, loss: Loss, labels: Any) -> TreeLabels:
+    def begin_stage(self, stage: int, inputs: Inputs, loss: Loss, labels: Any) -> PreparedTreeTargets:
         """Train a level, given those above: see `Network.begin_stage`."""
         predicted = None if stage == 0 else self.best_clusters(stage - 1, inputs)
         self.level = stage
@@ -223,7 +231,7 @@ class AttentionXmlNetwork(RankingNetwork):
             level.requires_grad_(number == stage)
             if self.backbone is not None:
                 self.word_backbone(number).requires_grad_(number == stage)
-        return TreeLabels(self.tree_labels(labels), predicted)
+        return PreparedTreeTargets(self.tree_labels(labels), predicted)
 
     def best_clusters(self, level: int, inputs: Inputs) -> IntArray:
         """Find the best nodes of a level.
@@ -280,7 +288,7 @@ class AttentionXmlNetwork(RankingNetwork):
         first = torch.arange(mask.shape[1], device=mask.device) == 0
         return functional.layer_norm(found, found.shape[-1:]), mask | first
 
-    def losses(self, inputs: Sequence[Tensor], truth: TreeGold, loss: Loss) -> Tensor:
+    def losses(self, inputs: Sequence[Tensor], truth: TreeTargets, loss: Loss) -> Tensor:
         """Return the mean cross-entropy of a text's candidates at the level in training: see `Network.losses`."""
         level, gold = self.at(self.level), truth.levels[self.level]
         words, mask = self.words(self.level, inputs)
@@ -290,7 +298,7 @@ class AttentionXmlNetwork(RankingNetwork):
         nodes, there = self.candidates(truth)
         return candidate_loss(level.logits(states, mask, nodes), nodes, there, gold)
 
-    def candidates(self, truth: TreeGold) -> tuple[Tensor, Tensor]:
+    def candidates(self, truth: TreeTargets) -> tuple[Tensor, Tensor]:
         """Choose the candidates of training: the children of true nodes above, of the best predicted, of random ones.
 
         Parameters
@@ -362,3 +370,90 @@ def attention_weights(states: Tensor, mask: Tensor, queries: Tensor) -> Tensor:
     shared = queries.ndim == 2
     scores = functional.linear(states, queries).transpose(1, 2) if shared else queries @ states.transpose(1, 2)
     return scores.masked_fill(~mask.unsqueeze(1), -torch.inf).softmax(-1)
+
+
+class AttentionXml(RankingModel):
+    """AttentionXML (You et al., NeurIPS 2019): every label attends to the words that matter for it.
+
+    A BiLSTM reads word vectors, every label has an attention of its own, and all share an MLP. Many labels are put into
+    a shallow, wide tree, whose levels are trained one after another; a text costs the first level and the children of
+    its best nodes. `AttentionXmlNetwork` says what differs from the paper.
+
+    Word vectors are those of a frozen encoder: static vectors where some are installed, unless an encoder is given; the
+    token states of a transformer do, too, but take longer to compute than all that is trained. With encoder="scratch"
+    they are learned. `max_length` is how many words of a text are read (500 in the program): time grows with it.
+
+    With a time limit, every level has its share: a level that has begun is always trained, and texts are always ranked
+    down to the labels. Two cores train on some 250 texts of a hundred words a second and level.
+
+    Parameters
+    ----------
+    max_flat_labels
+        The largest level that is scored whole: so many labels need no tree. (The program has none up to 31,000.)
+    cluster_size, top_clusters
+        Children of a node, and nodes of a level that are looked below: their product is the number of candidates, about
+        1,000 in the program.
+    lstm_size, mlp_size
+        The widths of the LSTM's directions and of the MLP (256 and more in the program; a CPU reads a text with 128 in
+        twice the time that it takes with 64).
+    embedding_dropout, states_dropout
+        Dropout of word vectors, and of the LSTM's states.
+    **settings
+        The settings of all systems: see `NeuralModel` and `TrainingArguments`. `mode` follows from the encoder.
+    """
+
+    name = "attention_xml"
+    takes_states = True
+    needs_encoder = False
+    recipes = dict.fromkeys(get_args(RecipeName), Recipe(8, 32, 5e-3))
+    scratch_layers = 0
+
+    def __init__(
+        self,
+        *,
+        max_flat_labels: LabelCount = 2048,
+        cluster_size: ClusterSize = 16,
+        top_clusters: Width = 32,
+        lstm_size: Width = 64,
+        mlp_size: Width = 64,
+        embedding_dropout: PartialShare = 0.2,
+        states_dropout: PartialShare = 0.5,
+        **settings: Any,
+    ) -> None:
+        super().__init__(**settings)
+        self.max_flat_labels = max_flat_labels
+        self.cluster_size = cluster_size
+        self.top_clusters = top_clusters
+        self.lstm_size = lstm_size
+        self.mlp_size = mlp_size
+        self.embedding_dropout = embedding_dropout
+        self.states_dropout = states_dropout
+
+    def _check_settings(self) -> None:
+        if self.mode == "lora" or (self.mode == "all" and self.encoder != "scratch"):
+            raise TreelabelError(
+                f"the model {self.name} reads word vectors, frozen (mode=head) or learned (encoder=scratch); found "
+                f"mode={self.mode} with the encoder {self.encoder}"
+            )
+        super()._check_settings()
+
+    def _default_encoder(self) -> str:
+        try:
+            return default_encoder_name("model2vec")
+        except TreelabelError:
+            return super()._default_encoder()
+
+    def level_sizes(self, labels: int) -> list[int]:
+        """Return the number of nodes of each level above so many labels."""
+        return shallow_levels(labels, self.cluster_size, self.max_flat_labels)
+
+    def make_network(self, spec: NetworkSpec) -> Network:
+        """Make the network: see `NeuralModel.make_network`."""
+        return AttentionXmlNetwork(
+            spec,
+            top_clusters=self.top_clusters,
+            lstm_size=self.lstm_size,
+            mlp_size=self.mlp_size,
+            embedding_dropout=self.embedding_dropout,
+            states_dropout=self.states_dropout,
+        )

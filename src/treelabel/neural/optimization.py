@@ -1,12 +1,20 @@
-"""Learning rate schedules: the table SCHEDULES of functions (step, steps, warmup_ratio) → share of the peak rate.
+"""Optimization: the learning rates of groups of parameters, and how rates change from step to step.
 
-`step` is the number of a step, from 0, of `steps`; rates rise in the first `warmup_ratio` of them. Where time is short,
-`Pacing` moves on faster in the schedule than by steps.
+SCHEDULES has functions (step, steps, warmup_ratio) → share of the peak rate. `step` is the number of a step, from 0, of
+`steps`; rates rise in the first `warmup_ratio` of them. Where time is short, `Pacing` moves on faster in the schedule
+than by steps.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+
+from treelabel.neural.backbones import layers_of, parameter_depths
+from treelabel.neural.network import Network
+from treelabel.neural.training_arguments import TrainingArguments
 
 # The share of a limited time at whose end rates fall to 0.
 COOLING = 0.3
@@ -159,3 +167,43 @@ class Pacing:
         pace = (now - self.second) / known if known > 0 else now - self.begun
         longest = 1.0 if passed >= 1 - COOLING else TOO_LONG
         return (self.planned - step) * pace >= longest * (self.deadline - now)
+
+
+def parameter_groups(
+    network: Network, learning_rates: Mapping[str, float], arguments: TrainingArguments
+) -> list[dict[str, Any]]:
+    """Group parameters by learning rate and weight decay, for an optimizer.
+
+    Rates by group are the discriminative fine-tuning of APLC-XLNet. Biases and norms have no weight decay.
+
+    Parameters
+    ----------
+    network
+        The network.
+    learning_rates
+        Those of "encoder" (its last layer), "hidden" and "outputs".
+    arguments
+        The weight decay of matrices, and the decay of rates from layer to layer.
+
+    Returns
+    -------
+    list[dict[str, Any]]
+        Groups as torch takes them; "initial_lr" is the peak of the schedule.
+    """
+    found: dict[tuple[float, float], list[nn.Parameter]] = {}
+
+    def put(parameter: nn.Parameter, rate: float) -> None:
+        if parameter.requires_grad:
+            found.setdefault((rate, arguments.weight_decay if parameter.ndim > 1 else 0.0), []).append(parameter)
+
+    if network.backbone is not None:
+        last = len(layers_of(network.backbone))
+        for parameter, depth in parameter_depths(network.backbone):
+            put(parameter, learning_rates["encoder"] * arguments.layerwise_lr_decay ** (last - depth))
+    for name, parameter in network.named_parameters():
+        if not name.startswith("backbone."):
+            put(parameter, learning_rates["hidden" if name.startswith("outputs.hidden.") else "outputs"])
+    return [
+        {"params": parameters, "lr": rate, "initial_lr": rate, "weight_decay": decay}
+        for (rate, decay), parameters in found.items()
+    ]

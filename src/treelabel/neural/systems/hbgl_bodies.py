@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from treelabel.core.errors import TreelabelError
-from treelabel.neural.hbgl_labels import SPREAD
+from treelabel.neural.systems.hbgl_labels import SPREAD
 
 DECODER_LAYERS = 2
 # Added to the attention that is not allowed; finite in single precision and in bfloat16.
