@@ -1,10 +1,12 @@
 """The recipes of CONTRIBUTING.md run as they stand."""
 
+import doctest
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,8 +14,9 @@ import pytest
 import torch
 
 from tests.helpers import registered
-from treelabel import LOSSES, Hierarchy, make_model
+from treelabel import LOSSES, METRICS, MODELS, RULES, Hierarchy, Scores, decide, evaluate, load_model, make_model
 from treelabel.core.types import FloatArray
+from treelabel.metrics.registry import _needing
 from treelabel.models.check import CASES
 from treelabel.neural.losses import registry as loss_registry
 from treelabel.neural.losses.registry import make_loss
@@ -88,3 +91,71 @@ def test_the_loss_trains_the_models_that_take_one(case: str) -> None:
             model.fit(data.texts, data.labels, hierarchy=data.hierarchy)
             assert model.score(data.texts).is_coherent()
             assert model.score(data.texts, data.labels) >= 0.8, name
+
+
+# A metric, a rule, a model
+
+
+def run(block: str, module: str, **more: Any) -> dict[str, Any]:
+    """Run a block where its file would define it."""
+    names = {**vars(import_module(f"treelabel.{module}")), **more}
+    exec(compile(block, str(PAGE), "exec", dont_inherit=True), names)
+    return names
+
+
+def row_of(block: str, module: str, **more: Any) -> Any:
+    """Return the registry's row that a block is."""
+    return eval(block, {**vars(import_module(f"treelabel.{module}")), **more})
+
+
+def check_examples(function: Any, names: dict[str, Any]) -> None:
+    """Run the docstring's examples."""
+    found = doctest.DocTestFinder().find(function, function.__name__, globs=names, module=False)
+    assert sum(test.examples != [] for test in found) == 1
+    for test in found:
+        assert doctest.DocTestRunner().run(test).failed == 0
+
+
+def test_the_metric_is_what_one_computes_by_hand() -> None:
+    function, row = code_blocks("A metric")
+    names = run(function, "metrics.overlap")
+    check_examples(names["overlap_coefficient"], names)
+    metric = row_of(row, "metrics.registry", overlap=SimpleNamespace(**names))
+    h = Hierarchy.from_paths(["A > B", "A > C", "D"])
+    with METRICS.adding(_needing("decisions", metric)[0]):
+        # Shared over the smaller set: {A} of {A, B}; {A} of {A, B} and {A, C}; nothing of {D}.
+        result = evaluate([["B"], ["B"], ["D"]], decisions=[["A"], ["C"], ["A"]], hierarchy=h, metrics=[metric.name])
+        assert result[metric.name] == pytest.approx((1 + 1 / 2 + 0) / 3)
+    assert metric.name not in METRICS
+
+
+def test_the_rule_decides_what_one_decides_by_hand() -> None:
+    function, row = code_blocks("A rule")
+    names = run(function, "rules.threshold", Hierarchy=Hierarchy)
+    check_examples(names["near_best"], names)
+    rule = row_of(row, "rules.registry", threshold=SimpleNamespace(**names))
+    h = Hierarchy.from_paths(["A > B", "A > C"])
+    with RULES.adding(rule):
+        for values in ([[0.8, 0.5, 0.3]], Scores(h, [[0.8, 0.5, 0.3]]).csr()):
+            scores = Scores(h, values)
+            assert decide(scores, "near_best").names() == [["A", "B"]]
+            assert decide(scores, "near_best@0.3").names() == [["A", "B", "C"]]
+            assert decide(scores, "near_best@0.9").names() == [["A"]]
+    assert rule.name not in RULES
+
+
+def test_the_model_stands_the_checks_and_is_loaded_while_it_is_registered(tmp_path: Path) -> None:
+    model, row, registration = code_blocks("A model")
+    names = run(model, "models.baselines")
+    lazy = row_of(row, "models.registry")
+    assert lazy.location == f"models.baselines:{names['SmoothedShares'].__name__}"
+    assert lazy.name == names["SmoothedShares"].name
+    exec(compile(registration, str(PAGE), "exec", dont_inherit=True), names)
+    assert lazy.name not in MODELS
+    h = Hierarchy.from_paths(["A > B", "A > C"])
+    fitted = names["SmoothedShares"](h).fit(["x", "y"], [["B"], ["B"]])
+    # Leaves are counted once more: 3 and 1 of 4.
+    assert fitted.score(["z"]).dense().tolist() == [[1.0, 0.75, 0.25]]
+    with MODELS.adding(names["ModelRow"](lazy.name, lazy.help, names["SmoothedShares"])):
+        fitted.save(tmp_path / "model")
+        assert load_model(tmp_path / "model").predict(["z"]) == [["B"]]

@@ -1,13 +1,24 @@
 """The registry of models, and how one is made by its name."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.registry import Lazy, Registry, suggestion
 from treelabel.models.base import Model
 
-_ROWS: tuple[Lazy[Model], ...] = (
+
+@dataclass(frozen=True)
+class ModelRow:
+    """A row for a class that is imported already, such as a model of another package."""
+
+    name: str
+    help: str
+    maker: type[Model]
+
+
+_ROWS: tuple[Lazy[Model] | ModelRow, ...] = (
     Lazy("linear", "tf-idf of words, one linear output a node, calibrated; the default", "models.linear.model:Linear"),
     Lazy("extreme", "linear rankers in label trees, for very many labels", "models.extreme.model:Extreme"),
     Lazy("svm", "one support vector machine a label, exact; the baseline of extreme", "models.extreme.svm:Svm"),
@@ -70,7 +81,7 @@ _ROWS: tuple[Lazy[Model], ...] = (
     Lazy("zero_shot", "the labels' names and descriptions, no training texts", "models.zero_shot:ZeroShot"),
 )
 
-MODELS: Registry[Lazy[Model]] = Registry("model", _ROWS)
+MODELS: Registry[Lazy[Model] | ModelRow] = Registry("model", _ROWS)
 
 
 def make_model(name: str = "linear", **settings: Any) -> Model:
