@@ -16,8 +16,8 @@ from tests.helpers import Run as Command
 from treelabel import Dataset, Hierarchy, TreelabelError, evaluate, make_model, write
 from treelabel.core.atomic_output import atomic_file
 from treelabel.core.registry import Lazy
-from treelabel.data.build import folds, split
 from treelabel.data.sample import load_sample
+from treelabel.data.splits import folds, split
 from treelabel.experiment import sweep as module
 from treelabel.experiment.sweep import Candidate, default_metrics, grid, sweep
 from treelabel.models import MODELS

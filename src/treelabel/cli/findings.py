@@ -31,12 +31,12 @@ def write_fixed(
 ) -> list[str]:
     """Mend a dataset and write it; return what was done."""
     from treelabel.data import write
-    from treelabel.data.checks.repair import mend
+    from treelabel.data.checks.repair import repair
 
-    mended, done = mend(data, train)
-    written = write(mended, target, escape_formulas=escape_formulas, overwrite=force)
+    repaired, done = repair(data, train)
+    written = write(repaired, target, escape_formulas=escape_formulas, overwrite=force)
     beside = f", and their hierarchy beside them ({written[1].name})" if written[1:] else ""
-    return [*done, f"wrote {target}: {len(mended):,} of {len(data):,} documents{beside}"]
+    return [*done, f"wrote {target}: {len(repaired):,} of {len(data):,} documents{beside}"]
 
 
 def require_fixable(target: Path, force: bool) -> None:

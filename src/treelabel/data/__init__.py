@@ -1,16 +1,26 @@
 """Datasets: reading, writing, describing, splitting, and the embedded sample."""
 
 from treelabel.core.strings import Strings
-from treelabel.data.build import cut, deduplicate, per_class, split, unfold, with_other_leaves, without_texts
 from treelabel.data.data_file import read_batches
 from treelabel.data.dataset import Dataset
 from treelabel.data.describe import Description, describe
 from treelabel.data.documents import SkippedRowsWarning
 from treelabel.data.io import FORMATS
+from treelabel.data.joint_reading import read_together
 from treelabel.data.read import read
 from treelabel.data.sample import load_sample
+from treelabel.data.splits import per_class, split
 from treelabel.data.taxonomy import read_alternative_names, read_moves, read_taxonomy, write_taxonomy
-from treelabel.data.together import concat, read_together, under, with_further_labels
+from treelabel.data.transforms import (
+    concat,
+    cut,
+    deduplicate,
+    under,
+    unfold,
+    with_further_labels,
+    with_other_leaves,
+    without_texts,
+)
 from treelabel.data.write import losses, write
 
 __all__ = [

@@ -80,3 +80,39 @@ def _in_order(numbers: LongArray) -> LongArray:
     rank = np.empty(len(first), np.int64)
     rank[np.argsort(first)] = np.arange(len(first))
     return rank[inverse]
+
+
+def first_occurrences(codes: LongArray, label_sets: LongArray) -> tuple[LongArray, LongArray]:
+    """Find documents with the text of an earlier one.
+
+    Parameters
+    ----------
+    codes : array of shape (documents,)
+        Numbers of texts; -1 for empty ones, which repeat nothing.
+    label_sets : array of shape (documents,)
+        Numbers of label sets.
+
+    Returns
+    -------
+    (array of shape (documents,), array of shape (documents,))
+        The first document with the same text and label set as each, and the first with the same text: itself, where
+        it is the first.
+
+    >>> first_occurrences(np.array([0, 0, 0, -1, -1]), np.array([7, 8, 7, 7, 7]))[0].tolist()
+    [0, 1, 0, 3, 4]
+    >>> first_occurrences(np.array([0, 0, 0, -1, -1]), np.array([7, 8, 7, 7, 7]))[1].tolist()
+    [0, 0, 0, 3, 4]
+    """
+    alone = np.where(codes < 0, codes.max(initial=-1) + 1 + np.arange(len(codes)), codes)
+    pairs = np.stack([alone, label_sets], axis=1)
+    return _firsts(pairs), _firsts(pairs[:, :1])
+
+
+def _firsts(keys: LongArray) -> LongArray:
+    order = np.lexsort((np.arange(len(keys)), *keys.T))
+    ordered = keys[order]
+    is_new = np.ones(len(order), np.bool_)
+    is_new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    first = np.empty(len(order), np.int64)
+    first[order] = order[np.flatnonzero(is_new)][np.cumsum(is_new) - 1] if len(order) else order
+    return first

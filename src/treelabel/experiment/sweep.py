@@ -17,7 +17,7 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.progress import progress_bar
 from treelabel.core.types import LongArray
 from treelabel.data import Dataset
-from treelabel.data.build import folds
+from treelabel.data.splits import folds
 from treelabel.evaluation import evaluate
 from treelabel.evaluation.comparison import compare_metric
 from treelabel.evaluation.result import Result

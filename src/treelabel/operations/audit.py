@@ -10,8 +10,8 @@ import pyarrow as pa
 from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import describe_value
 from treelabel.data import Dataset
-from treelabel.data.build import folds
 from treelabel.data.equal_texts import text_codes, units
+from treelabel.data.splits import folds
 from treelabel.hierarchy import row_sizes
 from treelabel.models import make_model
 from treelabel.operations.label_errors import Suspects, disagreements, find_suspects

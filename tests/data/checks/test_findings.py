@@ -13,11 +13,11 @@ from tests.helpers import put, read_text
 from treelabel import Dataset, Hierarchy, TreelabelError, read, read_together, split
 from treelabel.core.strings import Strings, plain_text
 from treelabel.data import without_texts
-from treelabel.data.build import folds
 from treelabel.data.checks import FINDINGS, Finding, find_problems
-from treelabel.data.checks.repair import mend
+from treelabel.data.checks.repair import repair
 from treelabel.data.checks.spelling import name_key, spelling_groups, usual_spellings
 from treelabel.data.equal_texts import text_codes, units
+from treelabel.data.splits import folds
 
 
 def found(data: Dataset, kind: str, train: Dataset | None = None) -> Finding | None:
@@ -127,7 +127,7 @@ def test_spellings_of_one_label_are_counted_and_united(tmp_path: Path) -> None:
     assert (finding.count, finding.is_serious, finding.is_fixed) == (5, True, True)
     assert "10 labels are spellings of 5 (on the first level, 5 for 2)" in finding.message
     assert "'Food & Drink' (3), 'food &amp; drink' (1)" in finding.examples[0]
-    mended, done = mend(data)
+    mended, done = repair(data)
     assert mended.hierarchy.paths() == [
         "Food & Drink",
         "Caf\u00e9",
@@ -146,7 +146,7 @@ def test_a_taxonomy_that_was_given_is_not_respelled(tmp_path: Path) -> None:
     finding = told(data, "spellings")
     assert not finding.is_fixed
     assert "taxonomy" in finding.remedy
-    assert mend(data)[0].hierarchy == data.hierarchy
+    assert repair(data)[0].hierarchy == data.hierarchy
 
 
 def test_names_that_differ_in_punctuation_are_told_but_not_united(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_names_that_differ_in_punctuation_are_told_but_not_united(tmp_path: Path
     finding = told(data, "similar_names")
     assert finding.count == 3
     assert not finding.is_fixed
-    assert len(mend(data)[0].hierarchy) == 4
+    assert len(repair(data)[0].hierarchy) == 4
 
 
 def test_a_path_with_another_separator_is_told(tmp_path: Path) -> None:
@@ -212,15 +212,15 @@ def test_empty_texts_copies_and_contradictions_are_told_and_the_safe_ones_mended
     assert finding.is_serious
     assert finding.message == "1 text has different labels in different rows (3 documents)"
     assert finding.examples == ("line 2: 'x', but line 4: 'y' for 'one'",)
-    mended, done = mend(data)
+    mended, done = repair(data)
     assert list(mended.texts) == ["one", " one ", "two"]
     assert done == ["left out 2 documents without text", "left out 1 copy of a text with the same labels"]
-    assert mend(mended)[1] == []
+    assert repair(mended)[1] == []
 
 
 def test_nothing_is_left_of_a_file_without_texts() -> None:
     with pytest.raises(TreelabelError, match="no document has a text"):
-        mend(Dataset.of(["", " "], ["x", "y"], CAT))
+        repair(Dataset.of(["", " "], ["x", "y"], CAT))
 
 
 def test_equal_sets_of_labels_are_equal_however_they_were_given() -> None:

@@ -51,7 +51,7 @@ class Finding:
 
 
 @dataclass(frozen=True, eq=False)
-class Inspected:
+class CheckInput:
     """A dataset, the one that a model would learn from if there is one, and what several findings need of both."""
 
     data: Dataset
@@ -82,49 +82,25 @@ class Inspected:
         return self.data.is_hierarchy_of_labels
 
     def where(self, row: int) -> str:
-        """Return the place of a document in its file, as people look for it."""
-        return place(self.data, row)
+        """Return where a document stands in its file, as people look for it."""
+        return document_position(self.data, row)
 
-    def given(self, row: int) -> str:
+    def labels_of(self, row: int) -> str:
         """Return the labels of a document."""
         return labels_of(self.data, row)
 
 
-def counted(count: int, one: str, many: str) -> str:
-    """Return a count with the words that fit it.
+def plural(count: int, one: str, many: str) -> str:
+    """Return a count with the words that follow 1, or any other number.
 
-    Parameters
-    ----------
-    count : int
-        The count.
-    one, many : str
-        What follows 1, and any other number.
-
-    Returns
-    -------
-    str
-
-    >>> counted(1, "text has", "texts have"), counted(2000, "text has", "texts have")
+    >>> plural(1, "text has", "texts have"), plural(2000, "text has", "texts have")
     ('1 text has', '2,000 texts have')
     """
     return f"{count:,} {one if count == 1 else many}"
 
 
 def share(count: int, every: int, verb: str) -> str:
-    """Return how many of all documents do something.
-
-    Parameters
-    ----------
-    count : int
-        How many do.
-    every : int
-        How many documents there are.
-    verb : str
-        What they do, in the plural; "have" and "repeat" know their singular.
-
-    Returns
-    -------
-    str
+    """Return how many of all documents do something; the verb is "have", or one whose singular ends in s.
 
     >>> share(1, 9, "have"), share(2, 9, "have"), share(1, 9, "repeat")
     ('1 of 9 documents has', '2 of 9 documents have', '1 of 9 documents repeats')
@@ -133,40 +109,15 @@ def share(count: int, every: int, verb: str) -> str:
     return f"{count:,} of {every:,} documents {single if count == 1 else verb}"
 
 
-def place(data: Dataset, row: int) -> str:
-    """Return where a document stands.
-
-    Parameters
-    ----------
-    data : Dataset
-        The documents.
-    row : int
-        The number of one.
-
-    Returns
-    -------
-    str
-        "line 17", or its id where lines are not known.
-    """
+def document_position(data: Dataset, row: int) -> str:
+    """Return where a document stands: "line 17", or its id where lines are not known."""
     return f"id {quote(data.ids[row], 40)}" if data.lines is None else f"line {data.lines[row]:,}"
 
 
 def labels_of(data: Dataset, row: int) -> str:
-    """Return the labels of a document as text.
-
-    Parameters
-    ----------
-    data : Dataset
-        The documents.
-    row : int
-        The number of one.
-
-    Returns
-    -------
-    str
-    """
-    listed = data[row : row + 1].paths()[0]
-    return " + ".join(quote(label, 60) for label in listed[:4]) or "no label"
+    """Return the labels of a document as text."""
+    paths = data[row : row + 1].paths()[0]
+    return " + ".join(quote(label, 60) for label in paths[:4]) or "no label"
 
 
 def label_set_numbers(data: Dataset) -> LongArray:

@@ -1,11 +1,11 @@
-"""The table of findings, in the order in which they are told; adding one is a function and a row."""
+"""FINDINGS: all checks in the order in which they are reported; adding one is a function and a row."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from treelabel.core.registry import Registry
-from treelabel.data.checks import duplicates, frequencies, label_names, levels, parents, several_labels, texts
-from treelabel.data.checks.finding import Finding, Inspected
+from treelabel.data.checks import label_checks, level_columns, text_checks
+from treelabel.data.checks.finding import CheckInput, Finding
 from treelabel.data.dataset import Dataset
 
 
@@ -15,29 +15,29 @@ class Check:
 
     name: str
     help: str
-    find: Callable[[Inspected], Finding | None]
+    find: Callable[[CheckInput], Finding | None]
 
 
 FINDINGS: Registry[Check] = Registry(
     "finding",
     (
-        Check("level_columns", "columns that look like levels of a hierarchy", levels.find_level_columns),
-        Check("several_labels", "cells that look like several labels", several_labels.find_several_labels),
-        Check("spellings", "labels that differ in case, spaces, entities, Unicode", label_names.find_spellings),
-        Check("similar_names", "labels that differ in punctuation alone", label_names.find_similar_names),
-        Check("other_separators", "paths with another separator", label_names.find_other_separators),
-        Check("several_parents", "names under several parents", parents.find_several_parents),
-        Check("shared_texts", "texts that are in the training data, too", duplicates.find_shared_texts),
-        Check("contradictions", "equal texts with different labels", duplicates.find_contradictions),
-        Check("copies", "equal texts with the same labels", duplicates.find_copies),
-        Check("empty_texts", "documents without text", texts.find_empty_texts),
-        Check("numeric_texts", "numbers, dates or ids for texts", texts.find_numeric_texts),
-        Check("unshared_words", "texts without a word that another has", texts.find_unshared_words),
-        Check("unlabelled", "documents without labels", texts.find_unlabelled),
-        Check("equal_ids", "ids of several documents", texts.find_equal_ids),
-        Check("one_label", "the same labels for all documents", frequencies.find_one_label),
-        Check("rare_labels", "labels with too few texts to learn", frequencies.find_rare_labels),
-        Check("unseen_labels", "labels without a text in training", frequencies.find_unseen_labels),
+        Check("level_columns", "columns that look like levels of a hierarchy", level_columns.find_level_columns),
+        Check("several_labels", "cells that look like several labels", label_checks.find_several_labels),
+        Check("spellings", "labels that differ in case, spaces, entities, Unicode", label_checks.find_spellings),
+        Check("similar_names", "labels that differ in punctuation alone", label_checks.find_similar_names),
+        Check("other_separators", "paths with another separator", label_checks.find_other_separators),
+        Check("several_parents", "names under several parents", label_checks.find_several_parents),
+        Check("shared_texts", "texts that are in the training data, too", text_checks.find_shared_texts),
+        Check("contradictions", "equal texts with different labels", text_checks.find_contradictions),
+        Check("copies", "equal texts with the same labels", text_checks.find_copies),
+        Check("empty_texts", "documents without text", text_checks.find_empty_texts),
+        Check("numeric_texts", "numbers, dates or ids for texts", text_checks.find_numeric_texts),
+        Check("unshared_words", "texts without a word that another has", text_checks.find_unshared_words),
+        Check("unlabelled", "documents without labels", text_checks.find_unlabelled),
+        Check("equal_ids", "ids of several documents", text_checks.find_equal_ids),
+        Check("one_label", "the same labels for all documents", label_checks.find_one_label),
+        Check("rare_labels", "labels with too few texts to learn", label_checks.find_rare_labels),
+        Check("unseen_labels", "labels without a text in training", label_checks.find_unseen_labels),
     ),
 )
 
@@ -62,6 +62,6 @@ def find_problems(data: Dataset, train: Dataset | None = None) -> list[Finding]:
     >>> [(each.kind, each.count) for each in find_problems(data)]
     [('contradictions', 2), ('empty_texts', 1), ('rare_labels', 2)]
     """
-    inspected = Inspected(data, train)
-    found = [finding for check in FINDINGS.values() if (finding := check.find(inspected)) is not None]
-    return sorted(found, key=lambda finding: not finding.is_serious)
+    inspected = CheckInput(data, train)
+    findings = [finding for check in FINDINGS.values() if (finding := check.find(inspected)) is not None]
+    return sorted(findings, key=lambda finding: not finding.is_serious)

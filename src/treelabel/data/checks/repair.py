@@ -1,21 +1,20 @@
-"""Mend what is safe to mend in a dataset: spellings of labels, empty texts, copies."""
+"""Repair what is safe to repair in a dataset: spellings of labels, empty texts, copies."""
 
 from dataclasses import replace
 
 import numpy as np
 
 from treelabel.core.errors import TreelabelError
-from treelabel.data.checks.duplicates import repeated
-from treelabel.data.checks.finding import Inspected, counted, label_set_numbers
+from treelabel.data.checks.finding import label_set_numbers, plural
 from treelabel.data.checks.spelling import spelling_groups, usual_spellings
 from treelabel.data.dataset import Dataset
-from treelabel.data.equal_texts import text_codes
+from treelabel.data.equal_texts import first_occurrences, text_codes
 from treelabel.data.taxonomy.label_characters import unprintable
 from treelabel.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import renumber_columns
 
 
-def mend(data: Dataset, train: Dataset | None = None) -> tuple[Dataset, list[str]]:
+def repair(data: Dataset, train: Dataset | None = None) -> tuple[Dataset, list[str]]:
     """Return the dataset without what is surely wrong with it, and what was done, with counts.
 
     - Spellings of one label (case, spaces, HTML entities, Unicode forms) become the most frequent one, where the
@@ -28,7 +27,7 @@ def mend(data: Dataset, train: Dataset | None = None) -> tuple[Dataset, list[str
     Parameters
     ----------
     data : Dataset
-        What to mend; it is not changed.
+        What to repair; it is not changed.
     train : Dataset, optional
         Training data under the same hierarchy, whose spellings count, too.
 
@@ -37,28 +36,27 @@ def mend(data: Dataset, train: Dataset | None = None) -> tuple[Dataset, list[str
     (Dataset, list of str)
 
     >>> data = Dataset.of(["a", "A", " ", "b"], ["x", "X ", "x", "X&amp;"], Hierarchy.flat(["x", "X ", "X&amp;"]))
-    >>> mended, done = mend(replace(data, choices={"hierarchy": "made of the labels"}))
-    >>> mended.names(), done[1:]
+    >>> repaired, done = repair(replace(data, choices={"hierarchy": "made of the labels"}))
+    >>> repaired.names(), done[1:]
     ([['x'], ['X&']], ['left out 1 document without text', 'left out 1 copy of a text with the same labels'])
     """
-    done = []
-    if Inspected(data).is_made_of_labels and data.hierarchy.is_tree:
-        united, told = _unite_spellings(data, train)
-        data, done = united, told
+    done: list[str] = []
+    if data.is_hierarchy_of_labels and data.hierarchy.is_tree:
+        data, done = _unite_spellings(data, train)
     if data.features is not None:
         return data, done
     codes = text_codes(data.texts)[0]
     empty = codes < 0
-    same, _ = repeated(codes, label_set_numbers(data))
+    same, _ = first_occurrences(codes, label_set_numbers(data))
     copies = ~empty & (same != np.arange(len(same)))
     if empty.all():
         raise TreelabelError("no document has a text, so nothing would be left; name the column with the text (--text)")
     if empty.any():
-        done.append(f"left out {counted(int(empty.sum()), 'document', 'documents')} without text")
+        done.append(f"left out {plural(int(empty.sum()), 'document', 'documents')} without text")
     if copies.any():
-        done.append(f"left out {counted(int(copies.sum()), 'copy', 'copies')} of a text with the same labels")
-    kept = np.flatnonzero(~empty & ~copies)
-    return (data if len(kept) == len(data) else replace(data[kept], choices=data.choices)), done
+        done.append(f"left out {plural(int(copies.sum()), 'copy', 'copies')} of a text with the same labels")
+    rest = np.flatnonzero(~empty & ~copies)
+    return (data if len(rest) == len(data) else replace(data[rest], choices=data.choices)), done
 
 
 def _unite_spellings(data: Dataset, train: Dataset | None) -> tuple[Dataset, list[str]]:
@@ -75,10 +73,10 @@ def _unite_spellings(data: Dataset, train: Dataset | None) -> tuple[Dataset, lis
         above = () if h.parent[node] < 0 else paths[h.parent[node]]
         paths.append((*above, names[group]))
     united = Hierarchy.from_paths(paths)
-    place = {tuple(united.path_names(node)): node for node in range(len(united))}
-    moved = renumber_columns(data.labels, np.array([place[path] for path in paths], np.int32), len(united))
+    node_of = {tuple(united.path_names(node)): node for node in range(len(united))}
+    moved = renumber_columns(data.labels, np.array([node_of[path] for path in paths], np.int32), len(united))
     changed = [node for node, path in enumerate(paths) if path[-1] != h.names[node]]
     rows = int(np.sum(data.closed.astype(np.int32) @ np.isin(np.arange(len(h)), changed).astype(np.int32) > 0))
-    told = f"gave {counted(len(changed), 'label', 'labels')} of {rows:,} documents another spelling: "
-    told += f"{len(h):,} labels are {len(united):,} now"
-    return replace(data, labels=moved, hierarchy=united), [told]
+    summary = f"gave {plural(len(changed), 'label', 'labels')} of {rows:,} documents another spelling: "
+    summary += f"{len(h):,} labels are {len(united):,} now"
+    return replace(data, labels=moved, hierarchy=united), [summary]

@@ -18,14 +18,14 @@ NO_LETTERS = re.compile(r"[\W_]+")
 
 
 def clean_name(name: str) -> str:
-    r"""Return a name without what does not belong to it: HTML entities, unseen marks, odd spaces; composed Unicode.
+    r"""Return a name in composed Unicode without HTML entities, unseen marks and irregular spaces.
 
     >>> clean_name(" Food &amp;  Drink\xa0"), clean_name("Cafe\u0301") == "Caf\xe9"
     ('Food & Drink', True)
     """
     # Files that were escaped twice have &amp;amp;.
     for _ in range(2):
-        name = ENTITY.sub(lambda found: html.unescape(found[0]), name)
+        name = ENTITY.sub(lambda match: html.unescape(match[0]), name)
     return " ".join(unicodedata.normalize("NFC", UNSEEN.sub("", name)).split()) or name.strip()
 
 
@@ -56,12 +56,12 @@ def spelling_groups(hierarchy: Hierarchy) -> LongArray:
     [0, 0, 1, 2, 1]
     """
     seen: dict[tuple[int, str], int] = {}
-    found = np.empty(len(hierarchy), np.int64)
+    groups = np.empty(len(hierarchy), np.int64)
     parent = hierarchy.parent.tolist() if hierarchy.is_tree else [-1] * len(hierarchy)
     for node, name in enumerate(hierarchy.names):
-        above = -1 if parent[node] < 0 else int(found[parent[node]])
-        found[node] = seen.setdefault((above, name_key(name)), len(seen))
-    return found
+        above = -1 if parent[node] < 0 else int(groups[parent[node]])
+        groups[node] = seen.setdefault((above, name_key(name)), len(seen))
+    return groups
 
 
 def usual_spellings(names: Sequence[str], groups: LongArray, frequencies: LongArray) -> list[str]:

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from treelabel.core.errors import quote
 from treelabel.core.types import LongArray
-from treelabel.data.checks.finding import Finding, Inspected
+from treelabel.data.checks.finding import CheckInput, Finding
 from treelabel.hierarchy import row_sizes
 
 # A value of the child's column determines that of the parent's if this share of its documents has the same one there.
@@ -31,7 +31,7 @@ LEVEL_NAMES: Final = (
 )
 
 
-def find_level_columns(inspected: Inspected) -> Finding | None:
+def find_level_columns(inspected: CheckInput) -> Finding | None:
     """Find columns in which the value of one determines that of the next one above, such as subclass, class, dept.
 
     The columns are ordered by how many values they have, and the longest chain that holds the column of labels counts.
@@ -56,23 +56,21 @@ def find_level_columns(inspected: Inspected) -> Finding | None:
         f"the columns {', '.join(sizes)} look like the levels of a hierarchy, "
         f"but labels are read from {quote(label)} alone",
         (_example(inspected, chain, label),),
-        f"--labels {','.join(chain)}" if not any("," in name for name in chain) else _repeated(chain),
+        f"--labels {','.join(chain)}"
+        if not any("," in name for name in chain)
+        else " ".join(f"--labels {quote(name)}" for name in chain),
         is_serious=True,
     )
 
 
-def _repeated(chain: list[str]) -> str:
-    return " ".join(f"--labels {quote(name)}" for name in chain)
-
-
-def _example(inspected: Inspected, chain: list[str], label: str) -> str:
+def _example(inspected: CheckInput, chain: list[str], label: str) -> str:
     data = inspected.data
     row = int(np.flatnonzero(row_sizes(data.labels) == 1)[0])
     values = [data.names()[row][0] if name == label else str(data.extra[name][row]) for name in chain]
     return f"{inspected.where(row)}: {' > '.join(quote(value, 40) for value in values)}"
 
 
-def _label_codes(inspected: Inspected) -> LongArray:
+def _label_codes(inspected: CheckInput) -> LongArray:
     """Number the labels of documents that have one; -1 for others."""
     labels = inspected.data.labels
     codes = np.full(labels.shape[0], -1, np.int64)
@@ -97,12 +95,12 @@ def _codes(column: pa.ChunkedArray) -> LongArray | None:
 
 def _chain(columns: dict[str, LongArray], order: list[str], label: str) -> list[str]:
     """Climb from the label's column upwards, then downwards, always to the nearest column that fits."""
-    at = order.index(label)
+    position = order.index(label)
     chain = [label]
-    for name in reversed(order[:at]):
+    for name in reversed(order[:position]):
         if _determines(columns[chain[0]], columns[name]):
             chain.insert(0, name)
-    for name in order[at + 1 :]:
+    for name in order[position + 1 :]:
         if _determines(columns[name], columns[chain[-1]]):
             chain.append(name)
     return chain
@@ -114,9 +112,9 @@ def _with_named(chain: list[str], columns: dict[str, LongArray]) -> list[str]:
     if not all(name in rank for name in chain):
         return chain
     named = [name for name in rank if name in chain or int(columns[name].max(initial=-1)) > 0]
-    together = sorted(named, key=lambda name: rank[name])
+    ordered = sorted(named, key=lambda name: rank[name])
     different = len({rank[name] for name in named}) == len(named)
-    return together if different and [name for name in together if name in chain] == chain else chain
+    return ordered if different and [name for name in ordered if name in chain] == chain else chain
 
 
 def _level_of(name: str) -> int | None:

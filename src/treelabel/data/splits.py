@@ -1,20 +1,17 @@
-"""Datasets made of datasets: splits, few examples per class, depth cuts, "other" leaves, no duplicates."""
+"""Splits of datasets: random, stratified, by group or time, folds, few examples per class."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 
 from treelabel.core.errors import TreelabelError
-from treelabel.core.strings import Strings, plain_text
 from treelabel.core.types import DoubleArray, IntArray, LongArray
 from treelabel.data.dataset import Dataset, values_of_column
 from treelabel.data.equal_texts import text_codes, units
 from treelabel.data.group_split import fill_parts, fill_parts_alike
 from treelabel.hierarchy import row_numbers, row_sizes
-from treelabel.hierarchy.label_matrices import from_ids
 
 SplitBy = Literal["random", "stratified", "group", "time"]
 
@@ -66,25 +63,25 @@ def split(
     >>> {name: len(part) for name, part in split(load_sample(), {"train": 0.8, "test": 0.2}).items()}
     {'train': 7016, 'test': 1754}
     """
-    shares = _checked_shares(parts)
+    shares = _require_shares(parts)
     rng = np.random.default_rng(seed)
     if by not in get_args(SplitBy):
         raise TreelabelError(f"unknown way to split {by!r}; expected random, stratified, group or time")
-    together = group if group is not None else data.group
+    group_column = group if group is not None else data.group
     if by == "group":
-        together = column if column is not None else together
-    if (by == "group" and together is None) or (by == "time" and column is None):
+        group_column = column if column is not None else group_column
+    if (by == "group" and group_column is None) or (by == "time" and column is None):
         raise TreelabelError(f"splitting by {by} needs the name of a column; there are: {_columns(data)}")
-    whole = _units(data, together, by, keep_duplicates)
+    whole = _units(data, group_column, by, keep_duplicates)
     if whole is not None:
         assigned = _whole_units(data, whole, by, shares, rng)
     elif by == "random":
         assigned = _by_order(rng.permutation(len(data)), shares)
     elif by == "stratified":
-        assigned = _stratified(data, shares, rng)
+        assigned = _stratify(data, shares, rng)
     else:
         assigned = _by_time(*_column_codes(data, str(column), as_time=True), shares)
-    return {name: data[np.flatnonzero(assigned == at)] for at, name in enumerate(parts)}
+    return {name: data[np.flatnonzero(assigned == index)] for index, name in enumerate(parts)}
 
 
 def folds(data: Dataset, count: int = 3, seed: int = 0, keep_duplicates: bool = False) -> list[LongArray]:
@@ -116,7 +113,9 @@ def folds(data: Dataset, count: int = 3, seed: int = 0, keep_duplicates: bool = 
         raise TreelabelError(f"expected at least 2 folds, found {count}")
     rng, shares = np.random.default_rng(seed), np.full(count, 1 / count)
     whole = _units(data, data.group, "stratified", keep_duplicates)
-    assigned = _dealt(data, shares, rng) if whole is None else _whole_units(data, whole, "stratified", shares, rng)
+    assigned = (
+        _deal_by_label(data, shares, rng) if whole is None else _whole_units(data, whole, "stratified", shares, rng)
+    )
     sizes = np.bincount(assigned, minlength=count)
     if not sizes.all():
         what = "documents" if data.group is None else f"groups of column {data.group!r}"
@@ -144,7 +143,7 @@ def _whole_units(
     return fill_parts(whole, shares, rng) if by == "random" else fill_parts_alike(whole, data.closed, shares, rng)
 
 
-def _checked_shares(parts: Mapping[str, float]) -> DoubleArray:
+def _require_shares(parts: Mapping[str, float]) -> DoubleArray:
     shares = np.array(list(parts.values()), np.float64)
     if len(shares) < 2 or not (shares > 0).all() or abs(shares.sum() - 1) > 1e-9:
         raise TreelabelError(f"expected at least two shares above 0 that sum to 1, found {dict(parts)}")
@@ -172,13 +171,13 @@ def _by_order(order: LongArray, shares: DoubleArray) -> LongArray:
     return assigned
 
 
-def _stratified(data: Dataset, shares: DoubleArray, rng: np.random.Generator) -> LongArray:
-    assigned = _dealt(data, shares, rng)
-    _give_rare_to_first(data, assigned, rng)
+def _stratify(data: Dataset, shares: DoubleArray, rng: np.random.Generator) -> LongArray:
+    assigned = _deal_by_label(data, shares, rng)
+    _move_rare_to_first(data, assigned, rng)
     return assigned
 
 
-def _dealt(data: Dataset, shares: DoubleArray, rng: np.random.Generator) -> LongArray:
+def _deal_by_label(data: Dataset, shares: DoubleArray, rng: np.random.Generator) -> LongArray:
     key = rarest_label(data)
     # Neighbours in this order share a label, or a parent: rare leaves are spread evenly together with their siblings.
     order = np.lexsort((rng.random(len(data)), key, _parent_of(data, key)))
@@ -204,7 +203,7 @@ def _parent_of(data: Dataset, key: LongArray) -> LongArray:
     return first.astype(np.int64)
 
 
-def _give_rare_to_first(data: Dataset, assigned: LongArray, rng: np.random.Generator) -> None:
+def _move_rare_to_first(data: Dataset, assigned: LongArray, rng: np.random.Generator) -> None:
     """Swap documents so that every most specific label has one in the first part; sizes do not change."""
     terminal = data.hierarchy.most_specific(data.labels)
     rows = row_numbers(terminal)
@@ -213,18 +212,18 @@ def _give_rare_to_first(data: Dataset, assigned: LongArray, rng: np.random.Gener
     missing = held[labels] == 0
     donors = iter(rng.permutation(np.flatnonzero(assigned == 0)).tolist())
 
-    def of(row: int) -> IntArray:
-        found: IntArray = terminal.indices[terminal.indptr[row] : terminal.indptr[row + 1]]
-        return found
+    def labels_of(row: int) -> IntArray:
+        labels: IntArray = terminal.indices[terminal.indptr[row] : terminal.indptr[row + 1]]
+        return labels
 
     for label, taken in zip(labels[missing].tolist(), rows[first[missing]].tolist(), strict=True):
         if held[label]:
             continue
-        donor = next((row for row in donors if (held[of(row)] > 1).all()), None)
+        donor = next((row for row in donors if (held[labels_of(row)] > 1).all()), None)
         if donor is None:
             return
-        held[of(donor)] -= 1
-        held[of(taken)] += 1
+        held[labels_of(donor)] -= 1
+        held[labels_of(taken)] += 1
         assigned[donor], assigned[taken] = assigned[taken], 0
 
 
@@ -245,14 +244,14 @@ def _column_codes(data: Dataset, column: str, as_time: bool) -> tuple[LongArray,
 
 def _times(values: pa.Array, column: str) -> pa.Array:
     """Read times that were written as text: numbers, or dates that begin with the year."""
-    given = pa.compute.utf8_trim_whitespace(values)
+    times = pa.compute.utf8_trim_whitespace(values)
     for kind in (pa.float64(), pa.timestamp("us"), pa.timestamp("us", "UTC")):
         try:
-            return given.cast(kind)
+            return times.cast(kind)
         except pa.ArrowInvalid:
             continue
     raise TreelabelError(
-        f"cannot sort by column {column!r}: expected numbers or dates such as 2024-01-31, found {given[0]}"
+        f"cannot sort by column {column!r}: expected numbers or dates such as 2024-01-31, found {times[0]}"
     )
 
 
@@ -298,84 +297,3 @@ def per_class(data: Dataset, count: int = 1, seed: int = 0) -> tuple[Dataset, Da
     taken = np.zeros(len(data), np.bool_)
     taken[order] = (np.arange(len(data)) - first < count) & (ordered >= 0)
     return data[np.flatnonzero(taken)], data[np.flatnonzero(~taken)]
-
-
-def cut(data: Dataset, depth: int) -> Dataset:
-    """Keep the hierarchy's levels down to a depth; deeper labels become their ancestors there.
-
-    Parameters
-    ----------
-    data
-        A dataset.
-    depth
-        The number of levels to keep.
-
-    Returns
-    -------
-    Dataset
-    """
-    return data.moved(data.hierarchy.cut(depth))
-
-
-def with_other_leaves(data: Dataset) -> Dataset:
-    """Let every document end in a leaf: internal nodes at which documents stop get an "other" child for them."""
-    terminal = data.hierarchy.most_specific(data.labels)
-    return data.moved(data.hierarchy.with_other_leaves(np.unique(terminal.indices)))
-
-
-def unfold(data: Dataset) -> Dataset:
-    """Make a DAG a tree; documents with full paths go to the copy on their path, others to all copies."""
-    return data.moved(data.hierarchy.unfold())
-
-
-def deduplicate(data: Dataset, against: Sequence[str] = ()) -> Dataset:
-    """Keep the first of documents with the same text (case and spacing aside), with the labels of all of them.
-
-    Texts in `against` (the training texts, say) are dropped altogether. Empty texts are no duplicates of each other.
-
-    Parameters
-    ----------
-    data
-        A dataset.
-    against
-        Texts that are dropped wherever they occur.
-
-    Returns
-    -------
-    Dataset
-    """
-    first_row: dict[str, int] = {}
-    other = {plain_text(text) for text in against}
-    target = np.empty(len(data), np.int64)
-    for row, text in enumerate(data.texts):
-        plain = plain_text(text)
-        target[row] = -1 if plain in other else first_row.setdefault(plain, row) if plain else row
-    rows = row_numbers(data.labels)
-    moved = target[rows]
-    order = np.argsort(moved, kind="stable")
-    order = order[moved[order] >= 0]
-    ptr = np.searchsorted(moved[order], np.arange(len(data) + 1))
-    united = from_ids(ptr, data.labels.indices[order], len(data.hierarchy))
-    whole = replace(data, labels=united, choices={})
-    return whole[np.flatnonzero(target == np.arange(len(data)))]
-
-
-def without_texts(data: Dataset, texts: Strings) -> Dataset:
-    """Leave out documents whose text, case and spacing aside, is among others, such as those of training data.
-
-    Parameters
-    ----------
-    data
-        A dataset.
-    texts
-        The texts to leave out.
-
-    Returns
-    -------
-    Dataset
-    """
-    codes, others = text_codes(data.texts, texts)
-    kept = data[np.flatnonzero((codes < 0) | ~np.isin(codes, others))]
-    if len(kept) == 0:
-        raise TreelabelError("no document is left: all texts are among those to leave out")
-    return kept
