@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from treelabel.core.atomic_output import atomic_file
 from treelabel.core.spool import joined_batches, read_schema, read_spool
 from treelabel.hierarchy import Hierarchy, hierarchy_to_json
-from treelabel.scores.score_files import StoredScores, score_columns, score_ending, score_schema
+from treelabel.scores.score_files import ScoreFileContent, score_columns, score_ending, score_schema
 from treelabel.scores.score_matrix import Scores
 
 # A row group of Parquet has at least so many bytes.
@@ -22,7 +22,7 @@ ROW_GROUP = 1 << 24
 
 def batch_schema(scores: Scores) -> pa.Schema:
     """Return the columns of rows of such scores: all of them, or nodes with theirs."""
-    return score_schema(StoredScores(scores.hierarchy, scores.values, ()))
+    return score_schema(ScoreFileContent(scores.hierarchy, scores.values, ()))
 
 
 def score_batch(scores: Scores, ids: pa.Array, schema: pa.Schema) -> pa.RecordBatch:

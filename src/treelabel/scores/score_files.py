@@ -25,7 +25,7 @@ ROWS = 8192
 WHAT = "a score file of treelabel"
 
 
-class StoredScores(NamedTuple):
+class ScoreFileContent(NamedTuple):
     """The content of a score file; `Scores` checks the values."""
 
     hierarchy: Hierarchy
@@ -54,10 +54,10 @@ def save_scores(path: Path, hierarchy: Hierarchy, values: Any, ids: tuple[str, .
     """
     writer = {".npz": _save_npz, ".parquet": _save_parquet}[score_ending(path)]
     with atomic_file(path) as temporary:
-        writer(StoredScores(hierarchy, values, ids), temporary)
+        writer(ScoreFileContent(hierarchy, values, ids), temporary)
 
 
-def load_scores(path: Path) -> StoredScores:
+def load_scores(path: Path) -> ScoreFileContent:
     """Read what `save_scores` wrote; - is standard input."""
     file = existing_file(path)
     if file == STANDARD:
@@ -110,7 +110,7 @@ def _check_version(version: int, file: Path) -> None:
         raise TreelabelError(f"{file}: scores stored in version {version}, this treelabel reads version {VERSION}")
 
 
-def _save_npz(scores: StoredScores, file: Path) -> None:
+def _save_npz(scores: ScoreFileContent, file: Path) -> None:
     arrays: dict[str, Any] = {
         "treelabel_scores": np.array(VERSION),
         "hierarchy": _bytes(hierarchy_to_json(scores.hierarchy)),
@@ -125,15 +125,15 @@ def _save_npz(scores: StoredScores, file: Path) -> None:
         write_arrays(stream, arrays)
 
 
-def _load_npz(file: Path) -> StoredScores:
+def _load_npz(file: Path) -> ScoreFileContent:
     with open_npz(file, WHAT) as stored:
         hierarchy = npz_hierarchy(stored, file)
         ids = _ids(read_json(bytes(stored["ids"]), str(file), "list of ids"), file)
         check_shapes(stored.headers, len(hierarchy), None if ids is None else len(ids), file)
         if "values" in stored:
-            return StoredScores(hierarchy, stored["values"], ids)
+            return ScoreFileContent(hierarchy, stored["values"], ids)
         parts = stored["data"], stored["indices"], stored["indptr"]
-        return StoredScores(hierarchy, checked_csr(parts, (len(parts[2]) - 1, len(hierarchy)), str(file)), ids)
+        return ScoreFileContent(hierarchy, checked_csr(parts, (len(parts[2]) - 1, len(hierarchy)), str(file)), ids)
 
 
 def npz_hierarchy(stored: Npz, file: Path) -> Hierarchy:
@@ -210,7 +210,7 @@ def _ids(stored: Any, file: Path) -> tuple[str, ...] | None:
     return tuple(stored)
 
 
-def _save_parquet(scores: StoredScores, file: Path) -> None:
+def _save_parquet(scores: ScoreFileContent, file: Path) -> None:
     """Write one row per document: its id, and either all scores or the stored nodes with theirs."""
     schema = score_schema(scores)
     with pq.ParquetWriter(file, schema, compression="zstd") as writer:
@@ -222,7 +222,7 @@ def _save_parquet(scores: StoredScores, file: Path) -> None:
             writer.write_table(pa.table(columns, schema=schema))
 
 
-def score_schema(scores: StoredScores) -> pa.Schema:
+def score_schema(scores: ScoreFileContent) -> pa.Schema:
     """Return the columns of a Parquet file of scores."""
     number = pa.from_numpy_dtype(scores.values.dtype)
     fields = [pa.field("id", pa.string(), nullable=scores.ids is None)]
@@ -241,16 +241,16 @@ def score_columns(values: Any) -> list[pa.Array]:
     return [pa.ListArray.from_arrays(ptr, pa.array(part)) for part in (values.indices, values.data)]
 
 
-def _load_parquet(file: Path) -> StoredScores:
+def _load_parquet(file: Path) -> ScoreFileContent:
     stored = open_parquet(file)
     hierarchy = parquet_hierarchy(stored, file)
     parts = [parquet_rows(batch, len(hierarchy), file) for batch in stored.iter_batches(batch_size=ROWS)]
     ids = None if stored.schema_arrow.field("id").nullable else tuple(name for part in parts for name in part[0])
     if "scores" in stored.schema_arrow.names:
         none = np.zeros((0, len(hierarchy)), np.float32)
-        return StoredScores(hierarchy, np.concatenate([none, *(part[1] for part in parts)]), ids)
+        return ScoreFileContent(hierarchy, np.concatenate([none, *(part[1] for part in parts)]), ids)
     none = sparse.csr_array((0, len(hierarchy)), dtype=np.float32)
-    return StoredScores(hierarchy, sparse.vstack([none, *(part[1] for part in parts)], format="csr"), ids)
+    return ScoreFileContent(hierarchy, sparse.vstack([none, *(part[1] for part in parts)], format="csr"), ids)
 
 
 def parquet_hierarchy(stored: pq.ParquetFile, file: Path) -> Hierarchy:
