@@ -17,7 +17,7 @@ from treelabel.encoders.backbone import pool
 from treelabel.encoders.sources import find_source
 from treelabel.models.check import CASES
 from treelabel.models.model_inputs import training_of
-from treelabel.neural.inputs import KnownVectors
+from treelabel.neural.featurizers import KnownVectors
 from treelabel.neural.losses.registry import make_loss
 from treelabel.neural.network import Network, NetworkSpec
 from treelabel.neural.objective import Objective
@@ -231,7 +231,7 @@ def test_another_loss_is_refused() -> None:
 
 
 def test_the_best_epoch_is_found_by_labels_that_training_sees() -> None:
-    from treelabel.neural.validation import with_seen_labels
+    from treelabel.neural.validation_set import with_seen_labels
 
     h = Hierarchy.from_paths(["A > B", "A > C"])
     shown, held = training_of(["t"], [["B"]], h), training_of(["t", "t"], [["B", "C"], ["C"]], h)

@@ -23,7 +23,7 @@ from treelabel.encoders.token_states import TokenStates
 from treelabel.models.base import Training
 from treelabel.models.check import CASES, check_model, it_learns
 from treelabel.models.extreme.label_tree import LabelTree, tree_of
-from treelabel.neural.inputs import KnownVectors
+from treelabel.neural.featurizers import KnownVectors
 from treelabel.neural.losses.registry import make_loss
 from treelabel.neural.network import NetworkSpec
 from treelabel.neural.objective import Objective
@@ -227,7 +227,7 @@ def test_smaller_clusters_are_masked() -> None:
 
 def test_with_all_clusters_every_label_is_ranked_by_the_product_of_two_sigmoids() -> None:
     network, vectors = light(top_clusters=8), torch.randn(5, WIDTH)
-    labels, p = network.ranked((vectors,))
+    labels, p = network.rank((vectors,))
     assert all(sorted(row) == list(range(24)) for row in labels.tolist())
     every = torch.arange(24).expand(5, 24)
     own = network.label_logits(vectors, every).sigmoid()
@@ -237,10 +237,10 @@ def test_with_all_clusters_every_label_is_ranked_by_the_product_of_two_sigmoids(
 
 def test_looking_embeddings_up_gives_what_scoring_all_labels_does(monkeypatch: pytest.MonkeyPatch) -> None:
     network, vectors = light(), torch.randn(5, WIDTH)
-    before = network.ranked((vectors,))
+    before = network.rank((vectors,))
     monkeypatch.setattr("treelabel.neural.systems.light_xml.WORTH_ALL", 0)
     monkeypatch.setattr("treelabel.neural.systems.candidate_ranking.NUMBERS_AT_ONCE", 100)
-    after = network.ranked((vectors,))
+    after = network.rank((vectors,))
     assert torch.equal(before[0], after[0])
     np.testing.assert_allclose(before[1].detach(), after[1].detach(), atol=1e-6)
 
@@ -342,12 +342,12 @@ def test_a_level_begins_with_what_the_level_above_has_learned() -> None:
     rng = np.random.default_rng(0)
     labels, inputs, network = label_rows(rng, 6), texts_of_states(rng, 6, least=2), attention()
     loss = make_loss("bce", FLAT)
-    queries = network.at(1).queries.clone()
+    queries = network.level_at(1).queries.clone()
     with torch.no_grad():
-        network.at(0).hidden.weight.fill_(0.5)
+        network.level_at(0).hidden.weight.fill_(0.5)
     truth = network.begin_stage(1, inputs, loss, labels)
-    assert network.at(1).hidden.weight.eq(0.5).all()
-    assert torch.equal(network.at(1).queries, queries)
+    assert network.level_at(1).hidden.weight.eq(0.5).all()
+    assert torch.equal(network.level_at(1).queries, queries)
     assert {name.split(".")[1] for name, each in network.named_parameters() if each.requires_grad} == {"1"}
     # What is predicted are the best nodes of the first level, best first.
     network.level = 0

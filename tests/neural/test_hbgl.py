@@ -264,7 +264,7 @@ def test_a_text_is_read_once(body: str) -> None:
 def test_writing_level_by_level_is_one_pass_over_what_was_written(body: str) -> None:
     network, inputs = network_of(body), texts_of(body, [4, 9, 6])
     with torch.no_grad():
-        logits, kept = network._written(inputs)
+        logits, kept = network._write_levels(inputs)
         targets = network.targets(kept.float())
         # Slots below the first empty level hold what was kept there.
         scores = network.level_scores(inputs, network.slots(targets))
@@ -487,7 +487,7 @@ def test_labels_of_one_path_are_learned_sooner_than_by_plain_outputs() -> None:
     )
     with torch.no_grad():
         found, without = (micro_f1((of.logits(test.inputs) > 0).float(), test.nodes) for of in (network, plain))
-        kept = micro_f1(network._written(test.inputs)[1].float(), test.nodes)
+        kept = micro_f1(network._write_levels(test.inputs)[1].float(), test.nodes)
     assert found >= 0.95
     assert kept >= 0.95
     assert without < found - 0.05
@@ -513,7 +513,7 @@ def test_labels_above_decide_where_the_text_cannot() -> None:
             micro_f1((network.level_scores(test.inputs, given)[:, 1, level] > 0).float(), test.nodes[:, level])
             for given in (slots, slots.roll(1, 0), network.outputs.mask.expand_as(slots))
         )
-        kept = network._written(test.inputs)[1].numpy()
+        kept = network._write_levels(test.inputs)[1].numpy()
     assert given_true >= 0.95
     assert given_others < 0.6
     assert given_none < 0.6

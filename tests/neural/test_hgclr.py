@@ -182,7 +182,7 @@ def test_a_threshold_below_zero_keeps_the_text_as_it_is(mode: str) -> None:
 def test_a_threshold_of_one_leaves_no_word(mode: str) -> None:
     network, inputs, truth, _ = case(mode, threshold=1.0)
     words = network.word_vectors(inputs)
-    assert network.kept_words(words, inputs[1], truth.nodes).count_nonzero() == 0
+    assert network.select_words(words, inputs[1], truth.nodes).count_nonzero() == 0
     found = network.positive_vectors(inputs, truth.nodes)
     if mode == "frozen":
         assert found.count_nonzero() == 0
@@ -194,7 +194,7 @@ def test_a_threshold_of_one_leaves_no_word(mode: str) -> None:
 @pytest.mark.parametrize("log_probabilities", [False, True])
 def test_choices_are_zero_or_one_and_have_gradients(log_probabilities: bool) -> None:
     network, inputs, truth, loss = case(threshold=0.3, log_probabilities=log_probabilities)
-    kept = network.kept_words(network.word_vectors(inputs), inputs[1], truth.nodes)
+    kept = network.select_words(network.word_vectors(inputs), inputs[1], truth.nodes)
     assert {*kept.flatten().tolist()} == {0.0, 1.0}
     torch.autograd.backward(network.losses(inputs, truth, loss).mean())
     for name, parameter in network.named_parameters():
@@ -219,7 +219,7 @@ def test_how_often_a_word_that_is_certain_is_kept(log_probabilities: bool, share
     network, _, _, _ = case(threshold=0.5, gumbel_temperature=0.01, log_probabilities=log_probabilities)
     certain = torch.eye(5)[:1].expand(4, 5000, 5)
     network.words_to_labels.forward = lambda words, labels: certain  # type: ignore[method-assign]
-    kept = network.kept_words(torch.zeros(4, 5000, WIDTH), torch.ones(4, 5000), certain[:, 0])
+    kept = network.select_words(torch.zeros(4, 5000, WIDTH), torch.ones(4, 5000), certain[:, 0])
     assert kept.mean().item() == pytest.approx(share, abs=0.02)
 
 
@@ -246,7 +246,7 @@ def test_importance_is_the_share_of_the_labels_of_the_text() -> None:
 def test_padding_never_counts(mode: str) -> None:
     network, (tokens, mask), truth, loss = case(mode, threshold=0.2)
     network.eval()
-    kept = network.kept_words(network.word_vectors((tokens, mask)), mask, truth.nodes)
+    kept = network.select_words(network.word_vectors((tokens, mask)), mask, truth.nodes)
     assert kept[:2, 4:].count_nonzero() == 0
     before = network.losses((tokens, mask), truth, loss)
     changed = tokens.clone()
@@ -298,10 +298,10 @@ def test_scoring_needs_no_graph(mode: str) -> None:
     network.eval()
     logits = network(inputs)
     network.backbone = without_lora(network.backbone)
-    finished = network.finished().eval()
-    assert type(finished) is Network
-    assert {name.partition(".")[0] for name in finished.state_dict()} <= {"backbone", "outputs"}
-    torch.testing.assert_close(finished(inputs), logits, atol=1e-5, rtol=1e-4)
+    for_scoring = network.for_scoring().eval()
+    assert type(for_scoring) is Network
+    assert {name.partition(".")[0] for name in for_scoring.state_dict()} <= {"backbone", "outputs"}
+    torch.testing.assert_close(for_scoring(inputs), logits, atol=1e-5, rtol=1e-4)
     del network.label_encoder, network.words_to_labels, network.projector
     torch.testing.assert_close(network(inputs), logits, atol=1e-5, rtol=1e-4)
 
@@ -312,7 +312,7 @@ def test_over_frozen_states_there_is_a_hidden_layer_to_learn() -> None:
     torch.autograd.backward(network.losses(inputs, truth, loss).mean())
     assert network.outputs.hidden.weight.grad.count_nonzero() > 0
     other = Network(None, "mean", LinearOutputs(WIDTH, 5, WIDTH))
-    other.load_state_dict(network.finished().state_dict())
+    other.load_state_dict(network.for_scoring().state_dict())
     torch.testing.assert_close(other.eval()(inputs), network.eval()(inputs))
 
 
@@ -394,7 +394,7 @@ def shares_kept(network: HgclrNetwork, data: Texts) -> tuple[float, float]:
     network.train()
     with torch.inference_mode():
         nodes = torch.from_numpy(data.labels).float()
-        kept = network.kept_words(network.word_vectors(data.inputs), data.inputs[1], nodes).numpy()
+        kept = network.select_words(network.word_vectors(data.inputs), data.inputs[1], nodes).numpy()
     network.eval()
     noise = ~data.planted
     noise[:, 0] = False
@@ -405,7 +405,7 @@ def shares_kept(network: HgclrNetwork, data: Texts) -> tuple[float, float]:
 def test_it_learns_which_words_matter_and_is_worse_where_they_are_chosen_by_chance() -> None:
     train, test = texts(96, 0), texts(480, 1)
     network = trained(train, 30, threshold=0.2, log_probabilities=True)
-    assert micro_f1(network.finished(), test) >= 0.95
+    assert micro_f1(network.for_scoring(), test) >= 0.95
     planted, noise = shares_kept(network, test)
     assert planted > 0.75
     assert noise < 0.5

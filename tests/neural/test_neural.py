@@ -31,14 +31,14 @@ from treelabel.models.model_inputs import training_of
 from treelabel.neural.backbones import freeze, layers_of
 from treelabel.neural.featurizers import FrozenFeaturizer
 from treelabel.neural.hardware import faster_in_bf16
-from treelabel.neural.inputs import epoch_batches
 from treelabel.neural.losses.registry import LOSSES
 from treelabel.neural.network import LinearOutputs, Network
 from treelabel.neural.objective import Objective
 from treelabel.neural.optimization import SCHEDULES, Pacing, parameter_groups
 from treelabel.neural.scratch import learned_tokenizer, small_bert
+from treelabel.neural.trainer import epoch_batches
 from treelabel.neural.training_arguments import Callback, TrainingArguments
-from treelabel.neural.validation import Validation
+from treelabel.neural.validation_set import ValidationSet
 
 LEAF = CASES["leaf"]
 DATA = Dataset.of(LEAF.texts, LEAF.labels, LEAF.hierarchy)
@@ -701,8 +701,8 @@ def test_an_exported_model_gives_the_same_scores(loss: str, folder: Path, tmp_pa
     loaded = load_model(tmp_path / "model")
     assert np.array_equal(loaded.score(texts).dense(), exported.score(texts).dense())
     assert loaded.default_rule == model.default_rule
-    copied = pickle.loads(pickle.dumps(loaded))
-    assert np.array_equal(copied.score(texts).dense(), exported.score(texts).dense())
+    copy_to_cpu = pickle.loads(pickle.dumps(loaded))
+    assert np.array_equal(copy_to_cpu.score(texts).dense(), exported.score(texts).dense())
 
 
 @pytest.mark.slow
@@ -852,11 +852,13 @@ def write_documents(file: Path) -> None:
 
 
 def test_documents_that_judge_are_drawn_from_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treelabel.neural.validation.MIN_DOCUMENTS", 10)
-    monkeypatch.setattr("treelabel.neural.validation.MAX_VALUES", 0)
+    monkeypatch.setattr("treelabel.neural.validation_set.MIN_DOCUMENTS", 10)
+    monkeypatch.setattr("treelabel.neural.validation_set.MAX_VALUES", 0)
     order = np.argsort([row[0] for row in LEAF.labels], kind="stable")
     data = training_of([LEAF.texts[i] for i in order], [LEAF.labels[i] for i in order], LEAF.hierarchy)
-    judge = Validation.of(data, FrozenFeaturizer(CachedEncoder(WordVectors())), Objective.of(data, "auto", {}), seed=0)
+    judge = ValidationSet.of(
+        data, FrozenFeaturizer(CachedEncoder(WordVectors())), Objective.of(data, "auto", {}), seed=0
+    )
     assert judge is not None
     assert len(judge.data) == 10
     assert len(np.unique(judge.data.labels.indices)) >= 3

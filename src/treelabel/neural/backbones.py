@@ -72,35 +72,14 @@ def parameter_depths(backbone: nn.Module) -> Iterator[tuple[nn.Parameter, int]]:
 
 
 def freeze(backbone: nn.Module, layers: int) -> None:
-    """Freeze the embeddings and the first layers.
-
-    Parameters
-    ----------
-    backbone
-        A transformer.
-    layers
-        How many layers; 0 trains everything, embeddings included.
-    """
+    """Freeze the embeddings and so many first layers; 0 trains everything, embeddings included."""
     for parameter, depth in parameter_depths(backbone):
         if layers and depth <= layers:
             parameter.requires_grad_(False)
 
 
 def with_lora(backbone: Any, rank: int) -> Any:
-    """Train matrices of low rank beside the linear layers instead of these (LoRA, by peft).
-
-    Parameters
-    ----------
-    backbone
-        A transformer.
-    rank
-        The rank of the matrices.
-
-    Returns
-    -------
-    Any
-        The transformer, wrapped.
-    """
+    """Train matrices of low rank alongside the linear layers instead of these (LoRA, by peft)."""
     from peft import LoraConfig, get_peft_model
 
     config = LoraConfig(r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules="all-linear", bias="none")

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from treelabel.core.atomic_output import atomic_file
 from treelabel.core.errors import TreelabelError
-from treelabel.neural.tensors import os_errors
+from treelabel.neural.weight_files import os_errors
 
 FILE = "checkpoint.safetensors"
 # The fields of TrainState that are stored in the header of the file.
@@ -54,25 +54,17 @@ def _statistics(network: nn.Module) -> Weights:
     return {name: value for name, value in network.named_buffers() if name in saved}
 
 
-def copied(weights: Mapping[str, Tensor]) -> Weights:
+def copy_to_cpu(weights: Mapping[str, Tensor]) -> Weights:
     """Return copies on the CPU, which training leaves alone."""
     return {name: value.detach().to("cpu", copy=True).contiguous() for name, value in weights.items()}
 
 
 def set_weights(network: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Overwrite weights of a network.
-
-    Parameters
-    ----------
-    network
-        Changed in place.
-    weights
-        Weights by name, of some or all parameters.
-    """
-    own = {**dict(network.named_parameters()), **_statistics(network)}
+    """Overwrite some or all weights of a network, by name."""
+    current = {**dict(network.named_parameters()), **_statistics(network)}
     with torch.no_grad():
         for name, value in weights.items():
-            own[name].copy_(value)
+            current[name].copy_(value)
 
 
 def save_checkpoint(
@@ -89,7 +81,7 @@ def save_checkpoint(
     state, network, optimizer
         What is stored, together with the state of torch's random numbers.
     """
-    tensors = {f"weights.{name}": value for name, value in copied(trained_weights(network)).items()}
+    tensors = {f"weights.{name}": value for name, value in copy_to_cpu(trained_weights(network)).items()}
     tensors |= {f"best.{name}": value for name, value in state.best_weights.items()}
     for number, moments in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{number}.{name}": torch.as_tensor(value).cpu() for name, value in moments.items()}
@@ -101,22 +93,7 @@ def save_checkpoint(
 
 
 def read_checkpoint(folder: Path, run: str, network: nn.Module) -> tuple[str, Weights] | None:
-    """Read a checkpoint.
-
-    Parameters
-    ----------
-    folder
-        The folder of the file.
-    run
-        Identifies the run; the checkpoint of another one is refused.
-    network
-        The network whose weights it has to hold.
-
-    Returns
-    -------
-    tuple or None
-        The stored state and tensors, for `resume`; None without a file.
-    """
+    """Return the stored state and tensors, for `resume`; None without a file. Checkpoints of other runs are refused."""
     file = folder / FILE
     if not file.is_file():
         return None
@@ -130,27 +107,14 @@ def read_checkpoint(folder: Path, run: str, network: nn.Module) -> tuple[str, We
         raise TreelabelError(
             f"{file}: the checkpoint of another run (other data or settings); remove it, or give another folder"
         )
-    own = {name: value.shape for name, value in trained_weights(network).items()}
-    if own != {name: value.shape for name, value in _by_prefix(tensors).get("weights", {}).items()}:
+    current = {name: value.shape for name, value in trained_weights(network).items()}
+    if current != {name: value.shape for name, value in _by_prefix(tensors).get("weights", {}).items()}:
         raise TreelabelError(f"{file}: holds the weights of another network; remove it to begin anew")
     return header["state"], tensors
 
 
 def resume(stored: tuple[str, Weights], network: nn.Module, optimizer: torch.optim.Optimizer) -> TrainState:
-    """Restore network, optimizer and random numbers.
-
-    Parameters
-    ----------
-    stored
-        What `read_checkpoint` returned.
-    network, optimizer
-        Changed in place.
-
-    Returns
-    -------
-    TrainState
-        The stored state.
-    """
+    """Restore network, optimizer and random numbers in place from what `read_checkpoint` returned."""
     state, tensors = stored
     parts = _by_prefix(tensors)
     set_weights(network, parts["weights"])
@@ -164,8 +128,8 @@ def resume(stored: tuple[str, Weights], network: nn.Module, optimizer: torch.opt
 
 def _by_prefix(tensors: Weights) -> dict[str, Weights]:
     """Group tensors by the first part of their names."""
-    found: dict[str, Weights] = {}
+    groups: dict[str, Weights] = {}
     for name, value in tensors.items():
         prefix, _, rest = name.partition(".")
-        found.setdefault(prefix, {})[rest] = value
-    return found
+        groups.setdefault(prefix, {})[rest] = value
+    return groups

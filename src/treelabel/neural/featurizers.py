@@ -1,14 +1,15 @@
-"""Featurizers: how a network sees texts, as embeddings of a frozen encoder or as tokens of a backbone in training."""
+"""How a network sees texts: as embeddings or token states of a frozen encoder, or as tokens of a trained backbone."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from tokenizers import Tokenizer
+from torch import Tensor
 
 from treelabel.core.array_schema import Arrays
 from treelabel.core.matrices import normalize_rows
@@ -20,9 +21,7 @@ from treelabel.encoders.sources import Pooling
 from treelabel.encoders.token_states import StateEncoder, TokenStates
 from treelabel.encoders.tokens import Tokens, token_batches
 from treelabel.encoders.transformer import TransformerEncoder
-from treelabel.neural.inputs import Inputs, KnownVectors
-from treelabel.neural.network import Network
-from treelabel.neural.saved import CONFIG, TOKENIZER
+from treelabel.neural.network_schema import CONFIG, TOKENIZER
 from treelabel.text import NgramShape, Tfidf
 from treelabel.text.lsa import Lsa
 
@@ -35,7 +34,39 @@ ROWS_AT_ONCE = 1024
 MAX_STATES = 4096
 
 
-class Featurizer(ABC):
+class Inputs(Protocol):
+    """The documents as a network takes them: `Tokens` or `KnownVectors`."""
+
+    @property
+    def lengths(self) -> LongArray:
+        """The length of each document."""
+
+    def batch(self, rows: LongArray) -> tuple[Tensor, ...]:
+        """Return the tensors that the network takes of some documents."""
+
+
+@dataclass(frozen=True, eq=False)
+class KnownVectors:
+    """Documents whose vectors are known: documents × width."""
+
+    values: Tensor
+
+    @property
+    def width(self) -> int:
+        """The width of a vector."""
+        return int(self.values.shape[1])
+
+    @property
+    def lengths(self) -> LongArray:
+        """Ones: all documents have the same length."""
+        return np.ones(len(self.values), np.int64)
+
+    def batch(self, rows: LongArray) -> tuple[Tensor]:
+        """Return the rows of some documents."""
+        return (self.values[torch.from_numpy(rows)],)
+
+
+class TextFeaturizer(ABC):
     """Turns texts into the inputs of a network, and saves what that takes."""
 
     @abstractmethod
@@ -60,24 +91,20 @@ class Featurizer(ABC):
         """Split documents into batches for scoring."""
 
     @abstractmethod
+    def name_vectors(self, names: list[str], backbone: Any, progress: bool | None) -> tuple[Tensor, ...]:
+        """Return the vectors of the pieces of names, pieces × width each, for networks that look at labels' names."""
+
+    @abstractmethod
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Return what is saved: values for JSON, and arrays."""
 
     @abstractmethod
-    def write_files(self, network: Network, folder: Path) -> None:
-        """Write what is too large for JSON and arrays.
-
-        Parameters
-        ----------
-        network
-            The trained network.
-        folder
-            The folder of the model.
-        """
+    def write_files(self, backbone: Any, folder: Path) -> None:
+        """Write what is too large for JSON and arrays."""
 
 
 @dataclass(frozen=True, eq=False)
-class FrozenFeaturizer(Featurizer):
+class FrozenFeaturizer(TextFeaturizer):
     """Cached embeddings of a frozen encoder, with reduced tf-idf beside them if there is any."""
 
     encoder: CachedEncoder
@@ -85,28 +112,11 @@ class FrozenFeaturizer(Featurizer):
 
     @classmethod
     def fit(cls, encoder: Any, texts: Strings, lsa_components: int, seed: int) -> "FrozenFeaturizer":
-        """Find the encoder, and fit tf-idf to texts.
-
-        Parameters
-        ----------
-        encoder
-            A name, a folder or an object.
-        texts
-            Training texts.
-        lsa_components
-            The columns of reduced tf-idf; 0 for none.
-        seed
-            Seed of the reduction.
-
-        Returns
-        -------
-        FrozenFeaturizer
-            A fitted featurizer.
-        """
-        found = CachedEncoder(find_encoder(encoder))
+        """Find the encoder, and fit tf-idf of so many columns to texts; 0 for none."""
+        cached = CachedEncoder(find_encoder(encoder))
         if not lsa_components:
-            return cls(found)
-        return cls(found, Lsa.fit_transform(texts, lsa_components, NgramShape(), MIN_DF, seed)[0])
+            return cls(cached)
+        return cls(cached, Lsa.fit_transform(texts, lsa_components, NgramShape(), MIN_DF, seed)[0])
 
     def inputs(self, texts: Strings, progress: bool | None = None) -> KnownVectors:
         """Return embeddings and tf-idf side by side, of equal length each and `VECTOR_LENGTH` together."""
@@ -116,6 +126,10 @@ class FrozenFeaturizer(Featurizer):
             parts.append(self.lsa.transform(texts))
         scaled = np.float32(VECTOR_LENGTH / np.sqrt(len(parts))) * np.concatenate(parts, axis=1)
         return KnownVectors(torch.from_numpy(np.ascontiguousarray(scaled, np.float32)))
+
+    def name_vectors(self, names: list[str], backbone: Any, progress: bool | None) -> tuple[Tensor, ...]:
+        """Return the embedding of each name, 1 × width."""
+        return tuple(self.inputs(Strings.of(names), progress).values.unsqueeze(1))
 
     def batches(self, inputs: Inputs) -> list[LongArray]:
         """Split documents in their own order."""
@@ -131,34 +145,21 @@ class FrozenFeaturizer(Featurizer):
         values["ngrams"] = {"ngram_range": shape.ngram_range, "n_features": shape.n_features}
         return values, {**self.lsa.tfidf.arrays(), "lsa": self.lsa.vectors.astype(np.float16)}
 
-    def write_files(self, network: Network, folder: Path) -> None:
+    def write_files(self, backbone: Any, folder: Path) -> None:
         """Write nothing: the encoder is found by its name."""
 
     @classmethod
-    def restored(cls, encoder: Any, values: Mapping[str, Any], arrays: Arrays) -> "FrozenFeaturizer":
-        """Restore what `state` returned.
-
-        Parameters
-        ----------
-        encoder
-            The encoder in the model's settings, or None for the one that was recorded.
-        values, arrays
-            What `state` returned.
-
-        Returns
-        -------
-        FrozenFeaturizer
-            The same featurizer.
-        """
-        found, lsa = CachedEncoder(same_encoder(encoder, values["encoder"])), None
+    def restore(cls, encoder: Any, values: Mapping[str, Any], arrays: Arrays) -> "FrozenFeaturizer":
+        """Restore what `state` returned; without an encoder among the settings, by the one that was recorded."""
+        cached, lsa = CachedEncoder(same_encoder(encoder, values["encoder"])), None
         if values["ngrams"] is not None:
             shape = NgramShape(values["ngrams"]["ngram_range"], None, int(values["ngrams"]["n_features"]))
             lsa = Lsa(Tfidf(shape, arrays["buckets"], arrays["idf"]), arrays["lsa"].astype(np.float32))
-        return cls(found, lsa)
+        return cls(cached, lsa)
 
 
 @dataclass(frozen=True, eq=False)
-class StatesFeaturizer(Featurizer):
+class StatesFeaturizer(TextFeaturizer):
     """Cached token states of a frozen encoder."""
 
     encoder: StateEncoder
@@ -178,6 +179,11 @@ class StatesFeaturizer(Featurizer):
         """Return the token states of texts."""
         return self.encoder.transform(list(texts), progress)
 
+    def name_vectors(self, names: list[str], backbone: Any, progress: bool | None) -> tuple[Tensor, ...]:
+        """Return the states of the tokens of each name."""
+        rows = self.inputs(Strings.of(names), progress).rows()
+        return tuple(torch.from_numpy(row.astype(np.float32)) for row in rows)
+
     def batches(self, inputs: Inputs) -> list[LongArray]:
         """Split documents into batches of similar length."""
         return token_batches(inputs.lengths.tolist(), MAX_STATES, ROWS_AT_ONCE)
@@ -186,30 +192,17 @@ class StatesFeaturizer(Featurizer):
         """Return the encoder's name and fingerprint."""
         return {"encoder": encoder_note(self.encoder.encoder), "ngrams": None}, {}
 
-    def write_files(self, network: Network, folder: Path) -> None:
+    def write_files(self, backbone: Any, folder: Path) -> None:
         """Write nothing: the encoder is found by its name."""
 
     @classmethod
-    def restored(cls, encoder: Any, values: Mapping[str, Any]) -> "StatesFeaturizer":
-        """Restore what `state` returned.
-
-        Parameters
-        ----------
-        encoder
-            The encoder in the model's settings, or None for the one that was recorded.
-        values
-            What `state` returned.
-
-        Returns
-        -------
-        StatesFeaturizer
-            The same featurizer.
-        """
+    def restore(cls, encoder: Any, values: Mapping[str, Any]) -> "StatesFeaturizer":
+        """Restore what `state` returned; without an encoder among the settings, by the one that was recorded."""
         return cls(StateEncoder(same_encoder(encoder, values["encoder"])))
 
 
 @dataclass(frozen=True, eq=False)
-class TokenFeaturizer(Featurizer):
+class TokenFeaturizer(TextFeaturizer):
     """Tokens of a backbone that is trained, truncated at `max_length`."""
 
     tokenizer: Tokenizer
@@ -220,6 +213,13 @@ class TokenFeaturizer(Featurizer):
         """Tokenise texts."""
         return Tokens.of(texts, self.tokenizer, self.max_length)
 
+    def name_vectors(self, names: list[str], backbone: Any, progress: bool | None) -> tuple[Tensor, ...]:
+        """Return the word embeddings of the pieces of each name, special tokens left out."""
+        self.tokenizer.no_truncation()
+        table = backbone.get_input_embeddings().weight.detach()
+        encoded = self.tokenizer.encode_batch(names, add_special_tokens=False)
+        return tuple(table[torch.tensor(each.ids, dtype=torch.long)].clone() for each in encoded)
+
     def batches(self, inputs: Inputs) -> list[LongArray]:
         """Split documents into batches of similar length."""
         return token_batches(inputs.lengths.tolist())
@@ -228,26 +228,13 @@ class TokenFeaturizer(Featurizer):
         """Return how texts are truncated and pooled; the rest is in files."""
         return {"max_length": self.max_length, "pooling": self.pooling}, {}
 
-    def write_files(self, network: Network, folder: Path) -> None:
+    def write_files(self, backbone: Any, folder: Path) -> None:
         """Write the backbone's configuration and the tokenizer."""
-        (folder / CONFIG).write_text(network.backbone.config.to_json_string(use_diff=False), encoding="utf-8")
+        (folder / CONFIG).write_text(backbone.config.to_json_string(use_diff=False), encoding="utf-8")
         self.tokenizer.no_truncation()
         self.tokenizer.save(str(folder / TOKENIZER))
 
     @classmethod
-    def restored(cls, values: Mapping[str, Any], folder: Path) -> "TokenFeaturizer":
-        """Restore what `state` returned and `write_files` wrote.
-
-        Parameters
-        ----------
-        values
-            What `state` returned.
-        folder
-            Where `write_files` wrote.
-
-        Returns
-        -------
-        TokenFeaturizer
-            The same featurizer.
-        """
+    def restore(cls, values: Mapping[str, Any], folder: Path) -> "TokenFeaturizer":
+        """Restore what `state` returned and `write_files` wrote."""
         return cls(Tokenizer.from_file(str(folder / TOKENIZER)), int(values["max_length"]), values["pooling"])

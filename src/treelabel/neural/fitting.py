@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from treelabel.core.stopping import StopSignal
 from treelabel.core.strings import Strings
@@ -21,20 +22,19 @@ from treelabel.encoders.sources import Pooling
 from treelabel.encoders.token_states import TokenStates
 from treelabel.hierarchy.regime import stop_nodes
 from treelabel.models.base import Training
+from treelabel.models.descriptions import name_words
 from treelabel.neural.backbones import new_backbone, prepare_backbone, without_lora
 from treelabel.neural.checkpoints import TrainState
-from treelabel.neural.featurizers import Featurizer, FrozenFeaturizer, StatesFeaturizer
-from treelabel.neural.fitted import FittedNetwork
+from treelabel.neural.featurizers import FrozenFeaturizer, Inputs, KnownVectors, StatesFeaturizer, TextFeaturizer
+from treelabel.neural.fitted_network import FittedNetwork
 from treelabel.neural.hardware import faster_in_bf16, supports_bf16, threads_for
-from treelabel.neural.inputs import Inputs, KnownVectors
-from treelabel.neural.label_names import name_embeddings, name_states
 from treelabel.neural.model import NeuralModel
 from treelabel.neural.network import DROPOUT, Network, NetworkSpec
 from treelabel.neural.objective import Objective
-from treelabel.neural.processes import agreed
+from treelabel.neural.processes import from_first_process
 from treelabel.neural.trainer import Trainer, TrainingRun, Validate
 from treelabel.neural.training_arguments import TrainingArguments
-from treelabel.neural.validation import Validation
+from treelabel.neural.validation_set import ValidationSet
 from treelabel.selection.evidence import HeldOut, Stage
 from treelabel.selection.folds import hold_out
 
@@ -120,14 +120,14 @@ def fit_head(model: NeuralModel, train: Training, objective: Objective) -> Fitte
     pooling = featurizer.pooling if isinstance(featurizer, StatesFeaturizer) else "mean"
     spec = new_spec(model, train, objective, inputs.width, pooling)
     if model.needs_names:
-        spec = replace(spec, name_vectors=name_states(spec, featurizer))
+        spec = replace(spec, name_vectors=name_vectors(spec, featurizer))
 
     torch.manual_seed(model.seed)
     network = model.make_network(spec)
     # Made once, since some networks learn from the hierarchy when they are made.
     untrained, random = deepcopy(network), torch.get_rng_state()
     seen = train[rows] if model.only_seen else None
-    validation = Validation.of(held_out, featurizer, objective, model.seed, seen)
+    validation = ValidationSet.of(held_out, featurizer, objective, model.seed, seen)
     if validation is None:
         rows = np.arange(len(train))
     begun = time.monotonic()
@@ -135,7 +135,7 @@ def fit_head(model: NeuralModel, train: Training, objective: Objective) -> Fitte
     held = None if validation is None else validation.score(network, states[-1].temperature)
     stages, cut = report_stages("texts", network, run, states), any(state.stopped for state in states)
     epochs = [int(np.argmin(each.epoch_losses)) + 1 for each in states]
-    if len(rows) < len(train) and not cut and not agreed(has_time(states, epochs, begun, train.stop)):
+    if len(rows) < len(train) and not cut and not from_first_process(has_time(states, epochs, begun, train.stop)):
         cut, train.stop.reason = True, "deadline"
         planned = sum(epochs) * -(-len(train) // run.batch_size)
         stages += (Stage(AGAIN, 0, planned, sum(epochs), stopped=True),)
@@ -162,17 +162,17 @@ def fine_tune(model: NeuralModel, train: Training, objective: Objective) -> Fitt
     spec = new_spec(model, train, objective, int(backbone.config.hidden_size), featurizer.pooling)
     spec = replace(spec, backbone=backbone)
     if model.needs_names:
-        spec = replace(spec, name_vectors=name_embeddings(spec, featurizer))
+        spec = replace(spec, name_vectors=name_vectors(spec, featurizer))
     network = model.make_network(replace(spec, backbone=prepare_backbone(model, backbone)))
     run = new_run(model, train)
     seen = train[rows] if model.only_seen else None
-    validation = Validation.of(held_out, featurizer, objective, model.seed, seen)
+    validation = ValidationSet.of(held_out, featurizer, objective, model.seed, seen)
     shown = train if validation is None else train[rows]
     inputs = featurizer.inputs(shown.texts)
     if run.arguments.precision == "auto" and supports_bf16(network):
         sample = inputs.batch(np.arange(min(2, len(shown))))
         faster = faster_in_bf16(network, [value[:, :TOKENS_TO_MEASURE] for value in sample])
-        run = replace(run, bf16=agreed(faster))
+        run = replace(run, bf16=from_first_process(faster))
     states = train_network(network, inputs, run, objective, shown, validation)
     held = None if validation is None else validation.score(network, states[-1].temperature)
     stages = report_stages("texts", network, run, states)
@@ -198,6 +198,12 @@ def new_spec(model: NeuralModel, train: Training, objective: Objective, width: i
     return NetworkSpec(
         objective, width, None, pooling, dropout, model.hidden_size, tree=tree, stop=train.stop, progress=train.progress
     )
+
+
+def name_vectors(spec: NetworkSpec, featurizer: TextFeaturizer) -> tuple[Tensor, ...]:
+    """Return the vectors of the pieces of each label's name, in the order of nodes."""
+    names = [name_words(name) for name in spec.hierarchy.names]
+    return featurizer.name_vectors(names, spec.backbone, spec.progress)
 
 
 def select_inputs(inputs: KnownVectors | TokenStates, rows: LongArray) -> KnownVectors | TokenStates:
@@ -288,7 +294,7 @@ def report_stages(
 def finish(
     model: NeuralModel,
     spec: NetworkSpec,
-    featurizer: Featurizer,
+    featurizer: TextFeaturizer,
     network: Network,
     state: TrainState,
     stages: tuple[Stage, ...],
@@ -297,7 +303,7 @@ def finish(
     return FittedNetwork(
         spec.objective,
         featurizer,
-        network.finished().cpu().eval(),
+        network.for_scoring().cpu().eval(),
         state.temperature,
         tuple(state.epoch_losses),
         spec.width,

@@ -30,7 +30,7 @@ def threads_for(network: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def unchanged(network: nn.Module) -> Iterator[None]:
+def preserve_state(network: nn.Module) -> Iterator[None]:
     """Let a network be tried: dropout uses up none of training's random numbers, and running statistics are kept."""
     statistics = [(buffer, buffer.clone()) for buffer in network.buffers()]
     with torch.random.fork_rng():
@@ -78,7 +78,7 @@ def faster_in_bf16(network: nn.Module, batch: Sequence[Tensor]) -> bool:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     network.to(device)
     batch = [value.to(device) for value in batch]
-    with unchanged(network), threads_for(network):
+    with preserve_state(network), threads_for(network):
         # The first use of a kernel sets it up, and does not count.
         plain = min(seconds(False) for _ in range(3))
         half = seconds(True)

@@ -18,10 +18,10 @@ from treelabel.encoders.sources import Pooling, spec_with
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
 from treelabel.models.settings import PartialShare, Seed, Width, WidthOrNone, not_fitted
-from treelabel.neural.exported import ExportedNetwork
+from treelabel.neural.exported_network import ExportedNetwork
 from treelabel.neural.losses.registry import LOSSES
+from treelabel.neural.network_schema import ExportedValues, NetworkValues, saved_schema
 from treelabel.neural.objective import Objective, checked_params
-from treelabel.neural.saved import ExportedValues, NetworkValues, saved_schema
 from treelabel.neural.training_arguments import (
     DEFAULT_ARGUMENTS,
     Recipe,
@@ -34,7 +34,7 @@ from treelabel.selection.evidence import HeldOut, Stage
 
 if TYPE_CHECKING:
     from treelabel.models.extreme.label_tree import LabelTree
-    from treelabel.neural.fitted import FittedNetwork
+    from treelabel.neural.fitted_network import FittedNetwork
     from treelabel.neural.network import Network, NetworkSpec
 
 Mode = Literal["auto", "head", "lora", "all"]
@@ -130,7 +130,7 @@ class NeuralModel(Model):
 
     def make_scoring_network(self, spec: "NetworkSpec") -> "Network":
         """Make the network that scores, whose weights are loaded afterwards."""
-        return self.make_network(spec).finished()
+        return self.make_network(spec).for_scoring()
 
     def make_label_tree(self, train: Training) -> "LabelTree | None":
         """Put the labels of training documents into a label tree, for networks that rank candidates."""
@@ -254,7 +254,7 @@ class NeuralModel(Model):
         values, arrays = self.__dict__.pop("_stored")
         objective = self._stored_objective(values, arrays)
         with require_extra("neural", f"the model {self.name}"):
-            from treelabel.neural.fitted import FittedNetwork
+            from treelabel.neural.fitted_network import FittedNetwork
 
             self.fitted_ = FittedNetwork.restore(self, objective, (values, arrays), folder)
 

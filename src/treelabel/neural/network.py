@@ -18,8 +18,8 @@ from treelabel.encoders.sources import Pooling
 from treelabel.hierarchy import Hierarchy
 from treelabel.models.base import Training
 from treelabel.models.extreme.label_tree import LabelTree
+from treelabel.neural.featurizers import Inputs
 from treelabel.neural.hardware import threads_for
-from treelabel.neural.inputs import Inputs
 from treelabel.neural.losses.base import Loss
 from treelabel.neural.losses.truth import PreparedLabels
 from treelabel.neural.objective import Objective
@@ -103,8 +103,8 @@ class LinearOutputs(nn.Module):
 
     def logits(self, features: Tensor) -> Tensor:
         """Return the logits of what `features` returned, texts × outputs."""
-        found: Tensor = self.linear(self.dropout(features))
-        return found
+        result: Tensor = self.linear(self.dropout(features))
+        return result
 
     def forward(self, vectors: Tensor) -> Tensor:
         """Return logits, texts × outputs."""
@@ -115,7 +115,7 @@ class Network(nn.Module):
     """A backbone, pooling and outputs; without a backbone, outputs over vectors or token states that are given.
 
     A system with a training of its own overrides `losses`, and `prepare` where it looks at labels itself; one that is
-    trained part by part, `stages` and `begin_stage`; one that scores with less than it is trained with, `finished`.
+    trained part by part, `stages` and `begin_stage`; one that scores with less than it is trained with, `for_scoring`.
 
     Parameters
     ----------
@@ -157,14 +157,14 @@ class Network(nn.Module):
         Tensor
             n × width.
         """
-        found = pool(*self.token_states((ids, mask)), self.pooling)
-        return functional.normalize(found, dim=1) if self.normalize else found
+        result = pool(*self.token_states((ids, mask)), self.pooling)
+        return functional.normalize(result, dim=1) if self.normalize else result
 
     def logits(self, inputs: Sequence[Tensor]) -> Tensor:
         """Return the logits of (ids, mask), of (states, mask), or of (vectors,)."""
         vectors = inputs[0] if len(inputs) == 1 else self.vectors(*inputs)
-        found: Tensor = self.outputs(vectors)
-        return found
+        result: Tensor = self.outputs(vectors)
+        return result
 
     def losses(self, inputs: Sequence[Tensor], truth: Any, loss: Loss) -> Tensor:
         """Return what training makes small, for each document.
@@ -183,8 +183,8 @@ class Network(nn.Module):
         Tensor
             Shape (documents,).
         """
-        found: Tensor = loss(self.logits(inputs).float(), truth)
-        return found
+        result: Tensor = loss(self.logits(inputs).float(), truth)
+        return result
 
     def forward(self, inputs: Sequence[Tensor], truth: Any = None, loss: Loss | None = None) -> Tensor:
         """Return logits, or the loss of each document where there is truth.
@@ -287,7 +287,7 @@ class Network(nn.Module):
         fitted = fit_temperature(loss, LOG_INVERSE_TEMPERATURE, tolerance=0.05)
         return fitted.loss, 1 / fitted.inverse
 
-    def finished(self) -> "Network":
+    def for_scoring(self) -> "Network":
         """Return the network that scores when training is over."""
         return self
 
@@ -312,10 +312,10 @@ def compute_logits(network: Network, batches: Sequence[LongArray], inputs: Input
         Documents × outputs.
     """
     device = next(network.parameters()).device
-    found = np.zeros((len(inputs.lengths), outputs), np.float64)
+    result = np.zeros((len(inputs.lengths), outputs), np.float64)
     network.eval()
     with torch.inference_mode(), threads_for(network):
         for rows in batches:
-            given = tuple(value.to(device) for value in inputs.batch(rows))
-            found[rows] = network(given).float().cpu().numpy()
-    return found
+            tensors = tuple(value.to(device) for value in inputs.batch(rows))
+            result[rows] = network(tensors).float().cpu().numpy()
+    return result

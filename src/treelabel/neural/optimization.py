@@ -55,16 +55,6 @@ def linear(step: float, steps: int, warmup_ratio: float) -> float:
 def slanted(step: float, steps: int, warmup_ratio: float) -> float:
     """Slanted triangular rates (Howard and Ruder 2018): (1 + p (32 - 1)) / 32, where p rises to 1 and falls slowly.
 
-    Parameters
-    ----------
-    step, steps, warmup_ratio
-        As in `linear`.
-
-    Returns
-    -------
-    float
-        The share of the peak rate.
-
     >>> [slanted(step, 10, 0.2) for step in (0, 2, 10)]
     [0.03125, 1.0, 0.03125]
     """
@@ -75,16 +65,6 @@ def slanted(step: float, steps: int, warmup_ratio: float) -> float:
 
 def constant(step: float, steps: int, warmup_ratio: float) -> float:
     """Rise from 0 over a share `warmup_ratio` of the steps, then stay.
-
-    Parameters
-    ----------
-    step, steps, warmup_ratio
-        As in `linear`.
-
-    Returns
-    -------
-    float
-        The share of the peak rate.
 
     >>> [constant(step, 10, 0.2) for step in (0, 1, 2, 10)]
     [0.0, 0.5, 1.0, 1.0]
@@ -131,31 +111,17 @@ class Pacing:
     given_up: tuple[float, int] | None = field(default=None, init=False)
 
     def share(self, now: float, step: int, schedule: Callable[[float], float]) -> float:
-        """Return the share of the peak rate in the next step.
-
-        Parameters
-        ----------
-        now
-            The time in seconds.
-        step
-            The number of the step; they come one after another.
-        schedule
-            The share without a limit.
-
-        Returns
-        -------
-        float
-        """
+        """Return the share of the peak rate in the next step."""
         if step == self.first + 1:
             self.second = now
         if self.given_up is None and self._is_late(now, step):
             self.given_up = now, step
         if self.given_up is None:
             return schedule(step)
-        since, place = self.given_up
+        since, position = self.given_up
         passed = min(1.0, (now - since) / max(self.deadline - since, 1e-9))
         cooling = max(0.0, self.deadline - now) / max(COOLING * (self.deadline - self.begun), 1e-9)
-        return min(schedule(max(step, place + passed * (self.planned - place))), cooling)
+        return min(schedule(max(step, position + passed * (self.planned - position))), cooling)
 
     def _is_late(self, now: float, step: int) -> bool:
         """Return whether the steps that are left will not be over in time, judging by those before."""
@@ -190,11 +156,11 @@ def parameter_groups(
     list[dict[str, Any]]
         Groups as torch takes them; "initial_lr" is the peak of the schedule.
     """
-    found: dict[tuple[float, float], list[nn.Parameter]] = {}
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
 
     def put(parameter: nn.Parameter, rate: float) -> None:
         if parameter.requires_grad:
-            found.setdefault((rate, arguments.weight_decay if parameter.ndim > 1 else 0.0), []).append(parameter)
+            groups.setdefault((rate, arguments.weight_decay if parameter.ndim > 1 else 0.0), []).append(parameter)
 
     if network.backbone is not None:
         last = len(layers_of(network.backbone))
@@ -205,5 +171,5 @@ def parameter_groups(
             put(parameter, learning_rates["hidden" if name.startswith("outputs.hidden.") else "outputs"])
     return [
         {"params": parameters, "lr": rate, "initial_lr": rate, "weight_decay": decay}
-        for (rate, decay), parameters in found.items()
+        for (rate, decay), parameters in groups.items()
     ]

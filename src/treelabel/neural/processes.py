@@ -30,15 +30,15 @@ def process_count() -> int:
     return int(PartialState(cpu=not torch.cuda.is_available()).num_processes)
 
 
-def agreed(value: T) -> T:
+def from_first_process(value: T) -> T:
     """Return the value of the first process in all of them; all have to call it."""
     if process_count() == 1:
         return value
-    found: T = broadcast_object_list([value])[0]
-    return found
+    shared: T = broadcast_object_list([value])[0]
+    return shared
 
 
-def agreed_stop(stop: StopSignal) -> bool:
+def agree_to_stop(stop: StopSignal) -> bool:
     """Return whether to end early: by the clock of the first process, or as any process was asked to.
 
     The reason is the same in all processes afterwards; all have to call it.

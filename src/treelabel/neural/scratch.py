@@ -28,18 +28,6 @@ def learned_tokenizer(texts: Strings, family: Family = "bert") -> Tokenizer:
     The trainers of `tokenizers` break ties at random, so that the same texts give different vocabularies; this one
     depends on the texts alone.
 
-    Parameters
-    ----------
-    texts
-        Training texts.
-    family
-        Where special tokens are put.
-
-    Returns
-    -------
-    Tokenizer
-        It neither truncates nor pads.
-
     >>> learned_tokenizer(Strings.of(["a cat sat", "a cat", "a sat hat"])).encode("A cat that").tokens
     ['[CLS]', 'a', 'cat', 't', '##h', '##at', '[SEP]']
     """
@@ -76,21 +64,9 @@ def pieces_of(words: Counter[str]) -> list[str]:
 
 
 def small_bert(vocabulary: int, max_length: int, layers: int = LAYERS) -> Any:
-    """Make a BERT of few layers and width 64 with random weights, which depend on torch's seed.
+    """Make a BERT of width 64 with random weights, without its pooling layer.
 
-    Parameters
-    ----------
-    vocabulary
-        The number of tokens.
-    max_length
-        The number of positions.
-    layers
-        The number of layers; without any, states are the vectors of word pieces and their positions.
-
-    Returns
-    -------
-    BertModel
-        Without its pooling layer.
+    Without layers, states are the vectors of word pieces and their positions.
     """
     from transformers import BertConfig, BertModel
 

@@ -1,4 +1,4 @@
-"""True labels beside what a loss takes, for networks that look at labels themselves in training."""
+"""True labels alongside what a loss takes, for networks that look at labels themselves in training."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -23,47 +23,21 @@ class NodeTargets(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PreparedTargets:
-    """The labels of a training set, closed under ancestors, beside what a loss prepared of them."""
+    """The labels of a training set, closed under ancestors, alongside what a loss prepared of them."""
 
     prepared: PreparedLabels
     closed: LabelMatrix
 
     @classmethod
     def of(cls, loss: Loss, labels: Any) -> "PreparedTargets":
-        """Prepare labels.
-
-        Parameters
-        ----------
-        loss
-            The loss of logits.
-        labels
-            Documents × nodes, closed or not.
-
-        Returns
-        -------
-        PreparedTargets
-            What batches are taken from.
-        """
+        """Prepare labels, documents × nodes, closed or not."""
         return cls(loss.prepare(labels), loss.hierarchy.closure(labels))
 
     def __len__(self) -> int:
         return len(self.prepared)
 
     def batch(self, rows: LongArray, device: torch.device | str | None = None) -> NodeTargets:
-        """Return the truth about some documents.
-
-        Parameters
-        ----------
-        rows
-            The numbers of the documents.
-        device
-            Where tensors are put.
-
-        Returns
-        -------
-        NodeTargets
-            What the loss takes, and the true nodes.
-        """
+        """Return the truth about some documents."""
         nodes = torch.from_numpy(self.closed[rows].toarray()).float()
         return NodeTargets(self.prepared.batch(rows, device), nodes.to(device))
 
@@ -78,18 +52,5 @@ class LabelTargets:
         return int(self.labels.shape[0])
 
     def batch(self, rows: LongArray, device: torch.device | str | None = None) -> Tensor:
-        """Return the true labels of some documents as ones among zeros.
-
-        Parameters
-        ----------
-        rows
-            The numbers of the documents.
-        device
-            Where the tensor is put.
-
-        Returns
-        -------
-        Tensor
-            Documents × labels.
-        """
+        """Return the true labels of some documents as ones among zeros, documents × labels."""
         return torch.from_numpy(self.labels[rows].toarray().astype(np.float32)).to(device)

@@ -23,21 +23,30 @@ from treelabel.core.stopping import StopSignal, held_interrupt
 from treelabel.core.types import LongArray
 from treelabel.neural.checkpoints import (
     TrainState,
-    copied,
+    copy_to_cpu,
     read_checkpoint,
     resume,
     save_checkpoint,
     set_weights,
     trained_weights,
 )
-from treelabel.neural.hardware import unchanged
-from treelabel.neural.inputs import Inputs, epoch_batches
+from treelabel.neural.featurizers import Inputs
+from treelabel.neural.hardware import preserve_state
 from treelabel.neural.losses.base import Loss
 from treelabel.neural.losses.truth import PreparedLabels
 from treelabel.neural.network import Network
 from treelabel.neural.optimization import SCHEDULES, Pacing, parameter_groups
-from treelabel.neural.processes import agreed, agreed_stop, new_accelerator, process_count, share_statistics
+from treelabel.neural.processes import (
+    agree_to_stop,
+    from_first_process,
+    new_accelerator,
+    process_count,
+    share_statistics,
+)
 from treelabel.neural.training_arguments import TrainingArguments, make_callback
+
+# Batches of similar length are formed among this many batches' worth of documents that stand together by chance.
+POOL = 50
 
 # Returns the validation loss of a network, and the temperature of its logits that gives it.
 Validate = Callable[[Network], tuple[float, float]]
@@ -102,15 +111,15 @@ class Trainer:
         run = self.run
         # What was made in a hurry is no state to go on from.
         self.begun_late = bool(run.stop)
-        self.accelerator = new_accelerator(process_count() > 1 and agreed(self._has_unused(inputs, truth)))
+        self.accelerator = new_accelerator(process_count() > 1 and from_first_process(self._has_unused(inputs, truth)))
         groups = parameter_groups(self.network, run.learning_rates, run.arguments)
         self.network.to(self.accelerator.device)
         self.loss.to(self.accelerator.device)
         self.optimizer = torch.optim.AdamW(groups, fused=True)
-        state = self._resumed()
+        state = self._resume()
         # After loading: parameters of a wrapped network have other names.
         self.model = self.accelerator.prepare(self.network)
-        made_late = agreed(state.step == 0 and any(stage.stopped for stage in self.network.stages_before))
+        made_late = from_first_process(state.step == 0 and any(stage.stopped for stage in self.network.stages_before))
         self.begun_late = self.begun_late or made_late
         self.begun = self.saved_at = time.monotonic()
         last = run.epochs if run.last_epoch is None else run.last_epoch
@@ -136,21 +145,21 @@ class Trainer:
         Which these are is the same for all texts: networks take care that every text passes through all other weights.
         """
         rows, device = np.arange(1), next(self.network.parameters()).device
-        given = tuple(value.to(device) for value in inputs.batch(rows))
-        with unchanged(self.network):
-            losses = self.network.train()(given, truth.batch(rows, device), self.loss.to(device))
+        tensors = tuple(value.to(device) for value in inputs.batch(rows))
+        with preserve_state(self.network):
+            losses = self.network.train()(tensors, truth.batch(rows, device), self.loss.to(device))
             (losses.sum() + self.network.penalty(self.loss)).backward()
-            found = any(p.requires_grad and p.grad is None for p in self.network.parameters())
+            result = any(p.requires_grad and p.grad is None for p in self.network.parameters())
             self.network.zero_grad(set_to_none=True)
-        return found
+        return result
 
-    def _resumed(self) -> TrainState:
+    def _resume(self) -> TrainState:
         """Return the state to go on from, of the first process's checkpoint if there is one."""
         folder = self.run.checkpoints
         if folder is None:
             return TrainState()
         main = self.accelerator.is_main_process
-        stored = agreed(read_checkpoint(folder, self.run.fingerprint, self.network) if main else None)
+        stored = from_first_process(read_checkpoint(folder, self.run.fingerprint, self.network) if main else None)
         return TrainState() if stored is None else resume(stored, self.network, self.optimizer)
 
     # Epochs
@@ -172,7 +181,7 @@ class Trainer:
             done(state.epoch * documents + state.documents, f"loss {loss:.3f}, {speed:,.0f} documents/s")
             self._report(state.step, {"loss": loss, "learning_rate": rate, "documents_per_second": speed})
             self._save_if_due(state)
-            if agreed_stop(run.stop):
+            if agree_to_stop(run.stop):
                 # A later run resumes from here; the rest of this epoch's end is for the model of now.
                 self._save(state)
                 state.stopped = True
@@ -184,29 +193,29 @@ class Trainer:
         share_statistics(self.network)
         # The loss of a step is known to each process by its own documents.
         training_loss = self._mean(state.loss_sum) / max(state.documents, 1)
-        loss, temperature = (training_loss, 1.0) if self.validate is None else self._validated(self.validate)
+        loss, temperature = (training_loss, 1.0) if self.validate is None else self._validate_epoch(self.validate)
         validation = {} if self.validate is None else {"validation_loss": loss}
         self._report(state.step, {"training_loss": training_loss, **validation})
         if self.validate is not None and np.isfinite(loss) and loss < min([*state.epoch_losses, np.inf]):
-            state.best_weights, state.temperature = copied(trained_weights(self.network)), temperature
+            state.best_weights, state.temperature = copy_to_cpu(trained_weights(self.network)), temperature
         state.epoch_losses.append(loss)
         state.epoch, state.batch, state.documents, state.loss_sum = state.epoch + 1, 0, 0, 0.0
         if not state.stopped:
             self._save_if_due(state)
 
-    def _validated(self, validate: Validate) -> tuple[float, float]:
+    def _validate_epoch(self, validate: Validate) -> tuple[float, float]:
         """Return what the first process finds: patience and the best weights follow from it in all."""
         self.network.eval()
-        found = (np.inf, 1.0)
+        result = (np.inf, 1.0)
         if self.accelerator.is_main_process:
             with torch.inference_mode():
-                found = validate(self.network)
-        return agreed(found)
+                result = validate(self.network)
+        return from_first_process(result)
 
     def _mean(self, value: float) -> float:
         """Return the mean of a number over processes."""
-        own = torch.tensor(value, dtype=torch.float64, device=self.accelerator.device)
-        return float(self.accelerator.reduce(own, "mean"))
+        local = torch.tensor(value, dtype=torch.float64, device=self.accelerator.device)
+        return float(self.accelerator.reduce(local, "mean"))
 
     def _out_of_patience(self, state: TrainState) -> bool:
         """Return whether too many epochs have passed since the best one."""
@@ -222,10 +231,10 @@ class Trainer:
             group["lr"] = group["initial_lr"] * share
         total = 0.0
         for part in range(parts):
-            place = accelerator.process_index * parts + part
-            own = rows[place :: accelerator.num_processes * parts]
+            index = accelerator.process_index * parts + part
+            local = rows[index :: accelerator.num_processes * parts]
             with nullcontext() if part == parts - 1 else accelerator.no_sync(self.model):
-                loss = self._part_loss(inputs, truth, own, rows)
+                loss = self._part_loss(inputs, truth, local, rows)
                 # Gradients are averaged over processes, but the mean is over all documents.
                 accelerator.backward(loss * accelerator.num_processes)
             total += float(loss.detach())
@@ -235,17 +244,17 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         return total * int(accelerator.num_processes)
 
-    def _part_loss(self, inputs: Inputs, truth: PreparedLabels, own: LongArray, rows: LongArray) -> Tensor:
+    def _part_loss(self, inputs: Inputs, truth: PreparedLabels, local: LongArray, rows: LongArray) -> Tensor:
         """Return what some documents of a batch add to its mean loss; without any, the first counts 0 times."""
         device = self.accelerator.device
-        counted = own if len(own) else rows[:1]
-        given = tuple(value.to(device) for value in inputs.batch(counted))
+        counted = local if len(local) else rows[:1]
+        tensors = tuple(value.to(device) for value in inputs.batch(counted))
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=self.run.bf16):
-            losses = self.model(given, truth.batch(counted, device), self.loss)
+            losses = self.model(tensors, truth.batch(counted, device), self.loss)
         parts = self.run.arguments.gradient_accumulation_steps * self.accelerator.num_processes
-        counts = 1.0 if len(own) else 0.0
-        found: Tensor = losses.sum() / len(rows) * counts + self.network.penalty(self.loss) / parts
-        return found
+        counts = 1.0 if len(local) else 0.0
+        result: Tensor = losses.sum() / len(rows) * counts + self.network.penalty(self.loss) / parts
+        return result
 
     def _share(self, state: TrainState, steps: int) -> float:
         """Return the share of the peak rates in the next step, of so many of the schedule.
@@ -262,7 +271,7 @@ class Trainer:
         if np.isinf(run.stop.deadline) or run.last_epoch is not None:
             return schedule(state.step)
         share = self.pacing.share(time.monotonic(), state.step, schedule)
-        share, is_late = agreed((share, self.pacing.given_up is not None))
+        share, is_late = from_first_process((share, self.pacing.given_up is not None))
         if is_late and not self.is_late:
             self._save(state)
         self.is_late = is_late
@@ -290,3 +299,35 @@ class Trainer:
         if run.checkpoints is not None and self.accelerator.is_main_process and goes_on:
             save_checkpoint(run.checkpoints, run.fingerprint, state, self.network, self.optimizer)
         self.saved_at = time.monotonic()
+
+
+def epoch_batches(lengths: LongArray, batch_size: int, seed: int, epoch: int) -> list[LongArray]:
+    """Split documents into batches of similar length, in an order that depends on seed and epoch alone.
+
+    Parameters
+    ----------
+    lengths
+        The length of each document.
+    batch_size
+        Documents per batch.
+    seed
+        The seed of the whole training.
+    epoch
+        The number of the epoch.
+
+    Returns
+    -------
+    list[LongArray]
+        The row numbers of each batch; every document is in one of them.
+
+    >>> [rows.tolist() for rows in epoch_batches(np.array([9, 1, 8, 2]), 2, seed=0, epoch=0)]
+    [[2, 0], [1, 3]]
+    """
+    rng = np.random.default_rng([seed, epoch])
+    order = rng.permutation(len(lengths))
+    pools = (order[start : start + POOL * batch_size] for start in range(0, len(order), POOL * batch_size))
+    batches: list[LongArray] = []
+    for pool in pools:
+        alike = pool[np.argsort(lengths[pool], kind="stable")]
+        batches += [alike[start : start + batch_size] for start in range(0, len(alike), batch_size)]
+    return [batches[index] for index in rng.permutation(len(batches))]

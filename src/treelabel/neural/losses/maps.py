@@ -36,10 +36,10 @@ def group_log_softmax(logits: Tensor, tables: Iterable[Tensor], group: Tensor) -
     >>> group_log_softmax(torch.zeros(1, 3), tables, group).exp().tolist()
     [[0.5, 0.5, 1.0]]
     """
-    padded = functional.pad(logits, (0, 1), value=-torch.inf)
+    pad_rows = functional.pad(logits, (0, 1), value=-torch.inf)
     largest, sums = [], []
     for table in tables:
-        members = padded.index_select(1, table.flatten()).reshape(-1, *table.shape)
+        members = pad_rows.index_select(1, table.flatten()).reshape(-1, *table.shape)
         largest.append(members.amax(-1))
         sums.append((members - largest[-1].unsqueeze(-1)).exp().sum(-1).log())
     # Large logits are subtracted from one another first, for beside them the digits of the sums would be lost.

@@ -19,7 +19,7 @@ from treelabel.calibration.output_space import ABSENT
 from treelabel.core.types import DoubleArray, LongArray
 from treelabel.core.validation import Between
 from treelabel.models.settings import WidthOrNone
-from treelabel.neural.inputs import Inputs
+from treelabel.neural.featurizers import Inputs
 from treelabel.neural.losses.base import Loss
 from treelabel.neural.model import NeuralModel
 from treelabel.neural.network import DROPOUT, Network, NetworkSpec
@@ -116,16 +116,16 @@ class LabelClusters(nn.Module):
             self.hidden.weight[:constant] = 0
             self.hidden.bias[:constant] = CONSTANT
             self.head.weight[:, :constant] = head.unsqueeze(1) / (constant * math.tanh(CONSTANT))
-            for tail, own in zip(self.tails, rates[1:], strict=True):
+            for tail, local in zip(self.tails, rates[1:], strict=True):
                 parts = cast("nn.Sequential", tail)
                 norm, linear = cast("nn.LayerNorm", parts[1]), cast("nn.Linear", parts[3])
                 norm.weight[0], norm.bias[0] = 0, 1
-                linear.weight[:, 0] = torch.from_numpy(_logits(own)).float()
+                linear.weight[:, 0] = torch.from_numpy(_logits(local)).float()
 
     def features(self, vectors: Tensor) -> Tensor:
         """Return what all clusters see, texts × hidden size."""
-        found: Tensor = self.dropout(torch.tanh(self.hidden(vectors)))
-        return found
+        result: Tensor = self.dropout(torch.tanh(self.hidden(vectors)))
+        return result
 
     def label_logits(self, vectors: Tensor) -> Tensor:
         """Return ln(p / (1 - p)) of all labels, most frequent first: texts × labels."""
@@ -163,14 +163,14 @@ class LabelClusters(nn.Module):
         head, *tails = torch.split(true, self.sizes, dim=1)
         total = _cross_entropy(labels, head)
         terms = torch.full_like(total, self.sizes[0])
-        for number, (tail, own) in enumerate(zip(self.tails, tails, strict=True)):
-            gate, is_open = gates[:, number], own.any(dim=1)
+        for number, (tail, local) in enumerate(zip(self.tails, tails, strict=True)):
+            gate, is_open = gates[:, number], local.any(dim=1)
             rows = is_open.nonzero()[:, 0]
             # Without any row, too: in several processes, all take part with the same weights.
             logits = product_logit(gate[rows, None], tail(x[rows]).float())
             total = total + functional.softplus(gate) * ~is_open
-            total = total.index_add(0, rows, _cross_entropy(logits, own[rows]))
-            terms = terms + torch.where(is_open, own.shape[1], 1)
+            total = total.index_add(0, rows, _cross_entropy(logits, local[rows]))
+            terms = terms + torch.where(is_open, local.shape[1], 1)
         return total / terms
 
     def _head(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -203,17 +203,17 @@ def base_rates(true: sparse.csr_array, sizes: Sequence[int]) -> tuple[list[Doubl
     rates, opened = [counts[: ends[0]] / max(1, texts)], []
     rows = np.repeat(np.arange(texts), np.diff(true.indptr))
     for start, end in pairwise(ends):
-        own = len(np.unique(rows[(true.indices >= start) & (true.indices < end)]))
-        rates.append(counts[start:end] / max(1, own))
-        opened.append(own / max(1, texts))
+        local = len(np.unique(rows[(true.indices >= start) & (true.indices < end)]))
+        rates.append(counts[start:end] / max(1, local))
+        opened.append(local / max(1, texts))
     return rates, np.array(opened, np.float64)
 
 
 def _logits(rates: DoubleArray) -> DoubleArray:
     """Return the logits of rates, of which none is taken to be quite 0 or 1."""
     bounded = np.clip(rates, LEAST_RATE, 1 - MOST_RATE)
-    found: DoubleArray = np.log(bounded) - np.log1p(-bounded)
-    return found
+    result: DoubleArray = np.log(bounded) - np.log1p(-bounded)
+    return result
 
 
 def product_logit(one: Tensor, other: Tensor) -> Tensor:
@@ -261,10 +261,10 @@ class AplcNetwork(Network):
     def __init__(self, spec: NetworkSpec, *, tail_clusters: int = 1, div_value: float = 2.0) -> None:
         nodes = labels_by_frequency(spec)
         sizes = [len(part) for part in np.array_split(nodes, tail_clusters + 1) if len(part)]
-        place = np.full(len(spec.hierarchy), -1)
-        place[spec.objective.spec.outputs] = np.arange(spec.outputs)
+        column = np.full(len(spec.hierarchy), -1)
+        column[spec.objective.spec.outputs] = np.arange(spec.outputs)
         hidden = spec.hidden_size or spec.width
-        outputs = LabelClusters(spec.width, sizes, hidden, div_value, place[nodes], spec.outputs, spec.dropout)
+        outputs = LabelClusters(spec.width, sizes, hidden, div_value, column[nodes], spec.outputs, spec.dropout)
         super().__init__(spec.backbone, spec.pooling, outputs)
         self.nodes = nodes
 
@@ -280,15 +280,15 @@ class AplcNetwork(Network):
 
     def losses(self, inputs: Sequence[Tensor], truth: Tensor, loss: Loss) -> Tensor:
         """Return the cross-entropy of head, gates and open tails: see `Network.losses`."""
-        found: Tensor = self.outputs.losses(inputs[0] if len(inputs) == 1 else self.vectors(*inputs), truth)
-        return found
+        result: Tensor = self.outputs.losses(inputs[0] if len(inputs) == 1 else self.vectors(*inputs), truth)
+        return result
 
     def penalty(self, loss: Loss) -> Tensor:
         """Return 0: weights of clusters have different widths."""
         nothing: Tensor = self.outputs.head.weight.new_zeros(())
         return nothing
 
-    def finished(self) -> Network:
+    def for_scoring(self) -> Network:
         """Return the network that scores, which is a graph from vectors to logits."""
         return Network(self.backbone, self.pooling, self.outputs)
 
@@ -298,8 +298,8 @@ def labels_by_frequency(spec: NetworkSpec) -> LongArray:
     leaves = spec.hierarchy.leaves
     counts = spec.objective.frequencies[leaves]
     order = np.argsort(-counts, kind="stable")
-    found: LongArray = leaves[order[counts[order] > 0]].astype(np.int64)
-    return found
+    result: LongArray = leaves[order[counts[order] > 0]].astype(np.int64)
+    return result
 
 
 class AplcXlnet(NeuralModel):

@@ -15,7 +15,7 @@ from treelabel.core.types import IntArray
 from treelabel.encoders.registry import default_encoder_name
 from treelabel.encoders.tokens import token_batches
 from treelabel.models.settings import PartialShare, Width
-from treelabel.neural.inputs import Inputs
+from treelabel.neural.featurizers import Inputs
 from treelabel.neural.losses.base import Loss
 from treelabel.neural.network import Network, NetworkSpec
 from treelabel.neural.systems.candidate_ranking import (
@@ -70,20 +70,20 @@ class Reader(nn.Module):
             Texts × words × 2 `size`.
         """
         hidden, cell = self.start.unsqueeze(2).expand(-1, -1, len(words), -1).contiguous()
-        turned = turn_round(mask).unsqueeze(-1)
+        turned = reverse_words(mask).unsqueeze(-1)
         there, _ = self.forwards(words, (hidden[:1], cell[:1]))
         back, _ = self.backwards(words.gather(1, turned.expand_as(words)), (hidden[1:], cell[1:]))
         return torch.cat([there, back.gather(1, turned.expand_as(back))], dim=2)
 
 
-def turn_round(mask: Tensor) -> Tensor:
+def reverse_words(mask: Tensor) -> Tensor:
     """Return the place of each word if words come last to first; padding stays where it is.
 
-    >>> turn_round(torch.tensor([[True, True, True, False]])).tolist()
+    >>> reverse_words(torch.tensor([[True, True, True, False]])).tolist()
     [[2, 1, 0, 3]]
     """
-    places = torch.arange(mask.shape[1], device=mask.device)
-    return torch.where(mask, mask.sum(1, keepdim=True) - 1 - places, places)
+    positions = torch.arange(mask.shape[1], device=mask.device)
+    return torch.where(mask, mask.sum(1, keepdim=True) - 1 - positions, positions)
 
 
 class Level(nn.Module):
@@ -115,26 +115,13 @@ class Level(nn.Module):
 
     def start_from(self, above: "Level") -> None:
         """Start from what the level above has learned, but for the queries, which are of other nodes."""
-        for own, other in ((self.reader, above.reader), (self.hidden, above.hidden), (self.output, above.output)):
-            own.load_state_dict(other.state_dict())
+        for local, other in ((self.reader, above.reader), (self.hidden, above.hidden), (self.output, above.output)):
+            local.load_state_dict(other.state_dict())
 
     def states(self, words: Tensor, mask: Tensor) -> Tensor:
-        """Read texts.
-
-        Parameters
-        ----------
-        words
-            Word vectors, texts × words × width.
-        mask
-            Texts × words.
-
-        Returns
-        -------
-        Tensor
-            Texts × words × 2 `lstm_size`.
-        """
-        found: Tensor = self.states_dropout(self.reader(self.embedding_dropout(words), mask))
-        return found
+        """Read word vectors (texts × words × width): texts × words × 2 `lstm_size`."""
+        result: Tensor = self.states_dropout(self.reader(self.embedding_dropout(words), mask))
+        return result
 
     def logits(self, states: Tensor, mask: Tensor, nodes: Tensor | None = None) -> Tensor:
         """Score nodes.
@@ -157,8 +144,8 @@ class Level(nn.Module):
         weights = attention_weights(states, mask, queries)
         # The mean of what the MLP's first layer makes of words is what it makes of their mean, and is narrower.
         seen = weights @ functional.linear(states, self.hidden.weight) + self.hidden.bias
-        found: Tensor = self.output(torch.relu(seen)).squeeze(-1)
-        return found
+        result: Tensor = self.output(torch.relu(seen)).squeeze(-1)
+        return result
 
 
 class AttentionXmlNetwork(RankingNetwork):
@@ -208,8 +195,8 @@ class AttentionXmlNetwork(RankingNetwork):
         tree = spec.label_tree
         super().__init__(spec.backbone, spec.pooling, None, tree, spec.hierarchy)
         self.top_clusters = top_clusters
-        own = (lstm_size, mlp_size, embedding_dropout, states_dropout)
-        self.levels = nn.ModuleList(Level(spec.width, size, *own) for size in tree.sizes)
+        local = (lstm_size, mlp_size, embedding_dropout, states_dropout)
+        self.levels = nn.ModuleList(Level(spec.width, size, *local) for size in tree.sizes)
         # Word vectors of the first level are the backbone's, those of the others start as copies.
         lower = [] if spec.backbone is None else [deepcopy(spec.backbone) for _ in tree.sizes[1:]]
         self.backbones = nn.ModuleList(lower)
@@ -224,7 +211,7 @@ class AttentionXmlNetwork(RankingNetwork):
         predicted = None if stage == 0 else self.best_clusters(stage - 1, inputs)
         self.level = stage
         if stage > 0:
-            self.at(stage).start_from(self.at(stage - 1))
+            self.level_at(stage).start_from(self.level_at(stage - 1))
             if self.backbone is not None:
                 self.word_backbone(stage).load_state_dict(self.word_backbone(stage - 1).state_dict())
         for number, level in enumerate(self.levels):
@@ -234,32 +221,19 @@ class AttentionXmlNetwork(RankingNetwork):
         return PreparedTreeTargets(self.tree_labels(labels), predicted)
 
     def best_clusters(self, level: int, inputs: Inputs) -> IntArray:
-        """Find the best nodes of a level.
-
-        Parameters
-        ----------
-        level
-            The level.
-        inputs
-            What the network takes of documents.
-
-        Returns
-        -------
-        array of int32, documents × clusters
-            Best first.
-        """
+        """Find the best nodes of a level, best first: documents × clusters."""
         self.level = level
         count = min(self.top_clusters, self.tree.sizes[level])
-        found = rank_documents(self, token_batches(inputs.lengths.tolist()), inputs, count)
-        best = np.zeros((found.shape[0], count), np.int32)
-        for row in range(found.shape[0]):
-            own = slice(found.indptr[row], found.indptr[row + 1])
-            order = np.argsort(-found.data[own], kind="stable")
+        result = rank_documents(self, token_batches(inputs.lengths.tolist()), inputs, count)
+        best = np.zeros((result.shape[0], count), np.int32)
+        for row in range(result.shape[0]):
+            local = slice(result.indptr[row], result.indptr[row + 1])
+            order = np.argsort(-result.data[local], kind="stable")
             # Fewer only where probabilities are too small for a number: the best one then stands again.
-            best[row] = np.resize(found.indices[own][order], count) if len(order) else 0
+            best[row] = np.resize(result.indices[local][order], count) if len(order) else 0
         return best
 
-    def at(self, level: int) -> Level:
+    def level_at(self, level: int) -> Level:
         """Return what is learned for a level."""
         return cast("Level", self.levels[level])
 
@@ -268,35 +242,22 @@ class AttentionXmlNetwork(RankingNetwork):
         return self.backbone if level == 0 else self.backbones[level - 1]
 
     def words(self, level: int, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """Return word vectors, texts × words × width, and where there are words.
-
-        Parameters
-        ----------
-        level
-            The level that looks at them.
-        inputs
-            Token ids or token states, and the mask.
-
-        Returns
-        -------
-        tuple of Tensor
-            A text without a word has one of zeros.
-        """
-        found, mask = inputs[0], inputs[1].bool()
+        """Return word vectors, texts × words × width, and where there are words; texts without any have one of 0s."""
+        result, mask = inputs[0], inputs[1].bool()
         if self.backbone is not None:
-            found = self.word_backbone(level)(input_ids=inputs[0], attention_mask=inputs[1]).last_hidden_state
+            result = self.word_backbone(level)(input_ids=inputs[0], attention_mask=inputs[1]).last_hidden_state
         first = torch.arange(mask.shape[1], device=mask.device) == 0
-        return functional.layer_norm(found, found.shape[-1:]), mask | first
+        return functional.layer_norm(result, result.shape[-1:]), mask | first
 
     def losses(self, inputs: Sequence[Tensor], truth: TreeTargets, loss: Loss) -> Tensor:
         """Return the mean cross-entropy of a text's candidates at the level in training: see `Network.losses`."""
-        level, gold = self.at(self.level), truth.levels[self.level]
+        level, targets = self.level_at(self.level), truth.levels[self.level]
         words, mask = self.words(self.level, inputs)
         states = level.states(words, mask)
         if self.level == 0:
-            return level_loss(level.logits(states, mask), gold)
+            return level_loss(level.logits(states, mask), targets)
         nodes, there = self.candidates(truth)
-        return candidate_loss(level.logits(states, mask, nodes), nodes, there, gold)
+        return candidate_loss(level.logits(states, mask, nodes), nodes, there, targets)
 
     def candidates(self, truth: TreeTargets) -> tuple[Tensor, Tensor]:
         """Choose the candidates of training: the children of true nodes above, of the best predicted, of random ones.
@@ -319,30 +280,30 @@ class AttentionXmlNetwork(RankingNetwork):
         scores = scores.scatter(1, truth.predicted, rank)
         return self.below(self.level, choose_clusters(scores, truth.levels[self.level - 1], self.top_clusters))
 
-    def ranked(self, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    def rank(self, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Return the candidates of `level` and the products of sigmoids on their paths: see `RankingNetwork.ranked`."""
         nodes, p = self.first_level(inputs)
         for number in range(1, self.level + 1):
             above, best = p.topk(min(self.top_clusters, p.shape[1]))
             nodes, there = self.below(number, nodes.gather(1, best))
             words, mask = self.words(number, inputs)
-            level = self.at(number)
+            level = self.level_at(number)
             parts = in_parts((level.states(words, mask), mask, nodes), self._numbers(nodes.shape[1], mask))
-            own = torch.cat([level.logits(*part).float().sigmoid() for part in parts])
-            p = own * above.repeat_interleave(nodes.shape[1] // above.shape[1], dim=1) * there
+            local = torch.cat([level.logits(*part).float().sigmoid() for part in parts])
+            p = local * above.repeat_interleave(nodes.shape[1] // above.shape[1], dim=1) * there
         return nodes, p
 
     def first_level(self, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Return all nodes of the first level, and their probabilities."""
         words, mask = self.words(0, inputs)
-        size, level = self.tree.sizes[0], self.at(0)
+        size, level = self.tree.sizes[0], self.level_at(0)
         parts = in_parts((level.states(words, mask), mask), self._numbers(size, mask))
         p = torch.cat([level.logits(*part).float().sigmoid() for part in parts])
         return torch.arange(size, device=p.device).expand_as(p), p
 
     def _numbers(self, candidates: int, mask: Tensor) -> int:
         """Return how many numbers the attention of a text's candidates takes."""
-        return candidates * int(mask.shape[1] + self.at(0).queries.shape[1])
+        return candidates * int(mask.shape[1] + self.level_at(0).queries.shape[1])
 
 
 def attention_weights(states: Tensor, mask: Tensor, queries: Tensor) -> Tensor:

@@ -22,8 +22,8 @@ from treelabel.hierarchy import Hierarchy
 from treelabel.models.base import Training
 from treelabel.models.extreme.clustering import cluster_labels, pifa
 from treelabel.models.extreme.label_tree import MOST_LEVELS, LabelTree
+from treelabel.neural.featurizers import Inputs
 from treelabel.neural.hardware import threads_for
-from treelabel.neural.inputs import Inputs
 from treelabel.neural.losses.base import Loss
 from treelabel.neural.model import NeuralModel
 from treelabel.neural.network import Network
@@ -60,21 +60,8 @@ class PreparedTreeTargets:
         return int(self.levels[0].shape[0])
 
     def batch(self, rows: LongArray, device: torch.device | str | None = None) -> TreeTargets:
-        """Return the truth about some documents.
-
-        Parameters
-        ----------
-        rows
-            The numbers of the documents.
-        device
-            Where tensors are put.
-
-        Returns
-        -------
-        TreeTargets
-            Padded to the most nodes of a document.
-        """
-        levels = tuple(torch.from_numpy(padded(level[rows])).to(device) for level in self.levels)
+        """Return the truth about some documents, padded to the most nodes of one."""
+        levels = tuple(torch.from_numpy(pad_rows(level[rows])).to(device) for level in self.levels)
         if self.predicted is None:
             return TreeTargets(levels, None)
         return TreeTargets(levels, torch.from_numpy(self.predicted[rows].astype(np.int64)).to(device))
@@ -106,7 +93,7 @@ class RankingNetwork(Network):
             self.register_buffer(f"children_{number}", torch.tensor(ends, dtype=torch.long), persistent=False)
 
     @abstractmethod
-    def ranked(self, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    def rank(self, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Return the candidates of each document and their probabilities.
 
         Parameters
@@ -122,7 +109,7 @@ class RankingNetwork(Network):
 
     def logits(self, inputs: Sequence[Tensor]) -> Tensor:
         """Return the probabilities of candidates: a document has no logits of all labels."""
-        return self.ranked(inputs)[1]
+        return self.rank(inputs)[1]
 
     def arrays(self) -> Arrays:
         """Return the label tree."""
@@ -192,25 +179,25 @@ class RankingNetwork(Network):
         """
         ends = self.get_buffer(f"children_{level}")
         most = int(np.diff(self.tree.children[level]).max(initial=1))
-        found = ends[clusters].unsqueeze(-1) + torch.arange(most, device=ends.device)
-        there = found < ends[clusters + 1].unsqueeze(-1)
-        return torch.where(there, found, 0).flatten(1), there.flatten(1)
+        result = ends[clusters].unsqueeze(-1) + torch.arange(most, device=ends.device)
+        there = result < ends[clusters + 1].unsqueeze(-1)
+        return torch.where(there, result, 0).flatten(1), there.flatten(1)
 
 
 # Candidates
 
 
-def padded(rows: sparse.csr_array) -> LongArray:
+def pad_rows(rows: sparse.csr_array) -> LongArray:
     """Return the columns of each row, filled up with -1 to the longest.
 
-    >>> padded(sparse.csr_array([[1, 0, 1], [0, 1, 0]])).tolist()
+    >>> pad_rows(sparse.csr_array([[1, 0, 1], [0, 1, 0]])).tolist()
     [[0, 2], [1, -1]]
     """
     sizes = np.diff(rows.indptr)
     there = np.arange(max(1, int(sizes.max(initial=0)))) < sizes[:, None]
-    found = np.full(there.shape, -1, np.int64)
-    found[there] = rows.indices
-    return found
+    result = np.full(there.shape, -1, np.int64)
+    result[there] = rows.indices
+    return result
 
 
 def multi_hot(nodes: Tensor, size: int) -> Tensor:
@@ -232,8 +219,8 @@ def multi_hot(nodes: Tensor, size: int) -> Tensor:
     [[0.0, 0.0, 1.0], [1.0, 1.0, 0.0]]
     """
     # What fills up goes to a column of its own.
-    found = torch.zeros(len(nodes), size + 1, device=nodes.device)
-    return found.scatter_(1, torch.where(nodes < 0, size, nodes), 1.0)[:, :size]
+    result = torch.zeros(len(nodes), size + 1, device=nodes.device)
+    return result.scatter_(1, torch.where(nodes < 0, size, nodes), 1.0)[:, :size]
 
 
 def among(candidates: Tensor, nodes: Tensor) -> Tensor:
@@ -257,7 +244,7 @@ def among(candidates: Tensor, nodes: Tensor) -> Tensor:
     return (candidates.unsqueeze(2) == nodes.unsqueeze(1)).any(2).float()
 
 
-def choose_clusters(scores: Tensor, gold: Tensor, top: int) -> Tensor:
+def choose_clusters(scores: Tensor, targets: Tensor, top: int) -> Tensor:
     """Choose the clusters whose nodes are candidates in training: the true ones, then those with the largest scores.
 
     Parameters
@@ -277,15 +264,15 @@ def choose_clusters(scores: Tensor, gold: Tensor, top: int) -> Tensor:
     >>> choose_clusters(torch.tensor([[0.9, 0.5, 0.1]]), torch.tensor([[2]]), 2).tolist()
     [[2, 0]]
     """
-    most = int((gold >= 0).sum(1).max())
+    most = int((targets >= 0).sum(1).max())
     count = min(scores.shape[1], max(top, most))
-    return (scores + 2 * multi_hot(gold, scores.shape[1])).topk(count).indices
+    return (scores + 2 * multi_hot(targets, scores.shape[1])).topk(count).indices
 
 
 # Losses
 
 
-def level_loss(logits: Tensor, gold: Tensor) -> Tensor:
+def level_loss(logits: Tensor, targets: Tensor) -> Tensor:
     """Compute the mean binary cross-entropy of a level that is scored whole.
 
     Parameters
@@ -303,11 +290,11 @@ def level_loss(logits: Tensor, gold: Tensor) -> Tensor:
     >>> level_loss(torch.zeros(1, 4), torch.tensor([[2, -1]])).exp().tolist()
     [2.0]
     """
-    true = multi_hot(gold, logits.shape[1])
+    true = multi_hot(targets, logits.shape[1])
     return functional.binary_cross_entropy_with_logits(logits.float(), true, reduction="none").mean(1)
 
 
-def candidate_loss(logits: Tensor, candidates: Tensor, there: Tensor, gold: Tensor) -> Tensor:
+def candidate_loss(logits: Tensor, candidates: Tensor, there: Tensor, targets: Tensor) -> Tensor:
     """Compute the mean binary cross-entropy of the candidates of each document.
 
     Parameters
@@ -324,7 +311,7 @@ def candidate_loss(logits: Tensor, candidates: Tensor, there: Tensor, gold: Tens
     Tensor
         One loss per document.
     """
-    each = functional.binary_cross_entropy_with_logits(logits.float(), among(candidates, gold), reduction="none")
+    each = functional.binary_cross_entropy_with_logits(logits.float(), among(candidates, targets), reduction="none")
     return (each * there).sum(1) / there.sum(1).clamp(min=1)
 
 
@@ -332,20 +319,7 @@ def candidate_loss(logits: Tensor, candidates: Tensor, there: Tensor, gold: Tens
 
 
 def in_parts(inputs: Sequence[Tensor], numbers: int) -> Iterator[tuple[Tensor, ...]]:
-    """Split a batch into parts of bounded memory.
-
-    Parameters
-    ----------
-    inputs
-        What a network takes of documents.
-    numbers
-        How many numbers are computed for each document.
-
-    Yields
-    ------
-    tuple of Tensor
-        The inputs of some documents.
-    """
+    """Split a batch into parts of bounded memory, where so many numbers are computed for each document."""
     step = max(1, NUMBERS_AT_ONCE // max(1, numbers))
     yield from zip(*(torch.split(each, step) for each in inputs), strict=True)
 
@@ -353,36 +327,22 @@ def in_parts(inputs: Sequence[Tensor], numbers: int) -> Iterator[tuple[Tensor, .
 def rank_documents(
     network: RankingNetwork, batches: Sequence[LongArray], inputs: Inputs, keep: int | None = None
 ) -> sparse.csr_array:
-    """Rank the candidates of all documents, batch by batch.
+    """Rank the candidates of all documents at the `level` of a network, batch by batch.
 
-    Parameters
-    ----------
-    network
-        The network; its `level` is ranked.
-    batches
-        The row numbers of each batch.
-    inputs
-        What the network takes of documents.
-    keep
-        How many candidates of a document to keep at most, the likeliest; None keeps all.
-
-    Returns
-    -------
-    csr_array of shape (documents, nodes of the level)
-        Probabilities, float32.
+    Returns probabilities, documents × nodes of the level; with `keep`, those of so many candidates at most.
     """
     device, documents = next(network.parameters()).device, len(inputs.lengths)
     rows, nodes, values = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.float32)]
     network.eval()
     with torch.inference_mode(), threads_for(network):
         for batch in batches:
-            found, p = network.ranked(tuple(value.to(device) for value in inputs.batch(batch)))
-            if keep is not None and keep < found.shape[1]:
-                p, places = p.topk(keep)
-                found = found.gather(1, places)
+            result, p = network.rank(tuple(value.to(device) for value in inputs.batch(batch)))
+            if keep is not None and keep < result.shape[1]:
+                p, positions = p.topk(keep)
+                result = result.gather(1, positions)
             likely = p.cpu().numpy() != 0
             rows.append(np.repeat(batch, likely.sum(axis=1)))
-            nodes.append(found.cpu().numpy()[likely])
+            nodes.append(result.cpu().numpy()[likely])
             values.append(p.float().cpu().numpy()[likely])
     shape = (documents, network.tree.sizes[network.level])
     where = (np.concatenate(rows), np.concatenate(nodes))
@@ -417,29 +377,15 @@ def make_label_tree(train: Training, level_sizes: Callable[[int], list[int]], se
 def shallow_levels(labels: int, cluster_size: int, max_flat_labels: int) -> list[int]:
     """Choose the levels of a shallow tree: clusters of `cluster_size`, until a level is small enough to rank whole.
 
-    Parameters
-    ----------
-    labels
-        The number of labels.
-    cluster_size
-        The number of nodes in a cluster.
-    max_flat_labels
-        The largest level that is ranked whole.
-
-    Returns
-    -------
-    list of int
-        The number of nodes of each level above the labels.
-
     >>> shallow_levels(670_000, 16, 4096), shallow_levels(4_000, 16, 4096)
     ([2618, 41875], [])
     """
-    found: list[int] = []
+    result: list[int] = []
     size = labels
     while size > max_flat_labels:
         size = -(-size // cluster_size)
-        found.insert(0, size)
-    return found
+        result.insert(0, size)
+    return result
 
 
 def with_tree(schema: Schema, nodes: int) -> Schema:

@@ -16,7 +16,7 @@ from treelabel.core.strings import Strings
 from treelabel.core.types import LongArray
 from treelabel.core.validation import Between
 from treelabel.models.settings import Share, Width, not_fitted
-from treelabel.neural.featurizers import Featurizer
+from treelabel.neural.featurizers import TextFeaturizer
 from treelabel.neural.hardware import threads_for
 from treelabel.neural.losses.base import Loss
 from treelabel.neural.model import NeuralModel
@@ -139,13 +139,13 @@ class HbglNetwork(Network):
                 parameter.requires_grad_(False)
             with threads_for(self):
                 encode = partial(body.states, None)
-                found, is_cut = pretrain_labels(head, encode, self.hierarchy, stage, stop, spec.progress)
+                result, is_cut = pretrain_labels(head, encode, self.hierarchy, stage, stop, spec.progress)
         finally:
             for parameter in trained:
                 parameter.requires_grad_(True)
             self.train(was_training)
-        self.stages_before = (Stage("labels", len(found), max(stage.steps, len(found)), stopped=is_cut),)
-        return found
+        self.stages_before = (Stage("labels", len(result), max(stage.steps, len(result)), stopped=is_cut),)
+        return result
 
     # The local stage
 
@@ -170,18 +170,18 @@ class HbglNetwork(Network):
 
     def targets(self, nodes: Tensor) -> Tensor:
         """Return what each mask predicts: n × depth × (labels and "end"), of true labels closed under ancestors."""
-        found = nodes.new_zeros(len(nodes), self.depth, nodes.shape[1] + 1)
+        result = nodes.new_zeros(len(nodes), self.depth, nodes.shape[1] + 1)
         for number in range(self.depth):
             level = self.hierarchy.level(number + 1)
-            found[:, number, level] = nodes[:, level]
+            result[:, number, level] = nodes[:, level]
         # Labels are closed under ancestors: a level without any is below the last one.
-        found[..., -1] = 1 - found.amax(-1)
-        return found
+        result[..., -1] = 1 - result.amax(-1)
+        return result
 
     def slots(self, targets: Tensor) -> Tensor:
         """Return what stands in the slots: the sum of the true embeddings of each level, without their gradient."""
-        found: Tensor = targets @ self.outputs.embeddings.detach()
-        return found
+        result: Tensor = targets @ self.outputs.embeddings.detach()
+        return result
 
     def level_scores(self, inputs: Sequence[Tensor], slots: Tensor) -> Tensor:
         """Score all labels at all levels in one pass, given the labels above each.
@@ -200,27 +200,27 @@ class HbglNetwork(Network):
         """
         masks, text = self.outputs.mask.expand(len(slots), self.depth, -1), self.body.read(inputs)
         hidden = self.body.states(text, torch.cat([slots, masks], 1), self.slot_levels, self.pattern)
-        found: Tensor = self.outputs(hidden[:, self.depth :])
-        return found
+        result: Tensor = self.outputs(hidden[:, self.depth :])
+        return result
 
     # Inference
 
     def logits(self, inputs: Sequence[Tensor]) -> Tensor:
         """Return the logit of every label at its own level, given the labels predicted above: documents × nodes."""
-        return self._written(inputs)[0]
+        return self._write_levels(inputs)[0]
 
     def sequence(self, inputs: Sequence[Tensor]) -> list[list[LongArray]]:
         """Return what the paper predicts: the labels of each level of each document, up to its "end"."""
-        kept = self._written(inputs)[1].cpu().numpy()
+        selected = self._write_levels(inputs)[1].cpu().numpy()
         levels = [self.hierarchy.level(number + 1) for number in range(self.depth)]
-        found = ([level.start + np.flatnonzero(row[level]) for level in levels] for row in kept)
-        return [list(takewhile(len, labels)) for labels in found]
+        result = ([level.start + np.flatnonzero(row[level]) for level in levels] for row in selected)
+        return [list(takewhile(len, labels)) for labels in result]
 
-    def _written(self, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    def _write_levels(self, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Write labels level by level; return the logits of all labels and which are kept."""
         head, body = self.outputs, self.body
         text = body.read(inputs)
-        slots, logits, kept = head.mask.new_zeros(len(inputs[0]), 0, len(head.mask)), [], []
+        slots, logits, selected = head.mask.new_zeros(len(inputs[0]), 0, len(head.mask)), [], []
         for number in range(self.depth):
             level = self.hierarchy.level(number + 1)
             ids = torch.tensor([*range(level.start, level.stop), len(self.hierarchy)], device=slots.device)
@@ -231,35 +231,20 @@ class HbglNetwork(Network):
             scores = head(hidden[:, -1], ids)
             chosen = keep(scores)
             logits.append(scores[:, :-1])
-            kept.append(chosen[:, :-1])
+            selected.append(chosen[:, :-1])
             slots = torch.cat([slots, (chosen.to(slots.dtype) @ head.embeddings[ids]).unsqueeze(1)], 1)
-        return torch.cat(logits, 1), torch.cat(kept, 1)
+        return torch.cat(logits, 1), torch.cat(selected, 1)
 
 
-def written_labels(network: Any, featurizer: Featurizer, texts: Strings) -> list[list[LongArray]]:
-    """Write the labels of texts, batch by batch.
-
-    Parameters
-    ----------
-    network
-        A trained HbglNetwork.
-    featurizer
-        How it sees texts.
-    texts
-        The texts.
-
-    Returns
-    -------
-    list of list of LongArray
-        The labels of each level of each text: see `HbglNetwork.sequence`.
-    """
+def write_labels(network: Any, featurizer: TextFeaturizer, texts: Strings) -> list[list[LongArray]]:
+    """Write the labels of each level of each text, batch by batch: see `HbglNetwork.sequence`."""
     inputs = featurizer.inputs(texts)
-    found: list[list[LongArray]] = [[]] * len(texts)
+    result: list[list[LongArray]] = [[]] * len(texts)
     with torch.inference_mode():
         for rows in featurizer.batches(inputs):
             for row, levels in zip(rows.tolist(), network.sequence(inputs.batch(rows)), strict=True):
-                found[row] = levels
-    return found
+                result[row] = levels
+    return result
 
 
 def level_attention(depth: int) -> Tensor:
@@ -341,5 +326,5 @@ class Hbgl(NeuralModel):
         if not hasattr(self, "fitted_"):
             raise not_fitted("this hbgl model has not learned anything yet; call fit first")
         names, fitted = self.hierarchy_.names, self.fitted_
-        written = written_labels(fitted.network, fitted.featurizer, Strings.of(list(texts)))
+        written = write_labels(fitted.network, fitted.featurizer, Strings.of(list(texts)))
         return [[[names[node] for node in level] for level in levels] for levels in written]

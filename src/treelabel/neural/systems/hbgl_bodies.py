@@ -77,9 +77,9 @@ class BackboneBody(Body):
         """Return the hidden states of what is appended: see `Body.states`."""
         if not isinstance(text, ReadText):
             return self._run(text, vectors, levels, allowed)
-        found = self._run(text[:2], vectors, levels, allowed, text.cache, text.mask.shape[1])
+        result = self._run(text[:2], vectors, levels, allowed, text.cache, text.mask.shape[1])
         text.cache.crop(-vectors.shape[1])
-        return found
+        return result
 
     def read(self, text: Sequence[Tensor]) -> Sequence[Any]:
         """Keep the keys and values of a text, where a transformer reuses them and none are to be trained."""
@@ -116,15 +116,15 @@ class BackboneBody(Body):
         seen = torch.zeros(count, 1, total, total, dtype=torch.bool, device=vectors.device)
         seen[..., :length] = mask.bool()[:, None, None]
         seen[..., length:, length:] = allowed
-        given = {"inputs_embeds": vectors[:, start:], "position_ids": positions[:, start:] + self.first}
+        arguments = {"inputs_embeds": vectors[:, start:], "position_ids": positions[:, start:] + self.first}
         if self.segments:
             segments = (torch.arange(start, total, device=levels.device) >= length).long() * (text is not None)
-            given["token_type_ids"] = segments.expand(count, -1)
+            arguments["token_type_ids"] = segments.expand(count, -1)
         if cache is not None:
-            given["past_key_values"] = cache
+            arguments["past_key_values"] = cache
         # A sum works for every kind of attention; only some take booleans.
         added = torch.zeros_like(seen, dtype=vectors.dtype).masked_fill(~seen, FORBIDDEN)[:, :, start:]
-        hidden: Tensor = self.backbone(attention_mask=added, **given).last_hidden_state
+        hidden: Tensor = self.backbone(attention_mask=added, **arguments).last_hidden_state
         return hidden[:, length - start :]
 
     def check(self, width: int) -> None:
@@ -211,8 +211,8 @@ class DecoderLayer(nn.Module):
         if text is not None:
             states, ignored = text
             asked = self.norms[1](vectors)
-            found = self.across(asked, states, states, key_padding_mask=ignored, need_weights=False)[0]
-            vectors = vectors + self.dropout(found)
+            result = self.across(asked, states, states, key_padding_mask=ignored, need_weights=False)[0]
+            vectors = vectors + self.dropout(result)
         last: Tensor = vectors + self.dropout(self.hidden(self.norms[2](vectors)))
         return last
 

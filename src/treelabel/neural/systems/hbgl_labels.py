@@ -18,7 +18,7 @@ from treelabel.core.progress import progress_bar
 from treelabel.core.stopping import StopSignal, held_interrupt
 from treelabel.core.types import LongArray
 from treelabel.hierarchy import Hierarchy
-from treelabel.neural.processes import agreed_stop
+from treelabel.neural.processes import agree_to_stop
 
 # The most labels in one sequence: attention is quadratic in it, whatever the size of the hierarchy.
 LONGEST = 256
@@ -170,29 +170,16 @@ def subtrees(hierarchy: Hierarchy, longest: int, rng: np.random.Generator) -> It
 
 
 def depth_first(above: LongArray, rng: np.random.Generator) -> LongArray:
-    """Return the nodes of a forest in depth-first order, siblings shuffled.
-
-    Parameters
-    ----------
-    above
-        The parent of each node, -1 for none.
-    rng
-        Shuffles siblings.
-
-    Returns
-    -------
-    LongArray
-        All nodes; a parent comes before its children.
-    """
+    """Return the nodes of a forest in depth-first order, siblings shuffled; `above` has the parents, -1 for none."""
     below: list[list[int]] = [[] for _ in range(len(above) + 1)]
     for node in rng.permutation(len(above)).tolist():
         below[above[node]].append(node)
-    found, waiting = [], below[-1]
+    result, waiting = [], below[-1]
     while waiting:
         node = waiting.pop()
-        found.append(node)
+        result.append(node)
         waiting += below[node]
-    return np.array(found, np.int64)
+    return np.array(result, np.int64)
 
 
 def edge_attention(hierarchy: Hierarchy, nodes: LongArray) -> Tensor:
@@ -216,8 +203,8 @@ def edge_attention(hierarchy: Hierarchy, nodes: LongArray) -> Tensor:
     # The root is written -1, so that it sorts first.
     present = np.concatenate([[-1], nodes])
     pairs = [
-        (place, parent)
-        for place, node in enumerate(nodes.tolist(), 1)
+        (position, parent)
+        for position, node in enumerate(nodes.tolist(), 1)
         for parent in hierarchy.parent_idx[hierarchy.parent_ptr[node] : hierarchy.parent_ptr[node + 1]].tolist()
     ]
     child, parents = np.array(pairs, np.int64).T
@@ -231,11 +218,11 @@ def edge_attention(hierarchy: Hierarchy, nodes: LongArray) -> Tensor:
 def alike_when_masked(hierarchy: Hierarchy) -> LongArray:
     """Number the groups of labels that cannot be told apart when they are masked: leaves with the same parents."""
     groups: dict[object, int] = {}
-    found = np.zeros(len(hierarchy), np.int64)
+    result = np.zeros(len(hierarchy), np.int64)
     for node, leaf in enumerate(hierarchy.is_leaf.tolist()):
         parents = hierarchy.parent_idx[hierarchy.parent_ptr[node] : hierarchy.parent_ptr[node + 1]]
-        found[node] = groups.setdefault(tuple(parents.tolist()) if leaf else node, len(groups))
-    return found
+        result[node] = groups.setdefault(tuple(parents.tolist()) if leaf else node, len(groups))
+    return result
 
 
 def pretrain_labels(
@@ -277,19 +264,19 @@ def pretrain_labels(
     # Random numbers follow torch's seed.
     rng = np.random.default_rng(int(torch.randint(2**31, ())))
     optimizer = torch.optim.AdamW([head.embeddings], stage.learning_rate, weight_decay=0.0)
-    groups, found = torch.from_numpy(alike_when_masked(hierarchy)), list[float]()
-    own = stop.share(GLOBAL_SHARE)
-    with progress_bar("learning labels", stage.steps, progress) as done, held_interrupt(own):
+    groups, result = torch.from_numpy(alike_when_masked(hierarchy)), list[float]()
+    label_stop = stop.share(GLOBAL_SHARE)
+    with progress_bar("learning labels", stage.steps, progress) as done, held_interrupt(label_stop):
         for nodes in sequences(hierarchy, stage.steps, rng):
-            if agreed_stop(own):
+            if agree_to_stop(label_stop):
                 break
-            found.append(_step(head, encode, hierarchy, nodes, groups, stage))
+            result.append(_step(head, encode, hierarchy, nodes, groups, stage))
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-            done(min(len(found), stage.steps), f"loss {found[-1]:.3f}")
-    if own.reason == "interrupt":
+            done(min(len(result), stage.steps), f"loss {result[-1]:.3f}")
+    if label_stop.reason == "interrupt":
         stop.interrupt()
-    return found, own.reason is not None
+    return result, label_stop.reason is not None
 
 
 def sequences(hierarchy: Hierarchy, steps: int, rng: np.random.Generator) -> Iterator[LongArray]:
@@ -332,29 +319,16 @@ def _step(
         shown = torch.where(copies.unsqueeze(-1), head.mask, head.embeddings[ids])
         root = head.root.expand(len(copies), 1, -1)
         states = head.transform(encode(torch.cat([root, shown], 1), levels, allowed)[:, 1:][copies])
-        copy, place = copies.nonzero(as_tuple=True)
-        group = groups.to(device)[ids[place]]
+        copy, position = copies.nonzero(as_tuple=True)
+        group = groups.to(device)[ids[position]]
         # Masked leaves with the same parents look the same: each of them is an answer for all of them.
         row, other = ((copy.unsqueeze(1) == copy) & (group.unsqueeze(1) == group)).nonzero(as_tuple=True)
-        loss += _backward(states, head.embeddings[: len(hierarchy)], row, ids[place[other]], count)
+        loss += _backward(states, head.embeddings[: len(hierarchy)], row, ids[position[other]], count)
     return loss
 
 
 def draw_masks(copies: int, labels: int, share: float) -> Tensor:
-    """Draw which labels are masked, at least one in each copy.
-
-    Parameters
-    ----------
-    copies, labels
-        How many.
-    share
-        The probability.
-
-    Returns
-    -------
-    Tensor
-        Boolean, copies × labels.
-    """
+    """Draw which labels are masked, at least one in each copy: copies × labels."""
     masked = torch.rand(copies, labels) < share
     one = functional.one_hot(torch.randint(labels, (copies,)), labels).bool()
     return masked | (one & ~masked.any(1, keepdim=True))

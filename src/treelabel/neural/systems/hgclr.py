@@ -17,13 +17,12 @@ from torch.nn import functional
 from treelabel.core.errors import TreelabelError
 from treelabel.core.validation import Between
 from treelabel.encoders.backbone import pool
-from treelabel.hierarchy import Hierarchy
 from treelabel.models.settings import NonNegative, Width
 from treelabel.neural.losses.base import Loss
 from treelabel.neural.losses.truth import PreparedLabels
 from treelabel.neural.model import NeuralModel
 from treelabel.neural.network import LinearOutputs, Network, NetworkSpec
-from treelabel.neural.systems.hgclr_label_graph import PathBias
+from treelabel.neural.systems.hgclr_label_graph import LabelEncoder, split_heads
 from treelabel.neural.targets import NodeTargets, PreparedTargets
 from treelabel.neural.training_arguments import Recipe, make_recipes
 
@@ -35,89 +34,10 @@ THRESHOLD = 0.002
 # Heads of the official program, whose vectors have 768 numbers.
 GRAPH_HEADS = 12
 WORD_HEADS = 8
-# The scale of BERT's own random weights: a label starts close to its name.
-INITIAL_SCALE = 0.02
-
-
-class LabelEncoder(nn.Module):
-    """The graph encoder: a vector for every label, of its name, its id and the labels around it.
-
-    Names and ids are added and pass one Graphormer layer: attention with a bias by path, a residual connection and
-    LayerNorm. As in the official program, the last and only layer has no feed-forward part.
-
-    Parameters
-    ----------
-    hierarchy
-        The hierarchy of labels.
-    width
-        The width of word vectors.
-    name_vectors
-        For each label the word vectors of its name, pieces × width; without them, names are zeros until weights are
-        loaded.
-    heads
-        The number of attention heads, which divides the width.
-    """
-
-    names: Tensor
-
-    def __init__(
-        self, hierarchy: Hierarchy, width: int, name_vectors: Sequence[Tensor] | None, heads: int = GRAPH_HEADS
-    ) -> None:
-        super().__init__()
-        self.heads = heads
-        names = torch.zeros(len(hierarchy), width)
-        for row, pieces in enumerate(name_vectors or ()):
-            if len(pieces):
-                names[row] = pieces.detach().float().mean(0)
-        self.register_buffer("names", names)
-        self.ids = nn.Parameter(torch.randn(len(hierarchy), width) * INITIAL_SCALE)
-        self.bias = PathBias(hierarchy)
-        self.attend = nn.Linear(width, 3 * width)
-        self.out = nn.Linear(width, width)
-        self.norm = nn.LayerNorm(width)
-
-    def forward(self) -> Tensor:
-        """Return label vectors, labels × width."""
-        labels = self.names + self.ids
-        query, key, value = (split_heads(part, self.heads) for part in self.attend(labels).chunk(3, dim=-1))
-        bias = self.bias().to(query.dtype)
-        mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias)
-        found: Tensor = self.norm(labels + self.out(mixed.transpose(0, 1).flatten(1)))
-        return found
-
-
-def split_heads(vectors: Tensor, heads: int) -> Tensor:
-    """Split vectors for attention heads.
-
-    Parameters
-    ----------
-    vectors
-        … × places × width.
-    heads
-        The number of heads, which divides the width.
-
-    Returns
-    -------
-    Tensor
-        … × heads × places × width / heads.
-    """
-    return vectors.view(*vectors.shape[:-1], heads, -1).transpose(-3, -2)
 
 
 def heads_within(width: int, heads: int) -> int:
     """Return the largest number of heads, at most `heads`, that divides the width.
-
-    Parameters
-    ----------
-    width
-        The width of vectors.
-    heads
-        The number that is wanted.
-
-    Returns
-    -------
-    int
-        The number that is possible.
 
     >>> heads_within(768, 12), heads_within(64, 12), heads_within(300, 8)
     (12, 8, 6)
@@ -162,24 +82,12 @@ class WordsToLabels(nn.Module):
         """
         query, key = split_heads(self.query(words), self.heads), split_heads(self.key(labels), self.heads)
         logits = query @ key.transpose(-2, -1) / query.shape[-1] ** 0.5
-        found: Tensor = logits.float().softmax(-1).mean(1)
-        return found
+        result: Tensor = logits.float().softmax(-1).mean(1)
+        return result
 
 
 def straight_through(importance: Tensor, threshold: float) -> Tensor:
     """Choose what is above a threshold: 1 or 0 exactly; what is kept has the gradient of its importance.
-
-    Parameters
-    ----------
-    importance
-        Any shape.
-    threshold
-        What is above it is kept.
-
-    Returns
-    -------
-    Tensor
-        The same shape.
 
     >>> importance = torch.tensor([0.25, 0.75], requires_grad=True)
     >>> kept = straight_through(importance, 0.5)
@@ -187,8 +95,8 @@ def straight_through(importance: Tensor, threshold: float) -> Tensor:
     >>> kept.tolist(), importance.grad.tolist()
     ([0.0, 1.0], [0.0, 5.0])
     """
-    kept = (importance > threshold).to(importance.dtype)
-    return kept + kept * (importance - importance.detach())
+    selected = (importance > threshold).to(importance.dtype)
+    return selected + selected * (importance - importance.detach())
 
 
 # The contrast
@@ -238,7 +146,7 @@ class HgclrNetwork(Network):
        and straight-through gradients train the label encoder and the attention.
     4. Both samples pass the same encoder and the same outputs: loss(text) + loss(positive) + weight · NT-Xent.
 
-    Steps 1 to 3 belong to training alone: `finished` leaves encoder, pooling and outputs.
+    Steps 1 to 3 belong to training alone: `for_scoring` leaves encoder, pooling and outputs.
 
     With a backbone, words are its input embeddings, and the positive sample is a second pass over them. Without one,
     words are token states of a frozen encoder; a text is their mean, however the encoder pools, and the positive sample
@@ -331,10 +239,10 @@ class HgclrNetwork(Network):
         both = loss(self.outputs.logits(text).float(), truth.truth) + loss(
             self.outputs.logits(positive).float(), truth.truth
         )
-        found: Tensor = both + self.contrastive_weight * contrast
-        return found
+        result: Tensor = both + self.contrastive_weight * contrast
+        return result
 
-    def finished(self) -> Network:
+    def for_scoring(self) -> Network:
         """Return the network that scores: without the graph, the attention to labels and the projector."""
         return Network(self.backbone, self.pooling, self.outputs, self.normalize)
 
@@ -344,23 +252,13 @@ class HgclrNetwork(Network):
         """Return n × length × width: the input embeddings of token ids, or the token states that are given."""
         if self.backbone is None:
             return inputs[0]
-        found: Tensor = self.backbone.get_input_embeddings()(inputs[0])
-        return found
+        result: Tensor = self.backbone.get_input_embeddings()(inputs[0])
+        return result
 
     def importance(self, words: Tensor, nodes: Tensor) -> Tensor:
-        """Compute how much each word speaks of the labels of its text.
+        """Compute how much each word speaks of the labels of its text: n × length, from 0 to 1.
 
-        Parameters
-        ----------
-        words
-            Word vectors, n × length × width.
-        nodes
-            n × labels, 1 for those of the text.
-
-        Returns
-        -------
-        Tensor
-            n × length, from 0 to 1; in training with Gumbel noise.
+        `words` are vectors, n × length × width; `nodes` are 1 for the labels of the text. Training adds Gumbel noise.
         """
         logits = self.words_to_labels(words, self.label_encoder())
         if self.log_probabilities:
@@ -372,46 +270,18 @@ class HgclrNetwork(Network):
             sampled = (logits / self.gumbel_temperature).softmax(-1)
         return torch.einsum("ntl,nl->nt", sampled, nodes.to(sampled.dtype))
 
-    def kept_words(self, words: Tensor, mask: Tensor, nodes: Tensor) -> Tensor:
-        """Choose the words of the positive sample.
-
-        Parameters
-        ----------
-        words
-            Word vectors, n × length × width.
-        mask
-            n × length, 0 for padding.
-        nodes
-            n × labels, 1 for those of the text.
-
-        Returns
-        -------
-        Tensor
-            n × length, 1 for what is kept and 0 for other words and padding, with straight-through gradients.
-        """
-        kept = straight_through(self.importance(words, nodes), self.threshold)
-        return kept * mask.to(kept.dtype)
+    def select_words(self, words: Tensor, mask: Tensor, nodes: Tensor) -> Tensor:
+        """Return 1 for words of the positive sample, 0 for others and padding, with straight-through gradients."""
+        selected = straight_through(self.importance(words, nodes), self.threshold)
+        return selected * mask.to(selected.dtype)
 
     def positive_vectors(self, inputs: Sequence[Tensor], nodes: Tensor) -> Tensor:
-        """Encode the positive samples.
-
-        Parameters
-        ----------
-        inputs
-            (ids, mask), or (states, mask) without a backbone.
-        nodes
-            n × labels, 1 for those of the text.
-
-        Returns
-        -------
-        Tensor
-            n × width.
-        """
+        """Encode the positive samples of (ids, mask), or of (states, mask) without a backbone: n × width."""
         words, mask = self.word_vectors(inputs), inputs[1]
-        kept = self.kept_words(words, mask, nodes).to(words.dtype)
-        states = words * kept.unsqueeze(-1)
+        selected = self.select_words(words, mask, nodes).to(words.dtype)
+        states = words * selected.unsqueeze(-1)
         if self.backbone is None:
-            count = kept.sum(1, keepdim=True).clamp(min=1.0)
+            count = selected.sum(1, keepdim=True).clamp(min=1.0)
             return states.sum(1) / count
         states = self.backbone(inputs_embeds=states, attention_mask=mask).last_hidden_state
         return pool(states, mask, self.pooling)
@@ -436,20 +306,7 @@ def require_inputs_embeds(backbone: Any) -> None:
 
 
 def new_projector(width: int, dropout: float) -> nn.Sequential:
-    """Make the layers between what is contrasted and NT-Xent.
-
-    Parameters
-    ----------
-    width
-        The width of vectors, in and out.
-    dropout
-        Dropout before each linear layer.
-
-    Returns
-    -------
-    nn.Sequential
-        With random weights.
-    """
+    """Make the layers between what is contrasted and NT-Xent."""
     first, second = nn.Linear(width, width), nn.Linear(width, width)
     return nn.Sequential(nn.Dropout(dropout), first, nn.ReLU(), nn.Dropout(dropout), second)
 

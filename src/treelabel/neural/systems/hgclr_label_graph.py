@@ -1,15 +1,19 @@
-"""The hierarchy as a graph, for attention among labels: distances, paths, and a bias by both (Graphormer's)."""
+"""The graph encoder of HGCLR: attention among labels, with a bias by the paths between them (Graphormer's)."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from treelabel.core.types import IntArray, LongArray
 from treelabel.hierarchy import Hierarchy
+
+# The scale of BERT's own random weights: a label starts close to its name.
+INITIAL_SCALE = 0.02
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,15 +76,15 @@ def climbs_of(hierarchy: Hierarchy) -> Iterator[dict[int, tuple[int, ...]]]:
     >>> list(climbs_of(Hierarchy.from_paths(["A > B"])))
     [{0: (), -1: (0,)}, {1: (), 0: (1,), -1: (1, 0)}]
     """
-    found: dict[int, dict[int, tuple[int, ...]]] = {-1: {-1: ()}}
+    known: dict[int, dict[int, tuple[int, ...]]] = {-1: {-1: ()}}
     for node in range(len(hierarchy)):
-        own: dict[int, tuple[int, ...]] = {node: ()}
+        climbs: dict[int, tuple[int, ...]] = {node: ()}
         for edge in range(hierarchy.parent_ptr[node], hierarchy.parent_ptr[node + 1]):
-            for top, edges in found[int(hierarchy.parent_idx[edge])].items():
-                if top not in own or len(edges) + 1 < len(own[top]):
-                    own[top] = (edge, *edges)
-        found[node] = own
-        yield own
+            for top, edges in known[int(hierarchy.parent_idx[edge])].items():
+                if top not in climbs or len(edges) + 1 < len(climbs[top]):
+                    climbs[top] = (edge, *edges)
+        known[node] = climbs
+        yield climbs
 
 
 class PathBias(nn.Module):
@@ -108,3 +112,55 @@ class PathBias(nn.Module):
         sums = self.by_edge.new_zeros(self.climbs).index_add(0, climbed, self.by_edge[edge])
         half = sums[self.climb]
         return self.by_distance[self.distance] + (half + half.T) / self.distance.clamp(min=1)
+
+
+class LabelEncoder(nn.Module):
+    """The graph encoder: a vector for every label, of its name, its id and the labels around it.
+
+    Names and ids are added and pass one Graphormer layer: attention with a bias by path, a residual connection and
+    LayerNorm. As in the official program, the last and only layer has no feed-forward part.
+
+    Parameters
+    ----------
+    hierarchy
+        The hierarchy of labels.
+    width
+        The width of word vectors.
+    name_vectors
+        For each label the word vectors of its name, pieces × width; without them, names are zeros until weights are
+        loaded.
+    heads
+        The number of attention heads, which divides the width.
+    """
+
+    names: Tensor
+
+    def __init__(
+        self, hierarchy: Hierarchy, width: int, name_vectors: Sequence[Tensor] | None, heads: int = 12
+    ) -> None:
+        super().__init__()
+        self.heads = heads
+        names = torch.zeros(len(hierarchy), width)
+        for row, pieces in enumerate(name_vectors or ()):
+            if len(pieces):
+                names[row] = pieces.detach().float().mean(0)
+        self.register_buffer("names", names)
+        self.ids = nn.Parameter(torch.randn(len(hierarchy), width) * INITIAL_SCALE)
+        self.bias = PathBias(hierarchy)
+        self.attend = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self) -> Tensor:
+        """Return label vectors, labels × width."""
+        labels = self.names + self.ids
+        query, key, value = (split_heads(part, self.heads) for part in self.attend(labels).chunk(3, dim=-1))
+        bias = self.bias().to(query.dtype)
+        mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias)
+        result: Tensor = self.norm(labels + self.out(mixed.transpose(0, 1).flatten(1)))
+        return result
+
+
+def split_heads(vectors: Tensor, heads: int) -> Tensor:
+    """Split vectors (… × positions × width) for attention heads: … × heads × positions × width / heads."""
+    return vectors.view(*vectors.shape[:-1], heads, -1).transpose(-3, -2)

@@ -101,7 +101,7 @@ class TreeIsomorphismOutputs(nn.Module):
         pooled, sums = [self._pooled_labels(text)], self._sums_of_labels(text)
         for number, level in enumerate(self.levels):
             nodes = level(sums)
-            pooled.append(_pooled(nodes, self.pooling))
+            pooled.append(_pool_nodes(nodes, self.pooling))
             if number + 1 < len(self.levels):
                 sums = sum_children(nodes, self.get_buffer(f"parents_{number + 1}"), self.sizes[number + 2])
         logits: Tensor = self.linear(self.dropout(torch.cat(pooled, dim=1)))
@@ -175,10 +175,10 @@ class HitinNetwork(Network):
         weight = self.outputs.linear.weight
         child, parent = self.edges
         apart = (weight[child] - weight[parent]).square().sum()
-        found: Tensor = loss.penalty(weight) + self.recursive_regularization / 2 * apart
-        return found
+        result: Tensor = loss.penalty(weight) + self.recursive_regularization / 2 * apart
+        return result
 
-    def finished(self) -> Network:
+    def for_scoring(self) -> Network:
         """Return the network that scores: the regulariser belongs to training."""
         return Network(self.backbone, self.pooling, self.outputs)
 
@@ -254,7 +254,7 @@ def _level(width: int) -> nn.Sequential:
     )
 
 
-def _pooled(nodes: Tensor, pooling: NodePooling) -> Tensor:
+def _pool_nodes(nodes: Tensor, pooling: NodePooling) -> Tensor:
     """Pool features, texts × nodes × width, to one vector per text."""
     if pooling == "sum":
         return nodes.sum(dim=1)

@@ -56,10 +56,10 @@ class CodingTree:
 
     def members(self, level: int) -> IntArray:
         """Return the group of every label at a level."""
-        found = np.arange(len(self.parents[0]), dtype=np.int32)
+        groups = np.arange(len(self.parents[0]), dtype=np.int32)
         for above in self.parents[:level]:
-            found = above[found]
-        return found
+            groups = above[groups]
+        return groups
 
     @cached_property
     def entropy(self) -> float:
@@ -105,8 +105,8 @@ def coding_tree(hierarchy: Hierarchy, height: int = 2) -> CodingTree:
         raise TreelabelError("a coding tree needs a hierarchy with at least one label")
     edges = label_edges(hierarchy)
     volume, cut, above = binary_tree(len(hierarchy), edges)
-    kept = least_rise(volume, cut, above, height)
-    parents = _levels(len(hierarchy), above, kept, height)
+    retained = least_rise(volume, cut, above, height)
+    parents = _levels(len(hierarchy), above, retained, height)
     return CodingTree(tuple(freeze(level) for level in parents), freeze(edges))
 
 
@@ -175,28 +175,28 @@ def _keep(labels: int, cut: LongArray, above: IntArray, logs: DoubleArray, heigh
     # The costs of its children are summed there before.
     cost = np.zeros((row.max() + 1, depth.max() + 1, height))
     for node in order:
-        own, here = cost[row[node]], cut[node] * logs[node]
-        alone = own[depth[node]]
+        costs, here = cost[row[node]], cut[node] * logs[node]
+        alone = costs[depth[node]]
         ancestor = above[node]
         while ancestor >= 0:
-            at = depth[ancestor]
+            ancestor_depth = depth[ancestor]
             for more in range(height):
-                own[at, more] += cut[node] * logs[ancestor]
-                if more > 0 and here + alone[more - 1] < own[at, more] - _TOLERANCE:
-                    own[at, more] = here + alone[more - 1]
-                    limit[node, more] = max(limit[node, more], at)
+                costs[ancestor_depth, more] += cut[node] * logs[ancestor]
+                if more > 0 and here + alone[more - 1] < costs[ancestor_depth, more] - _TOLERANCE:
+                    costs[ancestor_depth, more] = here + alone[more - 1]
+                    limit[node, more] = max(limit[node, more], ancestor_depth)
             ancestor = above[ancestor]
         _hand_up(cost, row[node], row[above[node]], depth[node])
-    kept = np.zeros(nodes, np.bool_)
-    kept[:labels] = kept[-1] = True
+    retained = np.zeros(nodes, np.bool_)
+    retained[:labels] = retained[-1] = True
     room, lowest = np.full(nodes, height - 1), np.zeros(nodes, np.int32)
     for node in range(nodes - 2, labels - 1, -1):
         room[node], lowest[node] = room[above[node]], lowest[above[node]]
         if lowest[node] <= limit[node, room[node]]:
-            kept[node] = True
+            retained[node] = True
             room[node] -= 1
             lowest[node] = depth[node]
-    return kept
+    return retained
 
 
 @kernel
@@ -204,10 +204,10 @@ def _hand_up(cost: DoubleArray, row: int, upper: int, depth: int) -> None:
     """Add the costs of a node to those of its parent, unless they stand there already, and clear the rest."""
     for more in range(cost.shape[2]):
         cost[row, depth, more] = 0.0
-        for at in range(depth if row != upper else 0):
+        for ancestor_depth in range(depth if row != upper else 0):
             if upper >= 0:
-                cost[upper, at, more] += cost[row, at, more]
-            cost[row, at, more] = 0.0
+                cost[upper, ancestor_depth, more] += cost[row, ancestor_depth, more]
+            cost[row, ancestor_depth, more] = 0.0
 
 
 @kernel
@@ -241,9 +241,9 @@ def _heavy_first(labels: int, above: IntArray) -> tuple[IntArray, IntArray, IntA
     return depth, order, row
 
 
-def _levels(labels: int, above: IntArray, kept: BoolArray, height: int) -> tuple[IntArray, ...]:
+def _levels(labels: int, above: IntArray, retained: BoolArray, height: int) -> tuple[IntArray, ...]:
     """Lay kept groups out in levels, each right above its highest child, and fill the ways in between."""
-    upper, level = _heights(labels, above, kept)
+    upper, level = _heights(labels, above, retained)
     level[-1] = height
     here, parents = np.arange(labels), []
     for number in range(1, height + 1):
@@ -258,15 +258,15 @@ def _levels(labels: int, above: IntArray, kept: BoolArray, height: int) -> tuple
 
 
 @kernel
-def _heights(labels: int, above: IntArray, kept: BoolArray) -> tuple[IntArray, IntArray]:
+def _heights(labels: int, above: IntArray, retained: BoolArray) -> tuple[IntArray, IntArray]:
     """Find the lowest kept ancestor of every node (the root's is itself), and the height of every kept node."""
     nodes = len(above)
     upper, level = above.copy(), np.zeros(nodes, np.int32)
     upper[-1] = nodes - 1
     for node in range(nodes - 2, -1, -1):
-        if not kept[upper[node]]:
+        if not retained[upper[node]]:
             upper[node] = upper[upper[node]]
     for node in range(nodes - 1):
-        if kept[node]:
+        if retained[node]:
             level[upper[node]] = max(level[upper[node]], level[node] + 1)
     return upper, level

@@ -99,8 +99,8 @@ class LightXmlNetwork(RankingNetwork):
             ids, mask = inputs
             states = self.backbone(input_ids=ids, attention_mask=mask, output_hidden_states=True).hidden_states
             vectors = torch.cat([pool(each, mask, self.pooling) for each in states[-self.hidden_layers :]], dim=1)
-        found: Tensor = self.dropout(vectors)
-        return found
+        result: Tensor = self.dropout(vectors)
+        return result
 
     def label_logits(self, vectors: Tensor, labels: Tensor) -> Tensor:
         """Score labels.
@@ -119,8 +119,8 @@ class LightXmlNetwork(RankingNetwork):
         """
         narrow = self.bottleneck(vectors)
         if self._at_once(labels):
-            found: Tensor = (narrow @ self.embeddings.T).gather(1, labels)
-            return found
+            result: Tensor = (narrow @ self.embeddings.T).gather(1, labels)
+            return result
         return torch.einsum("ncb,nb->nc", functional.embedding(labels, self.embeddings), narrow)
 
     def _at_once(self, labels: Tensor) -> bool:
@@ -155,7 +155,7 @@ class LightXmlNetwork(RankingNetwork):
         chosen = choose_clusters(clusters.detach().sigmoid(), truth.levels[0], self.top_clusters)
         return self.below(1, chosen)
 
-    def ranked(self, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    def rank(self, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Return the labels of the best clusters and σ(label) · σ(cluster): see `RankingNetwork.ranked`."""
         vectors = self.text_vectors(inputs)
         clusters = self.recaller(vectors).float().sigmoid()
@@ -165,9 +165,9 @@ class LightXmlNetwork(RankingNetwork):
         labels, there = self.below(1, chosen)
         count, width = self.embeddings.shape
         parts = in_parts((vectors, labels), count if self._at_once(labels) else labels.shape[1] * width)
-        own = torch.cat([self.label_logits(*part).float().sigmoid() for part in parts])
+        local = torch.cat([self.label_logits(*part).float().sigmoid() for part in parts])
         above = recalled.repeat_interleave(labels.shape[1] // recalled.shape[1], dim=1)
-        return labels, own * above * there
+        return labels, local * above * there
 
 
 class LightXml(RankingModel):

@@ -47,11 +47,11 @@ from treelabel.models.extreme.clustering import (
 from treelabel.models.extreme.label_tree import LabelTree
 from treelabel.models.extreme.rankers import Rankers, Solver, train_rankers
 from treelabel.models.settings import Cost
-from treelabel.neural.fitted import FittedNetwork
+from treelabel.neural.fitted_network import FittedNetwork
 from treelabel.neural.fitting import fit_network, split_validation
 from treelabel.neural.model import Neural, NeuralModel
 from treelabel.neural.network import Network, NetworkSpec
-from treelabel.neural.processes import agreed_stop
+from treelabel.neural.processes import agree_to_stop
 from treelabel.neural.systems.x_transformer_indexing import (
     FittedXTransformer,
     Indexing,
@@ -88,7 +88,7 @@ class TrainingTexts:
     train: Training
     tfidf: sparse.csr_array
     labels: sparse.csr_array
-    kept: LongArray
+    training_rows: LongArray
     held: Training | None
     held_tfidf: sparse.csr_array | None
     held_labels: sparse.csr_array | None
@@ -100,12 +100,12 @@ def fit_x_transformer(model: "XTransformer", train: Training) -> tuple[FittedXTr
     terminal = h.most_specific(train.labels)
     nodes = np.unique(terminal.indices).astype(np.int32)
     tfidf, matrix = Tfidf.fit_transform(list(train.texts), NgramShape())
-    kept, held = split_validation(model, train)
+    training_rows, held = split_validation(model, train)
     data = TrainingTexts(
         train,
         matrix,
         sparse.csr_array(terminal[:, nodes]),
-        kept,
+        training_rows,
         held,
         None if held is None else tfidf.transform(list(held.texts)),
         None if held is None else sparse.csr_array(h.most_specific(held.labels)[:, nodes]),
@@ -122,7 +122,7 @@ def fit_x_transformer(model: "XTransformer", train: Training) -> tuple[FittedXTr
         cut_short |= indexing.matcher.stopped
         if margins is not None:
             on_held.append(indexing.to_probabilities(margins))
-        if agreed_stop(train.stop):
+        if agree_to_stop(train.stop):
             break
     if cut_short and train.stop.reason is None:
         # A matcher had to end before its time: what was learned is not all that could be.
@@ -152,13 +152,13 @@ def _fit_indexing(
     def rankers_of(rows: LongArray) -> Rankers:
         return train_rankers(features[rows], shown[rows], positive[rows], tree.children[1], solver, None, stop)
 
-    rankers, on_held, fitted_map = rankers_of(data.kept), None, USUAL_MAP
+    rankers, on_held, fitted_map = rankers_of(data.training_rows), None, USUAL_MAP
     if data.held is not None and data.held_tfidf is not None and data.held_labels is not None:
         vectors, margins = read_texts(fitted, data.held.texts)
         beam = best_clusters(margins, model.beam_size)
         on_held = rank(joined_features(data.held_tfidf, vectors), beam, tree, rankers)
         fitted_map = fit_map(on_held, tree.above(data.held_labels)[-1])
-        if len(data.kept) < len(train) and not stop:
+        if len(data.training_rows) < len(train) and not stop:
             rankers = rankers_of(np.arange(len(train)))
     return Indexing(tree, fitted, rankers, *fitted_map), on_held
 
@@ -167,17 +167,17 @@ def _fit_matcher(matcher: NeuralModel, data: TrainingTexts, tree: LabelTree, sha
     """Train a matcher in a share of the time that is left: clusters are the labels that it learns."""
     stop, clusters = data.train.stop, cluster_hierarchy(tree.sizes[0])
     now = time.monotonic()
-    own = StopSignal(now + share * (stop.deadline - now))
+    local = StopSignal(now + share * (stop.deadline - now))
 
     def training(texts: Strings, labels: sparse.csr_array, valid: Training | None) -> Training:
-        return Training(texts, clusters_of(tree, labels), clusters, valid, data.train.progress, own)
+        return Training(texts, clusters_of(tree, labels), clusters, valid, data.train.progress, local)
 
     valid = None
     if data.held is not None and data.held_labels is not None:
         valid = training(data.held.texts, data.held_labels, None)
-    shown = training(data.train.texts.take(data.kept), data.labels[data.kept], valid)
+    shown = training(data.train.texts.take(data.training_rows), data.labels[data.training_rows], valid)
     fitted, _ = fit_network(matcher, shown)
-    if own.reason == "interrupt":
+    if local.reason == "interrupt":
         stop.interrupt()
     return fitted
 
@@ -270,8 +270,8 @@ class XTransformer(NeuralModel):
         self._check_settings()
         if len(values["indexings"]) > len(self.label_embeddings):
             raise TreelabelError(f"there are {len(values['indexings'])} indexings, more than label_embeddings names")
-        for own in values["indexings"]:
-            self._require_mode("encoder" in own["matcher"]["featurizer"])
+        for local in values["indexings"]:
+            self._require_mode("encoder" in local["matcher"]["featurizer"])
         return x_transformer_schema(self.hierarchy_, values)
 
     def _read_files(self, folder: Path) -> None:

@@ -24,14 +24,14 @@ from treelabel.models.extreme.label_tree import LabelTree
 from treelabel.models.extreme.rankers import Rankers
 from treelabel.models.persistence.part_files import files_from, files_to
 from treelabel.models.persistence.schema import Ngrams, require_width, tfidf_arrays
-from treelabel.neural.fitted import FittedNetwork
+from treelabel.neural.featurizers import KnownVectors
+from treelabel.neural.fitted_network import FittedNetwork
 from treelabel.neural.hardware import threads_for
-from treelabel.neural.inputs import KnownVectors
 from treelabel.neural.losses.base import Loss
 from treelabel.neural.model import NeuralModel
 from treelabel.neural.network import LinearOutputs, Network, NetworkSpec
+from treelabel.neural.network_schema import NetworkValues, saved_schema
 from treelabel.neural.objective import Objective
-from treelabel.neural.saved import NetworkValues, saved_schema
 from treelabel.neural.targets import LabelTargets
 from treelabel.scores import Scores
 from treelabel.selection.evidence import Stage
@@ -58,7 +58,7 @@ class MatcherNetwork(Network):
         """Return the squared hinge of margins: see `Network.losses`."""
         return functional.relu(1 - (2 * truth - 1) * self.logits(inputs).float()).square().mean(1)
 
-    def finished(self) -> Network:
+    def for_scoring(self) -> Network:
         """Return the network that scores."""
         return Network(self.backbone, self.pooling, self.outputs)
 
@@ -89,8 +89,11 @@ def read_texts(matcher: FittedNetwork, texts: Strings, progress: bool | None = N
     with torch.inference_mode(), threads_for(network):
         for rows in featurizer.batches(inputs) if len(texts) else ():
             given = inputs.batch(rows)
-            own = given[0] if len(given) == 1 else network.vectors(*given)
-            vectors[rows], margins[rows] = own.float().numpy(), network.outputs(own).float().numpy()
+            part = given[0] if len(given) == 1 else network.vectors(*given)
+            vectors[rows], margins[rows] = (
+                part.float().numpy(),
+                network.outputs(part).float().numpy(),
+            )
     return vectors, margins
 
 
@@ -128,16 +131,16 @@ class Indexing:
     def to_probabilities(self, margins: sparse.csr_array) -> sparse.csr_array:
         """Turn margins in the order of the tree into probabilities in the order of the model."""
         p = expit(self.slope * margins.data + self.intercept).astype(np.float32)
-        found = sparse.csr_array((p, self.tree.labels[margins.indices], margins.indptr), margins.shape)
-        found.sort_indices()
-        return found
+        result = sparse.csr_array((p, self.tree.labels[margins.indices], margins.indptr), margins.shape)
+        result.sort_indices()
+        return result
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Return what is saved: values for JSON, and arrays."""
         values, arrays = self.matcher.state()
         rankers = {f"ranker_{name}": array for name, array in self.rankers.arrays().items()}
-        own = {"clusters": self.tree.sizes[0], "slope": self.slope, "intercept": self.intercept}
-        return {**own, "matcher": values}, {**arrays, **self.tree.arrays(), **rankers}
+        part = {"clusters": self.tree.sizes[0], "slope": self.slope, "intercept": self.intercept}
+        return {**part, "matcher": values}, {**arrays, **self.tree.arrays(), **rankers}
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,8 +165,8 @@ class FittedXTransformer:
         names = ["matcher" if len(matchers) == 1 else f"matcher {number}" for number in range(1, len(matchers) + 1)]
         return tuple(
             replace(stage, name=f"{name}, {stage.name}")
-            for name, own in zip(names, matchers, strict=True)
-            for stage in own
+            for name, part in zip(names, matchers, strict=True)
+            for stage in part
         )
 
     def score(self, texts: Strings, top: int | None = None) -> Scores:
@@ -185,8 +188,8 @@ class FittedXTransformer:
         for start in range(0, max(1, len(texts)), TEXTS_AT_ONCE):
             some = texts[start : start + TEXTS_AT_ONCE]
             tfidf = self.tfidf.transform(list(some))
-            found = self.scores_of([each.probabilities(some, tfidf, self.beam_size) for each in self.indexings])
-            parts.append((found if top is None else found.top_k(top)).values)
+            result = self.scores_of([each.probabilities(some, tfidf, self.beam_size) for each in self.indexings])
+            parts.append((result if top is None else result.top_k(top)).values)
         return Scores.concat(self.hierarchy, parts)
 
     def scores_of(self, probabilities: Sequence[sparse.csr_array]) -> Scores:
@@ -199,17 +202,17 @@ class FittedXTransformer:
         arrays: dict[str, Any] = {**self.tfidf.arrays(), "label_nodes": self.label_nodes}
         indexings = []
         for number, each in enumerate(self.indexings):
-            values, own = each.state()
+            values, part = each.state()
             indexings.append({**values, "width": self.tfidf.width + each.matcher.width})
-            arrays |= {f"{number}.{name}": array for name, array in own.items()}
+            arrays |= {f"{number}.{name}": array for name, array in part.items()}
         ngrams = {"ngram_range": shape.ngram_range, "n_features": shape.n_features}
         return {"labels": len(self.label_nodes), "ngrams": ngrams, "indexings": indexings}, arrays
 
     def write_files(self, folder: Path) -> None:
         """Write the networks of all matchers."""
         for number, each in enumerate(self.indexings):
-            with files_to(folder, f"{number}.") as own:
-                each.matcher.write_files(own)
+            with files_to(folder, f"{number}.") as part:
+                each.matcher.write_files(part)
 
     @classmethod
     def restore(
@@ -240,19 +243,30 @@ class FittedXTransformer:
         shape = NgramShape(ngrams["ngram_range"], None, int(ngrams["n_features"]))
         tfidf = Tfidf(shape, arrays["buckets"], arrays["idf"])
         indexings = []
-        for number, own in enumerate(values["indexings"]):
-            stored_arrays, clusters = with_prefix(arrays, f"{number}."), cluster_hierarchy(own["clusters"])
+        for number, part in enumerate(values["indexings"]):
+            stored_arrays, clusters = (
+                with_prefix(arrays, f"{number}."),
+                cluster_hierarchy(part["clusters"]),
+            )
             stops, frequencies = stored_arrays["stop_nodes"], stored_arrays["frequencies"]
-            objective = Objective(own["matcher"]["loss"], clusters, stops, frequencies)
+            objective = Objective(part["matcher"]["loss"], clusters, stops, frequencies)
             with files_from(folder, f"{number}.") as files:
-                fitted = FittedNetwork.restore(matcher, objective, (own["matcher"], stored_arrays), files)
-            if tfidf.width + fitted.width != own["width"]:
+                fitted = FittedNetwork.restore(matcher, objective, (part["matcher"], stored_arrays), files)
+            if tfidf.width + fitted.width != part["width"]:
                 raise TreelabelError(
-                    f"rankers are of {own['width']:,} columns, but there are {tfidf.width:,} of tf-idf and "
+                    f"rankers are of {part['width']:,} columns, but there are {tfidf.width:,} of tf-idf and "
                     f"{fitted.width:,} of the encoder"
                 )
             rankers = Rankers(**with_prefix(stored_arrays, "ranker_"))
-            indexings.append(Indexing(LabelTree.of(stored_arrays), fitted, rankers, own["slope"], own["intercept"]))
+            indexings.append(
+                Indexing(
+                    LabelTree.of(stored_arrays),
+                    fitted,
+                    rankers,
+                    part["slope"],
+                    part["intercept"],
+                )
+            )
         return cls(hierarchy, arrays["label_nodes"], tfidf, tuple(indexings), beam_size)
 
 
@@ -322,7 +336,7 @@ def x_transformer_schema(hierarchy: Hierarchy, values: dict[str, Any]) -> Schema
         (),
         {"nodes": len(hierarchy), "buckets": buckets, "labels": labels},
         {"width": buckets},
-        parts={f"{number}.": _indexing_schema(labels, own) for number, own in enumerate(values["indexings"])},
+        parts={f"{number}.": _indexing_schema(labels, part) for number, part in enumerate(values["indexings"])},
     )
 
 

@@ -14,9 +14,9 @@ from treelabel.encoders.onnx_export import export_checked, quantise
 from treelabel.encoders.transformer import TransformerEncoder
 from treelabel.neural.featurizers import (
     VECTOR_LENGTH,
-    Featurizer,
     FrozenFeaturizer,
     StatesFeaturizer,
+    TextFeaturizer,
     TokenFeaturizer,
 )
 from treelabel.neural.losses.base import Loss
@@ -48,20 +48,10 @@ class TextToProbabilities(nn.Module):
         return self.loss.probabilities(self.network.outputs(self.scale * vectors) / self.temperature)
 
 
-def network_from_tokens(network: Network, featurizer: Featurizer) -> tuple[Network, float, Tokenizer, int]:
+def network_from_tokens(network: Network, featurizer: TextFeaturizer) -> tuple[Network, float, Tokenizer, int]:
     """Return the network that starts at token ids, which frozen embeddings have been computed outside of.
 
-    Parameters
-    ----------
-    network
-        A trained network.
-    featurizer
-        How it sees texts.
-
-    Returns
-    -------
-    tuple
-        The network with its backbone, the scale of the backbone's vectors, the tokenizer, and the longest text.
+    Also the scale of the backbone's vectors, the tokenizer, and the longest text in tokens.
     """
     if type(network) is not Network:
         raise TreelabelError("a model that decides level by level is no graph from tokens to probabilities")
@@ -81,27 +71,11 @@ def network_from_tokens(network: Network, featurizer: Featurizer) -> tuple[Netwo
 
 
 def export_graph(
-    network: Network, featurizer: Featurizer, loss: Loss, temperature: float, runtime: Literal["onnx", "int8"]
+    network: Network, featurizer: TextFeaturizer, loss: Loss, temperature: float, runtime: Literal["onnx", "int8"]
 ) -> tuple[bytes, Tokenizer, int]:
-    """Export a trained network; the graph is compared with torch before it is trusted.
+    """Return a trained network as the content of an ONNX file, the tokenizer of its texts and their longest length.
 
-    Parameters
-    ----------
-    network
-        A trained network.
-    featurizer
-        How it sees texts.
-    loss
-        The loss that it was trained with.
-    temperature
-        Logits are divided by it.
-    runtime
-        "int8" quantises the graph.
-
-    Returns
-    -------
-    tuple
-        The content of an ONNX file, the tokenizer of its texts, and their longest length in tokens.
+    The graph is compared with torch before it is trusted; the runtime "int8" quantises it.
     """
     whole, scale, tokenizer, max_length = network_from_tokens(network, featurizer)
     module = TextToProbabilities(whole, loss, temperature, scale).eval()
@@ -113,6 +87,6 @@ def export_graph(
             file = Path(folder) / "int8.onnx"
         graph = file.read_bytes()
     # A copy: saving the trained model turns truncation off in its own.
-    own = Tokenizer.from_str(tokenizer.to_str())
-    own.enable_truncation(max_length)
-    return graph, own, max_length
+    truncating = Tokenizer.from_str(tokenizer.to_str())
+    truncating.enable_truncation(max_length)
+    return graph, truncating, max_length

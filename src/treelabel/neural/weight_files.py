@@ -1,6 +1,9 @@
 """The weights of a trained network in a file: writing them, and verifying them before they are loaded."""
 
+import errno
+import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +17,28 @@ from transformers import AutoConfig, AutoModel
 from treelabel.core.errors import TreelabelError
 from treelabel.core.json_text import read_json
 from treelabel.neural.featurizers import TokenFeaturizer
-from treelabel.neural.saved import CONFIG, TOKENIZER, WEIGHTS
-from treelabel.neural.tensors import os_errors
+from treelabel.neural.network_schema import CONFIG, TOKENIZER, WEIGHTS
+
+
+@contextmanager
+def os_errors() -> Iterator[None]:
+    """Raise OSError where safetensors reports a full disk.
+
+    >>> with os_errors():
+    ...     raise SafetensorError('Error while serializing: I/O error: No space left on device (os error 28)')
+    Traceback (most recent call last):
+    OSError: [Errno 28] No space left on device
+    """
+    try:
+        yield
+    except SafetensorError as error:
+        if "(os error 28)" in str(error) or "code: 28" in str(error):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
+        raise
 
 
 def write_weights(network: nn.Module, folder: Path) -> None:
-    """Write the weights of a network as safetensors.
-
-    Parameters
-    ----------
-    network
-        The network.
-    folder
-        The folder of the model.
-    """
+    """Write the weights of a network as safetensors."""
     with os_errors():
         save_file({name: value.contiguous() for name, value in network.state_dict().items()}, folder / WEIGHTS)
 
@@ -58,12 +69,12 @@ def load_weights(network: nn.Module, weights: Mapping[str, Tensor], where: str =
     where
         What they were read from, for messages.
     """
-    own = {name: value.shape for name, value in network.state_dict().items()}
-    found = {name: value.shape for name, value in weights.items()}
-    wrong = sorted(name for name in own.keys() | found.keys() if own.get(name) != found.get(name))
+    current = {name: value.shape for name, value in network.state_dict().items()}
+    stored = {name: value.shape for name, value in weights.items()}
+    wrong = sorted(name for name in current.keys() | stored.keys() if current.get(name) != stored.get(name))
     if wrong:
         name = wrong[0]
-        shape, expected = (tuple(of[name]) if name in of else "missing" for of in (found, own))
+        shape, expected = (tuple(of[name]) if name in of else "missing" for of in (stored, current))
         raise TreelabelError(f"{name} in {where} is {shape}, but the model's settings and labels say {expected}")
     if not any(value.is_meta for value in network.state_dict().values()):
         network.load_state_dict(dict(weights))
@@ -78,20 +89,7 @@ def untrained_backbone(config: dict[str, Any]) -> Any:
 
 
 def read_config(folder: Path, weights: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Read the configuration of a backbone; refuse one that the weights are not of, before memory is allocated for it.
-
-    Parameters
-    ----------
-    folder
-        The folder of the model.
-    weights
-        Weights by name.
-
-    Returns
-    -------
-    dict
-        The configuration.
-    """
+    """Read the configuration of a backbone; refuse one that does not fit the weights, before memory is allocated."""
     config = read_json(folder / CONFIG, str(folder / CONFIG), "configuration of a transformer")
     if not isinstance(config, dict) or not all(isinstance(key, str) for key in config):
         raise TreelabelError(f"{CONFIG} is no configuration of a transformer")
@@ -105,8 +103,8 @@ def read_config(folder: Path, weights: Mapping[str, Tensor]) -> dict[str, Any]:
     # On the device "meta", tensors are shapes without memory.
     with torch.device("meta"):
         shapes = {f"backbone.{name}": value.shape for name, value in untrained_backbone(config).state_dict().items()}
-    found = {name: value.shape for name, value in weights.items() if name.startswith("backbone.")}
-    wrong = sorted(name for name in shapes.keys() | found.keys() if shapes.get(name) != found.get(name))
+    stored = {name: value.shape for name, value in weights.items() if name.startswith("backbone.")}
+    wrong = sorted(name for name in shapes.keys() | stored.keys() if shapes.get(name) != stored.get(name))
     if wrong:
         raise TreelabelError(f"{wrong[0]} in {WEIGHTS} is not what {CONFIG} says")
     return config
@@ -132,15 +130,7 @@ def verify_backbone(backbone: Any) -> None:
 
 
 def verify_tokenizer(featurizer: TokenFeaturizer, backbone: Any) -> None:
-    """Raise TreelabelError where a transformer has no vector for a token, or for a position up to `max_length`.
-
-    Parameters
-    ----------
-    featurizer
-        With the tokenizer.
-    backbone
-        The transformer.
-    """
+    """Raise TreelabelError where a transformer has no vector for a token, or for a position up to `max_length`."""
     last = max(featurizer.tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
     if last >= backbone.get_input_embeddings().num_embeddings:
         raise TreelabelError(f"{TOKENIZER} has token {last}, but there are weights of fewer")

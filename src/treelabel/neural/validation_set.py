@@ -9,8 +9,7 @@ from treelabel.core.types import LongArray
 from treelabel.hierarchy import LabelMatrix
 from treelabel.hierarchy.label_matrices import keep_entries
 from treelabel.models.base import Training
-from treelabel.neural.featurizers import Featurizer
-from treelabel.neural.inputs import Inputs
+from treelabel.neural.featurizers import Inputs, TextFeaturizer
 from treelabel.neural.network import Network
 from treelabel.neural.objective import Objective
 from treelabel.selection.evidence import HeldOut
@@ -21,12 +20,12 @@ MIN_DOCUMENTS = 200
 
 
 @dataclass(frozen=True, eq=False)
-class Validation:
+class ValidationSet:
     """Documents that tell how good a network is: by the log loss of their labels at the best temperature."""
 
     data: Training
     inputs: Inputs
-    featurizer: Featurizer
+    featurizer: TextFeaturizer
     objective: Objective
     # What is true of them, whatever the best epoch is chosen by.
     labels: LabelMatrix
@@ -35,11 +34,11 @@ class Validation:
     def of(
         cls,
         data: Training | None,
-        featurizer: Featurizer,
+        featurizer: TextFeaturizer,
         objective: Objective,
         seed: int,
         seen: Training | None = None,
-    ) -> "Validation | None":
+    ) -> "ValidationSet | None":
         """Sample documents whose labels the loss can take.
 
         Parameters
@@ -81,18 +80,7 @@ class Validation:
         return self.featurizer.batches(self.inputs)
 
     def score(self, network: Network, temperature: float) -> HeldOut:
-        """Score the documents, and put what is true of them beside it.
-
-        Parameters
-        ----------
-        network, temperature
-            What was trained without them.
-
-        Returns
-        -------
-        HeldOut
-            Of the sample.
-        """
+        """Score the documents, and put what is true of them alongside."""
         scores = network.score(self.batches, self.inputs, self.objective, temperature)
         return HeldOut(scores, self.labels, self.data.groups)
 
@@ -102,20 +90,7 @@ class Validation:
 
 
 def with_seen_labels(held_out: Training, shown: Training) -> Training:
-    """Leave out labels that training does not see.
-
-    Parameters
-    ----------
-    held_out
-        Documents that find the best epoch.
-    shown
-        Those that are trained on.
-
-    Returns
-    -------
-    Training
-        The same documents.
-    """
+    """Leave out labels that training does not see."""
     seen = np.zeros(len(shown.hierarchy), np.bool_)
     seen[shown.closed.indices] = True
     closed = held_out.closed

@@ -66,7 +66,7 @@ def saved_schema(hierarchy: Hierarchy, values: dict[str, Any], hidden: bool | No
     """
     nodes = len(hierarchy)
     sizes, most = {"nodes": nodes}, {"stop_nodes": nodes}
-    relations = (lambda found: require_inner(hierarchy, found["stop_nodes"]),)
+    relations = (lambda arrays: require_inner(hierarchy, arrays["stop_nodes"]),)
     if "runtime" in values:
         return Schema(objective_arrays(), (), sizes, most, relations, (GRAPH, TOKENIZER))
     if "encoder" not in values["featurizer"]:
@@ -86,13 +86,13 @@ def saved_schema(hierarchy: Hierarchy, values: dict[str, Any], hidden: bool | No
 
 def _outputs(hidden: bool) -> dict[str, Array]:
     """Declare the outputs, over a hidden layer if there is one."""
-    own = {
+    outputs = {
         "outputs.linear.weight": Array("float32", ("outputs", "hidden" if hidden else "inputs")),
         "outputs.linear.bias": Array("float32", ("outputs",)),
     }
     if not hidden:
-        return own
-    return own | {
+        return outputs
+    return outputs | {
         "outputs.hidden.weight": Array("float32", ("hidden", "inputs")),
         "outputs.hidden.bias": Array("float32", ("hidden",)),
     }

@@ -10,8 +10,8 @@ from treelabel.core.strings import Strings
 from treelabel.core.types import FloatArray
 from treelabel.encoders.onnx_sessions import open_session, run_graph
 from treelabel.encoders.tokens import first_tokens
+from treelabel.neural.network_schema import GRAPH, TOKENIZER
 from treelabel.neural.objective import Objective
-from treelabel.neural.saved import GRAPH, TOKENIZER
 from treelabel.scores import Scores
 
 if TYPE_CHECKING:
@@ -72,22 +72,7 @@ class ExportedNetwork:
 
     @classmethod
     def restore(cls, objective: Objective, values: dict[str, Any], folder: Path) -> "ExportedNetwork":
-        """Read what was saved.
-
-        Parameters
-        ----------
-        objective
-            What the network was trained for.
-        values
-            The values that `state` returned.
-        folder
-            Where `write_files` wrote.
-
-        Returns
-        -------
-        ExportedNetwork
-            The same network.
-        """
+        """Read what was saved."""
         from tokenizers import Tokenizer
 
         tokenizer, length = Tokenizer.from_file(str(folder / TOKENIZER)), int(values["max_length"])

@@ -13,14 +13,19 @@ from treelabel.core.strings import Strings
 from treelabel.encoders.token_states import TokenStates
 from treelabel.models.extreme.label_tree import LabelTree
 from treelabel.models.persistence.schema import require_width
-from treelabel.neural.export import export_graph
-from treelabel.neural.exported import ExportedNetwork
-from treelabel.neural.featurizers import Featurizer, FrozenFeaturizer, StatesFeaturizer, TokenFeaturizer
-from treelabel.neural.inputs import KnownVectors
+from treelabel.neural.exported_network import ExportedNetwork
+from treelabel.neural.featurizers import (
+    FrozenFeaturizer,
+    KnownVectors,
+    StatesFeaturizer,
+    TextFeaturizer,
+    TokenFeaturizer,
+)
 from treelabel.neural.model import NeuralModel
 from treelabel.neural.network import Network, NetworkSpec
+from treelabel.neural.network_export import export_graph
 from treelabel.neural.objective import Objective, portions_of
-from treelabel.neural.weights import (
+from treelabel.neural.weight_files import (
     load_weights,
     read_config,
     read_weights,
@@ -38,7 +43,7 @@ class FittedNetwork:
     """A trained network, how it sees texts, and what its logits mean once they are divided by the temperature."""
 
     objective: Objective
-    featurizer: Featurizer
+    featurizer: TextFeaturizer
     network: Network
     temperature: float
     epoch_losses: tuple[float, ...]
@@ -90,18 +95,22 @@ class FittedNetwork:
         if not self._in_file:
             arrays = {**arrays, **{name: value.numpy() for name, value in self.network.state_dict().items()}}
         arrays = {**arrays, **self.network.arrays()}
-        own = {"loss": self.objective.name, "temperature": self.temperature, "epoch_losses": list(self.epoch_losses)}
+        described = {
+            "loss": self.objective.name,
+            "temperature": self.temperature,
+            "epoch_losses": list(self.epoch_losses),
+        }
         of_objective: dict[str, Any] = {
             "stop_nodes": self.objective.stop_nodes,
             "frequencies": self.objective.frequencies,
         }
-        return {**own, "featurizer": values}, {**arrays, **of_objective}
+        return {**described, "featurizer": values}, {**arrays, **of_objective}
 
     def write_files(self, folder: Path) -> None:
         """Write what is too large for JSON and arrays."""
         if self._in_file:
             write_weights(self.network, folder)
-        self.featurizer.write_files(self.network, folder)
+        self.featurizer.write_files(self.network.backbone, folder)
 
     @property
     def _in_file(self) -> bool:
@@ -125,18 +134,18 @@ class FittedNetwork:
             Where `write_files` wrote.
         """
         values, arrays = stored
-        featurizer: Featurizer
+        featurizer: TextFeaturizer
         tree = LabelTree.of(arrays) if "tree_labels" in arrays else None
         spec = NetworkSpec(objective, 0, None, "mean", 0.0, model.hidden_size, tree=tree)
         is_frozen = model.trained_part == "head"
         if not is_frozen:
-            featurizer = TokenFeaturizer.restored(values["featurizer"], folder)
+            featurizer = TokenFeaturizer.restore(values["featurizer"], folder)
             spec = replace(spec, pooling=featurizer.pooling)
         elif model.takes_states:
-            featurizer = StatesFeaturizer.restored(model.encoder_spec, values["featurizer"])
+            featurizer = StatesFeaturizer.restore(model.encoder_spec, values["featurizer"])
             spec = replace(spec, pooling=featurizer.pooling)
         else:
-            featurizer = FrozenFeaturizer.restored(model.encoder_spec, values["featurizer"], arrays)
+            featurizer = FrozenFeaturizer.restore(model.encoder_spec, values["featurizer"], arrays)
         weights = read_weights(folder) if model.has_file or not is_frozen else _weights_among(arrays)
         config = None if is_frozen else read_config(folder, weights)
         width = int(values["featurizer"].get("width", _width_of(weights)))
@@ -151,24 +160,7 @@ class FittedNetwork:
 def restore_network(
     model: NeuralModel, spec: NetworkSpec, weights: Mapping[str, Tensor], config: dict[str, Any] | None
 ) -> Network:
-    """Make the network that scores, and load its weights, which are verified first.
-
-    Parameters
-    ----------
-    model
-        Makes the network.
-    spec
-        What it is made of, without a backbone.
-    weights
-        Its weights by name; those of a backbone begin with "backbone.".
-    config
-        The configuration of the backbone, if there is one.
-
-    Returns
-    -------
-    Network
-        The network.
-    """
+    """Make the network that scores, and load its weights, which are verified first."""
 
     def made() -> Network:
         if config is None:
