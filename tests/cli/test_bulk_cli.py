@@ -47,7 +47,7 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
 
     yield put_in
-    inputs._buffered.cache_clear()
+    inputs._buffer_of.cache_clear()
 
 
 def table(text: str, delimiter: str = ",") -> list[dict[str, str]]:

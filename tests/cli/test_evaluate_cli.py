@@ -70,7 +70,7 @@ def refuse(*_: Any) -> None:
 def test_batches_of_seven_give_the_bits_of_the_whole(
     folder: Path, run: Run, metrics: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streaming, "_matched", refuse)
+    monkeypatch.setattr(streaming, "_match_by_id", refuse)
     names = metrics if metrics == "all" else metrics.split(",")
     for train in (None, Dataset.of(["x"] * SIZE, drawn(3), TREE)):
         whole = evaluate(Dataset.of([""] * SIZE, TRUTH, TREE), FOUND, metrics=names, train_frequencies=train)
@@ -88,7 +88,7 @@ def test_batches_of_seven_give_the_bits_of_the_whole(
 def test_scores_in_batches_are_decided_and_judged_as_the_whole(
     folder: Path, run: Run, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streaming, "_matched", refuse)
+    monkeypatch.setattr(streaming, "_match_by_id", refuse)
     given = scores() if kind.startswith("dense") else scores().top_k(3)
     given.save(folder / kind)
     whole = evaluate(Dataset.of([""] * SIZE, TRUTH, TREE, IDS), scores=given, metrics=["hf1", "hf1_auc", "precision@2"])

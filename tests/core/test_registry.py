@@ -23,7 +23,7 @@ def test_every_public_registry_lists_itself(registry: Registry) -> None:  # type
 
 
 def test_every_registry_stands_in_the_file_of_its_package() -> None:
-    files = ("encoders.registry", "data.io.formats", "models.linear.heads", "neural.losses.registry")
+    files = ("encoders.registry", "data.io.registry", "models.linear.heads", "neural.losses.registry")
     modules = [
         import_module(f"treelabel.{name}") for name in (*files, "metrics.registry", "models.registry", "rules.registry")
     ]

@@ -22,7 +22,7 @@ from treelabel.core.standard import as_output
 
 if TYPE_CHECKING:
     from treelabel.data import Dataset
-    from treelabel.data.io.format import Encoder
+    from treelabel.data.io.format import TableEncoder
     from treelabel.models import Model
     from treelabel.models.streaming import Decided
     from treelabel.scores import Scores
@@ -184,7 +184,7 @@ def score_file(job: Job, top: int | None) -> tuple[str, int]:
     from treelabel.models.streaming import blank_texts
     from treelabel.scores.batches import batch_schema, finish_scores, score_batch
 
-    def scored(done: int) -> "Iterator[tuple[Any, Scores, int]]":
+    def score_batches(done: int) -> "Iterator[tuple[Any, Scores, int]]":
         for data, (ids, _) in background(job.batches(done, False, f"scoring {job.texts.name}")):
             column, _ = texts_of(data)
             yield ids, job.model.score(column, top=top), int(blank_texts(column).sum())
@@ -193,7 +193,7 @@ def score_file(job: Job, top: int | None) -> tuple[str, int]:
     with job.sink() as sink:
         writer = SpoolWriter(sink, lambda made, target: finish_scores(made, target, h))
         rows, stored, empty = (sink.state.get(name, 0) for name in ("rows", "stored", "empty"))
-        for ids, scores, blank in background(scored(rows)):
+        for ids, scores, blank in background(score_batches(rows)):
             schema = writer.begin(batch_schema(scores)) if writer.schema is None else writer.schema
             batch = score_batch(scores, ids, schema)
             writer.add(batch)
@@ -236,7 +236,7 @@ class GrowingWriter:
     def __init__(self, job: Job, form: Form, sink: Sink) -> None:
         self._job, self._form, self._sink = job, form, sink
         self._compress = compressor(job.output)
-        self._encoder: Encoder | None = None
+        self._encoder: TableEncoder | None = None
         # Whether a last column counts what was escaped, so that treelabel reads it as it was: found at the beginning.
         self.marked: bool | None = sink.state.get("marked")
 
@@ -255,7 +255,7 @@ class GrowingWriter:
         self._sink.write(self._compress(encoder.encode(prediction_table(decided, form))))
         return encoder.escaped - before
 
-    def _begin(self, decided: "Decided") -> "Encoder":
+    def _begin(self, decided: "Decided") -> "TableEncoder":
         from treelabel.data.io import FORMATS, WriteOptions
         from treelabel.data.io.formulas import may_hold_formulas
 

@@ -143,7 +143,7 @@ def _read_system(path: Path, truth: "Dataset", read: ReadArguments) -> Any:
     if is_score_file(path):
         result: Any = Scores.load(path)
     else:
-        result = Predicted.joined(list(opened_predictions(path, truth.hierarchy, read)))
+        result = Predicted.concat(list(opened_predictions(path, truth.hierarchy, read)))
         if result.labels.nnz == 0:
             warnings.warn(f"{path}: no document has a label", stacklevel=2)
     rows = rows_by_id(truth, result.ids, str(path))

@@ -25,20 +25,20 @@ ON_ERROR = "treelabel:meaningless"
 codecs.register_error(ON_ERROR, lambda error: (MEANINGLESS, cast("UnicodeDecodeError", error).end))
 
 
-def encoding_of(head: bytes, given: str = "utf-8") -> str:
+def encoding_of(head: bytes, default: str = "utf-8") -> str:
     r"""Tell the encoding of a file by its first bytes: a byte order mark, or the NULs that UTF-16 has.
 
     Parameters
     ----------
     head : bytes
         The first bytes; a few thousand are enough.
-    given : str
+    default : str
         The encoding where the bytes say nothing; it must be known (see `is_known`).
 
     Returns
     -------
     str
-        A mark wins over what is given. "utf-16" and "utf-32" without a mark are little-endian, as on Windows, unless
+        A mark wins over the default. "utf-16" and "utf-32" without a mark are little-endian, as on Windows, unless
         the NULs say otherwise.
 
     >>> encoding_of(b"\xef\xbb\xbfa"), encoding_of("a,b\n".encode("utf-16")), encoding_of("a,b\n".encode("utf-16-be"))
@@ -46,7 +46,7 @@ def encoding_of(head: bytes, given: str = "utf-8") -> str:
     >>> encoding_of(b"caf\xe9", "CP1252"), encoding_of(b"a\0b")
     ('cp1252', 'utf-8')
     """
-    name = codecs.lookup(given).name.removesuffix("-sig")
+    name = codecs.lookup(default).name.removesuffix("-sig")
     is_wide = name.startswith(("utf-16", "utf-32"))
     marked = next((encoding for mark, encoding in MARKS if head.startswith(mark)), None)
     if marked is not None and not (is_wide and marked == "utf-8"):
@@ -62,7 +62,7 @@ def _by_nulls(head: bytes) -> str | None:
     pairs = len(head) // 2
     if pairs < 2:
         return None
-    first, second = (head[at : 2 * pairs : 2].count(0) / pairs for at in (0, 1))
+    first, second = (head[start : 2 * pairs : 2].count(0) / pairs for start in (0, 1))
     if second >= MOST_ARE_NUL and first <= FEW_ARE_NUL:
         return "utf-16-le"
     return "utf-16-be" if first >= MOST_ARE_NUL and second <= FEW_ARE_NUL else None

@@ -83,12 +83,12 @@ class Growing:
             return
         if self._stream is None or os.fstat(self._stream.fileno()).st_size < size:
             return
-        given = json.loads(json.dumps(self.about))
-        for name in {**about, **given}:
-            if about.get(name) != given.get(name):
+        requested = json.loads(json.dumps(self.about))
+        for name in {**about, **requested}:
+            if about.get(name) != requested.get(name):
                 raise TreelabelError(
                     f"{self.path}: cannot go on, for it was begun with another {name}: {quote(str(about.get(name)))}, "
-                    f"now {quote(str(given.get(name)))}; give the same, or start over without --resume"
+                    f"now {quote(str(requested.get(name)))}; give the same, or start over without --resume"
                 )
         self.state, self.size = state, size
 

@@ -50,28 +50,28 @@ def existing_file(path: str | Path) -> Path:
     if not isinstance(path, str | os.PathLike):
         hint = "; pass its columns to fit instead: model.fit(data['text'], data['label'])" if column_names(path) else ""
         raise TreelabelError(f"expected the name of a file, found {describe_value(path)}{hint}")
-    found = Path(path)
-    if found == STANDARD:
-        return found
+    file = Path(path)
+    if file == STANDARD:
+        return file
     try:
-        mode = found.stat().st_mode
+        mode = file.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
-        raise _missing(found) from None
+        raise _missing(file) from None
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise TreelabelError(f"{found}: is a symbolic link that leads back to itself") from None
-        raise TreelabelError(f"{found}: cannot be read: {error.strerror}") from None
+            raise TreelabelError(f"{file}: is a symbolic link that leads back to itself") from None
+        raise TreelabelError(f"{file}: cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise TreelabelError(f"{quote(str(path))}: not the name of a file: {error}") from None
     if stat.S_ISDIR(mode):
-        raise TreelabelError(f"{found}: is a folder, expected a file")
+        raise TreelabelError(f"{file}: is a folder, expected a file")
     if not stat.S_ISREG(mode):
         kind = KINDS.get(stat.S_IFMT(mode), "no regular file")
         raise TreelabelError(
-            f"{found}: is {kind}, expected a regular file; save what comes from it to a file first, "
+            f"{file}: is {kind}, expected a regular file; save what comes from it to a file first, "
             "or pipe it into - (standard input)"
         )
-    return found
+    return file
 
 
 def _missing(path: Path) -> TreelabelError:
@@ -104,7 +104,7 @@ def open_input(
     if path == STANDARD:
         start = standard_input().peek(4)
         compression = next((name for magic, name in MAGIC.items() if start.startswith(magic)), None)
-    with _opened(path) as raw:
+    with _open_raw(path) as raw:
         counted = _Counted(raw, seen)
         source: Any = counted if seen is not None or compression is not None or path == STANDARD else raw
         if compression is not None:
@@ -116,18 +116,18 @@ def open_input(
 
 
 @lru_cache(1)
-def _buffered(stream: Any) -> BufferedReader:
+def _buffer_of(stream: Any) -> BufferedReader:
     # Not through a buffer of its own, which would wait until it is full.
     return BufferedReader(getattr(stream.buffer, "raw", stream.buffer), BUFFER)
 
 
 def standard_input() -> BufferedReader:
     """Return standard input, always the same buffer, so that a look at its beginning takes nothing away."""
-    return _buffered(sys.stdin)
+    return _buffer_of(sys.stdin)
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
+def _open_raw(path: Path) -> Iterator[IO[bytes]]:
     if path == STANDARD:
         yield standard_input()
         return
@@ -286,10 +286,10 @@ def text_lines(
     _require_known(encoding, path)
     with decompressing(path):
         source = peekable(stream)
-        found = encoding_of(source.peek(1), encoding)
-        is_recoded = not is_like_ascii(found)
+        actual = encoding_of(source.peek(1), encoding)
+        is_recoded = not is_like_ascii(actual)
         if is_recoded:
-            source = BufferedReader(AsUtf8(source, found), BUFFER)
+            source = BufferedReader(AsUtf8(source, actual), BUFFER)
         if universal is None:
             head = source.peek(1)
             universal = b"\r" in head[:-1] and b"\n" not in head
@@ -298,9 +298,10 @@ def text_lines(
                 yield UndecodableLine(f"the line is too long; {limits.hint('line')}")
                 continue
             try:
-                line = raw.decode("utf-8" if is_recoded else found)
+                line = raw.decode("utf-8" if is_recoded else actual)
             except UnicodeError as error:
-                line = UndecodableLine(_damaged(raw, found) if is_recoded else _undecodable(raw, found, error))
+                why = _describe_damage(raw, actual) if is_recoded else _describe_undecodable(raw, actual, error)
+                line = UndecodableLine(why)
             if number == 0 and not isinstance(line, UndecodableLine):
                 line = line.removeprefix("\ufeff")
             if line:
@@ -323,7 +324,7 @@ def decompressing(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _undecodable(raw: bytes, encoding: str, error: UnicodeError) -> str:
+def _describe_undecodable(raw: bytes, encoding: str, error: UnicodeError) -> str:
     usual = "utf-16" if b"\0" in raw else "cp1252" if encoding == "utf-8" else "utf-8"
     hint = "; old Windows files are cp1252" if usual == "cp1252" else ""
     advice = f"save the file as UTF-8, or name its encoding (--encoding {usual}{hint})"
@@ -332,13 +333,13 @@ def _undecodable(raw: bytes, encoding: str, error: UnicodeError) -> str:
     return f"byte {error.start + 1} of the line (0x{raw[error.start]:02x}) is not {encoding}; {advice}"
 
 
-def _damaged(raw: bytes, encoding: str) -> str:
+def _describe_damage(raw: bytes, encoding: str) -> str:
     """Say where a line that was recoded has bytes that mean nothing."""
     try:
         raw.decode()
     except UnicodeDecodeError as error:
-        place = len(raw[: error.start].decode()) + 1
-        return f"character {place} of the line is not {encoding}; the file may be damaged or cut short"
+        position = len(raw[: error.start].decode()) + 1
+        return f"character {position} of the line is not {encoding}; the file may be damaged or cut short"
     raise AssertionError("a line that can be decoded is not damaged")
 
 

@@ -34,7 +34,7 @@ def json_lines(columns: Mapping[str, Any], optional: Sequence[str] = ()) -> byte
     >>> json_lines({"id": pa.array(["a", None]), "tags": pa.array([["x"], []])})
     b'{"id": "a", "tags": ["x"]}\n{"id": null, "tags": []}\n'
     """
-    return text_bytes(joined([*_object_parts(columns, optional), "\n"]))
+    return text_bytes(join_texts([*_object_parts(columns, optional), "\n"]))
 
 
 def json_text(value: Any) -> str:
@@ -48,7 +48,7 @@ def json_text(value: Any) -> str:
 
 def json_values(column: Any) -> pa.Array:
     """Write the values of a column as JSON; nothing is null."""
-    return joined(_parts(column)) if len(column) else pa.array([], pa.large_string())
+    return join_texts(_parts(column)) if len(column) else pa.array([], pa.large_string())
 
 
 def number_texts(values: DoubleArray) -> pa.Array:
@@ -69,7 +69,7 @@ def number_texts(values: DoubleArray) -> pa.Array:
 TextParts = list[Any]
 
 
-def joined(parts: TextParts) -> pa.Array:
+def join_texts(parts: TextParts) -> pa.Array:
     """Join columns and constants, row by row; what is null in one of them is null."""
     merged: TextParts = []
     for part in parts:
@@ -124,7 +124,7 @@ def _string_parts(texts: pa.Array) -> TextParts:
     if not pc.any(is_special).as_py():
         return ['"', texts, '"']
     written = [json_text(text) for text in texts.filter(is_special).to_pylist()]
-    return [pc.replace_with_mask(joined(['"', texts, '"']), is_special, pa.array(written, pa.large_string()))]
+    return [pc.replace_with_mask(join_texts(['"', texts, '"']), is_special, pa.array(written, pa.large_string()))]
 
 
 def _list_parts(lists: pa.Array) -> TextParts:
@@ -143,7 +143,7 @@ def _object_parts(columns: Mapping[str, Any], optional: Sequence[str]) -> TextPa
         if name in optional and column.null_count == len(column):
             continue
         if name in optional and column.null_count:
-            written = joined([key, *_parts(column)])
+            written = join_texts([key, *_parts(column)])
             parts.append(pc.if_else(column.is_valid(), written, text_scalar("")))
         else:
             parts += [key, *_parts(column)]

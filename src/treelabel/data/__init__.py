@@ -3,7 +3,7 @@
 from treelabel.core.strings import Strings
 from treelabel.data.data_file import read_batches
 from treelabel.data.dataset import Dataset
-from treelabel.data.describe import Description, describe
+from treelabel.data.describe import DatasetDescription, describe
 from treelabel.data.documents import SkippedRowsWarning
 from treelabel.data.io import FORMATS
 from treelabel.data.joint_reading import read_together
@@ -26,7 +26,7 @@ from treelabel.data.write import losses, write
 __all__ = [
     "FORMATS",
     "Dataset",
-    "Description",
+    "DatasetDescription",
     "SkippedRowsWarning",
     "Strings",
     "concat",

@@ -14,7 +14,7 @@ from treelabel.core.inputs import existing_file
 from treelabel.core.types import IntArray
 from treelabel.data.columns import ColumnChoice
 from treelabel.data.dataset import Dataset
-from treelabel.data.documents import DocumentReader, Extra, OnError, Problems, resized
+from treelabel.data.documents import DocumentReader, Extra, OnError, Problems, resize_batches
 from treelabel.data.io import BATCH, ReadOptions, format_to_read, open_tables
 from treelabel.data.io.format import batch_sizes, json_column
 from treelabel.data.read import find_nodes, hierarchy_of_labels
@@ -85,7 +85,7 @@ class DataFile:
         problems = Problems(self.path, self.on_error)
         reader = self._reader(problems, extra, title)
         nodes: IntArray = np.zeros(0, np.int32)
-        for batch in resized(reader.batches(), batch_sizes(size, first)):
+        for batch in resize_batches(reader.batches(), batch_sizes(size, first)):
             new = list(reader.keys)[len(nodes) :]
             lines = reader.key_lines[len(nodes) :]
             nodes = np.append(nodes, find_nodes(hierarchy, new, lines, self.sep, problems, self.sibling))

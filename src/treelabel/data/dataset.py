@@ -12,7 +12,7 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.matrices import require_sound
 from treelabel.core.strings import Strings
 from treelabel.core.types import LongArray
-from treelabel.data.describe import Description, describe
+from treelabel.data.describe import DatasetDescription, describe
 from treelabel.hierarchy import Change, Hierarchy, LabelMatrix
 from treelabel.hierarchy.label_ids import decode, encode
 from treelabel.hierarchy.labelled_texts import LabelledTexts
@@ -163,7 +163,7 @@ class Dataset(LabelledTexts):
         self.hierarchy.require_same(change.old.fingerprint, "the change")
         return replace(self, labels=change.labels(self.labels), hierarchy=change.new)
 
-    def describe(self, train: "Dataset | None" = None) -> Description:
+    def describe(self, train: "Dataset | None" = None) -> DatasetDescription:
         """Count what matters about the data; label frequencies are those of `train`, by default of the data itself."""
         return describe(self, train)
 

@@ -40,7 +40,7 @@ class Documents(Protocol):
 
 
 @dataclass(frozen=True)
-class Description:
+class DatasetDescription:
     """Counts of a dataset; `str()` prints them as a table, `to_json()` returns plain values.
 
     The regime is that of the closed label sets of labelled documents: "single_path" (one path that ends in a leaf),
@@ -78,7 +78,9 @@ class Description:
     def rows(self) -> list[tuple[str, str]]:
         """Return (what, value) pairs for people to read."""
         kind = "tree" if self.is_tree else "DAG"
-        odd = ", ".join(f"{share:.1%} {_words(name)}" for name, share in self.regime_share.items() if 0 < share < 1)
+        irregular = ", ".join(
+            f"{share:.1%} {_words(name)}" for name, share in self.regime_share.items() if 0 < share < 1
+        )
         seen = max(1, sum(self.frequency_bins.values()))
         rows = [
             ("documents", f"{self.documents:,}"),
@@ -88,7 +90,7 @@ class Description:
                 "labels per document",
                 f"{self.labels_per_document:.2f} with ancestors, {self.given_labels_per_document:.2f} as given",
             ),
-            ("regime", f"{_words(self.regime)}{f' ({odd})' if odd else ''}"),
+            ("regime", f"{_words(self.regime)}{f' ({irregular})' if irregular else ''}"),
             ("without labels", f"{self.unlabelled:,}"),
             (
                 f"labels by frequency in {self.reference}",
@@ -117,7 +119,7 @@ class Description:
         return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 
 
-def describe(data: Documents, train: Documents | None = None) -> Description:
+def describe(data: Documents, train: Documents | None = None) -> DatasetDescription:
     """Count everything in one pass over labels and one over texts.
 
     Parameters
@@ -142,7 +144,7 @@ def describe(data: Documents, train: Documents | None = None) -> Description:
     texts = data.texts.arrow
     empty = pc.sum(pc.equal(pc.utf8_trim_whitespace(texts), "")).as_py() or 0
     words = pc.sum(pc.count_substring_regex(texts, r"\S+")).as_py() or 0
-    return Description(
+    return DatasetDescription(
         documents=len(data),
         nodes=len(h),
         leaves=len(h.leaves),
@@ -185,8 +187,10 @@ def _mean(total: int, count: int) -> float:
 
 def _regime(data: Documents) -> tuple[Regime | Literal["unlabelled"], dict[str, float]]:
     """Return the regime of labelled documents, and the share of those that are of each."""
-    found = document_regimes(data.hierarchy, data.labels, data.closed)
-    labelled = int(np.sum(found >= 0))
+    regimes = document_regimes(data.hierarchy, data.labels, data.closed)
+    labelled = int(np.sum(regimes >= 0))
     if labelled == 0:
         return "unlabelled", {}
-    return REGIMES[found.max()], {name: int(np.sum(found == at)) / labelled for at, name in enumerate(REGIMES)}
+    return REGIMES[regimes.max()], {
+        name: int(np.sum(regimes == number)) / labelled for number, name in enumerate(REGIMES)
+    }

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from scipy import sparse
 
 from treelabel.core.errors import TreelabelError, shorten
-from treelabel.core.json_lines import joined, text_scalar
+from treelabel.core.json_lines import join_texts, text_scalar
 from treelabel.core.strings import Strings
 from treelabel.core.types import BoolArray, IntArray, LongArray
 from treelabel.data.cell_values import (
@@ -167,7 +167,7 @@ def _concat_tables(tables: Sequence[pa.Table], sizes: Sequence[int]) -> pa.Table
     return pa.table(columns)
 
 
-def resized(batches: Iterator[DocumentBatch], sizes: Iterator[int]) -> Iterator[DocumentBatch]:
+def resize_batches(batches: Iterator[DocumentBatch], sizes: Iterator[int]) -> Iterator[DocumentBatch]:
     """Cut and join batches, so that each has as many documents as asked for."""
     waiting: list[DocumentBatch] = []
     size = next(sizes)
@@ -333,7 +333,7 @@ class PartRows:
         texts = [self._texts(name, as_text) for name in columns.text if self._require(name)]
         if not texts:
             return pa.array([""] * len(self.part), pa.large_string())
-        return joined([part for text in texts for part in ("\n", text)][1:]) if len(texts) > 1 else texts[0]
+        return join_texts([part for text in texts for part in ("\n", text)][1:]) if len(texts) > 1 else texts[0]
 
     def labels(self, columns: Columns) -> tuple[list[list[Label]], LongArray]:
         """Read labels: lists of them, and which list each row has. The same few labels stand in row after row."""
@@ -349,8 +349,8 @@ class PartRows:
         (name,) = columns.labels
         lists, sep = columns.lists, columns.label_sep
         if columns.numbers is not None:
-            beside = self.part.values(columns.numbers) if columns.numbers in self.part.table.column_names else None
-            pairs = zip(self.part.values(name), beside or [None] * len(every), strict=True)
+            numbers = self.part.values(columns.numbers) if columns.numbers in self.part.table.column_names else None
+            pairs = zip(self.part.values(name), numbers or [None] * len(every), strict=True)
             return self._convert(pairs, lambda pair: _labels(pair[0], between_numbers(pair[1]), lists), []), every
         if not self._is_text(name):
             return self._convert(self.part.values(name), lambda value: _labels(value, sep, lists), []), every
@@ -358,7 +358,7 @@ class PartRows:
         which = pc.fill_null(encoded.indices, len(encoded.dictionary)).to_numpy(zero_copy_only=False).astype(np.int64)
         cells = [*encoded.dictionary.to_pylist(), ""]
         wrong: dict[int, str] = {}
-        entries = _converted(cells, lambda cell: labels_of_cell(cell, sep, lists), [], wrong)
+        entries = _convert_values(cells, lambda cell: labels_of_cell(cell, sep, lists), [], wrong)
         for row in np.flatnonzero(np.isin(which, list(wrong))).tolist():
             self.reasons.setdefault(row, wrong[int(which[row])])
         return entries, which
@@ -382,10 +382,10 @@ class PartRows:
         return pa.array(self._convert(self.part.values(name), convert, ""), pa.large_string())
 
     def _convert(self, values: Any, convert: Any, default: Any) -> list[Any]:
-        return _converted(values, convert, default, self.reasons)
+        return _convert_values(values, convert, default, self.reasons)
 
 
-def _converted(values: Any, convert: Any, default: Any, reasons: dict[int, str]) -> list[Any]:
+def _convert_values(values: Any, convert: Any, default: Any, reasons: dict[int, str]) -> list[Any]:
     """Convert values one by one; note why it cannot be done, and take the default."""
     results = []
     for row, value in enumerate(values):

@@ -86,18 +86,18 @@ def write(
         return decode(data.hierarchy, matrix, separator is not None, separator or SEPARATOR)
 
     with atomic_group():
-        beside = None
+        sibling = None
         stands_alone = bool(entry.holds & {"hierarchy", "features"})
         if not taxonomy and not stands_alone and separator is None:
             require_no_other_taxonomy(target, data.hierarchy)
         if taxonomy and not stands_alone:
             is_needed = not _is_told_by(label_texts(data.labels), data, target)
             name = sibling_path(target, data.hierarchy)
-            beside = write_sibling_taxonomy([target], data.hierarchy, name, is_needed, overwrite)
+            sibling = write_sibling_taxonomy([target], data.hierarchy, name, is_needed, overwrite)
         write_tables(
             _tables(data, label_texts, label_column), target, _options(data, label_column, escape_formulas), entry.name
         )
-    return [target] if beside is None else [target, beside]
+    return [target] if sibling is None else [target, sibling]
 
 
 def _tables(

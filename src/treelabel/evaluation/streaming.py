@@ -56,7 +56,7 @@ class Predicted:
         return Predicted(self.labels[rows], ids, None if self.p is None else self.p[rows])
 
     @classmethod
-    def joined(cls, parts: Sequence["Predicted"]) -> "Predicted":
+    def concat(cls, parts: Sequence["Predicted"]) -> "Predicted":
         """Put batches together."""
         ids = None if any(part.ids is None for part in parts) else [name for part in parts for name in part.ids or ()]
         p = None if any(part.p is None for part in parts) else np.concatenate([part.p for part in parts])
@@ -70,11 +70,11 @@ class Survey:
     hierarchy: Hierarchy
     documents: int = 0
     closed: LongArray = field(init=False)
-    given: LongArray = field(init=False)
+    stated: LongArray = field(init=False)
     regimes: LongArray = field(default_factory=lambda: np.zeros(3, np.int64))
 
     def __post_init__(self) -> None:
-        self.closed, self.given = (np.zeros(len(self.hierarchy), np.int64) for _ in range(2))
+        self.closed, self.stated = (np.zeros(len(self.hierarchy), np.int64) for _ in range(2))
 
     @classmethod
     def of(cls, hierarchy: Hierarchy, opened: Opened) -> "Survey":
@@ -91,21 +91,21 @@ class Survey:
         -------
         Survey
         """
-        found = cls(hierarchy)
+        survey = cls(hierarchy)
         for batch in opened():
-            found.add(batch.labels)
-        return found
+            survey.add(batch.labels)
+        return survey
 
     def add(self, labels: LabelMatrix) -> None:
         """Count some documents."""
         self.documents += labels.shape[0]
         self.closed += label_totals(closed_sets(self.hierarchy, labels))
-        self.given += label_totals(labels)
+        self.stated += label_totals(labels)
         self.regimes += count_regimes(self.hierarchy, labels)
 
     def context(self, is_from_truth: bool = False) -> Context:
         """Return what metrics know of reference documents."""
-        known = self.closed, self.given, self.documents
+        known = self.closed, self.stated, self.documents
         return Context(self.hierarchy, *known, is_from_truth=is_from_truth)
 
     @property
@@ -172,7 +172,7 @@ def judge_files(
     try:
         return _judge(hierarchy, in_step(truth(), system()), question, seen, train, where)
     except OutOfOrderError:
-        return _judge(hierarchy, _matched(truth, system, where), question, seen, train, where)
+        return _judge(hierarchy, _match_by_id(truth, system, where), question, seen, train, where)
 
 
 def in_step(truth: Iterator[Any], system: Iterator[Any]) -> Iterator[tuple[Any, Any]]:
@@ -211,22 +211,22 @@ def in_step(truth: Iterator[Any], system: Iterator[Any]) -> Iterator[tuple[Any, 
         _log.info("some ids stand twice, so documents are matched by their order alone")
 
 
-def _matched(truth: Opened, system: Opened, where: str) -> Iterator[tuple[Any, Any]]:
+def _match_by_id(truth: Opened, system: Opened, where: str) -> Iterator[tuple[Any, Any]]:
     """Hold all predictions, and yield those of each batch of the truth."""
     parts = list(system())
     ids = Strings.of([name for batch in truth() for name in batch.ids])
     if parts and isinstance(parts[0], Scores):
         names = None if parts[0].ids is None else tuple(name for part in parts for name in part.ids)
-        found: Any = replace(Scores.concat(parts[0].hierarchy, [part.values for part in parts]), ids=names)
+        predicted: Any = replace(Scores.concat(parts[0].hierarchy, [part.values for part in parts]), ids=names)
     else:
-        found = Predicted.joined(parts)
-    rows = rows_by_id(SimpleNamespace(ids=ids), found.ids, where)
-    if rows is None and len(found) != len(ids):
-        raise TreelabelError(f"{where}: {len(found):,} rows without ids for {len(ids):,} documents of the truth")
+        predicted = Predicted.concat(parts)
+    rows = rows_by_id(SimpleNamespace(ids=ids), predicted.ids, where)
+    if rows is None and len(predicted) != len(ids):
+        raise TreelabelError(f"{where}: {len(predicted):,} rows without ids for {len(ids):,} documents of the truth")
     start = 0
     for batch in truth():
         stop = start + len(batch)
-        yield batch, found[start:stop] if rows is None else found[rows[start:stop]]
+        yield batch, predicted[start:stop] if rows is None else predicted[rows[start:stop]]
         start = stop
 
 
@@ -248,8 +248,8 @@ def _judge(
     wrong = WrongDocuments(hierarchy) if question.errors else None
     groups: list[str] = []
     has_label = is_decided = False
-    for true, found in pairs:
-        batch, p = _batch(judge, true, found, table is not None or wrong is not None)
+    for true, system in pairs:
+        batch, p = _batch(judge, true, system, table is not None or wrong is not None)
         judge.add_batch(batch)
         if table is not None:
             table.add(batch.closed_truth, batch.closed_decisions)
@@ -258,19 +258,19 @@ def _judge(
             wrong.add(list(true.ids), batch.closed_truth, batch.closed_decisions, texts, p)
         if question.keep_documents:
             groups += getattr(true, "groups", None) or ()
-        is_decided = isinstance(found, Scores)
+        is_decided = isinstance(system, Scores)
         has_label = has_label or is_decided or batch.decisions.nnz > 0
     if not has_label:
         warnings.warn(f"{where}: no document has a label", stacklevel=2)
     return Judged(replace(judge.result(), groups=tuple(groups) or None), table, wrong)
 
 
-def _batch(judge: Evaluator, true: Any, found: Any, with_decisions: bool) -> tuple[Batch, DoubleArray | None]:
+def _batch(judge: Evaluator, true: Any, system: Any, with_decisions: bool) -> tuple[Batch, DoubleArray | None]:
     """Return documents to judge, and the probability of the surest label that each got."""
-    if not isinstance(found, Scores):
-        return judge.batch(true.labels, found.labels, None), found.p
-    decisions = judge.decide(found, true.labels) if with_decisions else None
-    batch = judge.batch(true.labels, decisions, found)
+    if not isinstance(system, Scores):
+        return judge.batch(true.labels, system.labels, None), system.p
+    decisions = judge.decide(system, true.labels) if with_decisions else None
+    batch = judge.batch(true.labels, decisions, system)
     if batch.input_decisions is None:
         return batch, None
     ends = judge.hierarchy.most_specific(batch.decisions)

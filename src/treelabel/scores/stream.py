@@ -133,17 +133,17 @@ def _ids(stream: IO[bytes]) -> Iterator[str] | None:
 def _texts(stream: IO[bytes], first: bytes) -> Iterator[str]:
     """Parse a JSON list of texts without holding more than a piece of it."""
     decoder = codecs.getincrementaldecoder("utf-8")()
-    held, at, is_first, is_over = decoder.decode(first), 0, True, False
+    held, offset, is_first, is_over = decoder.decode(first), 0, True, False
     while True:
-        found = _TEXT.match(held, at)
-        if found is not None and (found[1] == "[") == is_first:
-            yield json.loads(found[2])
-            at, is_first = found.end(), False
+        match = _TEXT.match(held, offset)
+        if match is not None and (match[1] == "[") == is_first:
+            yield json.loads(match[2])
+            offset, is_first = match.end(), False
         elif not is_over:
             piece = stream.read(CHUNK)
             is_over = not piece
-            held, at = held[at:] + decoder.decode(piece, final=is_over), 0
-        elif _END.match(held, at):
+            held, offset = held[offset:] + decoder.decode(piece, final=is_over), 0
+        elif _END.match(held, offset):
             return
         else:
             raise ValueError("ids are no list of texts")

@@ -18,14 +18,14 @@ from pyarrow import csv
 
 from treelabel.core.encodings import encoding_of, is_known
 from treelabel.core.inputs import STANDARD, decompressing, open_input
-from treelabel.core.json_lines import joined, text_bytes, text_scalar
+from treelabel.core.json_lines import join_texts, text_bytes, text_scalar
 from treelabel.core.types import LongArray
 from treelabel.data.io.cells import text_cells
 from treelabel.data.io.csv_rows import CsvRows
 from treelabel.data.io.format import Part, ReadOptions, TableSource, WriteOptions, parts_of
 from treelabel.data.io.formulas import FORMULA_PATTERN, MARKER, NUMBER, UNESCAPE_PATTERN, escape
 
-BLOCK = 1 << 22
+BLOCK = 1 << 20
 QUOTE, RETURN, NEWLINE = b'"\r\n'
 MARK = "\ufeff".encode()
 
@@ -227,7 +227,7 @@ class CsvEncoder:
             parts = [pc.if_else(pc.equal(parts[0], ""), text_scalar('""'), parts[0])]
         self.escaped += int(counts.sum())
         between = [part for column in parts for part in (self._delimiter, column)]
-        return text_bytes(joined([*between[1:], "\n"]))
+        return text_bytes(join_texts([*between[1:], "\n"]))
 
     def _escape(self, cells: pa.Array, counts: LongArray) -> pa.Array:
         """Put an apostrophe in front of cells that a spreadsheet would run, and count them."""
@@ -237,7 +237,7 @@ class CsvEncoder:
         is_number = pc.match_substring_regex(cells, f"^(?:{NUMBER.pattern})$")
         is_formula = pc.and_(is_formula, pc.invert(is_number))
         counts += is_formula.to_numpy(zero_copy_only=False)
-        return pc.if_else(is_formula, joined(["'", cells]), cells)
+        return pc.if_else(is_formula, join_texts(["'", cells]), cells)
 
 
 def _quote(cells: pa.Array, delimiter: str) -> pa.Array:
@@ -245,4 +245,4 @@ def _quote(cells: pa.Array, delimiter: str) -> pa.Array:
     must = pc.match_substring_regex(cells, f'[{delimiter}"\r\n]')
     if not pc.any(must).as_py():
         return cells
-    return pc.if_else(must, joined(['"', pc.replace_substring(cells, '"', '""'), '"']), cells)
+    return pc.if_else(must, join_texts(['"', pc.replace_substring(cells, '"', '""'), '"']), cells)

@@ -40,7 +40,7 @@ def read_excel(path: Path, options: ReadOptions) -> TableSource:
 def _records(path: Path, options: ReadOptions, choices: dict[str, str]) -> Iterator[Record | Problem]:
     size = path.stat().st_size
     with open_sheet(path, options.sheet, options.limits) as sheet:
-        choices["sheet"] = sheet.told()
+        choices["sheet"] = sheet.summary()
         if sheet.others:
             LOG.info("%s: the sheet %s is read, not %s (--sheet)", path, quote(sheet.name), some(sheet.others))
         first = list(islice(sheet.rows, LOOKED_AT))
@@ -51,14 +51,19 @@ def _records(path: Path, options: ReadOptions, choices: dict[str, str]) -> Itera
             )
         columns: dict[int, str] = {}
         if options.header:
-            at = header_place(first)
-            columns = _columns(path, first[at])
-            choices["sheet"] += f", columns named in row {first[at][0]}"
-            if at > 0:
-                LOG.info("%s: took the names of the columns from row %d (%s)", path, first[at][0], _listed(columns))
-            first = first[at + 1 :]
+            index = header_index(first)
+            columns = _columns(path, first[index])
+            choices["sheet"] += f", columns named in row {first[index][0]}"
+            if index > 0:
+                LOG.info(
+                    "%s: took the names of the columns from row %d (%s)",
+                    path,
+                    first[index][0],
+                    some(list(columns.values())),
+                )
+            first = first[index + 1 :]
         for number, cells in chain(first, sheet.rows):
-            yield Record(number, _named(cells, columns, options.header))
+            yield Record(number, _values_by_column(cells, columns, options.header))
             if options.seen is not None and sheet.last_row:
                 options.seen(min(size, size * number // sheet.last_row))
         if sheet.merged:
@@ -66,7 +71,7 @@ def _records(path: Path, options: ReadOptions, choices: dict[str, str]) -> Itera
         sheet.warn()
 
 
-def header_place(rows: list[SheetRow]) -> int:
+def header_index(rows: list[SheetRow]) -> int:
     """Find the row with the names of columns: the first that is wide and has no number or date.
 
     Parameters
@@ -79,7 +84,7 @@ def header_place(rows: list[SheetRow]) -> int:
     int
         Its place; 0 if no row looks like it.
 
-    >>> header_place([(1, ["Products 2024", "", ""]), (3, ["id", "text", "label"]), (4, ["1", "woof", "dog"])])
+    >>> header_index([(1, ["Products 2024", "", ""]), (3, ["id", "text", "label"]), (4, ["1", "woof", "dog"])])
     1
     """
     filled = [[cell.strip() for cell in cells if cell.strip()] for _, cells in rows]
@@ -88,7 +93,7 @@ def header_place(rows: list[SheetRow]) -> int:
     def is_header(cells: list[str]) -> bool:
         return len(cells) >= enough and not any(map(_is_number, cells))
 
-    return next((at for at, cells in enumerate(filled) if is_header(cells)), 0)
+    return next((index for index, cells in enumerate(filled) if is_header(cells)), 0)
 
 
 def _is_number(cell: str) -> bool:
@@ -104,26 +109,22 @@ def _is_number(cell: str) -> bool:
 
 def _columns(path: Path, header: SheetRow) -> dict[int, str]:
     number, cells = header
-    columns = {at: name.strip() for at, name in enumerate(cells) if name.strip()}
+    columns = {index: name.strip() for index, name in enumerate(cells) if name.strip()}
     twice = sorted(name for name, count in Counter(columns.values()).items() if count > 1)
     if twice:
         raise TreelabelError(f"{path}:{number}: the column {quote(twice[0])} stands twice in the header; rename one")
     return columns
 
 
-def _named(cells: list[str], columns: dict[int, str], is_named: bool) -> dict[str, Any]:
+def _values_by_column(cells: list[str], columns: dict[int, str], is_named: bool) -> dict[str, Any]:
     """Return the values of a row by column; those of columns without a name only where there are any."""
     if not is_named:
-        return {str(at + 1): cell for at, cell in enumerate(cells)}
-    values: dict[str, Any] = {name: cells[at] if at < len(cells) else "" for at, name in columns.items()}
-    for at, cell in enumerate(cells):
-        if cell and at not in columns:
-            values.setdefault(f"column {column_letters(at)}", cell)
+        return {str(index + 1): cell for index, cell in enumerate(cells)}
+    values: dict[str, Any] = {name: cells[index] if index < len(cells) else "" for index, name in columns.items()}
+    for index, cell in enumerate(cells):
+        if cell and index not in columns:
+            values.setdefault(f"column {column_letters(index)}", cell)
     return values
-
-
-def _listed(columns: dict[int, str]) -> str:
-    return some(list(columns.values()))
 
 
 def write_excel(path: Path, tables: Iterable[pa.Table], options: WriteOptions) -> None:

@@ -119,7 +119,7 @@ class WriteOptions:
     resumed: bool = False
 
 
-class Encoder(Protocol):
+class TableEncoder(Protocol):
     """Turns tables into bytes that make a file, one behind the other."""
 
     # How many cells were escaped so far.
@@ -141,7 +141,7 @@ class Format:
     read: Callable[[Path, ReadOptions], TableSource]
     help: str
     holds: frozenset[str]
-    encoder: Callable[[WriteOptions], Encoder] | None = None
+    encoder: Callable[[WriteOptions], TableEncoder] | None = None
     write: Callable[[Path, Iterable[pa.Table], WriteOptions], None] | None = None
     # The extra to install, and its module, if the format needs one.
     extra: tuple[str, str] | None = None

@@ -43,12 +43,12 @@ def check_size(path: Path, size: int, limits: Limits) -> None:
 
 def promised_size(metadata: pq.FileMetaData) -> int:
     """Sum up the bytes that the columns say they take when decompressed, every value being at least one."""
-    chunks = [metadata.row_group(group).column(at) for group, at in _places(metadata)]
+    chunks = [metadata.row_group(group).column(number) for group, number in _chunk_indices(metadata)]
     return sum(max(chunk.total_uncompressed_size, chunk.num_values) for chunk in chunks)
 
 
-def _places(metadata: pq.FileMetaData) -> list[tuple[int, int]]:
-    return [(group, at) for group in range(metadata.num_row_groups) for at in range(metadata.num_columns)]
+def _chunk_indices(metadata: pq.FileMetaData) -> list[tuple[int, int]]:
+    return [(group, number) for group in range(metadata.num_row_groups) for number in range(metadata.num_columns)]
 
 
 def decoded_size(array: Any) -> int:
@@ -76,10 +76,10 @@ def rows_at_once(path: Path, file: pq.ParquetFile, group: int, most: int, limits
     """
     longest = 1
     chunks = file.metadata.row_group(group)
-    every = [chunks.column(at) for at in range(file.metadata.num_columns)]
+    every = [chunks.column(number) for number in range(file.metadata.num_columns)]
     names = [chunk.path_in_schema for chunk in every if DICTIONARIES & set(chunk.encodings)]
     with pq.ParquetFile(path, metadata=file.metadata, read_dictionary=names) as packed:
-        columns = [file.metadata.schema.column(at) for at in range(len(every))]
+        columns = [file.metadata.schema.column(number) for number in range(len(every))]
         lengths = [_longest_value(packed, *each, group) for each in zip(every, columns, strict=True)]
     for chunk, column, length in zip(every, columns, lengths, strict=True):
         if column.max_repetition_level > 0:

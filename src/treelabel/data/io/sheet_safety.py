@@ -40,7 +40,7 @@ def check_archive(path: Path, limits: Limits) -> None:
                 raise BadZipFile("a zip archive without [Content_Types].xml")
             for part in parts:
                 if part.filename.lower().endswith((".xml", ".rels")):
-                    with damage_told(path), archive.open(part) as stream:
+                    with locate_damage(path), archive.open(part) as stream:
                         _refuse_declarations(path, stream)
     except BadZipFile as error:
         raise _no_excel_file(path, error) from error
@@ -63,14 +63,14 @@ class _RootReached(Exception):  # noqa: N818  no error, but how to stop the pars
 def _refuse_declarations(path: Path, stream: IO[bytes]) -> None:
     """Refuse XML with a document type, in which entities could grow without end; Excel writes none."""
 
-    def declared(*_: Any) -> None:
+    def refuse(*_: Any) -> None:
         raise TreelabelError(f"{path}: its XML declares a document type, which no file of Excel does; it is not read")
 
     def begins(*_: Any) -> None:
         raise _RootReached
 
     parser = expat.ParserCreate()
-    parser.StartDoctypeDeclHandler = declared
+    parser.StartDoctypeDeclHandler = refuse
     parser.StartElementHandler = begins
     try:
         while piece := stream.read(PIECE):
@@ -81,7 +81,7 @@ def _refuse_declarations(path: Path, stream: IO[bytes]) -> None:
 
 
 @contextmanager
-def damage_told(path: Path) -> Iterator[None]:
+def locate_damage(path: Path) -> Iterator[None]:
     """Say what is wrong with a file where its reader raises any of its many errors."""
     try:
         yield

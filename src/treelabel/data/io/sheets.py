@@ -19,7 +19,7 @@ from treelabel.core.atomic_output import atomic_file
 from treelabel.core.errors import TreelabelError, quote, require_extra, some
 from treelabel.core.inputs import suffixes
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
-from treelabel.data.io.sheet_safety import check_archive, damage_told
+from treelabel.data.io.sheet_safety import check_archive, locate_damage
 
 # Excel's own limits.
 MOST_ROWS, MOST_COLUMNS, MOST_CHARACTERS = 1_048_576, 16_384, 32_767
@@ -51,7 +51,7 @@ class Sheet:
     with_error: list[str] = field(default_factory=list)
     merged: int = 0
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """Return which sheet is read, for people."""
         return f"{self.name}{f' (the first of {len(self.others) + 1})' if self.others else ''}"
 
@@ -91,10 +91,10 @@ def open_sheet(path: Path, sheet: str | None = None, limits: Limits = DEFAULT_LI
         raise TreelabelError(f"{path}: an .xlsx file is compressed already; unpack it first")
     check_archive(path, limits)
     with _open_book(path, data_only=True) as book:
-        found = _chosen(path, book, sheet)
-        others = [] if sheet is not None else [each.title for each in book.worksheets if each is not found]
-        opened = Sheet(path, found.title, others, iter(()), found.max_row)
-        opened.rows = _rows(opened, found, limits)
+        chosen = _choose_sheet(path, book, sheet)
+        others = [] if sheet is not None else [each.title for each in book.worksheets if each is not chosen]
+        opened = Sheet(path, chosen.title, others, iter(()), chosen.max_row)
+        opened.rows = _rows(opened, chosen, limits)
         yield opened
 
 
@@ -103,7 +103,7 @@ def _open_book(path: Path, data_only: bool) -> Iterator[Any]:
     with require_extra("excel", "reading .xlsx"):
         from openpyxl import load_workbook
     with path.open("rb") as raw:
-        with damage_told(path), _quiet():
+        with locate_damage(path), _quiet():
             book = load_workbook(raw, read_only=True, data_only=data_only, keep_links=False)
         yield book
 
@@ -116,7 +116,7 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def _chosen(path: Path, book: Any, sheet: str | None) -> Any:
+def _choose_sheet(path: Path, book: Any, sheet: str | None) -> Any:
     sheets = book.worksheets
     if not sheets:
         raise TreelabelError(f"{path}: has no sheet with cells")
@@ -133,8 +133,8 @@ def _chosen(path: Path, book: Any, sheet: str | None) -> Any:
 
 def _rows(sheet: Sheet, source: Any, limits: Limits) -> Iterator[tuple[int, list[str]]]:
     path = sheet.path
-    with damage_told(path):
-        merged, has_formulas = _scanned(path, source)
+    with locate_damage(path):
+        merged, has_formulas = _scan(path, source)
     sheet.merged = sum(map(len, merged.values()))
     formulas = _formulas(path, sheet.name) if has_formulas else None
     open_merges: dict[int, tuple[int, str]] = {}
@@ -160,7 +160,7 @@ def _values(path: Path, source: Any) -> Iterator[tuple[Any, ...]]:
     source.reset_dimensions()
     rows = source.iter_rows(values_only=True)
     while True:
-        with damage_told(path), _quiet():
+        with locate_damage(path), _quiet():
             chunk = list(islice(rows, CHUNK))
         if not chunk:
             return
@@ -173,7 +173,7 @@ def _formulas(path: Path, name: str) -> Iterator[tuple[Any, ...]]:
         yield from _values(path, book[name])
 
 
-def _scanned(path: Path, source: Any) -> tuple[dict[int, list[tuple[int, int]]], bool]:
+def _scan(path: Path, source: Any) -> tuple[dict[int, list[tuple[int, int]]], bool]:
     """Look through the XML of a sheet for merged cells, which come behind all rows, and for formulas.
 
     Returns the column and the last row of cells that were merged over several rows, by their first row.
@@ -187,11 +187,11 @@ def _scanned(path: Path, source: Any) -> tuple[dict[int, list[tuple[int, int]]],
             held += piece
             has_formulas = has_formulas or FORMULA.search(held) is not None
             end = 0
-            for found in MERGED.finditer(held):
-                end = found.end()
-                top, bottom = int(found[2]), int(found[4])
+            for match in MERGED.finditer(held):
+                end = match.end()
+                top, bottom = int(match[2]), int(match[4])
                 if top < bottom:
-                    merged.setdefault(top, []).append((_column_number(found[1]), min(bottom, MOST_ROWS)))
+                    merged.setdefault(top, []).append((_column_number(match[1]), min(bottom, MOST_ROWS)))
             held = held[max(end, len(held) - LONGEST_TAG) :]
     return merged, has_formulas
 
@@ -234,7 +234,7 @@ def cell_text(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
-        return ENCODED.sub(lambda found: chr(int(found[1], 16)), value) if "_x" in value else value
+        return ENCODED.sub(lambda match: chr(int(match[1], 16)), value) if "_x" in value else value
     if isinstance(value, bool):
         return str(value).upper()
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
@@ -252,7 +252,7 @@ def encoded_text(text: str) -> str:
     """
     if LOOKS_ENCODED.search(text):
         text = LOOKS_ENCODED.sub("_x005F_", text)
-    return NOT_IN_XML.sub(lambda found: f"_x{ord(found[0]):04X}_", text)
+    return NOT_IN_XML.sub(lambda match: f"_x{ord(match[0]):04X}_", text)
 
 
 def column_letters(column: int) -> str:
@@ -304,14 +304,14 @@ def write_sheet(path: Path, rows: Iterable[list[Any]], title: str = "data") -> N
                         f"{path}: a sheet of Excel holds {MOST_ROWS:,} rows and {MOST_COLUMNS:,} columns, and this is "
                         "more; write .csv or .parquet, or split the data"
                     )
-                sheet.append([_stored(sheet, value, path, number) for value in row])
+                sheet.append([_storable(sheet, value, path, number) for value in row])
         except BaseException:
             sheet.close()
             raise
         book.save(working)
 
 
-def _stored(sheet: Any, value: Any, path: Path, number: int) -> Any:
+def _storable(sheet: Any, value: Any, path: Path, number: int) -> Any:
     """Return a value as openpyxl takes it; texts that it would take for something else are said to be texts."""
     from openpyxl.cell import WriteOnlyCell
 
