@@ -12,7 +12,7 @@ from treelabel.core.strings import Strings
 from treelabel.hierarchy import label_matrix
 from treelabel.operations.audit import Audit
 from treelabel.operations.near_copies import near_copies
-from treelabel.selection.out_of_fold import out_of_fold
+from treelabel.selection.folds import out_of_fold
 
 PETS = Hierarchy.from_paths(["pet > dog", "pet > cat", "food > cake"])
 

@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 from treelabel import Dataset, Hierarchy, TreelabelError, load_model, load_sample, make_model
 from treelabel.cli.app import app
 from treelabel.hierarchy.label_ids import encode
-from treelabel.models.linear.selection import AUTO, choose, draw_sample, is_worth_it, shape_of
 from treelabel.models.model_inputs import training_of
 from treelabel.scores import Scores
-from treelabel.selection.evidence import Evidence, HeldOut, decide_by_evidence, odd_documents
+from treelabel.selection.evidence import Evidence, HeldOut, decide_by_evidence, irregular_documents
+from treelabel.selection.feature_choice import AUTO, draw_sample, is_worth_it, shape_of
 from treelabel.selection.folds import draw_folds, hold_out
 from treelabel.text import NgramShape, Tfidf
 from treelabel.text.ngram_names import named_ngrams
@@ -188,7 +188,6 @@ def test_what_is_given_is_not_tried() -> None:
     assert model.head_.head == "leaves"
     half = make_model("linear", hierarchy=TREE, ngram_range=(1, 1)).fit(texts, labels)
     assert len(half.evidence_.trials) == 2
-    assert choose.__doc__ is not None
     assert len(AUTO) == 3
 
 
@@ -229,7 +228,7 @@ def test_odd_rows_do_not_change_the_rule_and_are_told() -> None:
     expected = "2 of 600 documents have no single path to a leaf, and do not change the rule"
     assert model.irregular_documents_ == expected
     assert all(len(row) == 1 for row in model.predict(texts[:50]))
-    assert odd_documents(TREE, encode(TREE, [["A1"]] * 3)) == ""
+    assert irregular_documents(TREE, encode(TREE, [["A1"]] * 3)) == ""
 
 
 def test_the_rule_is_chosen_by_held_out_documents_where_labels_are_several() -> None:

@@ -50,6 +50,17 @@ def neg_log_win(batch: Batch) -> DoubleArray:
         return -np.log(softmax_win(batch))
 
 
+def negative_log(p: DoubleArray, least: float = 0.0) -> DoubleArray:
+    """Compute -ln max(p, least) of probabilities, the log loss of what came true; infinite for 0.
+
+    >>> negative_log(np.array([0.9, 0.5, 0.0]), 1e-6).round(3).tolist()
+    [0.105, 0.693, 13.816]
+    """
+    with np.errstate(divide="ignore"):
+        lost: DoubleArray = -np.log(np.maximum(p, least))
+    return lost
+
+
 def cross_entropy(batch: Batch) -> DoubleArray:
     """-ln p(y) of the most specific true node; infinite where it has score 0.
 
@@ -63,8 +74,7 @@ def cross_entropy(batch: Batch) -> DoubleArray:
     """
     truth = batch.hierarchy.most_specific(batch.truth)
     batch._single(batch.truth, "true")
-    with np.errstate(divide="ignore"):
-        lost = -np.log(batch.scores_at(truth).astype(np.float64))
+    lost = negative_log(batch.scores_at(truth).astype(np.float64))
     return np.where(row_sizes(truth) > 0, sum_rows(truth, lost), np.nan)
 
 
@@ -73,8 +83,7 @@ def cross_entropy_sums(batch: Batch) -> Parts:
     _ = batch.hierarchy.parent
     batch._single(batch.truth, "true")
     truth = batch.closed_truth
-    with np.errstate(divide="ignore"):
-        lost = -np.log(batch.scores_at(truth).astype(np.float64))
+    lost = negative_log(batch.scores_at(truth).astype(np.float64))
     shape = len(batch), batch.hierarchy.max_depth
     total, known = np.zeros(shape), np.zeros(shape)
     index = row_numbers(truth), batch.hierarchy.depth[truth.indices] - 1

@@ -143,9 +143,27 @@ def ndcg_at_k(batch: Batch, k: float) -> DoubleArray:
     >>> ndcg_at_k(example(), 2).round(3).tolist()
     [1.0, 0.613, 0.631, nan]
     """
-    marks = hits(batch, k)
+    return ndcg(hits(batch, k), row_sizes(batch.closed_truth))
+
+
+def ndcg(marks: BoolArray, sizes: LongArray) -> DoubleArray:
+    """Compute nDCG from marks of the ranked labels that are true, best label first; NaN without true labels.
+
+    Parameters
+    ----------
+    marks : array of shape (documents, k)
+    sizes : array of shape (documents,)
+        How many labels are true.
+
+    Returns
+    -------
+    array of shape (documents,)
+
+    >>> ndcg(np.array([[True, False], [False, True]]), np.array([1, 2])).round(3).tolist()
+    [1.0, 0.387]
+    """
     gain = 1 / np.log2(np.arange(2, marks.shape[1] + 2))
-    ideal = np.append(0.0, gain.cumsum())[np.minimum(row_sizes(batch.closed_truth), marks.shape[1])]
+    ideal = np.append(0.0, gain.cumsum())[np.minimum(sizes, marks.shape[1])]
     gained: DoubleArray = np.divide(marks @ gain, ideal, out=np.full(len(ideal), np.nan), where=ideal > 0)
     return gained
 

@@ -28,7 +28,7 @@ from treelabel.models.sklearn import Classifier
 from treelabel.models.streaming import blank_texts, decide_texts, decided_batches
 from treelabel.rules import Decisions, TunedRule
 from treelabel.scores import Scores
-from treelabel.selection.evidence import HeldOut, Stage, Trial, decide_by_evidence, odd_documents
+from treelabel.selection.evidence import HeldOut, SettingTrial, Stage, decide_by_evidence, irregular_documents
 
 # A model's file needs Training beside Model.
 from treelabel.selection.training import Training as Training
@@ -136,8 +136,8 @@ class Model(Classifier):
         self._require_texts(train.features is None)
         if not len(train):
             raise TreelabelError("there are no documents to learn from")
-        train = train if groups is None else train.grouped(groups)
-        train = train if sample_weight is None else train.weighted(sample_weight)
+        train = train if groups is None else train.with_groups(groups)
+        train = train if sample_weight is None else train.with_weights(sample_weight)
         if train.labels.nnz == 0:
             raise TreelabelError("no document has a label, so there is nothing to learn")
         return train
@@ -147,7 +147,7 @@ class Model(Classifier):
         self.rule_, evidence = decide_by_evidence(train.hierarchy, train.labels, held, self._trials())
         self.evidence_ = replace(evidence, stages=tuple(self._stages()))
         self.profile_ = Profile.of(train, held, self.default_rule, self._known_words(), getattr(self, "min_df", 1))
-        self.irregular_documents_ = odd_documents(train.hierarchy, train.labels)
+        self.irregular_documents_ = irregular_documents(train.hierarchy, train.labels)
         chance = self.evidence_.compare_with_most_frequent(self.default_rule)
         if chance:
             LOG.warning("on held-out documents the model is %s", chance)
@@ -341,7 +341,7 @@ class Model(Classifier):
     def _fit(self, train: Training) -> HeldOut | None:
         """Learn; return the scores of documents by what was learned without them, if there are any."""
 
-    def _trials(self) -> Sequence[Trial]:
+    def _trials(self) -> Sequence[SettingTrial]:
         """Return what was tried in learning."""
         return ()
 

@@ -17,7 +17,7 @@ from treelabel.models import make_model
 from treelabel.operations.label_errors import Suspects, disagreements, find_suspects
 from treelabel.operations.near_copies import near_copies
 from treelabel.scores import Scores
-from treelabel.selection.out_of_fold import out_of_fold
+from treelabel.selection.folds import out_of_fold
 
 # A label is reported that is at least as likely wrong as right.
 DOUBTED = 0.5

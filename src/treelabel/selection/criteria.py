@@ -1,4 +1,4 @@
-"""The log loss of held-out documents, by which models choose their settings and when to stop."""
+"""Losses of held-out documents, by which models choose their settings and when to stop."""
 
 from typing import Any
 
@@ -7,7 +7,9 @@ from scipy import sparse
 
 from treelabel.calibration.candidates import CandidateCalibration, CandidateSoftmax
 from treelabel.core.types import DoubleArray
-from treelabel.hierarchy import matches, row_numbers
+from treelabel.hierarchy import matches, row_numbers, row_sizes
+from treelabel.metrics.probabilities import negative_log
+from treelabel.metrics.ranking import ndcg
 from treelabel.selection.training import Training
 
 # A label that is said to be impossible costs as much as one said to be this likely.
@@ -22,39 +24,24 @@ def log_losses(p: Any, held: Training) -> DoubleArray:
     Parameters
     ----------
     p : array or csr_array of shape (documents, nodes)
-        Probabilities of nodes.
     held : Training
-        The documents and their labels.
+        The documents, whose regime says which of both.
 
     Returns
     -------
     array of shape (documents with a label,)
-        Losses.
     """
     if held.regime == "multi_path":
         true, values = held.closed.toarray().astype(bool), np.asarray(p.toarray() if sparse.issparse(p) else p)
-        right = np.clip(np.where(true, values, 1 - values), LEAST, 1)
-        found: DoubleArray = -np.log(right).sum(axis=1, dtype=np.float64)
-        return found
+        losses: DoubleArray = negative_log(np.where(true, values, 1 - values), LEAST).sum(axis=1, dtype=np.float64)
+        return losses
     terminals = held.hierarchy.most_specific(held.labels)
-    row = np.repeat(np.arange(len(held)), np.diff(terminals.indptr))
-    losses: DoubleArray = -np.log(np.maximum(np.asarray(p[row, terminals.indices], np.float64).ravel(), LEAST))
-    return losses
+    true_p = p[row_numbers(terminals), terminals.indices]
+    return negative_log(np.asarray(true_p, np.float64).ravel(), LEAST)
 
 
 def log_loss(p: Any, held: Training) -> float:
-    """Compute the mean of `log_losses`; NaN if no document has a label.
-
-    Parameters
-    ----------
-    p, held
-        As there.
-
-    Returns
-    -------
-    float
-        The mean.
-    """
+    """Compute the mean of `log_losses`; NaN if no document has a label."""
     losses = log_losses(p, held)
     return float(losses.mean()) if len(losses) else np.nan
 
@@ -81,12 +68,10 @@ def candidate_loss(calibration: CandidateCalibration, evidence: sparse.csr_array
     if isinstance(calibration, CandidateSoftmax):
         loss = calibration.loss_of(evidence, held.labels)
         return np.nan if loss is None else loss(np.log(calibration.fit(evidence, held.labels).numbers))
-    sizes = np.diff(held.closed.indptr)
-    row, true = row_numbers(evidence), matches(held.closed, evidence)
+    row, sizes = row_numbers(evidence), row_sizes(held.closed)
     order = np.lexsort((evidence.indices, -evidence.data, row))
-    rank = np.arange(len(row)) - np.repeat(evidence.indptr[:-1], np.diff(evidence.indptr))
-    gains = 1 / np.log2(np.arange(RANKED) + 2)
-    hit = true[order] & (rank < RANKED)
-    reached = np.bincount(row[hit], gains[rank[hit]], len(sizes))
-    best = np.concatenate([[0], np.cumsum(gains)])[np.minimum(sizes, RANKED)]
-    return 1 - float((reached[sizes > 0] / best[sizes > 0]).mean()) if sizes.any() else np.nan
+    rank = np.arange(len(row)) - evidence.indptr[row]
+    marks = np.zeros((len(sizes), RANKED), np.bool_)
+    ranked = rank < RANKED
+    marks[row[ranked], rank[ranked]] = matches(held.closed, evidence)[order][ranked]
+    return 1 - float(ndcg(marks, sizes)[sizes > 0].mean()) if sizes.any() else np.nan

@@ -1,6 +1,6 @@
-"""Choose a rule on held-out documents: the simplest one that no other beats by more than chance."""
+"""Where the default rule of a model is chosen: the simplest one that no other beats on held-out documents."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,8 +9,10 @@ import numpy as np
 from treelabel.core.errors import TreelabelError
 from treelabel.core.registry import with_settings
 from treelabel.core.types import DoubleArray, LongArray
-from treelabel.hierarchy import LabelMatrix, matches, row_numbers
-from treelabel.hierarchy.label_matrices import as_labels, row_sizes
+from treelabel.hierarchy import Hierarchy, LabelMatrix
+from treelabel.hierarchy.label_matrices import as_labels
+from treelabel.metrics.batch import Batch, Context
+from treelabel.metrics.overlap import hf1, subset_accuracy
 from treelabel.rules.decisions import decide
 from treelabel.rules.path_counts import fit_counts
 from treelabel.scores import Scores
@@ -24,7 +26,7 @@ MOST_OF_HALF = 500
 
 
 @dataclass(frozen=True)
-class Tried:
+class RuleTrial:
     """The result of one rule: the mean F1 of closed sets, its standard error, and the share of sets that are right."""
 
     rule: str
@@ -38,7 +40,7 @@ class ChosenRule:
     """The rule that was chosen, as `decide` takes it, all that were tried, and on how many documents."""
 
     rule: str
-    tried: tuple[Tried, ...]
+    tried: tuple[RuleTrial, ...]
     documents: int
 
 
@@ -52,10 +54,10 @@ def choose_rule(
 
     A rule is beaten by another if the mean gain of that one exceeds one paired standard error: the standard deviation
     of the differences by document over the square root of their number. F1 is that of closed sets, 1 if both are empty.
-    A rule that is best for a few odd documents gains little on average, and so does not displace a simpler one. Weights
-    of numbers of paths (`fit_counts`) are judged on documents that they were not fitted to: fitted to one half of them
-    (groups stay together), they decide the other; those that are returned are fitted to all. Costs what deciding by
-    each candidate and fitting costs.
+    A rule that is best for a few irregular documents gains little on average, and does not displace a simpler one.
+    Weights of numbers of paths (`fit_counts`) are judged on documents that they were not fitted to: fitted to one half
+    of them (groups stay together), they decide the other; those that are returned are fitted to all. Costs what
+    deciding by each candidate and fitting costs.
 
     Parameters
     ----------
@@ -81,7 +83,7 @@ def choose_rule(
     >>> [(tried.rule, round(tried.f1, 2)) for tried in chosen.tried[:2]]
     [('best_leaf', 0.8), ('threshold@0.5', 0.8)]
     """
-    true = _checked_truth(scores, truth)
+    true = _require_truth(scores, truth)
     group = _group_numbers(groups, len(scores))
     rules = tuple(CANDIDATES if candidates is None else candidates)
     if not rules:
@@ -89,21 +91,22 @@ def choose_rule(
     tried, values = [], []
     for rule in rules:
         if rule == FITTED:
-            f1, exact = _cross_fitted(scores, true, group)
-            name = _with_fitted(fit_counts(scores, true))
+            f1, exact = _judge_fitted(scores, true, group)
+            name = with_settings("optimal:samples_f1", fit_counts(scores, true))
         else:
-            f1, exact = _judged(decide(scores, rule).csr, true)
+            f1, exact = _judge(scores.hierarchy, decide(scores, rule).csr, true)
             name = rule
-        tried.append(Tried(name, float(f1.mean()), standard_error(f1, group), float(exact.mean())))
+        tried.append(RuleTrial(name, float(f1.mean()), standard_error(f1, group), float(exact.mean())))
         values.append(f1)
     return ChosenRule(tried[_simplest_unbeaten(values, group)].rule, tuple(tried), len(scores))
 
 
-def judge_most_frequent(labels: LabelMatrix, truth: LabelMatrix) -> Tried:
+def judge_most_frequent(hierarchy: Hierarchy, labels: LabelMatrix, truth: LabelMatrix) -> RuleTrial:
     """Judge the rule that gives every document the set of labels that is the most frequent one in training.
 
     Parameters
     ----------
+    hierarchy : Hierarchy
     labels : LabelMatrix, documents x nodes
         The labels of training documents, closed.
     truth : LabelMatrix, documents x nodes
@@ -115,33 +118,30 @@ def judge_most_frequent(labels: LabelMatrix, truth: LabelMatrix) -> Tried:
 
     >>> from treelabel.hierarchy import Hierarchy
     >>> h = Hierarchy.from_paths(["A > B", "A > C"])
-    >>> judge_most_frequent(h.closure([[0, 1, 0]] * 2 + [[0, 0, 1]]), h.closure([[0, 1, 0], [0, 0, 1]])).f1
+    >>> judge_most_frequent(h, h.closure([[0, 1, 0]] * 2 + [[0, 0, 1]]), h.closure([[0, 1, 0], [0, 0, 1]])).f1
     0.75
     """
     bits = np.random.default_rng(0).integers(0, 1 << 62, labels.shape[1], np.int64)
     total = np.concatenate([[0], np.cumsum(bits[labels.indices], dtype=np.int64)])
     _, first, counts = np.unique(np.diff(total[labels.indptr]), return_index=True, return_counts=True)
-    f1, exact = _judged(labels[np.full(truth.shape[0], first[np.argmax(counts)])], truth)
+    f1, exact = _judge(hierarchy, labels[np.full(truth.shape[0], first[np.argmax(counts)])], truth)
     error = standard_error(f1, np.arange(len(f1)))
-    return Tried("most frequent labels", float(f1.mean()), error, float(exact.mean()))
+    return RuleTrial("most frequent labels", float(f1.mean()), error, float(exact.mean()))
 
 
-def _with_fitted(settings: Mapping[str, Any]) -> str:
-    return with_settings("optimal:samples_f1", settings)
-
-
-def _cross_fitted(scores: Scores, true: LabelMatrix, group: LongArray) -> tuple[DoubleArray, DoubleArray]:
+def _judge_fitted(scores: Scores, true: LabelMatrix, group: LongArray) -> tuple[DoubleArray, DoubleArray]:
     """Judge each half of the documents by weights that are fitted to the other half."""
     half = np.random.default_rng(0).permutation(int(group.max()) + 1)[group] % 2
     f1, exact = np.zeros(len(group)), np.zeros(len(group))
     for part in (0, 1):
         rows, others = np.flatnonzero(half == part), np.flatnonzero(half != part)
-        rule = _with_fitted(fit_counts(scores[others], true[others], most_documents=MOST_OF_HALF))
-        f1[rows], exact[rows] = _judged(decide(scores[rows], rule).csr, true[rows])
+        counts = fit_counts(scores[others], true[others], most_documents=MOST_OF_HALF)
+        rule = with_settings("optimal:samples_f1", counts)
+        f1[rows], exact[rows] = _judge(scores.hierarchy, decide(scores[rows], rule).csr, true[rows])
     return f1, exact
 
 
-def _checked_truth(scores: Scores, truth: LabelMatrix) -> LabelMatrix:
+def _require_truth(scores: Scores, truth: LabelMatrix) -> LabelMatrix:
     closed = scores.hierarchy.closure(as_labels(truth, len(scores.hierarchy), "truth"))
     if closed.shape[0] != len(scores):
         raise TreelabelError(f"{len(scores):,} rows of scores, but the truth of {closed.shape[0]:,} documents")
@@ -159,13 +159,10 @@ def _group_numbers(groups: Sequence[Any] | None, documents: int) -> LongArray:
     return numbers
 
 
-def _judged(chosen: LabelMatrix, truth: LabelMatrix) -> tuple[DoubleArray, DoubleArray]:
+def _judge(hierarchy: Hierarchy, decisions: LabelMatrix, truth: LabelMatrix) -> tuple[DoubleArray, DoubleArray]:
     """Compute the F1 of each document's closed set, 1 if both are empty, and whether it is right as a whole."""
-    shared = np.bincount(row_numbers(chosen)[matches(truth, chosen)], minlength=chosen.shape[0])
-    predicted, true = row_sizes(chosen), row_sizes(truth)
-    both = predicted + true
-    f1 = np.divide(2.0 * shared, both, out=np.ones(len(both)), where=both > 0)
-    return f1, ((shared == predicted) & (shared == true)).astype(np.float64)
+    batch = Batch(Context(hierarchy), truth, decisions)
+    return hf1(batch), subset_accuracy(batch)
 
 
 def standard_error(values: DoubleArray, group: LongArray) -> float:
@@ -194,8 +191,8 @@ def standard_error(values: DoubleArray, group: LongArray) -> float:
 
 def _simplest_unbeaten(values: Sequence[DoubleArray], group: LongArray) -> int:
     """Find the first rule whose mean no other exceeds by more than one standard error of the difference."""
-    for at, own in enumerate(values):
-        gains = [other - own for other in values]
+    for number, f1 in enumerate(values):
+        gains = [other - f1 for other in values]
         if not any(gain.mean() > standard_error(gain, group) for gain in gains):
-            return at
-    return int(np.argmax([own.mean() for own in values]))
+            return number
+    return int(np.argmax([f1.mean() for f1 in values]))

@@ -13,7 +13,7 @@ from treelabel.hierarchy.label_matrices import row_sizes
 from treelabel.hierarchy.regime import Regime, regime_of, usual_regime
 from treelabel.rules.default_rules import DEFAULT_RULES
 from treelabel.scores import Scores
-from treelabel.selection.default_rule import ChosenRule, Tried, choose_rule, judge_most_frequent
+from treelabel.selection.default_rule import ChosenRule, RuleTrial, choose_rule, judge_most_frequent
 
 # With fewer held-out documents nothing is concluded from them.
 FEWEST_HELD_OUT = 30
@@ -37,13 +37,12 @@ class HeldOut:
         most = min(MOST_TRIED, max(FEWEST_HELD_OUT, MOST_TRIED_SCORES // max(1, len(self.scores.hierarchy))))
         if len(self.scores) <= most:
             return self
-        kept = np.sort(np.random.default_rng(seed).choice(len(self.scores), most, replace=False))
-        scores = Scores(self.scores.hierarchy, self.scores.values[kept])
-        return HeldOut(scores, self.labels[kept], None if self.groups is None else self.groups[kept])
+        rows = np.sort(np.random.default_rng(seed).choice(len(self.scores), most, replace=False))
+        return HeldOut(self.scores[rows], self.labels[rows], None if self.groups is None else self.groups[rows])
 
 
 @dataclass(frozen=True)
-class Trial:
+class SettingTrial:
     """Settings, the mean log loss of held-out documents with them, and whether they were chosen."""
 
     settings: str
@@ -93,14 +92,14 @@ class Evidence:
     """
 
     documents: int = 0
-    rules: tuple[Tried, ...] = ()
-    trials: tuple[Trial, ...] = ()
+    rules: tuple[RuleTrial, ...] = ()
+    trials: tuple[SettingTrial, ...] = ()
     stages: tuple[Stage, ...] = ()
-    most_frequent: Tried | None = None
+    most_frequent: RuleTrial | None = None
 
-    def to_json(self) -> "Stored":
+    def to_json(self) -> "StoredEvidence":
         """Return it as JSON values."""
-        stored: Stored = {
+        stored: StoredEvidence = {
             "documents": self.documents,
             "rules": [asdict(tried) for tried in self.rules],  # type: ignore[misc]
             "trials": [asdict(trial) for trial in self.trials],  # type: ignore[misc]
@@ -111,16 +110,16 @@ class Evidence:
         return stored
 
     @classmethod
-    def of(cls, stored: "Stored") -> "Evidence":
+    def of(cls, stored: "StoredEvidence") -> "Evidence":
         """Make it of what `to_json` returned."""
-        rules = tuple(Tried(**tried) for tried in stored["rules"])
-        trials = tuple(Trial(**trial) for trial in stored["trials"])
+        rules = tuple(RuleTrial(**tried) for tried in stored["rules"])
+        trials = tuple(SettingTrial(**trial) for trial in stored["trials"])
         stages = tuple(Stage(**stage) for stage in stored.get("stages", []))
-        usual = Tried(**stored["most_frequent"]) if "most_frequent" in stored else None
+        usual = RuleTrial(**stored["most_frequent"]) if "most_frequent" in stored else None
         return cls(stored["documents"], rules, trials, stages, usual)
 
-    def reached(self, rule: str) -> Tried | None:
-        """Return what a rule reached, if it was tried."""
+    def result_of(self, rule: str) -> RuleTrial | None:
+        """Return the result of a rule, if it was tried."""
         return next((tried for tried in self.rules if tried.rule == rule), None)
 
     def compare_with_most_frequent(self, rule: str) -> str:
@@ -128,13 +127,13 @@ class Evidence:
 
         It is better where its exact sets or its F1 are above what these reach by 1.96 standard errors.
         """
-        found, usual = self.reached(rule), self.most_frequent
-        if found is None or usual is None:
+        result, usual = self.result_of(rule), self.most_frequent
+        if result is None or usual is None:
             return ""
-        error = np.sqrt(found.exact * (1 - found.exact) / max(1, self.documents))
-        if found.exact - STANDARD_ERRORS * error > usual.exact:
+        error = np.sqrt(result.exact * (1 - result.exact) / max(1, self.documents))
+        if result.exact - STANDARD_ERRORS * error > usual.exact:
             return ""
-        if found.f1 - STANDARD_ERRORS * found.standard_error > usual.f1:
+        if result.f1 - STANDARD_ERRORS * result.standard_error > usual.f1:
             return ""
         return (
             "no better than the most frequent labels of training for every document "
@@ -157,14 +156,14 @@ class Evidence:
             The line; empty where nothing is known.
         """
         parts = []
-        found = self.reached(rule)
-        if found is not None:
+        result = self.result_of(rule)
+        if result is not None:
             name = "leaf accuracy" if regime == "single_path" else "exact sets"
-            error = STANDARD_ERRORS * np.sqrt(found.exact * (1 - found.exact) / max(1, self.documents))
+            error = STANDARD_ERRORS * np.sqrt(result.exact * (1 - result.exact) / max(1, self.documents))
             parts.append(
                 f"held out ({self.documents:,} documents, judged before they were learned): "
-                f"{name} {found.exact:.3f} ± {error:.3f}, "
-                f"hF1 {found.f1:.3f} ± {STANDARD_ERRORS * found.standard_error:.3f}, by {shortened(rule)}"
+                f"{name} {result.exact:.3f} ± {error:.3f}, "
+                f"hF1 {result.f1:.3f} ± {STANDARD_ERRORS * result.standard_error:.3f}, by {shorten_rule(rule)}"
             )
             usual = self.compare_with_most_frequent(rule)
             parts += [usual] if usual else []
@@ -179,8 +178,8 @@ class Evidence:
 Count = Annotated[int, Between(0, 1 << 62)]
 
 
-class StoredTried(TypedDict):
-    """A `Tried` as JSON values."""
+class StoredRuleTrial(TypedDict):
+    """A `RuleTrial` as JSON values."""
 
     rule: str
     f1: Annotated[float, Between(0, 1)]
@@ -189,7 +188,7 @@ class StoredTried(TypedDict):
 
 
 class StoredTrial(TypedDict):
-    """A `Trial` as JSON values."""
+    """A `SettingTrial` as JSON values."""
 
     settings: str
     loss: float
@@ -207,35 +206,23 @@ class StoredStage(TypedDict):
     stopped: bool
 
 
-class Stored(TypedDict):
+class StoredEvidence(TypedDict):
     """An `Evidence` as JSON values; folders of earlier versions have no stages."""
 
     documents: Count
-    rules: list[StoredTried]
+    rules: list[StoredRuleTrial]
     trials: list[StoredTrial]
     stages: NotRequired[list[StoredStage]]
-    most_frequent: NotRequired[StoredTried]
+    most_frequent: NotRequired[StoredRuleTrial]
 
 
-def shortened(rule: str, most: int = 60) -> str:
-    """Return a rule without a long list of numbers.
-
-    Parameters
-    ----------
-    rule
-        The rule as text.
-    most
-        The largest length, in characters.
-
-    Returns
-    -------
-    str
-    """
+def shorten_rule(rule: str, most: int = 60) -> str:
+    """Return a rule without a long list of numbers."""
     return rule if len(rule) <= most else f"{rule[: most - 3]}..."
 
 
 def decide_by_evidence(
-    hierarchy: Hierarchy, labels: LabelMatrix, held: HeldOut | None, trials: Sequence[Trial] = ()
+    hierarchy: Hierarchy, labels: LabelMatrix, held: HeldOut | None, trials: Sequence[SettingTrial] = ()
 ) -> tuple[str, Evidence]:
     """Choose the rule of a model that has learned.
 
@@ -265,11 +252,11 @@ def decide_by_evidence(
     some = held if candidates else held.sample()
     groups = None if some.groups is None else some.groups.tolist()
     chosen: ChosenRule = choose_rule(some.scores, some.labels, candidates, groups)
-    usual_labels = judge_most_frequent(hierarchy.closure(labels), hierarchy.closure(some.labels))
+    usual_labels = judge_most_frequent(hierarchy, hierarchy.closure(labels), hierarchy.closure(some.labels))
     return chosen.rule, Evidence(chosen.documents, chosen.tried, tuple(trials), most_frequent=usual_labels)
 
 
-def odd_documents(hierarchy: Hierarchy, labels: LabelMatrix) -> str:
+def irregular_documents(hierarchy: Hierarchy, labels: LabelMatrix) -> str:
     """Say how many documents are not of the usual regime, if there are any but few.
 
     Parameters
@@ -284,7 +271,7 @@ def odd_documents(hierarchy: Hierarchy, labels: LabelMatrix) -> str:
         A sentence; empty if there are none.
 
     >>> h = Hierarchy.from_paths(["A > B", "C"])
-    >>> odd_documents(h, h.closure([[0, 0, 1]] * 99 + [[0, 1, 1]]))
+    >>> irregular_documents(h, h.closure([[0, 0, 1]] * 99 + [[0, 1, 1]]))
     '1 of 100 documents has no single path to a leaf, and does not change the rule'
     """
     usual, strict = usual_regime(hierarchy, labels), regime_of(hierarchy, labels)
@@ -292,10 +279,10 @@ def odd_documents(hierarchy: Hierarchy, labels: LabelMatrix) -> str:
         return ""
     terminal = hierarchy.most_specific(labels)
     sizes = row_sizes(terminal)
-    odd = sizes > 1
+    irregular = sizes > 1
     if usual == "single_path":
         inner = ~hierarchy.is_leaf[terminal.indices]
-        odd |= np.bincount(np.repeat(np.arange(len(sizes)), sizes)[inner], minlength=len(sizes)) > 0
-    count, what = int(odd.sum()), "single path to a leaf" if usual == "single_path" else "single path"
+        irregular |= np.bincount(np.repeat(np.arange(len(sizes)), sizes)[inner], minlength=len(sizes)) > 0
+    count, what = int(irregular.sum()), "single path to a leaf" if usual == "single_path" else "single path"
     verbs = ("has", "does") if count == 1 else ("have", "do")
     return f"{count:,} of {len(sizes):,} documents {verbs[0]} no {what}, and {verbs[1]} not change the rule"

@@ -43,8 +43,8 @@ class Training(LabelledTexts):
 
     def __getitem__(self, rows: Any) -> "Training":
         """Select documents by row numbers; what all documents are like stays as it is."""
-        given = self.weights, self.groups, self.features
-        weights, groups, features = (None if each is None else each[rows] for each in given)
+        optional = self.weights, self.groups, self.features
+        weights, groups, features = (None if each is None else each[rows] for each in optional)
         some = replace(self, texts=self.texts.take(rows), labels=self.labels[rows], valid=None)
         return replace(some, weights=weights, groups=groups, features=features)
 
@@ -55,7 +55,7 @@ class Training(LabelledTexts):
         weights = None if self.weights is None else np.concatenate([self.weights, np.ones(len(more))])
         return replace(self, texts=texts, labels=labels, valid=None, weights=weights, groups=None)
 
-    def grouped(self, groups: Any) -> "Training":
+    def with_groups(self, groups: Any) -> "Training":
         """Return the same documents, of which those with equal values in `groups` belong together."""
         names = np.asarray(as_list(groups, "groups"))
         if names.shape != (len(self),):
@@ -68,7 +68,7 @@ class Training(LabelledTexts):
             )
         return replace(self, groups=numbers)
 
-    def weighted(self, sample_weight: Any) -> "Training":
+    def with_weights(self, sample_weight: Any) -> "Training":
         """Return the same documents with weights; those of weight 0 are left out."""
         try:
             weights = np.asarray(sample_weight, np.float64)

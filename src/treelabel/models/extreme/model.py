@@ -28,10 +28,10 @@ from treelabel.models.extreme.featurizer import MOST_WIDTH, FeatureValues, Spars
 from treelabel.models.extreme.forest import PARTS, Candidates, Forest, Make, Search, fit_forest, tree_sizes
 from treelabel.models.extreme.label_tree import hierarchy_tree
 from treelabel.models.extreme.rankers import Solver
-from treelabel.models.linear.selection import shape_of
 from treelabel.models.settings import Buckets, Cost, Count, Folds, NgramRange, NonNegative, PartialShare, Seed
 from treelabel.scores import Scores
 from treelabel.selection.evidence import HeldOut
+from treelabel.selection.feature_choice import shape_of
 from treelabel.selection.folds import draw_folds, hold_out
 from treelabel.text import NgramShape, Tfidf
 

@@ -25,7 +25,6 @@ from treelabel.models.linear.descent import TrainingRows
 from treelabel.models.linear.fitted_head import MOST_GROWTH, FittedHead, fit_head, refit_head, rename_outputs
 from treelabel.models.linear.handover import hand_over, is_too_much, successor
 from treelabel.models.linear.heads import HeadTask, find_head
-from treelabel.models.linear.selection import AUTO, choose, shape_of
 from treelabel.models.persistence.schema import (
     MOST_DIMENSION,
     AllNgrams,
@@ -38,7 +37,8 @@ from treelabel.models.settings import Buckets, Cost, Count, Folds, NgramRange, N
 from treelabel.rules import decide
 from treelabel.rules.default_rules import DEFAULT_RULES
 from treelabel.scores import Scores
-from treelabel.selection.evidence import HeldOut, Trial
+from treelabel.selection.evidence import HeldOut, SettingTrial
+from treelabel.selection.feature_choice import AUTO, choose_features, shape_of
 from treelabel.selection.folds import draw_folds, hold_out
 from treelabel.text import NgramShape, Tfidf
 from treelabel.text.ngram_names import named_ngrams
@@ -185,7 +185,7 @@ class Linear(Model):
     def _fit(self, train: Training) -> HeldOut | None:
         self.extreme_ = None
         if self.head == "auto" and self.tfidf and train.weights is None and is_too_much(train):
-            self.trials_: Sequence[Trial] = ()
+            self.trials_: Sequence[SettingTrial] = ()
             self.extreme_ = hand_over(self.get_params(deep=False), train)
             return self.extreme_._fit(train)
         heads, shapes = self._heads(train), self._shapes()
@@ -199,14 +199,20 @@ class Linear(Model):
         nothing = sparse.csr_array((len(every), 0), dtype=np.float32)
         rows = TrainingRows(nothing, folds, self.max_iter, self.seed, train.valid is None, every.weights)
         job = HeadTask(rows, every, self.C, self.tau, self.prune)
-        choice = choose(replace(job, train=train), shapes, heads, self._trial_features)
+
+        def score(head: str, sample: Training, held: LongArray, features: sparse.csr_array) -> Any:
+            some = replace(rows, folds=[held], learn_all=False, weights=sample.weights, features=features)
+            # No weight is stored: only the margins of held-out documents are looked at.
+            return fit_head(head, replace(job, train=sample, rows=some, prune=np.inf))[1]
+
+        choice = choose_features(train, shapes, heads, self._trial_features, score, self.seed)
         self.trials_ = choice.trials
         rows = replace(rows, features=self._learned_features(train, every, choice.shape))
         self.head_, p = fit_head(choice.head, replace(job, rows=rows))
         groups = None if every.groups is None else every.groups[rows.held]
         return HeldOut(Scores(train.hierarchy, p), every.labels[rows.held], groups)
 
-    def _trials(self) -> Sequence[Trial]:
+    def _trials(self) -> Sequence[SettingTrial]:
         return self.trials_
 
     def _heads(self, train: Training) -> list[str]:

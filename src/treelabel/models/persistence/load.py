@@ -23,7 +23,7 @@ from treelabel.models.persistence.store import KIND, PROFILE, VERSION, package_v
 from treelabel.models.profile import Profile, StoredProfile
 from treelabel.models.registry import MODELS, check_setting_names, make_model
 from treelabel.rules.parsing import find_rule
-from treelabel.selection.evidence import Evidence, Stored
+from treelabel.selection.evidence import Evidence, StoredEvidence
 
 # How often a folder is read again because it was replaced meanwhile.
 MOST_TRIES = 100
@@ -40,7 +40,7 @@ class Description(TypedDict):
     settings: dict[str, Any]
     regime: Regime
     rule: str
-    evidence: Stored
+    evidence: StoredEvidence
     stop_nodes: list[int]
     fingerprint: str
     learned: dict[str, Any]

@@ -1,4 +1,4 @@
-"""Choose n-grams and the head of a linear model by held-out documents of a sample.
+"""Choose n-grams and the head of a model ("auto") by held-out documents of a sample.
 
 A sample of whole families of labels keeps as many documents per label, and as many siblings to confuse, as there are;
 documents drawn at random would leave most labels of a large hierarchy with none.
@@ -7,6 +7,8 @@ documents drawn at random would leave most labels of a large hierarchy with none
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -14,12 +16,9 @@ from scipy import sparse
 from treelabel.core.compute import kernel
 from treelabel.core.strings import Strings
 from treelabel.core.types import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
-from treelabel.hierarchy import LabelMatrix, label_matrix
-from treelabel.hierarchy.label_matrices import row_numbers
-from treelabel.models.linear.fitted_head import fit_head
-from treelabel.models.linear.heads import HeadTask
+from treelabel.hierarchy.label_matrices import keep_entries
 from treelabel.selection.criteria import log_losses
-from treelabel.selection.evidence import Trial
+from treelabel.selection.evidence import SettingTrial
 from treelabel.selection.folds import hold_out
 from treelabel.selection.training import Training
 from treelabel.text import NgramShape
@@ -68,20 +67,22 @@ def shape_of(ngram_range: NgramRange, char_ngram_range: NgramRange, n_features: 
 
 
 @dataclass(frozen=True)
-class Choice:
+class FeatureChoice:
     """The n-grams and the head that were chosen, and what was tried."""
 
     shape: NgramShape
     head: str
-    trials: tuple[Trial, ...] = ()
+    trials: tuple[SettingTrial, ...] = ()
 
 
-def choose(
-    job: HeadTask,
+def choose_features(
+    train: Training,
     shapes: Sequence[NgramShape],
     heads: Sequence[str],
     features_of: Callable[[Strings, Sequence[NgramShape]], Callable[[NgramShape], sparse.csr_array]],
-) -> Choice:
+    score: Callable[[str, Training, LongArray, sparse.csr_array], Any],
+    seed: int,
+) -> FeatureChoice:
     """Choose n-grams, then the head, each by the log loss of held-out documents of a sample.
 
     The first of them is kept unless another one loses less by a standard error and by 2%. Costs at most as many fits as
@@ -90,43 +91,45 @@ def choose(
 
     Parameters
     ----------
-    job : Job
-        All documents; features are not looked at.
+    train : Training
+        All documents.
     shapes : sequence of NgramShape
         The n-grams to try, cheap ones first.
     heads : sequence of str
-        The rows of HEADS to try, preferred ones first.
+        The heads to try, preferred ones first.
     features_of : callable
-        Gets the texts of the sample and all n-grams, and returns what turns these texts into features with some.
+        Gets the texts of the sample and all n-grams, and returns a function from n-grams to features of these texts.
+    score : callable
+        Gets a head, the sample, the rows of held-out documents and the features of all, and returns the probabilities
+        of the held-out documents by what was learned from the others.
+    seed : int
+        Seed of the sample.
 
     Returns
     -------
-    Choice
-        What was chosen.
+    FeatureChoice
     """
-    if len(shapes) == len(heads) == 1 or len(job.train) < FEWEST:
-        return Choice(shapes[0], heads[0])
-    sample = draw_sample(job.train, job.rows.seed)
-    held = hold_out(len(sample), int(HELD_OUT * len(sample)), job.rows.seed, sample.groups)
+    if len(shapes) == len(heads) == 1 or len(train) < FEWEST:
+        return FeatureChoice(shapes[0], heads[0])
+    sample = draw_sample(train, seed)
+    held = hold_out(len(sample), int(HELD_OUT * len(sample)), seed, sample.groups)
     if not len(held) or not sample[held].labels.nnz:
-        return Choice(shapes[0], heads[0])
-    rows = replace(job.rows, folds=[held], learn_all=False, weights=sample.weights)
+        return FeatureChoice(shapes[0], heads[0])
     tried: dict[tuple[NgramShape, str], DoubleArray] = {}
-    made: dict[NgramShape, sparse.csr_array] = {}
     features = features_of(sample.texts, shapes)
+
+    @cache
+    def features_with(shape: NgramShape) -> sparse.csr_array:
+        return merge_singles(features(shape))
 
     def losses(shape: NgramShape, head: str) -> DoubleArray:
         if (shape, head) not in tried:
-            if shape not in made:
-                made[shape] = merge_singles(features(shape))
-            # No weight is kept: only the margins of held-out documents are looked at.
-            trial = replace(job, train=sample, rows=replace(rows, features=made[shape]), prune=np.inf)
-            tried[shape, head] = log_losses(fit_head(head, trial)[1], sample[held])
+            tried[shape, head] = log_losses(score(head, sample, held, features_with(shape)), sample[held])
         return tried[shape, head]
 
     def is_better(one: tuple[NgramShape, str], other: tuple[NgramShape, str]) -> bool:
         before = losses(*one)
-        return not job.stop and is_worth_it(before, losses(*other))
+        return not train.stop and is_worth_it(before, losses(*other))
 
     best = shapes[0], heads[0]
     try:
@@ -135,8 +138,8 @@ def choose(
         for head in heads[1:]:
             best = (best[0], head) if is_better(best, (best[0], head)) else best
     except KeyboardInterrupt:
-        job.stop.interrupt()
-    return Choice(*best, tuple(_trial(*which, found, which == best) for which, found in tried.items()))
+        train.stop.interrupt()
+    return FeatureChoice(*best, tuple(_trial(*which, values, which == best) for which, values in tried.items()))
 
 
 def merge_singles(features: sparse.csr_array) -> sparse.csr_array:
@@ -148,7 +151,6 @@ def merge_singles(features: sparse.csr_array) -> sparse.csr_array:
     Parameters
     ----------
     features : csr_array of shape (documents, columns)
-        Documents.
 
     Returns
     -------
@@ -159,30 +161,30 @@ def merge_singles(features: sparse.csr_array) -> sparse.csr_array:
     [[1.0, 5.0, 0.0], [1.0, 0.0, 2.0]]
     """
     times = np.bincount(features.indices, minlength=features.shape[1])
-    data, indices, ptr, width = merged(features.indptr, features.indices, features.data, times > 1)
+    data, indices, ptr, width = merge_columns(features.indptr, features.indices, features.data, times > 1)
     return sparse.csr_array((data, indices, ptr), (features.shape[0], width))
 
 
 @kernel
-def merged(
+def merge_columns(
     ptr: IntArray, idx: IntArray, val: FloatArray, shared: BoolArray
 ) -> tuple[FloatArray, IntArray, IntArray, int]:
     """Keep the shared columns, and give each row one more of the length of its others, if it has any."""
-    place, width, used = np.empty(len(shared), np.int64), 0, 0
+    position, width, used = np.empty(len(shared), np.int64), 0, 0
     for column in range(len(shared)):
-        place[column] = width
+        position[column] = width
         width += shared[column]
     new_ptr, new_idx = np.empty(len(ptr), ptr.dtype), np.empty(len(idx), idx.dtype)
     new_val = np.empty(len(val), np.float32)
     new_ptr[0] = 0
     for row in range(len(ptr) - 1):
         square = 0.0
-        for at in range(ptr[row], ptr[row + 1]):
-            if shared[idx[at]]:
-                new_idx[used], new_val[used] = place[idx[at]], val[at]
+        for entry in range(ptr[row], ptr[row + 1]):
+            if shared[idx[entry]]:
+                new_idx[used], new_val[used] = position[idx[entry]], val[entry]
                 used += 1
             else:
-                square += np.float64(val[at]) ** 2
+                square += np.float64(val[entry]) ** 2
         if square > 0:
             new_idx[used], new_val[used] = width, np.sqrt(square)
             width += 1
@@ -212,11 +214,11 @@ def is_worth_it(before: DoubleArray, after: DoubleArray) -> bool:
     return bool(gain.mean() > max(gain.std(ddof=1) / np.sqrt(len(gain)), LEAST_GAIN * before.mean()))
 
 
-def _trial(shape: NgramShape, head: str, losses: DoubleArray, chosen: bool) -> Trial:
+def _trial(shape: NgramShape, head: str, losses: DoubleArray, chosen: bool) -> SettingTrial:
     error = losses.std(ddof=1) / np.sqrt(len(losses)) if len(losses) > 1 else np.inf
     ranges = {"ngram_range": shape.ngram_range, "char_ngram_range": shape.char_ngram_range}
-    given = [f"{name}={value}" for name, value in ranges.items() if value is not None]
-    return Trial(" ".join([*given, f"head={head}"]), float(losses.mean()), float(error), chosen)
+    settings = [f"{name}={value}" for name, value in ranges.items() if value is not None]
+    return SettingTrial(" ".join([*settings, f"head={head}"]), float(losses.mean()), float(error), chosen)
 
 
 def draw_sample(train: Training, seed: int) -> Training:
@@ -248,20 +250,13 @@ def draw_sample(train: Training, seed: int) -> Training:
     ]
     wanted = min(MOST, -(-len(train) // 2))
     counts = np.bincount(terminal.indices, minlength=len(h))
-    kept, documents = np.zeros(len(h), np.bool_), 0
+    drawn, documents = np.zeros(len(h), np.bool_), 0
     for family in rng.permutation(len(families)).tolist():
         if documents >= wanted:
             break
-        kept[families[family]] = True
+        drawn[families[family]] = True
         documents += int(counts[families[family]].sum())
-    labels = _only(terminal, kept)
+    labels = keep_entries(terminal, drawn[terminal.indices])
     rows: LongArray = np.flatnonzero(np.diff(labels.indptr))
     rows = np.sort(rng.permutation(rows)[:MOST])
     return replace(train[rows], labels=labels[rows])
-
-
-def _only(labels: LabelMatrix, kept: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> LabelMatrix:
-    """Drop all labels but those that are kept."""
-    chosen = kept[labels.indices]
-    sizes = np.bincount(row_numbers(labels)[chosen], minlength=labels.shape[0])
-    return label_matrix(np.concatenate([[0], np.cumsum(sizes)]), labels.indices[chosen], labels.shape[1])
