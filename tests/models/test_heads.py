@@ -21,7 +21,6 @@ from treelabel.core.sparse_product import SparseWeights
 from treelabel.core.stopping import StopSignal
 from treelabel.models.check import CASES, CHECKS, DAG, TREE, fitted, it_learns
 from treelabel.models.linear import model as linear
-from treelabel.models.linear import selection
 from treelabel.models.linear.conditional import train_groups
 from treelabel.models.linear.descent import TrainingRows, train_hinge
 from treelabel.models.linear.fitted_head import fit_head
@@ -29,6 +28,7 @@ from treelabel.models.linear.heads import HEADS, sigmoid_groups, softmax_groups
 from treelabel.models.linear.vector_blocks import BLOCK, add_multiples, add_products
 from treelabel.models.linear.weight_collector import WeightCollector
 from treelabel.models.model_inputs import training_of
+from treelabel.selection import feature_choice
 from treelabel.text import NgramShape, Tfidf
 
 NEVER = StopSignal()
@@ -245,7 +245,7 @@ def test_every_head_stands_the_battery(head: str, check: str, kind: str) -> None
 @pytest.mark.parametrize("head", [*HEADS, "auto"])
 def test_every_head_learns(head: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linear, "WORTH_A_HEAD", 20)
-    monkeypatch.setattr(selection, "FEWEST", 20)
+    monkeypatch.setattr(feature_choice, "FEWEST", 20)
     it_learns(lambda: make_model(head=head), CASES["leaf"])
 
 
@@ -437,12 +437,14 @@ def test_ctrl_c_in_a_trial_ends_all_trials(monkeypatch: pytest.MonkeyPatch) -> N
 
     def interrupted(name: str, job: Any) -> Any:
         fits.append(name)
-        job.stop.interrupt()
+        if len(fits) == 1:
+            job.stop.interrupt()
         return fit_head(name, job)
 
-    monkeypatch.setattr(selection, "fit_head", interrupted)
+    monkeypatch.setattr(linear, "fit_head", interrupted)
     model = make_model().fit(load_sample()[::4])
-    assert fits == ["nodes"]
+    # One trial, and then the model itself.
+    assert fits == ["nodes", "nodes"]
     assert model.stopped_ == "interrupt"
     assert model.tfidf_.shape.ngram_range == (1, 1)
 

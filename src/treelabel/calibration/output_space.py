@@ -8,13 +8,15 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.core.errors import TreelabelError
-from treelabel.core.types import IntArray, LongArray
+from treelabel.core.types import DoubleArray, IntArray, LongArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix, label_matrix
 
 # Levels at this depth and below share their parameters.
 LEVELS = 8
 # The margin of an output without a positive training document: a label that is not there.
 ABSENT = np.float32(-1e4)
+# Cosines that differ by less than this say nothing.
+LEAST_SPREAD = 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,6 +218,20 @@ def sum_to_nodes(p: Any, paths: sparse.csr_array) -> Any:
     nodes = sparse.csr_array(p @ paths, dtype=np.float32)
     nodes.data = np.minimum(nodes.data, 1)
     return nodes
+
+
+def softmax_of_spread(values: DoubleArray, temperature: float) -> DoubleArray:
+    """Compute the softmax of each row of cosines, divided by `temperature` x their standard deviation.
+
+    For models without held-out documents: how far apart cosines are depends on the features alone.
+
+    >>> softmax_of_spread(np.array([[0.3, 0.1], [0.2, 0.2]]), 1.0).round(3).tolist()
+    [[0.881, 0.119], [0.5, 0.5]]
+    """
+    spread = np.maximum(values.std(axis=1, keepdims=True), LEAST_SPREAD)
+    odds = np.exp(1 / (temperature * spread) * (values - values.max(axis=1, keepdims=True)))
+    p: DoubleArray = odds / odds.sum(axis=1, keepdims=True)
+    return p
 
 
 def _without_twins(h: Hierarchy, nodes: IntArray, frequencies: LongArray) -> IntArray:

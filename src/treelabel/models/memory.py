@@ -54,7 +54,7 @@ MOST_DOCUMENTS = 1 << 40
 
 
 @dataclass(frozen=True)
-class Weights:
+class NeighbourWeights:
     """How neighbours and names count: see `Memory`."""
 
     power: float = POWERS[0]
@@ -64,7 +64,7 @@ class Weights:
 
 
 @dataclass(frozen=True, eq=False)
-class Recalled:
+class Neighbourhood:
     """The neighbours of texts by tf-idf and by embeddings (if there are any), and the labels with names like them."""
 
     by_words: Nearest
@@ -72,7 +72,7 @@ class Recalled:
     names: Nearest
 
 
-class Values(TypedDict):
+class MemoryValues(TypedDict):
     """The encoder, the number of training texts, and what was chosen."""
 
     encoder: EncoderNote | None
@@ -126,7 +126,7 @@ class Memory(Model):
     """
 
     name: ClassVar[str] = "memory"
-    learned = Values
+    learned = MemoryValues
     calibration_: CandidateCalibration
 
     def __init__(
@@ -173,7 +173,7 @@ class Memory(Model):
         self.vectors_ = None if vectors is None else DenseStore(vectors.astype(np.float16))
         self.names_ = self._name_store(train.hierarchy)
         self.targets_ = targets_of(train.hierarchy, train.labels, self.regime_)
-        self.weights_ = Weights(*self._choices(first=True)[0])
+        self.weights_ = NeighbourWeights(*self._choices(first=True)[0])
         self.calibration_ = self._calibration(train.hierarchy)
         left = self._left_out(train)
         held, groups = train[left], np.arange(len(train)) if train.groups is None else train.groups
@@ -196,17 +196,17 @@ class Memory(Model):
         found = [many if value is None else (value,) for value, many in zip(given, usual, strict=True)]
         return [tuple(many[0] for many in found)] if first else found
 
-    def _choose(self, recalled: Recalled, held: Training) -> None:
+    def _choose(self, recalled: Neighbourhood, held: Training) -> None:
         """Choose the settings that are None one after the other, and fit the calibration; see `candidate_loss`."""
-        losses: dict[Weights, float] = {}
+        losses: dict[NeighbourWeights, float] = {}
 
-        def loss(weights: Weights) -> float:
+        def loss(weights: NeighbourWeights) -> float:
             if weights not in losses:
                 losses[weights] = candidate_loss(self.calibration_, self._evidence(recalled, weights), held)
             return losses[weights]
 
         names = ("label_weight", "threshold", "power", "blend", "label_weight")
-        choices = dict(zip(Weights.__dataclass_fields__, self._choices(), strict=True))
+        choices = dict(zip(NeighbourWeights.__dataclass_fields__, self._choices(), strict=True))
         for name in names:
             if name == "blend" and self.encoder_ is None:
                 continue
@@ -302,20 +302,20 @@ class Memory(Model):
         vectors: FloatArray | None,
         groups: LongArray | None = None,
         own: LongArray | None = None,
-    ) -> Recalled:
+    ) -> Neighbourhood:
         """Look up what texts are like, leaving out training texts of their own group if groups are given."""
         count = min(self.n_neighbors, self.targets_.shape[0])
         by_words = self.words_.nearest(words, count, groups, own)
         labels = min(self.n_neighbors, len(self.hierarchy_))
         if vectors is None or not isinstance(self.vectors_, DenseStore) or not isinstance(self.names_, DenseStore):
             assert isinstance(self.names_, SparseStore)
-            return Recalled(by_words, None, self.names_.nearest(words, labels))
+            return Neighbourhood(by_words, None, self.names_.nearest(words, labels))
         by_embedding = self.vectors_.nearest(vectors, count, groups, own)
-        return Recalled(by_words, by_embedding, self.names_.nearest(vectors, labels))
+        return Neighbourhood(by_words, by_embedding, self.names_.nearest(vectors, labels))
 
     # Scoring
 
-    def _evidence(self, recalled: Recalled, weights: Weights | None = None) -> sparse.csr_array:
+    def _evidence(self, recalled: Neighbourhood, weights: NeighbourWeights | None = None) -> sparse.csr_array:
         """Add up what speaks for labels; the 100 that most speaks for are kept: documents x nodes."""
         by = self.weights_ if weights is None else weights
         found = votes(recalled.by_words, self.targets_, by.power / 2)
@@ -372,7 +372,7 @@ class Memory(Model):
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         note, nodes = values["encoder"], len(self.hierarchy_)
         self.encoder_ = None if note is None else CachedEncoder(same_encoder(self.encoder, note))
-        self.weights_ = Weights(*map(float, values["weights"]))
+        self.weights_ = NeighbourWeights(*map(float, values["weights"]))
         self.tfidf_ = Tfidf(self._shape, arrays["buckets"], arrays["idf"])
         width, documents = self.tfidf_.width, values["documents"]
         self.words_ = SparseStore(csr_of("words", arrays, (documents, width)))

@@ -57,7 +57,7 @@ BLOCK_COSINES = 1 << 24
 Strength = Annotated[float, Between(0, LARGEST)]
 
 
-class Values(TypedDict):
+class PrototypeValues(TypedDict):
     """The encoder, and k_p and k_l."""
 
     encoder: EncoderNote
@@ -97,7 +97,7 @@ class Prototype(Model):
 
     name = "prototype"
     needs_encoder = True
-    learned = Values
+    learned = PrototypeValues
     calibration_: MarginCalibration
 
     def __init__(

@@ -5,6 +5,7 @@ from typing import Annotated, Any, TypedDict
 import numpy as np
 from scipy import sparse
 
+from treelabel.calibration.output_space import softmax_of_spread, sum_to_nodes, terminal_paths
 from treelabel.core.array_schema import Array, Arrays, Csr, Schema
 from treelabel.core.bounded_memory import BLOCK_SCORES, MANY_NODES, TOP_SCORES
 from treelabel.core.matrices import normalize_rows
@@ -14,7 +15,7 @@ from treelabel.core.validation import LARGEST, Between
 from treelabel.encoders.cached_encoder import CachedEncoder
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import encoder_note, find_encoder, same_encoder
-from treelabel.hierarchy import Hierarchy, label_matrix
+from treelabel.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import (
     Descriptions,
@@ -29,11 +30,8 @@ from treelabel.models.settings import NgramRange, NonNegative, Seed
 from treelabel.scores import Scores
 from treelabel.text import NgramShape, Tfidf
 
-# Cosines that differ by less than this say nothing.
-LEAST_SPREAD = 0.01
 
-
-class Values(TypedDict):
+class ZeroShotValues(TypedDict):
     """The encoder, if there is one."""
 
     encoder: EncoderNote | None
@@ -57,7 +55,7 @@ class ZeroShot(Model):
     """
 
     name = "zero_shot"
-    learned = Values
+    learned = ZeroShotValues
 
     def __init__(
         self,
@@ -114,28 +112,21 @@ class ZeroShot(Model):
 
     def _score(self, texts: Strings) -> Scores:
         h, terminals = self.hierarchy_, self._terminals
-        paths = h.closure(label_matrix(np.arange(len(terminals) + 1), terminals, len(h))).astype(np.float64)
+        paths = terminal_paths(h, terminals).astype(np.float64)
         step = max(1, BLOCK_SCORES // max(1, len(h)))
         parts = []
         for low in range(0, len(texts), step):
-            likely = self._likely(texts[low : low + step])
-            # The product with a sparse matrix on the right is slow; transposed it streams.
-            scores = Scores(h, (paths.T @ likely.T).T.astype(np.float32))
+            scores = Scores(h, sum_to_nodes(self._terminal_probabilities(texts[low : low + step]), paths))
             parts.append((scores.top_k(TOP_SCORES) if len(h) >= MANY_NODES else scores).values)
-        if not parts:
-            return Scores(h, np.zeros((0, len(h)), np.float32))
-        return Scores(h, sparse.vstack(parts, "csr") if sparse.issparse(parts[0]) else np.concatenate(parts))
+        return Scores.concat(h, parts) if parts else Scores(h, np.zeros((0, len(h)), np.float32))
 
-    def _likely(self, texts: Strings) -> DoubleArray:
+    def _terminal_probabilities(self, texts: Strings) -> DoubleArray:
         """Compute the probability of every terminal node."""
         vectors = self._vectors(texts)
         require_width(vectors, self.prototypes_.shape[1], self)
         alike = vectors @ self.prototypes_.T
         cosines = (alike.toarray() if sparse.issparse(alike) else alike).astype(np.float64)
-        spread = np.maximum(cosines.std(axis=1, keepdims=True), LEAST_SPREAD)
-        odds = np.exp(1 / (self.temperature * spread) * (cosines - cosines.max(axis=1, keepdims=True)))
-        likely: DoubleArray = odds / odds.sum(axis=1, keepdims=True)
-        return likely
+        return softmax_of_spread(cosines, self.temperature)
 
     def _known_words(self) -> None:
         """Words come from the names of labels, not from training texts."""

@@ -55,7 +55,7 @@ EXTREME_ESTIMATORS: tuple[Spec, ...] = (
 )
 
 
-class Values(TypedDict):
+class StackValues(TypedDict):
     """The values that each estimator has learned."""
 
     estimators: list[dict[str, Any]]
@@ -93,7 +93,7 @@ class Stack(Model):
 
     name = "stack"
     needs_encoder = True
-    learned = Values
+    learned = StackValues
 
     def __init__(
         self,
