@@ -199,7 +199,9 @@ def _sigmoids(spec: LossSpec, s: Doubles, y: Any) -> tuple[Doubles, Doubles, Dou
     if spec.row.name == "champ":
         d = np.zeros(s.shape)
         for node, above in enumerate(parents):
-            nearest = d[:, above].min(axis=1) if above else np.ones(len(s))
+            # The root is one edge away from the nearest true node; in a DAG a node may have other parents too.
+            below_root = len(above) < h.parent_ptr[node + 1] - h.parent_ptr[node]
+            nearest = d[:, above].min(axis=1, initial=1.0 if below_root else np.inf)
             d[:, node] = np.where(y[:, node], 0, nearest + 1)
         d[~y.any(axis=1)] = 0
         deepest = int(np.argmax(h.shortest_depth))

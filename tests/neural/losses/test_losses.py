@@ -37,6 +37,8 @@ Doubles = npt.NDArray[np.float64]
 
 TREE = Hierarchy.from_paths(["A > B > C", "A > B > D", "A > E", "F > G", "F > H", "I"])
 DAG = Hierarchy.from_edges([("A", "C"), ("B", "C"), ("B", "D"), ("C", "E"), ("C", "F"), ("D", "F")])
+# A node below the root and below another node.
+SHORT_CUT = Hierarchy.from_edges([("root", "A"), ("A", "B"), ("B", "C"), ("root", "C"), ("root", "D")], root="root")
 CHAIN = Hierarchy.from_parents(list(range(-1, 69)), [f"step {node}" for node in range(70)])
 WIDE = Hierarchy.from_parents([-1] * 3000 + list(range(500)), [f"label {node}" for node in range(3500)])
 # A wide group below the top, which half of the documents are judged in, and small groups beside it.
@@ -376,7 +378,7 @@ def test_extreme_logits_are_safe(name: str, size: float, dtype: type) -> None:
     rng = np.random.default_rng(0)
     # Adjustments beside large logits have but few digits left.
     tolerance = 1e-3 if (name, size, dtype) == ("conditional_softmax_la", 1e4, np.float32) else 1e-5
-    for h in [TREE, DAG] if name in ON_DAGS else [TREE]:
+    for h in [TREE, DAG, SHORT_CUT] if name in ON_DAGS else [TREE]:
         cost = made(name, h)
         truth = matrix_of(truth_for(cost.spec, slow_of(h), rng, 30), len(h))
         logits: Any = rng.choice([-size, 0.0, size], (30, len(cost.outputs))).astype(dtype)
@@ -471,6 +473,27 @@ def test_wrong_input_is_refused() -> None:
         make_loss("conditional_softmax_la", TREE, [1, 2, 3])
     with pytest.raises(TreelabelError, match=r"logits of shape \(1, 9\), but the loss leaf_softmax has 6 outputs"):
         make_loss("leaf_softmax", TREE).node_probabilities(np.zeros((1, 9)))
+
+
+def test_defaults_are_those_of_the_definitions() -> None:
+    defaults = {name: {key: each.default for key, each in row.parameters.items()} for name, row in LOSSES.items()}
+    assert {name: values for name, values in defaults.items() if values} == {
+        "conditional_softmax_la": {"tau": 1.0},
+        "champ": {"beta": 0.2},
+        "match": {"lambda_parameters": 1e-4, "lambda_probabilities": 1e-2},
+        "hierarchical_cross_entropy": {"alpha": 0.1, "normalize": 0.0},
+        "soft_labels": {"beta": 10.0},
+    }
+
+
+def test_sums_of_leaves_in_single_precision_keep_small_nodes() -> None:
+    """Sums are differences of a running sum: of a node after many likely ones, single precision would keep nothing."""
+    h = Hierarchy.from_paths([f"A > a{number}" for number in range(50)] + ["B > b", "B > c"])
+    cost = make_loss("leaf_softmax", h)
+    logits = torch.zeros(1, len(cost.outputs))
+    logits[0, -2:] = -20.0
+    p = cost.probabilities(logits)[0, h.names.index("B")]
+    assert float(p) == pytest.approx(2 * math.exp(-20) / (50 + 2 * math.exp(-20)), rel=1e-5)
 
 
 def test_rows_lead_to_losses() -> None:

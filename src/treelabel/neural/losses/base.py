@@ -56,7 +56,7 @@ class Loss(nn.Module, ABC):
     def prepare(self, labels: Any) -> PreparedLabels:
         """Prepare the labels of a training set, closed or not; refuse those that the loss cannot learn from."""
         true = self.spec.true_outputs(self.spec.check_truth(labels))
-        return IndexedLabels.ungrouped(len(self.outputs), true)
+        return IndexedLabels.without_groups(len(self.outputs), true)
 
     def __call__(self, logits: Tensor, truth: Any) -> Tensor:
         """Call `forward` in single precision or better, also in a network that is computed in half precision."""

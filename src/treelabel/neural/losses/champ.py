@@ -35,7 +35,7 @@ class Champ(Bce):
         wrong = 1 - truth.dense(logits)
         # The root is one edge away from the nearest true node; a true node is at 0, others one edge below a parent.
         d = maps.down_levels(wrong, 1.0, self.parents, lambda nearest, is_wrong: is_wrong * (nearest + 1))
-        return d * truth.labelled(logits)
+        return d * truth.label_mask(logits)
 
 
 def largest_distance(h: Hierarchy) -> int:

@@ -49,7 +49,7 @@ class Truth:
         result.view(-1).index_fill_(0, self.true, 1)
         return result
 
-    def labelled(self, logits: Tensor) -> Tensor:
+    def label_mask(self, logits: Tensor) -> Tensor:
         """Return 1 for documents with a true output and 0 for others: shape (documents, 1)."""
         return logits.new_zeros(len(logits), 1).index_fill_(0, self.true // logits.shape[1], 1)
 
@@ -80,7 +80,7 @@ class IndexedLabels:
     slices: tuple[tuple[int, int, int], ...]
 
     @classmethod
-    def ungrouped(cls, outputs: int, true: Ragged) -> "IndexedLabels":
+    def without_groups(cls, outputs: int, true: Ragged) -> "IndexedLabels":
         """Take true outputs alone, for losses that judge all outputs at once."""
         return cls(outputs, true, Ragged.of(np.zeros(len(true.ptr)), []), Ragged.of([0], []), ())
 

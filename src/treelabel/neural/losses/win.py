@@ -43,7 +43,7 @@ class WinLog(PathLoss):
         shared = self.shared_path(logits, truth.true)
         shares = self.log_share.to(logits.dtype).index_select(0, shared.flatten()).view_as(logits)
         shares.view(-1).index_fill_(0, truth.true, 0.0)
-        return shares.masked_fill_(truth.labelled(logits) == 0, 0.0)
+        return shares.masked_fill_(truth.label_mask(logits) == 0, 0.0)
 
 
 class WinRaw(WinLog):
@@ -51,7 +51,7 @@ class WinRaw(WinLog):
 
     def forward(self, logits: Tensor, truth: Truth) -> Tensor:
         """Compute -win of each document, 0 without labels: see `Loss.forward`."""
-        return -log_win(logits, self.log_shares(logits, truth)).exp() * truth.labelled(logits).squeeze(1)
+        return -log_win(logits, self.log_shares(logits, truth)).exp() * truth.label_mask(logits).squeeze(1)
 
 
 class WinCoarse(Loss):
