@@ -273,7 +273,7 @@ def test_a_folder_is_replaced_in_one_step(tmp_path: Path) -> None:
     assert names(tmp_path / "deep") == ["model"]
 
 
-@pytest.mark.parametrize("moment", ["_settle", "_exchange", "remove_tree"])
+@pytest.mark.parametrize("moment", ["_finish_folder", "_exchange", "remove_tree"])
 def test_a_killed_save_leaves_a_whole_folder(tmp_path: Path, moment: str) -> None:
     target = tmp_path / "model"
     put_folder(target, "old")
