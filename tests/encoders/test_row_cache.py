@@ -494,31 +494,6 @@ def test_a_file_that_stays_locked_is_only_read(filled: Path, monkeypatch: pytest
 # What else is kept, and the command line
 
 
-@pytest.mark.parametrize(
-    "content",
-    ["", "{", "[]", "null", '{"sha256": 3}', '{"sha256": {}, "checksum": 1}', "[" * 100_000, b"\xff\xfe\0", "changed"],
-)
-def test_hashes_that_were_kept_badly_are_computed_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | bytes
-) -> None:
-    monkeypatch.setenv("TREELABEL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(encoder_files, "_digests", {})
-    weights = put(tmp_path, "weights", b"numbers")
-    right = hashlib.sha256(b"numbers").hexdigest()
-    assert encoder_files.digest(weights) == right
-    kept = tmp_path / "cache" / "hashes.json"
-    assert right in kept.read_text()
-    put(
-        tmp_path / "cache",
-        "hashes.json",
-        kept.read_text().replace(right, "0" * 64) if content == "changed" else content,
-    )
-    encoder_files._digests.clear()
-    assert encoder_files.digest(weights) == right
-    assert right in kept.read_text()
-    assert names(tmp_path / "cache") == ["hashes.json"]
-
-
 @pytest.mark.filterwarnings("default::treelabel.encoders.row_cache.CacheWarning")
 def test_a_command_notes_a_bad_cache_and_goes_on(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.models.test_models import SETS
