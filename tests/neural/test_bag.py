@@ -375,6 +375,15 @@ def test_a_warm_start_goes_on_where_learning_ended(tmp_path: Path) -> None:
         model.set_params(vector_size=50).fit(data)
 
 
+def test_a_warm_start_keeps_the_stop_nodes_it_knows() -> None:
+    inside, leaves = (made_up([[name] for name in names * 6]) for names in (("dog", "cat"), ("terrier", "cat")))
+    model = make_model("bag", vector_size=10, epochs=3, warm_start=True).fit(inside)
+    stops, outputs = model.objective_.stop_nodes.tolist(), model.outputs_.shape
+    model.fit(leaves)
+    assert [TREE.names[node] for node in stops] == ["dog"]
+    assert (model.objective_.stop_nodes.tolist(), model.outputs_.shape) == (stops, outputs)
+
+
 def test_a_warm_start_refuses_what_it_cannot_go_on_with() -> None:
     case = CASES["leaf"]
     model = make_model("bag", epochs=1, warm_start=True, loss="win_log").fit(case.texts, case.labels, hierarchy=TREE)
