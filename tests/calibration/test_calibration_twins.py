@@ -14,9 +14,14 @@ from tests import reference_calibration as slow
 from treelabel import Hierarchy, Scores
 from treelabel.calibration import candidates, likelihood, pools
 from treelabel.calibration.candidates import CandidateIsotonic, CandidateSoftmax
-from treelabel.calibration.isotonic import STEPS, Isotonic, apply_isotonic, fit_isotonic, log_odds
-from treelabel.calibration.output_space import LEVELS, OutputSpace, sum_to_nodes, terminal_paths
-from treelabel.calibration.path_softmax import PathSoftmax, fit_uniform_weights, possible_terminals
+from treelabel.calibration.isotonic import STEPS, Isotonic, _fit_slopes, apply_isotonic, fit_isotonic, log_odds
+from treelabel.calibration.output_space import LEVELS, OutputSpace, levels_of, sum_to_nodes, terminal_paths
+from treelabel.calibration.path_softmax import (
+    PathSoftmax,
+    _sample_terminals,
+    fit_uniform_weights,
+    possible_terminals,
+)
 from treelabel.calibration.pools import CandidatePool, NodePool, PathPool
 from treelabel.calibration.siblings import SiblingSigmoid, SiblingSoftmax
 from treelabel.hierarchy import LabelMatrix, label_matrix
@@ -217,20 +222,15 @@ def test_candidate_isotonic(seed: int) -> None:
 
 
 def test_levels_with_few_true_candidates_share_the_map_of_all() -> None:
+    # Columns are a, c, b, d: level by level.
     h, rng = Hierarchy.from_paths(["a > b", "c > d"]), np.random.default_rng(0)
-    dense = rng.uniform(0.1, 3, (200, 4)).astype(np.float32)
-    true = dense > 1.5
-    true[:, 2:] = False
+    evidence = sparse.csr_array(rng.uniform(0.1, 3, (200, 4)).astype(np.float32))
     for count in (29, 30):
-        marks = true.copy()
-        marks[np.flatnonzero(marks[:, 0])[count:], 0] = False
-        marks[np.flatnonzero(marks[:, 1])[count:], 1] = False
-        labels = sparse.csr_array(marks)
-        closed = np.asarray(h.closure(labels).toarray(), bool)
-        maps = CandidateIsotonic(h, np.ones(4, np.int64)).fit(sparse.csr_array(dense), labels).maps
-        every = fit_isotonic(np.log(dense.astype(np.float64)).ravel(), closed.ravel(), 0.1)
-        is_shared = [np.allclose(maps[level], every) for level in (1, 2)]
-        assert is_shared == [closed[:, h.depth == level].sum() < 30 for level in (1, 2)]
+        labels = label_matrix(np.minimum(np.arange(201), count), np.full(count, 2, np.int32), 4)
+        closed = h.closure(labels).toarray().astype(bool)
+        maps = CandidateIsotonic(h, np.ones(4, np.int64)).fit(evidence, labels).maps
+        every = fit_isotonic(np.log(evidence.toarray().astype(np.float64)).ravel(), closed.ravel(), 0.1)
+        assert [np.allclose(maps[level], every) for level in (1, 2)] == [count < 30] * 2
 
 
 @given(SEEDS, st.booleans())
@@ -359,6 +359,8 @@ def test_fits_of_sigmoids_are_the_best_there_are() -> None:
     # Two documents of one kind: Platt's targets are 3/4 and not 1.
     few = likelihood.fit_sigmoid(np.zeros(2, np.float32), np.array([True, True]))
     assert expit(few[1]) == pytest.approx(0.75, abs=1e-3)
+    few = likelihood.fit_sigmoid(np.zeros(2, np.float32), np.array([False, False]))
+    assert expit(few[1]) == pytest.approx(0.25, abs=1e-3)
     beta = likelihood.fit_beta(expit(one), true)
 
     def bent(n: Any) -> float:
@@ -447,3 +449,59 @@ def test_what_was_not_learned_may_be_any_terminal_of_its_lowest_known_ancestor()
     }
     assert {len(names) for names in chosen.values()} == {1}
     assert chosen[int(np.flatnonzero(labels.toarray()[:, names.index("c")])[0])] == {"d"}
+
+
+# Constants and limits
+
+
+def test_evidence_beyond_log_odds_of_15_makes_no_difference() -> None:
+    h = Hierarchy.flat(["a", "b"])
+    outputs = OutputSpace.of(h, label_matrix([0, 1, 2], [0, 1], 2), multiple_paths=True)
+    maps = np.tile([-20.0, 20.0, *np.linspace(0, 1, STEPS + 1)], (LEVELS + 1, 1))
+    coefficients = np.tile([1.0, 1e-9, 0.0], (LEVELS + 1, 1))
+    calibration = Isotonic(outputs, coefficients=coefficients, maps=maps)
+    p = calibration.probabilities(np.array([[18.0, -18.0]], np.float32))[0]
+    assert p == pytest.approx([slow.isotonic_value(maps[1], 15.0), slow.isotonic_value(maps[1], -15.0)], abs=1e-5)
+
+
+def test_negatives_that_are_left_out_are_stood_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("treelabel.calibration.isotonic.HARDEST", 200)
+    monkeypatch.setattr("treelabel.calibration.isotonic.OTHERS", 200)
+    rng = np.random.default_rng(0)
+    parts = rng.normal(size=(6000, 2)).astype(np.float32)
+    true = rng.random(6000) < expit(parts @ [0.5, 1.0] - 2.0)
+    a, b, c = _fit_slopes(parts, true)
+    assert expit(parts @ [a, b] + c).mean() == pytest.approx(true.mean(), rel=0.1)
+
+
+def test_only_children_say_nothing_of_the_uniform_distribution() -> None:
+    h = Hierarchy.from_paths(["a > c", "b > d"])
+    closed = h.closure(label_matrix([0, 1, 2], [2, 3], 4))
+    weights = fit_uniform_weights(h, np.tile(np.array([[0.5, 0.5, 0.5, 0.5]], np.float32), (2, 1)), closed)
+    assert weights[2] == 0
+
+
+def test_some_terminals_stand_for_all_others() -> None:
+    h = Hierarchy.flat([str(number) for number in range(40)])
+    outputs = OutputSpace.of(h, label_matrix(np.arange(41), np.arange(40), 40))
+    margins = np.random.default_rng(0).normal(size=(3, 40)).astype(np.float32)
+    true = np.zeros((3, 40), np.bool_)
+    true[[0, 1, 2], [4, 5, 6]] = True
+    terminals, stands_for = _sample_terminals(outputs, margins, true)
+    assert stands_for == pytest.approx([0.0] * 16 + [np.log(24 / 16)] * 16)
+    for row in range(3):
+        assert 4 + row in terminals[row, :16]
+        assert len(set(terminals[row].tolist())) == 32
+        others = set(np.argsort(-margins[row])[:15].tolist())
+        assert others <= set(terminals[row, :16].tolist())
+
+
+def test_logits_of_0_that_are_not_stored_count_all_the_same() -> None:
+    logits = np.array([[1.0, 2.0], [-1.0, 0.5]])
+    for row, p in zip(logits.tolist(), pools.softmax_with_zeros(logits, 3), strict=True):
+        assert p == pytest.approx(slow.softmax([*row, 0.0, 0.0, 0.0])[:2])
+
+
+def test_levels_below_the_eighth_are_one() -> None:
+    h = Hierarchy.from_paths([" > ".join("abcdefghij")])
+    assert levels_of(h, np.arange(10)).tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 8, 8]

@@ -41,6 +41,11 @@ def test_folds_hold_whole_groups_and_the_largest_go_first(numbers: list[int], co
     assert sizes[-1] <= max(np.bincount(groups).max(), len(groups) / len(folds) * 4 / 3 + 1)
 
 
+def test_the_largest_group_is_dealt_first() -> None:
+    for seed in range(10):
+        assert sorted(len(fold) for fold in draw_folds(8, 2, seed, np.array([0, 0, 0, 0, 1, 2, 3, 4]))) == [4, 4]
+
+
 def test_folds_without_groups_are_dealt_in_turn() -> None:
     sizes = [len(fold) for fold in draw_folds(11, 3, 5)]
     assert sorted(sizes) == [3, 4, 4]
