@@ -19,7 +19,7 @@ from treelabel.calibration.path_kernels import powers
 from treelabel.core.compute import in_threads, kernel
 from treelabel.core.sparse_product import SparseWeights
 from treelabel.core.stopping import StopSignal
-from treelabel.models.check import CASES, CHECKS, DAG, TREE, fitted, it_learns
+from treelabel.models.check import CASES, CHECKS, DAG, TREE, fit_case, it_learns
 from treelabel.models.linear import model as linear
 from treelabel.models.linear.conditional import train_groups
 from treelabel.models.linear.descent import TrainingRows, train_hinge
@@ -235,7 +235,7 @@ def test_dense_rows_change_nothing() -> None:
 def test_every_head_stands_the_battery(head: str, check: str, kind: str) -> None:
     if head == "conditional_softmax" and kind in ("many", "DAG"):
         with pytest.raises(TreelabelError, match="use head=conditional_sigmoid or head=nodes"):
-            fitted(lambda: make_model(head=head), CASES[kind])
+            fit_case(lambda: make_model(head=head), CASES[kind])
         return
     promised = head != "conditional_sigmoid" or check != "scores_are_sound" or kind != "leaf"
     if promised:
@@ -250,7 +250,7 @@ def test_every_head_learns(head: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_sigmoids_need_not_sum_to_their_parent_but_are_coherent() -> None:
-    scores = fitted(lambda: make_model(head="conditional_sigmoid"), CASES["leaf"]).score(CASES["leaf"].texts)
+    scores = fit_case(lambda: make_model(head="conditional_sigmoid"), CASES["leaf"]).score(CASES["leaf"].texts)
     assert scores.is_coherent()
 
 
@@ -354,7 +354,7 @@ def test_an_encoder_stands_alone_or_beside_tfidf(letters: Letters, tfidf: bool, 
 
 def test_a_registered_encoder_is_known_by_its_name(letters: Letters, tmp_path: Path) -> None:
     with registered("letters", Letters):
-        model = fitted(lambda: make_model(encoder="letters"), CASES["leaf"])
+        model = fit_case(lambda: make_model(encoder="letters"), CASES["leaf"])
         model.save(tmp_path / "model")
         loaded = load_model(tmp_path / "model")
     assert loaded.predict(["the cat meows"]) == model.predict(["the cat meows"])
@@ -365,7 +365,7 @@ def test_without_tfidf_and_encoder_the_best_encoder_that_is_installed_is_taken(
     letters: Letters, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(linear, "default_encoder", Letters)
-    model = fitted(lambda: make_model(tfidf=False), CASES["leaf"])
+    model = fit_case(lambda: make_model(tfidf=False), CASES["leaf"])
     assert model.encoder_.name == "letters"
     model.save(tmp_path / "model")
     with registered("letters", Letters):
@@ -375,14 +375,14 @@ def test_without_tfidf_and_encoder_the_best_encoder_that_is_installed_is_taken(
 
 def test_what_is_no_encoder_is_refused(letters: Letters) -> None:
     with pytest.raises(TreelabelError, match=r"the setting encoder is .*, expected text or Encoder or null"):
-        fitted(lambda: make_model(encoder=object()), CASES["leaf"])
+        fit_case(lambda: make_model(encoder=object()), CASES["leaf"])
 
     class Short(Letters):
         def transform(self, texts: Any) -> Any:
             return np.ones((1, 3))
 
     with pytest.raises(TreelabelError, match=r"gave an array of shape \(1, 3\) for"):
-        fitted(lambda: make_model(encoder=Short()), CASES["leaf"])
+        fit_case(lambda: make_model(encoder=Short()), CASES["leaf"])
 
 
 def test_an_interrupted_run_goes_on_where_it_was(letters: Letters, tmp_path: Path) -> None:
@@ -405,7 +405,7 @@ def test_an_interrupted_run_goes_on_where_it_was(letters: Letters, tmp_path: Pat
 
 
 def test_the_hierarchy_of_a_dag_is_used() -> None:
-    scores = fitted(lambda: make_model(head="conditional_sigmoid"), CASES["DAG"]).score(["dog barks loudly"])
+    scores = fit_case(lambda: make_model(head="conditional_sigmoid"), CASES["DAG"]).score(["dog barks loudly"])
     assert scores.hierarchy == DAG
     assert scores.is_coherent()
 

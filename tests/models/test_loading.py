@@ -20,7 +20,7 @@ from treelabel.core.array_schema import Array, Csr, Schema, indices
 from treelabel.core.json_text import OUR_LIMITS, read_json
 from treelabel.core.matrices import checked_csr, sound_csr
 from treelabel.core.npz import open_npz
-from treelabel.models.check import CASES, fitted
+from treelabel.models.check import CASES, fit_case
 from treelabel.rules import TunedRule
 from treelabel.text import NgramShape
 
@@ -250,7 +250,7 @@ def test_a_parquet_file_with_wrong_columns_is_refused(case: str, tmp_path: Path)
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    fitted(lambda: make_model("linear"), CASES["path"]).save(tmp_path / "model")
+    fit_case(lambda: make_model("linear"), CASES["path"]).save(tmp_path / "model")
     return tmp_path / "model"
 
 

@@ -26,7 +26,7 @@ from treelabel import (
 from treelabel.core.strings import Strings
 from treelabel.models.base import Model, Training
 from treelabel.models.baselines import MostFrequent
-from treelabel.models.check import CASES, CHECKS, DAG, TREE, check_model, fitted, it_learns, made_up
+from treelabel.models.check import CASES, CHECKS, DAG, TREE, check_model, fit_case, it_learns, made_up
 from treelabel.text import NgramShape, Tfidf
 from treelabel.text.ngram_names import named_ngrams
 from treelabel.text.ngrams import count_ngrams
@@ -111,7 +111,7 @@ def test_a_model_may_refuse_some_kinds_of_labels_but_not_all() -> None:
 @pytest.mark.parametrize("name", LEARNERS)
 def test_labels_never_seen_in_training_do_no_harm(name: str) -> None:
     case = made_up(TREE, [["terrier"], ["cat"]] * 10)
-    model = fitted(lambda: make(name), case)
+    model = fit_case(lambda: make(name), case)
     assert set(map(tuple, model.predict(case.texts))) == {("terrier",), ("cat",)}
 
 

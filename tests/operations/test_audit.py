@@ -10,8 +10,7 @@ import pytest
 from treelabel import Dataset, Hierarchy, TreelabelError, audit, load_sample, make_model, read, write
 from treelabel.core.strings import Strings
 from treelabel.hierarchy import label_matrix
-from treelabel.operations.audit import Audit
-from treelabel.operations.near_copies import near_copies
+from treelabel.operations.audit import Audit, near_copies
 from treelabel.selection.folds import out_of_fold
 
 PETS = Hierarchy.from_paths(["pet > dog", "pet > cat", "food > cake"])

@@ -373,7 +373,7 @@ def test_what_a_model_remembers_of_its_training_follows_the_labels() -> None:
         assert kept.documents == 30 + added
         counts = dict(zip(new.names, kept.frequencies.tolist(), strict=True))
         assert counts == {"pet": 20 + added, "farm": 10, "cat": 10, "hound": 10 + added, "cow": 10}
-    assert profile.carried(moves, more).documents == 31
+    assert profile.carry_over(moves, more).documents == 31
     assert profile.fingerprint == old.fingerprint
 
 

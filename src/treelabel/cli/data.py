@@ -212,7 +212,7 @@ def convert(
     from treelabel import data as d
     from treelabel.core.errors import TreelabelError
     from treelabel.core.inputs import STANDARD, suffixes
-    from treelabel.operations.moved_predictions import is_prediction_file
+    from treelabel.operations.move_predictions import is_prediction_file
     from treelabel.scores import is_score_file
 
     if labels_as not in ("auto", "names", "paths"):

@@ -126,12 +126,12 @@ def _move_scores(source: Path, target: Path, read: ReadArguments, moves: Path) -
 
 
 def _move_predictions(source: Path, target: Path, read: ReadArguments, moves: Path, old_taxonomy: Path | None) -> None:
-    from treelabel.operations import moved_predictions
+    from treelabel.operations import move_predictions
 
     old = _old_hierarchy(read, old_taxonomy)
-    known = moved_predictions.predicted_hierarchy(source, read.limits) if old is None else old
+    known = move_predictions.predicted_hierarchy(source, read.limits) if old is None else old
     found = moves_to(known, read, moves, partial=old is None)
-    done = moved_predictions.move_predictions(source, target, found, read.limits)
+    done = move_predictions.move_predictions(source, target, found, read.limits)
     typer.echo(told(found, partial=old is None))
     typer.echo(f"wrote {target}: {done.documents:,} documents, {done.changed:,} of them with other labels")
     if done.emptied:

@@ -76,7 +76,7 @@ CASES: Mapping[str, Case] = {
 Maker = Callable[[], Model]
 
 
-def fitted(make: Maker, case: Case) -> Model:
+def fit_case(make: Maker, case: Case) -> Model:
     """Make a model and let it learn a case.
 
     Parameters
@@ -104,9 +104,9 @@ def scores_are_sound(make: Maker, case: Case) -> None:
     Parameters
     ----------
     make, case
-        As in `fitted`.
+        As in `fit_case`.
     """
-    model = fitted(make, case)
+    model = fit_case(make, case)
     scores = model.score(case.texts)
     _require(isinstance(scores, Scores), f"score gives Scores, found {type(scores).__name__}")
     _require(scores.hierarchy == case.hierarchy, "scores belong to another hierarchy")
@@ -124,9 +124,9 @@ def the_same_seed_gives_the_same(make: Maker, case: Case) -> None:
     Parameters
     ----------
     make, case
-        As in `fitted`.
+        As in `fit_case`.
     """
-    one, two = (fitted(make, case).score(case.texts).dense() for _ in range(2))
+    one, two = (fit_case(make, case).score(case.texts).dense() for _ in range(2))
     _require(np.array_equal(one, two), "learning twice with one seed gave different scores")
 
 
@@ -136,9 +136,9 @@ def a_saved_model_is_the_same(make: Maker, case: Case) -> None:
     Parameters
     ----------
     make, case
-        As in `fitted`.
+        As in `fit_case`.
     """
-    model, texts = fitted(make, case), [*case.texts[:5], *HARD_TEXTS]
+    model, texts = fit_case(make, case), [*case.texts[:5], *HARD_TEXTS]
     with tempfile.TemporaryDirectory() as folder:
         model.save(Path(folder) / "model")
         loaded = load_model(Path(folder) / "model")
@@ -156,9 +156,9 @@ def what_is_saved_is_declared(make: Maker, case: Case) -> None:
     Parameters
     ----------
     make, case
-        As in `fitted`.
+        As in `fit_case`.
     """
-    model = fitted(make, case)
+    model = fit_case(make, case)
     values, arrays = model._state()
     schema = model.schema(json.loads(json.dumps(values)))
     schema.check(arrays)
@@ -184,9 +184,9 @@ def no_text_is_too_strange(make: Maker, case: Case) -> None:
     Parameters
     ----------
     make, case
-        As in `fitted`.
+        As in `fit_case`.
     """
-    model = fitted(make, case)
+    model = fit_case(make, case)
     together = model.score(list(HARD_TEXTS)).dense()
     _require(bool(np.isfinite(together).all()), "a strange text has scores that are no numbers")
     alone = np.concatenate([model.score([text]).dense() for text in HARD_TEXTS])
@@ -200,11 +200,11 @@ def settings_are_settings(make: Maker, case: Case) -> None:
     Parameters
     ----------
     make, case
-        As in `fitted`.
+        As in `fit_case`.
     """
     from sklearn.base import clone
 
-    model = fitted(make, case)
+    model = fit_case(make, case)
     copied = clone(model)
     _require(copied.get_params() == model.get_params(), "clone has other settings")
     _require(not hasattr(copied, "hierarchy_"), "clone has learned something")
@@ -216,7 +216,7 @@ def what_is_wrong_is_said(make: Maker, case: Case) -> None:
     Parameters
     ----------
     make, case
-        As in `fitted`.
+        As in `fit_case`.
     """
     refused: list[Callable[[], object]] = [
         lambda: make().score(["a"]),
@@ -238,9 +238,9 @@ def it_learns(make: Maker, case: Case) -> None:
     Parameters
     ----------
     make, case
-        As in `fitted`.
+        As in `fit_case`.
     """
-    model = fitted(make, case)
+    model = fit_case(make, case)
     true = case.hierarchy.closure(encode(case.hierarchy, case.labels))
     found = decide(model.score(case.texts), model.default_rule).csr
     both = found.multiply(true).sum(axis=1)
@@ -305,14 +305,14 @@ def refusal(make: Maker, case: Case) -> str:
     Parameters
     ----------
     make, case
-        As in `fitted`.
+        As in `fit_case`.
 
     Returns
     -------
     str
     """
     try:
-        fitted(make, case)
+        fit_case(make, case)
     except TreelabelError as error:
         return str(error)
     return ""

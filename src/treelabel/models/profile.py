@@ -106,7 +106,7 @@ class Profile:
         digests = digests_of(train.texts)
         if held is None or not len(held.scores):
             return cls(h.fingerprint, len(train), train.frequencies, unknown_words=unknown, digests=digests)
-        sure, right, complete = _judged(held, rule)
+        sure, right, complete = _judge(held, rule)
         total = np.asarray(held.scores.values.sum(axis=0, dtype=np.float64)).ravel()
         return cls(
             h.fingerprint,
@@ -121,7 +121,7 @@ class Profile:
             complete,
         )
 
-    def carried(self, moves: Moves, more: Training | None) -> "Profile":
+    def carry_over(self, moves: Moves, more: Training | None) -> "Profile":
         """Return the profile of a model that was updated without holding anything out.
 
         Counts follow the labels, and those of new documents are added; what held-out documents said of how sure and how
@@ -152,7 +152,7 @@ class Profile:
             digests=self.digests if more is None else self._digests_with(more),
         )
 
-    def relearned(self, counted: "Profile") -> "Profile":
+    def with_counts(self, counted: "Profile") -> "Profile":
         """Return the profile of a model that learned all its documents again, holding none of them out.
 
         Counts are those of the documents that it learned now; what held-out documents said stays as it was.
@@ -231,7 +231,7 @@ class Profile:
         return Schema(declared, sizes=sizes, most={"shares": len(hierarchy), "held": MOST_KEPT})
 
     @classmethod
-    def restored(cls, stored: "StoredProfile", arrays: Arrays, hierarchy: Hierarchy) -> "Profile":
+    def of_stored(cls, stored: "StoredProfile", arrays: Arrays, hierarchy: Hierarchy) -> "Profile":
         """Make it of what `to_json` and `arrays` returned.
 
         Parameters
@@ -314,7 +314,7 @@ def confidence_of(scores: Scores) -> DoubleArray:
     return found
 
 
-def least_sure(scores: Scores, decisions: Decisions) -> DoubleArray:
+def label_confidence(scores: Scores, decisions: Decisions) -> DoubleArray:
     """Return how sure it is that all labels of each document are right: the least probability of a most specific one.
 
     Parameters
@@ -330,7 +330,7 @@ def least_sure(scores: Scores, decisions: Decisions) -> DoubleArray:
         0 where there is no label.
 
     >>> s = Scores(Hierarchy.from_paths(["A > B", "A > C"]), [[0.75, 0.25, 0.5]])
-    >>> least_sure(s, decide(s, "best_leaf")).tolist(), least_sure(s, decide(s, "threshold@0.9")).tolist()
+    >>> label_confidence(s, decide(s, "best_leaf")).tolist(), label_confidence(s, decide(s, "threshold@0.9")).tolist()
     ([0.5], [0.0])
     """
     ends = decisions.most_specific
@@ -341,7 +341,7 @@ def least_sure(scores: Scores, decisions: Decisions) -> DoubleArray:
     return found
 
 
-def _judged(held: HeldOut, rule: str) -> tuple[FloatArray, BoolArray, BoolArray]:
+def _judge(held: HeldOut, rule: str) -> tuple[FloatArray, BoolArray, BoolArray]:
     """How sure the model is of the labels of held-out documents, whether all are true, and whether none is missing."""
     count, most = len(held.scores), MOST_KEPT if rule == "best_leaf" else MOST_TRIED
     rows = np.arange(count)
@@ -351,7 +351,7 @@ def _judged(held: HeldOut, rule: str) -> tuple[FloatArray, BoolArray, BoolArray]
     decisions = decide(scores, rule)
     true: LabelMatrix = scores.hierarchy.closure(held.labels[rows])
     hits = row_sizes(keep_entries(decisions.csr, matches(true, decisions.csr)))
-    sure = np.clip(least_sure(scores, decisions), 0, 1).astype(np.float32)
+    sure = np.clip(label_confidence(scores, decisions), 0, 1).astype(np.float32)
     return sure, hits == row_sizes(decisions.csr), hits == row_sizes(true)
 
 

@@ -131,7 +131,7 @@ class Drift:
         lines = [f"{'':<{width}}  {'now':>7}{'then':>9}   change with its 95% interval"]
         for each in self.measures:
             now, then = ("" if value is None else f"{value:.3f}" for value in (each.now, each.then))
-            lines.append(f"{each.name:<{width}}  {now:>7}{then:>9}   {_told(each)}".rstrip())
+            lines.append(f"{each.name:<{width}}  {now:>7}{then:>9}   {_describe(each)}".rstrip())
         if self.shifts:
             lines += ["", "labels that shifted most, as shares of texts:"]
             lines += [f"  {shift.label}: {shift.then:.1%} -> {shift.now:.1%}" for shift in self.shifts]
@@ -140,7 +140,7 @@ class Drift:
         return "\n".join([*lines, "", verdict])
 
 
-def _told(measure: Measure) -> str:
+def _describe(measure: Measure) -> str:
     if measure.change is None:
         return measure.note
     change = measure.change
@@ -241,11 +241,11 @@ class DriftMeter:
         before, documents = self._before()
         for depth in range(1, self.hierarchy.max_depth + 1):
             level, name = self.hierarchy.level(depth), f"label shares, level {depth}"
-            now, then = _normed(self._sums[level]), _normed(before[level])
+            now, then = _normalize(self._sums[level]), _normalize(before[level])
             if now is None or then is None:
                 yield Measure(name, note="not compared: no label of this level has a probability")
                 continue
-            drawn = (_normed(sums) for sums in self._resampled[:, level])
+            drawn = (_normalize(sums) for sums in self._resampled[:, level])
             resampled = [_variation(each, now) for each in drawn if each is not None]
             # Few texts may have a label as deep as this.
             count = max(1, round(min(self.texts, float(self._sums[level].sum()))))
@@ -276,7 +276,7 @@ def _moments(values: DoubleArray) -> DoubleArray:
     return np.array([values.sum(), (values**2).sum(), len(values)], np.float64)
 
 
-def _normed(sums: DoubleArray) -> DoubleArray | None:
+def _normalize(sums: DoubleArray) -> DoubleArray | None:
     total = float(sums.sum())
     return sums / total if total > 0 else None
 

@@ -129,8 +129,8 @@ def find_suspects(scores: Scores, labels: LabelMatrix, same: Disagreements | Non
         best = np.where(p_best >= LIKELY, best, -1)
     found = _Entries(rows, nodes, best[rows], wrong)
     if has_many:
-        found = _joined(found, _missing(scores, h.closure(labels)))
-    return _ranked(h, doubt, found, same, has_many)
+        found = _concatenate(found, _missing(scores, h.closure(labels)))
+    return _rank(h, doubt, found, same, has_many)
 
 
 class _Entries(NamedTuple):
@@ -299,7 +299,7 @@ def _floor(scores: Values) -> DoubleArray:
     return floor
 
 
-def _joined(one: _Entries, other: _Entries) -> _Entries:
+def _concatenate(one: _Entries, other: _Entries) -> _Entries:
     return _Entries(*(np.concatenate(pair) for pair in zip(one, other, strict=True)))
 
 
@@ -310,7 +310,7 @@ def _at(matrix: Values, rows: LongArray, columns: LongArray) -> DoubleArray:
     return np.asarray(found.toarray() if sparse.issparse(found) else found, np.float64).ravel()
 
 
-def _ranked(h: Hierarchy, doubt: _Doubt, found: _Entries, same: Disagreements | None, has_many: bool) -> Suspects:
+def _rank(h: Hierarchy, doubt: _Doubt, found: _Entries, same: Disagreements | None, has_many: bool) -> Suspects:
     rate = doubt.rate(found, has_many)
     rates = np.full(len(found.rows), rate)
     copies = np.full(len(found.rows), -1, np.int64)

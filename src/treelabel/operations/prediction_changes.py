@@ -81,7 +81,7 @@ class PredictionChanges:
                     change for change in self.changes if (change.why, change.old, change.new) == (why, old, new)
                 )
                 example = f", such as {_beginning(first.text)}" if first.text else ""
-                lines.append(f"    {times:,} x {_told(old, first.old_p)} -> {_told(new, first.new_p)}{example}")
+                lines.append(f"    {times:,} x {_describe(old, first.old_p)} -> {_describe(new, first.new_p)}{example}")
         return "\n".join(lines)
 
     def table(self) -> list[list[str]]:
@@ -103,7 +103,7 @@ def _beginning(text: str, most: int = 60) -> str:
     return repr(line if len(line) <= most else f"{line[: most - 3]}...")
 
 
-def _told(labels: Sequence[str], p: Sequence[float]) -> str:
+def _describe(labels: Sequence[str], p: Sequence[float]) -> str:
     if not labels:
         return "nothing"
     return ", ".join(f"{shorten(label, 60)} ({each:.2f})" for label, each in zip(labels, p, strict=True))
@@ -133,11 +133,11 @@ def prediction_changes(old: Model, new: Model, texts: Any, moves: Moves) -> Pred
     for start in range(0, count, step):
         part = column[start : start + step]
         ids = [str(start + row) if names is None else names[start + row] for row in range(min(step, count - start))]
-        found += _changed(old, new, part, ids, moves)
+        found += _changes_of(old, new, part, ids, moves)
     return PredictionChanges(count, tuple(found))
 
 
-def _changed(old: Model, new: Model, part: Any, ids: list[str], moves: Moves) -> Iterator[PredictionChange]:
+def _changes_of(old: Model, new: Model, part: Any, ids: list[str], moves: Moves) -> Iterator[PredictionChange]:
     scores = old.score(part), new.score(part)
     before, after = (decide(each, model.default_rule) for each, model in zip(scores, (old, new), strict=True))
     expected = moves.new.most_specific(moves.labels(before.most_specific))
@@ -155,9 +155,9 @@ def _changed(old: Model, new: Model, part: Any, ids: list[str], moves: Moves) ->
             name,
             "" if texts is None else texts[row],
             why,
-            *_named(moves.old, scores[0], row, was),
-            _named(moves.new, scores[1], row, should)[0],
-            *_named(moves.new, scores[1], row, now),
+            *_paths_and_scores(moves.old, scores[0], row, was),
+            _paths_and_scores(moves.new, scores[1], row, should)[0],
+            *_paths_and_scores(moves.new, scores[1], row, now),
         )
 
 
@@ -166,7 +166,9 @@ def _row(labels: Any, row: int) -> list[int]:
     return found
 
 
-def _named(h: Hierarchy, scores: Scores, row: int, nodes: list[int]) -> tuple[tuple[str, ...], tuple[float, ...]]:
+def _paths_and_scores(
+    h: Hierarchy, scores: Scores, row: int, nodes: list[int]
+) -> tuple[tuple[str, ...], tuple[float, ...]]:
     """Return paths and probabilities of some nodes, the likeliest first."""
     p = {node: float(scores.values[row, node]) for node in nodes}
     ranked = sorted(nodes, key=lambda node: -p[node])

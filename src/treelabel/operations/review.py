@@ -34,7 +34,7 @@ from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
 from treelabel.hierarchy import LabelMatrix
 from treelabel.models.base import Model
 from treelabel.models.model_inputs import texts_of
-from treelabel.models.profile import Profile, least_sure
+from treelabel.models.profile import Profile, label_confidence
 from treelabel.rules import TunedRule, decide
 from treelabel.rules.back_off import last_precise
 from treelabel.scores import Scores
@@ -107,7 +107,7 @@ def review(
     if not 0 < precision <= 1:
         raise TreelabelError(f"precision = {precision:g}, expected a share above 0 and at most 1")
     column, _ = texts_of(texts)
-    parts = list(_suggested(model, column, alternatives, model.default_rule if rule is None else rule))
+    parts = list(_suggestions(model, column, alternatives, model.default_rule if rule is None else rule))
     suggestions = sparse.vstack([part[0] for part in parts], format="csr")
     p = np.concatenate([part[1] for part in parts])
     others = [listed for part in parts for listed in part[2]]
@@ -117,7 +117,7 @@ def review(
     return Reviewed(suggestions, p, others, accepted, np.where(accepted, 0.0, useful), acceptance)
 
 
-def _suggested(
+def _suggestions(
     model: Model, texts: Any, count: int, rule: str | TunedRule
 ) -> Iterator[tuple[LabelMatrix, DoubleArray, list[list[tuple[int, float]]]]]:
     """Score some texts at a time, and keep of them what is shown."""
@@ -128,7 +128,7 @@ def _suggested(
     for start in range(0, max(1, total), step):
         scores: Scores = model.score(texts[start : start + step])
         decisions = decide(scores, rule)
-        yield decisions.most_specific, least_sure(scores, decisions), _others(scores, decisions.csr, ends, count)
+        yield decisions.most_specific, label_confidence(scores, decisions), _others(scores, decisions.csr, ends, count)
 
 
 def _others(scores: Scores, chosen: LabelMatrix, ends: BoolArray, count: int) -> list[list[tuple[int, float]]]:
@@ -166,7 +166,7 @@ def find_acceptance(p: DoubleArray, precision: float, profile: Profile | None) -
     Acceptance(threshold=0.8, precision=0.85, held_out=0, complete=None)
     """
     if profile is not None and profile.sure is not None and len(profile.sure) >= FEWEST_HELD_OUT:
-        return _measured(profile, precision)
+        return _measure_acceptance(profile, precision)
     order = np.sort(p[p > 0])[::-1]
     promised = np.cumsum(order) / np.arange(1, len(order) + 1)
     enough = np.flatnonzero(_lasts(order) & (promised >= precision * (1 - 1e-12)))
@@ -175,7 +175,7 @@ def find_acceptance(p: DoubleArray, precision: float, profile: Profile | None) -
     return Acceptance(float(order[enough[-1]]), round(float(promised[enough[-1]]), 12), 0)
 
 
-def _measured(profile: Profile, precision: float) -> Acceptance:
+def _measure_acceptance(profile: Profile, precision: float) -> Acceptance:
     assert profile.sure is not None
     assert profile.right is not None
     # How many documents, and right ones, have at least each threshold.

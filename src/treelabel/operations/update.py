@@ -81,12 +81,12 @@ def update_model(
     known = [train] if hasattr(train, "texts") else list(train)
     parts = [training_of(part, None, None, progress=progress) for part in known]
     groups = [getattr(part, "groups", None) for part in (*known, data)[: len(parts) + (more is not None)]]
-    moved = [carried(part, path) for part in _grouped(parts if more is None else [*parts, more], groups)]
+    moved = [carry_labels(part, path) for part in _number_groups(parts if more is None else [*parts, more], groups)]
     if not forget:
         _require_learned(model, parts, more)
     every = moved[0]
     for part in moved[1:]:
-        every = _joined(every, part)
+        every = _concatenate(every, part)
     made = model._refit(every, len(every) - (0 if more is None else len(more)))
     return _remembering(made, model, path, more, every)
 
@@ -113,14 +113,14 @@ def _remembering(
     made.form_ = model.form_
     fitted = made.profile_ is not None and made.profile_ is not model.profile_
     if not fitted and model.profile_ is not None:
-        made.profile_ = model.profile_.carried(moves, more)
+        made.profile_ = model.profile_.carry_over(moves, more)
         if every is not None:
             counted = Profile.of(every, None, made.rule_, made._known_words(), getattr(made, "min_df", 1))
-            made.profile_ = made.profile_.relearned(counted)
+            made.profile_ = made.profile_.with_counts(counted)
     return made
 
 
-def _grouped(parts: Sequence[Training], groups: Sequence[Sequence[str] | None]) -> list[Training]:
+def _number_groups(parts: Sequence[Training], groups: Sequence[Sequence[str] | None]) -> list[Training]:
     """Number the groups of all data; documents of data that have none stand alone."""
     if all(each is None for each in groups):
         return list(parts)
@@ -132,7 +132,7 @@ def _grouped(parts: Sequence[Training], groups: Sequence[Sequence[str] | None]) 
     return [replace(part, groups=numbers[low:high]) for part, (low, high) in zip(parts, pairwise(ends), strict=True)]
 
 
-def _joined(original: Training, more: Training) -> Training:
+def _concatenate(original: Training, more: Training) -> Training:
     """Put new documents after the original ones, under the regime of all."""
     if (original.features is None) != (more.features is None):
         raise TreelabelError("the original training data and the new ones must both have texts, or both features")
@@ -151,7 +151,7 @@ def _joined(original: Training, more: Training) -> Training:
     return replace(every, groups=groups, features=features, regime=regime_of(every.hierarchy, every.labels))
 
 
-def carried(train: Training, moves: Moves) -> Training:
+def carry_labels(train: Training, moves: Moves) -> Training:
     """Carry training documents over to a new hierarchy; those that lose all their labels are left out.
 
     Parameters

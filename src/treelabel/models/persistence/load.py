@@ -30,7 +30,7 @@ MOST_TRIES = 100
 HIERARCHY, ARRAYS = "hierarchy.json", "arrays.npz"
 
 
-class Description(TypedDict):
+class ModelDescription(TypedDict):
     """The content of model.json."""
 
     kind: str
@@ -91,8 +91,8 @@ def _state(where: Path) -> tuple[int, ...]:
 
 def _load(where: Path, require_signature: str | Path | None, settings: dict[str, Any]) -> Model:
     """Read a folder that nobody replaces meanwhile."""
-    stored = _described(where, require_signature)
-    with _located(where):
+    stored = _read_description(where, require_signature)
+    with _locate(where):
         _check_files(where, stored["sha256"])
         maker = MODELS.find(stored["model"]).maker
         check_setting_names(stored["model"], stored["settings"])
@@ -113,16 +113,16 @@ def _load(where: Path, require_signature: str | Path | None, settings: dict[str,
     return model
 
 
-def _profile(where: Path, stored: Description, hierarchy: Hierarchy) -> Profile | None:
+def _profile(where: Path, stored: ModelDescription, hierarchy: Hierarchy) -> Profile | None:
     """Read what the model remembers of its training, if it does."""
     if "profile" not in stored:
         return None
     arrays = _arrays(where / PROFILE, Profile.schema(stored["profile"], hierarchy))
-    return Profile.restored(stored["profile"], arrays, hierarchy)
+    return Profile.of_stored(stored["profile"], arrays, hierarchy)
 
 
 @contextmanager
-def _located(where: Path) -> Iterator[None]:
+def _locate(where: Path) -> Iterator[None]:
     """Begin messages with the folder, and make one sentence of what libraries raise on foreign bytes."""
     try:
         with locate_errors(where):
@@ -135,7 +135,7 @@ def _located(where: Path) -> Iterator[None]:
         raise TreelabelError(f"{where}: parts of the model do not fit together: {why}") from error
 
 
-def _described(where: Path, require_signature: str | Path | None) -> Description:
+def _read_description(where: Path, require_signature: str | Path | None) -> ModelDescription:
     """Read what a folder says of itself."""
     file = where / "model.json"
     if not where.exists():
@@ -154,12 +154,12 @@ def _described(where: Path, require_signature: str | Path | None) -> Description
             f"{where}: a model of version {stored.get('version')!r} (treelabel {stored.get('treelabel')}), but this "
             f"treelabel {package_version()} reads version {VERSION}"
         )
-    for name, kind in get_type_hints(Description).items():
-        if name not in stored and name in Description.__optional_keys__:
+    for name, kind in get_type_hints(ModelDescription).items():
+        if name not in stored and name in ModelDescription.__optional_keys__:
             continue
         if name not in stored or not is_valid(stored[name], kind):
             raise TreelabelError(f"{file}: damaged: {name!r} is missing or of the wrong kind")
-    return cast("Description", stored)
+    return cast("ModelDescription", stored)
 
 
 def _known_rule(stored: str) -> str:
@@ -171,7 +171,7 @@ def _known_rule(stored: str) -> str:
     return stored
 
 
-def _form(stored: Description) -> LabelForm:
+def _form(stored: ModelDescription) -> LabelForm:
     """Take the form of labels; folders of earlier versions have none."""
     form = cast("dict[str, Any]", stored).get("form")
     if form is None:

@@ -144,7 +144,7 @@ def move_predictions(
                     with locate_errors(place):
                         known[label] = find_label(moves.old, label)
                 given[known[label]] = with_number(entry)
-            labels = _moved(given, moves, paths)
+            labels = _move_labels(given, moves, paths)
             documents += 1
             changed += [entry.get("path") for entry in labels] != [entry.get("path") for entry in line["labels"]]
             emptied += bool(given) and not labels
@@ -163,7 +163,7 @@ def with_number(entry: dict[str, Any]) -> dict[str, Any]:
     return rest if p is None else {**rest, "p": p}
 
 
-def _moved(given: dict[int, dict[str, Any]], moves: Moves, paths: list[str]) -> list[dict[str, Any]]:
+def _move_labels(given: dict[int, dict[str, Any]], moves: Moves, paths: list[str]) -> list[dict[str, Any]]:
     """Carry the labels of one document."""
     nodes = sorted(given)
     row = label_matrix([0, len(nodes)], nodes, len(moves.old))
