@@ -117,8 +117,8 @@ def _inspect_documents(
     described, findings = data.describe(training), find_problems(data, training)
     done = [] if fix is None else write_fixed(data, training, fix, not raw, force)
     if json:
-        told = {"choices": dict(data.choices), "findings": [finding.to_json() for finding in findings]}
-        _print({**described.to_json(), **told} | ({"fixed": done} if fix is not None else {}), [], json)
+        checked = {"choices": dict(data.choices), "findings": [finding.to_json() for finding in findings]}
+        _print({**described.to_json(), **checked} | ({"fixed": done} if fix is not None else {}), [], json)
         return
     columns = ", ".join(f"{what}: {data.choices[what]}" for what in ("text", "labels", "id"))
     chosen = [("file", str(file)), ("columns", columns), ("hierarchy", data.choices["hierarchy"])]
@@ -155,9 +155,9 @@ def _scores_summary(file: Path) -> tuple[dict[str, Any], list[tuple[str, str]]]:
 
     scores = Scores.load(file)
     values, rows = _taxonomy_summary(scores.hierarchy)
-    own = {"documents": len(scores), "sparse": scores.is_sparse, "coherence_gap": scores.coherence_gap()}
-    told = [("scores", repr(scores)), ("coherence gap", f"{own['coherence_gap']:.3g}")]
-    return {**own, "hierarchy": values}, [*told, *rows]
+    gap = scores.coherence_gap()
+    summary = {"documents": len(scores), "sparse": scores.is_sparse, "coherence_gap": gap, "hierarchy": values}
+    return summary, [("scores", repr(scores)), ("coherence gap", f"{gap:.3g}"), *rows]
 
 
 @with_read_options
@@ -233,12 +233,12 @@ def convert(
             _convert_taxonomy(source, target, read, unfold, cut)
         return
     dataset = _documents(source, read, without, moves, old_taxonomy)
-    dataset = _changed(dataset, deduplicate, unfold, cut, other_leaves)
+    dataset = _apply_changes(dataset, deduplicate, unfold, cut, other_leaves)
     if target == STANDARD:
         _print_documents(dataset, to_format or "jsonl", labels_as, raw)
         return
     written = d.write(dataset, target, to_format, labels_as, None, write_taxonomy, not raw, overwrite=force)  # type: ignore[arg-type]
-    _tell_losses(dataset, target, to_format)
+    _print_losses(dataset, target, to_format)
     typer.echo(f"wrote {written[0]}: {len(dataset):,} documents")
     for other in written[1:]:
         typer.echo(f"wrote {other}: their hierarchy")
@@ -265,10 +265,10 @@ def _print_documents(dataset: "Dataset", to_format: str, labels_as: str, raw: bo
 
     with as_output(STANDARD, d.FORMATS.find(to_format).endings[0]) as file:
         d.write(dataset, file, to_format, labels_as, None, False, not raw)  # type: ignore[arg-type]
-    _tell_losses(dataset, file, to_format)
+    _print_losses(dataset, file, to_format)
 
 
-def _tell_losses(dataset: "Dataset", target: Path, to_format: str | None) -> None:
+def _print_losses(dataset: "Dataset", target: Path, to_format: str | None) -> None:
     from treelabel import data as d
     from treelabel.core.errors import printable
 
@@ -277,7 +277,9 @@ def _tell_losses(dataset: "Dataset", target: Path, to_format: str | None) -> Non
         typer.echo(f"treelabel: note: this format has no place for {printable(', '.join(lost))}", err=True)
 
 
-def _changed(dataset: "Dataset", deduplicate: bool, unfold: bool, cut: int | None, other_leaves: bool) -> "Dataset":
+def _apply_changes(
+    dataset: "Dataset", deduplicate: bool, unfold: bool, cut: int | None, other_leaves: bool
+) -> "Dataset":
     from treelabel import data as d
 
     if deduplicate:

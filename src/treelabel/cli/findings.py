@@ -1,4 +1,4 @@
-"""How findings about data are told: in full by inspect, in one line by fit; and what inspect --fix does."""
+"""Print findings about data: in full for inspect, in one line for fit; and write what inspect --fix repairs."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,8 +35,8 @@ def write_fixed(
 
     repaired, done = repair(data, train)
     written = write(repaired, target, escape_formulas=escape_formulas, overwrite=force)
-    beside = f", and their hierarchy beside them ({written[1].name})" if written[1:] else ""
-    return [*done, f"wrote {target}: {len(repaired):,} of {len(data):,} documents{beside}"]
+    taxonomy = f", and their hierarchy beside them ({written[1].name})" if written[1:] else ""
+    return [*done, f"wrote {target}: {len(repaired):,} of {len(data):,} documents{taxonomy}"]
 
 
 def require_fixable(target: Path, force: bool) -> None:
@@ -48,14 +48,14 @@ def require_fixable(target: Path, force: bool) -> None:
     require_new(target, force)
 
 
-def tell_serious(train: Path, data: "Dataset", valid: "Dataset | None") -> None:
+def print_serious(train: Path, data: "Dataset", valid: "Dataset | None") -> None:
     """Say in one line of standard error what is seriously wrong with training data."""
     from treelabel.core.errors import printable
     from treelabel.data.checks import find_problems
 
-    found = find_problems(data)
+    findings = find_problems(data)
     if valid is not None:
-        found = [*(each for each in find_problems(valid, data) if each.kind == "shared_texts"), *found]
-    told = "; ".join(finding.message for finding in found if finding.is_serious)
-    if told:
-        typer.echo(printable(f"treelabel: note: {told}; treelabel inspect {train} says more"), err=True)
+        findings = [*(each for each in find_problems(valid, data) if each.kind == "shared_texts"), *findings]
+    summary = "; ".join(finding.message for finding in findings if finding.is_serious)
+    if summary:
+        typer.echo(printable(f"treelabel: note: {summary}; treelabel inspect {train} says more"), err=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from treelabel.cli.ahead import compiling_ahead
-from treelabel.cli.findings import tell_serious
+from treelabel.cli.findings import print_serious
 from treelabel.cli.options import ForceOption, JsonOption, ReadArguments, SignatureOption, with_read_options
 from treelabel.cli.printing import echo
 from treelabel.cli.report import held_out_report, require_report
@@ -83,7 +83,7 @@ def fit(
     with compiling_ahead(model):
         data, checked = read.read_with(train, valid)
         if is_first_process():
-            tell_serious(train, data, checked)
+            print_serious(train, data, checked)
         made.fit(data, valid=checked, max_seconds=max_seconds)
     if is_first_process():
         _keep(made, data, output, force, bool(settings.get("checkpoint_dir")))

@@ -55,11 +55,12 @@ def moves_to(old: "Hierarchy", read: ReadArguments, moves: Path | None, partial:
         return Moves.of(old, old if new is None else new, rows, partial)
 
 
-def told(moves: "Moves", partial: bool = False) -> str:
+def describe_moves(moves: "Moves", partial: bool = False) -> str:
     """Say what became of labels; which ones are new is not known if the old ones are but a part."""
-    found = [f"{count:,} {kind}" for kind, count in moves.counts().items() if kind not in ("same", "path")]
-    found += [f"{len(moves.new_labels):,} new"] * bool(len(moves.new_labels) and not partial)
-    return f"labels: {', '.join(found) or 'all stay'}"
+    changes = [f"{count:,} {kind}" for kind, count in moves.counts().items() if kind not in ("same", "path")]
+    if len(moves.new_labels) and not partial:
+        changes.append(f"{len(moves.new_labels):,} new")
+    return f"labels: {', '.join(changes) or 'all stay'}"
 
 
 def _old_hierarchy(read: ReadArguments, old_taxonomy: Path | None) -> "Hierarchy | None":
@@ -74,10 +75,10 @@ def read_moved(source: Path, read: ReadArguments, moves: Path, old_taxonomy: Pat
 
     data = replace(read, taxonomy=None).read(source, taxonomy=_old_hierarchy(read, old_taxonomy))
     partial = data.is_hierarchy_of_labels
-    found = moves_to(data.hierarchy, read, moves, partial)
-    carried = data.moved(found)
+    resolved = moves_to(data.hierarchy, read, moves, partial)
+    carried = data.moved(resolved)
     emptied = int(((row_sizes(carried.labels) == 0) & (row_sizes(data.labels) > 0)).sum())
-    typer.echo(told(found, partial))
+    typer.echo(describe_moves(resolved, partial))
     if emptied:
         typer.echo(f"treelabel: note: {emptied:,} documents have no label any more", err=True)
     return carried
@@ -119,10 +120,10 @@ def _move_scores(source: Path, target: Path, read: ReadArguments, moves: Path) -
     from treelabel.scores import Scores
 
     scores = Scores.load(source)
-    found = moves_to(scores.hierarchy, read, moves)
-    scores.moved(found).save(target)
-    typer.echo(told(found))
-    typer.echo(f"wrote {target}: scores of {len(scores):,} documents, {len(found.new):,} nodes")
+    resolved = moves_to(scores.hierarchy, read, moves)
+    scores.moved(resolved).save(target)
+    typer.echo(describe_moves(resolved))
+    typer.echo(f"wrote {target}: scores of {len(scores):,} documents, {len(resolved.new):,} nodes")
 
 
 def _move_predictions(source: Path, target: Path, read: ReadArguments, moves: Path, old_taxonomy: Path | None) -> None:
@@ -130,9 +131,9 @@ def _move_predictions(source: Path, target: Path, read: ReadArguments, moves: Pa
 
     old = _old_hierarchy(read, old_taxonomy)
     known = move_predictions.predicted_hierarchy(source, read.limits) if old is None else old
-    found = moves_to(known, read, moves, partial=old is None)
-    done = move_predictions.move_predictions(source, target, found, read.limits)
-    typer.echo(told(found, partial=old is None))
+    resolved = moves_to(known, read, moves, partial=old is None)
+    done = move_predictions.move_predictions(source, target, resolved, read.limits)
+    typer.echo(describe_moves(resolved, partial=old is None))
     typer.echo(f"wrote {target}: {done.documents:,} documents, {done.changed:,} of them with other labels")
     if done.emptied:
         typer.echo(f"treelabel: note: {done.emptied:,} documents have no label any more", err=True)

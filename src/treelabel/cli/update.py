@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from treelabel.cli.models import INTERRUPTED, ModelArgument, save, size_of
-from treelabel.cli.moves import MovesOption, moves_to, told
+from treelabel.cli.moves import MovesOption, describe_moves, moves_to
 from treelabel.cli.options import (
     ForceOption,
     ReadArguments,
@@ -114,7 +114,7 @@ def update(
     save(made, output, force)
     learned = "" if made.profile_ is None else f"{made.profile_.documents:,} documents, "
     typer.echo(f"{output}: {made.name}, {learned}{len(path.new):,} nodes, {size_of(output):.1f} MB")
-    echo(told(path))
+    echo(describe_moves(path))
     if made.evidence_ is loaded.evidence_:
         echo(f"calibration, rule and held-out quality are those of {model}: nothing was held out; fit measures anew")
     if save_train is not None:
