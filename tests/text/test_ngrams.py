@@ -12,7 +12,7 @@ from treelabel.text.ngram_names import named_ngrams
 from treelabel.text.ngrams import LARGEST_N, MOST_FEATURES, count_ngrams
 
 # Letters of one, two, three and four bytes in UTF-8, some with an upper case of another length; no unspaced scripts.
-TEXTS = st.lists(st.text("aabBc1_ äÄßИж\u1e9eⅣ\U00010428\U00010400-.'\n", max_size=40), max_size=6)
+TEXTS = st.lists(st.text("aabBc1_ क\u07eaäÄßИж\u1e9eⅣ\U00010428\U00010400-.'\n", max_size=40), max_size=6)
 SHAPES = (
     NgramShape(),
     NgramShape((1, 3), None, 1000),

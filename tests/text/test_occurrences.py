@@ -48,3 +48,11 @@ def test_more_buckets_than_the_first_table_holds_are_numbered() -> None:
     distinct = list(dict.fromkeys(listed.tolist()))
     assert buckets.tolist() == distinct
     assert (buckets[numbers] == listed).all()
+
+
+def test_the_first_kind_ends_where_the_second_begins() -> None:
+    # One bucket for each of three kinds: 0, 1 and 2.
+    ngrams = Occurrences.of(["a b"], NgramShape((1, 2), (2, 2), 1, (1, 1, 1)))
+    assert ngrams.buckets.tolist() == [0, 1, 2]
+    assert ngrams.columns(NgramShape((1, 1), None, 1, (1,)), 1).tolist() == [0]
+    assert ngrams.columns(NgramShape((1, 2), None, 1, (1, 1)), 1).tolist() == [0, 1]

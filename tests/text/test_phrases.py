@@ -69,6 +69,7 @@ def test_matches_are_those_of_the_slow_twin(names: list[str], texts: list[str]) 
 
 
 def test_names_are_cut_after_their_first_words() -> None:
+    assert MOST_WORDS == 20
     words = [f"w{number}" for number in range(MOST_WORDS + 1)]
     names = [" ".join(words), " ".join(words[:-1]), " ".join(words[:-2]), "- ."]
     assert Phrases.of(names)[1].tolist() == [0, 0, 1, -1]
