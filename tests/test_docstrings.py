@@ -43,10 +43,11 @@ def arguments(function: Function) -> list[str]:
 
 def public_api() -> Iterator[tuple[str, Function]]:
     """List the functions, and the methods of classes, that `import treelabel` promises."""
-    names = set(treelabel.__all__)
+    homes = {name: getattr(getattr(treelabel, name), "__module__", "") for name in treelabel.__all__}
     for file in FILES:
+        module = ".".join((PACKAGE.name, *file.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
         for name, function in public_functions(file):
-            if name.partition(".")[0] in names:
+            if homes.get(name.partition(".")[0]) == module:
                 yield name, function
 
 
@@ -66,7 +67,8 @@ def documented_arguments(doc: str) -> Iterator[tuple[str, str]]:
     """List the entries of a docstring's Parameters section: the names, and what is said of them."""
     section = re.search(r"^Parameters\n-+\n(.*?)(?=^\w[^\n]*\n-{3,}$|\Z)", doc, re.MULTILINE | re.DOTALL)
     for entry in re.findall(r"^(\S[^\n]*)\n((?:    [^\n]*\n?|\n)*)", section[1] if section else "", re.MULTILINE):
-        yield entry[0].partition(" : ")[0], entry[1].strip()
+        if not entry[0].startswith((">>>", "...")) and entry[1].strip():
+            yield entry[0].partition(" : ")[0], entry[1].strip()
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(PACKAGE)))

@@ -50,7 +50,7 @@ ALLOWED: dict[str, set[str]] = {
     "metrics": _SCORED,
     "rules": _SCORED,
     "evaluation": _SCORED | {"metrics", "rules"},
-    "selection": _SELECTING,
+    "selection": _SELECTING | {"text"},
     # A registry's rows are loaded lazily, wherever they live: MODELS names neural systems and the stack.
     "models": _LEARNING | {"neural", "stack"},
     "neural": _LEARNING | {"models"},
@@ -92,8 +92,8 @@ def room_edges(imports: Iterable[Import]) -> dict[Edge, list[Import]]:
 def forbidden(edges: Iterable[Edge]) -> list[Edge]:
     """Select the edges between rooms of the design that it does not allow.
 
-    >>> forbidden([("models", "rules"), ("rules", "models"), ("models", "metrics")])
-    [('rules', 'models'), ('models', 'metrics')]
+    >>> forbidden([("models", "rules"), ("rules", "models"), ("models", "data")])
+    [('rules', 'models'), ('models', 'data')]
     """
     return [(a, b) for a, b in edges if a in ALLOWED and b in ALLOWED and b not in ALLOWED[a]]
 

@@ -114,7 +114,6 @@ class MarginCalibration(Calibration):
 
         Parameters
         ----------
-        features : csr_array of shape (documents, features)
         weights : SparseWeights
             Turn features into margins.
         top : int or None
@@ -148,7 +147,6 @@ def in_blocks(
         Returns the probabilities of the documents from its first argument up to its second: documents x nodes.
     documents : int
         The number of documents.
-    hierarchy : Hierarchy
     top : int or None
         Scores of a document to keep; None keeps all.
     least : int

@@ -43,7 +43,6 @@ def fit_isotonic(evidence: FloatArray | DoubleArray, true: BoolArray, sigmoid_sh
 
     Parameters
     ----------
-    evidence : array of shape (n,)
     true : array of shape (n,)
         Whether each is one of a true label.
     sigmoid_share : float
@@ -114,7 +113,6 @@ class Isotonic(MarginCalibration):
 
     Parameters
     ----------
-    outputs : OutputSpace
     level_weights, mixture : arrays of shapes (LEVELS + 1,) and (3,)
         Those of the softmax; see `PathSoftmax`.
     coefficients : array of shape (LEVELS + 1, 3)

@@ -177,8 +177,6 @@ def fit_softmax_mixture(logits: DoubleArray, true: BoolArray, offsets: DoubleArr
 
     Parameters
     ----------
-    logits : array of shape (documents, outputs)
-        Logits.
     true : array of shape (documents, outputs)
         Marks the true output of each document, or several of which one is true.
     offsets : array of shape (outputs,)
@@ -243,7 +241,6 @@ def fit_logistic(
 
     Parameters
     ----------
-    features : array of shape (n, features)
     target : array of shape (n,)
         The probability that each should have.
     weights : array of shape (n,) or None
@@ -274,7 +271,6 @@ def fit_sigmoid(margins: FloatArray | DoubleArray, true: BoolArray) -> tuple[flo
 
     Parameters
     ----------
-    margins : array of shape (n,)
     true : array of shape (n,)
         Whether each is one of a true label.
 

@@ -1,4 +1,4 @@
-"""What the outputs of a model stand for: nodes seen in training, and stops at inner nodes."""
+"""The outputs of a model and the nodes they stand for: those seen in training, and stops at inner nodes."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,8 +29,6 @@ class OutputSpace:
 
     Parameters
     ----------
-    hierarchy : Hierarchy
-        The hierarchy.
     nodes : array of int32, increasing
         The nodes seen in training.
     node_outputs : array of int32
@@ -61,8 +59,6 @@ class OutputSpace:
 
         Parameters
         ----------
-        hierarchy : Hierarchy
-            The hierarchy.
         labels : csr_array of shape (documents, nodes)
             The labels of training documents.
         multiple_paths : bool
@@ -203,7 +199,6 @@ def sum_to_nodes(p: Any, paths: sparse.csr_array) -> Any:
 
     Parameters
     ----------
-    p : array or csr_array of shape (documents, terminals)
     paths : csr_array of shape (terminals, nodes)
         What `terminal_paths` returns, as float64.
 

@@ -50,7 +50,6 @@ class PathSoftmax(MarginCalibration):
 
     Parameters
     ----------
-    outputs : OutputSpace
     level_weights : array of shape (LEVELS + 1,)
         v_0 of the terminal's margin, and the weights of its ancestors by level.
     mixture : array of shape (3,)
@@ -210,8 +209,6 @@ def possible_terminals(outputs: OutputSpace, margins: FloatArray, labels: LabelM
     ----------
     outputs : Outputs
         What the margins stand for.
-    margins : array of shape (documents, outputs)
-        Margins.
     labels : csr_array of shape (documents, nodes)
         The true labels.
 
@@ -269,8 +266,6 @@ def fit_terminals(outputs: OutputSpace, margins: FloatArray, true: BoolArray) ->
     ----------
     outputs : Outputs
         What the margins stand for.
-    margins : array of shape (documents, outputs)
-        Margins.
     true : array of shape (documents, terminals)
         Marks the terminal nodes of which one is true; at least one of each document.
 
@@ -316,7 +311,6 @@ def fit_uniform_weights(hierarchy: Hierarchy, p: FloatArray, closed: LabelMatrix
     ----------
     hierarchy : Hierarchy
         A tree.
-    p : array of shape (documents, nodes)
     closed : csr_array of shape (documents, nodes)
         The true labels and their ancestors.
 

@@ -58,9 +58,6 @@ class PathPool(Pool):
 
     Parameters
     ----------
-    hierarchy : Hierarchy
-    terminals : array of int32, increasing
-    weights : array of shape (models,)
     mixture : array of shape (3,)
         The inverse temperatures of the sharp and of the flat softmax, and the weight of the flat one.
     """
@@ -307,7 +304,6 @@ def fit_softmax_weights(near: FloatArray, hit: BoolArray, offsets: DoubleArray) 
 
     Parameters
     ----------
-    near : array of shape (documents, candidates, models)
     hit : array of shape (documents, candidates)
         Marks the true ones.
     offsets : array of shape (candidates,)
@@ -330,7 +326,6 @@ def fit_sigmoid_weights(parts: DoubleArray, true: BoolArray, prior: DoubleArray,
 
     Parameters
     ----------
-    parts : array of shape (n, parts)
     true : array of shape (n,)
         Whether each is one of a true label.
     prior : array of shape (1 + parts,)

@@ -169,10 +169,8 @@ def documents_below(hierarchy: Hierarchy, closed: Any, node: int) -> LongArray:
 
     Parameters
     ----------
-    hierarchy : Hierarchy
     closed : csc_array of shape (documents, nodes)
         The labels of documents and their ancestors.
-    node : int
 
     Returns
     -------

@@ -178,8 +178,6 @@ def with_prefix(arrays: Arrays, prefix: str) -> Arrays:
     ----------
     arrays
         Arrays by name.
-    prefix
-        The prefix.
 
     Returns
     -------

@@ -31,8 +31,6 @@ def shorten(text: str, limit: int = 80) -> str:
 
     Parameters
     ----------
-    text
-        The text.
     limit
         Its largest length, in characters.
 
@@ -75,8 +73,6 @@ def printable(text: str, keep: str = "") -> str:
 
     Parameters
     ----------
-    text
-        The text.
     keep
         Characters that are not escaped, such as line breaks.
 
@@ -95,8 +91,6 @@ def some(values: Sequence[str], limit: int = 5) -> str:
 
     Parameters
     ----------
-    values
-        The values.
     limit
         How many to quote.
 

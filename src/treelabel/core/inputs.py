@@ -91,15 +91,7 @@ def _missing(path: Path) -> TreelabelError:
 def open_input(
     path: Path, seen: Callable[[int], None] | None = None, limits: Limits = DEFAULT_LIMITS, whole: bool = False
 ) -> Iterator[IO[bytes]]:
-    """Open a file for reading bytes, decompressed.
-
-    Parameters
-    ----------
-    path : a regular file (see `existing_file`), or - for standard input, which can be read once.
-    seen : is told how many bytes of the file have been read so far.
-    limits : how much may come out of the file.
-    whole : whether it will be read at once, to which a limit of its own applies.
-    """
+    """Open a file for reading bytes, decompressed."""
     _, compression = suffixes(path)
     if path == STANDARD:
         start = standard_input().peek(4)
@@ -204,11 +196,6 @@ def first_mark(stream: IO[bytes], path: Path, encoding: str = "utf-8") -> bytes:
 def whole_lines(stream: IO[bytes], path: Path, encoding: str, limits: Limits = DEFAULT_LIMITS) -> list[str]:
     """Read a file at once, as JSON must be; the lines may be of any length, as all of it may be one.
 
-    Parameters
-    ----------
-    stream, path, encoding : as for `text_lines`.
-    limits : how large the file may be.
-
     Returns
     -------
     The lines with their ends; joined, they are the text.
@@ -271,10 +258,6 @@ def text_lines(
 
     Parameters
     ----------
-    stream : from `open_input`.
-    path : to be named in messages.
-    encoding : as Python calls it; a byte order mark, or the NULs of UTF-16, go first (see `encoding_of`).
-    limits : how long a line may be, in bytes.
     universal : whether a lone carriage return ends a line, too; by default where no line ends otherwise. Lines keep
         their ends as they are.
 

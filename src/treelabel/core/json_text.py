@@ -111,8 +111,6 @@ def read_ordinary(file: Path, where: str, most: int = MOST_BYTES) -> bytes:
 
     Parameters
     ----------
-    file
-        The file.
     where
         How messages call it.
     most

@@ -17,15 +17,8 @@ class Limits:
     ----------
     line : bytes of one line, or characters of one CSV cell. Real texts are below 10 MB, and JSON may spend six bytes on
         a letter.
-    ratio : how many times larger than itself a compressed file may become. Real data becomes less than 30 times.
-    floor : bytes that any compressed file may become, whatever its ratio, as small files may well repeat themselves.
-    whole : bytes of a file that has to be read at once: a JSON array, a taxonomy in JSON, SKOS.
     nesting : how deep lists and objects in JSON, or elements in RDF/XML, may be nested. Python itself stops at about
         900.
-    digits : of an integer in JSON. Beyond 4,300, which is Python's own limit, integers are kept as text.
-    labels : that the header of an XMC file may promise, as every one of them gets a name.
-    columns : of a table, or different fields of JSON objects, as every one of them is filled up to all rows.
-    literal : characters of one text in SKOS, whose parsers take the square of them.
 
     >>> Limits(line=200_000_000).line, Limits(ratio=None).ratio
     (200000000, None)

@@ -58,8 +58,6 @@ def is_same_file(handle: int, path: Path) -> bool:
     ----------
     handle
         The descriptor of what was opened.
-    path
-        The path.
 
     Returns
     -------

@@ -107,8 +107,6 @@ def open_npz(file: Path, what: str) -> Iterator[Npz]:
 
     Parameters
     ----------
-    file
-        The file.
     what
         What it should be, for messages.
 
@@ -129,8 +127,6 @@ def one_sentence(file: Path, what: str) -> Iterator[None]:
 
     Parameters
     ----------
-    file
-        The file.
     what
         What it should be, for messages.
     """
@@ -150,8 +146,6 @@ def read_arrays(file: Path, what: str, check: Callable[[Headers], None]) -> dict
 
     Parameters
     ----------
-    file
-        The file.
     what
         What it should be, for messages.
     check

@@ -33,8 +33,6 @@ def quarantine_file(file: Path, inode: Inode | None, kind: Kind) -> Path | None:
 
     Parameters
     ----------
-    file
-        The file.
     inode
         What `inode_of` returned when the file was examined; a file that has replaced it since is left alone.
     kind

@@ -1,4 +1,4 @@
-"""What the values of a row mean: texts, labels and paths, as cells of a table or as JSON has them."""
+"""The meaning of the values of a row: texts, labels and paths, as cells of a table or as JSON has them."""
 
 import ast
 import json

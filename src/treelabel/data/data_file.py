@@ -169,7 +169,7 @@ def read_batches(
 
 
 def _with_columns(file: DataFile, batches: Iterator[Dataset]) -> Iterator[Dataset]:
-    """Give all batches the columns of the first, as text unless the format has types."""
+    """Cast all batches to the columns of the first, as text unless the format has types."""
     is_typed = "types" in format_to_read(file.path, file.format, file.options).holds
     names: list[str] | None = None
     for data in batches:

@@ -41,8 +41,6 @@ class CachedEncoder:
 
         Parameters
         ----------
-        texts
-            The texts.
         progress
             Whether to show a progress bar; None shows one on a terminal.
 

@@ -36,8 +36,6 @@ def export(
 
     Parameters
     ----------
-    module
-        The module.
     inputs
         Example inputs. Their dynamic axes must have a length of 2 or more: a length of 1 would become a constant.
     file

@@ -117,8 +117,6 @@ class RowCache:
 
         Parameters
         ----------
-        keys
-            Their keys.
         rows
             keys × width.
         """

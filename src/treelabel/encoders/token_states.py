@@ -149,8 +149,6 @@ class StateEncoder:
 
         Parameters
         ----------
-        texts
-            The texts.
         progress
             Whether to show a progress bar; None shows one on a terminal.
 

@@ -36,8 +36,6 @@ def make_transformer(files: Files, settings: Mapping[str, Any]) -> "TransformerE
 
     Parameters
     ----------
-    files
-        The files.
     settings
         Those of `source_of`, and `runtime`.
 

@@ -87,7 +87,6 @@ def closed_where(hierarchy: Hierarchy, labels: LabelMatrix, rows: BoolArray) -> 
     ----------
     hierarchy
         The hierarchy of the labels.
-    labels : label matrix of shape (documents, nodes)
     rows : array of bool, shape (documents,)
         Marks these documents.
 

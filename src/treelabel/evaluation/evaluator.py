@@ -116,8 +116,6 @@ def make_context(
 
     Parameters
     ----------
-    hierarchy
-        The hierarchy.
     train_frequencies
         The training Dataset, or the number of training documents of each node; None if not known.
     train_documents

@@ -14,10 +14,6 @@ BLOCK = 2_000
 def blocks(truth: LabelMatrix, decisions: LabelMatrix) -> Iterator[tuple[LabelMatrix, LabelMatrix]]:
     """Yield some documents at a time, as pairs take more room than labels.
 
-    Parameters
-    ----------
-    truth, decisions : label matrices of shape (documents, nodes)
-
     Yields
     ------
     (label matrix, label matrix)
@@ -28,10 +24,6 @@ def blocks(truth: LabelMatrix, decisions: LabelMatrix) -> Iterator[tuple[LabelMa
 
 def ranges(low: LongArray, sizes: LongArray) -> LongArray:
     """Concatenate the ranges low, low + 1, ... of the given sizes.
-
-    Parameters
-    ----------
-    low, sizes : arrays of shape (ranges,)
 
     Returns
     -------
@@ -47,10 +39,6 @@ def ranges(low: LongArray, sizes: LongArray) -> LongArray:
 
 def equal_pairs(left: LongArray, right: LongArray) -> tuple[LongArray, LongArray]:
     """Return the places of all pairs of equal keys.
-
-    Parameters
-    ----------
-    left, right : arrays of keys
 
     Returns
     -------
@@ -72,7 +60,6 @@ def nearest(hierarchy: Hierarchy, labels: LabelMatrix, others: LabelMatrix) -> t
     ----------
     hierarchy : Hierarchy
         A tree or DAG.
-    labels, others : label matrices of shape (documents, nodes)
 
     Returns
     -------

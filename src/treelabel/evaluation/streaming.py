@@ -82,8 +82,6 @@ class Survey:
 
         Parameters
         ----------
-        hierarchy
-            The hierarchy.
         opened
             Begins to read the file.
 

@@ -34,8 +34,6 @@ def tune(truth: Any, scores: Scores, rule: str = "macro_f1") -> TunedRule:
     ----------
     truth : Dataset, lists of names or label matrix
         The labels of the validation documents; those with ids are matched by them.
-    scores : Scores
-        Their scores.
     rule : str
         What to tune.
 
@@ -93,7 +91,6 @@ def best_threshold(scores: Scores, truth: LabelMatrix) -> tuple[float, float]:
     ----------
     scores
         The scores of validation documents.
-    truth : label matrix of shape (documents, nodes)
 
     Returns
     -------
@@ -125,7 +122,6 @@ def best_threshold_per_label(scores: Scores, truth: LabelMatrix) -> tuple[ScoreA
     ----------
     scores
         The scores of validation documents.
-    truth : label matrix of shape (documents, nodes)
 
     Returns
     -------
@@ -237,8 +233,6 @@ def back_off_table(
     ----------
     truth : Dataset, lists of names or label matrix
         The labels of validation documents; those with ids are matched by them. Documents of a group are in one fold.
-    scores : Scores
-        Their scores.
     precisions : sequence of float
         The precisions to require.
     confidence : float

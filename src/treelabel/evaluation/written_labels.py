@@ -120,8 +120,6 @@ def sorted_labels(h: Hierarchy, labels: LabelMatrix, p: DoubleArray | None) -> W
     ----------
     h
         The hierarchy.
-    labels
-        The labels.
     p
         A score for every label.
 
@@ -144,8 +142,6 @@ def scores_at(scores: Scores, labels: LabelMatrix) -> DoubleArray:
 
     Parameters
     ----------
-    scores
-        The scores.
     labels
         Labels of the same documents.
 

@@ -68,8 +68,6 @@ class WrongDocuments:
             Their names.
         truth, decisions : label matrices of shape (documents, nodes)
             With ancestors.
-        texts : sequence of str, optional
-            Their texts.
         p : array of shape (documents,), optional
             The probability of the surest predicted label of each, NaN where it is not known.
         """

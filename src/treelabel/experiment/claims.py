@@ -215,8 +215,6 @@ def cut_short(claim: Claim, data: str, results: Results) -> str:
 
     Parameters
     ----------
-    claim : Claim
-        The claim.
     data : str
         One of its data sets.
     results : Results

@@ -146,8 +146,6 @@ def run_command(
         The command, and what it writes.
     parts : Parts
         What it learns from and is tested on.
-    spec_folder : Path
-        The folder of the spec.
     working : Path
         An empty folder for its files.
     seed, threads : int

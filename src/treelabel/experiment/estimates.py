@@ -121,8 +121,6 @@ class Resampled:
             A run of the results.
         metric : str
             A metric, or a part of one.
-        rule : str, optional
-            The rule.
 
         Returns
         -------

@@ -116,8 +116,6 @@ def measured(result: Result, metric: str) -> tuple[float, bool]:
     ----------
     result : Result
         What was judged.
-    metric : str
-        Its metric.
 
     Returns
     -------

@@ -226,8 +226,6 @@ def started(plan: StudyPlan, cell: Cell) -> Run:
 
     Parameters
     ----------
-    plan : Plan
-        The plan.
     cell : Cell
         One of its cells.
 

@@ -71,8 +71,6 @@ def run_watched(command: Sequence[str], **options: Any) -> tuple[int, float]:
 
     Parameters
     ----------
-    command : sequence of str
-        The command.
     **options
         Those of `subprocess.Popen`.
 

@@ -210,8 +210,6 @@ class Results:
         ----------
         data : str
             A data set.
-        system : str
-            A system.
 
         Returns
         -------
@@ -227,8 +225,6 @@ class Results:
         ----------
         data : str
             A data set.
-        system : str
-            A system.
 
         Returns
         -------

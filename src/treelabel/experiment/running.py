@@ -282,8 +282,6 @@ def encoder_of(plan: StudyPlan, cell: Cell) -> tuple[str, bool] | None:
 
     Parameters
     ----------
-    plan : Plan
-        The plan.
     cell : Cell
         One of its cells.
 

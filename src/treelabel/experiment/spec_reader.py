@@ -137,7 +137,7 @@ Made = TypeVar("Made")
 
 
 def _name_table(table: Any, name: str, where: str) -> None:
-    """Give a table of settings the name that stands in brackets above it."""
+    """Add to a table of settings the name that stands in brackets above it."""
     if isinstance(table, dict):
         if "name" in table:
             raise TreelabelError(

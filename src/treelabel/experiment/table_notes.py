@@ -23,8 +23,6 @@ def table_notes(
         The study.
     data, systems : sequence of str
         Data sets that were run, and systems.
-    cells : sequence of Cell
-        All cells.
 
     Returns
     -------

@@ -127,8 +127,6 @@ def write_run(results: Path, run: Run) -> None:
     ----------
     results : Path
         The folder of results.
-    run : Run
-        The run.
     """
     with open_output(results / "runs" / f"{run.key}.json") as stream:
         stream.write(run.to_json().encode())

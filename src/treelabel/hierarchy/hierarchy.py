@@ -55,8 +55,6 @@ class Hierarchy(NamedStructure):
 
         Parameters
         ----------
-        edges
-            The edges.
         root
             As for `from_edges`.
         tree
@@ -159,8 +157,6 @@ class Hierarchy(NamedStructure):
 
         Parameters
         ----------
-        tree
-            The tree.
         root
             As for `from_edges`.
 
@@ -179,8 +175,6 @@ class Hierarchy(NamedStructure):
 
         Parameters
         ----------
-        graph
-            The graph.
         root
             As for `from_edges`.
         tree
@@ -239,8 +233,6 @@ def split_path(path: str, sep: str) -> list[str]:
 
     Parameters
     ----------
-    path
-        The path.
     sep
         What separates its parts.
 

@@ -37,8 +37,6 @@ def information_weights(hierarchy: Hierarchy, information: DoubleArray) -> Doubl
 
     Parameters
     ----------
-    hierarchy
-        The hierarchy.
     information : array of shape (nodes,)
         The information content of each node.
 

@@ -39,8 +39,6 @@ def find_label(hierarchy: Hierarchy, label: str | Sequence[str], sep: str | None
 
     Parameters
     ----------
-    hierarchy
-        The hierarchy.
     label
         A name, a path as text, or a sequence of names.
     sep
@@ -89,8 +87,6 @@ def is_named(hierarchy: Hierarchy, label: str) -> bool:
 
     Parameters
     ----------
-    hierarchy : Hierarchy
-        The hierarchy.
     label : str
         A name or a path.
 
@@ -111,8 +107,6 @@ def mark_between(hierarchy: Hierarchy, label: str) -> str | None:
 
     Parameters
     ----------
-    hierarchy
-        The hierarchy.
     label
         What is no label of it.
 
@@ -233,8 +227,6 @@ def encode(hierarchy: Hierarchy, rows: Any, sep: str | None = None) -> LabelMatr
 
     Parameters
     ----------
-    hierarchy
-        The hierarchy.
     rows
         The labels of each document.
     sep
@@ -315,9 +307,6 @@ def decode(hierarchy: Hierarchy, labels: LabelMatrix, paths: bool = False, sep: 
 
     Parameters
     ----------
-    hierarchy
-        The hierarchy.
-    labels : label matrix of shape (documents, nodes)
     paths
         Whether to return full paths.
     sep

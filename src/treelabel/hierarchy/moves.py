@@ -288,8 +288,6 @@ def common_ancestors(hierarchy: Hierarchy, nodes: Sequence[int]) -> list[int]:
 
     Parameters
     ----------
-    hierarchy
-        The hierarchy.
     nodes
         At least one node.
 

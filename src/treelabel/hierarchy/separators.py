@@ -14,16 +14,7 @@ from treelabel.hierarchy import SEPARATOR, split_path
 
 
 class SeparatorEvidence(NamedTuple):
-    """The evidence that a mark needs before it is taken for a separator.
-
-    Parameters
-    ----------
-    mark : the separator, without the spaces that may stand around it.
-    labels : at least so many different labels have it.
-    spread : at most this share of names has several parents: several labels in one cell mix freely.
-    moved : at most this share of names stands on several levels.
-    tops : first names, at most this share of the labels.
-    """
+    """The evidence that a mark needs before it is taken for a separator."""
 
     mark: str
     labels: int

@@ -204,7 +204,6 @@ class Batch:
 
         Parameters
         ----------
-        labels : label matrix of shape (documents, nodes)
         scores
             The scores; None for those of the batch.
 
@@ -231,12 +230,6 @@ class Batch:
 def closed_sets(hierarchy: Hierarchy, labels: LabelMatrix) -> LabelMatrix:
     """Add all ancestors; flat labels have none.
 
-    Parameters
-    ----------
-    hierarchy
-        The hierarchy.
-    labels : label matrix of shape (documents, nodes)
-
     Returns
     -------
     label matrix of the same shape
@@ -251,7 +244,6 @@ def overlap(weights: DoubleArray, truth: LabelMatrix, decisions: LabelMatrix, is
     ----------
     weights : array of shape (nodes,)
         The weight of each node.
-    truth, decisions : label matrices of shape (documents, nodes)
     is_hit : array of shape (stored decisions,)
         Marks the decisions that are true.
 
@@ -277,11 +269,6 @@ def label_totals(labels: LabelMatrix) -> LongArray:
 
 def sum_rows(labels: LabelMatrix, values: Any) -> DoubleArray:
     """Sum one value for each stored label by document.
-
-    Parameters
-    ----------
-    labels : label matrix of shape (documents, nodes)
-    values : array of shape (stored labels,)
 
     Returns
     -------

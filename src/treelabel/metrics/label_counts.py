@@ -16,11 +16,6 @@ def set_counts(truth: LabelMatrix, decisions: LabelMatrix, is_hit: BoolArray | N
 
     `is_hit` marks the decisions that are true, if that is known already.
 
-    Parameters
-    ----------
-    truth, decisions : label matrices of shape (documents, nodes)
-    is_hit : array of shape (stored decisions,)
-
     Returns
     -------
     tuple of four matrices
@@ -47,12 +42,6 @@ def constrained_counts(batch: Batch) -> Parts:
 
 def has_ancestors(hierarchy: Hierarchy, labels: LabelMatrix) -> BoolArray:
     """Mark the labels of each document all of whose ancestors are among its labels, one mark for each stored label.
-
-    Parameters
-    ----------
-    hierarchy
-        The hierarchy.
-    labels : label matrix of shape (documents, nodes)
 
     Returns
     -------

@@ -57,7 +57,7 @@ class Metric:
 
     @property
     def arguments(self) -> tuple[float, ...]:
-        """What functions get besides the documents: the number behind "@", for metrics that have one."""
+        """The input of functions besides the documents: the number behind "@", for metrics that have one."""
         return () if self.parameter is None else (self.default,)
 
     def with_conventions(self, settings: Mapping[str, Any]) -> "Metric":

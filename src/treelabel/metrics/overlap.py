@@ -21,7 +21,6 @@ def ratio(part: DoubleArray, whole: DoubleArray, both_empty: BoolArray, if_empty
 
     Parameters
     ----------
-    part, whole : arrays of the same shape
     both_empty : array of the same shape
         Marks where both sets are empty.
     if_empty
@@ -42,7 +41,6 @@ def precision(abc: DoubleArray, if_empty: float = 1.0) -> DoubleArray:
 
     Parameters
     ----------
-    abc : array of shape (documents, 3)
     if_empty
         The value where both sets are empty.
 
@@ -62,7 +60,6 @@ def recall(abc: DoubleArray, if_empty: float = 1.0) -> DoubleArray:
 
     Parameters
     ----------
-    abc : array of shape (documents, 3)
     if_empty
         The value where both sets are empty.
 
@@ -82,7 +79,6 @@ def f_beta(abc: DoubleArray, beta: float = 1.0, if_empty: float = 1.0) -> Double
 
     Parameters
     ----------
-    abc : array of shape (documents, 3)
     beta
         How many times as much recall counts as precision.
     if_empty

@@ -151,7 +151,6 @@ def ndcg(marks: BoolArray, sizes: LongArray) -> DoubleArray:
 
     Parameters
     ----------
-    marks : array of shape (documents, k)
     sizes : array of shape (documents,)
         How many labels are true.
 

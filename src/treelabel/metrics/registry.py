@@ -49,7 +49,7 @@ def _by_label(name: str, value: Callable[..., Any], help_text: str, paper: str, 
 
 
 def _group(*rows: Metric, **options: Any) -> tuple[Metric, ...]:
-    """Give rows the options that they share; notes are joined."""
+    """Add to rows the options that they share; notes are joined."""
     note = options.pop("note", "")
     return tuple(replace(row, note=f"{row.note} {note}".strip(), **options) for row in rows)
 

@@ -104,8 +104,6 @@ def with_zeros(scores: Scores, k: int) -> Scores:
 
     Parameters
     ----------
-    scores
-        The scores.
     k
         How many labels will be ranked.
 

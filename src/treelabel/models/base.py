@@ -313,8 +313,6 @@ class Model(Classifier):
 
         Parameters
         ----------
-        text
-            The text.
         node
             The node to explain; None takes the predicted ones.
 

@@ -43,8 +43,6 @@ def made_up(hierarchy: Hierarchy, labels: list[list[str]], seed: int = 0) -> Cas
 
     Parameters
     ----------
-    hierarchy
-        The hierarchy.
     labels
         The labels of each document.
     seed

@@ -153,8 +153,6 @@ def label_text(name: str, description: str | None) -> str:
 
     Parameters
     ----------
-    name : str
-        The name.
     description : str or None
         The description, if there is any.
 

@@ -114,12 +114,6 @@ class LabelForm:
     def write(self, hierarchy: Hierarchy, nodes: Any) -> npt.NDArray[Any]:
         """Write nodes as the labels of this form: names or paths, or the numbers that stand for them.
 
-        Parameters
-        ----------
-        hierarchy
-            The hierarchy.
-        nodes : array of node ids
-
         Returns
         -------
         array of shape (nodes,)
@@ -144,8 +138,6 @@ class LabelForm:
 
         Parameters
         ----------
-        hierarchy
-            The hierarchy.
         matrix : label matrix of shape (documents, nodes)
             The labels.
         labels

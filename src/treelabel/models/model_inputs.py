@@ -313,8 +313,6 @@ def separator_of(hierarchy: Hierarchy, matrix: LabelMatrix, rows: Any) -> str | 
 
     Parameters
     ----------
-    hierarchy
-        The hierarchy.
     matrix : label matrix of shape (documents, nodes)
         The labels.
     rows

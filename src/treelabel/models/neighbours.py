@@ -230,8 +230,6 @@ def votes(nearest: Nearest, targets: LabelMatrix, power: float) -> sparse.csr_ar
         The neighbours of each text.
     targets : csr_array of shape (neighbours, nodes)
         Their labels, as float32.
-    power : float
-        The power.
 
     Returns
     -------

@@ -365,8 +365,6 @@ def unknown_words(vocabulary: Tfidf, texts: Strings, learned: int | None = None,
     ----------
     vocabulary : Tfidf
         What was learned.
-    texts : Strings
-        Texts.
     learned : int, optional
         The number of texts that it was learned from.
     min_df : int

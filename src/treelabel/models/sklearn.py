@@ -15,7 +15,7 @@ from treelabel.scores import Scores
 
 
 class Classifier(StorableModel):
-    """What scikit-learn's Pipeline, cross_val_score, GridSearchCV and metrics expect of a classifier."""
+    """The adapter to scikit-learn: what Pipeline, cross_val_score, GridSearchCV and metrics expect of a classifier."""
 
     if TYPE_CHECKING:
 
@@ -109,6 +109,7 @@ def terminal_probabilities(scores: Scores, stops: IntArray) -> tuple[IntArray, D
     nodes, probabilities
         The terminal nodes in the hierarchy's order, and documents x terminal nodes.
 
+    >>> from treelabel.hierarchy import Hierarchy
     >>> h = Hierarchy.from_paths(["A > B", "A > C"])
     >>> nodes, p = terminal_probabilities(Scores(h, [[1.0, 0.5, 0.25]]), np.array([0], np.int32))
     >>> nodes.tolist(), p.tolist()

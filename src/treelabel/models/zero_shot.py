@@ -161,8 +161,6 @@ def shares_of_relatives(hierarchy: Hierarchy, up: float, down: float) -> sparse.
 
     Parameters
     ----------
-    hierarchy : Hierarchy
-        The hierarchy.
     up, down : float
         The weight of each ancestor, and that of all descendants together.
 

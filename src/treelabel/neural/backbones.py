@@ -11,13 +11,13 @@ from treelabel.encoders.backbone import load_backbone, load_tokenizer
 from treelabel.encoders.files import read_config
 from treelabel.encoders.sources import Pooling, find_source
 from treelabel.neural.featurizers import TokenFeaturizer
-from treelabel.neural.model import NeuralModel
+from treelabel.neural.network_settings import NetworkSettings
 from treelabel.neural.scratch import learned_tokenizer, small_bert, small_xlnet
 
 SCRATCH_LENGTH = 128
 
 
-def new_backbone(model: NeuralModel, texts: Strings) -> tuple[TokenFeaturizer, Any]:
+def new_backbone(model: NetworkSettings, texts: Strings) -> tuple[TokenFeaturizer, Any]:
     """Make the transformer to train, and how it sees texts; "scratch" learns its tokenizer from training texts."""
     if model.encoder == "scratch":
         family = model.scratch_family
@@ -37,7 +37,7 @@ def new_backbone(model: NeuralModel, texts: Strings) -> tuple[TokenFeaturizer, A
     return featurizer, load_backbone(source.folder)
 
 
-def prepare_backbone(model: NeuralModel, backbone: Any) -> Any:
+def prepare_backbone(model: NetworkSettings, backbone: Any) -> Any:
     """Set dropout, LoRA, frozen layers and gradient checkpointing in place; peft wraps a backbone with LoRA."""
     if model.dropout is not None:
         for module in backbone.modules():

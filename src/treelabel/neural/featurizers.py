@@ -75,8 +75,6 @@ class TextFeaturizer(ABC):
 
         Parameters
         ----------
-        texts
-            The texts.
         progress
             Whether to show a progress bar; None shows one on a terminal.
 

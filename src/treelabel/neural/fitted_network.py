@@ -21,9 +21,9 @@ from treelabel.neural.featurizers import (
     TextFeaturizer,
     TokenFeaturizer,
 )
-from treelabel.neural.model import NeuralModel
 from treelabel.neural.network import Network, NetworkSpec
 from treelabel.neural.network_export import export_graph
+from treelabel.neural.network_settings import NetworkSettings
 from treelabel.neural.objective import Objective, portions_of
 from treelabel.neural.weight_files import (
     load_weights,
@@ -62,8 +62,6 @@ class FittedNetwork:
 
         Parameters
         ----------
-        texts
-            The texts.
         top
             Keep only so many of the largest scores of each text, of a network that ranks candidates.
 
@@ -118,7 +116,7 @@ class FittedNetwork:
 
     @classmethod
     def restore(
-        cls, model: NeuralModel, objective: Objective, stored: tuple[dict[str, Any], Arrays], folder: Path
+        cls, model: NetworkSettings, objective: Objective, stored: tuple[dict[str, Any], Arrays], folder: Path
     ) -> "FittedNetwork":
         """Read what was saved, without running any of it.
 
@@ -158,7 +156,7 @@ class FittedNetwork:
 
 
 def restore_network(
-    model: NeuralModel, spec: NetworkSpec, weights: Mapping[str, Tensor], config: dict[str, Any] | None
+    model: NetworkSettings, spec: NetworkSpec, weights: Mapping[str, Tensor], config: dict[str, Any] | None
 ) -> Network:
     """Make the network that scores, and load its weights, which are verified first."""
 

@@ -28,8 +28,8 @@ from treelabel.neural.checkpoints import TrainState
 from treelabel.neural.featurizers import FrozenFeaturizer, Inputs, KnownVectors, StatesFeaturizer, TextFeaturizer
 from treelabel.neural.fitted_network import FittedNetwork
 from treelabel.neural.hardware import faster_in_bf16, supports_bf16, threads_for
-from treelabel.neural.model import NeuralModel
 from treelabel.neural.network import DROPOUT, Network, NetworkSpec
+from treelabel.neural.network_settings import NetworkSettings
 from treelabel.neural.objective import Objective
 from treelabel.neural.processes import from_first_process
 from treelabel.neural.trainer import Trainer, TrainingRun, Validate
@@ -52,7 +52,7 @@ MIN_DOCUMENTS_TO_SPLIT = 100
 TOKENS_TO_MEASURE = 32
 
 
-def fit_network(model: NeuralModel, train: Training) -> Fitted:
+def fit_network(model: NetworkSettings, train: Training) -> Fitted:
     """Train the network of a model.
 
     Parameters
@@ -76,7 +76,7 @@ def fit_network(model: NeuralModel, train: Training) -> Fitted:
         return (fit_head if model.trained_part == "head" else fine_tune)(model, every, objective)
 
 
-def new_run(model: NeuralModel, train: Training) -> TrainingRun:
+def new_run(model: NetworkSettings, train: Training) -> TrainingRun:
     """Return how a model is trained: its arguments, with defaults for what is trained, and the deadline of the data."""
     arguments, recipe = model.training, model.recipe
     folder = arguments.checkpoint_dir
@@ -95,7 +95,7 @@ def new_run(model: NeuralModel, train: Training) -> TrainingRun:
     )
 
 
-def run_fingerprint(model: NeuralModel, train: Training) -> str:
+def run_fingerprint(model: NetworkSettings, train: Training) -> str:
     """Hash what a checkpoint depends on: settings, encoder, labels and texts, those of validation included."""
     values = {name: str(value) for name, value in model.flat_settings().items() if name not in NOT_OF_THE_RUN}
     encoder = model.choose_encoder()
@@ -111,7 +111,7 @@ def run_fingerprint(model: NeuralModel, train: Training) -> str:
     return sha256.hexdigest()
 
 
-def fit_head(model: NeuralModel, train: Training, objective: Objective) -> Fitted:
+def fit_head(model: NetworkSettings, train: Training, objective: Objective) -> Fitted:
     """Train a network over a frozen encoder: on a part to find the best epoch, then on all for as many epochs."""
     featurizer = new_frozen_featurizer(model, train.texts)
     rows, held_out = split_validation(model, train)
@@ -155,7 +155,7 @@ def has_time(states: Sequence[TrainState], epochs: Sequence[int], begun: float, 
     return now + (now - begun) * sum(epochs) / max(1, trained) < stop.deadline
 
 
-def fine_tune(model: NeuralModel, train: Training, objective: Objective) -> Fitted:
+def fine_tune(model: NetworkSettings, train: Training, objective: Objective) -> Fitted:
     """Train the backbone, or what is not frozen of it, with the outputs, and keep the best epoch."""
     rows, held_out = split_validation(model, train)
     featurizer, backbone = new_backbone(model, train.texts)
@@ -182,7 +182,7 @@ def fine_tune(model: NeuralModel, train: Training, objective: Objective) -> Fitt
     return finish(model, spec, featurizer, network, states[-1], stages), held
 
 
-def new_frozen_featurizer(model: NeuralModel, texts: Strings) -> FrozenFeaturizer | StatesFeaturizer:
+def new_frozen_featurizer(model: NetworkSettings, texts: Strings) -> FrozenFeaturizer | StatesFeaturizer:
     """Find the frozen encoder, and fit tf-idf to training texts where it is asked for."""
     encoder = model.choose_encoder()
     if model.takes_states:
@@ -190,7 +190,9 @@ def new_frozen_featurizer(model: NeuralModel, texts: Strings) -> FrozenFeaturize
     return FrozenFeaturizer.fit(encoder, texts, model.tfidf_columns, model.seed)
 
 
-def new_spec(model: NeuralModel, train: Training, objective: Objective, width: int, pooling: Pooling) -> NetworkSpec:
+def new_spec(
+    model: NetworkSettings, train: Training, objective: Objective, width: int, pooling: Pooling
+) -> NetworkSpec:
     """Return the parts of a network, without a backbone; over a frozen encoder there is no dropout unless asked for."""
     usual = 0.0 if model.trained_part == "head" else DROPOUT
     dropout = usual if model.dropout is None else model.dropout
@@ -231,8 +233,6 @@ def train_network(
 
     Parameters
     ----------
-    network
-        The network.
     inputs
         What it takes of the training documents.
     run
@@ -292,7 +292,7 @@ def report_stages(
 
 
 def finish(
-    model: NeuralModel,
+    model: NetworkSettings,
     spec: NetworkSpec,
     featurizer: TextFeaturizer,
     network: Network,
@@ -312,7 +312,7 @@ def finish(
     )
 
 
-def split_validation(model: NeuralModel, train: Training) -> tuple[LongArray, Training | None]:
+def split_validation(model: NetworkSettings, train: Training) -> tuple[LongArray, Training | None]:
     """Choose the documents that find the best epoch: the validation data, or a random share, groups together."""
     everything = np.arange(len(train))
     if train.valid is not None:

@@ -35,7 +35,7 @@ LOG_INVERSE_TEMPERATURE = (-3.0, 1.5)
 
 @dataclass(frozen=True, eq=False)
 class NetworkSpec:
-    """What a network is made of, whichever system it belongs to.
+    """The parts of a network, whichever system it belongs to.
 
     Parameters
     ----------
@@ -297,8 +297,6 @@ def compute_logits(network: Network, batches: Sequence[LongArray], inputs: Input
 
     Parameters
     ----------
-    network
-        The network.
     batches
         The row numbers of each batch.
     inputs

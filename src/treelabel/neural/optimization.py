@@ -144,8 +144,6 @@ def parameter_groups(
 
     Parameters
     ----------
-    network
-        The network.
     learning_rates
         Those of "encoder" (its last layer), "hidden" and "outputs".
     arguments

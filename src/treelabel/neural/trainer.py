@@ -79,8 +79,6 @@ class Trainer:
 
     Parameters
     ----------
-    network
-        The network.
     loss
         The loss of logits.
     run

@@ -186,8 +186,6 @@ def near_copies(texts: Strings, codes: LongArray, least: float = 0.95) -> LongAr
 
     Parameters
     ----------
-    texts : Strings
-        The texts.
     codes : array of shape (texts,)
         Equal numbers for equal texts, -1 for empty ones.
     least : float

@@ -174,8 +174,6 @@ class DriftMeter:
 
         Parameters
         ----------
-        scores : Scores
-            Their scores.
         unknown : array of shape (texts,), optional
             The share of unknown words of each, NaN where it has none; None if the model has no vocabulary.
         """

@@ -94,8 +94,6 @@ def sibling_confusions(system: "ReportSystem", counts: sparse.csr_array, most: i
 
     Parameters
     ----------
-    system : Judged
-        A system.
     counts : array
         The counts that `sibling_counts` returned.
     most : int
@@ -159,8 +157,6 @@ def far_confusions(system: "ReportSystem", most: int = 25) -> list[Confusion]:
 
     Parameters
     ----------
-    system : Judged
-        A system.
     most : int
         How many to list at most.
 

@@ -22,8 +22,6 @@ class Meaning:
 
         Parameters
         ----------
-        value : float
-            The value.
         signed : bool
             Whether it is a difference.
 

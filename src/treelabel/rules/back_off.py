@@ -43,8 +43,6 @@ def back_off(
 
     Parameters
     ----------
-    scores
-        The scores.
     t
         The thresholds.
     precision
@@ -197,12 +195,6 @@ class LeafPaths:
     @classmethod
     def of(cls, scores: Scores, truth: LabelMatrix) -> "LeafPaths":
         """Make the ways of scores, judged by closed truth.
-
-        Parameters
-        ----------
-        scores
-            The scores.
-        truth : label matrix of shape (documents, nodes)
 
         Returns
         -------

@@ -34,8 +34,6 @@ def cost(
 
     Parameters
     ----------
-    scores
-        The scores.
     matrix : array of shape (nodes or leaves, leaves)
         The costs, or the name of a file with them.
     similarity
@@ -102,8 +100,6 @@ def cost_matrix(hierarchy: Hierarchy, similarity: str, information: DoubleArray 
 
     Parameters
     ----------
-    hierarchy
-        The hierarchy.
     similarity
         A function of `hierarchy.similarity`, by name.
     information : array of shape (nodes,)

@@ -34,8 +34,6 @@ def hf1(
 
     Parameters
     ----------
-    scores
-        The scores.
     count_root
         Whether the root is in both sets.
     empty
@@ -87,8 +85,6 @@ def samples_f1(
 
     Parameters
     ----------
-    scores
-        The scores.
     beta
         How many times as much recall counts as precision.
     empty

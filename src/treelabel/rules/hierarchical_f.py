@@ -29,8 +29,6 @@ def hf_beta(scores: Scores, beta: float = 1.0, count_root: bool = False, empty: 
 
     Parameters
     ----------
-    scores
-        The scores.
     beta
         How many times as much recall counts as precision.
     count_root

@@ -194,8 +194,6 @@ def info_hf1(scores: Scores, information: DoubleArray, beta: float = 1.0) -> Lab
 
     Parameters
     ----------
-    scores
-        The scores.
     information : array of shape (nodes,)
         The information content of each node.
     beta

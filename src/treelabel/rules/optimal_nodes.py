@@ -38,8 +38,6 @@ def icm(scores: Scores, alpha: float = 2.0, beta: float = 3.0) -> LabelMatrix:
 
     Parameters
     ----------
-    scores
-        The scores.
     alpha, beta
         The parameters alpha_1 and beta of ICM.
 
@@ -121,8 +119,6 @@ def lin(scores: Scores, information: DoubleArray) -> LabelMatrix:
 
     Parameters
     ----------
-    scores
-        The scores.
     information : array of shape (nodes,)
         The information content of each node.
 

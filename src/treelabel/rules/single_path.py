@@ -36,8 +36,6 @@ def top_down(scores: Scores, stop: float = 0.0) -> LabelMatrix:
 
     Parameters
     ----------
-    scores
-        The scores.
     stop
         The least score of a child that is followed.
 
@@ -66,8 +64,6 @@ def beam(scores: Scores, width: int = 5) -> LabelMatrix:
 
     Parameters
     ----------
-    scores
-        The scores.
     width
         How many nodes of a level are kept.
 

@@ -18,8 +18,6 @@ def threshold(scores: Scores, t: float | Sequence[float] | ScoreArray = 0.5) -> 
 
     Parameters
     ----------
-    scores
-        The scores.
     t
         One threshold, one per level, or one per node.
 
@@ -44,8 +42,6 @@ def by_node(scores: Scores, t: float | Sequence[float] | ScoreArray) -> ScoreArr
 
     Parameters
     ----------
-    scores
-        The scores.
     t
         As in `threshold`.
 
@@ -76,8 +72,6 @@ def above(scores: Scores, t: float | DoubleArray) -> LabelMatrix:
 
     Parameters
     ----------
-    scores
-        The scores.
     t
         The threshold, or one per node.
 
@@ -100,8 +94,6 @@ def top_k(scores: Scores, k: int = 5, leaves: bool = False) -> LabelMatrix:
 
     Parameters
     ----------
-    scores
-        The scores.
     k
         How many nodes to predict at most.
     leaves

@@ -98,8 +98,6 @@ def leaf_ids(hierarchy: Hierarchy, leaves: Sequence[str | int] | npt.NDArray[np.
 
     Parameters
     ----------
-    hierarchy
-        The hierarchy.
     leaves
         The names or ids of the leaves, column by column.
 

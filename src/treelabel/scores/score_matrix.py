@@ -105,7 +105,6 @@ class Scores:
         ----------
         hierarchy
             A tree.
-        values : array or sparse matrix of shape (documents, nodes)
         ids
             Names of the documents.
 

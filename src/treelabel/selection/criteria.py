@@ -23,7 +23,6 @@ def log_losses(p: Any, held: Training) -> DoubleArray:
 
     Parameters
     ----------
-    p : array or csr_array of shape (documents, nodes)
     held : Training
         The documents, whose regime says which of both.
 
@@ -57,7 +56,6 @@ def candidate_loss(calibration: CandidateCalibration, evidence: sparse.csr_array
     ----------
     calibration : CandidateCalibration
         Of the kind that suits the documents.
-    evidence : csr_array of shape (documents, nodes)
     held : Training
         The documents.
 

@@ -106,7 +106,6 @@ def judge_most_frequent(hierarchy: Hierarchy, labels: LabelMatrix, truth: LabelM
 
     Parameters
     ----------
-    hierarchy : Hierarchy
     labels : LabelMatrix, documents x nodes
         The labels of training documents, closed.
     truth : LabelMatrix, documents x nodes
@@ -170,7 +169,6 @@ def standard_error(values: DoubleArray, group: LongArray) -> float:
 
     Parameters
     ----------
-    values : array of shape (documents,)
     group : array of shape (documents,)
         The number of each document's group.
 

@@ -231,8 +231,6 @@ def decide_by_evidence(
 
     Parameters
     ----------
-    hierarchy : Hierarchy
-        The hierarchy.
     labels : csr_array of shape (documents, nodes)
         The labels of training documents.
     held : HeldOut or None
@@ -258,12 +256,6 @@ def decide_by_evidence(
 
 def irregular_documents(hierarchy: Hierarchy, labels: LabelMatrix) -> str:
     """Say how many documents are not of the usual regime, if there are any but few.
-
-    Parameters
-    ----------
-    hierarchy
-        The hierarchy.
-    labels : label matrix of shape (documents, nodes)
 
     Returns
     -------

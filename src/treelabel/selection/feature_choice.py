@@ -148,10 +148,6 @@ def merge_singles(features: sparse.csr_array) -> sparse.csr_array:
     Products of documents with each other and with themselves stay what they are, and with them all that a linear model
     learns from some of the documents and says of others. Of long texts, most n-grams are in no other one.
 
-    Parameters
-    ----------
-    features : csr_array of shape (documents, columns)
-
     Returns
     -------
     csr_array of shape (documents, fewer columns)

@@ -31,8 +31,6 @@ class Lsa:
 
         Parameters
         ----------
-        texts : Strings
-            Texts.
         columns : int
             Singular vectors to keep, at most.
         shape : NgramShape

@@ -26,8 +26,6 @@ def named_ngrams(text: str, shape: NgramShape) -> dict[str, int]:
 
     Parameters
     ----------
-    text : str
-        A text.
     shape : NgramShape
         Which n-grams to name.
 

@@ -198,8 +198,6 @@ def count_ngrams(texts: Sequence[str], shape: NgramShape) -> NgramCounts:
 
     Parameters
     ----------
-    texts : sequence of str
-        Texts.
     shape : NgramShape
         Which n-grams to count.
 

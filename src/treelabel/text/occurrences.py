@@ -39,8 +39,6 @@ class Occurrences:
 
         Parameters
         ----------
-        texts
-            The texts.
         shape
             The n-grams to count.
 

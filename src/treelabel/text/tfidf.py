@@ -39,8 +39,6 @@ class Tfidf:
 
         Parameters
         ----------
-        texts
-            The texts.
         shape
             The n-grams to count.
         min_df
@@ -60,8 +58,6 @@ class Tfidf:
 
         Parameters
         ----------
-        texts : sequence of str
-            Texts.
         shape : NgramShape
             Which n-grams to count.
         min_df : int

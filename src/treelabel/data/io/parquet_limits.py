@@ -63,13 +63,6 @@ def decoded_size(array: Any) -> int:
 def rows_at_once(path: Path, file: pq.ParquetFile, group: int, most: int, limits: Limits) -> int:
     """Find how many rows of a row group are sure to fit into the budget of a batch.
 
-    Parameters
-    ----------
-    path, file : the file, and the same opened.
-    group : number of the row group.
-    most : rows of a batch, if nothing speaks against it.
-    limits : what the values of a list may become.
-
     Returns
     -------
     The number of rows, at least 1.

@@ -88,8 +88,6 @@ def write_sibling_taxonomy(
     ----------
     files
         The data files.
-    hierarchy
-        Their hierarchy.
     name
         The taxonomy to write, a name by which `read` finds it for every one of the files.
     is_needed

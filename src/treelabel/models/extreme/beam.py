@@ -39,8 +39,6 @@ def batch_size(tree: LabelTree, width: int) -> int:
 
     Parameters
     ----------
-    tree : LabelTree
-        The tree.
     width : int
         Nodes of a level that are kept for each document.
 
@@ -89,8 +87,6 @@ def search(
     ----------
     features : csr_array of shape (documents, features)
         Documents.
-    tree : LabelTree
-        The tree.
     levels : sequence of Rankers
         The rankers of its first levels, or of all of them.
     width : int
@@ -134,8 +130,6 @@ def expand(
         The nodes so far.
     children : array of shape (nodes + 1,)
         The children of each node.
-    rankers : Rankers
-        Their rankers.
     most : int
         Children to keep for each document.
 
@@ -162,8 +156,6 @@ def margins_of(
         Pairs of a document and a node.
     children : array of shape (nodes + 1,)
         The children of each node.
-    rankers : Rankers
-        Their rankers.
 
     Returns
     -------

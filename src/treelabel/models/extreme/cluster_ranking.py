@@ -100,8 +100,6 @@ def rank(features: sparse.csr_array, beam: sparse.csr_array, tree: LabelTree, ra
         The clusters of each document, documents × clusters.
     tree
         The clusters.
-    rankers
-        Their rankers.
 
     Returns
     -------

@@ -37,8 +37,6 @@ def pifa(features: sparse.csr_array, labels: sparse.csr_array, most: int = 256) 
     ----------
     features : csr_array of shape (documents, features)
         Documents.
-    labels : csr_array of shape (documents, labels)
-        Their labels.
     most : int
         Features of a label to keep at most, the largest: the others hardly change a cosine.
 

@@ -229,8 +229,6 @@ def fit_forest(
     ----------
     features : csr_array of shape (documents, features)
         Rows of length 1.
-    labels : csr_array of shape (documents, labels)
-        Their labels.
     names : csr_array of shape (labels, features) or None
         Names of labels as features, rows of length 1, empty where nothing is known.
     make : sequence of callables
@@ -294,8 +292,6 @@ def largest_features(rows: sparse.csr_array, most: int) -> sparse.csr_array:
 
     Parameters
     ----------
-    rows : csr_array of shape (rows, features)
-        Rows.
     most : int
         How many features to keep.
 

@@ -37,8 +37,6 @@ class Rankers:
         Where the weights of each of them begin.
     children : array of int32
         The child that each weight belongs to, counted within the cluster.
-    weights : array of float32
-        The weights.
     bias : array of shape (children of all clusters,)
         Their biases.
     """

@@ -357,8 +357,6 @@ class Linear(Model):
 
         Parameters
         ----------
-        text : str
-            A text.
         node : int or None
             The node to explain; by default the best leaf.
         most : int

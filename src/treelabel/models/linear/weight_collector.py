@@ -36,8 +36,6 @@ class WeightCollector:
             Which outputs the columns of the block belong to; columns beyond are padding.
         margins : array of shape (documents, block)
             Of held-out documents.
-        weights : array of shape (features, block)
-        bias : array of shape (block,)
         """
         self.margins[:, outputs] = margins[:, : len(outputs)]
         self.bias[outputs] = bias[: len(outputs)]

@@ -84,8 +84,6 @@ def require_inner(hierarchy: Hierarchy, stops: npt.NDArray[Any]) -> None:
 
     Parameters
     ----------
-    hierarchy
-        The hierarchy.
     stops
         Node ids.
     """

@@ -34,7 +34,7 @@ class NoValues(TypedDict):
 
 
 class StorableModel(Settings, ABC):
-    """What a fitted model has and its folder holds. A model says what else it has learned, and has to declare it.
+    """The parts of a fitted model that its folder holds; a model declares what else it has learned.
 
     `learned` is the type hint of the values of `_state`, `_schema` declares its arrays. What is not declared is not
     loaded.

@@ -1,9 +1,9 @@
-"""What a loss asks of labels and outputs, known without torch: the rows of LOSSES, and a row bound to a hierarchy."""
+"""Requirements of a loss on labels and outputs, known without torch: the rows of LOSSES, and a row bound to a hierarchy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,6 @@ from treelabel.core.registry import Lazy
 from treelabel.core.types import DoubleArray, IntArray
 from treelabel.hierarchy import Hierarchy, LabelMatrix, row_sizes
 from treelabel.neural.losses.layout import Ragged, leaf_order
-
-if TYPE_CHECKING:
-    from treelabel.neural.losses.base import Loss
 
 Needs = Literal["any", "path", "leaf"]
 Outputs = Literal["nodes", "leaves", "top"]
@@ -32,7 +29,7 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class LossRow(Lazy["Loss"]):
+class LossRow(Lazy[Any]):
     """A row of LOSSES: where the module of a loss is, and what must be known about it before torch is imported.
 
     Attributes
@@ -107,8 +104,8 @@ class LossSpec:
     frequencies: DoubleArray | None
     params: Mapping[str, float]
 
-    def build(self) -> "Loss":
-        """Build the torch module."""
+    def build(self) -> Any:
+        """Build the torch module, a `Loss`: its class is not imported here, as that needs torch."""
         return self.row.maker(self)
 
     @cached_property

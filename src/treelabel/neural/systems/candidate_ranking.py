@@ -79,8 +79,6 @@ class RankingNetwork(Network):
         See `Network`.
     tree
         The label tree; its labels are nodes of the hierarchy.
-    hierarchy
-        The hierarchy.
     """
 
     def __init__(self, backbone: Any, pooling: Pooling, outputs: Any, tree: LabelTree, hierarchy: Hierarchy) -> None:

@@ -138,8 +138,6 @@ def subtrees(hierarchy: Hierarchy, longest: int, rng: np.random.Generator) -> It
 
     Parameters
     ----------
-    hierarchy
-        The hierarchy.
     longest
         The most labels in a sub-tree, but never fewer than there are levels.
     rng
@@ -187,8 +185,6 @@ def edge_attention(hierarchy: Hierarchy, nodes: LongArray) -> Tensor:
 
     Parameters
     ----------
-    hierarchy
-        The hierarchy.
     nodes
         Sorted ids.
 
@@ -244,8 +240,6 @@ def pretrain_labels(
         The embeddings, and what goes with them; all parameters but the embeddings are expected to be frozen.
     encode
         Attention over labels.
-    hierarchy
-        The hierarchy.
     stage
         The settings.
     stop
@@ -284,8 +278,6 @@ def sequences(hierarchy: Hierarchy, steps: int, rng: np.random.Generator) -> Ite
 
     Parameters
     ----------
-    hierarchy
-        The hierarchy.
     steps
         How many to draw, or more if a pass takes more.
     rng

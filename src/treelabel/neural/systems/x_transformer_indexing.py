@@ -1,4 +1,4 @@
-"""What X-Transformer learns: clusters of labels, the network that finds them (the matcher), and linear rankers."""
+"""The learned parts of X-Transformer: clusters of labels, the network that finds them (the matcher), and linear rankers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -70,8 +70,6 @@ def read_texts(matcher: FittedNetwork, texts: Strings, progress: bool | None = N
     ----------
     matcher
         A trained matcher.
-    texts
-        The texts.
     progress
         Whether to show a progress bar.
 
@@ -112,8 +110,6 @@ class Indexing:
 
         Parameters
         ----------
-        texts
-            The texts.
         tfidf
             Their tf-idf.
         beam_size
@@ -174,8 +170,6 @@ class FittedXTransformer:
 
         Parameters
         ----------
-        texts
-            The texts.
         top
             How many of the largest scores of each to keep; None keeps all labels that were looked at.
 
@@ -275,8 +269,6 @@ def node_scores(hierarchy: Hierarchy, nodes: IntArray, probabilities: Sequence[s
 
     Parameters
     ----------
-    hierarchy
-        The hierarchy.
     nodes
         The node of each label, increasing.
     probabilities

@@ -1,4 +1,4 @@
-"""What all figures share: names, fonts, lines, axes, legends, and colours for readers with any colour vision."""
+"""The parts that all figures share: names, fonts, lines, axes, legends, and colours that everybody can tell apart."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -132,8 +132,6 @@ def share_axis(axes: "Axes", label: str = "macro-F1 (0 to 1)") -> None:
 
     Parameters
     ----------
-    axes : Axes
-        The axes.
     label : str
         What stands at the axis.
     """
