@@ -1,4 +1,4 @@
-"""The map in the README is true, leads to what a newcomer looks for in two steps, and imports go one way."""
+"""The map in CONTRIBUTING is true, leads to what a newcomer looks for in two steps, and imports go one way."""
 
 import re
 from graphlib import TopologicalSorter
@@ -11,7 +11,7 @@ from tools import import_graph
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "treelabel"
-MAP = (ROOT / "README.md").read_text(encoding="utf-8").split("## Map")[1].split("\n## ")[0]
+MAP = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Map")[1].split("\n## ")[0]
 
 
 def rooms() -> dict[str, str]:
@@ -38,15 +38,31 @@ def test_the_map_names_every_folder_and_only_files_that_are_there() -> None:
     ("room", "words", "file", "name"),
     [
         ("metrics", "overlap.py has ICM", "overlap.py", "def icm_rows"),
-        ("rules", "hf.py: the exact rule for hF", "hf.py", "def hf_beta"),
-        ("losses", "conditional_softmax.py has logit adjustment", "conditional_softmax.py", "tau ln v(n | parent)"),
-        ("calibration", "isotonic.py", "isotonic.py", "class Isotonic"),
-        ("data", "skos.py reads SKOS", "skos.py", "def read_skos"),
-        ("models", "load.py: folders, and how they are verified", "load.py", "def load_model"),
+        ("rules", "hierarchical_f.py: the exact rule for hF", "hierarchical_f.py", "def hf_beta"),
+        (
+            "neural",
+            "conditional_softmax.py has logit adjustment",
+            "losses/conditional_softmax.py",
+            "tau ln v(n | parent)",
+        ),
+        ("calibration", "isotonic.py has isotonic calibration", "isotonic.py", "class Isotonic"),
+        ("data", "skos.py reads SKOS", "taxonomy/skos.py", "def read_skos"),
+        ("models", "load.py: how a model folder is verified", "persistence/load.py", "def load_model"),
         ("text", "ngrams.py hashes n-grams", "ngrams.py", "def bucket_of"),
         ("core", "compute.py: compiled loops, and where threads are made", "compute.py", "ThreadPoolExecutor("),
+        ("models", "beam.py: beam search", "extreme/beam.py", "beam"),
+        ("selection", "default_rule.py chooses the default rule", "default_rule.py", "def choose_rule"),
+        ("experiment", "running.py: processes, limits, how a killed study resumes", "running.py", "def run_study"),
+        ("data", "excel.py reads xlsx", "io/excel.py", "Excel files (.xlsx)"),
+        ("data", "registry.py holds FORMATS (a format is its file and a row)", "io/registry.py", "FORMATS"),
+        (
+            "neural",
+            "training_arguments.py: every training argument",
+            "training_arguments.py",
+            "class TrainingArguments",
+        ),
         ("core", "progress.py: the progress bar", "progress.py", "def progress_bar"),
-        ("losses", "registry.py holds LOSSES", "registry.py", "LOSSES: Registry"),
+        ("neural", "registry.py holds LOSSES", "losses/registry.py", "LOSSES: Registry"),
         ("hierarchy", "change.py: cut, prune, unfold a DAG", "change.py", "def unfold"),
         ("metrics", "registry.py holds METRICS", "registry.py", "METRICS: Registry"),
     ],

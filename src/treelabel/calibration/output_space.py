@@ -94,7 +94,7 @@ class OutputSpace:
 
     @classmethod
     def of_all_nodes(cls, hierarchy: Hierarchy, stops: IntArray) -> "OutputSpace":
-        """Give every node an output, and after them each of `stops`, the inner nodes at which paths may end.
+        """Make an output for every node, and after them each of `stops`, the inner nodes at which paths may end.
 
         Leaves and stops are terminal, also those that no document has.
         """

@@ -1,4 +1,4 @@
-"""Requirements of a loss on labels and outputs, known without torch: the rows of LOSSES, and a row bound to a hierarchy."""
+"""Requirements of a loss on labels and outputs, known without torch: rows of LOSSES, alone and with a hierarchy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

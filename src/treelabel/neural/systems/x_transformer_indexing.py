@@ -1,4 +1,4 @@
-"""The learned parts of X-Transformer: clusters of labels, the network that finds them (the matcher), and linear rankers."""
+"""The learned parts of X-Transformer: clusters of labels, the network that finds them, and linear rankers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
