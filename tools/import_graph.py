@@ -51,8 +51,7 @@ ALLOWED: dict[str, set[str]] = {
     "rules": _SCORED,
     "evaluation": _SCORED | {"metrics", "rules"},
     "selection": _SELECTING | {"text"},
-    # A registry's rows are loaded lazily, wherever they live: MODELS names neural systems and the stack.
-    "models": _LEARNING | {"neural", "stack"},
+    "models": _LEARNING,
     "neural": _LEARNING | {"models"},
     "stack": _LEARNING | {"models", "neural"},
     "operations": _BELOW_THE_TOP - {"operations"},
@@ -62,6 +61,9 @@ ALLOWED: dict[str, set[str]] = {
     "cluster": _BELOW_THE_TOP,
     "cli": _BELOW_THE_TOP | set(LAYERS[1]),
 }
+
+# Rows of registries are loaded lazily, wherever they live: MODELS names neural systems and the stack.
+LAZY = {("models", "neural"), ("models", "stack")}
 
 Edge = tuple[str, str]
 
@@ -80,11 +82,12 @@ def room_of(module: str) -> str | None:
 
 
 def room_edges(imports: Iterable[Import]) -> dict[Edge, list[Import]]:
-    """Collapse imports to edges between rooms, in alphabetical order."""
+    """Collapse imports to edges between rooms, in alphabetical order; lazy rows of registries are none."""
     edges: dict[Edge, list[Import]] = {}
     for each in imports:
         source, target = room_of(each.source), room_of(each.target)
-        if source and target and source != target:
+        is_row = each.kind == "string" and (source, target) in LAZY
+        if source and target and source != target and not is_row:
             edges.setdefault((source, target), []).append(each)
     return dict(sorted(edges.items()))
 

@@ -98,10 +98,7 @@ def test_edges_are_between_rooms_and_the_package_itself_is_none() -> None:
 def test_every_room_has_a_place_and_a_rule_and_imports_go_down() -> None:
     rows = {room: row for row, layer in enumerate(LAYERS) for room in layer}
     assert rows.keys() == ALLOWED.keys()
-    assert {(a, b) for a in ALLOWED for b in ALLOWED[a] if rows[a] >= rows[b]} == {
-        ("models", "neural"),
-        ("models", "stack"),
-    }
+    assert not {(a, b) for a in ALLOWED for b in ALLOWED[a] if rows[a] >= rows[b]}
     assert not {"evaluation", "data"} & ALLOWED["models"]
 
 
