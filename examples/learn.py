@@ -16,7 +16,7 @@ model = tl.make_model("linear").fit(train)
 text = "a small dog that digs for rats"
 print(model.predict([text], paths=True)[0])
 for step in model.explain(text):
-    print(f"  {step.label:<14} p {step.p:.2f}  supporting: {', '.join(word for word, _ in step.speaks_for)}")
+    print(f"  {step.label:<14} p {step.p:.2f}  supporting: {', '.join(word for word, _ in step.supporting_terms)}")
 
 with tempfile.TemporaryDirectory() as folder:
     model.save(Path(folder, "model"))
