@@ -1,5 +1,6 @@
 """The map in CONTRIBUTING is true, leads to what a newcomer looks for in two steps, and imports go one way."""
 
+import ast
 import re
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -89,3 +90,19 @@ def test_no_modules_import_each_other() -> None:
         if each.kind != "string":
             graph.setdefault(each.source, set()).add(each.target)
     TopologicalSorter(graph).prepare()  # raises CycleError
+
+
+def test_no_module_defines_a_name_twice() -> None:
+    for name, source in read_package(SOURCE).items():
+        defined: list[str] = []
+        for node in ast.parse(source).body:
+            if isinstance(node, ast.Assign):
+                targets = [inner for target in node.targets for inner in ast.walk(target)]
+                defined += [
+                    each.id for each in targets if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+                ]
+            elif isinstance(node, ast.ClassDef | ast.FunctionDef):
+                is_overload = any(ast.unparse(each) == "overload" for each in node.decorator_list)
+                defined += [] if is_overload else [node.name]
+        twice = {each for each in defined if defined.count(each) > 1}
+        assert not twice, f"{name} defines {twice} twice: the second takes the place of the first"

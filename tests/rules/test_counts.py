@@ -71,3 +71,14 @@ def test_truth_of_other_documents_is_refused() -> None:
     scores, truth = drawn([1] * 7, 5)
     with pytest.raises(TreelabelError, match="5 rows of scores, but the truth of 4 documents"):
         fit_counts(scores, truth[:4])
+
+
+def test_the_weights_of_a_tree_stay_what_they_were() -> None:
+    # From independent draws of a tree of three levels; the stopping rules of both searches decide the digits.
+    h = Hierarchy.from_paths([f"A{i} > B{j} > C{k}" for i in range(3) for j in range(3) for k in range(3)])
+    rng = np.random.default_rng(0)
+    scores = Scores(h, rng.beta(0.3, 3, (300, len(h))).astype(np.float32)).coherent()
+    p = scores.dense()
+    result = fit_counts(scores, h.closure(rng.random(p.shape) < p))
+    assert result["inner"] == pytest.approx(22.47, rel=1e-2)
+    assert result["counts"][:5] == pytest.approx([0.08676, 0.6336, 0.5071, 0.7576, 1.0], rel=1e-2)

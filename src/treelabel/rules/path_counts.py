@@ -106,7 +106,7 @@ def _fit_log_weights(scores: Scores, true: DoubleArray, true_inner: float, refit
 
 
 # Shares of documents are found with less precision than decisions.
-TOLERANCE, STEPS = 1e-3, 30
+ODDS_TOLERANCE, ODDS_STEPS = 1e-3, 30
 
 
 @kernel
@@ -130,7 +130,7 @@ def count_shares(
         weights, workspace = weights_of(counts, inner[0], terminals), workspace_for_counts(len(tree.p), terminals)
         logits = log_odds(tree)
         if refit:
-            fit_log_odds(tree, weights, logits, workspace, np.zeros(len(tree.p)), TOLERANCE, STEPS)
+            fit_log_odds(tree, weights, logits, workspace, np.zeros(len(tree.p)), ODDS_TOLERANCE, ODDS_STEPS)
         odds = np.exp(logits)
         count_up(tree, odds, 1.0, inner[1], workspace)
         result[1] += np.log(total_weight(weights.g, workspace))
