@@ -25,7 +25,7 @@ POWERS = tuple(np.float32(math.log(2) ** n / math.factorial(n)) for n in range(7
 
 
 @fast_kernel
-def powers(values: FloatArray, inverse_temperature: float, found: FloatArray) -> np.float32:
+def powers(values: FloatArray, inverse_temperature: float, result: FloatArray) -> np.float32:
     """found = exp(inverse_temperature x value) for values not above 0; return the sum.
 
     Unlike the library's exp, this compiles to vector instructions: e^x = 2^k 2^f with k whole and |f| <= 1/2; below
@@ -33,8 +33,8 @@ def powers(values: FloatArray, inverse_temperature: float, found: FloatArray) ->
     """
     total = np.float32(0)
     scale = np.float32(inverse_temperature) * LOG2_E
-    for at in range(len(values)):
-        x = max(values[at] * scale, np.float32(-125))
+    for index in range(len(values)):
+        x = max(values[index] * scale, np.float32(-125))
         k = np.floor(x + np.float32(0.5))
         f = x - k
         series = POWERS[5] + f * POWERS[6]
@@ -44,8 +44,8 @@ def powers(values: FloatArray, inverse_temperature: float, found: FloatArray) ->
         series = POWERS[1] + f * series
         series = POWERS[0] + f * series
         power = np.int32((np.int32(k) + np.int32(127)) << np.int32(23)).view(np.float32)
-        found[at] = series * power if x > np.float32(-124) else np.float32(0)
-        total += found[at]
+        result[index] = series * power if x > np.float32(-124) else np.float32(0)
+        total += result[index]
     return total
 
 
@@ -63,14 +63,14 @@ def level_parts(
 
     The result is documents x terminals x levels.
     """
-    found = np.zeros((*terminals.shape, count), np.float32)
+    result = np.zeros((*terminals.shape, count), np.float32)
     for row in range(len(terminals)):
         for place in range(terminals.shape[1]):
             terminal = terminals[row, place]
-            found[row, place, 0] = margins[row, own[terminal]]
-            for at in range(ptr[terminal], ptr[terminal + 1]):
-                found[row, place, levels[at]] += margins[row, above[at]]
-    return found
+            result[row, place, 0] = margins[row, own[terminal]]
+            for index in range(ptr[terminal], ptr[terminal + 1]):
+                result[row, place, levels[index]] += margins[row, above[index]]
+    return result
 
 
 @fast_kernel
@@ -90,8 +90,8 @@ def tree_logits(
     """
     parent, outputs, weights = chain
     sums[0] = 0
-    for at in range(len(parent)):
-        sums[at + 1] = sums[parent[at]] + weights[at] * given[outputs[at]]
+    for index in range(len(parent)):
+        sums[index + 1] = sums[parent[index]] + weights[index] * given[outputs[index]]
     for terminal in range(len(own)):
         out[terminal] = own_weight * given[own[terminal]] + sums[last[terminal]]
 
@@ -100,8 +100,8 @@ def tree_logits(
 def add_above(given: FloatArray, ptr: LongArray, above: IndexArray, weights: FloatArray, out: FloatArray) -> None:
     """Add the weighted margins above each terminal, where they are listed."""
     for terminal in range(len(out)):
-        for at in range(ptr[terminal], ptr[terminal + 1]):
-            out[terminal] += weights[at] * given[above[at]]
+        for index in range(ptr[terminal], ptr[terminal + 1]):
+            out[terminal] += weights[index] * given[above[index]]
 
 
 class Softmax(NamedTuple):
@@ -165,8 +165,8 @@ def sum_row(given: FloatArray, how: Sums, out: FloatArray) -> None:
     out[:] = 0
     if len(how.parent) == 0:
         for terminal in range(len(given)):
-            for at in range(how.path_ptr[terminal], how.path_ptr[terminal + 1]):
-                out[how.path_idx[at]] += given[terminal]
+            for index in range(how.path_ptr[terminal], how.path_ptr[terminal + 1]):
+                out[how.path_idx[index]] += given[terminal]
         for node in range(len(out)):
             out[node] = min(out[node], np.float32(1))
         return
@@ -270,13 +270,13 @@ def calibrate_row(terminals: FloatArray, how: Sums, beta: tuple[float, float, fl
     # What rounding leaves over cannot be made much of: all is still to sum to 1.
     factor = min(np.float32((1 - now) / max(left, np.float32(1e-30))), MOST_FACTOR)
     more = np.float32(1) - factor * left - factor * own
-    for at in range(len(out)):
-        out[at] *= factor
+    for index in range(len(out)):
+        out[index] *= factor
     if len(how.terminals) == 0:
         add_within(out, end, more)
     elif len(how.parent) == 0:
-        for at in range(how.path_ptr[end], how.path_ptr[end + 1]):
-            add_within(out, how.path_idx[at], more)
+        for index in range(how.path_ptr[end], how.path_ptr[end + 1]):
+            add_within(out, how.path_idx[index], more)
     else:
         node = how.terminals[end]
         while node >= 0:
@@ -285,9 +285,9 @@ def calibrate_row(terminals: FloatArray, how: Sums, beta: tuple[float, float, fl
 
 
 @fast_kernel
-def add_within(p: FloatArray, at: int, more: np.float32) -> None:
+def add_within(p: FloatArray, index: int, more: np.float32) -> None:
     """Add to a probability, which stays one though numbers are rounded."""
-    p[at] = min(max(p[at] + more, np.float32(0)), np.float32(1))
+    p[index] = min(max(p[index] + more, np.float32(0)), np.float32(1))
 
 
 class Scratch(NamedTuple):
@@ -331,22 +331,22 @@ def score_row(
         return
     sum_row(terminals, how, out)
     mixes = False
-    for at in range(len(how.uniform_weights)):
-        mixes |= how.uniform_weights[at] > 0
+    for index in range(len(how.uniform_weights)):
+        mixes |= how.uniform_weights[index] > 0
     if len(how.parent) > 0 and mixes:
         mix_uniform_row(out, how, scratch.mixing)
 
 
 @fast_kernel
 def score_paths(
-    documents: SparseDocuments, dot: Dot, fitted: Softmax, how: Sums, start: int, stop: int, found: FloatArray
+    documents: SparseDocuments, dot: Dot, fitted: Softmax, how: Sums, start: int, stop: int, result: FloatArray
 ) -> None:
     """Write the probabilities of the nodes of documents start..stop; without terminals in `how`, those of terminals."""
-    scratch = scratch_for(dot, fitted, found.shape[1])
+    scratch = scratch_for(dot, fitted, result.shape[1])
     for row in range(start, stop):
-        score_row(documents, dot, fitted, how, row, scratch, found[row])
+        score_row(documents, dot, fitted, how, row, scratch, result[row])
         if fitted.beta != (1.0, 1.0, 0.0):
-            calibrate_row(scratch.terminals, how, fitted.beta, found[row])
+            calibrate_row(scratch.terminals, how, fitted.beta, result[row])
 
 
 @fast_kernel

@@ -63,18 +63,18 @@ def audit(
         require_new(output, force)
         _require_format(output)
     settings = dict(parse_setting(text) for text in set or [])
-    found = find(read.read(train), model, settings, folds, seed)
-    rows = found.rows(top)
+    result = find(read.read(train), model, settings, folds, seed)
+    rows = result.rows(top)
     if output is not None:
-        write(found.table(top), output, taxonomy=False, escape_formulas=not raw)
+        write(result.table(top), output, taxonomy=False, escape_formulas=not raw)
     if json:
-        about = {"model": model, "folds": found.folds, "documents": len(found.data), "doubted": found.doubted}
+        about = {"model": model, "folds": result.folds, "documents": len(result.data), "doubted": result.doubted}
         listed = {"suspects": rows} if output is None else {"written": str(output), "listed": len(rows)}
         echo(jsonlib.dumps(about | listed, ensure_ascii=False, indent=2))
         return
     if output is None:
         _print(rows[:SHOWN])
-    counts = f"{found.doubted:,} labels of {len(found.data):,} documents look wrong to {model} ({found.folds} folds)"
+    counts = f"{result.doubted:,} labels of {len(result.data):,} documents look wrong to {model} ({result.folds} folds)"
     if output is not None:
         echo(f"{output}: the {len(rows):,} most doubtful; {counts}")
     else:

@@ -63,12 +63,12 @@ def drift(
         blank = blank_texts(texts_of(batch)[0])
         known = batch[np.flatnonzero(~blank)] if blank.any() else batch
         meter.add(loaded.score(known, top=top), loaded.unknown_words(known))
-    found = meter.result(limit)
-    if all(measure.change is None for measure in found.measures):
+    results = meter.result(limit)
+    if all(measure.change is None for measure in results.measures):
         raise TreelabelError(
             f"{model}: the model remembers nothing of its training that {texts} could be compared with; fit it anew "
             "with this version of treelabel"
         )
-    echo(jsonlib.dumps(found.to_json(), indent=2, ensure_ascii=False) if json else str(found))
-    if found.is_beyond:
+    echo(jsonlib.dumps(results.to_json(), indent=2, ensure_ascii=False) if json else str(results))
+    if results.is_beyond:
         raise typer.Exit(DRIFTED)

@@ -25,8 +25,8 @@ def encoders(json: JsonOption = False) -> None:
     from treelabel.encoders.catalogue import PACKAGES, encoder_folders
     from treelabel.encoders.files import usable_files
 
-    found = [_described(files) for files in usable_files()]
-    names = {row["name"] for row in found}
+    result = [_described(files) for files in usable_files()]
+    names = {row["name"] for row in result}
     more = [
         {"name": row.name, "help": row.help, "commands": row.commands}
         for row in PACKAGES.values()
@@ -34,9 +34,9 @@ def encoders(json: JsonOption = False) -> None:
     ]
     folders = [str(folder) for folder in encoder_folders()]
     if json:
-        typer.echo(jsonlib.dumps({"usable": found, "more": more, "folders": folders}, indent=2))
+        typer.echo(jsonlib.dumps({"usable": result, "more": more, "folders": folders}, indent=2))
         return
-    _print_usable(found)
+    _print_usable(result)
     for row in more:
         typer.echo(f"\n{row['name']}: {row['help']}; get it with")
         for command in row["commands"]:
@@ -49,16 +49,16 @@ def encoders(json: JsonOption = False) -> None:
     typer.echo("download bert-base-uncased' does it, and then that name works, too.")
 
 
-def _print_usable(found: list[dict[str, Any]]) -> None:
-    if not found:
+def _print_usable(result: list[dict[str, Any]]) -> None:
+    if not result:
         typer.echo("no encoder is usable on this machine yet")
         return
-    widest = max(8, *(len(row["name"]) for row in found)) + 2
+    widest = max(8, *(len(row["name"]) for row in result)) + 2
     typer.echo(f"{'name':<{widest}}{'kind':<13}{'width':>6}{'tokens':>8}{'MB':>6}  folder")
-    for row in found:
+    for row in result:
         numbers = f"{row['width'] or '-':>6}{row['max_length']:>8}{row['megabytes']:>6.0f}"
         typer.echo(f"{row['name']:<{widest}}{row['kind']:<13}{numbers}  {row['folder']}")
-    missing = sorted({package for row in found for package in row["missing"]})
+    missing = sorted({package for row in result for package in row["missing"]})
     if missing:
         typer.echo(f'\nsome need {", ".join(missing)}: pip install "treelabel[neural]"')
 

@@ -100,10 +100,10 @@ def _keep(made: "Model", data: "Dataset", output: Path, force: bool, has_checkpo
     save(made, output, force)
     described = f"{made.name}, {len(data):,} documents, {len(data.hierarchy):,} nodes, {size_of(output):.1f} MB"
     typer.echo(f"{output}: {described}")
-    found = made.evidence_.describe(made.default_rule, made.regime_)
+    result = made.evidence_.describe(made.default_rule, made.regime_)
     if made.evidence_.documents == 0 and len(data) < FEWEST_HELD_OUT:
-        found = f"{len(data):,} documents are too few to hold any out: nothing is known of how good the model is"
-    for line in (found, made.irregular_documents_):
+        result = f"{len(data):,} documents are too few to hold any out: nothing is known of how good the model is"
+    for line in (result, made.irregular_documents_):
         if line:
             echo(line)
     if made.stopped_ is not None:
@@ -207,8 +207,8 @@ def models(json: JsonOption = False) -> None:
             {name: row.help for name, row in HEADS.items()},
         )
         params = {name: {key: asdict(own) for key, own in row.parameters.items()} for name, row in LOSSES.items()}
-        found = {"models": rows, "losses": losses, "loss_params": params, "heads": heads}
-        typer.echo(jsonlib.dumps(found, indent=2))
+        result = {"models": rows, "losses": losses, "loss_params": params, "heads": heads}
+        typer.echo(jsonlib.dumps(result, indent=2))
         return
     for name, row in MODELS.items():
         typer.echo(f"{name:<20}{row.help}")

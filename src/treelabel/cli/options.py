@@ -161,8 +161,8 @@ class ReadArguments:
         for name, allowed in (("on_error", ("stop", "skip")), ("lists", ("labels", "path"))):
             if getattr(self, name) not in allowed:
                 option = name.replace("_", "-")
-                found = quote(getattr(self, name))
-                raise TreelabelError(f"--{option} is {found}, expected {' or '.join(allowed)}")
+                result = quote(getattr(self, name))
+                raise TreelabelError(f"--{option} is {result}, expected {' or '.join(allowed)}")
         options = asdict(self) | {"text": self.text or None, "labels": self.labels or None, "limits": self.limits}
         options |= {"need_text": need_text, "need_labels": need_labels}
         del options["limit"]

@@ -93,28 +93,28 @@ def _queue(
     loaded = load_model(model, require_signature)
     h, sep = loaded.hierarchy_, read.label_sep or LABEL_SEPARATOR
     data = read.read(texts, taxonomy=h, need_labels=False)
-    found = look(loaded, data, precision, alternatives)
-    paths = decode(h, found.suggestions, paths=True)
+    result = look(loaded, data, precision, alternatives)
+    paths = decode(h, result.suggestions, paths=True)
     rows = [
         QueueRow(
-            bool(found.accepted[row]),
-            float(found.priority[row]),
+            bool(result.accepted[row]),
+            float(result.priority[row]),
             paths[row],
-            float(found.p[row]),
-            [(h.paths([node])[0], p) for node, p in found.alternatives[row]],
+            float(result.p[row]),
+            [(h.paths([node])[0], p) for node, p in result.alternatives[row]],
         )
-        for row in found.order.tolist()
+        for row in result.order.tolist()
     ]
-    write_queue(data[found.order], rows, output, sep, force)
-    echo(f"{output}: {_told(found, precision)}")
+    write_queue(data[result.order], rows, output, sep, force)
+    echo(f"{output}: {_told(result, precision)}")
     typer.echo(
         f"Fill in the column label (several labels joined by {sep!r}, ok for the suggestion, ? or nothing to skip), "
         f"then: treelabel review --apply {output} -o new-training.csv --accepted"
     )
 
 
-def _told(found: "Reviewed", precision: float) -> str:
-    accepted, total, by = int(found.accepted.sum()), len(found.p), found.acceptance
+def _told(result: "Reviewed", precision: float) -> str:
+    accepted, total, by = int(result.accepted.sum()), len(result.p), result.acceptance
     if by.precision is None:
         how = f"{by.held_out:,} held-out documents" if by.held_out else "probabilities"
         reached = f"none accepted, as {how} show no threshold with a precision of {precision:g}"
@@ -149,12 +149,12 @@ def _apply(
         hierarchy = load_model(model, require_signature).hierarchy_
     given = read.options()
     options = ReadOptions(given["encoding"], given["delimiter"], quotes=given["quotes"], limits=read.limits)
-    found = read_queue(queue, hierarchy, accepted, read.label_sep or LABEL_SEPARATOR, options)
+    result = read_queue(queue, hierarchy, accepted, read.label_sep or LABEL_SEPARATOR, options)
     counts = (
-        f"{found.labelled:,} labelled, {found.confirmed:,} confirmed, {found.accepted:,} accepted, {found.skipped:,} "
-        "skipped"
+        f"{result.labelled:,} labelled, {result.confirmed:,} confirmed, {result.accepted:,} accepted, "
+        f"{result.skipped:,} skipped"
     )
-    if not len(found.data):
+    if not len(result.data):
         raise TreelabelError(f"{queue}: no row has a label ({counts}), so there is nothing to write")
-    found.write(output, force)
-    echo(f"{output}: {len(found.data):,} documents of {queue}: {counts}")
+    result.write(output, force)
+    echo(f"{output}: {len(result.data):,} documents of {queue}: {counts}")

@@ -59,14 +59,14 @@ def sweep(
         raise TreelabelError("--metric all cannot be sorted by; name the metrics")
     candidates = _candidates([name.strip() for name in models.split(",") if name.strip()], set or [])
     _check_names(names, rule)
-    found = compare(read.read(train), candidates, names or None, rule, cv, seed, max_seconds)
-    if not found.trials:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in found.skipped.items())
-        if found.left:
+    result = compare(read.read(train), candidates, names or None, rule, cv, seed, max_seconds)
+    if not result.trials:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in result.skipped.items())
+        if result.left:
             raise KeyboardInterrupt
         raise TreelabelError(f"no model could be judged: {reasons}")
-    command = _fit_command(train, read, found.trials[0].candidate, seed)
-    echo(jsonlib.dumps(_stored(found, command), indent=2) if json else "\n".join(_told(found, command, rule)))
+    command = _fit_command(train, read, result.trials[0].candidate, seed)
+    echo(jsonlib.dumps(_stored(result, command), indent=2) if json else "\n".join(_told(result, command, rule)))
 
 
 def _check_names(metrics: list[str] | None, rule: str | None) -> None:
@@ -121,7 +121,7 @@ def _split(text: str) -> list[str]:
     >>> _split("(1, 2), auto,'a,b'")
     ['(1, 2)', 'auto', "'a,b'"]
     """
-    found, depth, mark = [""], 0, ""
+    result, depth, mark = [""], 0, ""
     for letter in text:
         if mark:
             mark = "" if letter == mark else mark
@@ -129,10 +129,10 @@ def _split(text: str) -> list[str]:
             mark = letter
         depth += 0 if mark else (letter in "([{") - (letter in ")]}")
         if letter == "," and not depth and not mark:
-            found.append("")
+            result.append("")
         else:
-            found[-1] += letter
-    return [each.strip() for each in found if each.strip()]
+            result[-1] += letter
+    return [each.strip() for each in result if each.strip()]
 
 
 # Printing
@@ -155,29 +155,31 @@ def _fit_command(train: Path, read: ReadArguments, best: "Candidate", seed: int)
     return shlex.join(words)
 
 
-def _told(found: "Sweep", command: str, rule: str | None) -> list[str]:
+def _told(result: "Sweep", command: str, rule: str | None) -> list[str]:
     """Write the table, whether the best is best beyond noise, what was skipped, and the command."""
-    heads = ["model", *found.metrics, "fit (s)", "documents/s", "MB", "rule"]
-    lines = [heads, *(_row(found, trial) for trial in found.trials)]
+    heads = ["model", *result.metrics, "fit (s)", "documents/s", "MB", "rule"]
+    lines = [heads, *(_row(result, trial) for trial in result.trials)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     table = ["  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
     table.insert(1, "-" * len(table[0]))
     notes = [
-        f"{found.documents:,} documents, {found.folds} folds; ± half of the 95% interval over folds; "
+        f"{result.documents:,} documents, {result.folds} folds; ± half of the 95% interval over folds; "
         "= not told apart from the best"
     ]
-    notes += _difference(found)
-    notes += [f"skipped {name}: {reason}" for name, reason in found.skipped.items()]
-    if found.left:
-        notes.append(f"interrupted: {found.left} of {found.left + len(found.trials) + len(found.skipped)} not judged")
+    notes += _difference(result)
+    notes += [f"skipped {name}: {reason}" for name, reason in result.skipped.items()]
+    if result.left:
+        notes.append(
+            f"interrupted: {result.left} of {result.left + len(result.trials) + len(result.skipped)} not judged"
+        )
     used = "" if rule is None else f"\n  treelabel predict model NEW --rule {shlex.quote(rule)}"
     return [*table, "", *notes, "", "Fit the best to all documents:", f"  {command}{used}"]
 
 
-def _row(found: "Sweep", trial: "SweepTrial") -> list[str]:
+def _row(results: "Sweep", trial: "SweepTrial") -> list[str]:
     from treelabel.experiment.sweep import LEVEL
 
-    values = [f"{trial.result[name]:.4f} ± {trial.half_width(name):.4f}" for name in found.metrics]
+    values = [f"{trial.result[name]:.4f} ± {trial.half_width(name):.4f}" for name in results.metrics]
     values[0] += " =" if trial.p_value >= LEVEL else ""
     seconds = f"{trial.fit_seconds:.2f}" + (" (stopped)" if trial.stopped else "")
     rules = ", ".join(trial.rules)
@@ -191,49 +193,49 @@ def _row(found: "Sweep", trial: "SweepTrial") -> list[str]:
     ]
 
 
-def _difference(found: "Sweep") -> list[str]:
+def _difference(result: "Sweep") -> list[str]:
     """Say whether the best differs from the next beyond noise."""
     from treelabel.experiment.sweep import LEVEL
 
-    if found.difference is None:
+    if result.difference is None:
         return []
-    best, following, test = *found.trials[:2], found.difference
+    best, following, test = *result.trials[:2], result.difference
     ends = "" if math.isnan(test.low) else f" [{test.low:+.4f}, {test.high:+.4f}]"
     numbers = f"{test.difference:+.4f}{ends}, p = {following.p_value:.3g}"
     if following.p_value < LEVEL:
-        said = f"{best.candidate} is better than {following.candidate} beyond noise"
+        reported = f"{best.candidate} is better than {following.candidate} beyond noise"
     else:
-        said = f"{best.candidate} and {following.candidate} cannot be told apart"
-    return [f"{said}: {found.metrics[0]} {numbers} (paired test over documents)"]
+        reported = f"{best.candidate} and {following.candidate} cannot be told apart"
+    return [f"{reported}: {result.metrics[0]} {numbers} (paired test over documents)"]
 
 
-def _stored(found: "Sweep", command: str) -> dict[str, Any]:
+def _stored(result: "Sweep", command: str) -> dict[str, Any]:
     """Return everything for a program to read."""
-    rows = [_stored_trial(found, trial) for trial in found.trials]
-    test = found.difference
+    rows = [_stored_trial(result, trial) for trial in result.trials]
+    test = result.difference
     difference = None if test is None else {
         "value": _number(test.difference), "low": _number(test.low), "high": _number(test.high), "p": rows[1]["p"]
     }  # fmt: skip
     return {
-        "documents": found.documents,
-        "folds": found.folds,
-        "metrics": list(found.metrics),
+        "documents": result.documents,
+        "folds": result.folds,
+        "metrics": list(result.metrics),
         "trials": rows,
         "difference": difference,
-        "skipped": dict(found.skipped),
-        "not_judged": found.left,
+        "skipped": dict(result.skipped),
+        "not_judged": result.left,
         "command": command,
     }
 
 
-def _stored_trial(found: "Sweep", trial: "SweepTrial") -> dict[str, Any]:
+def _stored_trial(results: "Sweep", trial: "SweepTrial") -> dict[str, Any]:
     values = {
         name: {
             "value": _number(trial.result[name]),
             "half_width": _number(trial.half_width(name)),
             "folds": [_number(each) for each in trial.by_fold[name]],
         }
-        for name in found.metrics
+        for name in results.metrics
     }
     return {
         "model": trial.candidate.model,

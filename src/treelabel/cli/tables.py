@@ -56,7 +56,8 @@ def tables(
     loaded = [Results.load(path) for path in results]
     bold = output is None and sys.stdout.isatty()
     texts = [
-        summarize(study, known, table, claims, significance, bold, header=not at)[0] for at, study in enumerate(loaded)
+        summarize(study, known, table, claims, significance, bold, header=not index)[0]
+        for index, study in enumerate(loaded)
     ]
     text = ("\n" if known == "csv" else "\n\n").join(each for each in texts if each)
     with atomic_group():

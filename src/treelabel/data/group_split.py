@@ -105,14 +105,14 @@ def assign(
     part = np.zeros(len(sizes), np.int64)
     for group in order:
         least = np.inf
-        for at in range(len(shares)):
-            expected = shares[at] * documents
-            rise = SIZE_WEIGHT * sizes[group] * (2 * (filled[at] - expected) + sizes[group]) / expected
+        for index in range(len(shares)):
+            expected = shares[index] * documents
+            rise = SIZE_WEIGHT * sizes[group] * (2 * (filled[index] - expected) + sizes[group]) / expected
             for entry in range(ptr[group], ptr[group + 1]):
-                expected = shares[at] * total[nodes[entry]]
-                rise += counts[entry] * (2 * (held[at, nodes[entry]] - expected) + counts[entry]) / expected
+                expected = shares[index] * total[nodes[entry]]
+                rise += counts[entry] * (2 * (held[index, nodes[entry]] - expected) + counts[entry]) / expected
             if rise < least:
-                least, part[group] = rise, at
+                least, part[group] = rise, index
         filled[part[group]] += sizes[group]
         for entry in range(ptr[group], ptr[group + 1]):
             held[part[group], nodes[entry]] += counts[entry]

@@ -85,9 +85,9 @@ _NUMBERS = ("difference", "low", "high", "left_value", "right_value")
 
 
 def _outcome(stored: Mapping[str, Any]) -> Outcome:
-    found = Outcome(**{**stored, **{name: float(stored[name]) for name in _NUMBERS}})
-    _require_standing(found.status)
-    return found
+    result = Outcome(**{**stored, **{name: float(stored[name]) for name in _NUMBERS}})
+    _require_standing(result.status)
+    return result
 
 
 def _require_standing(status: object) -> None:
@@ -145,15 +145,15 @@ def judge_claim(claim: Claim, resampled: Resampled) -> Verdict:
     )
 
 
-def overall(found: Sequence[Standing]) -> Standing:
+def overall(result: Sequence[Standing]) -> Standing:
     """Return what holds on several data sets together.
 
     >>> overall(["confirmed", "confirmed"]), overall(["open", "contradicted"]), overall(["confirmed", "contradicted"])
     ('confirmed', 'contradicted', 'open')
     """
-    if found and all(each == "confirmed" for each in found):
+    if result and all(each == "confirmed" for each in result):
         return "confirmed"
-    return "contradicted" if "contradicted" in found and "confirmed" not in found else "open"
+    return "contradicted" if "contradicted" in result and "confirmed" not in result else "open"
 
 
 def _data_sets(claim: Claim, spec: Spec) -> tuple[str, ...]:
@@ -192,19 +192,19 @@ def _judged_on(data: str, claim: Claim, resampled: Resampled) -> Outcome:
     def difference(values: Sequence[Any]) -> Any:
         return left.function(values[:cut]) - right.function(values[cut:])
 
-    found = estimate(resampled, [*left.terms, *right.terms], difference)
-    if found.problem:
-        return Outcome(data, "open", reason=found.problem)
+    result = estimate(resampled, [*left.terms, *right.terms], difference)
+    if result.problem:
+        return Outcome(data, "open", reason=result.problem)
     # Over the same seeds as the difference: that of a system with more of them would not fit it.
     padded = [*left.terms, *right.terms]
     first = estimate(resampled, padded, lambda values: left.function(values[:cut])).value
     second = estimate(resampled, padded, lambda values: right.function(values[cut:])).value
-    low, high = found.interval
-    status, reason = _standing(found, claim.margin)
+    low, high = result.interval
+    status, reason = _standing(result, claim.margin)
     unfinished = cut_short(claim, data, resampled.results)
     if unfinished:
         status, reason = "open", unfinished
-    numbers = (found.value, low, high, left.title, right.title, first, second, found.seeds)
+    numbers = (result.value, low, high, left.title, right.title, first, second, result.seeds)
     return Outcome(data, status, *numbers, reason, is_cut_short=bool(unfinished))
 
 
@@ -235,8 +235,8 @@ def cut_short(claim: Claim, data: str, results: Results) -> str:
     return f"cut short: {', '.join(told)}" if told else ""
 
 
-def _standing(found: Estimate, margin: float) -> tuple[Standing, str]:
-    low, high = found.interval
+def _standing(result: Estimate, margin: float) -> tuple[Standing, str]:
+    low, high = result.interval
     if math.isnan(low):
         return "open", "one seed, and what each document contributed is not known"
     if low > margin:
@@ -253,12 +253,12 @@ def _read(side: Side, data: str, resampled: Resampled) -> "_Read | str":
     terms = [Term(place, name, metric, side.rule) for name in side.systems]
     title = ""
     if side.best_of or side.worst_of:
-        found = [estimate(resampled, [term]) for term in terms]
-        problem = next((each.problem for each in found if each.problem), "")
+        result = [estimate(resampled, [term]) for term in terms]
+        problem = next((each.problem for each in result if each.problem), "")
         if problem:
             return problem
         wants_largest = is_higher_better(metric) == bool(side.best_of)
-        order = np.argsort([each.value for each in found], kind="stable")
+        order = np.argsort([each.value for each in result], kind="stable")
         terms = [terms[order[-1] if wants_largest else order[0]]]
     elif side.mean_of:
         title = f"mean of {', '.join(term.system for term in terms)}"

@@ -52,12 +52,12 @@ def _is_within(name: str, rooms: tuple[str, ...]) -> bool:
 def code_hash(module: str) -> str:
     """Return a hash of what a module's source means; "" for one that is not there any more."""
     try:
-        found = find_spec(module)
+        result = find_spec(module)
     except (ImportError, ValueError):
         return ""
-    if found is None or found.origin is None or not found.origin.endswith(".py"):
+    if result is None or result.origin is None or not result.origin.endswith(".py"):
         return ""
-    return source_hash(Path(found.origin).read_text(encoding="utf-8"))
+    return source_hash(Path(result.origin).read_text(encoding="utf-8"))
 
 
 def source_hash(source: str) -> str:

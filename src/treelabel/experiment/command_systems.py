@@ -118,9 +118,9 @@ def files_hash(system: SystemSpec, folder: Path) -> str:
     named = [Path(part.replace("{folder}", str(folder))) for part in system.command]
     files = [file for file in named if _is_file(file)]
     programs = [file for file in files if file.suffix == ".py"]
-    beside = sorted({other for file in programs for other in file.parent.glob("*.py")})
+    sibling = sorted({other for file in programs for other in file.parent.glob("*.py")})
     others = [file for file in files if file not in programs]
-    content = b"".join(file.read_bytes() for file in [*beside, *others])
+    content = b"".join(file.read_bytes() for file in [*sibling, *others])
     return hashlib.sha256(content).hexdigest()[:16]
 
 
@@ -213,10 +213,10 @@ def _write_files(parts: Splits, working: Path) -> dict[str, Any]:
 def _filled(part: str, names: Mapping[str, Any], system: str) -> str:
     """Put values in the place of {names}; other braces, as in a program given on the command line, stay."""
 
-    def value(found: re.Match[str]) -> str:
-        if found[1] not in names:
-            raise TreelabelError(f"the command of {system} has {found[0]}, but the data set has none")
-        return str(names[found[1]])
+    def value(result: re.Match[str]) -> str:
+        if result[1] not in names:
+            raise TreelabelError(f"the command of {system} has {result[0]}, but the data set has none")
+        return str(names[result[1]])
 
     return PLACEHOLDER.sub(value, part)
 
@@ -225,8 +225,8 @@ def _filled(part: str, names: Mapping[str, Any], system: str) -> str:
 
 
 def _read_output(system: SystemSpec, test: Dataset, working: Path) -> CommandOutput:
-    output, beside = working / "output", working / "output.json"
-    told = read_json(beside, str(beside), "times") if beside.is_file() else {}
+    output, sibling = working / "output", working / "output.json"
+    told = read_json(sibling, str(sibling), "times") if sibling.is_file() else {}
     if not isinstance(told, dict):
         raise TreelabelError('output.json has no times; expected {"fit_seconds": 1.5}')
     times = {name: _amount(told[name], name) for name in TIMES if told.get(name) is not None}
@@ -240,9 +240,9 @@ def _read_output(system: SystemSpec, test: Dataset, working: Path) -> CommandOut
         is_packed = stream.read(2) == b"PK"
     named = output.rename(working / ("output.npz" if is_packed else "output.jsonl"))
     if system.writes == "predictions":
-        found = read(named, taxonomy=test.hierarchy, need_text=False, progress=False)
-        rows = _rows(found.ids, test)
-        return CommandOutput(decisions=Decisions(test.hierarchy, found.labels[rows], tuple(test.ids)), told=times)
+        result = read(named, taxonomy=test.hierarchy, need_text=False, progress=False)
+        rows = _rows(result.ids, test)
+        return CommandOutput(decisions=Decisions(test.hierarchy, result.labels[rows], tuple(test.ids)), told=times)
     if is_score_file(named):
         scores = Scores.load(named, test.hierarchy)
         scores = scores if scores.ids is None else scores[_rows(scores.ids, test)]
@@ -287,7 +287,7 @@ def read_label_scores(file: Path, test: Dataset) -> Scores:
     """
     h = test.hierarchy
     nodes: dict[str, int] = {}
-    found: dict[str, dict[int, float]] = {}
+    result: dict[str, dict[int, float]] = {}
     with file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
@@ -295,9 +295,9 @@ def read_label_scores(file: Path, test: Dataset) -> Scores:
             where = f"{file}:{number}"
             row = read_json(line, where, "scores")
             name, entries = _scored(row, where)
-            if name in found:
+            if name in result:
                 raise TreelabelError(f"{where}: the document {quote(name)} stands there twice")
-            scored = found[name] = {}
+            scored = result[name] = {}
             for label, p in entries:
                 if label not in nodes:
                     with locate_errors(where):
@@ -305,8 +305,8 @@ def read_label_scores(file: Path, test: Dataset) -> Scores:
                 if nodes[label] in scored:
                     raise TreelabelError(f"{where}: the label {quote(label)} stands there twice")
                 scored[nodes[label]] = p
-    rows = _rows(list(found), test)
-    listed = list(found.values())
+    rows = _rows(list(result), test)
+    listed = list(result.values())
     ptr = np.cumsum([0, *(len(listed[row]) for row in rows)])
     columns = [column for row in rows for column in listed[row]]
     numbers = np.array([value for row in rows for value in listed[row].values()], np.float32)

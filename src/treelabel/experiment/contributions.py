@@ -37,10 +37,10 @@ def save_parts(file: Path, results: Sequence[Result]) -> None:
         What was judged, with the parts of documents.
     """
     arrays: dict[str, npt.NDArray[Any]] = {}
-    for at, result in enumerate(results):
+    for index, result in enumerate(results):
         for metric in {metric.key: metric for metric in reversed(result.metrics)}.values():
             for number, part in enumerate(result.parts.get(metric.key, ())):
-                arrays |= _arrays(f"{at}/{metric.name}/{number}", part)
+                arrays |= _arrays(f"{index}/{metric.name}/{number}", part)
     with atomic_file(file) as working, working.open("wb") as stream:
         write_arrays(stream, arrays, compress=True)
 
@@ -54,14 +54,14 @@ def _arrays(name: str, part: Any) -> dict[str, npt.NDArray[Any]]:
     }
 
 
-def load_parts(file: Path, at: int, metrics: Sequence[Metric]) -> dict[Any, tuple[Any, ...]]:
+def load_parts(file: Path, index: int, metrics: Sequence[Metric]) -> dict[Any, tuple[Any, ...]]:
     """Load the parts of one result.
 
     Parameters
     ----------
     file : Path
         Written by `save_parts`.
-    at : int
+    index : int
         The number of the result.
     metrics : sequence of Metric
         The metrics of the result; those with the same key share their parts.
@@ -71,26 +71,26 @@ def load_parts(file: Path, at: int, metrics: Sequence[Metric]) -> dict[Any, tupl
     dict
         Parts by the key of the metric.
     """
-    found: dict[Any, tuple[Any, ...]] = {}
+    result: dict[Any, tuple[Any, ...]] = {}
     with open_npz(file, WHAT) as stored:
         for metric in metrics:
-            if metric.key not in found and (parts := _parts(stored, f"{at}/{metric.name}", file)):
-                found[metric.key] = parts
-    return found
+            if metric.key not in result and (parts := _parts(stored, f"{index}/{metric.name}", file)):
+                result[metric.key] = parts
+    return result
 
 
 def _parts(stored: Npz, name: str, file: Path) -> tuple[Any, ...]:
-    found: list[Any] = []
+    result: list[Any] = []
     while True:
-        place = f"{name}/{len(found)}"
+        place = f"{name}/{len(result)}"
         if place in stored:
-            found.append(stored[place])
+            result.append(stored[place])
         elif f"{place}/data" in stored:
             rows, columns = stored[f"{place}/shape"].tolist()
             parts = stored[f"{place}/data"], stored[f"{place}/indices"], stored[f"{place}/indptr"]
-            found.append(checked_csr(parts, (rows, columns), str(file)))
+            result.append(checked_csr(parts, (rows, columns), str(file)))
         else:
-            return tuple(found)
+            return tuple(result)
 
 
 def context_to_json(context: Context) -> str:

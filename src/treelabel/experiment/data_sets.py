@@ -110,15 +110,15 @@ def params_hash(params: Mapping[str, Any], folder: Path) -> list[str]:
     -------
     list of str
     """
-    found = []
+    result = []
     for name in FILE_SETTINGS:
         if isinstance(params.get(name), str):
             try:
                 file = find_file(params[name], folder)
             except TreelabelError:
                 continue
-            found.append(_file_hash(file, file.stat().st_size, file.stat().st_mtime_ns))
-    return found
+            result.append(_file_hash(file, file.stat().st_size, file.stat().st_mtime_ns))
+    return result
 
 
 def files_of(data: DataSpec, folder: Path) -> dict[str, Path]:
@@ -136,12 +136,12 @@ def files_of(data: DataSpec, folder: Path) -> dict[str, Path]:
     dict of str to Path
     """
     named = {part: getattr(data, part) for part in ("all", "train", "test", "valid")}
-    found = {part: find_file(name, folder) for part, name in named.items() if name is not None and name != SAMPLE}
+    result = {part: find_file(name, folder) for part, name in named.items() if name is not None and name != SAMPLE}
     taxonomy = data.read.get("taxonomy")
     if taxonomy is not None:
-        return found | {"taxonomy": find_file(str(taxonomy), folder)}
-    beside = {f"taxonomy of {part}": find_sibling_taxonomy(file) for part, file in found.items()}
-    return found | {part: file for part, file in beside.items() if file is not None}
+        return result | {"taxonomy": find_file(str(taxonomy), folder)}
+    sibling = {f"taxonomy of {part}": find_sibling_taxonomy(file) for part, file in result.items()}
+    return result | {part: file for part, file in sibling.items() if file is not None}
 
 
 def content_hash(data: DataSpec, folder: Path) -> str:

@@ -176,7 +176,7 @@ def drawn_values(result: Result, metrics: Sequence[Metric], resamples: int) -> d
         Values by name; parts of a metric stand in brackets behind its name.
     """
     seed = crc32(f"{result.count} {result.fingerprint}".encode())
-    found: dict[str, DoubleArray] = {}
+    results: dict[str, DoubleArray] = {}
     for key in {metric.key: None for metric in metrics}:
         alike = [metric for metric in metrics if metric.key == key]
         values = [
@@ -185,8 +185,8 @@ def drawn_values(result: Result, metrics: Sequence[Metric], resamples: int) -> d
         ]
         for metric, drawn in zip(alike, zip(*values, strict=True), strict=True):
             names = [name for name in result.values if base_metric(name) == metric.name]
-            found |= {name: np.array([_value(each, name) for each in drawn], np.float64) for name in names}
-    return found
+            results |= {name: np.array([_value(each, name) for each in drawn], np.float64) for name in names}
+    return results
 
 
 def _value(value: float | dict[str, float], name: str) -> float:
@@ -226,8 +226,8 @@ def estimate(
     Estimate
     """
     runs = [{run.seed: run for run in resampled.results.of(term.data, term.system)} for term in terms]
-    for term, found in zip(terms, runs, strict=True):
-        problem = _problem(resampled.results, term, found)
+    for term, result in zip(terms, runs, strict=True):
+        problem = _problem(resampled.results, term, result)
         if problem:
             return Estimate(math.nan, problem=problem)
     chosen = _by_seed(runs)
@@ -245,7 +245,7 @@ def estimate(
     point = float(np.mean(points))
     if not math.isfinite(point):
         return Estimate(point, problem="the value is not a finite number")
-    if any(len(found) == 1 and resampled.draws(next(iter(found.values()))) for found in runs):
+    if any(len(result) == 1 and resampled.draws(next(iter(result.values()))) for result in runs):
         return Estimate(point, seeds=len(points))
     is_exact = len(points) == 1 and all(resampled.is_program(run) for run in chosen[0])
     below, above, spread = _document_noise(resampled, terms, chosen, function)
@@ -254,15 +254,15 @@ def estimate(
 
 def _by_seed(runs: Sequence[Mapping[int, Run]]) -> list[list[Run]]:
     """Pair runs of the same seed; a system with a single run takes part with it everywhere."""
-    several = [set(found) for found in runs if len(found) > 1]
+    several = [set(result) for result in runs if len(result) > 1]
     seeds = sorted(set.intersection(*several)) if several else [0]
-    return [[found[seed] if len(found) > 1 else next(iter(found.values())) for found in runs] for seed in seeds]
+    return [[result[seed] if len(result) > 1 else next(iter(result.values())) for result in runs] for seed in seeds]
 
 
-def _problem(results: Results, term: Term, found: Mapping[int, Run]) -> str:
-    if not found:
+def _problem(results: Results, term: Term, result: Mapping[int, Run]) -> str:
+    if not result:
         return f"{term.system} on {term.data}: {results.problem(term.data, term.system) or 'has not run'}"
-    without = [run for run in found.values() if math.isnan(run.value(term.metric, term.rule))]
+    without = [run for run in result.values() if math.isnan(run.value(term.metric, term.rule))]
     under = "" if term.rule is None else f" under {term.rule}"
     return f"{term.system} on {term.data}: has no value of {term.metric}{under}" if without else ""
 
@@ -307,7 +307,7 @@ def _exchanged_error(
     sides: tuple[list[Any], list[Any]] = [], []
     values: list[Callable[[tuple[Any, ...]], float]] = []
     for term, run, side in (
-        (*pair, sides[at]) for runs in chosen for at, pair in enumerate(zip(terms, runs, strict=True))
+        (*pair, sides[index]) for runs in chosen for index, pair in enumerate(zip(terms, runs, strict=True))
     ):
         judged = run.judged_by(term.metric, term.rule)
         result = None if judged is None else resampled.results.result(run, judged.rule)
@@ -320,9 +320,9 @@ def _exchanged_error(
     with np.errstate(all="ignore"):
         for both in exchanged_sums(*sides, resampled.resamples):
             by_seed = [
-                function([value(sums[at : at + width]) for value, sums in zip(values[:2], both, strict=True)])
-                for at in range(0, len(sides[0]), width)
+                function([value(sums[index : index + width]) for value, sums in zip(values[:2], both, strict=True)])
+                for index in range(0, len(sides[0]), width)
             ]
             drawn.append(float(np.mean(by_seed)))
-    found = np.array(drawn)[np.isfinite(drawn)]
-    return float(np.sqrt(np.mean(found**2))) if len(found) else 0.0
+    matches = np.array(drawn)[np.isfinite(drawn)]
+    return float(np.sqrt(np.mean(matches**2))) if len(matches) else 0.0

@@ -104,8 +104,8 @@ def _judged(judge: Judge, result: Result) -> Judgement:
     intervals = {}
     size = len(result.context.hierarchy) * result.count * RESAMPLES
     if result.count and size <= MOST_DRAWN:
-        found = result.intervals(resamples=RESAMPLES)
-        intervals = {name: (each.low, each.high) for name, each in found.items() if np.isfinite(each.low)}
+        results = result.intervals(resamples=RESAMPLES)
+        intervals = {name: (each.low, each.high) for name, each in results.items() if np.isfinite(each.low)}
     return Judgement(judge.rule, result.rule or "labels as given", dict(result.values), intervals, sums_of(result))
 
 

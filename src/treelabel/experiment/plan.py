@@ -42,11 +42,11 @@ class StudyPlan:
     @cached_property
     def rounds(self) -> tuple[tuple[Cell, ...], ...]:
         """The cells of the first seed of every system, of the second, and so on."""
-        found: dict[int, list[Cell]] = {}
+        result: dict[int, list[Cell]] = {}
         for cell in self.cells:
             seeds = self.spec.seeds_of(self.spec.systems[cell.system])
-            found.setdefault(seeds.index(cell.seed), []).append(cell)
-        return tuple(tuple(found[number]) for number in sorted(found))
+            result.setdefault(seeds.index(cell.seed), []).append(cell)
+        return tuple(tuple(result[number]) for number in sorted(result))
 
 
 def make_plan(spec: Spec, data: Iterable[str] | None = None, systems: Iterable[str] | None = None) -> StudyPlan:
@@ -86,13 +86,13 @@ def _chosen(wanted: Iterable[str] | None, known: Iterable[str], what: str) -> li
     names = list(known)
     if wanted is None:
         return names
-    found: list[str] = []
+    result: list[str] = []
     for name in wanted:
         fitting = [each for each in names if each == name or each.startswith(f"{name}[")]
         if not fitting:
             raise TreelabelError(f"unknown {what} {quote(name)}; {suggestion(name, names)}")
-        found += fitting
-    return found
+        result += fitting
+    return result
 
 
 def _key(spec: Spec, system: SystemSpec, data: str, data_hash: str, seed: int) -> str:
@@ -181,16 +181,16 @@ def _state(plan: StudyPlan, cell: Cell, run: Run, results: Path, retry: bool, ma
     if system.command is not None and system.writes == "values":
         return "done"
     wanted = {f"{judge.rule} {metric}" for judge in plan.spec.judges_of(cell.data) for metric in judge.metrics}
-    found = Results(plan.spec, (run,), results)
+    result = Results(plan.spec, (run,), results)
     if is_current(run.code) and wanted <= set(run.asked):
-        return "done" if _has_parts(found, run) else "todo"
-    return "judge" if found.scores_file(run) is not None else "todo"
+        return "done" if _has_parts(result, run) else "todo"
+    return "judge" if result.scores_file(run) is not None else "todo"
 
 
-def _has_parts(found: Results, run: Run) -> bool:
+def _has_parts(result: Results, run: Run) -> bool:
     """Whether the values of a run are those of its documents; if not, a file was cut short or altered."""
     try:
-        found.require_parts(run)
+        result.require_parts(run)
     except (TreelabelError, OSError):
         return False
     return True

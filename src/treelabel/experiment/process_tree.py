@@ -26,13 +26,13 @@ def end_marked(folder: Path) -> None:
     one that started it.
     """
     for _ in range(ROUNDS):
-        found = [each for each in psutil.process_iter() if each.pid != os.getpid() and _is_marked(each, folder)]
-        if not found:
+        result = [each for each in psutil.process_iter() if each.pid != os.getpid() and _is_marked(each, folder)]
+        if not result:
             return
-        for process in found:
+        for process in result:
             with suppress(psutil.Error):
                 process.kill()
-        psutil.wait_procs(found, timeout=1)
+        psutil.wait_procs(result, timeout=1)
 
 
 def _is_marked(process: psutil.Process, folder: Path) -> bool:
@@ -59,8 +59,8 @@ def peak_of(pid: int) -> float:
     The kernel's ru_maxrss would not do: a process begins with that of the one that started it.
     """
     with suppress(OSError):
-        found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
-        return float(found[1]) * 1024 if found else 0.0
+        result = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+        return float(result[1]) * 1024 if result else 0.0
     with suppress(psutil.Error):
         return float(psutil.Process(pid).memory_info().rss)
     return 0.0

@@ -134,8 +134,8 @@ class Run:
         -------
         float
         """
-        found = self.judged_by(metric, rule)
-        return math.nan if found is None else found.values[spelled_metric(metric)]
+        result = self.judged_by(metric, rule)
+        return math.nan if result is None else result.values[spelled_metric(metric)]
 
     def field_value(self, name: str) -> float:
         """Return what a table calls fit_seconds, score_seconds, documents_per_second, peak_memory or model_size."""
@@ -215,8 +215,8 @@ class Results:
         -------
         list of Run
         """
-        found = [run for run in self.runs if run.data == data and run.system == system and run.is_done]
-        return sorted(found, key=lambda run: run.seed)
+        result = [run for run in self.runs if run.data == data and run.system == system and run.is_done]
+        return sorted(result, key=lambda run: run.seed)
 
     def problem(self, data: str, system: str) -> str:
         """Return why a system has no result on a data set: "failed: the reason", or "" if it has, or never ran.
@@ -253,22 +253,22 @@ class Results:
         """
         if self.folder is None or not (self.folder / "parts" / f"{run.key}.npz").is_file():
             return None
-        at = next(at for at, each in enumerate(run.judged) if each.rule == rule)
-        judged = run.judged[at]
+        index = next(index for index, each in enumerate(run.judged) if each.rule == rule)
+        judged = run.judged[index]
         metrics = [find_metric(name) for name in dict.fromkeys(base_metric(name) for name in judged.values)]
-        parts = load_parts(self.folder / "parts" / f"{run.key}.npz", at, metrics)
+        parts = load_parts(self.folder / "parts" / f"{run.key}.npz", index, metrics)
         if not parts:
             return None
         sums = {key: tuple(_sum(part) for part in each) for key, each in parts.items()}
         known = [metric for metric in metrics if metric.key in parts]
-        found = Result(known, sums, self.context(run.context), run.documents["test"], judged.used_rule, parts)
-        for name, value in found.values.items():
+        results = Result(known, sums, self.context(run.context), run.documents["test"], judged.used_rule, parts)
+        for name, value in results.values.items():
             if not np.isclose(value, judged.values.get(name, value), rtol=1e-6, atol=1e-9, equal_nan=True):
                 raise TreelabelError(
                     f"{self.folder}: runs/{run.key}.json says that {name} is {judged.values[name]:.6g}, but what its "
                     f"documents contributed (parts/{run.key}.npz) gives {value:.6g}; remove both, and it is done again"
                 )
-        return found
+        return results
 
     def require_parts(self, run: Run) -> None:
         """Raise TreelabelError unless what documents contributed is there, and gives the values of a run."""

@@ -137,9 +137,9 @@ def run_study(plan: StudyPlan, results: Path, options: RunOptions, watch: Watche
         finally:
             for task in study.tasks:
                 _kill(task)
-        found = collect(plan, results)
-        found.write_index()
-        return found
+        result = collect(plan, results)
+        result.write_index()
+        return result
 
 
 def collect(plan: StudyPlan, results: Path) -> Results:
@@ -248,13 +248,13 @@ def _run_cells(study: Study, cells: Sequence[Cell], watch: Watcher) -> None:
         for task in list(study.tasks):
             _look_at(study, task)
         while waiting and len(study.tasks) < study.jobs and _has_memory(study):
-            at = _next(study, waiting)
-            if at is None:
+            index = _next(study, waiting)
+            if index is None:
                 break
-            if isinstance(at, WorkerJob):
-                _start(study, at, None)
+            if isinstance(index, WorkerJob):
+                _start(study, index, None)
             else:
-                _start(study, _job_of(study, waiting[at]), waiting.pop(at))
+                _start(study, _job_of(study, waiting[index]), waiting.pop(index))
         watch(study)
         time.sleep(TICK)
 
@@ -262,11 +262,11 @@ def _run_cells(study: Study, cells: Sequence[Cell], watch: Watcher) -> None:
 def _next(study: Study, waiting: Sequence[Cell]) -> int | WorkerJob | None:
     """Return the place of the next cell, or the embedding that it needs first; None while others have to end."""
     under_way = {_embedding(task.job) for task in study.tasks if task.job.work == "embed"}
-    for at, cell in enumerate(waiting):
+    for index, cell in enumerate(waiting):
         encoder = encoder_of(study.plan, cell)
         needed = (cell.data, *encoder) if encoder is not None else None
         if study.progress.states[cell] == "judge" or needed is None or needed in study.embedded:
-            return at
+            return index
         if needed not in under_way:
             spec = study.plan.spec
             return WorkerJob("embed", str(spec.path), str(study.results), {}, *needed, threads=study.threads)

@@ -166,8 +166,8 @@ class SystemSpec:
     def combinations(self) -> dict[str, Mapping[str, Any]]:
         """The parameters of every combination of the grid, by what stands in brackets behind the system's name."""
         names = list(self.grid)
-        found = (dict(zip(names, values, strict=True)) for values in itertools.product(*self.grid.values()))
-        return {",".join(f"{name}={value}" for name, value in each.items()): each for each in found}
+        result = (dict(zip(names, values, strict=True)) for values in itertools.product(*self.grid.values()))
+        return {",".join(f"{name}={value}" for name, value in each.items()): each for each in result}
 
 
 @dataclass(frozen=True)
@@ -338,11 +338,11 @@ class Spec:
 
     def judges_of(self, data: str) -> tuple[Judge, ...]:
         """Return what judges on a data set, one for each rule."""
-        found: dict[str, dict[str, None]] = {}
+        result: dict[str, dict[str, None]] = {}
         for judge in self.judge:
             if judge.data is None or data in judge.data:
-                found.setdefault(judge.rule, {}).update(dict.fromkeys(judge.metrics))
-        return tuple(Judge(tuple(metrics), rule) for rule, metrics in found.items())
+                result.setdefault(judge.rule, {}).update(dict.fromkeys(judge.metrics))
+        return tuple(Judge(tuple(metrics), rule) for rule, metrics in result.items())
 
     def system_title(self, name: str) -> str:
         """Return what a system is called in tables; names that the spec does not have stay."""
@@ -403,8 +403,8 @@ def check_plain(value: Any, where: str) -> None:
         for name, each in value.items():
             check_plain(each, f"{where}.{name}")
     elif isinstance(value, list | tuple):
-        for at, each in enumerate(value):
-            check_plain(each, f"{where}[{at}]")
+        for index, each in enumerate(value):
+            check_plain(each, f"{where}[{index}]")
     elif not isinstance(value, str | int | float) or (isinstance(value, float) and not math.isfinite(value)):
         raise TreelabelError(f"{where} is {value}, expected text, a finite number, true or false")
 

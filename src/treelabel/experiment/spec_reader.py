@@ -195,8 +195,8 @@ def _check_references(spec: Spec) -> None:
         if system.select is not None:
             _check_metrics([system.select.metric], where)
             _check_rule(system.select.rule, where)
-    for at, judge in enumerate(spec.judge):
-        where = f"judge[{at}]"
+    for index, judge in enumerate(spec.judge):
+        where = f"judge[{index}]"
         _check_known(judge.data or (), spec.data, "data set", where)
         _check_metrics(judge.metrics, where)
         part = next((metric for metric in judge.metrics if metric != base_metric(metric)), None)
@@ -285,9 +285,9 @@ def _check_judged(spec: Spec, metric: str | None, rule: str | None, where: str) 
         return
     _check_metrics([metric], where)
     wanted = spelled_metric(base_metric(metric))
-    found = [judge for judge in spec.judge if wanted in map(spelled_metric, judge.metrics)]
-    if not found:
+    result = [judge for judge in spec.judge if wanted in map(spelled_metric, judge.metrics)]
+    if not result:
         raise TreelabelError(f"{where}: no [[judge]] has the metric {quote(base_metric(metric))}")
-    if rule is not None and rule not in [judge.rule for judge in found]:
-        rules = ", ".join(dict.fromkeys(judge.rule for judge in found))
+    if rule is not None and rule not in [judge.rule for judge in result]:
+        rules = ", ".join(dict.fromkeys(judge.rule for judge in result))
         raise TreelabelError(f"{where}: {base_metric(metric)} is judged under {rules}, not under {quote(rule)}")

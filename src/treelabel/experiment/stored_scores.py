@@ -57,7 +57,7 @@ def load_stored_scores(results: Results, data: str | None = None) -> StoredScore
     if content_hash(spec, results.spec.folder) != chosen[0].data_hash:
         raise TreelabelError(f"the files of {name} have changed since the study was run; run it again")
     parts = load_parts(spec, results.spec.folder, seed)
-    order = {system: at for at, system in enumerate(results.spec.systems)}
+    order = {system: index for index, system in enumerate(results.spec.systems)}
     systems = {
         results.spec.system_title(run.system): Scores.load(folder / "scores" / f"{run.key}.npz", parts.test.hierarchy)
         for run in sorted(chosen, key=lambda run: order[run.system])

@@ -126,23 +126,23 @@ def _panel(spec: FigureSpec, resampled: Resampled, data: str) -> Panel:
             reason = results.problem(data, system) or "has not run"
             missing.append(f"{results.spec.system_title(system)}: {reason}")
             continue
-        found = _relative(spec, resampled, data, system) if spec.baseline is not None else None
-        made.append(_series(spec, results, data, system) if found is None else found)
+        result = _relative(spec, resampled, data, system) if spec.baseline is not None else None
+        made.append(_series(spec, results, data, system) if result is None else result)
     return Panel(data, title, tuple(each for each in made if each.x), tuple(missing))
 
 
 def _series(spec: FigureSpec, results: Results, data: str, system: str) -> Series:
     names = list(spec.metrics) if spec.kind == "metrics" else _parts(spec, results, data, system)
     runs = results.of(data, system)
-    found = [summarise(runs, Column(metric=name, rule=spec.rule)) for name in names]
+    result = [summarise(runs, Column(metric=name, rule=spec.rule)) for name in names]
     labels = names if spec.kind == "metrics" else [_part(name) for name in names]
     return Series(
         system,
         results.spec.system_title(system),
         tuple(labels),
-        tuple(each.mean for each in found),
-        tuple(each.low for each in found),
-        tuple(each.high for each in found),
+        tuple(each.mean for each in result),
+        tuple(each.low for each in result),
+        tuple(each.high for each in result),
     )
 
 
@@ -155,13 +155,13 @@ def _relative(spec: FigureSpec, resampled: Resampled, data: str, system: str) ->
     def improvement(values: Sequence[float]) -> float:
         return 100 * (values[0] / values[1] - 1)
 
-    found = []
+    result = []
     for name in names:
         terms = [Term(data, each, name, spec.rule) for each in (system, str(spec.baseline))]
         made = estimate(resampled, terms, improvement)
         value = made.value if math.isfinite(made.value) else math.nan
-        found.append((value, *(made.interval if math.isfinite(value) else (math.nan, math.nan))))
-    y, low, high = zip(*found, strict=True) if found else ((), (), ())
+        result.append((value, *(made.interval if math.isfinite(value) else (math.nan, math.nan))))
+    y, low, high = zip(*result, strict=True) if result else ((), (), ())
     title = resampled.results.spec.system_title(system)
     return Series(system, title, tuple(_part(name) for name in names), y, low, high)
 
@@ -169,11 +169,11 @@ def _relative(spec: FigureSpec, resampled: Resampled, data: str, system: str) ->
 def _parts(spec: FigureSpec, results: Results, data: str, system: str) -> list[str]:
     """The names of the parts of the figure's metric that any run of a system has, in their order."""
     start = f"{spelled_metric(str(spec.metric))}["
-    found: dict[str, None] = {}
+    result: dict[str, None] = {}
     for run in results.of(data, system):
         judged = run.judged_by(str(spec.metric), spec.rule)
-        found |= dict.fromkeys(name for name in (() if judged is None else judged.values) if name.startswith(start))
-    return list(found)
+        result |= dict.fromkeys(name for name in (() if judged is None else judged.values) if name.startswith(start))
+    return list(result)
 
 
 def _part(name: str) -> str:

@@ -81,13 +81,13 @@ def make_tables(
 
 def default_tables(spec: Spec) -> tuple[TableSpec, ...]:
     """Return tables for a spec that has none: one for each data set, with all that is judged there, and times."""
-    found = []
+    result = []
     for name, data in spec.data.items():
         asked = [(metric, judge.rule) for judge in spec.judges_of(name) for metric in judge.metrics]
         columns = [Column(metric=metric, rule=rule) for metric, rule in dict.fromkeys(asked)]
         times = Column(field="fit_seconds", digits=1)
-        found.append(TableSpec(name, (*columns, times), data.title or name, data=(name,)))
-    return tuple(found)
+        result.append(TableSpec(name, (*columns, times), data.title or name, data=(name,)))
+    return tuple(result)
 
 
 def make_table(spec: TableSpec, results: Results, resampled: Resampled | None = None) -> Table:
@@ -141,9 +141,9 @@ class _Grid:
             ]
             columns[name] = [mark(cells, column, resampled) for cells, column in zip(made, spec.columns, strict=True)]
         ours = {
-            (name, system): tuple(cells[at] for cells in columns[name])
+            (name, system): tuple(cells[index] for cells in columns[name])
             for name in data
-            for at, system in enumerate(systems)
+            for index, system in enumerate(systems)
         }
         published = _published(spec)
         others = [name for name, _ in published if name not in data]
@@ -167,11 +167,11 @@ class _Grid:
     def lines(self) -> list[tuple[str, bool]]:
         """Systems with what is ours and what is published: each system of the paper under ours of the same name."""
         papers = dict.fromkeys(system for _, system in self.published)
-        found = []
+        result = []
         for system in dict.fromkeys([*self.systems, *papers]):
-            found += [(system, False)] if system in self.systems else []
-            found += [(system, True)] if system in papers else []
-        return found
+            result += [(system, False)] if system in self.systems else []
+            result += [(system, True)] if system in papers else []
+        return result
 
     def title(self, system: str, is_published: bool) -> str:
         title = self.study.system_title(system)
@@ -194,20 +194,20 @@ class _Grid:
         rows = []
         for name in self.groups:
             many = len(self.groups) > 1
-            for at, title in enumerate(column_titles(self.spec.columns)):
-                cells = tuple(self.cells(name, *line)[at] for line in lines)
+            for index, title in enumerate(column_titles(self.spec.columns)):
+                cells = tuple(self.cells(name, *line)[index] for line in lines)
                 rows.append(TableRow(f"{self.group_title(name)}: {title}" if many else title, cells))
         return heads, rows
 
 
 def _published(spec: TableSpec) -> dict[tuple[str, str], tuple[TableCell, ...]]:
     """Read the published numbers of a table, by data set and system."""
-    found = {}
+    result = {}
     for data, systems in spec.published.items():
         for system, numbers in systems.items():
             titles = column_titles(spec.columns)
-            found[data, system] = _published_cells(numbers, titles, data, system)
-    return found
+            result[data, system] = _published_cells(numbers, titles, data, system)
+    return result
 
 
 def _published_cells(numbers: Sequence[Any], titles: Sequence[str], data: str, system: str) -> tuple[TableCell, ...]:

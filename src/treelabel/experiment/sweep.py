@@ -73,8 +73,8 @@ class SweepTrial:
 
     def half_width(self, metric: str) -> float:
         """Half of the 95% interval over folds."""
-        found = seed_interval(self.by_fold[metric])
-        return found.high - found.value
+        result = seed_interval(self.by_fold[metric])
+        return result.high - result.value
 
 
 @dataclass(frozen=True)
@@ -110,13 +110,13 @@ def grid(models: Sequence[str], values: Mapping[str, Mapping[str, Sequence[Any]]
     >>> [str(each) for each in grid(["linear", "nothing"], {"linear": {"C": [0.1, 1]}})]
     ['linear C=0.1', 'linear C=1', 'nothing']
     """
-    found: list[Candidate] = []
+    result: list[Candidate] = []
     for model in dict.fromkeys(models):
         own = values.get(model, {})
         check_setting_names(model, own)
         combinations = itertools.product(*own.values())
-        found += [Candidate(model, dict(zip(own, each, strict=True))) for each in combinations]
-    return found
+        result += [Candidate(model, dict(zip(own, each, strict=True))) for each in combinations]
+    return result
 
 
 def default_metrics(data: Dataset, rule: str | None = None) -> tuple[str, ...]:
@@ -185,8 +185,8 @@ def sweep(
     trials: list[SweepTrial] = []
     skipped: dict[str, str] = {}
     with progress_bar("sweep", len(candidates), progress) as told:
-        for at, candidate in enumerate(candidates):
-            told(at, str(candidate))
+        for index, candidate in enumerate(candidates):
+            told(index, str(candidate))
             try:
                 judge = _Judge(data, held_out, names, rule, seed, max_seconds)
                 trials.append(judge.trial(candidate))
@@ -250,7 +250,7 @@ def _pooled(results: Sequence[Result]) -> Result:
     """Put the documents of folds together."""
     first = results[0]
     parts = {
-        key: tuple(_stacked([result.parts[key][at] for result in results]) for at in range(len(first.parts[key])))
+        key: tuple(_stacked([result.parts[key][index] for result in results]) for index in range(len(first.parts[key])))
         for key in first.parts
     }
     sums = {key: tuple(np.asarray(part.sum(axis=0)).ravel() for part in each) for key, each in parts.items()}
@@ -263,15 +263,15 @@ def _stacked(parts: Sequence[Any]) -> Any:
     return sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.concatenate(parts)
 
 
-def _ranked(found: Sweep) -> Sweep:
+def _ranked(results: Sweep) -> Sweep:
     """Sort trials by the first metric, and test all others against the best."""
-    name = found.metrics[0]
+    name = results.metrics[0]
     metric = find_metric(name)
     sign = -1 if metric.higher_is_better else 1
-    order = sorted(found.trials, key=lambda trial: (math.isnan(trial.result[name]), sign * trial.result[name]))
+    order = sorted(results.trials, key=lambda trial: (math.isnan(trial.result[name]), sign * trial.result[name]))
     if len(order) < 2:
-        return replace(found, trials=tuple(order))
+        return replace(results, trials=tuple(order))
     tests = [compare_metric(name, trial.result, order[0].result) for trial in order[1:]]
     p_values = holm([test.p_value for test in tests]).tolist()
     marked = [replace(trial, p_value=p) for trial, p in zip(order[1:], p_values, strict=True)]
-    return replace(found, trials=(order[0], *marked), difference=tests[0])
+    return replace(results, trials=(order[0], *marked), difference=tests[0])

@@ -93,8 +93,8 @@ def summarise(runs: Sequence[Run], column: Column) -> Summary:
         values = [run.value(str(column.metric), column.rule) for run in runs]
     known = [value for value in values if not math.isnan(value)]
     if len(known) > 1:
-        found = seed_interval(known)
-        return Summary(found.value, found.low, found.high, len(known), "seeds")
+        result = seed_interval(known)
+        return Summary(result.value, result.low, result.high, len(known), "seeds")
     if not known:
         return Summary(math.nan)
     ends = None if column.metric is None else _stored_interval(runs[values.index(known[0])], column)
@@ -128,16 +128,16 @@ def make_cell(results: Results, data: str, system: str, column: Column, title: s
     Cell
     """
     runs = results.of(data, system)
-    found = summarise(runs, column)
+    result = summarise(runs, column)
     rules: list[str] = []
     for run in runs:
         judged = None if column.metric is None else run.judged_by(column.metric, column.rule)
         rules += [] if judged is None else [judged.used_rule]
     text = ""
-    if math.isnan(found.mean):
+    if math.isnan(result.mean):
         text = results.problem(data, system).partition(":")[0] or MISSING
     rule = ", ".join(dict.fromkeys(rules))
-    return TableCell(data, system, title, rule, found, text, scale=column.scale, digits=column.digits)
+    return TableCell(data, system, title, rule, result, text, scale=column.scale, digits=column.digits)
 
 
 def mark(cells: Sequence[TableCell], column: Column, resampled: Resampled | None) -> list[TableCell]:
@@ -160,25 +160,25 @@ def mark(cells: Sequence[TableCell], column: Column, resampled: Resampled | None
     -------
     list of Cell
     """
-    shown = [at for at, cell in enumerate(cells) if not math.isnan(cell.found.mean)]
+    shown = [index for index, cell in enumerate(cells) if not math.isnan(cell.found.mean)]
     if len(shown) < 2:
         return list(cells)
     sign = 1 if is_higher_better(column.field or str(column.metric)) else -1
-    best = max(shown, key=lambda at: sign * cells[at].found.mean)
+    best = max(shown, key=lambda index: sign * cells[index].found.mean)
     alike = replace(cells[best], found=Summary(cells[best].found.mean)).shown()
     p_values = dict.fromkeys(shown, math.nan)
     if resampled is not None and column.metric is not None:
-        others = [at for at in shown if at != best]
-        tested = [_p_value(resampled, cells[best], cells[at], column) for at in others]
+        others = [index for index in shown if index != best]
+        tested = [_p_value(resampled, cells[best], cells[index], column) for index in others]
         p_values |= dict(zip(others, holm(tested).tolist(), strict=True))
     marked = list(cells)
-    for at in shown:
-        is_best = replace(cells[at], found=Summary(cells[at].found.mean)).shown() == alike
-        marked[at] = replace(cells[at], is_best=is_best, differs=not is_best and p_values[at] < STAR_LEVEL)
+    for index in shown:
+        is_best = replace(cells[index], found=Summary(cells[index].found.mean)).shown() == alike
+        marked[index] = replace(cells[index], is_best=is_best, differs=not is_best and p_values[index] < STAR_LEVEL)
     return marked
 
 
 def _p_value(resampled: Resampled, best: TableCell, other: TableCell, column: Column) -> float:
     terms = [Term(cell.data, cell.system, str(column.metric), column.rule) for cell in (best, other)]
-    found = estimate(resampled, terms, lambda values: values[0] - values[1])
-    return math.nan if found.seeds == FEW_SEEDS else found.p_value
+    result = estimate(resampled, terms, lambda values: values[0] - values[1])
+    return math.nan if result.seeds == FEW_SEEDS else result.p_value

@@ -94,15 +94,15 @@ def _listed(names: Iterable[str]) -> str:
 
 def _intervals(results: Results, cells: Sequence[TableCell]) -> list[str]:
     """Say what is behind ±."""
-    found: dict[str, dict[int, list[str]]] = {"seeds": {}, "documents": {}}
+    result: dict[str, dict[int, list[str]]] = {"seeds": {}, "documents": {}}
     for cell in cells:
         if cell.found.source != "none":
             title = results.spec.system_title(cell.system)
-            found[cell.found.source].setdefault(cell.found.count, []).append(title)
+            result[cell.found.source].setdefault(cell.found.count, []).append(title)
     told = []
-    for count, who in sorted(found["seeds"].items()):
-        told.append(f"over {count} seeds" + (f" ({_listed(who)})" if len(found["seeds"]) > 1 else ""))
-    single = found["documents"].get(1, [])
+    for count, who in sorted(result["seeds"].items()):
+        told.append(f"over {count} seeds" + (f" ({_listed(who)})" if len(result["seeds"]) > 1 else ""))
+    single = result["documents"].get(1, [])
     if single:
         told.append("over documents, of one seed" + (f" ({_listed(single)})" if told else ""))
     return [f"± half of the 95% interval {'; '.join(told)}."] if told else []

@@ -153,7 +153,7 @@ def _paper(table: Table, bold: bool) -> str:
     if any(groups):
         spans = _spans(groups)
         text.append(
-            _joined([" " * widths[0], *(_padded(group, _span(widths, at, count)) for group, at, count in spans)])
+            _joined([" " * widths[0], *(_padded(group, _span(widths, index, count)) for group, index, count in spans)])
         )
     for number, line in enumerate(lines):
         cells = [_padded(each, width) for each, width in zip(line, widths, strict=True)]
@@ -190,23 +190,23 @@ def _padded(text: str, width: int) -> str:
 
 def _spans(groups: Sequence[str]) -> list[tuple[str, int, int]]:
     """Group equal neighbours: (group, the first column, how many)."""
-    found: list[tuple[str, int, int]] = []
-    for at, group in enumerate(groups):
-        if found and found[-1][0] == group:
-            found[-1] = (group, found[-1][1], found[-1][2] + 1)
+    result: list[tuple[str, int, int]] = []
+    for index, group in enumerate(groups):
+        if result and result[-1][0] == group:
+            result[-1] = (group, result[-1][1], result[-1][2] + 1)
         else:
-            found.append((group, at, 1))
-    return found
+            result.append((group, index, 1))
+    return result
 
 
-def _span(widths: Sequence[int], at: int, count: int) -> int:
-    return sum(widths[1 + at : 1 + at + count]) + 2 * (count - 1)
+def _span(widths: Sequence[int], index: int, count: int) -> int:
+    return sum(widths[1 + index : 1 + index + count]) + 2 * (count - 1)
 
 
 def _widened(groups: Sequence[str], widths: list[int]) -> list[int]:
     """Widen the last column of groups whose names are longer than their columns."""
-    for group, at, count in _spans(groups):
-        widths[at + count] += max(0, _width(group) - _span(widths, at, count))
+    for group, index, count in _spans(groups):
+        widths[index + count] += max(0, _width(group) - _span(widths, index, count))
     return widths
 
 
@@ -269,7 +269,7 @@ def _latex_groups(heads: Sequence[ColumnHead]) -> list[str]:
     if not any(groups):
         return []
     cells = [rf"\multicolumn{{{count}}}{{c}}{{{_latex_text(group)}}}" for group, _, count in _spans(groups)]
-    rules = [rf"\cmidrule(lr){{{at + 2}-{at + count + 1}}}" for _, at, count in _spans(groups)]
+    rules = [rf"\cmidrule(lr){{{index + 2}-{index + count + 1}}}" for _, index, count in _spans(groups)]
     return [" & ".join(["", *cells]) + r" \\", " ".join(rules)]
 
 
@@ -299,9 +299,9 @@ def _csv(tables: Sequence[Table], study: str, header: bool) -> str:
 
 
 def _csv_row(study: str, table: Table, cell: TableCell) -> list[str]:
-    found = cell.found
+    result = cell.found
     texts = [study, table.name, cell.data, cell.system, cell.column, cell.rule, cell.text]
-    numbers = [_number(found.mean), _number(found.low), _number(found.high), str(found.count)]
+    numbers = [_number(result.mean), _number(result.low), _number(result.high), str(result.count)]
     marks = [str(int(each)) for each in (cell.is_best, cell.differs, cell.is_published)]
     return [*(escape(printable(text)) for text in texts), *numbers, *marks]
 

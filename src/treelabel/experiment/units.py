@@ -53,11 +53,11 @@ def parse_bytes(text: str | float, where: str = "the memory") -> int:
 
 
 def _parse(text: str | float, units: dict[str, float] | dict[str, int], where: str, expected: str) -> float:
-    found = _AMOUNT.fullmatch(str(text)) if not isinstance(text, bool) else None
-    unit = "" if found is None else found[2].lower()
-    if found is None or unit not in units or not 0 < float(found[1]) * units[unit] < math.inf:
+    result = _AMOUNT.fullmatch(str(text)) if not isinstance(text, bool) else None
+    unit = "" if result is None else result[2].lower()
+    if result is None or unit not in units or not 0 < float(result[1]) * units[unit] < math.inf:
         raise TreelabelError(f"{where} is {quote(text)}, expected {expected}")
-    return float(found[1]) * units[unit]
+    return float(result[1]) * units[unit]
 
 
 def show_seconds(seconds: float) -> str:

@@ -166,12 +166,12 @@ def embed(spec: Spec, job: WorkerJob) -> None:
     from treelabel.encoders.registry import default_encoder, find_encoder
 
     parts = load_parts(spec.data[job.data], spec.folder, 0)
-    found = find_encoder(job.encoder) if job.encoder else default_encoder()
-    transform: Callable[..., object] = CachedEncoder(found).transform
+    result = find_encoder(job.encoder) if job.encoder else default_encoder()
+    transform: Callable[..., object] = CachedEncoder(result).transform
     if job.token_states:
         from treelabel.encoders.token_states import StateEncoder
 
-        transform = StateEncoder(found).transform
+        transform = StateEncoder(result).transform
     for part in (parts.train, parts.test, parts.valid, parts.spare):
         if part is not None:
             transform(list(part.texts), progress=False)
@@ -234,19 +234,19 @@ def judge_again(spec: Spec, job: WorkerJob, run: Run) -> Run:
 def _judged(spec: Spec, job: WorkerJob, run: Run, parts: Splits, output: SystemOutput) -> Run:
     data, results = spec.data[run.data], Path(job.results)
     judges = spec.judges_of(run.data)
-    judged, found, notes = judge_output(output, judges, data, parts.train, parts.test)
+    judged, result, notes = judge_output(output, judges, data, parts.train, parts.test)
     if output.scores is not None and job.keep_scores:
         output.scores.save(results / "scores" / f"{run.key}.npz")
         run = replace(run, scores_sha256=file_sha256(results / "scores" / f"{run.key}.npz"))
     context = context_to_json(
-        replace(found[0].context, propensity=data.propensity, bin_edges=data.bin_edges)
-        if found
+        replace(result[0].context, propensity=data.propensity, bin_edges=data.bin_edges)
+        if result
         else make_context(parts.train.hierarchy, parts.train, None)
     ).encode()
     key = sha256(context).hexdigest()[:20]
     with open_output(results / "contexts" / f"{key}.json") as stream:
         stream.write(context)
-    save_parts(results / "parts" / f"{run.key}.npz", found)
+    save_parts(results / "parts" / f"{run.key}.npz", result)
     asked = tuple(f"{judge.rule} {metric}" for judge in judges for metric in judge.metrics)
     notes = [*dict.fromkeys([*run.notes, *notes])]
     return replace(run, judged=tuple(judged), asked=asked, context=key, notes=tuple(notes), status="done", reason="")
@@ -307,7 +307,7 @@ def _chosen(
             return stored["chosen"], stored["notes"]
     learn, held = parts.for_choosing()
     judge = Judge((system.select.metric,), system.select.rule)
-    found: dict[str, float] = {}
+    result: dict[str, float] = {}
     notes: list[str] = []
     for name, combination in system.combinations.items():
         try:
@@ -317,13 +317,13 @@ def _chosen(
             output = SystemOutput(scores, None, model.default_rule)
             _, results_of, _ = judge_output(output, [judge], spec.data[run.data], learn, held)
             value, higher = measured(results_of[0], system.select.metric)
-            found[name] = value if higher else -value
+            result[name] = value if higher else -value
         except TreelabelError as error:
             notes.append(f"{name} failed: {error}")
-    if not found:
+    if not result:
         raise TreelabelError(f"no combination of the grid could learn: {'; '.join(notes)}")
-    best = max(found, key=lambda name: found[name])
-    notes.append(f"{best}: the best of {len(found)} by {system.select.metric} on {len(held):,} held-out documents")
+    best = max(result, key=lambda name: result[name])
+    notes.append(f"{best}: the best of {len(result)} by {system.select.metric} on {len(held):,} held-out documents")
     chosen = system.combinations[best]
     with open_output(file) as stream:
         stored = {"chosen": chosen, "notes": notes, "checksum": _choice_checksum(chosen, notes)}

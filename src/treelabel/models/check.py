@@ -240,9 +240,9 @@ def it_learns(make: Maker, case: Case) -> None:
     """
     model = fit_case(make, case)
     true = case.hierarchy.closure(encode(case.hierarchy, case.labels))
-    found = decide(model.score(case.texts), model.default_rule).csr
-    both = found.multiply(true).sum(axis=1)
-    sizes = found.sum(axis=1) + true.sum(axis=1)
+    result = decide(model.score(case.texts), model.default_rule).csr
+    both = result.multiply(true).sum(axis=1)
+    sizes = result.sum(axis=1) + true.sum(axis=1)
     mean = float(np.where(sizes > 0, 2 * both / np.maximum(sizes, 1), 1.0).mean())
     # With twelve examples of each kind calibration knows little of several labels at once.
     least = 0.75 if model.regime_ == "multi_path" else 0.85
@@ -286,7 +286,7 @@ def check_model(make: Maker, learns: bool = True) -> tuple[str, ...]:
     ()
     """
     checks = [*CHECKS.values(), *([it_learns] if learns else [])]
-    refused = {kind: said for kind, case in CASES.items() if (said := refusal(make, case))}
+    refused = {kind: reported for kind, case in CASES.items() if (reported := refusal(make, case))}
     _require(len(refused) < len(CASES), f"every kind of labels was refused: {refused}")
     for kind in [kind for kind in CASES if kind not in refused]:
         for check in checks:

@@ -108,8 +108,8 @@ class DescriptionMatch(Model):
 
     def _matched(self, texts: Strings) -> sparse.csr_array:
         """Score the labels that match, not yet their ancestors."""
-        found, sizes = sentences(texts)
-        counted = count_ngrams(found, WORDS)
+        result, sizes = sentences(texts)
+        counted = count_ngrams(result, WORDS)
         words = presence(counted.sizes, counted.buckets, self.known_)
         text_ptr, sentence_ptr = np.concatenate([[0], np.cumsum(sizes)]), words.indptr.astype(np.int64)
         index = self.index_ptr_, self.index_labels_, self.label_ptr_, self.label_words_, self.min_matches_
@@ -217,8 +217,8 @@ def match_labels(
             continue
         label_seen[label] = sentence
         count = 0
-        for at in range(label_ptr[label], label_ptr[label + 1]):
-            count += word_seen[label_words[at]] == sentence
+        for index in range(label_ptr[label], label_ptr[label + 1]):
+            count += word_seen[label_words[index]] == sentence
         if count >= min_matches[label] and count > best[label]:
             if best[label] == 0:
                 matched[size] = label

@@ -65,7 +65,7 @@ def read_descriptions(path: str | Path, hierarchy: Hierarchy) -> dict[int, str]:
     ...     read_descriptions(file.name, Hierarchy.from_paths(["A > B"]))
     {1: 'the second letter'}
     """
-    file, found = existing_file(path), dict[int, str]()
+    file, result = existing_file(path), dict[int, str]()
     unknown: UnknownLabelError | None = None
     passed = 0
     for number, line in numbered_lines(file):
@@ -75,17 +75,17 @@ def read_descriptions(path: str | Path, hierarchy: Hierarchy) -> dict[int, str]:
         try:
             # The nearest names are looked up for the first unknown label alone, which takes a while.
             if unknown is None or is_named(hierarchy, cells[0]):
-                _describe(found, hierarchy, cells[0], cells[1], f"{file}:{number}")
+                _describe(result, hierarchy, cells[0], cells[1], f"{file}:{number}")
             else:
                 passed += 1
         except UnknownLabelError as error:
             unknown, passed = error if unknown is None else unknown, passed + 1
-    if unknown is not None and not found:
+    if unknown is not None and not result:
         raise unknown
     if unknown is not None:
         message = f"{unknown}; descriptions of {passed:,} unknown labels are passed over"
         warnings.warn(UnknownLabelWarning(message), stacklevel=2)
-    return found
+    return result
 
 
 def node_descriptions(hierarchy: Hierarchy, descriptions: Descriptions) -> dict[int, str]:
@@ -109,13 +109,13 @@ def node_descriptions(hierarchy: Hierarchy, descriptions: Descriptions) -> dict[
     if isinstance(descriptions, str):
         return read_descriptions(descriptions, hierarchy)
     check_descriptions(descriptions)
-    found: dict[int, str] = {}
+    result: dict[int, str] = {}
     for label, text in (descriptions or {}).items():
-        _describe(found, hierarchy, label, text, "descriptions")
-    return found
+        _describe(result, hierarchy, label, text, "descriptions")
+    return result
 
 
-def _describe(found: dict[int, str], hierarchy: Hierarchy, label: str, text: str, where: str) -> None:
+def _describe(result: dict[int, str], hierarchy: Hierarchy, label: str, text: str, where: str) -> None:
     """Add one description; refuse unknown labels, empty descriptions, and a second description of a node."""
     if not text.strip():
         raise TreelabelError(f"{where}: the description of {label!r} is empty; leave it out to use the name")
@@ -123,9 +123,9 @@ def _describe(found: dict[int, str], hierarchy: Hierarchy, label: str, text: str
         node = find_label(hierarchy, label)
     except UnknownLabelError as error:
         raise UnknownLabelError(f"{where}: {error}") from None
-    if node in found:
+    if node in result:
         raise TreelabelError(f"{where}: a second description of {hierarchy.paths([node])[0]!r}; keep one")
-    found[node] = text
+    result[node] = text
 
 
 def name_words(name: str) -> str:
@@ -251,8 +251,8 @@ def presence(sizes: LongArray, hashes: npt.NDArray[Any], vocabulary: npt.NDArray
     hit = place < len(vocabulary)
     hit[hit] = vocabulary[place[hit]] == hashes[hit]
     ptr = np.concatenate([[0], np.cumsum(hit)])[np.concatenate([[0], np.cumsum(sizes)])].astype(np.int32)
-    found = sparse.csr_array(
+    result = sparse.csr_array(
         (np.ones(ptr[-1], np.float32), place[hit].astype(np.int32), ptr), (len(sizes), len(vocabulary))
     )
-    found.sort_indices()
-    return found
+    result.sort_indices()
+    return result

@@ -142,9 +142,9 @@ class Lexical(Model):
         if len(train) > MOST_RANKED:
             # Whole groups: what is taken off a group is counted in it.
             some = hold_out(len(train), MOST_RANKED, self.seed, train.groups)
-        held, found = train[some], self.phrases_.find(train.texts.take(some))
-        true, others = self._left_out(found, targets[some], held.groups)
-        matches = self._matches(found, others)
+        held, result = train[some], self.phrases_.find(train.texts.take(some))
+        true, others = self._left_out(result, targets[some], held.groups)
+        matches = self._matches(result, others)
         self._rank(matches.features, true)
         evidence = self._evidence(matches, len(held))
         self.calibration_ = self.calibration_.fit(evidence, held.labels)
@@ -189,24 +189,24 @@ class Lexical(Model):
         """Count in training documents phrases, labels, and both together."""
         index = self.index_
         for low in range(0, len(texts), TEXT_BLOCK):
-            found = self.phrases_.find(texts[low : low + TEXT_BLOCK])
+            result = self.phrases_.find(texts[low : low + TEXT_BLOCK])
             marks = targets[low : low + TEXT_BLOCK]
-            text, _, pair = self._pairs(found)
-            index.df[:] += np.bincount(found.phrases, minlength=len(index.df))
+            text, _, pair = self._pairs(result)
+            index.df[:] += np.bincount(result.phrases, minlength=len(index.df))
             index.hits[:] += np.bincount(pair[has(marks, text, index.labels[pair])], minlength=len(index.hits))
             index.counts[:] += np.bincount(marks.indices, minlength=len(index.counts))
 
     def _left_out(
-        self, found: PhraseMatches, targets: LabelMatrix, groups: LongArray | None
+        self, result: PhraseMatches, targets: LabelMatrix, groups: LongArray | None
     ) -> tuple[BoolArray, tuple[LongArray, LongArray, LongArray]]:
         """Tell which matches are true; and by how much df, hits and counts of each are due to its own group."""
-        text, entry, pair = self._pairs(found)
+        text, entry, pair = self._pairs(result)
         label = self.index_.labels[pair]
         true = has(targets, text, label)
         if groups is None:
             return true, (np.ones(len(text), np.int64), true.astype(np.int64), true.astype(np.int64))
         group = groups[text]
-        once = np.repeat(groups, found.sizes) * np.int64(len(self.index_.df)) + found.phrases
+        once = np.repeat(groups, result.sizes) * np.int64(len(self.index_.df)) + result.phrases
         keys = group * np.int64(len(self.index_.labels)) + pair
         marks = targets.tocoo()
         known = groups[marks.coords[0]] * np.int64(targets.shape[1]) + marks.coords[1]
@@ -228,30 +228,30 @@ class Lexical(Model):
 
     # Matches
 
-    def _pairs(self, found: PhraseMatches) -> tuple[LongArray, LongArray, LongArray]:
-        """List all texts with the labels of their phrases: the text, the place in `found`, and that in the index."""
-        first = self.index_.ptr[found.phrases]
-        sizes = self.index_.ptr[found.phrases + 1] - first
+    def _pairs(self, result: PhraseMatches) -> tuple[LongArray, LongArray, LongArray]:
+        """List all texts with the labels of their phrases: the text, the place in `result`, and that in the index."""
+        first = self.index_.ptr[result.phrases]
+        sizes = self.index_.ptr[result.phrases + 1] - first
         entry = np.repeat(np.arange(len(sizes)), sizes)
         start = np.cumsum(sizes) - sizes
         pair = first[entry] + np.arange(len(entry)) - start[entry]
-        return np.repeat(np.arange(len(found.sizes)), found.sizes)[entry], entry, pair
+        return np.repeat(np.arange(len(result.sizes)), result.sizes)[entry], entry, pair
 
     def _matches(
-        self, found: PhraseMatches, others: tuple[LongArray, LongArray, LongArray] | tuple[int, int, int] = (0, 0, 0)
+        self, result: PhraseMatches, others: tuple[LongArray, LongArray, LongArray] | tuple[int, int, int] = (0, 0, 0)
     ) -> Matches:
         """Compute the features of all matches, `others` taken off what training showed."""
         index = self.index_
-        text, entry, pair = self._pairs(found)
-        phrase = found.phrases[entry]
+        text, entry, pair = self._pairs(result)
+        phrase = result.phrases[entry]
         df, hits = index.df[phrase] - others[0], index.hits[pair] - others[1]
         count = index.counts[index.labels[pair]] - others[2]
         rate = (index.hits.sum() + 0.5) / (index.df @ np.diff(index.ptr) + 1)
         shares = [(hits + weight * rate) / (df + weight) for weight in PRIORS]
-        title = found.in_title[entry].astype(np.float64)
+        title = result.in_title[entry].astype(np.float64)
         columns = [
-            np.log(found.counts[entry]),
-            np.log1p(found.first[entry]),
+            np.log(result.counts[entry]),
+            np.log1p(result.first[entry]),
             title,
             np.log(np.maximum(1, index.words[phrase])),
             np.log(np.diff(index.ptr)[phrase]),
@@ -260,8 +260,8 @@ class Lexical(Model):
             np.log1p(count),
             count == 0,
             index.preferred[pair],
-            np.log1p(found.words[text]),
-            np.log1p(found.sizes[text]),
+            np.log1p(result.words[text]),
+            np.log1p(result.sizes[text]),
         ]
         return Matches(text, pair, np.stack(columns, axis=1).astype(np.float64).reshape(len(text), FEATURES))
 
@@ -355,8 +355,8 @@ def has(marks: LabelMatrix, row: LongArray, column: IntArray) -> BoolArray:
     """
     width = np.int64(marks.shape[1])
     known = np.repeat(np.arange(marks.shape[0]), np.diff(marks.indptr)) * width + marks.indices
-    found: BoolArray = np.isin(row * width + column, known)
-    return found
+    result: BoolArray = np.isin(row * width + column, known)
+    return result
 
 
 def count_of(keys: LongArray, asked: LongArray) -> LongArray:
@@ -375,5 +375,5 @@ def count_of(keys: LongArray, asked: LongArray) -> LongArray:
     [2, 0]
     """
     known = np.sort(keys)
-    found: LongArray = np.searchsorted(known, asked, "right") - np.searchsorted(known, asked, "left")
-    return found
+    result: LongArray = np.searchsorted(known, asked, "right") - np.searchsorted(known, asked, "left")
+    return result

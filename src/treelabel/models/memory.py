@@ -193,8 +193,8 @@ class Memory(Model):
         """List the values of each setting to choose from; or the first of each, as one entry."""
         given = (self.power, self.blend, self.label_weight, self.threshold)
         usual = (POWERS, BLENDS, LABEL_WEIGHTS, THRESHOLDS)
-        found = [many if value is None else (value,) for value, many in zip(given, usual, strict=True)]
-        return [tuple(many[0] for many in found)] if first else found
+        result = [many if value is None else (value,) for value, many in zip(given, usual, strict=True)]
+        return [tuple(many[0] for many in result)] if first else result
 
     def _choose(self, recalled: Neighbourhood, held: Training) -> None:
         """Choose the settings that are None one after the other, and fit the calibration; see `candidate_loss`."""
@@ -274,15 +274,15 @@ class Memory(Model):
         """Make embeddings of length 1, if there is an encoder."""
         if self.encoder_ is None:
             return None
-        found: FloatArray = normalize_rows(self.encoder_.transform(list(texts), progress)).astype(np.float32)
-        return found
+        result: FloatArray = normalize_rows(self.encoder_.transform(list(texts), progress)).astype(np.float32)
+        return result
 
     def _asked(self, texts: Strings) -> FloatArray | None:
         """Make embeddings of new texts, which are as wide as those that are stored."""
-        found = self._embedded(texts)
-        if found is not None and self.vectors_ is not None:
-            require_width(found, self.vectors_.vectors.shape[1], self)
-        return found
+        result = self._embedded(texts)
+        if result is not None and self.vectors_ is not None:
+            require_width(result, self.vectors_.vectors.shape[1], self)
+        return result
 
     def _name_store(self, h: Hierarchy) -> Store:
         """Make rows of the names of labels; a code says nothing, and has a row of zeros."""
@@ -318,13 +318,13 @@ class Memory(Model):
     def _evidence(self, recalled: Neighbourhood, weights: NeighbourWeights | None = None) -> sparse.csr_array:
         """Add up what speaks for labels; the 100 that most speaks for are kept: documents x nodes."""
         by = self.weights_ if weights is None else weights
-        found = votes(recalled.by_words, self.targets_, by.power / 2)
+        result = votes(recalled.by_words, self.targets_, by.power / 2)
         if recalled.by_embedding is not None:
             other = votes(recalled.by_embedding, self.targets_, by.power)
-            found = (1 - by.blend) * found + by.blend * other
+            result = (1 - by.blend) * result + by.blend * other
         cosines = by.label_weight * np.maximum(recalled.names.cosines - np.float32(by.threshold), 0)
         named = sparse_rows(recalled.names.rows, cosines, len(self.hierarchy_))
-        evidence = sparse.csr_array(found + named, dtype=np.float32)
+        evidence = sparse.csr_array(result + named, dtype=np.float32)
         evidence.eliminate_zeros()
         evidence.sort_indices()
         return largest_evidence(evidence, TOP_SCORES)

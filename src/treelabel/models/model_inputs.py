@@ -110,21 +110,22 @@ def derived_hierarchy(labels: Any) -> Hierarchy:
         )
     rows = label_rows(labels)
     listed = (
-        labels_of_row(row, at) if row is None or isinstance(row, Iterable) else [row] for at, row in enumerate(rows)
+        labels_of_row(row, index) if row is None or isinstance(row, Iterable) else [row]
+        for index, row in enumerate(rows)
     )
-    found = {_hashable(label) for labels_of_row in listed for label in labels_of_row}
-    wrong = next((label for label in found if not _is_name(label)), None)
+    result = {_hashable(label) for labels_of_row in listed for label in labels_of_row}
+    wrong = next((label for label in result if not _is_name(label)), None)
     if wrong is not None:
         raise TreelabelError(
             f"expected labels that are names or paths, found {wrong!r}; other labels need a hierarchy: pass hierarchy= "
             "to the model or to fit, such as Hierarchy.from_paths(paths) or Hierarchy.flat(names)"
         )
-    if not found:
+    if not result:
         raise TreelabelError("no document has a label, so there is nothing to learn")
     refuse_level_lists(rows)
-    _refuse_twins({label for label in found if isinstance(label, str)})
+    _refuse_twins({label for label in result if isinstance(label, str)})
     return Hierarchy.from_paths(
-        sorted(found, key=lambda label: label if isinstance(label, str) else SEPARATOR.join(label))
+        sorted(result, key=lambda label: label if isinstance(label, str) else SEPARATOR.join(label))
     )
 
 
@@ -171,8 +172,10 @@ def refuse_level_lists(rows: list[Any]) -> None:
     place: dict[str, int] = {}
     above: dict[str, str] = {}
     for row in lists:
-        for at, name in enumerate(row):
-            if place.setdefault(name, at) != at or (at and above.setdefault(name, row[at - 1]) != row[at - 1]):
+        for index, name in enumerate(row):
+            if place.setdefault(name, index) != index or (
+                index and above.setdefault(name, row[index - 1]) != row[index - 1]
+            ):
                 return
     branches = len(set(above.values())) < len(above)
     if branches or all(len(row) == longest for row in lists):
@@ -322,7 +325,7 @@ def separator_of(hierarchy: Hierarchy, matrix: LabelMatrix, rows: Any) -> str | 
     -------
     str or None
     """
-    written = {label for at, row in enumerate(rows) for label in labels_of_row(row, at) if isinstance(label, str)}
+    written = {label for index, row in enumerate(rows) for label in labels_of_row(row, index) if isinstance(label, str)}
     nodes = np.unique(matrix.indices)
     if written <= {hierarchy.names[node] for node in nodes.tolist()}:
         return None

@@ -61,17 +61,17 @@ class DenseStore:
         Nearest
         """
         members, mine = _groups(groups, own, len(self.vectors), len(queries))
-        found = _nothing(len(queries), count)
+        result = _nothing(len(queries), count)
         for low in range(0, len(self.vectors), STORED_BLOCK):
             stored = self.vectors[low : low + STORED_BLOCK].astype(np.float32)
             step = max(1, BLOCK_COSINES // len(stored))
             for first in range(0, len(queries), step):
                 block = np.ascontiguousarray(queries[first : first + step] @ stored.T, np.float32)
-                keep_blocks(block, low, members, mine, first, found)
-        return found
+                keep_blocks(block, low, members, mine, first, result)
+        return result
 
 
-def keep_blocks(block: FloatArray, low: int, groups: LongArray, own: LongArray, first: int, found: Nearest) -> None:
+def keep_blocks(block: FloatArray, low: int, groups: LongArray, own: LongArray, first: int, result: Nearest) -> None:
     """Keep the largest cosines of a block of queries and stored rows, in threads.
 
     Parameters
@@ -84,11 +84,13 @@ def keep_blocks(block: FloatArray, low: int, groups: LongArray, own: LongArray, 
         As in `DenseStore.nearest`.
     first : int
         The number of the first query.
-    found : Nearest
+    result : Nearest
         What has been found so far, which is changed.
     """
     over_rows(
-        lambda start, stop: keep_largest(block[start:stop], low, groups, own, first + start, found.rows, found.cosines),
+        lambda start, stop: keep_largest(
+            block[start:stop], low, groups, own, first + start, result.rows, result.cosines
+        ),
         len(block),
         least=16,
     )
@@ -123,7 +125,7 @@ class SparseStore:
         """
         index, rows = self.index, self.features.shape[0]
         members, mine = _groups(groups, own, rows, queries.shape[0])
-        found = _nothing(queries.shape[0], count)
+        result = _nothing(queries.shape[0], count)
         data = queries.data.astype(np.float32, copy=False)
         values = index.data.astype(np.float32, copy=False)
 
@@ -140,12 +142,12 @@ class SparseStore:
                 mine,
                 start,
                 stop,
-                found.rows,
-                found.cosines,
+                result.rows,
+                result.cosines,
             )
 
         over_rows(some, queries.shape[0], least=8)
-        return found
+        return result
 
 
 Store = DenseStore | SparseStore
@@ -180,16 +182,16 @@ def keep_largest(
     last = rows.shape[1] - 1
     for query in range(block.shape[0]):
         kept, largest, mine = rows[first + query], cosines[first + query], own[first + query]
-        for at in range(block.shape[1]):
-            if block[query, at] > largest[last] and groups[low + at] != mine:
-                insert(low + at, block[query, at], kept, largest)
+        for index in range(block.shape[1]):
+            if block[query, index] > largest[last] and groups[low + index] != mine:
+                insert(low + index, block[query, index], kept, largest)
 
 
 @fast_kernel
 def add_products(totals: FloatArray, x: float, rows: IntArray, values: FloatArray) -> None:
     """Add x times the values to the totals of their rows."""
-    for at in range(len(rows)):
-        totals[rows[at]] += x * values[at]
+    for index in range(len(rows)):
+        totals[rows[index]] += x * values[index]
 
 
 @kernel
@@ -211,9 +213,9 @@ def search_index(
     """Find the nearest rows of queries start..stop: add up products feature by feature, then keep the largest sums."""
     totals, last = np.zeros(count, np.float32), rows.shape[1] - 1
     for query in range(start, stop):
-        for at in range(ptr[query], ptr[query + 1]):
-            low, high = index_ptr[idx[at]], index_ptr[idx[at] + 1]
-            add_products(totals, val[at], index_rows[low:high], index_values[low:high])
+        for index in range(ptr[query], ptr[query + 1]):
+            low, high = index_ptr[idx[index]], index_ptr[idx[index] + 1]
+            add_products(totals, val[index], index_rows[low:high], index_values[low:high])
         kept, largest, mine = rows[query], cosines[query], own[query]
         for row in range(count):
             if totals[row] > largest[last] and groups[row] != mine:
@@ -259,6 +261,6 @@ def sparse_rows(columns: Any, values: Any, width: int) -> sparse.csr_array:
     """
     kept = (columns >= 0) & (values > 0)
     ptr = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
-    found = sparse.csr_array((values[kept], columns[kept], ptr), (len(columns), width))
-    found.sort_indices()
-    return found
+    result = sparse.csr_array((values[kept], columns[kept], ptr), (len(columns), width))
+    result.sort_indices()
+    return result

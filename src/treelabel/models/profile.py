@@ -174,8 +174,8 @@ class Profile:
         if self.digests is None:
             return max(0, self.documents - given)
         known, times = np.unique(self.digests, return_counts=True)
-        found = np.sort(np.concatenate([digests_of(texts) for texts in parts]))
-        counts = np.searchsorted(found, known, "right") - np.searchsorted(found, known)
+        result = np.sort(np.concatenate([digests_of(texts) for texts in parts]))
+        counts = np.searchsorted(result, known, "right") - np.searchsorted(result, known)
         return int(np.maximum(times - counts, 0).sum())
 
     def _digests_with(self, more: Training) -> LongArray | None:
@@ -308,10 +308,10 @@ def confidence_of(scores: Scores) -> DoubleArray:
     [0.5]
     """
     best = scores.best(scores.hierarchy.is_leaf)
-    found = np.zeros(len(scores))
+    result = np.zeros(len(scores))
     rows = np.flatnonzero(best >= 0)
-    found[rows] = np.asarray(scores.values[rows, best[rows]], np.float64).ravel()
-    return found
+    result[rows] = np.asarray(scores.values[rows, best[rows]], np.float64).ravel()
+    return result
 
 
 def label_confidence(scores: Scores, decisions: Decisions) -> DoubleArray:
@@ -335,10 +335,10 @@ def label_confidence(scores: Scores, decisions: Decisions) -> DoubleArray:
     """
     ends = decisions.most_specific
     rows = row_numbers(ends)
-    found = np.where(row_sizes(ends) > 0, np.inf, 0.0)
+    result = np.where(row_sizes(ends) > 0, np.inf, 0.0)
     if len(rows):
-        np.minimum.at(found, rows, np.asarray(scores.values[rows, ends.indices], np.float64).ravel())
-    return found
+        np.minimum.at(result, rows, np.asarray(scores.values[rows, ends.indices], np.float64).ravel())
+    return result
 
 
 def _judge(held: HeldOut, rule: str) -> tuple[FloatArray, BoolArray, BoolArray]:
@@ -388,5 +388,5 @@ def unknown_words(vocabulary: Tfidf, texts: Strings, learned: int | None = None,
         rarest = 1 + np.log((1 + learned) / (1 + min_df))
         is_unknown |= vocabulary.idf[np.maximum(columns, 0)] > rarest - 1e-3
     rows = np.repeat(np.arange(len(counted.sizes)), counted.sizes)
-    found = np.bincount(rows[is_unknown], minlength=len(counted.sizes)).astype(np.float64)
-    return np.where(counted.sizes > 0, found / np.maximum(counted.sizes, 1), np.nan)
+    result = np.bincount(rows[is_unknown], minlength=len(counted.sizes)).astype(np.float64)
+    return np.where(counted.sizes > 0, result / np.maximum(counted.sizes, 1), np.nan)

@@ -229,10 +229,10 @@ class Prototype(Model):
         stopped = np.flatnonzero(~h.is_leaf & (ends[:, -1] > LEAST_TEXTS) & (self.regime_ != "multi_path"))
         kept = moves.forward[self.stops_].indices if len(self.stops_) else self.stops_
         stops: IntArray = np.unique(np.concatenate([stopped, kept[~h.is_leaf[kept]], more])).astype(np.int32)
-        found = np.concatenate([total, ends[stops]])
+        result = np.concatenate([total, ends[stops]])
         first = Means.first(h, stops, self._label_vectors(h))
-        counts = np.maximum(found[:, -1], 0).astype(np.float32)
-        self.means_ = replace(first, sums=found[:, :-1].astype(np.float32), counts=counts)
+        counts = np.maximum(result[:, -1], 0).astype(np.float32)
+        self.means_ = replace(first, sums=result[:, :-1].astype(np.float32), counts=counts)
         self.hierarchy_, self.stops_ = h, stops
         usual: Regime = "partial_path" if len(stops) else "single_path"
         if self.regime_ not in (usual, "multi_path"):
@@ -244,16 +244,16 @@ class Prototype(Model):
         return calibration_for(self.regime_ == "multi_path")
 
     def _prototypes(self) -> FloatArray:
-        found: FloatArray = normalize_rows(self.means_.prototypes(self.prior_strengths_))
-        return found
+        result: FloatArray = normalize_rows(self.means_.prototypes(self.prior_strengths_))
+        return result
 
     # Features
 
     def _vectors(self, texts: Strings, progress: bool | None = None) -> FloatArray:
         plain = self.encoder_.transform(list(texts), progress)
         require_width(plain, len(self.whitening_), self)
-        found: FloatArray = normalize_rows(row_product(normalize_rows(plain).astype(np.float32), self.whitening_))
-        return found
+        result: FloatArray = normalize_rows(row_product(normalize_rows(plain).astype(np.float32), self.whitening_))
+        return result
 
     def _label_vectors(self, h: Hierarchy) -> FloatArray:
         given = node_descriptions(h, self.descriptions)
@@ -330,5 +330,5 @@ def inner_terminals(train: Training) -> IntArray:
     """Find the inner nodes at which paths of training documents end, where each document has one path."""
     h = train.hierarchy
     terminals = np.unique(h.most_specific(train.labels).indices)
-    found: IntArray = terminals[~h.is_leaf[terminals]].astype(np.int32)
-    return found[:0] if train.regime == "multi_path" else found
+    result: IntArray = terminals[~h.is_leaf[terminals]].astype(np.int32)
+    return result[:0] if train.regime == "multi_path" else result

@@ -99,21 +99,23 @@ class Means:
 
     def prototypes(self, strengths: Strengths) -> FloatArray:
         """Compute (sum + k_p x the parents' prototype + k_l x the label's vector) / (count + k_p + k_l), top down."""
-        found = np.zeros_like(self.sums)
+        result = np.zeros_like(self.sums)
         for level in range(1, int(self.depth.max(initial=0)) + 1):
-            at = np.flatnonzero(self.depth == level)
-            found[at] = self._shrunk(self.sums[at], self.counts[at], at, self.above[at] @ found, strengths)
-        return found
+            index = np.flatnonzero(self.depth == level)
+            result[index] = self._shrunk(
+                self.sums[index], self.counts[index], index, self.above[index] @ result, strengths
+            )
+        return result
 
     def _shrunk(
-        self, sums: FloatArray, counts: FloatArray, at: Any, above: FloatArray, strengths: Strengths
+        self, sums: FloatArray, counts: FloatArray, index: Any, above: FloatArray, strengths: Strengths
     ) -> FloatArray:
-        to_parent = np.where(np.diff(self.above.indptr)[at] > 0, np.float32(strengths[0]), np.float32(0))[:, None]
+        to_parent = np.where(np.diff(self.above.indptr)[index] > 0, np.float32(strengths[0]), np.float32(0))[:, None]
         to_label = np.float32(strengths[1])
-        whole = sums + to_parent * above + to_label * self.labels[at]
+        whole = sums + to_parent * above + to_label * self.labels[index]
         # Without texts and priors there is no prototype, and nothing is near it.
-        found: FloatArray = whole / np.maximum(counts[:, None] + to_parent + to_label, np.float32(1e-9))
-        return found
+        result: FloatArray = whole / np.maximum(counts[:, None] + to_parent + to_label, np.float32(1e-9))
+        return result
 
     def left_out(self, vectors: FloatArray, rows: LabelMatrix, strengths: Strengths) -> FloatArray:
         """Compute cosines of texts with all prototypes, those of their own outputs without the text itself.
@@ -142,25 +144,25 @@ class Means:
         own = np.zeros((len(row), full.shape[1]), np.float32)
         keys = row * rows.shape[1] + rows.indices
         for level in np.unique(self.depth[rows.indices]):
-            at = np.flatnonzero(self.depth[rows.indices] == level)
-            outputs = rows.indices[at]
-            above = self._above_without(keys, own, row[at], outputs)
-            sums, counts = self.sums[outputs] - vectors[row[at]], self.counts[outputs] - 1
-            own[at] = self._shrunk(sums, counts, outputs, above, strengths)
+            index = np.flatnonzero(self.depth[rows.indices] == level)
+            outputs = rows.indices[index]
+            above = self._above_without(keys, own, row[index], outputs)
+            sums, counts = self.sums[outputs] - vectors[row[index]], self.counts[outputs] - 1
+            own[index] = self._shrunk(sums, counts, outputs, above, strengths)
         cosines[row, rows.indices] = (normalize_rows(own) * unit[row]).sum(axis=1)
         return np.asarray(cosines, np.float32)
 
     def _above_without(self, keys: LongArray, own: FloatArray, row: LongArray, outputs: IntArray) -> FloatArray:
         """Compute the mean of the parents' prototypes without the text, which are already in `own`."""
-        found = np.zeros((len(row), own.shape[1]), np.float32)
+        result = np.zeros((len(row), own.shape[1]), np.float32)
         length = np.diff(self.above.indptr)[outputs]
         entry = np.repeat(np.arange(len(row)), length)
         start = np.repeat(self.above.indptr[outputs] - np.concatenate([[0], np.cumsum(length)[:-1]]), length)
-        at = start + np.arange(len(entry))
-        parents, weights = self.above.indices[at], self.above.data[at]
+        index = start + np.arange(len(entry))
+        parents, weights = self.above.indices[index], self.above.data[index]
         places = np.searchsorted(keys, row[entry] * len(self.depth) + parents)
-        np.add.at(found, entry, weights[:, None] * own[places])
-        return found
+        np.add.at(result, entry, weights[:, None] * own[places])
+        return result
 
 
 def whitening(vectors: FloatArray, train: Training, shrinkage: float | None) -> FloatArray:

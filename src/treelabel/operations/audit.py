@@ -64,22 +64,22 @@ class Audit:
             With id, line (None where it is not known), text, given, suggested, p_given, p_suggested, score, reason and
             duplicate (the id of a document with the same or nearly the same text and other labels).
         """
-        found = self.suspects.first(self.doubted if top is None else top)
-        data, names = self.data, self._names(found)
+        result = self.suspects.first(self.doubted if top is None else top)
+        data, names = self.data, self._names(result)
         rows = []
-        for at, row in enumerate(found.rows.tolist()):
-            copy = int(found.copies[at])
+        for index, row in enumerate(result.rows.tolist()):
+            copy = int(result.copies[index])
             rows.append(
                 {
                     "id": data.ids[row],
                     "line": None if data.lines is None else int(data.lines[row]),
                     "text": data.texts[row],
-                    "given": names[int(found.given[at])],
-                    "suggested": names[int(found.suggested[at])],
-                    "p_given": _round(found.p_given[at]),
-                    "p_suggested": _round(found.p_suggested[at]),
-                    "score": _round(found.score[at]),
-                    "reason": found.reasons[at],
+                    "given": names[int(result.given[index])],
+                    "suggested": names[int(result.suggested[index])],
+                    "p_given": _round(result.p_given[index]),
+                    "p_suggested": _round(result.p_suggested[index]),
+                    "score": _round(result.score[index]),
+                    "reason": result.reasons[index],
                     "duplicate": None if copy < 0 else data.ids[copy],
                 }
             )
@@ -95,8 +95,8 @@ class Audit:
         extra = columns | {name: column for name, column in some.extra.items() if name not in columns}
         return replace(some, extra=extra, group=None if some.group in columns else some.group)
 
-    def _names(self, found: Suspects) -> dict[int, str | None]:
-        nodes = np.unique(np.concatenate([found.given, found.suggested]))
+    def _names(self, result: Suspects) -> dict[int, str | None]:
+        nodes = np.unique(np.concatenate([result.given, result.suggested]))
         nodes = nodes[nodes >= 0]
         return {-1: None, **dict(zip(nodes.tolist(), self.data.hierarchy.paths(nodes), strict=True))}
 
@@ -207,9 +207,9 @@ def near_copies(texts: Strings, codes: LongArray, least: float = 0.95) -> LongAr
     _, rows = Tfidf.fit_transform(texts.take(first), NgramShape((1, 1)))
     rare = _rare(rows)
     alone = np.arange(len(first), dtype=np.int64)
-    found = SparseStore(rare).nearest(rare, NEIGHBOURS, alone, alone)
-    one, place = np.nonzero((found.rows >= 0) & (found.cosines >= least / 2))
-    other = found.rows[one, place]
+    result = SparseStore(rare).nearest(rare, NEIGHBOURS, alone, alone)
+    one, place = np.nonzero((result.rows >= 0) & (result.cosines >= least / 2))
+    other = result.rows[one, place]
     is_near = np.asarray(rows[one].multiply(rows[other]).sum(axis=1)).ravel() >= least
     pairs = one[is_near], other[is_near]
     graph = sparse.csr_array((np.ones(len(pairs[0]), np.int8), pairs), (len(first),) * 2)

@@ -127,10 +127,10 @@ def find_suspects(scores: Scores, labels: LabelMatrix, same: Disagreements | Non
     if has_many:
         # A label is not replaced by one that is itself unlikely: it is one too many.
         best = np.where(p_best >= LIKELY, best, -1)
-    found = _Entries(rows, nodes, best[rows], wrong)
+    result = _Entries(rows, nodes, best[rows], wrong)
     if has_many:
-        found = _concatenate(found, _missing(scores, h.closure(labels)))
-    return _rank(h, doubt, found, same, has_many)
+        result = _concatenate(result, _missing(scores, h.closure(labels)))
+    return _rank(h, doubt, result, same, has_many)
 
 
 class _Entries(NamedTuple):
@@ -274,9 +274,9 @@ class _Doubt:
         else:
             end = self.end[:, columns].copy()
             end[taken[:, columns].toarray().astype(bool)] = 0
-        at = np.asarray(end.argmax(axis=1)).ravel()
-        p = _at(end, np.arange(len(at)), at)
-        return np.where(p > 0, columns[at], -1), p
+        index = np.asarray(end.argmax(axis=1)).ravel()
+        p = _at(end, np.arange(len(index)), index)
+        return np.where(p > 0, columns[index], -1), p
 
 
 def _missing(scores: Scores, closed: LabelMatrix) -> _Entries:
@@ -286,8 +286,8 @@ def _missing(scores: Scores, closed: LabelMatrix) -> _Entries:
     rows, nodes = row_numbers(lacking), lacking.indices.astype(np.int64)
     free = ~np.asarray(_at(closed, rows, nodes), np.bool_)
     rows, nodes = rows[free], nodes[free]
-    found = np.minimum(_at(p, rows, nodes), 1 - 1e-6)
-    return _Entries(rows, np.full(len(rows), -1), nodes, np.log(found) - np.log1p(-found))
+    result = np.minimum(_at(p, rows, nodes), 1 - 1e-6)
+    return _Entries(rows, np.full(len(rows), -1), nodes, np.log(result) - np.log1p(-result))
 
 
 def _floor(scores: Values) -> DoubleArray:
@@ -306,21 +306,21 @@ def _concatenate(one: _Entries, other: _Entries) -> _Entries:
 def _at(matrix: Values, rows: LongArray, columns: LongArray) -> DoubleArray:
     if not len(rows):
         return np.zeros(0)
-    found = matrix[rows, columns]
-    return np.asarray(found.toarray() if sparse.issparse(found) else found, np.float64).ravel()
+    result = matrix[rows, columns]
+    return np.asarray(result.toarray() if sparse.issparse(result) else result, np.float64).ravel()
 
 
-def _rank(h: Hierarchy, doubt: _Doubt, found: _Entries, same: Disagreements | None, has_many: bool) -> Suspects:
-    rate = doubt.rate(found, has_many)
-    rates = np.full(len(found.rows), rate)
-    copies = np.full(len(found.rows), -1, np.int64)
+def _rank(h: Hierarchy, doubt: _Doubt, result: _Entries, same: Disagreements | None, has_many: bool) -> Suspects:
+    rate = doubt.rate(result, has_many)
+    rates = np.full(len(result.rows), rate)
+    copies = np.full(len(result.rows), -1, np.int64)
     if same is not None:
-        rates = np.maximum(rates, same.share[found.rows])
-        copies = np.where(same.share[found.rows] > 0, same.copy[found.rows], -1)
-    log_score = found.log_odds + np.log(rates)
+        rates = np.maximum(rates, same.share[result.rows])
+        copies = np.where(same.share[result.rows] > 0, same.copy[result.rows], -1)
+    log_score = result.log_odds + np.log(rates)
     score = np.exp(np.minimum(log_score, 0))
-    order = np.lexsort((found.rows, -log_score))
-    rows, given, suggested = found.rows[order], found.given[order], found.suggested[order]
+    order = np.lexsort((result.rows, -log_score))
+    rows, given, suggested = result.rows[order], result.given[order], result.suggested[order]
     p_given, p_suggested = (
         np.where(nodes >= 0, doubt.p_end(rows, np.maximum(nodes, 0)), np.nan) for nodes in (given, suggested)
     )

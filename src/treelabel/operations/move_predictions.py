@@ -168,10 +168,10 @@ def _move_labels(given: dict[int, dict[str, Any]], moves: Moves, paths: list[str
     nodes = sorted(given)
     row = label_matrix([0, len(nodes)], nodes, len(moves.old))
     own = moves.old.most_specific(row).indices.tolist()
-    found = moves.labels(row).indices.tolist()
+    result = moves.labels(row).indices.tolist()
     whole = math.fsum(given[node].get("p", 0.0) for node in own) <= WHOLE
     made = []
-    for target in found:
+    for target in result:
         sources = [node for node in own if target in moves.forward[[node]].indices]
         above = [node for node in nodes if node not in own and target in moves.targets[node]]
         first = given[(sources or above or [next(iter(own))])[0]]

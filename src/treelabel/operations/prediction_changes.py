@@ -56,8 +56,8 @@ class PredictionChanges:
 
     def counts(self) -> dict[str, int]:
         """Count the changes by their reason."""
-        found = Counter(change.why for change in self.changes)
-        return {why: found[why] for why in MEANINGS if found[why]}  # type: ignore[index]
+        result = Counter(change.why for change in self.changes)
+        return {why: result[why] for why in MEANINGS if result[why]}  # type: ignore[index]
 
     def summary(self, most: int = 3) -> str:
         """Say how many predictions change, and why, with some examples of each reason.
@@ -94,8 +94,8 @@ class PredictionChanges:
         return rows
 
 
-def _share(found: PredictionChanges) -> str:
-    return f" ({len(found.changes) / found.documents:.1%})" if found.documents else ""
+def _share(result: PredictionChanges) -> str:
+    return f" ({len(result.changes) / result.documents:.1%})" if result.documents else ""
 
 
 def _beginning(text: str, most: int = 60) -> str:
@@ -129,12 +129,12 @@ def prediction_changes(old: Model, new: Model, texts: Any, moves: Moves) -> Pred
     column, names = texts_of(texts)
     count = column.shape[0] if hasattr(column, "shape") else len(column)
     step = max(1, BLOCK_SCORES // max(1, len(moves.old), len(moves.new)))
-    found: list[PredictionChange] = []
+    result: list[PredictionChange] = []
     for start in range(0, count, step):
         part = column[start : start + step]
         ids = [str(start + row) if names is None else names[start + row] for row in range(min(step, count - start))]
-        found += _changes_of(old, new, part, ids, moves)
-    return PredictionChanges(count, tuple(found))
+        result += _changes_of(old, new, part, ids, moves)
+    return PredictionChanges(count, tuple(result))
 
 
 def _changes_of(old: Model, new: Model, part: Any, ids: list[str], moves: Moves) -> Iterator[PredictionChange]:
@@ -162,8 +162,8 @@ def _changes_of(old: Model, new: Model, part: Any, ids: list[str], moves: Moves)
 
 
 def _row(labels: Any, row: int) -> list[int]:
-    found: list[int] = labels.indices[labels.indptr[row] : labels.indptr[row + 1]].tolist()
-    return found
+    result: list[int] = labels.indices[labels.indptr[row] : labels.indptr[row + 1]].tolist()
+    return result
 
 
 def _paths_and_scores(

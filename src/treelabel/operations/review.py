@@ -134,7 +134,7 @@ def _suggestions(
 def _others(scores: Scores, chosen: LabelMatrix, ends: BoolArray, count: int) -> list[list[tuple[int, float]]]:
     """List the likeliest nodes at which documents may end, but for those that were chosen."""
     csr = scores.csr()
-    found = []
+    result = []
     for row in range(len(scores)):
         nodes: IntArray = csr.indices[csr.indptr[row] : csr.indptr[row + 1]]
         values = csr.data[csr.indptr[row] : csr.indptr[row + 1]]
@@ -142,8 +142,8 @@ def _others(scores: Scores, chosen: LabelMatrix, ends: BoolArray, count: int) ->
         keep = ends[nodes] & ~np.isin(nodes, mine) & (values > 0)
         nodes, values = nodes[keep], values[keep]
         best = np.lexsort((nodes, -values))[:count]
-        found.append(list(zip(nodes[best].tolist(), values[best].tolist(), strict=True)))
-    return found
+        result.append(list(zip(nodes[best].tolist(), values[best].tolist(), strict=True)))
+    return result
 
 
 def find_acceptance(p: DoubleArray, precision: float, profile: Profile | None) -> Acceptance:

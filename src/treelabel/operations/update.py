@@ -125,8 +125,8 @@ def _number_groups(parts: Sequence[Training], groups: Sequence[Sequence[str] | N
     if all(each is None for each in groups):
         return list(parts)
     names: list[str] = []
-    for at, (part, own) in enumerate(zip(parts, groups, strict=True)):
-        names += [f"{at} {row}" for row in range(len(part))] if own is None else [f"= {name}" for name in own]
+    for index, (part, own) in enumerate(zip(parts, groups, strict=True)):
+        names += [f"{index} {row}" for row in range(len(part))] if own is None else [f"= {name}" for name in own]
     numbers = np.unique(names, return_inverse=True)[1].astype(np.int64)
     ends = np.cumsum([0, *map(len, parts)]).tolist()
     return [replace(part, groups=numbers[low:high]) for part, (low, high) in zip(parts, pairwise(ends), strict=True)]

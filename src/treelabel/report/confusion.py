@@ -69,9 +69,9 @@ def sibling_counts(hierarchy: Hierarchy, truth: LabelMatrix, decisions: LabelMat
     """
     size = len(hierarchy)
     total = sparse.csr_array((size, size), dtype=np.int64)
-    for true, found in blocks(truth, decisions):
-        missed = _with_parents(hierarchy, keep_entries(true, ~matches(found, true)))
-        wrong = _with_parents(hierarchy, keep_entries(found, ~matches(true, found)))
+    for true, result in blocks(truth, decisions):
+        missed = _with_parents(hierarchy, keep_entries(true, ~matches(result, true)))
+        wrong = _with_parents(hierarchy, keep_entries(result, ~matches(true, result)))
         left, right = equal_pairs(missed[0], wrong[0])
         # Siblings with two common parents are still confused only once in a document.
         triples = np.unique(np.stack([missed[1][left], missed[2][left], wrong[2][right]]), axis=1)
@@ -166,8 +166,8 @@ def far_confusions(system: "ReportSystem", most: int = 25) -> list[Confusion]:
     """
     h, size = system.hierarchy, len(system.hierarchy)
     total: dict[int, int] = {}
-    for true, found in blocks(system.truth, system.decisions):
-        ends, predicted = h.most_specific(true), h.most_specific(found)
+    for true, result in blocks(system.truth, system.decisions):
+        ends, predicted = h.most_specific(true), h.most_specific(result)
         wrong = keep_entries(predicted, ~matches(true, predicted))
         near, _ = nearest(h, wrong, ends)
         codes = near[near >= 0] * size + wrong.indices[near >= 0]

@@ -179,9 +179,9 @@ def _details(system: ReportSystem, truth: Dataset, texts: bool, longest: int) ->
 
 
 def _pairs(systems: list[ReportSystem]) -> list[Pair]:
-    found = []
+    result = []
     for one, two in islice(combinations(systems, 2), MOST_PAIRS):
         keep = occurring([one, two])
         values = one.label_f1[keep], two.label_f1[keep], one.label_counts[keep, 1]
-        found.append(Pair(one.name, two.name, *values))
-    return found
+        result.append(Pair(one.name, two.name, *values))
+    return result

@@ -97,13 +97,13 @@ def metric_rows(content: Content) -> list[MetricRow]:
         told = meaning(name)
         cells = []
         for system in content.systems:
-            found = system.intervals.get(name)
-            if found is None:
+            result = system.intervals.get(name)
+            if result is None:
                 cells.append(MetricCell("\N{EM DASH}", ""))
                 continue
-            interval = _interval(told, found.low, found.high)
-            ends = f"{told.written(found.low)} to {told.written(found.high)}" if interval else ""
-            cell = MetricCell(told.written(found.value), interval or found.no_ends, ends, reason=found.no_ends)
+            interval = _interval(told, result.low, result.high)
+            ends = f"{told.written(result.low)} to {told.written(result.high)}" if interval else ""
+            cell = MetricCell(told.written(result.value), interval or result.no_ends, ends, reason=result.no_ends)
             if (name, system.name) in compared:
                 cell = _compared(told, cell, *compared[name, system.name])
             cells.append(cell)
@@ -113,20 +113,20 @@ def metric_rows(content: Content) -> list[MetricRow]:
 
 def _differences(content: Content) -> dict[tuple[str, str], tuple[Comparison, float]]:
     """The difference to the first system and its corrected p, by metric and system."""
-    found = {}
+    result = {}
     for table in filter(None, (content.comparison, content.score_comparison)):
         for row in table.metrics:
             for system, difference, p in zip(table.systems[1:], row.differences, row.p_values, strict=True):
-                found[row.name, system] = difference, p
-    return found
+                result[row.name, system] = difference, p
+    return result
 
 
-def _compared(told: Meaning, cell: MetricCell, found: Comparison, p: float) -> MetricCell:
+def _compared(told: Meaning, cell: MetricCell, result: Comparison, p: float) -> MetricCell:
     """Add the difference to the first system; a star where it is more than chance."""
     star = "*" if p < STAR_LEVEL else ""
-    ends = _interval(told, found.low, found.high, signed=True)
-    difference = f"{told.written(found.difference, signed=True)}{star} {ends}".strip()
-    is_better = (found.difference > 0) == told.higher_is_better if star else None
+    ends = _interval(told, result.low, result.high, signed=True)
+    difference = f"{told.written(result.difference, signed=True)}{star} {ends}".strip()
+    is_better = (result.difference > 0) == told.higher_is_better if star else None
     return replace(cell, difference=difference, is_better=is_better)
 
 

@@ -57,15 +57,15 @@ def costliest_mistakes(
     order = np.lexsort((np.arange(len(cost)), -_confidence(system), -cost))
     rows = [row for row in order[:most].tolist() if cost[row] > 0]
     true, predicted = (system.hierarchy.most_specific(sets[rows]) for sets in (system.truth, system.decisions))
-    found = []
-    for at, row in enumerate(rows):
+    results = []
+    for index, row in enumerate(rows):
         text = shorten(truth.texts[row], longest) if texts else None
-        ends = _nodes(predicted, at)
+        ends = _nodes(predicted, index)
         sure = [None if system.node_scores is None else float(system.node_scores[row, node]) for node in ends]
         labels = tuple(zip(_paths(system, ends), sure, strict=True))
         name = shorten(truth.ids[row], LONGEST_NAME)
-        found.append(Mistake(name, text, _paths(system, _nodes(true, at)), labels, int(cost[row])))
-    return found
+        results.append(Mistake(name, text, _paths(system, _nodes(true, index)), labels, int(cost[row])))
+    return results
 
 
 def _confidence(system: "ReportSystem") -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -83,8 +83,8 @@ def _confidence(system: "ReportSystem") -> np.ndarray[tuple[int], np.dtype[np.fl
 
 def _nodes(labels: LabelMatrix, row: int) -> list[int]:
     """The first few labels of a document."""
-    found: list[int] = labels.indices[labels.indptr[row] : labels.indptr[row + 1]][:MOST_LABELS].tolist()
-    return found
+    result: list[int] = labels.indices[labels.indptr[row] : labels.indptr[row + 1]][:MOST_LABELS].tolist()
+    return result
 
 
 def _paths(system: "ReportSystem", nodes: list[int]) -> tuple[str, ...]:

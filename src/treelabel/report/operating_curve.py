@@ -47,16 +47,16 @@ def operating_curve(system: ReportSystem) -> Curve | None:
         return None
     points = system.result.curves["hierarchical"]
     precision, recall = np.append(1.0, points["precision"][::-1]), np.append(0.0, points["recall"][::-1])
-    found = {system.rule: _point(system, system.result, is_chosen=True)}
+    results = {system.rule: _point(system, system.result, is_chosen=True)}
     for rule in RULES:
-        if rule not in found:
+        if rule not in results:
             try:
                 result = _decided(system, rule)
             except TreelabelError:
                 # Not every rule suits every hierarchy; the others show enough.
                 continue
-            found[rule] = _point(system, result)
-    return Curve(precision, recall, tuple(found.values()))
+            results[rule] = _point(system, result)
+    return Curve(precision, recall, tuple(results.values()))
 
 
 def _decided(system: ReportSystem, rule: str) -> Result:

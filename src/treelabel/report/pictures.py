@@ -55,7 +55,7 @@ def inline_svg(drawing: Drawing) -> str:
     for mark in ('id="', 'href="#', "url(#"):
         text = text.replace(mark, f"{mark}{drawing.name}-")
     # Only inside tags: between them stand numbers and names for people to read.
-    text = _TAG.sub(lambda found: _in_page_style(found[0]), text)
+    text = _TAG.sub(lambda result: _in_page_style(result[0]), text)
     told = f'role="img" aria-label="{escape(drawing.alt, quote=True)}"'
     opening = _OPENING.search(text)
     assert opening is not None
@@ -67,7 +67,7 @@ def _in_page_style(tag: str) -> str:
     """Shorten the numbers of a tag and replace its colours and fonts; an embedded picture, which is base64, stays."""
     if "base64," in tag:
         return tag
-    tag = _LONG_NUMBER.sub(lambda found: f"{float(found[0]):.2f}".rstrip("0").rstrip("."), tag)
+    tag = _LONG_NUMBER.sub(lambda result: f"{float(result[0]):.2f}".rstrip("0").rstrip("."), tag)
     tag = _FONT.sub(r"font: \1px var(--font)", tag)
     for colour, variable in VARIABLES.items():
         tag = re.sub(re.escape(colour), variable, tag, flags=re.IGNORECASE)

@@ -44,7 +44,7 @@ def reliability(system: "ReportSystem") -> list[Reliability]:
         return []
     depths = [] if system.hierarchy.max_depth == 1 else list(map(str, range(1, system.hierarchy.max_depth + 1)))
     sums = system.result.sums[find_metric("ece").key]
-    found = []
+    results = []
     # There may be one group more in the sums than is shown.
     for group, part in zip(["leaves", *depths], sums, strict=False):
         count, sure, right = np.asarray(part, np.float64).reshape(-1, 3).T
@@ -54,5 +54,5 @@ def reliability(system: "ReportSystem") -> list[Reliability]:
         ends = [binomial_interval(int(hits), int(tries)) for hits, tries in pairs]
         low, high = np.array([end.low for end in ends]), np.array([end.high for end in ends])
         bins = sure[some] / count[some], right[some] / count[some], low, high, count[some]
-        found.append(Reliability(group, *bins, error))
-    return found
+        results.append(Reliability(group, *bins, error))
+    return results

@@ -29,7 +29,7 @@ class Slice:
     def improvements(self) -> tuple[float, ...]:
         """The improvement of each further system over the first, in percent; NaN where the first has 0."""
         first = self.values[0].value
-        return tuple(relative_improvement(first, found.value) for found in self.values[1:])
+        return tuple(relative_improvement(first, result.value) for result in self.values[1:])
 
 
 def by_depth(systems: "Sequence[ReportSystem]") -> list[Slice]:
@@ -71,7 +71,7 @@ def by_bin(systems: "Sequence[ReportSystem]") -> list[Slice]:
     context = systems[0].result.context
     bins = {name: keep for name, keep in frequency_bins(context.frequencies, context.bin_edges).items() if keep.any()}
     drawn = [_bin_intervals(system, bins) for system in systems]
-    return [Slice(name, int(keep.sum()), tuple(found[name] for found in drawn)) for name, keep in bins.items()]
+    return [Slice(name, int(keep.sum()), tuple(results[name] for results in drawn)) for name, keep in bins.items()]
 
 
 def _bin_intervals(system: "ReportSystem", bins: dict[str, BoolArray]) -> dict[str, Interval]:

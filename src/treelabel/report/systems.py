@@ -67,14 +67,14 @@ class ReportSystem:
     @property
     def truth(self) -> LabelMatrix:
         """The true labels with their ancestors."""
-        found: LabelMatrix = self.result.parts[self._count_key][1]
-        return found
+        results: LabelMatrix = self.result.parts[self._count_key][1]
+        return results
 
     @property
     def decisions(self) -> LabelMatrix:
         """The predicted labels with their ancestors."""
-        found: LabelMatrix = self.result.parts[self._count_key][0]
-        return found
+        results: LabelMatrix = self.result.parts[self._count_key][0]
+        return results
 
     @cached_property
     def label_counts(self) -> DoubleArray:
@@ -124,14 +124,14 @@ def judge_systems(
     if not len(truth):
         raise TreelabelError("there are no documents to report on: the truth is empty")
     h = common_hierarchy(*systems.values(), truth, train=train)
-    found = []
+    results = []
     for name, given in systems.items():
         scores = in_order(truth, given, name) if isinstance(given, Scores) else None
         judged: dict[str, Any] = {"decisions": given} if scores is None else {"scores": scores}
         metrics = [*DECISION_METRICS, *(() if scores is None else SCORE_METRICS)]
         result = evaluate(truth, **judged, hierarchy=h, rule=rule, metrics=metrics, train_frequencies=train)
-        found.append(ReportSystem(str(name), result, scores, resamples, seed))
-    return found
+        results.append(ReportSystem(str(name), result, scores, resamples, seed))
+    return results
 
 
 def occurring(systems: list[ReportSystem]) -> Any:

@@ -90,8 +90,8 @@ def tree_values(systems: "Sequence[ReportSystem]", most: int) -> dict[str, Any]:
 def _most_used(systems: "Sequence[ReportSystem]", most: int) -> LongArray:
     """Select labels by how often they are true or predicted; equal ones: the lower ids, so parents before children."""
     used = np.sum([system.label_counts[:, :2].sum(axis=1) for system in systems], axis=0)
-    found: LongArray = np.sort(np.argsort(-used, kind="stable")[:most])
-    return found
+    result: LongArray = np.sort(np.argsort(-used, kind="stable")[:most])
+    return result
 
 
 def script_json(value: Any) -> str:

@@ -118,22 +118,22 @@ class Stack(Model):
 
     def _known_words(self) -> Tfidf | None:
         """Return that of the first estimator that has one."""
-        return next((found for each in self.estimators_ if (found := each._known_words()) is not None), None)
+        return next((result for each in self.estimators_ if (result := each._known_words()) is not None), None)
 
     # Settings of estimators
 
     def _nested_settings(self) -> dict[str, Settings]:
         """Return the estimators by the name of their model; those after the first of a name have a number behind it."""
-        found = self._named(self._given())
+        result = self._named(self._given())
         # Which of the usual ones are taken is seen when it learns.
-        return found if self.estimators is not None else {**self._named(EXTREME_ESTIMATORS), **found}
+        return result if self.estimators is not None else {**self._named(EXTREME_ESTIMATORS), **result}
 
     def _named(self, specs: tuple[Spec, ...]) -> dict[str, Settings]:
-        found: dict[str, Settings] = {}
+        result: dict[str, Settings] = {}
         for estimator in self._made(specs, self.encoder):
-            count = sum(name.partition("-")[0] == estimator.name for name in found)
-            found[f"{estimator.name}-{count + 1}" if count else estimator.name] = estimator
-        return found
+            count = sum(name.partition("-")[0] == estimator.name for name in result)
+            result[f"{estimator.name}-{count + 1}" if count else estimator.name] = estimator
+        return result
 
     def _set_nested(self, name: str, estimator: Settings) -> None:
         assert isinstance(estimator, Model)
@@ -204,7 +204,7 @@ class Stack(Model):
         if train.valid is not None:
             rows = np.random.default_rng(self.seed).permutation(len(train.valid))[:most]
             return [self._scores_of(each, train.valid.texts.take(rows)) for each in self.estimators_], rows
-        found: list[list[Any]] = []
+        result: list[list[Any]] = []
         done: list[LongArray] = []
         folds = make_folds(train, self.cv, self.seed)
         with progress_bar("learning weights", len(folds), train.progress) as told:
@@ -214,14 +214,14 @@ class Stack(Model):
                     if train.stop or not others.labels.nnz:
                         break
                     kept = left_out[: max(1, most // len(folds))]
-                    found.append([self._scores_of(each, train.texts.take(kept)) for each in self._fitted(others)])
+                    result.append([self._scores_of(each, train.texts.take(kept)) for each in self._fitted(others)])
                     done.append(kept)
                     told(len(done))
             except KeyboardInterrupt:
                 train.stop.interrupt()
         if not done:
             return [], np.zeros(0, np.int64)
-        return [Scores.concat(train.hierarchy, values).values for values in zip(*found, strict=True)], np.concatenate(
+        return [Scores.concat(train.hierarchy, values).values for values in zip(*result, strict=True)], np.concatenate(
             done
         )
 
@@ -247,7 +247,7 @@ class Stack(Model):
             with suppress(TreelabelError):
                 steps = estimator.explain(text, int(best[0]))
                 # By node: two labels may have one name.
-                return [replace(step, p=float(dense[at])) for step, at in zip(steps, path, strict=True)]
+                return [replace(step, p=float(dense[index])) for step, index in zip(steps, path, strict=True)]
         return super().explain(text)
 
     # Saving
@@ -317,15 +317,15 @@ def make_estimator(spec: Spec, encoder: str | Encoder | None, seed: int, descrip
     """
     if isinstance(spec, Model):
         return without_checkpoints(type(spec)(**spec.get_params(deep=False)))
-    said = dict(spec) if isinstance(spec, Mapping) else {"model": spec}
-    if not isinstance(said.get("model"), str):
+    reported = dict(spec) if isinstance(spec, Mapping) else {"model": spec}
+    if not isinstance(reported.get("model"), str):
         raise TreelabelError(f"expected the name of a model, or a mapping that has it as 'model', found {spec!r}")
-    name = said.pop("model")
+    name = reported.pop("model")
     known = MODELS.find(name).maker.setting_names()
     handed = {"encoder": encoder, "seed": seed, "descriptions": descriptions}
     usual = {key: value for key, value in handed.items() if key in known}
     # JSON has no tuples.
-    own = {key: tuple(value) if isinstance(value, list) else value for key, value in said.items()}
+    own = {key: tuple(value) if isinstance(value, list) else value for key, value in reported.items()}
     check_setting_names(name, own)
     return without_checkpoints(make_model(name, **{**usual, **own}))
 

@@ -83,10 +83,10 @@ def load_model(folder: str | Path, require_signature: str | Path | None = None, 
 def _state(where: Path) -> tuple[int, ...]:
     """Identify a folder: a save puts another one in its place, and what was read of both would not belong together."""
     try:
-        found = where.stat()
+        result = where.stat()
     except OSError:
         return ()
-    return found.st_dev, found.st_ino, found.st_ctime_ns
+    return result.st_dev, result.st_ino, result.st_ctime_ns
 
 
 def _load(where: Path, require_signature: str | Path | None, settings: dict[str, Any]) -> Model:
@@ -202,8 +202,8 @@ def _check_files(where: Path, digests: dict[str, str]) -> None:
     for name, digest in digests.items():
         _require_inside(where, name)
         with (where / name).open("rb") as stream:
-            found = hashlib.file_digest(stream, "sha256").hexdigest()
-        if found != digest:
+            result = hashlib.file_digest(stream, "sha256").hexdigest()
+        if result != digest:
             raise TreelabelError(f"{where}: {name} is not what was saved; the file was altered or cut short")
     _require_listed(digests, (HIERARCHY, ARRAYS))
 

@@ -155,11 +155,11 @@ def _listed_files(folder: Path, content: bytes) -> dict[str, str]:
         names = {name: str(digest) for name, digest in listed.items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise TreelabelError(f"{folder / 'model.json'}: damaged: it does not list the files of a model") from None
-    found = {entry.name for entry in folder.iterdir()}
-    missing = sorted(name for name in names if name not in found)
+    result = {entry.name for entry in folder.iterdir()}
+    missing = sorted(name for name in names if name not in result)
     if missing:
         raise TreelabelError(f"{folder}: the model is incomplete: {missing[0]} is missing")
-    more = sorted(found - {"model.json", SIGNATURE, *names})
+    more = sorted(result - {"model.json", SIGNATURE, *names})
     if more:
         raise TreelabelError(
             f"{folder}: holds files that are not the model's, and that a signature does not cover: {some(more)}; "
@@ -213,7 +213,7 @@ def _keys_of_file(file: Path) -> "list[Ed25519PublicKey]":
         raise TreelabelError(
             f"{file}: a private key, expected a public one (NAME.pub.pem); keep private keys where models are signed"
         )
-    found = []
+    result = []
     for block in _PUBLIC.findall(content):
         try:
             key: Any = load_pem_public_key(block)
@@ -221,10 +221,10 @@ def _keys_of_file(file: Path) -> "list[Ed25519PublicKey]":
             raise TreelabelError(f"{file}: damaged: a public key in it cannot be read") from None
         if not isinstance(key, Ed25519PublicKey):
             raise TreelabelError(f"{file}: a public key of another kind ({_kind(key)}), expected Ed25519")
-        found.append(key)
-    if not found:
+        result.append(key)
+    if not result:
         raise TreelabelError(f"{file}: no public key in PEM; expected what 'treelabel sign --new-key' wrote")
-    return found
+    return result
 
 
 def _private_key(file: Path) -> "Ed25519PrivateKey":

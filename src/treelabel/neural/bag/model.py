@@ -219,7 +219,7 @@ class Bag(Model):
             arrays,
             sizes={"nodes": nodes, "buckets": buckets},
             most={"stop_nodes": nodes, "width": buckets, "dimension": MOST_DIMENSION, "outputs": 2 * nodes},
-            relations=(lambda found: require_inner(self.hierarchy_, found["stop_nodes"]),),
+            relations=(lambda result: require_inner(self.hierarchy_, result["stop_nodes"]),),
         )
 
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:

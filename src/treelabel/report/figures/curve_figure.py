@@ -28,24 +28,24 @@ SIZE = (4.6, 4.2)
 
 def curve_figures(content: "Content") -> list[Drawing]:
     """Return the whole curve and, where the rules are near each other, the part around them; none without scores."""
-    with_scores = [at for at, details in enumerate(content.details) if details.curve is not None]
+    with_scores = [index for index, details in enumerate(content.details) if details.curve is not None]
     if not with_scores:
         return []
     listed = []
-    for at in with_scores:
-        curve = content.details[at].curve
+    for index in with_scores:
+        curve = content.details[index].curve
         assert curve is not None
         points = ", ".join(
             f"{each.rule} has precision {written(each.precision)} and recall {written(each.recall)}"
             for each in curve.points
         )
-        listed.append(f"{content.systems[at].name}: {points}")
+        listed.append(f"{content.systems[index].name}: {points}")
     alt = f"Hierarchical precision over recall at all thresholds. {'; '.join(listed)}."
     title = "Hierarchical precision and recall"
-    found = [Drawing("precision-recall", "curve", title, alt, lambda: _draw_curve(content, with_scores))]
+    result = [Drawing("precision-recall", "curve", title, alt, lambda: _draw_curve(content, with_scores))]
     window = _window(content, with_scores)
     if window is not None:
-        found.append(
+        result.append(
             Drawing(
                 "precision-recall-closer",
                 "curve",
@@ -54,12 +54,12 @@ def curve_figures(content: "Content") -> list[Drawing]:
                 lambda: _draw_curve(content, with_scores, window),
             )
         )
-    return found
+    return result
 
 
 def _window(content: "Content", with_scores: Sequence[int]) -> tuple[float, float, float, float] | None:
     """The part of the axes around all points, None where that is most of them: recall and precision from, to."""
-    curves = [content.details[at].curve for at in with_scores]
+    curves = [content.details[index].curve for index in with_scores]
     points = [(point.recall, point.precision) for curve in curves if curve is not None for point in curve.points]
     x, y = np.array(points).T
     middle = (x.min() + x.max()) / 2, (y.min() + y.max()) / 2
@@ -74,12 +74,12 @@ def _draw_curve(
 ) -> "Figure":
     made, axes = figure(SIZE)
     is_one = len(with_scores) == 1
-    for at in with_scores:
-        curve = content.details[at].curve
+    for index in with_scores:
+        curve = content.details[index].curve
         assert curve is not None
-        axes.plot(curve.recall, curve.precision, zorder=2, **(style_of(at) | {"marker": ""}))
+        axes.plot(curve.recall, curve.precision, zorder=2, **(style_of(index) | {"marker": ""}))
         for place, point in enumerate(curve.points):
-            colour = PALETTE[(place + 1) % len(PALETTE)] if is_one else PALETTE[at % len(PALETTE)]
+            colour = PALETTE[(place + 1) % len(PALETTE)] if is_one else PALETTE[index % len(PALETTE)]
             # At the edge of the whole curve marks are drawn in full; in a part of it, those outside are not.
             axes.plot(
                 point.recall,
@@ -115,8 +115,8 @@ def _curve_legend(content: "Content", with_scores: Sequence[int]) -> tuple[list[
     from matplotlib.lines import Line2D
 
     is_one = len(with_scores) == 1
-    handles = [Line2D([], [], **(style_of(at) | {"marker": ""})) for at in with_scores]
-    names = [called(content.systems[at].name) for at in with_scores]
+    handles = [Line2D([], [], **(style_of(index) | {"marker": ""})) for index in with_scores]
+    names = [called(content.systems[index].name) for index in with_scores]
     curve = content.details[with_scores[0]].curve
     assert curve is not None
     for place, point in enumerate(curve.points):

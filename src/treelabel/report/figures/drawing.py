@@ -89,12 +89,12 @@ def with_own_names(drawings: Iterable[Drawing]) -> list[Drawing]:
 
     Capital letters make no difference, as they make none to files on many machines.
     """
-    found: dict[str, Drawing] = {}
+    result: dict[str, Drawing] = {}
     for drawing in drawings:
         names = chain([drawing.name], (f"{drawing.name}-{number}" for number in count(2)))
-        name = next(name for name in names if name.casefold() not in found)
-        found[name.casefold()] = replace(drawing, name=name)
-    return list(found.values())
+        name = next(name for name in names if name.casefold() not in result)
+        result[name.casefold()] = replace(drawing, name=name)
+    return list(result.values())
 
 
 def figure(size: tuple[float, float]) -> "tuple[Figure, Axes]":
@@ -140,22 +140,22 @@ def share_axis(axes: "Axes", label: str = "macro-F1 (0 to 1)") -> None:
     axes.set_ylabel(label)
 
 
-def style_of(at: int) -> dict[str, Any]:
+def style_of(index: int) -> dict[str, Any]:
     """Return the colour, marker and dashes of a system by its place; when colours come again, with other markers."""
     return {
-        "color": PALETTE[at % len(PALETTE)],
-        "marker": MARKERS[(at + at // len(PALETTE)) % len(MARKERS)],
-        "linestyle": DASHES[(at + at // len(PALETTE)) % len(DASHES)],
+        "color": PALETTE[index % len(PALETTE)],
+        "marker": MARKERS[(index + index // len(PALETTE)) % len(MARKERS)],
+        "linestyle": DASHES[(index + index // len(PALETTE)) % len(DASHES)],
     }
 
 
-def bar_style(at: int) -> dict[str, Any]:
+def bar_style(index: int) -> dict[str, Any]:
     """Return the colour and hatching of a system by its place; when colours come again, with other hatchings.
 
     >>> bar_style(0)["color"] == bar_style(8)["color"], bar_style(0)["hatch"] == bar_style(8)["hatch"]
     (True, False)
     """
-    return {"color": PALETTE[at % len(PALETTE)], "hatch": HATCHES[(at + at // len(PALETTE)) % len(HATCHES)]}
+    return {"color": PALETTE[index % len(PALETTE)], "hatch": HATCHES[(index + index // len(PALETTE)) % len(HATCHES)]}
 
 
 def written(value: float) -> str:

@@ -35,7 +35,7 @@ def slice_figures(content: "Content") -> list[Drawing]:
     # In an axis label there is no room for more.
     reference = content.reference.partition(" (")[0]
     rarest = f"Macro-F1 by tenth of the labels by frequency in {reference}, rarest first"
-    found = [
+    result = [
         Drawing(
             "macro-f1-by-depth",
             "slices",
@@ -59,15 +59,15 @@ def slice_figures(content: "Content") -> list[Drawing]:
         ),
     ]
     if len(content.systems) > 1:
-        found.append(_improvement(content))
-    return found
+        result.append(_improvement(content))
+    return result
 
 
 def _told(what: str, content: "Content", slices: "Sequence[Slice]") -> str:
     """Tell the values of a figure of slices in words."""
     parts = []
-    for at, system in enumerate(content.systems):
-        values = ", ".join(f"{each.name}: {written(each.values[at].value)}" for each in slices)
+    for index, system in enumerate(content.systems):
+        values = ", ".join(f"{each.name}: {written(each.values[index].value)}" for each in slices)
         parts.append(f"{system.name}: {values}" if len(content.systems) > 1 else values)
     return f"{what}. {'; '.join(parts)}."
 
@@ -76,10 +76,10 @@ def _points(content: "Content", slices: "Sequence[Slice]", label: str, band: boo
     """Draw values with intervals, as bars of error or as a band."""
     made, axes = figure(SIZE)
     count = len(content.systems)
-    for at, system in enumerate(content.systems):
-        values, low, high = _ends(slices, at)
-        x = np.arange(len(slices)) + (0 if band else (at - (count - 1) / 2) * min(0.12, 0.6 / count))
-        style = style_of(at)
+    for index, system in enumerate(content.systems):
+        values, low, high = _ends(slices, index)
+        x = np.arange(len(slices)) + (0 if band else (index - (count - 1) / 2) * min(0.12, 0.6 / count))
+        style = style_of(index)
         axes.plot(x, values, label=called(system.name), zorder=3, **style)
         if band:
             axes.fill_between(x, low, high, color=style["color"], alpha=0.18, linewidth=0, zorder=2)
@@ -94,11 +94,11 @@ def _points(content: "Content", slices: "Sequence[Slice]", label: str, band: boo
     return made
 
 
-def _ends(slices: "Sequence[Slice]", at: int) -> tuple[Any, Any, Any]:
+def _ends(slices: "Sequence[Slice]", index: int) -> tuple[Any, Any, Any]:
     """The values of a system and the ends of their intervals; an end that is not known is the value itself."""
-    values = np.array([each.values[at].value for each in slices])
-    low = np.array([each.values[at].low for each in slices])
-    high = np.array([each.values[at].high for each in slices])
+    values = np.array([each.values[index].value for each in slices])
+    low = np.array([each.values[index].low for each in slices])
+    high = np.array([each.values[index].high for each in slices])
     return values, np.where(np.isnan(low), values, low), np.where(np.isnan(high), values, high)
 
 
@@ -106,15 +106,15 @@ def _bars(content: "Content", slices: "Sequence[Slice]", label: str) -> "Figure"
     made, axes = figure(SIZE)
     count = len(content.systems)
     width = 0.8 / count
-    for at, system in enumerate(content.systems):
-        values, low, high = _ends(slices, at)
-        x = np.arange(len(slices)) + (at - (count - 1) / 2) * width
+    for index, system in enumerate(content.systems):
+        values, low, high = _ends(slices, index)
+        x = np.arange(len(slices)) + (index - (count - 1) / 2) * width
         axes.bar(
             x,
             np.nan_to_num(values),
             width * 0.92,
             edgecolor=PAPER,
-            **bar_style(at),
+            **bar_style(index),
             linewidth=0,
             label=called(system.name),
             zorder=2,
@@ -131,8 +131,8 @@ def _bars(content: "Content", slices: "Sequence[Slice]", label: str) -> "Figure"
 def _improvement(content: "Content") -> Drawing:
     first = content.systems[0].name
     told = [
-        f"{system.name}: " + ", ".join(f"{each.name}: {_percent(each.improvements[at])}" for each in content.bins)
-        for at, system in enumerate(content.systems[1:])
+        f"{system.name}: " + ", ".join(f"{each.name}: {_percent(each.improvements[index])}" for each in content.bins)
+        for index, system in enumerate(content.systems[1:])
     ]
     return Drawing(
         "relative-improvement",
@@ -153,10 +153,10 @@ def _draw_improvement(content: "Content") -> "Figure":
     made, axes = figure(SIZE)
     others = content.systems[1:]
     width = 0.8 / len(others)
-    for at, system in enumerate(others):
-        values = np.array([each.improvements[at] for each in content.bins])
-        x = np.arange(len(content.bins)) + (at - (len(others) - 1) / 2) * width
-        style = bar_style(at + 1)
+    for index, system in enumerate(others):
+        values = np.array([each.improvements[index] for each in content.bins])
+        x = np.arange(len(content.bins)) + (index - (len(others) - 1) / 2) * width
+        style = bar_style(index + 1)
         bars = axes.bar(
             x,
             np.nan_to_num(values),

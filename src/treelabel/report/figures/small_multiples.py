@@ -37,12 +37,12 @@ POINT_AREA = (7.0, 90.0)
 def calibration_figures(content: "Content") -> list[Drawing]:
     """Return a figure for the leaves and for each level; none without scores."""
     groups = next((details.reliability for details in content.details if details.reliability), [])
-    found = []
-    for at, group in enumerate(groups):
-        panels = [(place, d.reliability[at]) for place, d in enumerate(content.details) if d.reliability]
+    result = []
+    for index, group in enumerate(groups):
+        panels = [(place, d.reliability[index]) for place, d in enumerate(content.details) if d.reliability]
         errors = "; ".join(f"{content.systems[place].name}: {written(each.error)}" for place, each in panels)
         alt = f"{group.title}: how often the likeliest label is right over its probability. Calibration error {errors}."
-        found.append(
+        result.append(
             Drawing(
                 f"calibration-{group.group}" if group.group == "leaves" else f"calibration-depth-{group.group}",
                 "calibration",
@@ -51,7 +51,7 @@ def calibration_figures(content: "Content") -> list[Drawing]:
                 lambda panels=panels: _draw_calibration(panels),  # type: ignore[misc]
             )
         )
-    return found
+    return result
 
 
 def _draw_calibration(panels: "Sequence[tuple[int, Reliability]]") -> "Figure":

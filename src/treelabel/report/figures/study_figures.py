@@ -161,9 +161,9 @@ def _places(panel: PanelLike) -> list[str]:
 def _draw_lines(axes: "Axes", panel: PanelLike, titles: Sequence[str]) -> None:
     places = _places(panel)
     for series in panel.series:
-        at = titles.index(series.title)
-        x = np.array([places.index(each) for each in series.x]) + 0.05 * (at - (len(titles) - 1) / 2)
-        style = style_of(at)
+        position = titles.index(series.title)
+        x = np.array([places.index(each) for each in series.x]) + 0.05 * (position - (len(titles) - 1) / 2)
+        style = style_of(position)
         axes.plot(x, series.y, label=called(series.title), zorder=3, **style)
         axes.vlines(x, series.low, series.high, color=style["color"], linewidth=1.1, zorder=2)
     _label_places(axes, places)
@@ -177,7 +177,7 @@ def _draw_bars(axes: "Axes", panel: PanelLike, titles: Sequence[str]) -> None:
     places = _places(panel)
     width = 0.8 / max(1, len(panel.series))
     for number, series in enumerate(panel.series):
-        at = titles.index(series.title)
+        position = titles.index(series.title)
         x = np.array([places.index(each) for each in series.x]) + (number - (len(panel.series) - 1) / 2) * width
         axes.bar(
             x,
@@ -187,7 +187,7 @@ def _draw_bars(axes: "Axes", panel: PanelLike, titles: Sequence[str]) -> None:
             linewidth=0,
             label=called(series.title),
             zorder=2,
-            **bar_style(at),
+            **bar_style(position),
         )
         axes.vlines(x, series.low, series.high, color=INK, linewidth=1.0, zorder=3)
     axes.axhline(0, color=QUIET, linewidth=0.9, zorder=3)
