@@ -411,7 +411,7 @@ def test_replacing_a_model_has_to_be_asked_for(tmp_path: Path, run: Run) -> None
 
 
 FIT = """
-import treelabel.models.{module} as m
+import treelabel.{module} as m
 from treelabel.cli import main
 real = m.progress_bar
 from contextlib import contextmanager
@@ -428,9 +428,9 @@ main()
 """
 
 LEARNERS = [
-    ("linear", "linear.heads"),
-    ("bag", "bag.learner"),
-    ("svm_descriptions", "label_svms"),
+    ("linear", "models.linear.heads"),
+    ("bag", "neural.bag.learner"),
+    ("svm_descriptions", "models.label_svms"),
     ("stack", "stack.model"),
 ]
 
