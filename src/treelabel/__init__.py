@@ -11,41 +11,43 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from treelabel.core.errors import TreelabelError
     from treelabel.core.limits import Limits
-    from treelabel.data import (
-        FORMATS,
-        Dataset,
+    from treelabel.data.data_file import read_batches
+    from treelabel.data.dataset import Dataset
+    from treelabel.data.io.registry import FORMATS
+    from treelabel.data.joint_reading import read_together
+    from treelabel.data.read import read
+    from treelabel.data.sample import load_sample
+    from treelabel.data.splits import per_class, split
+    from treelabel.data.taxonomy.move_tables import read_moves
+    from treelabel.data.taxonomy.skos import read_alternative_names
+    from treelabel.data.taxonomy.taxonomy_files import read_taxonomy, write_taxonomy
+    from treelabel.data.transforms import (
         cut,
         deduplicate,
-        load_sample,
-        per_class,
-        read,
-        read_alternative_names,
-        read_batches,
-        read_moves,
-        read_taxonomy,
-        read_together,
-        split,
         unfold,
         with_other_leaves,
-        write,
-        write_taxonomy,
     )
-    from treelabel.evaluation import Evaluator, evaluate
+    from treelabel.data.write import write
     from treelabel.evaluation.comparison import compare
+    from treelabel.evaluation.evaluator import Evaluator, evaluate
     from treelabel.evaluation.predictions import write_predictions
     from treelabel.evaluation.result import Result
     from treelabel.evaluation.tuning import back_off_table, tune
-    from treelabel.hierarchy import Hierarchy
+    from treelabel.hierarchy.hierarchy import Hierarchy
     from treelabel.hierarchy.moves import Moves
-    from treelabel.metrics import METRICS
-    from treelabel.models import MODELS, load_model, make_model, save_model
+    from treelabel.metrics.registry import METRICS
     from treelabel.models.check import check_model
+    from treelabel.models.persistence.load import load_model
+    from treelabel.models.persistence.store import save_model
+    from treelabel.models.registry import MODELS, make_model
     from treelabel.neural.losses.registry import LOSSES
     from treelabel.operations.audit import audit
     from treelabel.operations.update import update_model
-    from treelabel.report import write_report
-    from treelabel.rules import RULES, Decisions, TunedRule, decide
-    from treelabel.scores import Scores
+    from treelabel.report.writing import write_report
+    from treelabel.rules.decisions import Decisions, decide
+    from treelabel.rules.registry import RULES
+    from treelabel.rules.tuned_rule import TunedRule
+    from treelabel.scores.score_matrix import Scores
 
 _PLACES = {
     "Dataset": "data",

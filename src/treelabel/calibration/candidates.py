@@ -19,9 +19,10 @@ from treelabel.core.bounded_memory import TOP_SCORES
 from treelabel.core.compute import over_rows
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import DoubleArray, IntArray, LongArray
-from treelabel.hierarchy import Hierarchy, LabelMatrix, matches, row_numbers
-from treelabel.scores import Scores
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_matrices import LabelMatrix, matches, row_numbers
 from treelabel.scores.score_kernels import top_k_csr
+from treelabel.scores.score_matrix import Scores
 
 # ln evidence beyond these makes no difference.
 MOST_LOG_EVIDENCE = 30.0

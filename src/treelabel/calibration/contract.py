@@ -13,8 +13,9 @@ from treelabel.core.array_schema import Array, Arrays
 from treelabel.core.compute import over_rows
 from treelabel.core.sparse_product import SparseWeights
 from treelabel.core.types import FloatArray
-from treelabel.hierarchy import Hierarchy, LabelMatrix
-from treelabel.scores import Scores
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_matrices import LabelMatrix
+from treelabel.scores.score_matrix import Scores
 
 # Scores that a thread computes at once: with fewer it would wait for Python, with more for memory.
 THREAD_SCORES = 1 << 19

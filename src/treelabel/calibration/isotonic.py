@@ -21,8 +21,8 @@ from treelabel.core.bounded_memory import MANY_NODES
 from treelabel.core.compute import kernel
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
-from treelabel.hierarchy import LabelMatrix
-from treelabel.scores import Scores
+from treelabel.hierarchy.label_matrices import LabelMatrix
+from treelabel.scores.score_matrix import Scores
 
 # The range of evidence is divided into this many steps: no probability changes visibly.
 STEPS = 400

@@ -9,7 +9,8 @@ from scipy import sparse
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import DoubleArray, IntArray, LongArray
-from treelabel.hierarchy import Hierarchy, LabelMatrix, label_matrix
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_matrices import LabelMatrix, label_matrix
 
 # Levels at this depth and below share their parameters.
 LEVELS = 8

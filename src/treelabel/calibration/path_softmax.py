@@ -17,7 +17,8 @@ from treelabel.core.compute import over_rows
 from treelabel.core.errors import TreelabelError
 from treelabel.core.sparse_product import Dot, SparseDocuments, SparseWeights, documents_of, known_margins
 from treelabel.core.types import BoolArray, DoubleArray, FloatArray, LongArray
-from treelabel.hierarchy import Hierarchy, LabelMatrix, row_numbers
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_matrices import LabelMatrix, row_numbers
 
 # Probabilities of terminal nodes that are computed at once where there are very many.
 BLOCK_TERMINALS = 1 << 20

@@ -20,8 +20,9 @@ from treelabel.core.array_schema import Array, Arrays, indices
 from treelabel.core.compute import sum_rows
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
-from treelabel.hierarchy import Hierarchy, LabelMatrix, matches, row_numbers
-from treelabel.scores import Scores
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_matrices import LabelMatrix, matches, row_numbers
+from treelabel.scores.score_matrix import Scores
 
 # No probability counts as less.
 LEAST = 1e-6

@@ -15,7 +15,8 @@ from treelabel.core.array_schema import Array, Arrays
 from treelabel.core.compute import kernel
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import DoubleArray, FloatArray, IntArray, LongArray
-from treelabel.hierarchy import Hierarchy, LabelMatrix
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_matrices import LabelMatrix
 
 
 @dataclass(frozen=True, eq=False)

@@ -54,7 +54,7 @@ def audit(
       treelabel audit train.jsonl -o suspects.jsonl --top 200
       treelabel audit train.csv --group customer --model bag --folds 10
     """
-    from treelabel.data import write
+    from treelabel.data.write import write
     from treelabel.operations.audit import audit as find
 
     if output is not None:
@@ -85,7 +85,7 @@ def audit(
 def _require_format(output: Path) -> None:
     """Refuse an ending that has no place for texts, before minutes of learning."""
     from treelabel.core.errors import TreelabelError
-    from treelabel.data.io import format_of
+    from treelabel.data.io.registry import format_of
 
     entry = format_of(output)
     if not {"texts", "columns"} <= entry.holds:

@@ -21,11 +21,11 @@ from treelabel.core.inputs import STANDARD, existing_file, suffixes
 from treelabel.core.standard import as_output
 
 if TYPE_CHECKING:
-    from treelabel.data import Dataset
+    from treelabel.data.dataset import Dataset
     from treelabel.data.io.format import TableEncoder
-    from treelabel.models import Model
+    from treelabel.models.base import Model
     from treelabel.models.streaming import Decided
-    from treelabel.scores import Scores
+    from treelabel.scores.score_matrix import Scores
 
 # Texts of the first batch: its answers are there in a moment. Of a pipe, whose writer may wait for an answer, one.
 FIRST = 256
@@ -256,8 +256,9 @@ class GrowingWriter:
         return encoder.escaped - before
 
     def _begin(self, decided: "Decided") -> "TableEncoder":
-        from treelabel.data.io import FORMATS, WriteOptions
+        from treelabel.data.io.format import WriteOptions
         from treelabel.data.io.formulas import may_hold_formulas
+        from treelabel.data.io.registry import FORMATS
 
         form = self._form
         if self.marked is None:
@@ -295,7 +296,8 @@ class SpooledWriter:
         self._spool.finish()
 
     def _make(self, stream: Path, target: Path) -> None:
-        from treelabel.data.io import WriteOptions, write_tables
+        from treelabel.data.io.format import WriteOptions
+        from treelabel.data.io.tables import write_tables
 
         tables = spool.joined_batches(spool.read_spool(stream), ROW_GROUP)
         write_tables(tables, target, WriteOptions(sheet="predictions"), self._job.format)
@@ -319,7 +321,7 @@ def predict_file(job: Job, form: Form, rule: str | None, settings: dict[str, Any
     """Predict the labels of a file of texts."""
     from treelabel.evaluation.prediction_table import label_separator
     from treelabel.models.streaming import decided_batches
-    from treelabel.rules import decides_on_all
+    from treelabel.rules.decisions import decides_on_all
 
     asked = job.model.default_rule if rule is None else rule
     waits = decides_on_all(asked, job.model.hierarchy_, **settings)

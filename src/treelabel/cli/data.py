@@ -19,9 +19,9 @@ from treelabel.cli.options import (
 from treelabel.cli.printing import echo
 
 if TYPE_CHECKING:
-    from treelabel.data import Dataset
+    from treelabel.data.dataset import Dataset
     from treelabel.data.taxonomy.taxonomy_tables import TaxonomyOptions
-    from treelabel.hierarchy import Hierarchy
+    from treelabel.hierarchy.hierarchy import Hierarchy
 
 RawOption = Annotated[
     bool, typer.Option("--raw", help="Write CSV cells as they are, even what a spreadsheet would run as a formula.")
@@ -87,7 +87,7 @@ def inspect(
       treelabel inspect test.jsonl.gz --train train.jsonl.gz --taxonomy tax.tsv --json
       treelabel inspect raw.csv --labels dept,class,subclass --fix train.csv
     """
-    from treelabel.scores import is_score_file
+    from treelabel.scores.score_files import is_score_file
 
     is_scores, is_taxonomy = is_score_file(file), _is_taxonomy(file)
     if fix is not None:
@@ -110,7 +110,7 @@ def inspect(
 def _inspect_documents(
     file: Path, read: ReadArguments, train: Path | None, fix: Path | None, force: bool, raw: bool, json: bool
 ) -> None:
-    from treelabel.data.checks import find_problems
+    from treelabel.data.checks.registry import find_problems
 
     # Labels that training does not have are findings.
     data, training = read.read_with(file, train, widen=True)
@@ -151,7 +151,7 @@ def _taxonomy_summary(hierarchy: "Hierarchy") -> tuple[dict[str, Any], list[tupl
 
 
 def _scores_summary(file: Path) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    from treelabel.scores import Scores
+    from treelabel.scores.score_matrix import Scores
 
     scores = Scores.load(file)
     values, rows = _taxonomy_summary(scores.hierarchy)
@@ -213,7 +213,7 @@ def convert(
     from treelabel.core.errors import TreelabelError
     from treelabel.core.inputs import STANDARD, suffixes
     from treelabel.operations.move_predictions import is_prediction_file
-    from treelabel.scores import is_score_file
+    from treelabel.scores.score_files import is_score_file
 
     if labels_as not in ("auto", "names", "paths"):
         raise TreelabelError(f"--labels-as is {labels_as!r}, expected auto, names or paths")
@@ -300,7 +300,7 @@ def _refuse_without_documents(source: Path, options: dict[str, bool]) -> None:
 
 
 def _convert_scores(source: Path, target: Path, unfold: bool, cut: int | None) -> None:
-    from treelabel.scores import Scores
+    from treelabel.scores.score_matrix import Scores
 
     scores = Scores.load(source)
     if unfold:
@@ -312,8 +312,7 @@ def _convert_scores(source: Path, target: Path, unfold: bool, cut: int | None) -
 
 
 def _convert_taxonomy(source: Path, target: Path, read: ReadArguments, unfold: bool, cut: int | None) -> None:
-    from treelabel.data import write_taxonomy
-    from treelabel.data.taxonomy.taxonomy_files import read_with_summary
+    from treelabel.data.taxonomy.taxonomy_files import read_with_summary, write_taxonomy
 
     hierarchy, _ = read_with_summary(source, _taxonomy_options(read))
     if unfold:

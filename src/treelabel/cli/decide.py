@@ -52,8 +52,8 @@ def decide(
     """
     from treelabel.core.inputs import STANDARD
     from treelabel.evaluation.predictions import prediction_lines, write_predictions
-    from treelabel.rules import decide as choose
-    from treelabel.scores import Scores
+    from treelabel.rules.decisions import decide as choose
+    from treelabel.scores.score_matrix import Scores
 
     require_other_file(output, scores, train, rule)
     require_new(output, force)
@@ -101,7 +101,7 @@ def tune(
     """
     from treelabel.evaluation.tuning import PRECISIONS, back_off_table
     from treelabel.evaluation.tuning import tune as find
-    from treelabel.scores import Scores
+    from treelabel.scores.score_matrix import Scores
 
     require_other_file(output, scores, truth)
     require_new(output, force)
@@ -133,7 +133,7 @@ def rules(json: JsonOption = False) -> None:
     Example:
       treelabel rules
     """
-    from treelabel.rules import RULES
+    from treelabel.rules.registry import RULES
 
     if json:
         rows = {

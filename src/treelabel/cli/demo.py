@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from treelabel.data import Dataset
-    from treelabel.scores import Scores
+    from treelabel.data.dataset import Dataset
+    from treelabel.scores.score_matrix import Scores
 
 OUTPUT = Path("demo-output")
 FORMATS = ("nouns.csv", "nouns.jsonl.zst", "nouns.parquet")
@@ -51,8 +51,8 @@ def demo() -> None:
 
 def _learn(parts: "dict[str, Dataset]") -> "Scores":
     """Learn from the training part, and judge what decision rules make of the test part's scores."""
-    from treelabel.evaluation import evaluate
-    from treelabel.models import make_model
+    from treelabel.evaluation.evaluator import evaluate
+    from treelabel.models.registry import make_model
 
     metrics = ["leaf_accuracy", "hf1", "micro_f1", "macro_f1", "shortest_path"]
     scores = make_model("linear").fit(parts["train"]).score(parts["test"])
@@ -72,7 +72,7 @@ def _learn(parts: "dict[str, Dataset]") -> "Scores":
 def _report(parts: "dict[str, Dataset]", scores: "Scores") -> None:
     """Write a report of the test part; where its packages are missing, say how to get them."""
     from treelabel.core.errors import TreelabelError
-    from treelabel.report import write_report
+    from treelabel.report.writing import write_report
 
     path = OUTPUT / "report.html"
     OUTPUT.mkdir(exist_ok=True)

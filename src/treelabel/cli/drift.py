@@ -46,8 +46,8 @@ def drift(
 
     from treelabel.core.errors import TreelabelError
     from treelabel.data.data_file import DataFile
-    from treelabel.models import load_model
     from treelabel.models.model_inputs import texts_of
+    from treelabel.models.persistence.load import load_model
     from treelabel.models.streaming import blank_texts
     from treelabel.operations.drift import DriftMeter
 

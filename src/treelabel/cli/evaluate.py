@@ -28,7 +28,7 @@ from treelabel.cli.printing import echo
 
 if TYPE_CHECKING:
     from treelabel.evaluation.streaming import Judged, Opened
-    from treelabel.hierarchy import Hierarchy
+    from treelabel.hierarchy.hierarchy import Hierarchy
 
 
 @with_read_options
@@ -77,7 +77,8 @@ def evaluate(
     """
     from treelabel.core.errors import TreelabelError
     from treelabel.core.inputs import STANDARD
-    from treelabel.data.io import repeatable, require_table_format, write_table
+    from treelabel.data.io.registry import require_table_format
+    from treelabel.data.io.tables import repeatable, write_table
 
     if truth == predictions == STANDARD:
         raise TreelabelError("only one of the two files can be standard input (-)")
@@ -141,7 +142,7 @@ def _judged(truth: Path, predictions: Path, read: ReadArguments, train: Path | N
 
 def _opened_system(path: Path, hierarchy: "Hierarchy", read: ReadArguments) -> "Opened":
     """Return what begins to read predictions or scores."""
-    from treelabel.scores import is_score_file
+    from treelabel.scores.score_files import is_score_file
     from treelabel.scores.stream import ScoreFile
 
     return ScoreFile(path).batches if is_score_file(path) else lambda: opened_predictions(path, hierarchy, read)

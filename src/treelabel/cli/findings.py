@@ -9,8 +9,8 @@ from treelabel.cli.options import require_file_name, require_new
 from treelabel.cli.printing import echo
 
 if TYPE_CHECKING:
-    from treelabel.data import Dataset
-    from treelabel.data.checks import Finding
+    from treelabel.data.checks.finding import Finding
+    from treelabel.data.dataset import Dataset
 
 
 def print_findings(findings: "list[Finding]") -> None:
@@ -30,8 +30,8 @@ def write_fixed(
     data: "Dataset", train: "Dataset | None", target: Path, escape_formulas: bool, force: bool
 ) -> list[str]:
     """Mend a dataset and write it; return what was done."""
-    from treelabel.data import write
     from treelabel.data.checks.repair import repair
+    from treelabel.data.write import write
 
     repaired, done = repair(data, train)
     written = write(repaired, target, escape_formulas=escape_formulas, overwrite=force)
@@ -41,7 +41,7 @@ def write_fixed(
 
 def require_fixable(target: Path, force: bool) -> None:
     """Refuse to write over a file, or to a name that no data file has, before anything is read."""
-    from treelabel.data.io import format_of
+    from treelabel.data.io.registry import format_of
 
     require_file_name(target)
     format_of(target)
@@ -51,7 +51,7 @@ def require_fixable(target: Path, force: bool) -> None:
 def print_serious(train: Path, data: "Dataset", valid: "Dataset | None") -> None:
     """Say in one line of standard error what is seriously wrong with training data."""
     from treelabel.core.errors import printable
-    from treelabel.data.checks import find_problems
+    from treelabel.data.checks.registry import find_problems
 
     findings = find_problems(data)
     if valid is not None:

@@ -15,12 +15,12 @@ from treelabel.cli.printing import echo
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from treelabel.data import Dataset
+    from treelabel.data.dataset import Dataset
     from treelabel.data.prediction_files import PredictionFile
     from treelabel.evaluation.streaming import Predicted
-    from treelabel.hierarchy import Hierarchy
+    from treelabel.hierarchy.hierarchy import Hierarchy
     from treelabel.hierarchy.label_ids import Label
-    from treelabel.metrics import Metric
+    from treelabel.metrics.metric import Metric
 
 MetricsOption = Annotated[
     str | None, typer.Option(help="Metrics, comma-separated; 'all' for all that apply (see treelabel metrics).")
@@ -59,7 +59,7 @@ def hierarchy_with_systems(
     have.
     """
     from treelabel.hierarchy.union import join_hierarchies
-    from treelabel.scores import is_score_file
+    from treelabel.scores.score_files import is_score_file
     from treelabel.scores.stream import ScoreFile
 
     scored = {path: ScoreFile(path).hierarchy for path in paths if is_score_file(path)}
@@ -93,8 +93,9 @@ def _with_predicted(hierarchy: "Hierarchy", path: Path, read: ReadArguments) -> 
 
 def unknown_paths(hierarchy: "Hierarchy", labels: "Iterable[Label]", sep: str | None) -> list[tuple[str, ...]]:
     """Return the paths of labels that a tree does not have, but for bare names and several labels taken for one."""
-    from treelabel.hierarchy import SEPARATOR, split_path
+    from treelabel.hierarchy.hierarchy import split_path
     from treelabel.hierarchy.label_ids import UnknownLabelError, find_label, mark_between
+    from treelabel.hierarchy.named import SEPARATOR
 
     new = []
     for label in labels:
@@ -125,7 +126,7 @@ def read_judged(
 
     Scores keep their own hierarchy, which that of the truth has all nodes of.
     """
-    from treelabel.data import under
+    from treelabel.data.transforms import under
 
     data, training = read.read_with(truth, train, need_text=False)
     h = hierarchy_with_systems(data.hierarchy, data.is_hierarchy_of_labels, systems, read)
@@ -138,7 +139,8 @@ def _read_system(path: Path, truth: "Dataset", read: ReadArguments) -> Any:
     from treelabel.core.errors import TreelabelError
     from treelabel.evaluation.alignment import rows_by_id
     from treelabel.evaluation.streaming import Predicted
-    from treelabel.scores import Scores, is_score_file
+    from treelabel.scores.score_files import is_score_file
+    from treelabel.scores.score_matrix import Scores
 
     if is_score_file(path):
         result: Any = Scores.load(path)
@@ -214,7 +216,7 @@ def metrics(
       treelabel metrics
       treelabel metrics recall@k
     """
-    from treelabel.metrics import METRICS, find_metric
+    from treelabel.metrics.registry import METRICS, find_metric
 
     chosen = list(METRICS.values()) if name is None else [METRICS[name] if name in METRICS else find_metric(name)]
     if json:

@@ -14,8 +14,8 @@ from treelabel.cli.report import held_out_report, require_report
 from treelabel.cli.signals import Terminated
 
 if TYPE_CHECKING:
-    from treelabel.data import Dataset
-    from treelabel.models import Model
+    from treelabel.data.dataset import Dataset
+    from treelabel.models.base import Model
 
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder that fit wrote.")]
 # What shells say of a command that ended by Ctrl-C.
@@ -67,8 +67,8 @@ def fit(
       treelabel fit train.jsonl -o model --model neural --encoder scratch --set checkpoint_dir=unfinished
     """
     from treelabel.core.errors import TreelabelError
-    from treelabel.models import make_model
     from treelabel.models.persistence.store import require_replaceable
+    from treelabel.models.registry import make_model
 
     settings = dict(parse_setting(text) for text in set or [])
     named = {name: value for name, value in (("encoder", encoder), ("loss", loss)) if value is not None}
@@ -164,7 +164,7 @@ def explain(
     from dataclasses import asdict
 
     from treelabel.core.errors import printable
-    from treelabel.models import load_model
+    from treelabel.models.persistence.load import load_model
 
     steps = load_model(model, require_signature).explain(text)
     if json:
@@ -188,8 +188,8 @@ def models(json: JsonOption = False) -> None:
     from dataclasses import asdict
 
     from treelabel.core.errors import TreelabelError
-    from treelabel.models import MODELS
     from treelabel.models.linear.heads import HEADS
+    from treelabel.models.registry import MODELS
     from treelabel.neural.losses.registry import LOSSES
 
     settings: dict[str, dict[str, Any]] = {}
@@ -240,7 +240,7 @@ def export(
       treelabel export model -o model-int8 --int8
     """
     from treelabel.core.errors import TreelabelError
-    from treelabel.models import load_model
+    from treelabel.models.persistence.load import load_model
     from treelabel.models.persistence.store import require_replaceable
 
     loaded: Any = load_model(model, require_signature)

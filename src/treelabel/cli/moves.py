@@ -9,8 +9,8 @@ import typer
 from treelabel.cli.options import ReadArguments, require_other_file
 
 if TYPE_CHECKING:
-    from treelabel.data import Dataset
-    from treelabel.hierarchy import Hierarchy
+    from treelabel.data.dataset import Dataset
+    from treelabel.hierarchy.hierarchy import Hierarchy
     from treelabel.hierarchy.moves import Moves
 
 MovesOption = Annotated[
@@ -34,7 +34,7 @@ OldTaxonomyOption = Annotated[
 def new_hierarchy(read: ReadArguments, moves: Path | None) -> "Hierarchy | None":
     """Read the new taxonomy, without which a table of moves means nothing."""
     from treelabel.core.errors import TreelabelError
-    from treelabel.data import read_taxonomy
+    from treelabel.data.taxonomy.taxonomy_files import read_taxonomy
 
     if read.taxonomy is None:
         if moves is not None:
@@ -46,7 +46,7 @@ def new_hierarchy(read: ReadArguments, moves: Path | None) -> "Hierarchy | None"
 def moves_to(old: "Hierarchy", read: ReadArguments, moves: Path | None, partial: bool = False) -> "Moves":
     """Find the labels of an old hierarchy in the new taxonomy, by a table of moves if there is one."""
     from treelabel.core.errors import locate_errors
-    from treelabel.data import read_moves
+    from treelabel.data.taxonomy.move_tables import read_moves
     from treelabel.hierarchy.moves import Moves
 
     new = new_hierarchy(read, moves)
@@ -64,7 +64,7 @@ def describe_moves(moves: "Moves", partial: bool = False) -> str:
 
 
 def _old_hierarchy(read: ReadArguments, old_taxonomy: Path | None) -> "Hierarchy | None":
-    from treelabel.data import read_taxonomy
+    from treelabel.data.taxonomy.taxonomy_files import read_taxonomy
 
     return None if old_taxonomy is None else read_taxonomy(old_taxonomy, root=read.root, limits=read.limits)
 
@@ -108,7 +108,7 @@ def check_moves(
 
 def move_without_texts(source: Path, target: Path, read: ReadArguments, moves: Path, old_taxonomy: Path | None) -> None:
     """Carry a score file, which knows its old taxonomy, or a prediction file to the new one."""
-    from treelabel.scores import is_score_file
+    from treelabel.scores.score_files import is_score_file
 
     if is_score_file(source):
         _move_scores(source, target, read, moves)
@@ -117,7 +117,7 @@ def move_without_texts(source: Path, target: Path, read: ReadArguments, moves: P
 
 
 def _move_scores(source: Path, target: Path, read: ReadArguments, moves: Path) -> None:
-    from treelabel.scores import Scores
+    from treelabel.scores.score_matrix import Scores
 
     scores = Scores.load(source)
     resolved = moves_to(scores.hierarchy, read, moves)

@@ -11,8 +11,8 @@ import typer
 
 if TYPE_CHECKING:
     from treelabel.core.limits import Limits
-    from treelabel.data import Dataset
-    from treelabel.hierarchy import Hierarchy
+    from treelabel.data.dataset import Dataset
+    from treelabel.hierarchy.hierarchy import Hierarchy
 
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace what is there already.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
@@ -134,7 +134,8 @@ class ReadArguments:
         widen: bool = False,
     ) -> "tuple[Dataset, Dataset | None]":
         """Read a data file and, if there is one, a training file under the same hierarchy; see `read_together`."""
-        from treelabel.data import read, read_together
+        from treelabel.data.joint_reading import read_together
+        from treelabel.data.read import read
 
         options = self.options(need_text, need_labels, taxonomy)
         if train is None:
@@ -146,7 +147,7 @@ class ReadArguments:
         self, path: Path, hierarchy: "Hierarchy", size: int, first: int, columns: bool, title: str
     ) -> "Iterator[Dataset]":
         """Read the texts of a data file a batch at a time; whether there are labels makes no difference."""
-        from treelabel.data import read_batches
+        from treelabel.data.data_file import read_batches
 
         options = self.options(need_labels=False, taxonomy=hierarchy)
         del options["taxonomy"]

@@ -69,7 +69,7 @@ def score(
       treelabel score model all.csv.gz -o scores.parquet --top 20 --resume
     """
     from treelabel.cli.bulk import Job, output_format, score_file
-    from treelabel.models import load_model
+    from treelabel.models.persistence.load import load_model
 
     require_other_file(output, texts)
     require_new(output, force or resume)
@@ -135,8 +135,8 @@ def predict(
       treelabel predict model new.csv -o predictions.jsonl --require-signature ours.pub.pem
     """
     from treelabel.cli.bulk import Form, Job, output_format, predict_file
-    from treelabel.data import FORMATS
-    from treelabel.models import load_model
+    from treelabel.data.io.registry import FORMATS
+    from treelabel.models.persistence.load import load_model
 
     require_other_file(output, texts, rule)
     require_new(output, force or resume)

@@ -18,8 +18,8 @@ from treelabel.cli.printing import echo
 from treelabel.cli.signals import INTERRUPTED
 
 if TYPE_CHECKING:
-    from treelabel.data import Dataset
-    from treelabel.models import Model
+    from treelabel.data.dataset import Dataset
+    from treelabel.models.base import Model
 
 # Shares of the training documents that fit --report holds out, and at most how many.
 HELD_OUT_SHARE = 0.2
@@ -69,8 +69,7 @@ def report(
       treelabel report --truth test.jsonl --predictions predictions.jsonl -o report.html --no-texts
       treelabel report results/quick -o report.html
     """
-    from treelabel.report import write_report
-    from treelabel.report.writing import require_packages
+    from treelabel.report.writing import require_packages, write_report
 
     require_packages()
     require_file_name(output)
@@ -94,7 +93,7 @@ def report(
 def _chosen_files(scores: list[Path], files: list[Path], predictions: list[Path]) -> list[Path]:
     """Put the files of systems in order; what is given as scores must be scores."""
     from treelabel.core.errors import TreelabelError
-    from treelabel.scores import is_score_file
+    from treelabel.scores.score_files import is_score_file
 
     chosen = [*scores, *files, *predictions]
     if not chosen:
@@ -160,8 +159,8 @@ def held_out_report(
         Whether this is the process that writes.
     """
     from treelabel.core.errors import TreelabelError
-    from treelabel.models import make_model
-    from treelabel.report import write_report
+    from treelabel.models.registry import make_model
+    from treelabel.report.writing import write_report
 
     held, rest = _held_out(data, int(getattr(made, "seed", 0)))
     if len(held) < FEWEST_HELD_OUT:

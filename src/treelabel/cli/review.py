@@ -87,7 +87,7 @@ def _queue(
 ) -> None:
     from treelabel.data.queue import LABEL_SEPARATOR, QueueRow, write_queue
     from treelabel.hierarchy.label_ids import decode
-    from treelabel.models import load_model
+    from treelabel.models.persistence.load import load_model
     from treelabel.operations.review import review as look
 
     loaded = load_model(model, require_signature)
@@ -139,10 +139,10 @@ def _apply(
     require_signature: Path | None,
 ) -> None:
     from treelabel.core.errors import TreelabelError
-    from treelabel.data import read_taxonomy
-    from treelabel.data.io import ReadOptions
+    from treelabel.data.io.format import ReadOptions
     from treelabel.data.queue import LABEL_SEPARATOR, read_queue
-    from treelabel.models import load_model
+    from treelabel.data.taxonomy.taxonomy_files import read_taxonomy
+    from treelabel.models.persistence.load import load_model
 
     hierarchy = None if read.taxonomy is None else read_taxonomy(read.taxonomy, root=read.root)
     if model is not None:

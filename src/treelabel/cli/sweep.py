@@ -71,7 +71,7 @@ def sweep(
 
 def _check_names(metrics: list[str] | None, rule: str | None) -> None:
     """Refuse unknown names before anything is read."""
-    from treelabel.metrics import find_metric
+    from treelabel.metrics.registry import find_metric
     from treelabel.rules.parsing import find_rule
 
     for name in metrics or ():
@@ -88,7 +88,7 @@ def _candidates(models: list[str], given: list[str]) -> "list[Candidate]":
     from treelabel.core.errors import TreelabelError, quote
     from treelabel.core.registry import suggestion
     from treelabel.experiment.sweep import grid
-    from treelabel.models import MODELS
+    from treelabel.models.registry import MODELS
 
     if not models:
         raise TreelabelError("--models names no model")

@@ -22,9 +22,9 @@ from treelabel.cli.options import (
 from treelabel.cli.printing import echo
 
 if TYPE_CHECKING:
-    from treelabel.data import Dataset
+    from treelabel.data.dataset import Dataset
     from treelabel.hierarchy.moves import Moves
-    from treelabel.models import Model
+    from treelabel.models.base import Model
     from treelabel.operations.prediction_changes import PredictionChanges
 
 
@@ -83,7 +83,7 @@ def update(
         --compare test.csv --changes changes.csv
     """
     from treelabel.core.errors import TreelabelError
-    from treelabel.models import load_model
+    from treelabel.models.persistence.load import load_model
     from treelabel.models.persistence.store import require_replaceable
     from treelabel.operations.update import update_model
 
@@ -140,7 +140,7 @@ def _refuse_contradictions(
 
 def _check_train(files: list[Path], save_train: Path | None, forget: bool) -> None:
     from treelabel.core.errors import TreelabelError
-    from treelabel.data.io import format_of
+    from treelabel.data.io.registry import format_of
 
     if not files and (save_train is not None or forget):
         option = "--forget" if save_train is None else "--save-train"
@@ -159,7 +159,7 @@ def _new_data(
 
     plain = replace(read, taxonomy=None)
     if add_labels and new is not None:
-        from treelabel.data import with_further_labels
+        from treelabel.data.transforms import with_further_labels
 
         data = with_further_labels(plain.read(new), loaded.hierarchy_)
         return Moves.of(loaded.hierarchy_, data.hierarchy), data
@@ -200,8 +200,9 @@ def _original(train: Path, path: "Moves", read: ReadArguments) -> "Dataset":
 
 def _save_train(parts: "list[Dataset]", path: "Moves", file: Path, sep: str | None) -> None:
     """Write all training data under the new hierarchy, without documents that have lost all their labels."""
-    from treelabel.data import concat, write
-    from treelabel.hierarchy import row_sizes
+    from treelabel.data.transforms import concat
+    from treelabel.data.write import write
+    from treelabel.hierarchy.label_matrices import row_sizes
 
     carried = []
     for part in parts:

@@ -15,11 +15,12 @@ from treelabel.core.types import IntArray
 from treelabel.data.columns import ColumnChoice
 from treelabel.data.dataset import Dataset
 from treelabel.data.documents import DocumentReader, Extra, OnError, Problems, resize_batches
-from treelabel.data.io import BATCH, ReadOptions, format_to_read, open_tables
-from treelabel.data.io.format import batch_sizes, json_column
+from treelabel.data.io.format import BATCH, ReadOptions, batch_sizes, json_column
+from treelabel.data.io.registry import format_to_read
+from treelabel.data.io.tables import open_tables
 from treelabel.data.read import find_nodes, hierarchy_of_labels
 from treelabel.data.taxonomy.sibling_taxonomy import find_sibling_taxonomy, read_sibling_taxonomy
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_ids import Label
 from treelabel.hierarchy.union import unite_trees
 

@@ -11,7 +11,8 @@ from scipy import sparse
 from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
 from treelabel.core.types import LongArray
-from treelabel.hierarchy import Hierarchy, LabelMatrix, row_sizes
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_matrices import LabelMatrix, row_sizes
 from treelabel.hierarchy.regime import REGIMES, Regime, document_regimes
 
 FREQUENCY_BINS = ((1, 9), (10, 99), (100, 999), (1000, None))

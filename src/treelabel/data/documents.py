@@ -26,9 +26,15 @@ from treelabel.data.cell_values import (
 )
 from treelabel.data.columns import ANSWER, NOT_ACCEPTED, ColumnChoice, Columns
 from treelabel.data.dataset import Dataset
-from treelabel.data.io import Part, Problem, ReadOptions, TableSource, open_tables
-from treelabel.data.io.format import json_column
-from treelabel.hierarchy import Hierarchy
+from treelabel.data.io.format import (
+    Part,
+    Problem,
+    ReadOptions,
+    TableSource,
+    json_column,
+)
+from treelabel.data.io.tables import open_tables
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_ids import Label
 from treelabel.hierarchy.label_matrices import from_ids
 

@@ -7,7 +7,7 @@ from scipy import sparse
 
 from treelabel.core.compute import kernel
 from treelabel.core.types import DoubleArray, IntArray, LongArray
-from treelabel.hierarchy import LabelMatrix
+from treelabel.hierarchy.label_matrices import LabelMatrix
 
 # How much the size of a part counts beside the frequency of one label in it. Much more than 1, as rare labels, which
 # no part can have its share of, would otherwise draw all their groups to the largest part.

@@ -15,8 +15,9 @@ from treelabel.core.types import BoolArray, DoubleArray
 from treelabel.data.data_file import DataFile
 from treelabel.data.dataset import Dataset
 from treelabel.data.documents import OnError
-from treelabel.data.io import ReadOptions, open_tables
-from treelabel.hierarchy import Hierarchy
+from treelabel.data.io.format import ReadOptions
+from treelabel.data.io.tables import open_tables
+from treelabel.hierarchy.hierarchy import Hierarchy
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,14 @@ from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.inputs import existing_file
 from treelabel.core.strings import Strings
 from treelabel.data.dataset import Dataset
-from treelabel.data.io import ReadOptions, format_of, open_tables
+from treelabel.data.io.format import ReadOptions
 from treelabel.data.io.formulas import EscapedFormulasWarning
-from treelabel.data.taxonomy import read_taxonomy
+from treelabel.data.io.registry import format_of
+from treelabel.data.io.tables import open_tables
 from treelabel.data.taxonomy.sibling_taxonomy import find_sibling_taxonomy
+from treelabel.data.taxonomy.taxonomy_files import read_taxonomy
 from treelabel.data.write import write
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_ids import UnknownLabelError, encode, find_label
 
 LABEL_SEPARATOR = ";"

@@ -11,7 +11,7 @@ from treelabel.core.types import DoubleArray, IntArray, LongArray
 from treelabel.data.dataset import Dataset, values_of_column
 from treelabel.data.equal_texts import text_codes, units
 from treelabel.data.group_split import fill_parts, fill_parts_alike
-from treelabel.hierarchy import row_numbers, row_sizes
+from treelabel.hierarchy.label_matrices import row_numbers, row_sizes
 
 SplitBy = Literal["random", "stratified", "group", "time"]
 

@@ -12,9 +12,9 @@ from treelabel.core.errors import TreelabelError, quote, some
 from treelabel.core.strings import Strings, plain_text
 from treelabel.data.dataset import Dataset
 from treelabel.data.equal_texts import text_codes
-from treelabel.hierarchy import Hierarchy, row_numbers
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_ids import UnknownLabelError, find_label
-from treelabel.hierarchy.label_matrices import from_ids, renumber_columns
+from treelabel.hierarchy.label_matrices import from_ids, renumber_columns, row_numbers
 from treelabel.hierarchy.union import require_nodes_in, with_paths
 
 

@@ -12,8 +12,10 @@ from treelabel.core.atomic_output import atomic_group
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import suffixes
 from treelabel.data.dataset import Dataset
-from treelabel.data.io import BATCH, FORMATS, Format, WriteOptions, format_of, write_tables
+from treelabel.data.io.format import BATCH, Format, WriteOptions
 from treelabel.data.io.formulas import MARKER, may_hold_formulas
+from treelabel.data.io.registry import FORMATS, format_of
+from treelabel.data.io.tables import write_tables
 from treelabel.data.read import hierarchy_of_labels
 from treelabel.data.taxonomy.sibling_taxonomy import (
     find_sibling_taxonomy,
@@ -21,8 +23,9 @@ from treelabel.data.taxonomy.sibling_taxonomy import (
     sibling_path,
     write_sibling_taxonomy,
 )
-from treelabel.hierarchy import SEPARATOR, LabelMatrix, row_sizes
 from treelabel.hierarchy.label_ids import SEPARATORS, Label, decode
+from treelabel.hierarchy.label_matrices import LabelMatrix, row_sizes
+from treelabel.hierarchy.named import SEPARATOR
 
 LabelStyle = Literal["auto", "names", "paths"]
 

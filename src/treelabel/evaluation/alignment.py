@@ -9,12 +9,20 @@ from scipy import sparse
 
 from treelabel.core.errors import TreelabelError, some
 from treelabel.core.types import BoolArray
-from treelabel.hierarchy import Hierarchy, LabelMatrix, as_labels, keep_entries, matches, row_numbers, row_sizes
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_ids import encode
-from treelabel.hierarchy.label_matrices import renumber_columns
+from treelabel.hierarchy.label_matrices import (
+    LabelMatrix,
+    as_labels,
+    keep_entries,
+    matches,
+    renumber_columns,
+    row_numbers,
+    row_sizes,
+)
 from treelabel.hierarchy.union import join_hierarchies, nodes_in, require_nodes_in
-from treelabel.rules import Decisions
-from treelabel.scores import Scores
+from treelabel.rules.decisions import Decisions
+from treelabel.scores.score_matrix import Scores
 
 
 def common_hierarchy(*things: Any, train: Any = None) -> Hierarchy:

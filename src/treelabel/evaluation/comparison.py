@@ -20,11 +20,11 @@ from treelabel.evaluation.significance import (
     relative_improvement,
 )
 from treelabel.evaluation.statistics import Interval, resampled_interval
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.metrics.label_counts import label_counts, label_f1
 from treelabel.metrics.ranking import frequency_bins
-from treelabel.rules import TunedRule
-from treelabel.scores import Scores
+from treelabel.rules.tuned_rule import TunedRule
+from treelabel.scores.score_matrix import Scores
 
 STAR_LEVEL = 0.01
 # What stands in place of a rule where labels were given.

@@ -8,9 +8,11 @@ import numpy as np
 
 from treelabel.core.errors import some
 from treelabel.evaluation.sums import Pair, add_sums, column_sums
-from treelabel.hierarchy import Hierarchy, row_numbers, row_sizes
-from treelabel.metrics import Batch, Metric
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_matrices import row_numbers, row_sizes
+from treelabel.metrics.batch import Batch
 from treelabel.metrics.label_counts import constrained_counts, has_ancestors
+from treelabel.metrics.metric import Metric
 from treelabel.metrics.overlap import f_beta, precision, recall
 
 JUDGED = ("hp", "hr", "hf1")

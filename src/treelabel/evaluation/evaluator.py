@@ -15,13 +15,16 @@ from treelabel.evaluation.document_notes import JUDGED, Coverage, Remarks
 from treelabel.evaluation.metric_choice import chosen_metrics, listed_metrics, needs_decisions, require_some
 from treelabel.evaluation.result import Result
 from treelabel.evaluation.sums import Pair, add_sums, column_sums
-from treelabel.hierarchy import Hierarchy, LabelMatrix, row_sizes
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_matrices import LabelMatrix, row_sizes
 from treelabel.hierarchy.union import require_nodes_in, spread_counts
-from treelabel.metrics import Batch, Context, Metric, find_metric
-from treelabel.metrics.batch import closed_sets, label_totals
-from treelabel.rules import Decisions, TunedRule, decide
+from treelabel.metrics.batch import Batch, Context, closed_sets, label_totals
+from treelabel.metrics.metric import Metric
+from treelabel.metrics.registry import find_metric
+from treelabel.rules.decisions import Decisions, decide
 from treelabel.rules.default_rules import default_rule
-from treelabel.scores import Scores
+from treelabel.rules.tuned_rule import TunedRule
+from treelabel.scores.score_matrix import Scores
 
 OnError = Literal["raise", "skip"]
 

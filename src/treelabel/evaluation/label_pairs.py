@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from treelabel.core.types import LongArray
-from treelabel.hierarchy import Hierarchy, LabelMatrix, row_numbers
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_matrices import LabelMatrix, row_numbers
 
 # Documents whose pairs are held at a time.
 BLOCK = 2_000

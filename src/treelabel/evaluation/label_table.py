@@ -9,7 +9,13 @@ import pyarrow as pa
 
 from treelabel.core.types import LongArray
 from treelabel.evaluation.label_pairs import blocks, equal_pairs
-from treelabel.hierarchy import Hierarchy, LabelMatrix, keep_entries, matches, row_numbers
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_matrices import (
+    LabelMatrix,
+    keep_entries,
+    matches,
+    row_numbers,
+)
 from treelabel.metrics.batch import label_totals
 from treelabel.metrics.overlap import f_beta, precision, recall
 

@@ -3,8 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 from treelabel.core.errors import TreelabelError
-from treelabel.hierarchy import Hierarchy, LabelMatrix, row_sizes
-from treelabel.metrics import METRICS, Batch, Metric, find_metric
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_matrices import LabelMatrix, row_sizes
+from treelabel.metrics.batch import Batch
+from treelabel.metrics.metric import Metric
+from treelabel.metrics.registry import METRICS, find_metric
 
 DEFAULT_DECISION_METRICS = (
     "hp",

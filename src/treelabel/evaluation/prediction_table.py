@@ -8,9 +8,9 @@ import pyarrow.compute as pc
 
 from treelabel.core.json_lines import number_texts
 from treelabel.evaluation.written_labels import WrittenLabels, chosen_labels, runner_up_labels
-from treelabel.hierarchy import Hierarchy
-from treelabel.rules import Decisions
-from treelabel.scores import Scores
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.rules.decisions import Decisions
+from treelabel.scores.score_matrix import Scores
 
 # What may stand between the labels of one cell; the first that no label holds is taken.
 SEPARATORS = ("; ", " | ", " || ", " ;; ", "\n")

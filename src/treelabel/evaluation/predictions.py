@@ -14,8 +14,8 @@ from treelabel.core.inputs import suffixes
 from treelabel.core.json_lines import json_lines
 from treelabel.core.types import BoolArray
 from treelabel.evaluation.written_labels import chosen_labels, runner_up_labels
-from treelabel.rules import Decisions
-from treelabel.scores import Scores
+from treelabel.rules.decisions import Decisions
+from treelabel.scores.score_matrix import Scores
 
 ENDINGS = (".jsonl", ".json", ".ndjson")
 # Documents whose lines are made at once.

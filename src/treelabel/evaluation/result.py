@@ -21,13 +21,15 @@ from treelabel.evaluation.statistics import (
     sum_by_group,
     thin_labels,
 )
-from treelabel.metrics import Context, Metric, find_metric
+from treelabel.metrics.batch import Context
 from treelabel.metrics.curves import curve as operating_curve
 from treelabel.metrics.curves import hierarchical_points, information_points
 from treelabel.metrics.label_counts import by_label, label_counts
+from treelabel.metrics.metric import Metric
 from treelabel.metrics.overlap import f_beta, precision, recall
 from treelabel.metrics.probabilities import coverage_bins, coverage_curve
 from treelabel.metrics.ranking import frequency_bins
+from treelabel.metrics.registry import find_metric
 
 
 @dataclass(frozen=True, eq=False, repr=False)

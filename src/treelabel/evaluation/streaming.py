@@ -18,13 +18,13 @@ from treelabel.evaluation.evaluator import Evaluator
 from treelabel.evaluation.label_table import LabelTable
 from treelabel.evaluation.result import Result
 from treelabel.evaluation.wrong_documents import WrongDocuments
-from treelabel.hierarchy import Hierarchy, LabelMatrix, row_numbers
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_matrices import LabelMatrix, row_numbers
 from treelabel.hierarchy.regime import count_regimes, usual_of
-from treelabel.metrics import Batch, Context
-from treelabel.metrics.batch import closed_sets, label_totals
-from treelabel.rules import TunedRule
+from treelabel.metrics.batch import Batch, Context, closed_sets, label_totals
 from treelabel.rules.default_rules import DEFAULT_RULES
-from treelabel.scores import Scores
+from treelabel.rules.tuned_rule import TunedRule
+from treelabel.scores.score_matrix import Scores
 
 # Begins to read documents from the first one on; each batch has ids and labels (or scores), and can be sliced.
 Opened = Callable[[], Iterator[Any]]

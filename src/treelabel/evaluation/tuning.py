@@ -12,13 +12,14 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, DoubleArray, LongArray, ScoreArray
 from treelabel.evaluation.alignment import validation
 from treelabel.evaluation.statistics import Interval, binomial_interval
-from treelabel.hierarchy import LabelMatrix, matches
-from treelabel.metrics import METRICS, Batch, Context
-from treelabel.rules import TunedRule
+from treelabel.hierarchy.label_matrices import LabelMatrix, matches
+from treelabel.metrics.batch import Batch, Context
+from treelabel.metrics.registry import METRICS
 from treelabel.rules.back_off import LeafPaths, precise_thresholds
 from treelabel.rules.parsing import find_rule
 from treelabel.rules.threshold import threshold
-from treelabel.scores import Scores
+from treelabel.rules.tuned_rule import TunedRule
+from treelabel.scores.score_matrix import Scores
 
 RULES_TO_TUNE = ("macro_f1", "micro_f1", "back_off(precision=0.95)")
 

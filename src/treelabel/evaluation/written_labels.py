@@ -9,9 +9,10 @@ import pyarrow as pa
 from scipy import sparse
 
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
-from treelabel.hierarchy import Hierarchy, LabelMatrix, row_numbers, row_sizes
-from treelabel.rules import Decisions
-from treelabel.scores import Scores
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_matrices import LabelMatrix, row_numbers, row_sizes
+from treelabel.rules.decisions import Decisions
+from treelabel.scores.score_matrix import Scores
 
 # From this score on, seven digits are found without a loop: float32 times a power of ten is exact in double precision.
 LEAST_EXACT = 1e-4

@@ -9,9 +9,15 @@ import pyarrow as pa
 
 from treelabel.core.types import BoolArray, DoubleArray, LongArray
 from treelabel.evaluation.label_pairs import nearest
-from treelabel.hierarchy import Hierarchy, LabelMatrix, keep_entries, matches, row_numbers
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_ids import decode
-from treelabel.hierarchy.label_matrices import row_sizes
+from treelabel.hierarchy.label_matrices import (
+    LabelMatrix,
+    keep_entries,
+    matches,
+    row_numbers,
+    row_sizes,
+)
 
 Kind = Literal["sibling", "ancestor", "descendant", "far", "missing", "unwanted"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)

@@ -27,15 +27,19 @@ from treelabel.core.errors import TreelabelError, locate_errors, quote, shorten
 from treelabel.core.json_text import read_json
 from treelabel.core.locking import lock
 from treelabel.core.validation import LARGEST, AnyFloat, Between, validate
-from treelabel.data import Dataset, read, write, write_taxonomy
+from treelabel.data.dataset import Dataset
+from treelabel.data.read import read
+from treelabel.data.taxonomy.taxonomy_files import write_taxonomy
+from treelabel.data.write import write
 from treelabel.encoders.catalogue import cache_folder
 from treelabel.experiment.data_sets import Splits
 from treelabel.experiment.process_tree import MARK, end_marked, run_watched
 from treelabel.experiment.spec import PLACEHOLDER, SystemSpec
-from treelabel.hierarchy import label_matrix
 from treelabel.hierarchy.label_ids import find_label
-from treelabel.rules import Decisions
-from treelabel.scores import Scores, is_score_file
+from treelabel.hierarchy.label_matrices import label_matrix
+from treelabel.rules.decisions import Decisions
+from treelabel.scores.score_files import is_score_file
+from treelabel.scores.score_matrix import Scores
 
 # What a command may tell in {output}.json.
 TIMES = ("fit_seconds", "score_seconds", "model_bytes")

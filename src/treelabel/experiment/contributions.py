@@ -19,9 +19,9 @@ from treelabel.core.json_text import read_json
 from treelabel.core.matrices import checked_csr
 from treelabel.core.npz import Npz, open_npz, write_arrays
 from treelabel.evaluation.result import Result
-from treelabel.hierarchy import hierarchy_to_json
-from treelabel.hierarchy.hierarchy_json import hierarchy_from_json
-from treelabel.metrics import Context, Metric
+from treelabel.hierarchy.hierarchy_json import hierarchy_from_json, hierarchy_to_json
+from treelabel.metrics.batch import Context
+from treelabel.metrics.metric import Metric
 
 WHAT = "a file of what documents contributed"
 

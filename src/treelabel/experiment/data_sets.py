@@ -12,8 +12,13 @@ from typing import Any
 import numpy as np
 
 from treelabel.core.errors import TreelabelError
-from treelabel.data import Dataset, load_sample, per_class, read, read_together, split, unfold
+from treelabel.data.dataset import Dataset
+from treelabel.data.joint_reading import read_together
+from treelabel.data.read import read
+from treelabel.data.sample import load_sample
+from treelabel.data.splits import per_class, split
 from treelabel.data.taxonomy.sibling_taxonomy import find_sibling_taxonomy
+from treelabel.data.transforms import unfold
 from treelabel.experiment.spec import DataSpec
 
 SAMPLE = "sample"

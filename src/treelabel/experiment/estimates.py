@@ -20,7 +20,7 @@ from treelabel.evaluation.statistics import bootstrap_sums
 from treelabel.experiment.metric_names import base_metric, spelled_metric
 from treelabel.experiment.results import Judgement, Results, Run
 from treelabel.experiment.spec import Spec
-from treelabel.metrics import Metric
+from treelabel.metrics.metric import Metric
 
 RESAMPLES = 1000
 LEVEL = 0.95

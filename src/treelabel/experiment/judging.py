@@ -6,15 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from treelabel.core.errors import TreelabelError
-from treelabel.data import Dataset
-from treelabel.evaluation import evaluate
+from treelabel.data.dataset import Dataset
+from treelabel.evaluation.evaluator import evaluate
 from treelabel.evaluation.result import Result
 from treelabel.experiment.contributions import sums_of
 from treelabel.experiment.results import Judgement
 from treelabel.experiment.spec import DEFAULT_RULE, DataSpec, Judge
-from treelabel.metrics import find_metric
-from treelabel.rules import Decisions
-from treelabel.scores import Scores
+from treelabel.metrics.registry import find_metric
+from treelabel.rules.decisions import Decisions
+from treelabel.scores.score_matrix import Scores
 
 RESAMPLES = 500
 # Documents x labels x resamples beyond which intervals of counts by label would take minutes.

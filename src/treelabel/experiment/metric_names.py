@@ -1,7 +1,7 @@
 """Names of metrics and columns in studies: parts in brackets, the spelling of results, and which way is better."""
 
 from treelabel.core.errors import TreelabelError
-from treelabel.metrics import find_metric
+from treelabel.metrics.registry import find_metric
 
 # Columns that are not metrics, and what they are called.
 FIELD_TITLES = {

@@ -33,7 +33,8 @@ from treelabel.experiment.contributions import context_from_json, load_parts
 from treelabel.experiment.metric_names import base_metric, spelled_metric
 from treelabel.experiment.spec import Spec
 from treelabel.experiment.spec_reader import parse_spec
-from treelabel.metrics import Context, find_metric
+from treelabel.metrics.batch import Context
+from treelabel.metrics.registry import find_metric
 
 FORMAT, VERSION = "treelabel run", 1
 EXPORT_FORMAT = "treelabel results"

@@ -76,7 +76,7 @@ class DataSpec:
         self._check_read()
 
     def _check_read(self) -> None:
-        from treelabel.data import read
+        from treelabel.data.read import read
 
         own = ("path", "limits", "progress")
         check_names(self.read, [name for name in inspect.signature(read).parameters if name not in own], "read")
@@ -127,7 +127,7 @@ class SystemSpec:
         self._check_grid()
         if self.model is None:
             return
-        from treelabel.models import MODELS
+        from treelabel.models.registry import MODELS
 
         maker = MODELS.find(self.model).maker
         for given in (self.params, self.grid, *self.params_for.values()):

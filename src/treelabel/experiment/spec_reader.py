@@ -263,7 +263,7 @@ def _check_known(names: Iterable[str], known: Iterable[str], what: str, where: s
 
 
 def _check_metrics(names: Sequence[str], where: str) -> None:
-    from treelabel.metrics import find_metric
+    from treelabel.metrics.registry import find_metric
 
     for name in names:
         with locate_errors(where):

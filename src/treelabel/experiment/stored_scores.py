@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.registry import suggestion
-from treelabel.data import Dataset
+from treelabel.data.dataset import Dataset
 from treelabel.experiment.data_sets import content_hash, load_parts
 from treelabel.experiment.results import Results
-from treelabel.scores import Scores
+from treelabel.scores.score_matrix import Scores
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,17 +16,17 @@ from treelabel.core.atomic_output import disk_is_full
 from treelabel.core.errors import TreelabelError
 from treelabel.core.progress import progress_bar
 from treelabel.core.types import LongArray
-from treelabel.data import Dataset
+from treelabel.data.dataset import Dataset
 from treelabel.data.splits import folds
-from treelabel.evaluation import evaluate
 from treelabel.evaluation.comparison import compare_metric
+from treelabel.evaluation.evaluator import evaluate
 from treelabel.evaluation.result import Result
 from treelabel.evaluation.significance import Comparison, holm
 from treelabel.evaluation.statistics import seed_interval
 from treelabel.hierarchy.regime import Regime, regime_of, usual_regime
-from treelabel.metrics import find_metric
-from treelabel.models import Model, make_model
-from treelabel.models.registry import check_setting_names
+from treelabel.metrics.registry import find_metric
+from treelabel.models.base import Model
+from treelabel.models.registry import check_setting_names, make_model
 from treelabel.rules.parsing import find_rule
 
 # Of a difference that is beyond noise, after Holm's correction.

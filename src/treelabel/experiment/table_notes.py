@@ -7,7 +7,7 @@ from treelabel.experiment.metric_names import base_metric
 from treelabel.experiment.results import Results
 from treelabel.experiment.spec import TableSpec, column_titles
 from treelabel.experiment.table_cells import FEW_SEEDS, STAR_LEVEL, TableCell
-from treelabel.metrics import find_metric
+from treelabel.metrics.registry import find_metric
 
 
 def table_notes(

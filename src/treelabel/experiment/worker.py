@@ -35,11 +35,11 @@ from treelabel.experiment.process_tree import MARK, end_marked, peak_of
 from treelabel.experiment.results import Judgement, Run, file_sha256, load_run
 from treelabel.experiment.spec import Judge, Spec, SystemSpec
 from treelabel.experiment.spec_reader import parse_spec
-from treelabel.models import make_model
 from treelabel.models.base import Model
 from treelabel.models.persistence.store import save_model
-from treelabel.rules import Decisions
-from treelabel.scores import Scores
+from treelabel.models.registry import make_model
+from treelabel.rules.decisions import Decisions
+from treelabel.scores.score_matrix import Scores
 
 # The exit status of a process whose result cannot be written.
 UNWRITTEN = 75

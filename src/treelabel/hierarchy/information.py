@@ -3,7 +3,7 @@
 import numpy as np
 
 from treelabel.core.types import DoubleArray, LongArray
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 
 
 def information_content(frequencies: LongArray, documents: int) -> DoubleArray:

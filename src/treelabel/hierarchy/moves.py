@@ -17,9 +17,16 @@ from scipy import sparse
 from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.registry import did_you_mean
 from treelabel.core.types import DoubleArray, IntArray
-from treelabel.hierarchy import Hierarchy, LabelMatrix, as_labels, keep_entries, label_matrix, row_numbers
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_ids import UnknownLabelError, find_label
-from treelabel.hierarchy.label_matrices import row_sizes
+from treelabel.hierarchy.label_matrices import (
+    LabelMatrix,
+    as_labels,
+    keep_entries,
+    label_matrix,
+    row_numbers,
+    row_sizes,
+)
 from treelabel.hierarchy.move_scores import any_of, are_exclusive, carry_mass
 
 # What became of a label; "path" is one whose ancestors changed, while it is still the same below them.

@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from treelabel.hierarchy import SEPARATOR, split_path
+from treelabel.hierarchy.hierarchy import split_path
+from treelabel.hierarchy.named import SEPARATOR
 
 
 class SeparatorEvidence(NamedTuple):

@@ -8,7 +8,7 @@ finding its lowest common ancestor.
 import numpy as np
 
 from treelabel.core.types import DoubleArray, IntArray
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 
 
 def meeting_points(hierarchy: Hierarchy, left: IntArray, right: IntArray) -> IntArray:

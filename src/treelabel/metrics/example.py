@@ -17,11 +17,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_ids import encode
 from treelabel.metrics.batch import Batch, Context
 from treelabel.metrics.metric import Parts, Sums
-from treelabel.scores import Scores
+from treelabel.scores.score_matrix import Scores
 
 
 def example_context() -> Context:

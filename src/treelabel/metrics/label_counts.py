@@ -5,7 +5,8 @@ from scipy import sparse
 
 from treelabel.core.compute import kernel
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
-from treelabel.hierarchy import Hierarchy, LabelMatrix, matches
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_matrices import LabelMatrix, matches
 from treelabel.metrics.batch import Batch, Context
 from treelabel.metrics.metric import Parts, Sums, Value
 from treelabel.metrics.overlap import f_beta, precision, recall

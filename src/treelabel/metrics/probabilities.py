@@ -4,7 +4,7 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.core.types import BoolArray, DoubleArray, LongArray
-from treelabel.hierarchy import row_numbers, row_sizes
+from treelabel.hierarchy.label_matrices import row_numbers, row_sizes
 from treelabel.metrics.batch import Batch, Context, sum_rows
 from treelabel.metrics.label_counts import set_counts, with_mean
 from treelabel.metrics.metric import Parts, Sums, Value

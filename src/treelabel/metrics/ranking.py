@@ -8,7 +8,7 @@ import numpy as np
 
 from treelabel.core.compute import kernel, over_rows
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray
-from treelabel.hierarchy import label_matrix, row_sizes
+from treelabel.hierarchy.label_matrices import label_matrix, row_sizes
 from treelabel.metrics.batch import Batch, Context
 from treelabel.metrics.label_counts import label_f1, set_counts, with_mean
 from treelabel.metrics.metric import Parts, Sums, Value

@@ -3,7 +3,8 @@
 import numpy as np
 
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
-from treelabel.hierarchy import LabelMatrix, row_numbers, similarity
+from treelabel.hierarchy import similarity
+from treelabel.hierarchy.label_matrices import LabelMatrix, row_numbers
 from treelabel.metrics.batch import Batch, Context
 from treelabel.metrics.label_counts import label_counts, with_mean
 from treelabel.metrics.metric import Parts, Sums, Value

@@ -12,9 +12,9 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.core.types import DoubleArray
-from treelabel.hierarchy import row_sizes
+from treelabel.hierarchy.label_matrices import row_sizes
 from treelabel.metrics.batch import Batch
-from treelabel.scores import Scores
+from treelabel.scores.score_matrix import Scores
 
 Function = Callable[..., Any]
 

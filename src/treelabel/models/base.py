@@ -15,7 +15,7 @@ from treelabel.core.stopping import StopSignal
 from treelabel.core.strings import Strings
 from treelabel.core.types import DoubleArray
 from treelabel.core.validation import Between, validate
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_ids import decode
 from treelabel.hierarchy.moves import Moves
 from treelabel.hierarchy.regime import stop_nodes
@@ -26,13 +26,14 @@ from treelabel.models.profile import Profile, unknown_words
 from treelabel.models.settings import not_fitted
 from treelabel.models.sklearn import Classifier
 from treelabel.models.streaming import blank_texts, decide_texts, decided_batches
-from treelabel.rules import Decisions, TunedRule
-from treelabel.scores import Scores
+from treelabel.rules.decisions import Decisions
+from treelabel.rules.tuned_rule import TunedRule
+from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import HeldOut, SettingTrial, Stage, decide_by_evidence, irregular_documents
 
 # A model's file needs Training beside Model.
 from treelabel.selection.training import Training as Training
-from treelabel.text import Tfidf
+from treelabel.text.tfidf import Tfidf
 
 LOG = logging.getLogger(__name__)
 

@@ -7,10 +7,10 @@ from scipy import sparse
 
 from treelabel.core.array_schema import Array, Arrays, Schema
 from treelabel.core.strings import Strings
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
 from treelabel.models.settings import Seed
-from treelabel.scores import Scores
+from treelabel.scores.score_matrix import Scores
 
 
 class Nothing(Model):

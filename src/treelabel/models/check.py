@@ -10,12 +10,12 @@ import numpy as np
 
 from treelabel.core.array_schema import Arrays
 from treelabel.core.errors import TreelabelError
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_ids import encode
 from treelabel.models.base import Model
 from treelabel.models.persistence.load import load_model
-from treelabel.rules import decide
-from treelabel.scores import Scores
+from treelabel.rules.decisions import decide
+from treelabel.scores.score_matrix import Scores
 
 HARD_TEXTS = ("", " ", "\u0000\t\n", "日本語 текст ✨ \U00020000", "never seen before", "barks " * 20_000)
 _WORDS = {

@@ -15,11 +15,12 @@ from treelabel.core.compute import kernel, over_rows, with_room
 from treelabel.core.strings import Strings
 from treelabel.core.types import IntArray, LongArray
 from treelabel.core.validation import Between
-from treelabel.hierarchy import Hierarchy, row_numbers, row_sizes
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_matrices import row_numbers, row_sizes
 from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import WORDS, Descriptions, StopWords, check_descriptions, described_words, presence
 from treelabel.models.settings import Seed
-from treelabel.scores import Scores
+from treelabel.scores.score_matrix import Scores
 from treelabel.text.ngrams import count_ngrams
 
 # A full stop ends a sentence only before white space: "0.5 mg" is no end.

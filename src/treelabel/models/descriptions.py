@@ -13,10 +13,9 @@ from scipy import sparse
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import existing_file, numbered_lines
 from treelabel.core.types import IntArray, LongArray
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_ids import UnknownLabelError, find_label, is_named
-from treelabel.text import NgramShape
-from treelabel.text.ngrams import count_ngrams
+from treelabel.text.ngrams import NgramShape, count_ngrams
 
 Descriptions = Mapping[str, str] | str | None
 StopWords = Sequence[str] | Literal["english"] | None

@@ -4,7 +4,7 @@ import numpy as np
 
 from treelabel.core.errors import TreelabelError, some
 from treelabel.core.types import IntArray
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 
 
 def grown_nodes(old: Hierarchy, larger: Hierarchy) -> IntArray:

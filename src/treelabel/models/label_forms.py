@@ -10,14 +10,15 @@ import numpy.typing as npt
 from scipy import sparse
 
 from treelabel.core.errors import TreelabelError, quote
-from treelabel.hierarchy import SEPARATOR, Hierarchy, LabelMatrix, label_matrix
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_ids import (
     decode,
     label_rows,
 )
-from treelabel.hierarchy.label_matrices import row_sizes
-from treelabel.rules import Decisions
-from treelabel.scores import Scores
+from treelabel.hierarchy.label_matrices import LabelMatrix, label_matrix, row_sizes
+from treelabel.hierarchy.named import SEPARATOR
+from treelabel.rules.decisions import Decisions
+from treelabel.scores.score_matrix import Scores
 
 # lists: one list of labels per document; one: one label each; numbers: one whole number each, which is the label's
 # name; codes: one class code each, see `class_codes`; tuples: the names of one path each; levels: the same in columns

@@ -21,7 +21,7 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.progress import progress_bar
 from treelabel.core.strings import Strings
 from treelabel.core.types import LongArray
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import (
     WORDS,
@@ -32,7 +32,7 @@ from treelabel.models.descriptions import (
     presence,
 )
 from treelabel.models.settings import Cost, Seed
-from treelabel.scores import Scores
+from treelabel.scores.score_matrix import Scores
 from treelabel.text.ngrams import count_ngrams
 
 CODE_SEPARATOR = re.compile(r"[\s,;|]+")

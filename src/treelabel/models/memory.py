@@ -18,7 +18,7 @@ from treelabel.core.validation import Between
 from treelabel.encoders.cached_encoder import CachedEncoder
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import encoder_note, find_encoder, same_encoder
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.moves import Moves
 from treelabel.hierarchy.regime import stop_nodes
 from treelabel.models.base import Model, Training
@@ -36,11 +36,12 @@ from treelabel.models.persistence.schema import (
     tfidf_arrays,
 )
 from treelabel.models.settings import Count, NgramRange, Seed
-from treelabel.scores import Scores
+from treelabel.scores.score_matrix import Scores
 from treelabel.selection.criteria import candidate_loss
 from treelabel.selection.evidence import HeldOut
 from treelabel.selection.folds import hold_out
-from treelabel.text import NgramShape, Tfidf
+from treelabel.text.ngrams import NgramShape
+from treelabel.text.tfidf import Tfidf
 
 # Settings that held-out documents choose from, and how many of these are looked at. The first of each is the default.
 POWERS = (8.0, 4.0, 12.0)

@@ -10,7 +10,7 @@ from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.stopping import StopSignal
 from treelabel.core.strings import Strings, require_column
 from treelabel.core.types import BoolArray
-from treelabel.hierarchy import SEPARATOR, Hierarchy, LabelMatrix, as_labels, split_path
+from treelabel.hierarchy.hierarchy import Hierarchy, split_path
 from treelabel.hierarchy.label_ids import (
     SEPARATORS,
     UnknownLabelError,
@@ -20,6 +20,8 @@ from treelabel.hierarchy.label_ids import (
     label_rows,
     labels_of_row,
 )
+from treelabel.hierarchy.label_matrices import LabelMatrix, as_labels
+from treelabel.hierarchy.named import SEPARATOR
 from treelabel.models.label_forms import LabelForm, class_codes
 from treelabel.selection.training import Training
 

@@ -16,7 +16,7 @@ from scipy import sparse
 
 from treelabel.core.compute import fast_kernel, kernel, over_rows
 from treelabel.core.types import FloatArray, IntArray, LongArray
-from treelabel.hierarchy import LabelMatrix
+from treelabel.hierarchy.label_matrices import LabelMatrix
 
 # Cosines that are computed at once.
 BLOCK_COSINES = 1 << 23

@@ -10,15 +10,21 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings, text_digests
 from treelabel.core.types import BoolArray, DoubleArray, FloatArray, LongArray
 from treelabel.core.validation import Between
-from treelabel.hierarchy import Hierarchy, LabelMatrix, keep_entries, matches, row_numbers, row_sizes
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_matrices import (
+    LabelMatrix,
+    keep_entries,
+    matches,
+    row_numbers,
+    row_sizes,
+)
 from treelabel.hierarchy.moves import Moves
-from treelabel.rules import Decisions, decide
-from treelabel.scores import Scores
+from treelabel.rules.decisions import Decisions, decide
+from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import MOST_TRIED, HeldOut
 from treelabel.selection.training import Training
-from treelabel.text import NgramShape, Tfidf
-from treelabel.text.ngrams import count_ngrams
-from treelabel.text.tfidf import columns_of
+from treelabel.text.ngrams import NgramShape, count_ngrams
+from treelabel.text.tfidf import Tfidf, columns_of
 
 # Held-out documents of which it is kept how sure the model was of each, and whether it was right.
 MOST_KEPT = 20_000

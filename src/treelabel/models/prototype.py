@@ -26,7 +26,8 @@ from treelabel.core.validation import LARGEST, Between
 from treelabel.encoders.cached_encoder import CachedEncoder
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import default_encoder, encoder_note, find_encoder, same_encoder
-from treelabel.hierarchy import Hierarchy, LabelMatrix
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_matrices import LabelMatrix
 from treelabel.hierarchy.moves import Moves
 from treelabel.hierarchy.regime import Regime
 from treelabel.models.base import Model, Training
@@ -37,7 +38,7 @@ from treelabel.models.persistence.schema import MOST_DIMENSION, EncoderNote, req
 from treelabel.models.prototype_means import Means, Strengths, whitening
 from treelabel.models.settings import Seed, Share
 from treelabel.rules.default_rules import DEFAULT_RULES
-from treelabel.scores import Scores
+from treelabel.scores.score_matrix import Scores
 from treelabel.selection.criteria import log_loss
 from treelabel.selection.evidence import HeldOut
 from treelabel.selection.folds import hold_out

@@ -9,7 +9,8 @@ from scipy import sparse
 from treelabel.core.compute import one_blas_thread, row_product, sum_rows
 from treelabel.core.matrices import normalize_rows
 from treelabel.core.types import DoubleArray, FloatArray, IntArray, LongArray
-from treelabel.hierarchy import Hierarchy, LabelMatrix, row_numbers
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_matrices import LabelMatrix, row_numbers
 from treelabel.selection.training import Training
 
 # No direction is whitened further than this.

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from treelabel.core.types import DoubleArray, IntArray
 from treelabel.models.persistence.store import StorableModel
-from treelabel.scores import Scores
+from treelabel.scores.score_matrix import Scores
 
 
 class Classifier(StorableModel):

@@ -9,10 +9,11 @@ import numpy as np
 from treelabel.core.bounded_memory import BLOCK_SCORES, MANY_NODES, TOP_SCORES
 from treelabel.core.strings import Strings
 from treelabel.core.types import BoolArray
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.models.model_inputs import texts_of
-from treelabel.rules import Decisions, TunedRule, decide, decides_on_all
-from treelabel.scores import Scores
+from treelabel.rules.decisions import Decisions, decide, decides_on_all
+from treelabel.rules.tuned_rule import TunedRule
+from treelabel.scores.score_matrix import Scores
 
 # Texts of a batch at most, and where there are so many nodes that models keep the largest scores only.
 MOST_TEXTS = 1 << 14

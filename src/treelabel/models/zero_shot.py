@@ -15,7 +15,7 @@ from treelabel.core.validation import LARGEST, Between
 from treelabel.encoders.cached_encoder import CachedEncoder
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import encoder_note, find_encoder, same_encoder
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import (
     Descriptions,
@@ -27,8 +27,9 @@ from treelabel.models.descriptions import (
 )
 from treelabel.models.persistence.schema import MOST_DIMENSION, EncoderNote, require_width, tfidf_arrays
 from treelabel.models.settings import NgramRange, NonNegative, Seed
-from treelabel.scores import Scores
-from treelabel.text import NgramShape, Tfidf
+from treelabel.scores.score_matrix import Scores
+from treelabel.text.ngrams import NgramShape
+from treelabel.text.tfidf import Tfidf
 
 
 class ZeroShotValues(TypedDict):

@@ -12,7 +12,7 @@ from treelabel.encoders.onnx_sessions import open_session, run_graph
 from treelabel.encoders.tokens import first_tokens
 from treelabel.neural.network_schema import GRAPH, TOKENIZER
 from treelabel.neural.objective import Objective
-from treelabel.scores import Scores
+from treelabel.scores.score_matrix import Scores
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -22,8 +22,9 @@ from treelabel.encoders.token_states import StateEncoder, TokenStates
 from treelabel.encoders.tokens import Tokens, token_batches
 from treelabel.encoders.transformer import TransformerEncoder
 from treelabel.neural.network_schema import CONFIG, TOKENIZER
-from treelabel.text import NgramShape, Tfidf
 from treelabel.text.lsa import Lsa
+from treelabel.text.ngrams import NgramShape
+from treelabel.text.tfidf import Tfidf
 
 # The length of vectors that the outputs see: the steps of AdamW suit values of about 1, not of 1 / sqrt(width).
 VECTOR_LENGTH = 16.0

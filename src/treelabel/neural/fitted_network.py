@@ -34,7 +34,7 @@ from treelabel.neural.weight_files import (
     verify_tokenizer,
     write_weights,
 )
-from treelabel.scores import Scores
+from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import Stage
 
 

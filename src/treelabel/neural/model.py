@@ -12,7 +12,7 @@ from treelabel.core.errors import TreelabelError, require_extra
 from treelabel.core.strings import Strings
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.sources import Pooling
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.models.base import Training
 from treelabel.models.settings import PartialShare, Seed, Width, WidthOrNone, not_fitted
 from treelabel.neural.exported_network import ExportedNetwork
@@ -20,7 +20,7 @@ from treelabel.neural.network_schema import ExportedValues, NetworkValues, saved
 from treelabel.neural.network_settings import MaxLength, Mode, NetworkSettings
 from treelabel.neural.objective import Objective
 from treelabel.neural.training_arguments import DEFAULT_ARGUMENTS, Recipe, TrainingArguments, make_recipes
-from treelabel.scores import Scores
+from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import HeldOut, Stage
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from treelabel.core.stopping import StopSignal
 from treelabel.core.types import DoubleArray, LongArray
 from treelabel.encoders.backbone import pool
 from treelabel.encoders.sources import Pooling
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.models.base import Training
 from treelabel.models.extreme.label_tree import LabelTree
 from treelabel.neural.featurizers import Inputs
@@ -23,7 +23,7 @@ from treelabel.neural.hardware import threads_for
 from treelabel.neural.losses.base import Loss
 from treelabel.neural.losses.truth import PreparedLabels
 from treelabel.neural.objective import Objective
-from treelabel.scores import Scores
+from treelabel.scores.score_matrix import Scores
 from treelabel.selection.criteria import log_loss
 from treelabel.selection.evidence import Stage
 

@@ -6,7 +6,7 @@ from treelabel.core.array_schema import Array, Schema
 from treelabel.core.errors import TreelabelError
 from treelabel.core.validation import AnyFloat, Between
 from treelabel.encoders.sources import Pooling
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.models.persistence.schema import MOST_DIMENSION, EncoderNote, Ngrams, require_inner, tfidf_arrays
 from treelabel.neural.objective import objective_arrays
 

@@ -9,7 +9,7 @@ from treelabel.core.validation import Between
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import default_encoder_name
 from treelabel.encoders.sources import Pooling, spec_with
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
 from treelabel.models.settings import PartialShare, Seed
 from treelabel.neural.losses.registry import LOSSES

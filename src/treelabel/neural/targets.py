@@ -9,7 +9,7 @@ from scipy import sparse
 from torch import Tensor
 
 from treelabel.core.types import LongArray
-from treelabel.hierarchy import LabelMatrix
+from treelabel.hierarchy.label_matrices import LabelMatrix
 from treelabel.neural.losses.base import Loss
 from treelabel.neural.losses.truth import PreparedLabels
 

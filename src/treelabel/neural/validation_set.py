@@ -6,8 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from treelabel.core.types import LongArray
-from treelabel.hierarchy import LabelMatrix
-from treelabel.hierarchy.label_matrices import keep_entries
+from treelabel.hierarchy.label_matrices import LabelMatrix, keep_entries
 from treelabel.models.base import Training
 from treelabel.neural.featurizers import Inputs, TextFeaturizer
 from treelabel.neural.network import Network

@@ -12,16 +12,17 @@ from scipy.sparse import csgraph
 from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings, describe_value
 from treelabel.core.types import LongArray
-from treelabel.data import Dataset
+from treelabel.data.dataset import Dataset
 from treelabel.data.equal_texts import text_codes, units
 from treelabel.data.splits import folds
-from treelabel.hierarchy import row_sizes
-from treelabel.models import make_model
+from treelabel.hierarchy.label_matrices import row_sizes
 from treelabel.models.neighbours import SparseStore
+from treelabel.models.registry import make_model
 from treelabel.operations.label_errors import Suspects, disagreements, find_suspects
-from treelabel.scores import Scores
+from treelabel.scores.score_matrix import Scores
 from treelabel.selection.folds import out_of_fold
-from treelabel.text import NgramShape, Tfidf
+from treelabel.text.ngrams import NgramShape
+from treelabel.text.tfidf import Tfidf
 
 # A label is reported that is at least as likely wrong as right.
 DOUBTED = 0.5

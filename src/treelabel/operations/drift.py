@@ -28,8 +28,8 @@ import numpy as np
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import DoubleArray, LongArray
 from treelabel.evaluation.statistics import Interval
-from treelabel.hierarchy import Hierarchy
-from treelabel.scores import Scores
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.scores.score_matrix import Scores
 
 # Resamples of label shares: fewer where there are very many labels, as the sums of all resamples are held.
 RESAMPLES = 200

@@ -13,8 +13,9 @@ from treelabel.core.inputs import existing_file, numbered_lines, suffixes
 from treelabel.core.json_text import JsonLimitError, number_of, parse_json
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.evaluation.predictions import ENDINGS
-from treelabel.hierarchy import Hierarchy, label_matrix
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_ids import find_label
+from treelabel.hierarchy.label_matrices import label_matrix
 from treelabel.hierarchy.moves import Moves
 
 # Labels whose probabilities sum to no more than this are taken to exclude each other.

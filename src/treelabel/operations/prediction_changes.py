@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 from treelabel.core.bounded_memory import BLOCK_SCORES
 from treelabel.core.errors import shorten
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.moves import MOVE_KINDS, Moves
 from treelabel.models.base import Model
 from treelabel.models.model_inputs import texts_of
-from treelabel.rules import decide
-from treelabel.scores import Scores
+from treelabel.rules.decisions import decide
+from treelabel.scores.score_matrix import Scores
 
 Why = Literal["path", "renamed", "moved", "merged", "split", "deleted", "new mind"]
 # Kinds of moves in the order in which they explain a change where several labels changed; "path" explains least.

@@ -31,15 +31,17 @@ from treelabel.core.bounded_memory import BLOCK_SCORES
 from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
-from treelabel.hierarchy import LabelMatrix
+from treelabel.hierarchy.label_matrices import LabelMatrix
 from treelabel.models.base import Model
 from treelabel.models.model_inputs import texts_of
 from treelabel.models.profile import Profile, label_confidence
-from treelabel.rules import TunedRule, decide
 from treelabel.rules.back_off import last_precise
-from treelabel.scores import Scores
+from treelabel.rules.decisions import decide
+from treelabel.rules.tuned_rule import TunedRule
+from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import FEWEST_HELD_OUT
-from treelabel.text import NgramShape, Tfidf
+from treelabel.text.ngrams import NgramShape
+from treelabel.text.tfidf import Tfidf
 
 CONFIDENCE = 0.9
 # Thresholds that are tested: fixed beforehand, and close to each other near 1, where predictions crowd.

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from treelabel.core.types import DoubleArray
-from treelabel.data import Dataset, under
+from treelabel.data.dataset import Dataset
+from treelabel.data.transforms import under
 from treelabel.evaluation.alignment import common_hierarchy
 from treelabel.evaluation.comparison import ComparisonTable, compare_results
 from treelabel.report.confusion import (
@@ -25,7 +26,7 @@ from treelabel.report.reliability import Reliability, reliability
 from treelabel.report.sentences import HEADLINES
 from treelabel.report.slices import Slice, by_bin, by_decile, by_depth
 from treelabel.report.systems import SCORE_METRICS, ReportSystem, judge_systems, occurring
-from treelabel.rules import TunedRule
+from treelabel.rules.tuned_rule import TunedRule
 
 MOST_PAIRS = 45
 # Characters of texts in all mistakes of all systems.

@@ -17,7 +17,7 @@ from treelabel.core.errors import shorten
 from treelabel.evaluation.comparison import STAR_LEVEL
 from treelabel.evaluation.significance import Comparison
 from treelabel.report.content import Content
-from treelabel.report.figures import Drawing
+from treelabel.report.figures.drawing import Drawing
 from treelabel.report.pictures import inline_svg
 from treelabel.report.sentences import Meaning, meaning
 from treelabel.report.tree import tree_json

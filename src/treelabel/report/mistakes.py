@@ -6,8 +6,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from treelabel.core.errors import shorten
-from treelabel.data import Dataset
-from treelabel.hierarchy import LabelMatrix, keep_entries, matches, row_numbers
+from treelabel.data.dataset import Dataset
+from treelabel.hierarchy.label_matrices import (
+    LabelMatrix,
+    keep_entries,
+    matches,
+    row_numbers,
+)
 
 if TYPE_CHECKING:
     from treelabel.report.systems import ReportSystem

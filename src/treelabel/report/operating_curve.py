@@ -6,9 +6,9 @@ import numpy as np
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import DoubleArray
-from treelabel.evaluation import Evaluator
+from treelabel.evaluation.evaluator import Evaluator
 from treelabel.evaluation.result import Result
-from treelabel.hierarchy import row_sizes
+from treelabel.hierarchy.label_matrices import row_sizes
 from treelabel.report.systems import ReportSystem
 
 # What is shown beside the rule of the report: the usual ways to decide.

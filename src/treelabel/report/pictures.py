@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from treelabel.core.atomic_output import atomic_file, atomic_group, make_folder
-from treelabel.report.figures import Drawing
-from treelabel.report.figures.drawing import SETTINGS, VARIABLES
+from treelabel.report.figures.drawing import SETTINGS, VARIABLES, Drawing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,7 +7,7 @@ import numpy as np
 
 from treelabel.core.types import DoubleArray
 from treelabel.evaluation.statistics import binomial_interval
-from treelabel.metrics import find_metric
+from treelabel.metrics.registry import find_metric
 
 if TYPE_CHECKING:
     from treelabel.report.systems import ReportSystem

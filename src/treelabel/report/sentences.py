@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from treelabel.metrics import METRICS
+from treelabel.metrics.registry import METRICS
 
 Unit = Literal["share", "percent", "nodes"]
 

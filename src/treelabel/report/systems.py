@@ -9,15 +9,17 @@ import numpy as np
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import DoubleArray
-from treelabel.data import Dataset
-from treelabel.evaluation import Result, evaluate
+from treelabel.data.dataset import Dataset
 from treelabel.evaluation.alignment import common_hierarchy, in_order
 from treelabel.evaluation.comparison import GIVEN
+from treelabel.evaluation.evaluator import evaluate
+from treelabel.evaluation.result import Result
 from treelabel.evaluation.statistics import Interval
-from treelabel.hierarchy import Hierarchy, LabelMatrix
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_matrices import LabelMatrix
 from treelabel.metrics.label_counts import by_label, label_counts, label_f1
-from treelabel.rules import TunedRule
-from treelabel.scores import Scores
+from treelabel.rules.tuned_rule import TunedRule
+from treelabel.scores.score_matrix import Scores
 
 DECISION_METRICS = (
     "hf1",

@@ -21,9 +21,14 @@ from scipy import special
 from treelabel.core.compute import kernel
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray
-from treelabel.hierarchy import LabelMatrix, from_sizes, matches, row_numbers
+from treelabel.hierarchy.label_matrices import (
+    LabelMatrix,
+    from_sizes,
+    matches,
+    row_numbers,
+)
 from treelabel.rules.score_rows import ScoreRows, over_scores, single_labels
-from treelabel.scores import Scores
+from treelabel.scores.score_matrix import Scores
 
 # The threshold of a level that is never predicted.
 NEVER: Final = 2.0

@@ -9,10 +9,11 @@ import numpy as np
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import existing_file
 from treelabel.core.types import DoubleArray, IntArray
-from treelabel.hierarchy import Hierarchy, LabelMatrix
 from treelabel.hierarchy import similarity as similarities
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_matrices import LabelMatrix
 from treelabel.rules.score_rows import single_labels
-from treelabel.scores import Scores
+from treelabel.scores.score_matrix import Scores
 
 Similarity = Literal["wu_palmer", "leacock_chodorow", "resnik", "lin", "jiang_conrath", "win", "shortest_path"]
 

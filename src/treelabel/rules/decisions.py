@@ -9,15 +9,15 @@ import numpy as np
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, LongArray
-from treelabel.hierarchy import Hierarchy, LabelMatrix
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.information import information_content
 from treelabel.hierarchy.label_ids import decode
-from treelabel.hierarchy.label_matrices import keep_entries, row_numbers, row_sizes
+from treelabel.hierarchy.label_matrices import LabelMatrix, keep_entries, row_numbers, row_sizes
 from treelabel.hierarchy.union import join_hierarchies, nodes_in
 from treelabel.rules.parsing import find_rule
 from treelabel.rules.rule import COMMON, Rule, RuleSpec
 from treelabel.rules.tuned_rule import TunedRule
-from treelabel.scores import Scores
+from treelabel.scores.score_matrix import Scores
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from treelabel.hierarchy import Hierarchy, LabelMatrix
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_matrices import LabelMatrix
 from treelabel.hierarchy.regime import Regime, usual_regime
 
 DEFAULT_RULES: Final[dict[Regime, str]] = {

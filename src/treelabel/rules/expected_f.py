@@ -7,11 +7,11 @@ import numpy as np
 from treelabel.core.compute import kernel
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import DoubleArray, IntArray, LongArray
-from treelabel.hierarchy import LabelMatrix
+from treelabel.hierarchy.label_matrices import LabelMatrix
 from treelabel.rules.hierarchical_f import hf_beta
 from treelabel.rules.label_sets import best_label_set
 from treelabel.rules.score_rows import ScoreRows, choose_sets
-from treelabel.scores import Scores
+from treelabel.scores.score_matrix import Scores
 
 # What is less likely than this is left out of distributions of counts.
 NEGLIGIBLE = 1e-15

@@ -11,9 +11,9 @@ import numpy as np
 from treelabel.core.compute import kernel
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import DoubleArray, IntArray, LongArray, ScoreArray
-from treelabel.hierarchy import LabelMatrix
+from treelabel.hierarchy.label_matrices import LabelMatrix
 from treelabel.rules.score_rows import ScoreRows, choose_sets
-from treelabel.scores import Scores
+from treelabel.scores.score_matrix import Scores
 
 
 def hf_beta(scores: Scores, beta: float = 1.0, count_root: bool = False, empty: float = 1.0) -> LabelMatrix:

@@ -8,7 +8,7 @@ import numpy as np
 from treelabel.core.compute import kernel
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import DoubleArray, IntArray, LongArray
-from treelabel.hierarchy import LabelMatrix
+from treelabel.hierarchy.label_matrices import LabelMatrix
 from treelabel.rules.hierarchical_f import hf_beta, largest
 from treelabel.rules.label_set_distribution import (
     LikelyTree,
@@ -25,7 +25,7 @@ from treelabel.rules.label_set_distribution import (
 )
 from treelabel.rules.label_set_odds import fit_log_odds, log_odds
 from treelabel.rules.score_rows import ScoreRows, choose_sets, longest_row
-from treelabel.scores import Scores
+from treelabel.scores.score_matrix import Scores
 
 # Weights of 0 become this share of the largest: scores may ask for such a number all the same.
 LEAST_WEIGHT = 1e-6

@@ -8,11 +8,11 @@ import numpy as np
 from treelabel.core.compute import kernel
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import DoubleArray, IntArray
-from treelabel.hierarchy import LabelMatrix
+from treelabel.hierarchy.label_matrices import LabelMatrix
 from treelabel.rules.score_rows import ScoreRows, choose_nodes, load_tree_row, longest_row, make_tree_row
 from treelabel.rules.single_path import best_leaf
 from treelabel.rules.threshold import above
-from treelabel.scores import Scores
+from treelabel.scores.score_matrix import Scores
 
 
 def hamming(scores: Scores) -> LabelMatrix:

@@ -8,8 +8,7 @@ import numpy as np
 from treelabel.core.compute import kernel
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import DoubleArray, IntArray, LongArray
-from treelabel.hierarchy import LabelMatrix
-from treelabel.hierarchy.label_matrices import as_labels, row_sizes
+from treelabel.hierarchy.label_matrices import LabelMatrix, as_labels, row_sizes
 from treelabel.rules.label_set_distribution import (
     count_up,
     likely_tree,
@@ -21,7 +20,7 @@ from treelabel.rules.label_set_distribution import (
 )
 from treelabel.rules.label_set_odds import fit_log_odds, log_odds
 from treelabel.rules.score_rows import ScoreRows, longest_row, sum_scores
-from treelabel.scores import Scores
+from treelabel.scores.score_matrix import Scores
 
 # Log weights have a normal prior with this precision, and lie within these bounds.
 PRIOR, BOUND = 1.0, 8.0

@@ -11,9 +11,14 @@ import numpy as np
 
 from treelabel.core.compute import kernel
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray
-from treelabel.hierarchy import LabelMatrix, keep_entries, matches, row_numbers
+from treelabel.hierarchy.label_matrices import (
+    LabelMatrix,
+    keep_entries,
+    matches,
+    row_numbers,
+)
 from treelabel.rules.threshold import above, top_k, whole_number
-from treelabel.scores import Scores
+from treelabel.scores.score_matrix import Scores
 
 # A pass of block coordinate ascent that gains less than this share of the value is the last one.
 TOLERANCE = 1e-5

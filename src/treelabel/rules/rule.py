@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from treelabel.hierarchy import LabelMatrix
+from treelabel.hierarchy.label_matrices import LabelMatrix
 
 # Settings that are not the user's to write: they come from training data.
 FROM_TRAINING = ("information", "frequencies")

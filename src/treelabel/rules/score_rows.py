@@ -13,9 +13,9 @@ import numpy as np
 
 from treelabel.core.compute import SUMMED_ROWS, kernel, over_rows, sum_rows
 from treelabel.core.types import DoubleArray, IntArray, LongArray, ScoreArray
-from treelabel.hierarchy import Hierarchy, LabelMatrix, label_matrix
-from treelabel.hierarchy.label_matrices import from_sizes
-from treelabel.scores import Scores
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_matrices import LabelMatrix, from_sizes, label_matrix
+from treelabel.scores.score_matrix import Scores
 
 
 class ScoreRows(NamedTuple):

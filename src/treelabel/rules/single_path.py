@@ -5,10 +5,10 @@ import numpy as np
 from treelabel.core.compute import kernel
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, IntArray, LongArray
-from treelabel.hierarchy import LabelMatrix
+from treelabel.hierarchy.label_matrices import LabelMatrix
 from treelabel.rules.score_rows import ScoreRows, choose_nodes, choose_sets, single_labels
 from treelabel.rules.threshold import whole_number
-from treelabel.scores import Scores
+from treelabel.scores.score_matrix import Scores
 
 
 def best_leaf(scores: Scores) -> LabelMatrix:

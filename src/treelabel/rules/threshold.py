@@ -6,9 +6,8 @@ import numpy as np
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import DoubleArray, ScoreArray
-from treelabel.hierarchy import LabelMatrix
-from treelabel.hierarchy.label_matrices import as_labels, keep_entries, label_matrix
-from treelabel.scores import Scores
+from treelabel.hierarchy.label_matrices import LabelMatrix, as_labels, keep_entries, label_matrix
+from treelabel.scores.score_matrix import Scores
 
 
 def threshold(scores: Scores, t: float | Sequence[float] | ScoreArray = 0.5) -> LabelMatrix:

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 
 from treelabel.core.atomic_output import atomic_file
 from treelabel.core.spool import joined_batches, read_schema, read_spool
-from treelabel.hierarchy import Hierarchy, hierarchy_to_json
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy_json import hierarchy_to_json
 from treelabel.scores.score_files import ScoreFileContent, score_columns, score_ending, score_schema
 from treelabel.scores.score_matrix import Scores
 

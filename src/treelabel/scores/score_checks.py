@@ -10,7 +10,7 @@ from scipy import sparse
 from treelabel.core.errors import TreelabelError, some
 from treelabel.core.matrices import sound_csr
 from treelabel.core.types import LongArray, ScoreArray
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_ids import find_label
 
 # float32 sums of a thousand leaves stray this far from 1.

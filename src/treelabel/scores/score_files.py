@@ -17,7 +17,8 @@ from treelabel.core.json_text import read_json
 from treelabel.core.matrices import checked_csr
 from treelabel.core.npz import Headers, Npz, open_npz, write_arrays
 from treelabel.core.standard import as_input
-from treelabel.hierarchy import Hierarchy, hierarchy_from_json, hierarchy_to_json
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy_json import hierarchy_from_json, hierarchy_to_json
 
 VERSION = 1
 HIERARCHY_KEY, VERSION_KEY = b"treelabel.hierarchy", b"treelabel.scores"

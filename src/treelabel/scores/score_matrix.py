@@ -12,7 +12,8 @@ from scipy import sparse
 from treelabel.core.compute import over_rows
 from treelabel.core.errors import TreelabelError, locate_errors
 from treelabel.core.types import BoolArray, IntArray, LongArray, ScoreArray
-from treelabel.hierarchy import Change, Hierarchy, label_matrix
+from treelabel.hierarchy.hierarchy import Change, Hierarchy
+from treelabel.hierarchy.label_matrices import label_matrix
 from treelabel.hierarchy.moves import Moves
 from treelabel.hierarchy.union import require_nodes_in
 from treelabel.scores import score_kernels as kernels

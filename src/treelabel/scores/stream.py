@@ -15,7 +15,7 @@ from treelabel.core.errors import TreelabelError, locate_errors
 from treelabel.core.inputs import existing_file
 from treelabel.core.matrices import checked_csr
 from treelabel.core.npz import Npz, one_sentence, open_npz
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.scores.score_files import (
     WHAT,
     check_shapes,

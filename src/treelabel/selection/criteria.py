@@ -7,7 +7,7 @@ from scipy import sparse
 
 from treelabel.calibration.candidates import CandidateCalibration, CandidateSoftmax
 from treelabel.core.types import DoubleArray
-from treelabel.hierarchy import matches, row_numbers, row_sizes
+from treelabel.hierarchy.label_matrices import matches, row_numbers, row_sizes
 from treelabel.metrics.probabilities import negative_log
 from treelabel.metrics.ranking import ndcg
 from treelabel.selection.training import Training

@@ -9,13 +9,13 @@ import numpy as np
 from treelabel.core.errors import TreelabelError
 from treelabel.core.registry import with_settings
 from treelabel.core.types import DoubleArray, LongArray
-from treelabel.hierarchy import Hierarchy, LabelMatrix
-from treelabel.hierarchy.label_matrices import as_labels
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_matrices import LabelMatrix, as_labels
 from treelabel.metrics.batch import Batch, Context
 from treelabel.metrics.overlap import hf1, subset_accuracy
 from treelabel.rules.decisions import decide
 from treelabel.rules.path_counts import fit_counts
-from treelabel.scores import Scores
+from treelabel.scores.score_matrix import Scores
 
 # Stands for `optimal:samples_f1` with the weights of numbers of paths that are fitted to the same documents.
 FITTED = "optimal:samples_f1(counts=fitted)"

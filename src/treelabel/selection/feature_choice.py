@@ -21,7 +21,7 @@ from treelabel.selection.criteria import log_losses
 from treelabel.selection.evidence import SettingTrial
 from treelabel.selection.folds import hold_out
 from treelabel.selection.training import Training
-from treelabel.text import NgramShape
+from treelabel.text.ngrams import NgramShape
 
 NgramRange = tuple[int, int] | None
 

@@ -8,7 +8,7 @@ import numpy as np
 from treelabel.core.errors import TreelabelError
 from treelabel.core.progress import progress_bar
 from treelabel.core.types import LongArray
-from treelabel.scores import Scores
+from treelabel.scores.score_matrix import Scores
 
 # With more scores than this, only the largest of each document are kept.
 MOST_SCORES: Final = 1 << 27

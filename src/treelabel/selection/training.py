@@ -10,7 +10,8 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.stopping import StopSignal
 from treelabel.core.strings import Strings, as_list, describe_value
 from treelabel.core.types import DoubleArray, LongArray
-from treelabel.hierarchy import Hierarchy, LabelMatrix
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_matrices import LabelMatrix
 from treelabel.hierarchy.labelled_texts import LabelledTexts
 from treelabel.hierarchy.regime import Regime, regime_of
 

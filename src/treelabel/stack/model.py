@@ -18,17 +18,17 @@ from treelabel.core.strings import Strings
 from treelabel.core.types import LongArray
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import default_encoder_name
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import Descriptions, check_descriptions
 from treelabel.models.persistence.part_files import files_from, files_to
 from treelabel.models.registry import MODELS, check_setting_names, make_model
 from treelabel.models.settings import Folds, Seed, Settings
-from treelabel.rules import decide
-from treelabel.scores import Scores
+from treelabel.rules.decisions import decide
+from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import HeldOut
 from treelabel.selection.folds import draw_folds, hold_out
-from treelabel.text import Tfidf
+from treelabel.text.tfidf import Tfidf
 
 # From this many documents on, one fold is left out instead of each in turn: weights are few.
 MANY_DOCUMENTS = 20_000

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from treelabel.core.errors import quote
 from treelabel.core.types import LongArray
 from treelabel.data.checks.finding import CheckInput, Finding
-from treelabel.hierarchy import row_sizes
+from treelabel.hierarchy.label_matrices import row_sizes
 
 # A value of the child's column determines that of the parent's if this share of its documents has the same one there.
 AGREE: Final = 0.97

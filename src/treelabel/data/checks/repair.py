@@ -10,7 +10,7 @@ from treelabel.data.checks.spelling import spelling_groups, usual_spellings
 from treelabel.data.dataset import Dataset
 from treelabel.data.equal_texts import first_occurrences, text_codes
 from treelabel.data.taxonomy.label_characters import unprintable
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import renumber_columns
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from treelabel.core.types import LongArray
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 
 # Marks that are not seen: soft hyphen, zero-width characters, byte order mark.
 UNSEEN = re.compile("[\u00ad\u200b\u2060\ufeff]")

@@ -14,7 +14,7 @@ from treelabel.data.checks.finding import (
     share,
 )
 from treelabel.data.equal_texts import first_occurrences
-from treelabel.hierarchy import row_sizes
+from treelabel.hierarchy.label_matrices import row_sizes
 
 # Numbers, dates and times, and ids: a few letters before four digits or more, or a UUID.
 NUMBER_LIKE = (

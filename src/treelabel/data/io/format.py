@@ -17,7 +17,7 @@ from treelabel.core.inputs import STANDARD, UndecodableLine
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.core.matrices import checked_csr
 from treelabel.core.types import BoolArray, FloatArray, IntArray, LongArray
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 
 BATCH = 8192
 # Of a pipe, whose writer may wait for an answer, the first batch is one row; batches grow by this factor.

@@ -13,7 +13,7 @@ from treelabel.core.atomic_output import atomic_file
 from treelabel.core.errors import TreelabelError
 from treelabel.data.io.format import BATCH, Part, ReadOptions, TableSource, WriteOptions
 from treelabel.data.io.parquet_limits import check_size, decoded_size, promised_size, rows_at_once
-from treelabel.hierarchy import hierarchy_from_json, hierarchy_to_json
+from treelabel.hierarchy.hierarchy_json import hierarchy_from_json, hierarchy_to_json
 
 METADATA_KEY = b"treelabel.hierarchy"
 # What Arrow, and Python on what Arrow gives it, make of a file that was altered.

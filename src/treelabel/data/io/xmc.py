@@ -16,7 +16,7 @@ from treelabel.core.inputs import UndecodableLine, open_input, text_lines
 from treelabel.core.limits import Limits
 from treelabel.core.types import FloatArray, IntArray
 from treelabel.data.io.format import Problem, ReadOptions, Record, TableSource, WriteOptions, parts_of
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 
 # Nodes and features are numbered in 32 bits.
 LARGEST = 2**31 - 1

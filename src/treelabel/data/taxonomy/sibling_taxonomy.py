@@ -15,7 +15,7 @@ from treelabel.data.taxonomy.taxonomy_files import (
     write_taxonomy,
 )
 from treelabel.data.taxonomy.taxonomy_tables import TaxonomyOptions
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 
 # Endings of a taxonomy in the folder of its data, in this order.
 SIBLING_ENDINGS = (".tsv", ".json", ".csv", ".txt", ".xlsx")

@@ -10,7 +10,7 @@ from treelabel.core.inputs import existing_file, open_input, suffixes
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.data.taxonomy.label_characters import require_printable
 from treelabel.data.taxonomy.skos_safety import check_contexts, check_strings, check_xml
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 
 LINE_BREAK = re.compile(r"[ \t]*[\t\r\n]\s*")
 RDF_FORMATS = {".ttl": "turtle", ".rdf": "xml", ".xml": "xml", ".nt": "nt", ".jsonld": "json-ld"}

@@ -21,8 +21,8 @@ from treelabel.data.taxonomy.taxonomy_columns import (
     path_columns,
     vocabulary_column,
 )
-from treelabel.hierarchy import Hierarchy, split_path
 from treelabel.hierarchy.edges import Edges, edges_of_pairs, text_array
+from treelabel.hierarchy.hierarchy import Hierarchy, split_path
 
 TaxonomyFormat = Literal["edges", "paths", "json", "skos"]
 # What tables with ids write in place of the parent of a label at the top.

@@ -13,7 +13,8 @@ from scipy import sparse
 from treelabel.core.compute import in_threads, kernel, over_rows
 from treelabel.core.matrices import normalize_rows
 from treelabel.core.types import BoolArray, FloatArray, IntArray, LongArray
-from treelabel.hierarchy import Hierarchy, LabelMatrix, label_matrix
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_matrices import LabelMatrix, label_matrix
 from treelabel.models.extreme.compact_rows import compact_rows
 from treelabel.models.extreme.label_tree import LabelTree
 

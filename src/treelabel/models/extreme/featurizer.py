@@ -15,7 +15,8 @@ from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import encoder_note, find_encoder, same_encoder
 from treelabel.models.persistence.schema import AllNgrams, EncoderNote, ngram_values, saved_shape, tfidf_arrays
 from treelabel.selection.training import Training
-from treelabel.text import NgramShape, Tfidf
+from treelabel.text.ngrams import NgramShape
+from treelabel.text.tfidf import Tfidf
 
 # No matrix has more columns.
 MOST_WIDTH = 2**31 - 1

@@ -12,7 +12,7 @@ from scipy import sparse
 from treelabel.core.array_schema import Array, Arrays
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import IntArray, LongArray
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 
 # Levels of a tree at most.
 MOST_LEVELS = 64

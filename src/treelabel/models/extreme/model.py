@@ -17,9 +17,9 @@ from treelabel.core.strings import Strings
 from treelabel.core.types import DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.core.validation import Between
 from treelabel.encoders.protocol import Encoder
-from treelabel.hierarchy import Hierarchy, LabelMatrix, label_matrix
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.information import inverse_propensities
-from treelabel.hierarchy.label_matrices import matches
+from treelabel.hierarchy.label_matrices import LabelMatrix, label_matrix, matches
 from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import Descriptions, check_descriptions, name_words, node_descriptions
 from treelabel.models.extreme.cluster_ranking import Negatives
@@ -29,11 +29,12 @@ from treelabel.models.extreme.forest import PARTS, Candidates, Forest, Make, Sea
 from treelabel.models.extreme.label_tree import hierarchy_tree
 from treelabel.models.extreme.rankers import Solver
 from treelabel.models.settings import Buckets, Cost, Count, Folds, NgramRange, NonNegative, PartialShare, Seed
-from treelabel.scores import Scores
+from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import HeldOut
 from treelabel.selection.feature_choice import shape_of
 from treelabel.selection.folds import draw_folds, hold_out
-from treelabel.text import NgramShape, Tfidf
+from treelabel.text.ngrams import NgramShape
+from treelabel.text.tfidf import Tfidf
 
 # With at most this many documents, each of them is held out once, in one of `cv` folds.
 FEW_DOCUMENTS = 3_000

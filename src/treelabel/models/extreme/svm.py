@@ -8,7 +8,7 @@ from scipy import sparse
 
 from treelabel.core.validation import Between
 from treelabel.encoders.protocol import Encoder
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.models.extreme.forest import Make
 from treelabel.models.extreme.label_tree import LabelTree
 from treelabel.models.extreme.model import Extreme

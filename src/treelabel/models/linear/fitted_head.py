@@ -21,7 +21,8 @@ from treelabel.calibration.output_space import OutputSpace
 from treelabel.core.array_schema import Array, Arrays, Csr, Schema, indices
 from treelabel.core.errors import TreelabelError, some
 from treelabel.core.sparse_product import SparseWeights
-from treelabel.hierarchy import Hierarchy, label_matrix
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_matrices import label_matrix
 from treelabel.hierarchy.moves import Moves
 from treelabel.models.linear.heads import HEADS, HeadTask, LinearHead
 from treelabel.models.linear.weight_collector import WeightCollector

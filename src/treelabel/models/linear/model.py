@@ -17,7 +17,8 @@ from treelabel.core.validation import Between
 from treelabel.encoders.cached_encoder import CachedEncoder
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import default_encoder, encoder_note, find_encoder, same_encoder
-from treelabel.hierarchy import Hierarchy, label_matrix
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_matrices import label_matrix
 from treelabel.hierarchy.moves import Moves
 from treelabel.hierarchy.regime import stop_nodes, usual_regime
 from treelabel.models.base import Model, Training
@@ -34,15 +35,16 @@ from treelabel.models.persistence.schema import (
     saved_shape,
 )
 from treelabel.models.settings import Buckets, Cost, Count, Folds, NgramRange, NonNegative, PartialShare, Seed
-from treelabel.rules import decide
+from treelabel.rules.decisions import decide
 from treelabel.rules.default_rules import DEFAULT_RULES
-from treelabel.scores import Scores
+from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import HeldOut, SettingTrial
 from treelabel.selection.feature_choice import AUTO, choose_features, shape_of
 from treelabel.selection.folds import draw_folds, hold_out
-from treelabel.text import NgramShape, Tfidf
 from treelabel.text.ngram_names import named_ngrams
+from treelabel.text.ngrams import NgramShape
 from treelabel.text.occurrences import Occurrences
+from treelabel.text.tfidf import Tfidf
 
 if TYPE_CHECKING:
     from treelabel.models.extreme.model import Extreme

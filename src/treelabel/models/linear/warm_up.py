@@ -10,7 +10,7 @@ from treelabel.calibration.registry import calibration_for
 from treelabel.core.sparse_product import SparseWeights
 from treelabel.core.stopping import StopSignal
 from treelabel.core.strings import Strings
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_ids import encode
 from treelabel.models.linear.conditional import Group, train_groups
 from treelabel.models.linear.descent import TrainingRows

@@ -14,7 +14,8 @@ from treelabel.core.json_text import read_json, read_ordinary
 from treelabel.core.npz import Headers, read_arrays
 from treelabel.core.types import IntArray
 from treelabel.core.validation import is_valid, validate
-from treelabel.hierarchy import Hierarchy, hierarchy_from_json
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy_json import hierarchy_from_json
 from treelabel.hierarchy.regime import Regime
 from treelabel.models.base import Model
 from treelabel.models.label_forms import LabelForm, StoredForm

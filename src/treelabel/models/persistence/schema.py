@@ -8,7 +8,7 @@ from scipy import sparse
 from treelabel.core.array_schema import Array, Arrays, Csr, indices
 from treelabel.core.errors import TreelabelError
 from treelabel.core.validation import Between
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.text.ngrams import LARGEST_N, MOST_FEATURES, NgramShape
 
 # No embedding has more columns.

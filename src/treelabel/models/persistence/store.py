@@ -17,7 +17,8 @@ from treelabel.core.npz import write_arrays
 from treelabel.core.types import IntArray
 from treelabel.core.validation import validate
 from treelabel.encoders.protocol import Encoder
-from treelabel.hierarchy import Hierarchy, hierarchy_to_json
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy_json import hierarchy_to_json
 from treelabel.hierarchy.regime import Regime
 from treelabel.models.label_forms import LabelForm
 from treelabel.models.profile import Profile

@@ -7,8 +7,8 @@ import numpy as np
 from treelabel.core.strings import Strings
 from treelabel.core.types import IntArray
 from treelabel.neural.bag.sgd import NgramRows
-from treelabel.text import NgramShape, Tfidf
-from treelabel.text.ngrams import count_ngrams
+from treelabel.text.ngrams import NgramShape, count_ngrams
+from treelabel.text.tfidf import Tfidf
 
 # Every document has this besides its n-grams, so that texts without any have the shares of training.
 CONSTANT = np.float32(0.2)

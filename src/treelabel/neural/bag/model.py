@@ -9,7 +9,7 @@ from treelabel.core.array_schema import Array, Arrays, Schema
 from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
 from treelabel.core.validation import AnyFloat, Between
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
 from treelabel.models.persistence.schema import MOST_DIMENSION, require_inner, tfidf_arrays
 from treelabel.models.settings import Count, LearningRate, NgramRange, Passes, PowerOfTwoBuckets, Seed, Width
@@ -21,9 +21,9 @@ from treelabel.neural.bag.warm_start import WarmStart
 from treelabel.neural.bag.word_vectors import read_vectors
 from treelabel.neural.losses.registry import LOSSES
 from treelabel.neural.objective import Objective, checked_params, objective_arrays
-from treelabel.scores import Scores
-from treelabel.text import Tfidf
+from treelabel.scores.score_matrix import Scores
 from treelabel.text.ngrams import LARGEST_N
+from treelabel.text.tfidf import Tfidf
 
 DENSE_BLOCK = 1 << 22
 MOST_FEATURES = 1 << 30

@@ -6,7 +6,8 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.types import FloatArray
 from treelabel.neural.bag.sgd import BagWeights
 from treelabel.neural.objective import Objective
-from treelabel.text import NgramShape, Tfidf
+from treelabel.text.ngrams import NgramShape
+from treelabel.text.tfidf import Tfidf
 
 
 @dataclass(frozen=True, eq=False)

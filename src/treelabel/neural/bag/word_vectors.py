@@ -11,8 +11,8 @@ import numpy as np
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import PIECE, existing_file, open_input
 from treelabel.core.types import FloatArray, IntArray
-from treelabel.text import NgramShape, Tfidf
-from treelabel.text.ngrams import count_ngrams
+from treelabel.text.ngrams import NgramShape, count_ngrams
+from treelabel.text.tfidf import Tfidf
 
 BATCH = 10_000
 

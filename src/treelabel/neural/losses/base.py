@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import DoubleArray, IntArray
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.neural.losses.loss_spec import LossSpec
 from treelabel.neural.losses.truth import IndexedLabels, PreparedLabels
 

@@ -3,7 +3,7 @@
 import numpy as np
 from torch import Tensor
 
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.neural.losses import maps
 from treelabel.neural.losses.base import Tables
 from treelabel.neural.losses.bce import Bce, sigmoid_losses

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from treelabel.hierarchy import LabelMatrix
+from treelabel.hierarchy.label_matrices import LabelMatrix
 from treelabel.neural.losses import maps
 from treelabel.neural.losses.base import Loss
 from treelabel.neural.losses.layout import NodeGroups, Ragged

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from treelabel.hierarchy import LabelMatrix
+from treelabel.hierarchy.label_matrices import LabelMatrix
 from treelabel.neural.losses import maps
 from treelabel.neural.losses.base import Tables
 from treelabel.neural.losses.bce import sigmoid_losses

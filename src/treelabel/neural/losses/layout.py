@@ -7,7 +7,8 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.core.types import DoubleArray, IntArray, LongArray
-from treelabel.hierarchy import Hierarchy, LabelMatrix, label_matrix
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_matrices import LabelMatrix, label_matrix
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from treelabel.core.errors import TreelabelError
 from treelabel.core.registry import Lazy
 from treelabel.core.types import DoubleArray, IntArray
-from treelabel.hierarchy import Hierarchy, LabelMatrix, row_sizes
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_matrices import LabelMatrix, row_sizes
 from treelabel.neural.losses.layout import Ragged, leaf_order
 
 Needs = Literal["any", "path", "leaf"]

@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from treelabel.core.types import DoubleArray, IntArray, LongArray
-from treelabel.hierarchy import Hierarchy, label_matrix, row_numbers
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_matrices import label_matrix, row_numbers
 
 
 def group_log_softmax(logits: Tensor, tables: Iterable[Tensor], group: Tensor) -> Tensor:

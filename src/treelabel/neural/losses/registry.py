@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy.typing as npt
 
 from treelabel.core.registry import Registry
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.neural.losses.loss_spec import LossRow, Parameter
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from treelabel.core.types import LongArray
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.neural.losses import maps
 from treelabel.neural.losses.leaf_softmax import PathLoss
 from treelabel.neural.losses.loss_spec import LossSpec

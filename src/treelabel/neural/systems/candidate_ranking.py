@@ -18,7 +18,7 @@ from treelabel.core.strings import Strings
 from treelabel.core.types import IntArray, LongArray
 from treelabel.core.validation import Between
 from treelabel.encoders.sources import Pooling
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.models.base import Training
 from treelabel.models.extreme.clustering import cluster_labels, pifa
 from treelabel.models.extreme.label_tree import MOST_LEVELS, LabelTree
@@ -28,8 +28,9 @@ from treelabel.neural.losses.base import Loss
 from treelabel.neural.model import NeuralModel
 from treelabel.neural.network import Network
 from treelabel.neural.objective import KEPT_NODES, Objective
-from treelabel.scores import Scores
-from treelabel.text import NgramShape, Tfidf
+from treelabel.scores.score_matrix import Scores
+from treelabel.text.ngrams import NgramShape
+from treelabel.text.tfidf import Tfidf
 
 LabelCount = Annotated[int, Between(1, 1 << 31)]
 ClusterSize = Annotated[int, Between(2, 1 << 16)]

@@ -17,7 +17,7 @@ from torch.nn import functional
 from treelabel.core.progress import progress_bar
 from treelabel.core.stopping import StopSignal, held_interrupt
 from treelabel.core.types import LongArray
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.neural.processes import agree_to_stop
 
 # The most labels in one sequence: attention is quadratic in it, whatever the size of the hierarchy.

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from treelabel.core.types import IntArray, LongArray
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 
 # The scale of BERT's own random weights: a label starts close to its name.
 INITIAL_SCALE = 0.02

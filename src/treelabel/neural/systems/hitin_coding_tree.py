@@ -18,7 +18,7 @@ import numpy as np
 from treelabel.core.compute import kernel
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.structure import freeze
 from treelabel.neural.systems.hitin_merging import binary_tree
 

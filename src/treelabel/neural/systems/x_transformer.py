@@ -61,9 +61,10 @@ from treelabel.neural.systems.x_transformer_indexing import (
     x_transformer_schema,
 )
 from treelabel.neural.training_arguments import Recipe, make_recipes
-from treelabel.scores import Scores
+from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import HeldOut
-from treelabel.text import NgramShape, Tfidf
+from treelabel.text.ngrams import NgramShape
+from treelabel.text.tfidf import Tfidf
 
 # Smaller weights of rankers are dropped.
 PRUNE = 0.01

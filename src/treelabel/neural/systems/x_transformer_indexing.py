@@ -17,7 +17,7 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
 from treelabel.core.types import FloatArray, IntArray
 from treelabel.core.validation import Between
-from treelabel.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.models.extreme.cluster_ranking import best_clusters, joined_features, rank
 from treelabel.models.extreme.clustering import cluster_hierarchy
 from treelabel.models.extreme.label_tree import LabelTree
@@ -33,9 +33,10 @@ from treelabel.neural.network import LinearOutputs, Network, NetworkSpec
 from treelabel.neural.network_schema import NetworkValues, saved_schema
 from treelabel.neural.objective import Objective
 from treelabel.neural.targets import LabelTargets
-from treelabel.scores import Scores
+from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import Stage
-from treelabel.text import NgramShape, Tfidf
+from treelabel.text.ngrams import NgramShape
+from treelabel.text.tfidf import Tfidf
 
 # Texts that are scored at once.
 TEXTS_AT_ONCE = 2048
