@@ -2,7 +2,6 @@
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse import csgraph
 
 from treelabel.core.strings import Strings, text_digests
 from treelabel.core.types import LongArray
@@ -71,6 +70,9 @@ def units(codes: LongArray, groups: LongArray | None = None) -> LongArray:
     columns = np.concatenate([texts, groups + texts.max(initial=-1) + 1])
     member = sparse.csr_array((np.ones(2 * count, np.int8), (np.tile(np.arange(count), 2), columns)), shape)
     graph = sparse.block_array([[None, member], [member.T, None]], format="csr")
+    # It brings solvers along, which every command would wait for.
+    from scipy.sparse import csgraph
+
     return _in_order(csgraph.connected_components(graph, directed=False)[1][:count])
 
 

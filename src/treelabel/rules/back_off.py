@@ -16,7 +16,6 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from treelabel.core.compute import kernel
 from treelabel.core.errors import TreelabelError
@@ -323,6 +322,9 @@ def last_precise(
     >>> last_precise([70, 139, 150], [70, 140, 180], 0.95, 0.9), last_precise([20], [20], 0.95, 0.9)
     (1, -1)
     """
+    # It takes as long to load as thousands of decisions.
+    from scipy import special
+
     right, count = np.asarray(hits, np.int64), np.asarray(tries, np.int64)
     most = int(count.max(initial=0))
     if precision >= 1 or not most:
