@@ -40,7 +40,7 @@ from benchmarks.peers import MissingPeerError, peer_python
 from treelabel import Dataset, Hierarchy, audit, load_sample, read, unfold
 from treelabel.core.types import LongArray
 from treelabel.hierarchy import label_matrix, row_sizes
-from treelabel.hierarchy.regime import stop_nodes
+from treelabel.hierarchy.labelled_texts import stop_nodes
 from treelabel.models.sklearn import terminal_probabilities
 from treelabel.operations.audit import Audit
 

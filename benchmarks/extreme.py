@@ -29,7 +29,7 @@ from benchmarks.measure import ROOT
 from rich.console import Console
 from rich.table import Table
 
-from treelabel.hierarchy.information import inverse_propensities
+from treelabel.hierarchy.similarity import inverse_propensities
 
 DATA = ROOT.parent / "shared" / "data"
 SETS = {

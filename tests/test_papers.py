@@ -16,7 +16,7 @@ from scipy import sparse
 from tests.reference import ROOT, SlowHierarchy, matrix_of
 from tests.strategies import Drawn, label_rows, trees
 from treelabel import Hierarchy, Scores, decide, evaluate
-from treelabel.hierarchy.information import information_content, information_weights
+from treelabel.hierarchy.similarity import information_content, information_weights
 
 GOLDEN = Path(os.environ.get("TREELABEL_GOLDEN", Path(__file__).parents[2] / "shared" / "golden"))
 

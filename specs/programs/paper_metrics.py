@@ -9,7 +9,7 @@ import numpy as np
 from treelabel import Hierarchy, evaluate
 from treelabel.core.types import DoubleArray
 from treelabel.hierarchy import LabelMatrix, row_sizes
-from treelabel.hierarchy.information import inverse_propensities
+from treelabel.hierarchy.similarity import inverse_propensities
 from treelabel.metrics import Batch, Context, overlap
 
 

@@ -15,7 +15,7 @@ from tests.reference_metrics import REFERENCE, Case
 from tests.strategies import Drawn, dags, examples, label_rows, trees
 from treelabel import Dataset, Evaluator, Hierarchy, Scores, TreelabelError, evaluate
 from treelabel.evaluation.result import Result
-from treelabel.hierarchy.information import inverse_propensities
+from treelabel.hierarchy.similarity import inverse_propensities
 from treelabel.metrics import METRICS, find_metric
 from treelabel.metrics.overlap import f_beta, with_root
 

@@ -10,7 +10,7 @@ from tests.strategies import Drawn, hierarchies, with_labels
 from treelabel import Evaluator, Hierarchy, Scores, TreelabelError, compare, decide, evaluate
 from treelabel.hierarchy import as_labels
 from treelabel.hierarchy.label_ids import encode
-from treelabel.hierarchy.regime import regime_of, usual_regime
+from treelabel.hierarchy.labelled_texts import regime_of, usual_regime
 from treelabel.models import make_model
 from treelabel.rules.default_rules import DEFAULT_RULES, default_rule
 

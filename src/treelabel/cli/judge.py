@@ -93,9 +93,8 @@ def _with_predicted(hierarchy: "Hierarchy", path: Path, read: ReadArguments) -> 
 
 def unknown_paths(hierarchy: "Hierarchy", labels: "Iterable[Label]", sep: str | None) -> list[tuple[str, ...]]:
     """Return the paths of labels that a tree does not have, but for bare names and several labels taken for one."""
-    from treelabel.hierarchy.hierarchy import split_path
+    from treelabel.hierarchy.hierarchy import SEPARATOR, split_path
     from treelabel.hierarchy.label_ids import UnknownLabelError, find_label, mark_between
-    from treelabel.hierarchy.named import SEPARATOR
 
     new = []
     for label in labels:

@@ -13,7 +13,7 @@ from treelabel.core.strings import Strings
 from treelabel.core.types import LongArray
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix, row_sizes
-from treelabel.hierarchy.regime import REGIMES, Regime, document_regimes
+from treelabel.hierarchy.labelled_texts import REGIMES, Regime, document_regimes
 
 FREQUENCY_BINS = ((1, 9), (10, 99), (100, 999), (1000, None))
 

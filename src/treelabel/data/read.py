@@ -20,9 +20,8 @@ from treelabel.data.documents import DocumentBatch, DocumentReader, OnError, Pro
 from treelabel.data.io.format import ReadOptions
 from treelabel.data.taxonomy.label_characters import unprintable
 from treelabel.data.taxonomy.sibling_taxonomy import find_sibling_taxonomy, read_sibling_taxonomy
-from treelabel.hierarchy.hierarchy import Hierarchy, split_path
+from treelabel.hierarchy.hierarchy import SEPARATOR, Hierarchy, split_path
 from treelabel.hierarchy.label_ids import Label, UnknownLabelError, find_label
-from treelabel.hierarchy.named import SEPARATOR
 from treelabel.hierarchy.separators import guess_separator
 
 LOG = logging.getLogger(__name__)

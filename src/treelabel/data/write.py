@@ -23,9 +23,9 @@ from treelabel.data.taxonomy.sibling_taxonomy import (
     sibling_path,
     write_sibling_taxonomy,
 )
+from treelabel.hierarchy.hierarchy import SEPARATOR
 from treelabel.hierarchy.label_ids import SEPARATORS, Label, decode
 from treelabel.hierarchy.label_matrices import LabelMatrix, row_sizes
-from treelabel.hierarchy.named import SEPARATOR
 
 LabelStyle = Literal["auto", "names", "paths"]
 

@@ -20,7 +20,7 @@ from treelabel.evaluation.result import Result
 from treelabel.evaluation.wrong_documents import WrongDocuments
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix, row_numbers
-from treelabel.hierarchy.regime import count_regimes, usual_of
+from treelabel.hierarchy.labelled_texts import count_regimes, usual_of
 from treelabel.metrics.batch import Batch, Context, closed_sets, label_totals
 from treelabel.rules.default_rules import DEFAULT_RULES
 from treelabel.rules.tuned_rule import TunedRule

@@ -23,7 +23,7 @@ from treelabel.evaluation.evaluator import evaluate
 from treelabel.evaluation.result import Result
 from treelabel.evaluation.significance import Comparison, holm
 from treelabel.evaluation.statistics import seed_interval
-from treelabel.hierarchy.regime import Regime, regime_of, usual_regime
+from treelabel.hierarchy.labelled_texts import Regime, regime_of, usual_regime
 from treelabel.metrics.registry import find_metric
 from treelabel.models.base import Model
 from treelabel.models.registry import check_setting_names, make_model

@@ -1,6 +1,7 @@
 """The hierarchy of labels, as frozen integer arrays, and label sets over it."""
 
-from treelabel.hierarchy.hierarchy import Change, Hierarchy, split_path
+from treelabel.hierarchy.change import Change
+from treelabel.hierarchy.hierarchy import SEPARATOR, Hierarchy, split_path
 from treelabel.hierarchy.hierarchy_json import hierarchy_from_json, hierarchy_to_json
 from treelabel.hierarchy.label_matrices import (
     LabelMatrix,
@@ -12,7 +13,6 @@ from treelabel.hierarchy.label_matrices import (
     row_numbers,
     row_sizes,
 )
-from treelabel.hierarchy.named import SEPARATOR
 
 __all__ = [
     "SEPARATOR",

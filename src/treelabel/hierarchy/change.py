@@ -5,7 +5,7 @@ carry label sets both ways and scores both ways, for cutting, pruning, collapsin
 """
 
 from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +14,8 @@ from scipy import sparse
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, IntArray, LongArray
-from treelabel.hierarchy import build
+from treelabel.hierarchy import ancestry
 from treelabel.hierarchy.edges import Edges, text_array
-from treelabel.hierarchy.kernels import ancestry
 from treelabel.hierarchy.label_matrices import (
     LabelMatrix,
     as_labels,
@@ -25,15 +24,16 @@ from treelabel.hierarchy.label_matrices import (
     renumber_columns,
     row_numbers,
 )
-from treelabel.hierarchy.named import NamedStructure
+from treelabel.hierarchy.numbering import number
+
+if TYPE_CHECKING:
+    from treelabel.hierarchy.hierarchy import Hierarchy
 
 ScoreMatrix: TypeAlias = Any  # a dense array or a CSR matrix
-# The class of the old hierarchy, and so of the new one.
-Kind = TypeVar("Kind", bound=NamedStructure)
 
 
 @dataclass(frozen=True, eq=False)
-class ChangeOf(Generic[Kind]):
+class Change:
     """An old and a new hierarchy, where each old label goes (old x new matrix), and where each new node comes from.
 
     >>> from treelabel.hierarchy import Hierarchy
@@ -44,8 +44,8 @@ class ChangeOf(Generic[Kind]):
     [2]
     """
 
-    old: Kind
-    new: Kind
+    old: "Hierarchy"
+    new: "Hierarchy"
     forward: LabelMatrix
     origin: IntArray
 
@@ -77,7 +77,7 @@ class ChangeOf(Generic[Kind]):
 
 
 @dataclass(frozen=True, eq=False)
-class OtherLeaves(ChangeOf[Kind]):
+class OtherLeaves(Change):
     """The change that adds "other" leaves: only labels at which a document stops move to them."""
 
     def labels(self, labels: Any) -> LabelMatrix:
@@ -107,7 +107,7 @@ class OtherLeaves(ChangeOf[Kind]):
 
 
 @dataclass(frozen=True, eq=False)
-class CollapsedChains(ChangeOf[Kind]):
+class CollapsedChains(Change):
     """The change that collapses chains: what is known of a chain's end is known of the whole chain."""
 
     def scores_back(self, scores: ScoreMatrix) -> ScoreMatrix:
@@ -117,7 +117,7 @@ class CollapsedChains(ChangeOf[Kind]):
 
 
 @dataclass(frozen=True, eq=False)
-class UnfoldedGraph(ChangeOf[Kind]):
+class UnfoldedGraph(Change):
     """The change that makes a tree of a DAG: a label goes to the copies that its document supports."""
 
     def labels(self, labels: Any) -> LabelMatrix:
@@ -158,25 +158,19 @@ def _columns(scores: ScoreMatrix, ids: npt.NDArray[np.integer[Any]]) -> ScoreMat
     return chosen
 
 
-def _check_columns(scores: ScoreMatrix, hierarchy: NamedStructure) -> None:
+def _check_columns(scores: ScoreMatrix, hierarchy: "Hierarchy") -> None:
     if scores.ndim != 2 or scores.shape[1] != len(hierarchy):
         raise TreelabelError(f"scores of shape {scores.shape} do not fit a hierarchy of {len(hierarchy):,} nodes")
 
 
-def _renumber(kind: type[Kind], edges: Edges) -> tuple[Kind, IntArray]:
-    """Number new nodes; also return the rank of each edge code."""
-    numbered = build.number(edges)
-    return kind._of(numbered), numbered.rank
-
-
-def cut(old: Kind, depth: int) -> ChangeOf[Kind]:
+def cut(old: "Hierarchy", depth: int) -> Change:
     """Keep the levels down to a depth."""
     if depth < 1:
         raise TreelabelError(f"cannot cut at depth {depth}: at least one level must stay")
     return _keep(old, old.depth <= depth)
 
 
-def prune(old: Kind, keep: IntArray) -> ChangeOf[Kind]:
+def prune(old: "Hierarchy", keep: IntArray) -> Change:
     """Keep nodes and all their ancestors."""
     if len(keep) == 0:
         raise TreelabelError("nothing to keep: prune() needs at least one node")
@@ -185,7 +179,7 @@ def prune(old: Kind, keep: IntArray) -> ChangeOf[Kind]:
     return _keep(old, stays)
 
 
-def _keep(old: Kind, stays: BoolArray) -> ChangeOf[Kind]:
+def _keep(old: "Hierarchy", stays: BoolArray) -> Change:
     """Keep marked nodes, whose ancestors are marked too; other labels move to their nearest ancestors that stay."""
     edges = stays[old.edge_child]
     new, new_id = _restrict(old, stays, old.parent_idx[edges], old.edge_child[edges])
@@ -196,10 +190,10 @@ def _keep(old: Kind, stays: BoolArray) -> ChangeOf[Kind]:
     else:
         reached = old.closure(sparse.identity(len(old), np.bool_, "csr"))
         rows = old.most_specific(keep_entries(reached, stays[reached.indices]))
-    return ChangeOf(old, new, renumber_columns(rows, new_id, len(new)), _origin(new_id, len(new)))
+    return Change(old, new, renumber_columns(rows, new_id, len(new)), _origin(new_id, len(new)))
 
 
-def collapse_chains(old: Kind) -> ChangeOf[Kind]:
+def collapse_chains(old: "Hierarchy") -> Change:
     """Drop nodes with a single child that has no other parent; their labels move to the end of the chain."""
     ptr, idx = old.child_graph
     only = np.flatnonzero(np.diff(ptr)[1:] == 1)
@@ -215,12 +209,13 @@ def collapse_chains(old: Kind) -> ChangeOf[Kind]:
     return CollapsedChains(old, new, forward, _origin(new_id, len(new)))
 
 
-def _restrict(old: Kind, stays: BoolArray, parent: IntArray, child: IntArray) -> tuple[Kind, IntArray]:
+def _restrict(old: "Hierarchy", stays: BoolArray, parent: IntArray, child: IntArray) -> tuple["Hierarchy", IntArray]:
     """Make a hierarchy of the nodes that stay, with new edges; also return the new id of each old node, or -1."""
     code = (np.cumsum(stays) - 1).astype(np.int32)
     above = np.where(parent >= 0, code[parent], np.int32(-1)).astype(np.int32)
-    new, rank = _renumber(type(old), Edges(above, code[child], old.name_array.filter(pa.array(stays))))
-    return new, np.where(stays, rank[code], np.int32(-1)).astype(np.int32)
+    numbered = number(Edges(above, code[child], old.name_array.filter(pa.array(stays))))
+    new_id = np.where(stays, numbered.rank[code], np.int32(-1)).astype(np.int32)
+    return type(old).from_numbered(numbered), new_id
 
 
 def _origin(new_id: IntArray, size: int) -> IntArray:
@@ -230,7 +225,7 @@ def _origin(new_id: IntArray, size: int) -> IntArray:
     return origin
 
 
-def with_other_leaves(old: Kind, nodes: IntArray) -> ChangeOf[Kind]:
+def with_other_leaves(old: "Hierarchy", nodes: IntArray) -> Change:
     """Add a child "other [name]" to each internal node among `nodes`."""
     above = np.unique(nodes)
     above = above[~old.is_leaf[above]]
@@ -244,7 +239,8 @@ def with_other_leaves(old: Kind, nodes: IntArray) -> ChangeOf[Kind]:
         np.concatenate([old.edge_child, np.arange(len(old), size)]).astype(np.int32),
         pa.concat_arrays([old.name_array, pa.array(names, old.name_array.type)]),
     )
-    new, rank = _renumber(type(old), edges)
+    numbered = number(edges)
+    new, rank = type(old).from_numbered(numbered), numbered.rank
     target = np.arange(len(old), dtype=np.int32)
     target[above] = np.arange(len(old), size)
     origin = np.empty(size, np.int32)
@@ -252,7 +248,7 @@ def with_other_leaves(old: Kind, nodes: IntArray) -> ChangeOf[Kind]:
     return OtherLeaves(old, new, label_matrix(np.arange(len(old) + 1), rank[target], size), origin)
 
 
-def unfold(old: Kind, limit: int) -> ChangeOf[Kind]:
+def unfold(old: "Hierarchy", limit: int) -> Change:
     """Copy each node of a DAG once for every way from the root to it."""
     # Counted in floats: a ladder of diamonds has more ways than integers can hold, or than anyone wants to print.
     ways: list[float] = []
@@ -276,7 +272,8 @@ def unfold(old: Kind, limit: int) -> ChangeOf[Kind]:
                 parent.append(way)
                 origin.append(node)
     edges = Edges(np.array(parent, np.int32), np.arange(len(names), dtype=np.int32), text_array(names, "name"))
-    new, rank = _renumber(type(old), edges)
+    numbered = number(edges)
+    new, rank = type(old).from_numbered(numbered), numbered.rank
     forward = sparse.csr_array((np.ones(len(new), np.bool_), (np.array(origin, np.int32), rank)), (len(old), len(new)))
     from_old = np.empty(len(new), np.int32)
     from_old[rank] = origin

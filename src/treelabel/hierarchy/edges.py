@@ -148,6 +148,16 @@ def _edges_of_parent_names(parents: Mapping[str, Any]) -> Edges:
     return Edges(codes[:, 0].copy(), codes[:, 1].copy(), names, lambda edge: f"label {quote(pairs[edge][1])}")
 
 
+def edges_of_graph(graph: Any) -> Edges:
+    """Code the edges of a networkx DiGraph; nodes are named by `str`."""
+    if not graph.is_directed():
+        raise TreelabelError("the graph has no directions; expected a DiGraph with edges from parent to child")
+    names = {node: str(node) for node in graph.nodes}
+    if len(set(names.values())) < len(names):
+        raise TreelabelError("two nodes of the graph have the same text as a name; rename them first")
+    return edges_of_pairs([(names[above], names[below]) for above, below in graph.edges()], names.values())
+
+
 def edges_of_paths(paths: Iterable[Sequence[str]]) -> Edges:
     """Code label paths, each a sequence of names from the top; the same name under two parents is two nodes."""
     code: dict[tuple[int, str], int] = {}

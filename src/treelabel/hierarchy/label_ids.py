@@ -14,9 +14,8 @@ import numpy as np
 from treelabel.core.errors import TreelabelError, quote, some
 from treelabel.core.registry import did_you_mean
 from treelabel.core.strings import as_list, column_names, is_missing
-from treelabel.hierarchy.hierarchy import Hierarchy, split_path
+from treelabel.hierarchy.hierarchy import SEPARATOR, Hierarchy, split_path
 from treelabel.hierarchy.label_matrices import LabelMatrix, from_ids
-from treelabel.hierarchy.named import SEPARATOR
 
 # Tried in this order when no separator is given. A label that is itself a name is never split.
 SEPARATORS = (SEPARATOR, ">", " / ", "/", " | ", "|", "::", "\\")

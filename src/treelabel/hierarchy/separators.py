@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from treelabel.hierarchy.hierarchy import split_path
-from treelabel.hierarchy.named import SEPARATOR
+from treelabel.hierarchy.hierarchy import SEPARATOR, split_path
 
 
 class SeparatorEvidence(NamedTuple):

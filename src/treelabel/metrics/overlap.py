@@ -10,8 +10,8 @@ from collections.abc import Callable
 import numpy as np
 
 from treelabel.core.types import BoolArray, DoubleArray
-from treelabel.hierarchy.information import inverse_propensities
 from treelabel.hierarchy.label_matrices import matches
+from treelabel.hierarchy.similarity import inverse_propensities
 from treelabel.metrics.batch import Batch, Context, overlap
 from treelabel.metrics.metric import Parts, Sums
 

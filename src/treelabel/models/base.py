@@ -17,8 +17,8 @@ from treelabel.core.types import DoubleArray
 from treelabel.core.validation import Between, validate
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_ids import decode
+from treelabel.hierarchy.labelled_texts import stop_nodes
 from treelabel.hierarchy.moves import Moves
-from treelabel.hierarchy.regime import stop_nodes
 from treelabel.models.label_forms import LabelForm
 from treelabel.models.model_inputs import texts_of, training_of, true_labels
 from treelabel.models.persistence.store import save_model, storable_settings

@@ -10,13 +10,12 @@ import numpy.typing as npt
 from scipy import sparse
 
 from treelabel.core.errors import TreelabelError, quote
-from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import SEPARATOR, Hierarchy
 from treelabel.hierarchy.label_ids import (
     decode,
     label_rows,
 )
 from treelabel.hierarchy.label_matrices import LabelMatrix, label_matrix, row_sizes
-from treelabel.hierarchy.named import SEPARATOR
 from treelabel.rules.decisions import Decisions
 from treelabel.scores.score_matrix import Scores
 

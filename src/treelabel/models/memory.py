@@ -19,8 +19,8 @@ from treelabel.encoders.cached_encoder import CachedEncoder
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import encoder_note, find_encoder, same_encoder
 from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.labelled_texts import stop_nodes
 from treelabel.hierarchy.moves import Moves
-from treelabel.hierarchy.regime import stop_nodes
 from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import Descriptions, check_descriptions, is_code, label_text, node_descriptions
 from treelabel.models.growth import grown_nodes

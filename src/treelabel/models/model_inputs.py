@@ -10,7 +10,7 @@ from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.stopping import StopSignal
 from treelabel.core.strings import Strings, require_column
 from treelabel.core.types import BoolArray
-from treelabel.hierarchy.hierarchy import Hierarchy, split_path
+from treelabel.hierarchy.hierarchy import SEPARATOR, Hierarchy, split_path
 from treelabel.hierarchy.label_ids import (
     SEPARATORS,
     UnknownLabelError,
@@ -21,7 +21,6 @@ from treelabel.hierarchy.label_ids import (
     labels_of_row,
 )
 from treelabel.hierarchy.label_matrices import LabelMatrix, as_labels
-from treelabel.hierarchy.named import SEPARATOR
 from treelabel.models.label_forms import LabelForm, class_codes
 from treelabel.selection.training import Training
 

@@ -28,8 +28,8 @@ from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import default_encoder, encoder_note, find_encoder, same_encoder
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix
+from treelabel.hierarchy.labelled_texts import Regime
 from treelabel.hierarchy.moves import Moves
-from treelabel.hierarchy.regime import Regime
 from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import Descriptions, check_descriptions, label_text, node_descriptions
 from treelabel.models.growth import grown_nodes

@@ -20,7 +20,7 @@ from treelabel.core.types import LongArray
 from treelabel.encoders.registry import find_encoder
 from treelabel.encoders.sources import Pooling
 from treelabel.encoders.token_states import TokenStates
-from treelabel.hierarchy.regime import stop_nodes
+from treelabel.hierarchy.labelled_texts import stop_nodes
 from treelabel.models.base import Training
 from treelabel.models.descriptions import name_words
 from treelabel.neural.backbones import new_backbone, prepare_backbone, without_lora

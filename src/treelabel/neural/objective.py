@@ -11,7 +11,8 @@ from treelabel.core.array_schema import Array, indices
 from treelabel.core.bounded_memory import MANY_NODES
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
-from treelabel.hierarchy.hierarchy import Change, Hierarchy
+from treelabel.hierarchy.change import Change
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix, row_sizes
 from treelabel.neural.losses.loss_spec import LossSpec
 from treelabel.neural.losses.registry import LOSSES

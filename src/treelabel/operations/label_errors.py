@@ -29,7 +29,7 @@ from scipy import sparse
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix, keep_entries, row_numbers
-from treelabel.hierarchy.regime import usual_regime
+from treelabel.hierarchy.labelled_texts import usual_regime
 from treelabel.scores.score_matrix import Scores
 
 # Dense or CSR, documents x nodes.

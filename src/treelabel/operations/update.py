@@ -10,8 +10,8 @@ from scipy import sparse
 
 from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy.label_matrices import row_sizes
+from treelabel.hierarchy.labelled_texts import regime_of
 from treelabel.hierarchy.moves import Moves
-from treelabel.hierarchy.regime import regime_of
 from treelabel.models.base import Model
 from treelabel.models.model_inputs import training_of
 from treelabel.models.profile import Profile

@@ -10,9 +10,9 @@ import numpy as np
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, LongArray
 from treelabel.hierarchy.hierarchy import Hierarchy
-from treelabel.hierarchy.information import information_content
 from treelabel.hierarchy.label_ids import decode
 from treelabel.hierarchy.label_matrices import LabelMatrix, keep_entries, row_numbers, row_sizes
+from treelabel.hierarchy.similarity import information_content
 from treelabel.hierarchy.union import join_hierarchies, nodes_in
 from treelabel.rules.parsing import find_rule
 from treelabel.rules.rule import COMMON, Rule, RuleSpec

@@ -4,7 +4,7 @@ from typing import Final
 
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix
-from treelabel.hierarchy.regime import Regime, usual_regime
+from treelabel.hierarchy.labelled_texts import Regime, usual_regime
 
 DEFAULT_RULES: Final[dict[Regime, str]] = {
     "single_path": "best_leaf",

@@ -5,8 +5,8 @@ import numpy as np
 from treelabel.core.compute import kernel
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
-from treelabel.hierarchy.information import information_weights
 from treelabel.hierarchy.label_matrices import LabelMatrix
+from treelabel.hierarchy.similarity import information_weights
 from treelabel.rules.hierarchical_f import largest
 from treelabel.rules.score_rows import ScoreRows, choose_sets, load_tree_row, longest_row, make_tree_row
 from treelabel.scores.score_matrix import Scores

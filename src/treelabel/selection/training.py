@@ -12,8 +12,7 @@ from treelabel.core.strings import Strings, as_list, describe_value
 from treelabel.core.types import DoubleArray, LongArray
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix
-from treelabel.hierarchy.labelled_texts import LabelledTexts
-from treelabel.hierarchy.regime import Regime, regime_of
+from treelabel.hierarchy.labelled_texts import LabelledTexts, Regime, regime_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,10 +10,9 @@ from treelabel.core.errors import quote, some
 from treelabel.core.types import LongArray
 from treelabel.data.checks.finding import EXAMPLES, CheckInput, Finding, label_set_numbers, labels_of, plural
 from treelabel.data.checks.spelling import clean_name, loose_key, name_key, spelling_groups
-from treelabel.hierarchy.hierarchy import Hierarchy, split_path
+from treelabel.hierarchy.hierarchy import SEPARATOR, Hierarchy, split_path
 from treelabel.hierarchy.label_ids import SEPARATORS
 from treelabel.hierarchy.label_matrices import row_sizes
-from treelabel.hierarchy.named import SEPARATOR
 
 MARKS: Final = ("|", ";", ",", "/", "+")
 # Marks that names hardly have.

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from treelabel.core.errors import TreelabelError, quote
 from treelabel.data.columns import LEVEL_NAME
 from treelabel.hierarchy.edges import ROOT_NAMES
-from treelabel.hierarchy.named import SEPARATOR
+from treelabel.hierarchy.hierarchy import SEPARATOR
 from treelabel.hierarchy.separators import guess_separator
 
 CHILD_COLUMNS = ("child", "label", "name", "id", "node", "code", "title", "category", "class", "concept", "term", "key")

@@ -18,9 +18,8 @@ from treelabel.data.taxonomy.skos import read_skos
 from treelabel.data.taxonomy.taxonomy_columns import separator_of
 from treelabel.data.taxonomy.taxonomy_tables import TaxonomyFormat, TaxonomyOptions, read_table
 from treelabel.hierarchy.edges import ROOT_NAMES
-from treelabel.hierarchy.hierarchy import Hierarchy, split_path
+from treelabel.hierarchy.hierarchy import SEPARATOR, Hierarchy, split_path
 from treelabel.hierarchy.hierarchy_json import hierarchy_from_json, hierarchy_to_json
-from treelabel.hierarchy.named import SEPARATOR
 
 ENDINGS: dict[str, TaxonomyFormat] = {
     ".tsv": "edges",

@@ -18,8 +18,8 @@ from treelabel.core.types import DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.core.validation import Between
 from treelabel.encoders.protocol import Encoder
 from treelabel.hierarchy.hierarchy import Hierarchy
-from treelabel.hierarchy.information import inverse_propensities
 from treelabel.hierarchy.label_matrices import LabelMatrix, label_matrix, matches
+from treelabel.hierarchy.similarity import inverse_propensities
 from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import Descriptions, check_descriptions, name_words, node_descriptions
 from treelabel.models.extreme.cluster_ranking import Negatives

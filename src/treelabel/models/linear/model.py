@@ -19,8 +19,8 @@ from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import default_encoder, encoder_note, find_encoder, same_encoder
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import label_matrix
+from treelabel.hierarchy.labelled_texts import stop_nodes, usual_regime
 from treelabel.hierarchy.moves import Moves
-from treelabel.hierarchy.regime import stop_nodes, usual_regime
 from treelabel.models.base import Model, Training
 from treelabel.models.linear.descent import TrainingRows
 from treelabel.models.linear.fitted_head import MOST_GROWTH, FittedHead, fit_head, refit_head, rename_outputs

@@ -16,7 +16,7 @@ from treelabel.core.types import IntArray
 from treelabel.core.validation import is_valid, validate
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.hierarchy_json import hierarchy_from_json
-from treelabel.hierarchy.regime import Regime
+from treelabel.hierarchy.labelled_texts import Regime
 from treelabel.models.base import Model
 from treelabel.models.label_forms import LabelForm, StoredForm
 from treelabel.models.persistence.signing import check_signature

@@ -19,7 +19,7 @@ from treelabel.core.validation import validate
 from treelabel.encoders.protocol import Encoder
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.hierarchy_json import hierarchy_to_json
-from treelabel.hierarchy.regime import Regime
+from treelabel.hierarchy.labelled_texts import Regime
 from treelabel.models.label_forms import LabelForm
 from treelabel.models.profile import Profile
 from treelabel.models.settings import Settings, not_fitted

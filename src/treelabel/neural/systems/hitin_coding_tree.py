@@ -19,7 +19,7 @@ from treelabel.core.compute import kernel
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
 from treelabel.hierarchy.hierarchy import Hierarchy
-from treelabel.hierarchy.structure import freeze
+from treelabel.hierarchy.numbering import freeze
 from treelabel.neural.systems.hitin_merging import binary_tree
 
 # Sums of logarithms that differ by less are equal: a group that saves nothing is left out.

@@ -4,15 +4,19 @@ All of it is linear in nodes and edges, and nothing recurses.
 """
 
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from treelabel.core.compute import kernel
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import IntArray
 from treelabel.hierarchy.edges import Edges
-from treelabel.hierarchy.kernels import numbering
+
+Numbers = TypeVar("Numbers", bound=npt.NDArray[Any])
 
 
 @dataclass(frozen=True)
@@ -34,8 +38,8 @@ def number(edges: Edges, tree: bool = False) -> NumberedNodes:
     orphans = np.flatnonzero(np.bincount(edges.child, minlength=nodes) == 0).astype(np.int32)
     parent = np.concatenate([edges.parent, np.full(len(orphans), -1, np.int32)])
     child = np.concatenate([edges.child, orphans])
-    ptr, by_parent = numbering.group_by(parent + np.int32(1), nodes + 1)
-    first, second = numbering.first_duplicate(ptr, by_parent, child, nodes)
+    ptr, by_parent = group_by(parent + np.int32(1), nodes + 1)
+    first, second = first_duplicate(ptr, by_parent, child, nodes)
     if second >= 0:
         raise TreelabelError(
             f"{edges.where(second)}: duplicate edge {edges.arrow(second)}, first at {edges.where(first)}"
@@ -43,7 +47,7 @@ def number(edges: Edges, tree: bool = False) -> NumberedNodes:
     parents = np.bincount(child, minlength=nodes).astype(np.int32)
     if tree and len(child) > nodes:
         _refuse_second_parent(edges, parents)
-    queue, rank, depth, reached = numbering.number_nodes(ptr, by_parent, child, parents)
+    queue, rank, depth, reached = number_nodes(ptr, by_parent, child, parents)
     if reached < nodes:
         _refuse_cycle(edges, rank)
     new_parent = np.where(parent >= 0, rank[parent], np.int32(-1)).astype(np.int32)
@@ -102,3 +106,75 @@ def _refuse_cycle(edges: Edges, rank: IntArray) -> None:
         shown = [*shown[:6], f"... {len(shown) - 11} more ...", *shown[-5:]]
     where = edges.where(edge_above[cycle[0]])
     raise TreelabelError(f"{where}: cycle of {len(cycle)} labels: {' -> '.join(shown)}; remove one of these edges")
+
+
+def freeze(array: Numbers) -> Numbers:
+    """Make an array read-only: hierarchies are shared, and what they answer is cached."""
+    array.setflags(write=False)
+    return array
+
+
+@kernel
+def group_by(keys: IntArray, groups: int) -> tuple[IntArray, IntArray]:
+    """Sort positions by key, stably, in linear time: group g is positions[ptr[g]:ptr[g + 1]] of (ptr, positions)."""
+    ptr = np.zeros(groups + 1, np.int32)
+    for key in keys:
+        ptr[key + 1] += 1
+    for group in range(groups):
+        ptr[group + 1] += ptr[group]
+    free = ptr[:-1].copy()
+    positions = np.empty(len(keys), np.int32)
+    for position in range(len(keys)):
+        key = keys[position]
+        positions[free[key]] = position
+        free[key] += 1
+    return ptr, positions
+
+
+@kernel
+def number_nodes(
+    ptr: IntArray, edges: IntArray, child: IntArray, waiting: IntArray
+) -> tuple[IntArray, IntArray, IntArray, int]:
+    """Number nodes so that parents precede children and levels are slices (Kahn's algorithm, first in first out).
+
+    A node enters the queue with its last parent. As the queue is in order of depth, that parent is its deepest, so the
+    node's depth is the longest way from the root; in a tree this is breadth-first order and siblings are consecutive.
+    `ptr`, `edges` group the edges by parent + 1 (group 0: the root); `waiting` counts parents and is used up.
+    Returns (queue of old ids, rank of each old id or -1, depth by rank, nodes reached).
+    """
+    nodes = len(waiting)
+    queue = np.empty(nodes, np.int32)
+    rank = np.full(nodes, -1, np.int32)
+    depth = np.empty(nodes, np.int32)
+    filled = 0
+    for taken in range(-1, nodes):
+        if taken >= filled:
+            break
+        group = 0 if taken < 0 else queue[taken] + 1
+        below = 1 if taken < 0 else depth[taken] + 1
+        for entry in range(ptr[group], ptr[group + 1]):
+            node = child[edges[entry]]
+            waiting[node] -= 1
+            if waiting[node] == 0:
+                queue[filled] = node
+                rank[node] = filled
+                depth[filled] = below
+                filled += 1
+    return queue, rank, depth, filled
+
+
+@kernel
+def first_duplicate(ptr: IntArray, edges: IntArray, child: IntArray, nodes: int) -> tuple[int, int]:
+    """Find two equal edges: (first, second) positions of the earliest second one, or (-1, -1)."""
+    seen_group = np.full(nodes, -1, np.int32)
+    seen_edge = np.empty(nodes, np.int32)
+    first, second = -1, -1
+    for group in range(len(ptr) - 1):
+        for entry in range(ptr[group], ptr[group + 1]):
+            edge = edges[entry]
+            node = child[edge]
+            if seen_group[node] == group and (second < 0 or edge < second):
+                first, second = seen_edge[node], edge
+            seen_group[node] = group
+            seen_edge[node] = edge
+    return first, second

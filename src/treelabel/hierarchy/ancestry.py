@@ -115,12 +115,12 @@ def dag_meet(
 
 
 @kernel
-def dag_is_ancestor(ptr: IntArray, idx: IntArray, upper: IntArray, lower: IntArray, start: int, stop: int) -> IntArray:
+def dag_is_ancestor(ptr: IntArray, idx: IntArray, upper: IntArray, lower: IntArray, start: int, stop: int) -> BoolArray:
     """Mark the pairs in which upper[i] is lower[i] or one of its ancestors, walking only nodes at or above it."""
     nodes = len(ptr) - 1
     stamp = np.zeros(nodes, np.int32)
     stack = np.empty(nodes + 1, np.int32)
-    answer = np.zeros(stop - start, np.int32)
+    answer = np.zeros(stop - start, np.bool_)
     for pair in range(start, stop):
         mark = pair - start + 1
         stack[0] = lower[pair]
@@ -129,7 +129,7 @@ def dag_is_ancestor(ptr: IntArray, idx: IntArray, upper: IntArray, lower: IntArr
             height -= 1
             node = stack[height]
             if node == upper[pair]:
-                answer[pair - start] = 1
+                answer[pair - start] = True
                 break
             for edge in range(ptr[node], ptr[node + 1]):
                 near = idx[edge]
