@@ -28,8 +28,7 @@ from benchmarks.measure import Claim, best_of_each, report
 from treelabel import read
 from treelabel.core.errors import TreelabelError
 from treelabel.encoders.protocol import Encoder
-from treelabel.encoders.registry import find_encoder
-from treelabel.encoders.sources import find_source
+from treelabel.encoders.registry import find_encoder, find_source
 
 DATA = Path(os.environ.get("TREELABEL_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 

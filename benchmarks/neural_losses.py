@@ -31,7 +31,8 @@ from benchmarks.synthetic import random_tree
 
 from treelabel import Hierarchy
 from treelabel.hierarchy import label_matrix
-from treelabel.neural.losses.registry import LOSSES, make_loss
+from treelabel.neural.losses.base import make_loss
+from treelabel.neural.losses.registry import LOSSES
 
 WIDTH = 384
 BATCHES = (16, 64)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from treelabel import Dataset, read
+from treelabel.encoders import files
 from treelabel.encoders.registry import ENCODERS, EncoderRow
 
 
@@ -77,7 +78,7 @@ def tiny_bert(folder: Path, texts: Sequence[str], width: int = 32, layers: int =
     from transformers import BertConfig, BertModel
 
     from treelabel.core.strings import Strings
-    from treelabel.neural.scratch import learned_tokenizer
+    from treelabel.neural.backbones import learned_tokenizer
 
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = learned_tokenizer(Strings.of(list(texts)))
@@ -96,3 +97,9 @@ def tiny_bert(folder: Path, texts: Sequence[str], width: int = 32, layers: int =
         )
         BertModel(config).save_pretrained(folder)
     return folder
+
+
+def hide_encoders(monkeypatch: pytest.MonkeyPatch, *others: str) -> None:
+    """Let no package that carries an encoder be installed, nor any of the others; all that encoders import is there."""
+    hidden = {*others, *(row.module for row in files.PACKAGES.values())}
+    monkeypatch.setattr(files, "find_spec", lambda name: None if name in hidden else True)

@@ -10,7 +10,7 @@ from scipy import special
 
 from tests.reference import ROOT, SlowHierarchy
 from treelabel import Hierarchy
-from treelabel.neural.losses.loss_spec import LossSpec
+from treelabel.neural.losses.registry import LossSpec
 
 Doubles = npt.NDArray[np.float64]
 

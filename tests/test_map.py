@@ -42,8 +42,8 @@ def test_the_map_names_every_folder_and_only_files_that_are_there() -> None:
         ("rules", "hierarchical_f.py: the exact rule for hF", "hierarchical_f.py", "def hf_beta"),
         (
             "neural",
-            "conditional_softmax.py has logit adjustment",
-            "losses/conditional_softmax.py",
+            "conditional_loss.py has logit adjustment",
+            "losses/conditional_loss.py",
             "tau ln v(n | parent)",
         ),
         ("calibration", "isotonic.py has isotonic calibration", "isotonic.py", "class Isotonic"),

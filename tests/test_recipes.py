@@ -19,7 +19,7 @@ from treelabel.core.types import FloatArray
 from treelabel.metrics.registry import _needing
 from treelabel.models.check import CASES
 from treelabel.neural.losses import registry as loss_registry
-from treelabel.neural.losses.registry import make_loss
+from treelabel.neural.losses.base import make_loss
 
 PAGE = Path(__file__).resolve().parents[1] / "CONTRIBUTING.md"
 

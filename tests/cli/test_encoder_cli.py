@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import Run, WordVectors, put, registered
-from treelabel.encoders import catalogue, files
+from tests.helpers import Run, WordVectors, hide_encoders, put, registered
+from treelabel.encoders import files
 
 
 @pytest.fixture(autouse=True)
 def only_these(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No package, and one folder with an encoder's files, of which only the configuration is read."""
-    monkeypatch.setattr(files, "find_spec", lambda name: None)
+    hide_encoders(monkeypatch)
     monkeypatch.setenv("TREELABEL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("TREELABEL_ENCODERS", str(tmp_path))
     folder = tmp_path / "small"
@@ -37,7 +37,7 @@ def test_json(run: Run, tmp_path: Path) -> None:
     told = run("encoders", "--json").json
     (small,) = told["usable"]
     assert (small["name"], small["width"], small["max_length"], small["megabytes"]) == ("small", 48, 128, 3.0)
-    assert [row["name"] for row in told["more"]] == list(catalogue.PACKAGES)
+    assert [row["name"] for row in told["more"]] == list(files.PACKAGES)
     assert told["folders"][0] == str(tmp_path)
 
 
@@ -47,7 +47,7 @@ def test_nothing_there(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_missing_extra_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalogue, "find_spec", lambda name: None)
+    hide_encoders(monkeypatch, *files.REQUIRES["transformer"])
     out = run("encoders").out
     assert 'some need safetensors, tokenizers, torch, transformers: pip install "treelabel[neural]"' in out
 

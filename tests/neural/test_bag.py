@@ -316,7 +316,7 @@ def test_steps_of_autograd_are_those_of_compiled_loops(loss: str, monkeypatch: p
         return make_model("bag", loss=loss, vector_size=10, epochs=3).fit(LEAVES, valid=LEAVES)
 
     compiled = fitted()
-    monkeypatch.setattr("treelabel.neural.bag.steps.COMPILED", {})
+    monkeypatch.setattr("treelabel.neural.bag.learner.COMPILED", {})
     slow = fitted()
     assert slow.losses_ == pytest.approx(compiled.losses_, rel=1e-4)
     assert slow.inverse_temperature_ == pytest.approx(compiled.inverse_temperature_, rel=1e-2)

@@ -18,8 +18,7 @@ from tests.strategies import Drawn, dags, examples, hierarchies, trees
 from treelabel import Hierarchy
 from treelabel.core.errors import TreelabelError
 from treelabel.data import read_taxonomy
-from treelabel.neural.systems.hitin_coding_tree import CodingTree, coding_tree, label_edges, least_rise
-from treelabel.neural.systems.hitin_merging import binary_tree
+from treelabel.neural.systems.hitin_coding_tree import CodingTree, binary_tree, coding_tree, label_edges, least_rise
 
 GOLDEN = Path(os.environ.get("TREELABEL_GOLDEN", Path(__file__).parents[3] / "shared" / "golden"))
 Groups = list[frozenset[int]]

@@ -24,10 +24,10 @@ from treelabel.models.base import Training
 from treelabel.models.check import CASES, check_model, it_learns
 from treelabel.models.extreme.label_tree import LabelTree, tree_of
 from treelabel.neural.featurizers import KnownVectors
-from treelabel.neural.losses.registry import make_loss
+from treelabel.neural.losses.base import make_loss
 from treelabel.neural.network import NetworkSpec
 from treelabel.neural.objective import Objective
-from treelabel.neural.systems.attention_xml import AttentionXmlNetwork, Level, Reader, attention_weights
+from treelabel.neural.systems.attention_xml import AttentionXml, AttentionXmlNetwork, Level, Reader, attention_weights
 from treelabel.neural.systems.candidate_ranking import (
     TreeTargets,
     among,
@@ -36,7 +36,7 @@ from treelabel.neural.systems.candidate_ranking import (
     shallow_levels,
     with_tree,
 )
-from treelabel.neural.systems.light_xml import LightXmlNetwork
+from treelabel.neural.systems.light_xml import LightXml, LightXmlNetwork
 
 NAMES = [f"label{number:02d}" for number in range(24)]
 FLAT = Hierarchy.flat(NAMES)
@@ -66,13 +66,20 @@ def spec_with_tree(tree: LabelTree) -> NetworkSpec:
 
 def light(tree: LabelTree = TWO_LEVELS, **settings: Any) -> LightXmlNetwork:
     torch.manual_seed(0)
-    return LightXmlNetwork(spec_with_tree(tree), **{"top_clusters": 2, "bottleneck_size": 8, **settings}).eval()
+    return LightXmlNetwork(
+        spec_with_tree(tree), LightXml(**{"top_clusters": 2, "bottleneck_size": 8, **settings})
+    ).eval()
 
 
 def attention(tree: LabelTree = THREE_LEVELS, **settings: Any) -> AttentionXmlNetwork:
     torch.manual_seed(0)
     own = {"top_clusters": 2, "lstm_size": 8, "mlp_size": 8, **settings}
-    return AttentionXmlNetwork(spec_with_tree(tree), **own).eval()
+    return AttentionXmlNetwork(spec_with_tree(tree), AttentionXml(**own)).eval()
+
+
+def level_of(width: int, nodes: int, **sizes: int) -> Level:
+    """A level without dropout."""
+    return Level(width, nodes, AttentionXml(embedding_dropout=0.0, states_dropout=0.0, **sizes))
 
 
 def label_rows(rng: np.random.Generator, documents: int, most: int = 4) -> sparse.csr_array:
@@ -100,7 +107,7 @@ def test_without_a_query_attention_is_the_mean_of_the_words() -> None:
 
 def test_queries_of_each_text_are_those_of_all_texts_looked_up() -> None:
     torch.manual_seed(0)
-    level = Level(6, 9, 4, 5, 0.0, 0.0)
+    level = level_of(6, 9, lstm_size=4, mlp_size=5)
     states, mask = torch.randn(2, 4, 8), torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]]).bool()
     nodes = torch.tensor([[3, 8], [0, 3]])
     np.testing.assert_allclose(
@@ -110,7 +117,7 @@ def test_queries_of_each_text_are_those_of_all_texts_looked_up() -> None:
 
 def test_a_logit_is_what_the_mlp_makes_of_the_mean_of_the_states() -> None:
     torch.manual_seed(0)
-    level = Level(6, 9, 4, 5, 0.0, 0.0)
+    level = level_of(6, 9, lstm_size=4, mlp_size=5)
     states, mask = torch.randn(2, 4, 8), torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]]).bool()
     seen = attention_weights(states, mask, level.queries) @ states
     expected = level.output(torch.relu(level.hidden(seen))).squeeze(-1)
@@ -143,7 +150,7 @@ def planted_word_found(seed: int) -> float:
     places, rows = torch.randint(0, length, (documents,)), true[:, 0].nonzero()[:, 0]
     ids[rows, places[rows]] = 40
     # Without a reader, which carries words to their neighbours.
-    level, states, mask = Level(16, 1, 8, 16, 0.0, 0.0), words[ids], torch.ones(ids.shape).bool()
+    level, states, mask = level_of(16, 1, lstm_size=8, mlp_size=16), words[ids], torch.ones(ids.shape).bool()
     optimizer = torch.optim.Adam(level.parameters(), 1e-2)
     for _ in range(200):
         loss = functional.binary_cross_entropy_with_logits(level.logits(states, mask), true.float())

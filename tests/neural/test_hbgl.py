@@ -14,10 +14,10 @@ from treelabel import Hierarchy
 from treelabel.core.errors import TreelabelError
 from treelabel.core.stopping import StopSignal
 from treelabel.neural.backbones import layers_of, with_lora
-from treelabel.neural.losses.registry import make_loss
+from treelabel.neural.losses.base import make_loss
 from treelabel.neural.network import LinearOutputs, Network, NetworkSpec
 from treelabel.neural.objective import Objective
-from treelabel.neural.systems.hbgl import HbglNetwork, keep
+from treelabel.neural.systems.hbgl import Hbgl, HbglNetwork, keep
 from treelabel.neural.systems.hbgl_bodies import BackboneBody
 from treelabel.neural.systems.hbgl_labels import (
     GlobalStage,
@@ -26,7 +26,6 @@ from treelabel.neural.systems.hbgl_labels import (
     sequences,
     subtrees,
 )
-from treelabel.neural.targets import NodeTargets
 
 WIDTH, VOCABULARY, POSITIONS = 16, 40, 16
 H = Hierarchy.from_paths(["A > B > C", "A > B > D", "A > E", "F > G", "I"])
@@ -66,7 +65,7 @@ def network_of(body: str, h: Hierarchy = H, global_steps: int = 0, **settings: A
     backbone = None if body == "decoder" else bert()
     if body == "lora":
         backbone = with_lora(backbone, 2)
-    return HbglNetwork(spec_of(h, backbone), stage=GlobalStage(global_steps), **settings).eval()
+    return HbglNetwork(spec_of(h, backbone), Hbgl(global_steps=global_steps, **settings)).eval()
 
 
 def texts_of(body: str, lengths: Sequence[int]) -> tuple[Tensor, Tensor]:
@@ -187,13 +186,13 @@ def test_encoders_that_would_show_the_answers_are_refused() -> None:
             return self.inner(inputs_embeds=inputs_embeds)
 
     with pytest.raises(TreelabelError, match="NoVectors does not take inputs_embeds and position_ids"):
-        HbglNetwork(spec_of(H, NoVectors()))
+        HbglNetwork(spec_of(H, NoVectors()), Hbgl())
     with pytest.raises(TreelabelError, match="Blind does not follow a four-dimensional attention mask"):
-        HbglNetwork(spec_of(H, Blind()))
+        HbglNetwork(spec_of(H, Blind()), Hbgl())
     with pytest.raises(TreelabelError, match="its word vectors have 16 numbers and its hidden states 8"):
-        HbglNetwork(spec_of(H, bert(), width=8))
+        HbglNetwork(spec_of(H, bert(), width=8), Hbgl())
     with pytest.raises(TreelabelError, match="encoder has 3 positions and the hierarchy 3 levels"):
-        HbglNetwork(spec_of(H, bert(positions=3)))
+        HbglNetwork(spec_of(H, bert(positions=3)), Hbgl())
 
 
 # Teacher forcing
@@ -219,15 +218,15 @@ def test_the_loss_is_the_cross_entropy_of_masks_given_true_slots(body: str) -> N
     targets = network.targets(nodes)
     scores = network.level_scores(inputs, network.slots(targets))
     expected = (functional.softplus(scores) - targets * scores).sum()
-    torch.testing.assert_close(network(inputs, NodeTargets(None, nodes), LOSS), expected.view(1))
+    torch.testing.assert_close(network(inputs, nodes, LOSS), expected.view(1))
     assert network.penalty(LOSS) == 0
-    torch.autograd.backward(network.losses(inputs, NodeTargets(None, nodes), LOSS))
+    torch.autograd.backward(network.losses(inputs, nodes, LOSS))
     assert network.outputs.embeddings.grad.abs().sum() > 0
 
 
 def test_slots_are_masked_in_training_only() -> None:
     network, inputs, nodes = network_of("decoder", slot_mask=1.0), texts_of("decoder", [6]), nodes_of(H, "C")
-    truth, other = NodeTargets(None, nodes), network.outputs.mask.expand(1, 3, -1)
+    truth, other = nodes, network.outputs.mask.expand(1, 3, -1)
     blind = network.level_scores(inputs, other)
     targets = network.targets(nodes)
     expected = functional.binary_cross_entropy_with_logits(blind, targets, reduction="none").sum((1, 2))
@@ -240,7 +239,7 @@ def test_gold_labels_are_prepared_closed() -> None:
     row = np.zeros((2, len(H)), np.int8)
     row[1, H.names.index("D")] = 1
     batch = network.prepare(LOSS, row).batch(np.array([1]))
-    assert [H.names[i] for i in batch.nodes[0].nonzero().flatten()] == ["A", "B", "D"]
+    assert [H.names[i] for i in batch[0].nonzero().flatten()] == ["A", "B", "D"]
 
 
 # Inference
@@ -321,7 +320,7 @@ def test_a_dag_has_the_levels_of_its_longest_ways() -> None:
 @pytest.mark.parametrize("body", ["backbone", "decoder"])
 def test_a_label_sees_its_parent_and_children_alone(body: str) -> None:
     torch.manual_seed(0)
-    network = HbglNetwork(spec_of(H, bert(layers=1) if body == "backbone" else None), stage=GlobalStage(0)).eval()
+    network = HbglNetwork(spec_of(H, bert(layers=1) if body == "backbone" else None), Hbgl(global_steps=0)).eval()
     if network.decoder is not None:
         network.decoder.layers = network.decoder.layers[:1]
     allowed = edge_attention(H, np.arange(len(H)))
@@ -367,7 +366,7 @@ def test_the_global_stage_follows_the_seed_and_stops_when_asked() -> None:
     assert torch.equal(made[0], made[1])
     stop = StopSignal()
     stop.interrupt()
-    network = HbglNetwork(spec_of(H, None, stop=stop), stage=GlobalStage(5))
+    network = HbglNetwork(spec_of(H, None, stop=stop), Hbgl(global_steps=5))
     assert network.global_losses == []
 
 
@@ -475,7 +474,7 @@ def backbone_for(train: Documents) -> Any:
 
 def hbgl_for(train: Documents) -> HbglNetwork:
     parts = spec_of(train.hierarchy, backbone_for(train), 64)
-    return HbglNetwork(parts, stage=GlobalStage(20, batch_size=4))
+    return HbglNetwork(parts, Hbgl(global_steps=20))
 
 
 @pytest.mark.slow

@@ -13,13 +13,19 @@ from torch import Tensor, nn
 
 from tests.strategies import Drawn, examples, hierarchies
 from treelabel import Hierarchy
-from treelabel.neural.backbones import with_lora, without_lora
+from treelabel.neural.backbones import WIDTH, small_bert, with_lora, without_lora
 from treelabel.neural.losses.base import Loss
 from treelabel.neural.network import LinearOutputs, Network, NetworkSpec
 from treelabel.neural.objective import Objective
-from treelabel.neural.scratch import WIDTH, small_bert
-from treelabel.neural.systems.hgclr import HgclrNetwork, nt_xent, scoring_network, straight_through
-from treelabel.neural.systems.hgclr_label_graph import LabelPaths, PathBias
+from treelabel.neural.systems.hgclr import (
+    Hgclr,
+    HgclrNetwork,
+    LabelPaths,
+    PathBias,
+    nt_xent,
+    scoring_network,
+    straight_through,
+)
 
 TREE = Hierarchy.from_paths(["A > B > C", "A > D", "E"])
 DIAMOND = Hierarchy.from_edges([("A", "B"), ("A", "C"), ("B", "D"), ("C", "D"), ("D", "E"), ("A", "E")])
@@ -70,7 +76,7 @@ def case(mode: str = "fine-tuned", **settings: Any) -> Case:
     if mode == "LoRA":
         backbone = with_lora(backbone, 2)
     parts = spec_of(TREE, backbone)
-    network = HgclrNetwork(parts, **settings)
+    network = HgclrNetwork(parts, Hgclr(**settings))
     mask = torch.ones(4, LENGTH, dtype=torch.long)
     mask[:2, 4:] = 0
     tokens = torch.randn(4, LENGTH, WIDTH) if mode == "frozen" else torch.randint(1, VOCABULARY, (4, LENGTH))
@@ -173,8 +179,8 @@ def test_labels_see_their_names_and_their_place() -> None:
 def test_a_threshold_below_zero_keeps_the_text_as_it_is(mode: str) -> None:
     network, inputs, truth, loss = case(mode, threshold=-1.0, contrastive_weight=0.0)
     vectors = network.vectors(*inputs)
-    torch.testing.assert_close(network.positive_vectors(inputs, truth.nodes), vectors)
-    plain = loss(network.logits(inputs), truth.truth)
+    torch.testing.assert_close(network.positive_vectors(inputs, truth[1]), vectors)
+    plain = loss(network.logits(inputs), truth[0])
     torch.testing.assert_close(network.losses(inputs, truth, loss), 2 * plain)
 
 
@@ -182,8 +188,8 @@ def test_a_threshold_below_zero_keeps_the_text_as_it_is(mode: str) -> None:
 def test_a_threshold_of_one_leaves_no_word(mode: str) -> None:
     network, inputs, truth, _ = case(mode, threshold=1.0)
     words = network.word_vectors(inputs)
-    assert network.select_words(words, inputs[1], truth.nodes).count_nonzero() == 0
-    found = network.positive_vectors(inputs, truth.nodes)
+    assert network.select_words(words, inputs[1], truth[1]).count_nonzero() == 0
+    found = network.positive_vectors(inputs, truth[1])
     if mode == "frozen":
         assert found.count_nonzero() == 0
     else:
@@ -194,7 +200,7 @@ def test_a_threshold_of_one_leaves_no_word(mode: str) -> None:
 @pytest.mark.parametrize("log_probabilities", [False, True])
 def test_choices_are_zero_or_one_and_have_gradients(log_probabilities: bool) -> None:
     network, inputs, truth, loss = case(threshold=0.3, log_probabilities=log_probabilities)
-    kept = network.select_words(network.word_vectors(inputs), inputs[1], truth.nodes)
+    kept = network.select_words(network.word_vectors(inputs), inputs[1], truth[1])
     assert {*kept.flatten().tolist()} == {0.0, 1.0}
     torch.autograd.backward(network.losses(inputs, truth, loss).mean())
     for name, parameter in network.named_parameters():
@@ -237,16 +243,16 @@ def test_importance_is_the_share_of_the_labels_of_the_text() -> None:
     assert network.importance(words, torch.zeros(4, 5)).count_nonzero() == 0
     # More labels, more importance, where there is no noise.
     network.eval()
-    more = truth.nodes.clone()
+    more = truth[1].clone()
     more[:, 0] = 1.0
-    assert (network.importance(words, more) >= network.importance(words, truth.nodes)).all()
+    assert (network.importance(words, more) >= network.importance(words, truth[1])).all()
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_padding_never_counts(mode: str) -> None:
     network, (tokens, mask), truth, loss = case(mode, threshold=0.2)
     network.eval()
-    kept = network.select_words(network.word_vectors((tokens, mask)), mask, truth.nodes)
+    kept = network.select_words(network.word_vectors((tokens, mask)), mask, truth[1])
     assert kept[:2, 4:].count_nonzero() == 0
     before = network.losses((tokens, mask), truth, loss)
     changed = tokens.clone()
@@ -281,9 +287,11 @@ def test_the_contrast_counts_for_every_document_and_has_a_temperature() -> None:
     for temperature in (1.0, 0.1):
         found = []
         for weight in (0.0, 0.3):
-            network, inputs, truth, loss = case(threshold=0.2, contrastive_weight=weight, temperature=temperature)
+            network, inputs, truth, loss = case(
+                threshold=0.2, contrastive_weight=weight, contrastive_temperature=temperature
+            )
             found.append(network.eval().losses(inputs, truth, loss))
-        text, positive = network.vectors(*inputs), network.positive_vectors(inputs, truth.nodes)
+        text, positive = network.vectors(*inputs), network.positive_vectors(inputs, truth[1])
         contrast = nt_xent(network.projector(text), network.projector(positive), temperature)
         # Five labels: the weight is relative to a mean over them.
         torch.testing.assert_close(found[1] - found[0], (0.3 * 5 * contrast).expand(4), atol=1e-4, rtol=1e-4)
@@ -318,7 +326,7 @@ def test_over_frozen_states_there_is_a_hidden_layer_to_learn() -> None:
 
 def test_names_are_restored_with_weights() -> None:
     network = case("frozen").network
-    bare = HgclrNetwork(replace(spec_of(TREE), name_vectors=None))
+    bare = HgclrNetwork(replace(spec_of(TREE), name_vectors=None), Hgclr())
     assert bare.label_encoder.names.count_nonzero() == 0
     bare.load_state_dict(network.state_dict())
     torch.testing.assert_close(bare.label_encoder(), network.label_encoder())
@@ -365,7 +373,7 @@ def trained(train: Texts, epochs: int, chooses: bool = True, **settings: Any) ->
     """Train a small BERT from nothing; without `chooses`, graph and attention stay random."""
     torch.manual_seed(0)
     parts = spec_of(SUBJECT_TREE, small_bert(WORDS, LONG), dropout=0.1)
-    network = HgclrNetwork(parts, contrastive_weight=0.05, **settings)
+    network = HgclrNetwork(parts, Hgclr(contrastive_weight=0.05, **settings))
     network.label_encoder.requires_grad_(chooses)
     network.words_to_labels.requires_grad_(chooses)
     loss = parts.objective.loss
@@ -421,7 +429,7 @@ def test_over_frozen_states_planted_words_are_found() -> None:
     data, unseen = texts(160, 0), texts(320, 1)
     vectors = torch.randn(WORDS, WIDTH)
     parts = spec_of(SUBJECT_TREE)
-    network = HgclrNetwork(parts, contrastive_weight=0.05, threshold=0.2, log_probabilities=True)
+    network = HgclrNetwork(parts, Hgclr(contrastive_weight=0.05, threshold=0.2, log_probabilities=True))
     loss = parts.objective.loss
     prepared = network.prepare(loss, data.labels)
     optimizer = torch.optim.AdamW(network.parameters(), 3e-3)
@@ -460,7 +468,7 @@ def f1_of_few(epochs: int, seed: int, plain: bool = False, learning_rate: float 
     vectors = torch.randn(FEW_WORDS, FEW_WIDTH)
     names = tuple(vectors[: len(SUBJECT_TREE)].unsqueeze(1))
     parts = spec_of(SUBJECT_TREE, width=FEW_WIDTH, dropout=0.1, name_vectors=names)
-    network = scoring_network(parts) if plain else HgclrNetwork(parts, log_probabilities=True, **settings)
+    network = scoring_network(parts) if plain else HgclrNetwork(parts, Hgclr(log_probabilities=True, **settings))
     train, test = few_texts(32, seed), few_texts(640, seed + 1000)
     loss = parts.objective.loss
     truth = network.prepare(loss, train.labels).batch(np.arange(32))

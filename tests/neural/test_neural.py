@@ -28,14 +28,13 @@ from treelabel.encoders.files import Files
 from treelabel.encoders.tokens import Tokens
 from treelabel.models.check import CASES, HARD_TEXTS, check_model, it_learns
 from treelabel.models.model_inputs import training_of
-from treelabel.neural.backbones import freeze, layers_of
+from treelabel.neural.backbones import freeze, layers_of, learned_tokenizer, small_bert
 from treelabel.neural.featurizers import FrozenFeaturizer
 from treelabel.neural.hardware import faster_in_bf16
 from treelabel.neural.losses.registry import LOSSES
 from treelabel.neural.network import LinearOutputs, Network
 from treelabel.neural.objective import Objective
 from treelabel.neural.optimization import SCHEDULES, Pacing, parameter_groups
-from treelabel.neural.scratch import learned_tokenizer, small_bert
 from treelabel.neural.trainer import epoch_batches
 from treelabel.neural.training_arguments import Callback, TrainingArguments
 from treelabel.neural.validation_set import ValidationSet

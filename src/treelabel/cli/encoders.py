@@ -22,8 +22,7 @@ def encoders(json: JsonOption = False) -> None:
     """
     import json as jsonlib
 
-    from treelabel.encoders.catalogue import PACKAGES, encoder_folders
-    from treelabel.encoders.files import usable_files
+    from treelabel.encoders.files import PACKAGES, encoder_folders, usable_files
 
     result = [_described(files) for files in usable_files()]
     names = {row["name"] for row in result}
@@ -65,9 +64,8 @@ def _print_usable(result: list[dict[str, Any]]) -> None:
 
 def _described(files: "Files") -> dict[str, Any]:
     """Return what a program wants to know of an encoder."""
-    from treelabel.encoders.catalogue import missing_packages
-    from treelabel.encoders.files import USUAL_LENGTH
-    from treelabel.encoders.sources import source_of
+    from treelabel.encoders.files import USUAL_LENGTH, missing_packages
+    from treelabel.encoders.registry import source_of
 
     length = source_of(files, {}).max_length if files.kind == "transformer" else USUAL_LENGTH
     return {

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from treelabel.core.errors import TreelabelError
-from treelabel.encoders.sources import Pooling
+from treelabel.encoders.registry import Pooling
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:

@@ -10,7 +10,7 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.progress import progress_bar
 from treelabel.core.strings import require_column
 from treelabel.core.types import FloatArray
-from treelabel.encoders.catalogue import cache_folder
+from treelabel.encoders.files import cache_folder
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.row_cache import RowCache, cache_name
 

@@ -11,7 +11,7 @@ from treelabel.core.registry import with_settings
 from treelabel.core.strings import require_column
 from treelabel.core.types import FloatArray
 from treelabel.encoders.files import USUAL_LENGTH, Files
-from treelabel.encoders.sources import require_settings
+from treelabel.encoders.registry import require_settings
 
 # Characters that are read per word piece, which has about five: the end of a long text is never looked at.
 LONGEST_PIECE = 64

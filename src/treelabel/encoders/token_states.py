@@ -18,8 +18,7 @@ from treelabel.core.progress import progress_bar
 from treelabel.core.types import FloatArray, IntArray, LongArray
 from treelabel.encoders.backbone import load_backbone
 from treelabel.encoders.cached_encoder import CachedEncoder
-from treelabel.encoders.catalogue import cache_folder
-from treelabel.encoders.files import USUAL_LENGTH
+from treelabel.encoders.files import USUAL_LENGTH, cache_folder
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.row_cache import RowCache, cache_name
 from treelabel.encoders.tokens import Tokens, token_batches

@@ -16,10 +16,9 @@ from treelabel.core.strings import require_column
 from treelabel.core.types import FloatArray
 from treelabel.encoders import onnx_export
 from treelabel.encoders.backbone import load_backbone, load_tokenizer, text_vectors
-from treelabel.encoders.catalogue import cache_folder
-from treelabel.encoders.files import Files
+from treelabel.encoders.files import Files, cache_folder
 from treelabel.encoders.onnx_sessions import open_session, run_graph
-from treelabel.encoders.sources import Source, read_spec, require_settings, source_of
+from treelabel.encoders.registry import Source, read_spec, require_settings, source_of
 from treelabel.encoders.tokens import Tokens, first_tokens, token_batches
 
 Runtime = Literal["auto", "torch", "onnx", "int8"]

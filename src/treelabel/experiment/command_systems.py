@@ -31,7 +31,7 @@ from treelabel.data.dataset import Dataset
 from treelabel.data.read import read
 from treelabel.data.taxonomy.taxonomy_files import write_taxonomy
 from treelabel.data.write import write
-from treelabel.encoders.catalogue import cache_folder
+from treelabel.encoders.files import cache_folder
 from treelabel.experiment.data_sets import Splits
 from treelabel.experiment.process_tree import MARK, end_marked, run_watched
 from treelabel.experiment.spec import PLACEHOLDER, SystemSpec

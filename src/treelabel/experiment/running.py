@@ -24,7 +24,7 @@ from treelabel.core.atomic_output import atomic_group, disk_is_full, make_folder
 from treelabel.core.child_python import child_python
 from treelabel.core.errors import TreelabelError, shorten
 from treelabel.core.locking import lock
-from treelabel.encoders.sources import spec_with
+from treelabel.encoders.registry import spec_with
 from treelabel.experiment.plan import Cell, Progress, StudyPlan, estimate, make_plan, progress_of, started
 from treelabel.experiment.process_tree import MARK, end_marked, family_of, has_ended, kill_group, memory_of
 from treelabel.experiment.results import Results, Run, Status, load_run

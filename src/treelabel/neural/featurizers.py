@@ -16,8 +16,7 @@ from treelabel.core.matrices import normalize_rows
 from treelabel.core.strings import Strings
 from treelabel.core.types import LongArray
 from treelabel.encoders.cached_encoder import CachedEncoder
-from treelabel.encoders.registry import encoder_note, find_encoder, same_encoder
-from treelabel.encoders.sources import Pooling
+from treelabel.encoders.registry import Pooling, encoder_note, find_encoder, same_encoder
 from treelabel.encoders.token_states import StateEncoder, TokenStates
 from treelabel.encoders.tokens import Tokens, token_batches
 from treelabel.encoders.transformer import TransformerEncoder

@@ -17,14 +17,12 @@ from torch import Tensor
 from treelabel.core.stopping import StopSignal
 from treelabel.core.strings import Strings
 from treelabel.core.types import LongArray
-from treelabel.encoders.registry import find_encoder
-from treelabel.encoders.sources import Pooling
+from treelabel.encoders.registry import Pooling, find_encoder
 from treelabel.encoders.token_states import TokenStates
 from treelabel.hierarchy.labelled_texts import stop_nodes
 from treelabel.models.base import Training
 from treelabel.models.descriptions import name_words
 from treelabel.neural.backbones import new_backbone, prepare_backbone, without_lora
-from treelabel.neural.checkpoints import TrainState
 from treelabel.neural.featurizers import FrozenFeaturizer, Inputs, KnownVectors, StatesFeaturizer, TextFeaturizer
 from treelabel.neural.fitted_network import FittedNetwork
 from treelabel.neural.hardware import faster_in_bf16, supports_bf16, threads_for
@@ -35,6 +33,7 @@ from treelabel.neural.processes import from_first_process
 from treelabel.neural.trainer import Trainer, TrainingRun, Validate
 from treelabel.neural.training_arguments import TrainingArguments
 from treelabel.neural.validation_set import ValidationSet
+from treelabel.neural.weight_files import TrainState
 from treelabel.selection.evidence import HeldOut, Stage
 from treelabel.selection.folds import hold_out
 

@@ -11,7 +11,7 @@ from treelabel.core.array_schema import Arrays, Schema
 from treelabel.core.errors import TreelabelError, require_extra
 from treelabel.core.strings import Strings
 from treelabel.encoders.protocol import Encoder
-from treelabel.encoders.sources import Pooling
+from treelabel.encoders.registry import Pooling
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.models.base import Training
 from treelabel.models.settings import PartialShare, Seed, Width, WidthOrNone, not_fitted

@@ -14,7 +14,7 @@ from treelabel.core.array_schema import Arrays
 from treelabel.core.stopping import StopSignal
 from treelabel.core.types import DoubleArray, LongArray
 from treelabel.encoders.backbone import pool
-from treelabel.encoders.sources import Pooling
+from treelabel.encoders.registry import Pooling
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.models.base import Training
 from treelabel.models.extreme.label_tree import LabelTree
@@ -74,12 +74,6 @@ class NetworkSpec:
     def hierarchy(self) -> Hierarchy:
         """The hierarchy of the outputs."""
         return self.objective.change.new
-
-    @property
-    def label_tree(self) -> LabelTree:
-        """The tree of the labels, of which there must be one."""
-        assert self.tree is not None
-        return self.tree
 
     @property
     def outputs(self) -> int:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 from treelabel.core.array_schema import Array, Schema
 from treelabel.core.errors import TreelabelError
 from treelabel.core.validation import AnyFloat, Between
-from treelabel.encoders.sources import Pooling
+from treelabel.encoders.registry import Pooling
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.models.persistence.schema import MOST_DIMENSION, EncoderNote, Ngrams, require_inner, tfidf_arrays
 from treelabel.neural.objective import objective_arrays

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from treelabel.core.errors import TreelabelError
 from treelabel.core.validation import Between
 from treelabel.encoders.protocol import Encoder
-from treelabel.encoders.registry import default_encoder_name
-from treelabel.encoders.sources import Pooling, spec_with
+from treelabel.encoders.registry import Pooling, default_encoder_name, spec_with
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
 from treelabel.models.settings import PartialShare, Seed

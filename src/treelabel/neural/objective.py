@@ -14,8 +14,7 @@ from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
 from treelabel.hierarchy.change import Change
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix, row_sizes
-from treelabel.neural.losses.loss_spec import LossSpec
-from treelabel.neural.losses.registry import LOSSES
+from treelabel.neural.losses.registry import LOSSES, LossSpec
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.training import Training
 

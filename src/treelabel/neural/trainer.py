@@ -21,15 +21,6 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.progress import Done, progress_bar
 from treelabel.core.stopping import StopSignal, held_interrupt
 from treelabel.core.types import LongArray
-from treelabel.neural.checkpoints import (
-    TrainState,
-    copy_to_cpu,
-    read_checkpoint,
-    resume,
-    save_checkpoint,
-    set_weights,
-    trained_weights,
-)
 from treelabel.neural.featurizers import Inputs
 from treelabel.neural.hardware import preserve_state
 from treelabel.neural.losses.base import Loss
@@ -44,6 +35,15 @@ from treelabel.neural.processes import (
     share_statistics,
 )
 from treelabel.neural.training_arguments import TrainingArguments, make_callback
+from treelabel.neural.weight_files import (
+    TrainState,
+    copy_to_cpu,
+    read_checkpoint,
+    resume,
+    save_checkpoint,
+    set_weights,
+    trained_weights,
+)
 
 # Batches of similar length are formed among this many batches' worth of documents that stand together by chance.
 POOL = 50

@@ -13,7 +13,7 @@ from scipy import special
 from treelabel.core.compute import kernel
 from treelabel.core.types import DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.neural.losses.layout import NodeGroups, even_shares, leaves_below
-from treelabel.neural.losses.loss_spec import LossSpec
+from treelabel.neural.losses.registry import LossSpec
 
 SIGMOID, SOFTMAX = range(2)
 # What each output is given, and whether it is given its parents: then only groups of siblings are judged.

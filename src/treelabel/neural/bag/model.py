@@ -1,6 +1,7 @@
 """The bag model: a vector for every word and word pair, their weighted sum, and a linear layer with any loss."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict
 
 import numpy as np
@@ -8,21 +9,29 @@ import numpy as np
 from treelabel.core.array_schema import Array, Arrays, Schema
 from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
+from treelabel.core.types import FloatArray
 from treelabel.core.validation import AnyFloat, Between
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
 from treelabel.models.persistence.schema import MOST_DIMENSION, require_inner, tfidf_arrays
 from treelabel.models.settings import Count, LearningRate, NgramRange, Passes, PowerOfTwoBuckets, Seed, Width
 from treelabel.neural.bag.features import fit_tfidf, ngram_rows, ngram_shape
-from treelabel.neural.bag.learner import BagSchedule, BagValidation, Learner
+from treelabel.neural.bag.learner import (
+    BagExamples,
+    BagSchedule,
+    BagValidation,
+    Learner,
+    Steps,
+    compute_logits,
+    node_probabilities,
+    steps_for,
+)
 from treelabel.neural.bag.sgd import BagWeights
-from treelabel.neural.bag.steps import BagExamples, Steps, compute_logits, node_probabilities, steps_for
-from treelabel.neural.bag.warm_start import WarmStart
 from treelabel.neural.bag.word_vectors import read_vectors
 from treelabel.neural.losses.registry import LOSSES
 from treelabel.neural.objective import Objective, checked_params, objective_arrays
 from treelabel.scores.score_matrix import Scores
-from treelabel.text.ngrams import LARGEST_N
+from treelabel.text.ngrams import LARGEST_N, NgramShape
 from treelabel.text.tfidf import Tfidf
 
 DENSE_BLOCK = 1 << 22
@@ -37,6 +46,54 @@ class BagValues(TypedDict):
     losses: list[AnyFloat]
     ngram_range: tuple[Annotated[int, Between(1, 1)], Annotated[int, Between(1, LARGEST_N)]]
     n_features: Annotated[int, Between(1, MOST_FEATURES)]
+
+
+@dataclass(frozen=True, eq=False)
+class WarmStart:
+    """The objective, the n-grams and the vectors of an earlier fit."""
+
+    objective: Objective
+    tfidf: Tfidf
+    inputs: FloatArray
+    outputs: FloatArray
+
+    def require_same(self, objective: Objective, shape: NgramShape) -> None:
+        """Refuse to go on with another hierarchy, loss or shape of n-grams.
+
+        Parameters
+        ----------
+        objective
+            The objective of the fit that is to go on.
+        shape
+            Its n-grams.
+        """
+        known = self.objective
+        objective.hierarchy.require_same(known.hierarchy.fingerprint, "what the model has learned before")
+        before, now = ((one.name, *ngram_settings(of)) for one, of in ((known, self.tfidf.shape), (objective, shape)))
+        if before != now:
+            names = ("the loss", "ngram_range", "n_features")
+            was, wanted = (
+                ", ".join(f"{name} {value}" for name, value in zip(names, each, strict=True)) for each in (before, now)
+            )
+            raise TreelabelError(
+                f"warm_start goes on with {was}, but now it is {wanted}; use the same, or warm_start=False"
+            )
+
+    def copy_to(self, weights: BagWeights) -> None:
+        """Begin with the vectors that are known, and with those of the outputs if these are the same."""
+        if weights.inputs.shape[1] != self.inputs.shape[1]:
+            raise TreelabelError(
+                f"warm_start goes on with vector_size {self.inputs.shape[1]}, but now it is {weights.inputs.shape[1]}"
+            )
+        weights.inputs[: len(self.inputs) - 1] = self.inputs[:-1]
+        weights.inputs[-1] = self.inputs[-1]
+        if weights.outputs.shape == self.outputs.shape:
+            weights.outputs[:] = self.outputs
+
+
+def ngram_settings(shape: NgramShape) -> tuple[tuple[int, int], int]:
+    """Return a shape of n-grams as the settings ngram_range and n_features."""
+    return (1, shape.lengths[1]), shape.n_features
 
 
 class Bag(Model):

@@ -1,4 +1,4 @@
 """Losses over a hierarchy: one file per loss, a torch module with its formula and its map to node probabilities.
 
-`registry` and `loss_spec` say what there is and what labels each loss takes, without torch. Autograd differentiates.
+`registry` says what there is and what labels each loss takes, without torch. Autograd differentiates.
 """

@@ -13,7 +13,7 @@ from torch.nn import functional
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import DoubleArray, IntArray
 from treelabel.hierarchy.hierarchy import Hierarchy
-from treelabel.neural.losses.loss_spec import LossSpec
+from treelabel.neural.losses.registry import LOSSES, LossSpec
 from treelabel.neural.losses.truth import IndexedLabels, PreparedLabels
 
 # Smaller gradients change nothing, and matrices of denormal numbers multiply ten times slower.
@@ -27,7 +27,6 @@ class Loss(nn.Module, ABC):
     `forward`, in the precision of the logits, single or double.
 
     >>> import numpy as np
-    >>> from treelabel.neural.losses.registry import make_loss
     >>> loss = make_loss("conditional_softmax", Hierarchy.from_paths(["A > B", "A > C", "D"]))
     >>> truth = loss.prepare([[0, 0, 1, 0]]).batch(np.array([0]))
     >>> logits = torch.zeros(1, 4, requires_grad=True)
@@ -133,3 +132,34 @@ class Tables(nn.Module):
 
     def __iter__(self) -> Iterator[Tensor]:
         return (self.get_buffer(str(number)) for number in range(self.count))
+
+
+def make_loss(name: str, hierarchy: Hierarchy, frequencies: npt.ArrayLike | None = None, **params: float) -> Loss:
+    """Make a loss of LOSSES for a hierarchy.
+
+    Parameters
+    ----------
+    name
+        A name in LOSSES.
+    hierarchy
+        The hierarchy of the labels.
+    frequencies
+        Training documents of each node, for losses that look at them.
+    **params
+        Values of the loss's own parameters, such as beta of champ; others are refused.
+
+    Returns
+    -------
+    Loss
+        A torch module.
+
+    Examples
+    --------
+    >>> make_loss("leaf_softmax", Hierarchy.from_paths(["A > B", "A > C"])).outputs.tolist()
+    [1, 2]
+    >>> make_loss("champ", Hierarchy.flat("AB"), gamma=1.0)
+    Traceback (most recent call last):
+    treelabel.core.errors.TreelabelError: the loss champ has no parameter 'gamma'; it has: beta=0.2 (0 to 1e+06)
+    """
+    loss: Loss = LOSSES.find(name).bind(hierarchy, frequencies, params).build()
+    return loss

@@ -7,7 +7,7 @@ from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.neural.losses import maps
 from treelabel.neural.losses.base import Tables
 from treelabel.neural.losses.bce import Bce, sigmoid_losses
-from treelabel.neural.losses.loss_spec import LossSpec
+from treelabel.neural.losses.registry import LossSpec
 from treelabel.neural.losses.truth import Truth
 
 

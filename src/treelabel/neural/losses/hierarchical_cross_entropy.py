@@ -6,7 +6,7 @@ from torch import Tensor
 
 from treelabel.neural.losses import maps
 from treelabel.neural.losses.leaf_softmax import PathLoss
-from treelabel.neural.losses.loss_spec import LossSpec
+from treelabel.neural.losses.registry import LossSpec
 from treelabel.neural.losses.truth import Truth
 
 

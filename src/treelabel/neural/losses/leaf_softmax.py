@@ -8,7 +8,7 @@ from torch.nn import functional
 from treelabel.neural.losses import maps
 from treelabel.neural.losses.base import Loss, Tables
 from treelabel.neural.losses.layout import leaves_below
-from treelabel.neural.losses.loss_spec import LossSpec
+from treelabel.neural.losses.registry import LossSpec
 from treelabel.neural.losses.truth import Truth
 
 

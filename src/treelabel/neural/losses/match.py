@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from treelabel.neural.losses.bce import Bce
-from treelabel.neural.losses.loss_spec import LossSpec
+from treelabel.neural.losses.registry import LossSpec
 from treelabel.neural.losses.truth import Truth
 
 

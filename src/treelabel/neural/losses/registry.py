@@ -1,15 +1,160 @@
-"""The registry of losses, and how one is made by its name. Modules, and torch, are imported when asked for."""
+"""The registry of losses: what each needs of labels and outputs, alone and with a hierarchy, known without torch."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
 
+import numpy as np
 import numpy.typing as npt
 
-from treelabel.core.registry import Registry
+from treelabel.core.errors import TreelabelError
+from treelabel.core.registry import Lazy, Registry
+from treelabel.core.types import DoubleArray, IntArray
 from treelabel.hierarchy.hierarchy import Hierarchy
-from treelabel.neural.losses.loss_spec import LossRow, Parameter
+from treelabel.hierarchy.label_matrices import LabelMatrix, row_sizes
+from treelabel.neural.losses.layout import Ragged, leaf_order
 
-if TYPE_CHECKING:
-    from treelabel.neural.losses.base import Loss
+Needs = Literal["any", "path", "leaf"]
+Outputs = Literal["nodes", "leaves", "top"]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A number that a loss takes: its default, the smallest and the largest value, and one line of help."""
+
+    default: float
+    low: float
+    high: float
+    help: str
+
+
+@dataclass(frozen=True)
+class LossRow(Lazy[Any]):
+    """A row of LOSSES: where the module of a loss is, and what must be known about it before torch is imported.
+
+    Attributes
+    ----------
+    needs
+        The labels that a document may have: "any", one "path", or one "leaf". No labels at all are always allowed.
+    needs_tree, needs_frequencies
+        Whether the hierarchy must be a tree, and whether the training documents of each node must be known.
+    coherent
+        Whether `Loss.probabilities` promises that no child is above its parent.
+    outputs
+        The nodes that have a logit: all "nodes", the "leaves", or the "top" labels.
+    parameters
+        The loss's parameters by name.
+    """
+
+    needs: Needs = "any"
+    needs_tree: bool = False
+    needs_frequencies: bool = False
+    coherent: bool = True
+    outputs: Outputs = "nodes"
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+
+    def bind(self, hierarchy: Hierarchy, frequencies: npt.ArrayLike | None, params: Mapping[str, float]) -> "LossSpec":
+        """Bind the loss to a hierarchy; refuse one that it cannot work with, and wrong parameters.
+
+        Parameters
+        ----------
+        hierarchy
+            The hierarchy of the labels.
+        frequencies
+            Training documents of each node, for losses that look at them.
+        params
+            Values of `parameters`; those left out have their defaults.
+        """
+        if self.needs_tree and not hierarchy.is_tree:
+            raise TreelabelError(
+                f"the loss {self.name} needs a tree, but this hierarchy is a DAG; make it a tree with "
+                "Hierarchy.unfold(), or use conditional_sigmoid, bce or leaf_softmax"
+            )
+        if self.needs_frequencies and frequencies is None:
+            raise TreelabelError(f"the loss {self.name} needs the training frequencies of the nodes: frequencies=")
+        counts = None if frequencies is None else np.asarray(frequencies, np.float64)
+        if counts is not None and counts.shape != (len(hierarchy),):
+            raise TreelabelError(f"{counts.size:,} frequencies, but the hierarchy has {len(hierarchy):,} nodes")
+        return LossSpec(self, hierarchy, counts, self._check_params(params))
+
+    def _check_params(self, params: Mapping[str, float]) -> dict[str, float]:
+        for name, value in params.items():
+            if name not in self.parameters:
+                raise TreelabelError(f"the loss {self.name} has no parameter {name!r}; {self._parameter_list()}")
+            limits = self.parameters[name]
+            is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+            if not is_number or not limits.low <= value <= limits.high:
+                raise TreelabelError(
+                    f"the parameter {name} of the loss {self.name} must be a number from {limits.low:g} to "
+                    f"{limits.high:g}, found {value!r}"
+                )
+        return {name: float(params.get(name, each.default)) for name, each in self.parameters.items()}
+
+    def _parameter_list(self) -> str:
+        listed = [f"{name}={each.default:g} ({each.low:g} to {each.high:g})" for name, each in self.parameters.items()]
+        return f"it has: {', '.join(listed)}" if listed else "it has none"
+
+
+@dataclass(frozen=True, eq=False)
+class LossSpec:
+    """A loss bound to a hierarchy: its outputs, the labels it accepts, and the values of its parameters."""
+
+    row: LossRow
+    hierarchy: Hierarchy
+    frequencies: DoubleArray | None
+    params: Mapping[str, float]
+
+    def build(self) -> Any:
+        """Build the torch module, a `Loss`: its class is not imported here, as that needs torch."""
+        return self.row.maker(self)
+
+    @cached_property
+    def outputs(self) -> IntArray:
+        """The node of each output. Leaves of a tree stand from left to right, so that those of a node are a slice."""
+        h = self.hierarchy
+        if self.row.outputs == "nodes":
+            return np.arange(len(h), dtype=np.int32)
+        if self.row.outputs == "top":
+            return np.arange(len(h), dtype=np.int32)[h.level(1)] if len(h) else h.leaves
+        return h.leaves[np.argsort(leaf_order(h)[h.leaves], kind="stable")] if h.is_tree else h.leaves
+
+    @cached_property
+    def output_of_node(self) -> IntArray:
+        """The output of every node, -1 for nodes without one."""
+        result = np.full(len(self.hierarchy), -1, np.int32)
+        result[self.outputs] = np.arange(len(self.outputs))
+        return result
+
+    def check_truth(self, truth: Any) -> LabelMatrix:
+        """Close labels (documents x nodes) under ancestors; refuse those that the loss cannot learn from."""
+        h, needs, name = self.hierarchy, self.row.needs, self.row.name
+        closed = h.closure(truth)
+        if needs == "any":
+            return closed
+        terminal = h.most_specific(closed)
+        sizes = row_sizes(terminal)
+        many = np.flatnonzero(sizes > 1)
+        if len(many):
+            raise TreelabelError(
+                f"document {many[0]}: labels end at {sizes[many[0]]} nodes, but the loss {name} needs one path per "
+                "document; use conditional_sigmoid or bce"
+            )
+        inner = terminal.indices[~h.is_leaf[terminal.indices]]
+        if needs == "leaf" and len(inner):
+            raise TreelabelError(
+                f"labels end at {h.names[inner[0]]!r}, which is no leaf, but the loss {name} needs one leaf per "
+                "document; give such nodes an 'other' leaf with treelabel.with_other_leaves, or use "
+                "conditional_softmax or conditional_sigmoid"
+            )
+        return closed
+
+    def true_outputs(self, closed: LabelMatrix) -> Ragged:
+        """Return the true outputs of each document, from labels that `check_truth` has closed."""
+        output = self.output_of_node[closed.indices]
+        ptr = np.concatenate([[0], np.cumsum(output >= 0)])[closed.indptr]
+        return Ragged.of(ptr, output[output >= 0])
+
 
 _ROWS = (
     LossRow("bce", "a sigmoid for every node; any labels, any hierarchy", "neural.losses.bce:Bce", coherent=False),
@@ -23,14 +168,14 @@ _ROWS = (
     LossRow(
         "conditional_softmax",
         "a softmax among siblings; one path in a tree",
-        "neural.losses.conditional_softmax:ConditionalSoftmax",
+        "neural.losses.conditional_loss:ConditionalSoftmax",
         needs="path",
         needs_tree=True,
     ),
     LossRow(
         "conditional_softmax_la",
         "the same, adjusted for the siblings' training frequencies (logit adjustment)",
-        "neural.losses.conditional_softmax:ConditionalSoftmaxLa",
+        "neural.losses.conditional_loss:ConditionalSoftmaxLa",
         needs="path",
         needs_tree=True,
         needs_frequencies=True,
@@ -39,7 +184,7 @@ _ROWS = (
     LossRow(
         "conditional_sigmoid",
         "a sigmoid given the parents; any labels, any hierarchy",
-        "neural.losses.conditional_sigmoid:ConditionalSigmoid",
+        "neural.losses.conditional_loss:ConditionalSigmoid",
     ),
     LossRow(
         "champ",
@@ -114,34 +259,3 @@ _ROWS = (
 )
 
 LOSSES: Registry[LossRow] = Registry("loss", _ROWS)
-
-
-def make_loss(name: str, hierarchy: Hierarchy, frequencies: npt.ArrayLike | None = None, **params: float) -> "Loss":
-    """Make a loss of LOSSES for a hierarchy.
-
-    Parameters
-    ----------
-    name
-        A name in LOSSES.
-    hierarchy
-        The hierarchy of the labels.
-    frequencies
-        Training documents of each node, for losses that look at them.
-    **params
-        Values of the loss's own parameters, such as beta of champ; others are refused.
-
-    Returns
-    -------
-    Loss
-        A torch module.
-
-    Examples
-    --------
-    >>> make_loss("leaf_softmax", Hierarchy.from_paths(["A > B", "A > C"])).outputs.tolist()
-    [1, 2]
-    >>> make_loss("champ", Hierarchy.flat("AB"), gamma=1.0)
-    Traceback (most recent call last):
-    treelabel.core.errors.TreelabelError: the loss champ has no parameter 'gamma'; it has: beta=0.2 (0 to 1e+06)
-    """
-    loss: Loss = LOSSES.find(name).bind(hierarchy, frequencies, params).build()
-    return loss

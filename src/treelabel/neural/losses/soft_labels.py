@@ -9,7 +9,7 @@ from treelabel.core.types import LongArray
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.neural.losses import maps
 from treelabel.neural.losses.leaf_softmax import PathLoss
-from treelabel.neural.losses.loss_spec import LossSpec
+from treelabel.neural.losses.registry import LossSpec
 from treelabel.neural.losses.truth import Truth
 
 

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
 from treelabel.core.types import LongArray
@@ -18,9 +19,6 @@ LEAST_WIDE = 64
 
 class PreparedLabels(Protocol):
     """The labels of a training set, ready for batches to be taken from."""
-
-    def __len__(self) -> int:
-        """The number of documents."""
 
     def batch(self, rows: LongArray, device: torch.device | str | None = None) -> Any:
         """Return the truth about the documents `rows`, on a device, as the loss that prepared it takes it."""
@@ -84,9 +82,6 @@ class IndexedLabels:
         """Take true outputs alone, for losses that judge all outputs at once."""
         return cls(outputs, true, Ragged.of(np.zeros(len(true.ptr)), []), Ragged.of([0], []), ())
 
-    def __len__(self) -> int:
-        return len(self.true.ptr) - 1
-
     def batch(self, rows: LongArray, device: torch.device | str | None = None) -> Truth:
         """Return the truth about some documents; takes their true labels, and siblings of these in groups not wide."""
         row, true = self.true.take(rows)
@@ -121,3 +116,14 @@ def wide_slices(groups: Ragged) -> tuple[tuple[int, int, int], ...]:
         (int(group), int(members[ptr[group]]), int(members[ptr[group + 1] - 1]) + 1) for group in np.flatnonzero(wide)
     )
     return tuple((group, first, last) for group, first, last in slices if last - first == sizes[group])
+
+
+@dataclass(frozen=True, eq=False)
+class LabelTargets:
+    """The true labels of a training set, documents × labels, for networks with a loss of their own."""
+
+    labels: sparse.csr_array
+
+    def batch(self, rows: LongArray, device: torch.device | str | None = None) -> Tensor:
+        """Return the true labels of some documents as ones among zeros, documents × labels."""
+        return torch.from_numpy(self.labels[rows].toarray().astype(np.float32)).to(device)

@@ -13,7 +13,7 @@ from torch.nn import functional
 from treelabel.neural.losses.base import Loss
 from treelabel.neural.losses.layout import even_shares
 from treelabel.neural.losses.leaf_softmax import PathLoss
-from treelabel.neural.losses.loss_spec import LossSpec
+from treelabel.neural.losses.registry import LossSpec
 from treelabel.neural.losses.truth import Truth
 
 

@@ -16,14 +16,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from treelabel.calibration.output_space import ABSENT
-from treelabel.core.types import DoubleArray, LongArray
+from treelabel.core.types import DoubleArray, IntArray, LongArray
 from treelabel.core.validation import Between
 from treelabel.models.settings import WidthOrNone
 from treelabel.neural.featurizers import Inputs
 from treelabel.neural.losses.base import Loss
+from treelabel.neural.losses.truth import LabelTargets
 from treelabel.neural.model import NeuralModel
 from treelabel.neural.network import DROPOUT, Network, NetworkSpec
-from treelabel.neural.targets import LabelTargets
 from treelabel.neural.training_arguments import Recipe, make_recipes
 
 # One in so many units of x is constant at first, with tanh(CONSTANT): several, since dropout takes some away.
@@ -58,7 +58,8 @@ class LabelClusters(nn.Module):
     dropout
         The share of x that is dropped in training.
 
-    >>> clusters = LabelClusters(8, [2, 3, 4], hidden_size=16, div_value=2.0, columns=np.arange(9), outputs=9)
+    >>> columns = np.arange(9, dtype=np.int32)
+    >>> clusters = LabelClusters(8, [2, 3, 4], hidden_size=16, div_value=2.0, columns=columns, outputs=9)
     >>> clusters(torch.ones(5, 8)).shape, clusters.widths
     (torch.Size([5, 9]), [8, 4])
     """
@@ -71,7 +72,7 @@ class LabelClusters(nn.Module):
         sizes: Sequence[int],
         hidden_size: int,
         div_value: float,
-        columns: LongArray,
+        columns: IntArray,
         outputs: int,
         dropout: float = DROPOUT,
     ) -> None:
@@ -252,19 +253,17 @@ class AplcNetwork(Network):
     ----------
     spec
         What the network is made of; terminal labels are leaves of its hierarchy.
-    tail_clusters
-        The number of tails. The head and each of them have the same number of labels, as in the program's runs.
-    div_value
-        The quotient of the widths of a cluster and the next one.
+    settings
+        Those of the system. The head and each tail have the same number of labels, as in the program's runs.
     """
 
-    def __init__(self, spec: NetworkSpec, *, tail_clusters: int = 1, div_value: float = 2.0) -> None:
-        nodes = labels_by_frequency(spec)
-        sizes = [len(part) for part in np.array_split(nodes, tail_clusters + 1) if len(part)]
-        column = np.full(len(spec.hierarchy), -1)
-        column[spec.objective.spec.outputs] = np.arange(spec.outputs)
-        hidden = spec.hidden_size or spec.width
-        outputs = LabelClusters(spec.width, sizes, hidden, div_value, column[nodes], spec.outputs, spec.dropout)
+    def __init__(self, spec: NetworkSpec, settings: "AplcXlnet") -> None:
+        nodes, hidden = labels_by_frequency(spec), spec.hidden_size or spec.width
+        sizes = [len(part) for part in np.array_split(nodes, settings.tail_clusters + 1) if len(part)]
+        columns = spec.objective.spec.output_of_node[nodes]
+        outputs = LabelClusters(
+            spec.width, sizes, hidden, settings.div_value, columns, spec.outputs, dropout=spec.dropout
+        )
         super().__init__(spec.backbone, spec.pooling, outputs)
         self.nodes = nodes
 
@@ -347,4 +346,4 @@ class AplcXlnet(NeuralModel):
 
     def make_network(self, spec: NetworkSpec) -> Network:
         """Make the network: see `NeuralModel.make_network`."""
-        return AplcNetwork(spec, tail_clusters=self.tail_clusters, div_value=self.div_value)
+        return AplcNetwork(spec, self)

@@ -95,17 +95,15 @@ class Level(nn.Module):
         The width of word vectors.
     nodes
         The number of nodes.
-    lstm_size, mlp_size
-        The widths of the reader's directions, and of the MLP.
-    embedding_dropout, states_dropout
-        Dropout of word vectors, and of the reader's states.
+    settings
+        Those of the system.
     """
 
-    def __init__(
-        self, width: int, nodes: int, lstm_size: int, mlp_size: int, embedding_dropout: float, states_dropout: float
-    ) -> None:
+    def __init__(self, width: int, nodes: int, settings: "AttentionXml") -> None:
         super().__init__()
-        self.embedding_dropout, self.states_dropout = nn.Dropout(embedding_dropout), nn.Dropout(states_dropout)
+        lstm_size, mlp_size = settings.lstm_size, settings.mlp_size
+        self.embedding_dropout = nn.Dropout(settings.embedding_dropout)
+        self.states_dropout = nn.Dropout(settings.states_dropout)
         self.reader = Reader(width, lstm_size)
         self.hidden, self.output = nn.Linear(2 * lstm_size, mlp_size), nn.Linear(mlp_size, 1)
         # Where about one node is true.
@@ -176,29 +174,15 @@ class AttentionXmlNetwork(RankingNetwork):
     ----------
     spec
         What the network is made of, with a label tree.
-    top_clusters
-        How many nodes of a level are looked below.
-    lstm_size, mlp_size, embedding_dropout, states_dropout
-        See `Level`.
+    settings
+        Those of the system.
     """
 
-    def __init__(
-        self,
-        spec: NetworkSpec,
-        *,
-        top_clusters: int = 32,
-        lstm_size: int = 64,
-        mlp_size: int = 64,
-        embedding_dropout: float = 0.2,
-        states_dropout: float = 0.5,
-    ) -> None:
-        tree = spec.label_tree
-        super().__init__(spec.backbone, spec.pooling, None, tree, spec.hierarchy)
-        self.top_clusters = top_clusters
-        local = (lstm_size, mlp_size, embedding_dropout, states_dropout)
-        self.levels = nn.ModuleList(Level(spec.width, size, *local) for size in tree.sizes)
+    def __init__(self, spec: NetworkSpec, settings: "AttentionXml") -> None:
+        super().__init__(spec, settings.top_clusters)
+        self.levels = nn.ModuleList(Level(spec.width, size, settings) for size in self.tree.sizes)
         # Word vectors of the first level are the backbone's, those of the others start as copies.
-        lower = [] if spec.backbone is None else [deepcopy(spec.backbone) for _ in tree.sizes[1:]]
+        lower = [] if spec.backbone is None else [deepcopy(spec.backbone) for _ in self.tree.sizes[1:]]
         self.backbones = nn.ModuleList(lower)
 
     @property
@@ -410,11 +394,4 @@ class AttentionXml(RankingModel):
 
     def make_network(self, spec: NetworkSpec) -> Network:
         """Make the network: see `NeuralModel.make_network`."""
-        return AttentionXmlNetwork(
-            spec,
-            top_clusters=self.top_clusters,
-            lstm_size=self.lstm_size,
-            mlp_size=self.mlp_size,
-            embedding_dropout=self.embedding_dropout,
-            states_dropout=self.states_dropout,
-        )
+        return AttentionXmlNetwork(spec, self)

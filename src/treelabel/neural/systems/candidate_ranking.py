@@ -17,8 +17,6 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
 from treelabel.core.types import IntArray, LongArray
 from treelabel.core.validation import Between
-from treelabel.encoders.sources import Pooling
-from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.models.base import Training
 from treelabel.models.extreme.clustering import cluster_labels, pifa
 from treelabel.models.extreme.label_tree import MOST_LEVELS, LabelTree
@@ -26,7 +24,7 @@ from treelabel.neural.featurizers import Inputs
 from treelabel.neural.hardware import threads_for
 from treelabel.neural.losses.base import Loss
 from treelabel.neural.model import NeuralModel
-from treelabel.neural.network import Network
+from treelabel.neural.network import Network, NetworkSpec
 from treelabel.neural.objective import KEPT_NODES, Objective
 from treelabel.scores.score_matrix import Scores
 from treelabel.text.ngrams import NgramShape
@@ -57,9 +55,6 @@ class PreparedTreeTargets:
     levels: tuple[sparse.csr_array, ...]
     predicted: IntArray | None = None
 
-    def __len__(self) -> int:
-        return int(self.levels[0].shape[0])
-
     def batch(self, rows: LongArray, device: torch.device | str | None = None) -> TreeTargets:
         """Return the truth about some documents, padded to the most nodes of one."""
         levels = tuple(torch.from_numpy(pad_rows(level[rows])).to(device) for level in self.levels)
@@ -76,15 +71,17 @@ class RankingNetwork(Network):
 
     Parameters
     ----------
-    backbone, pooling, outputs
-        See `Network`.
-    tree
-        The label tree; its labels are nodes of the hierarchy.
+    spec
+        What the network is made of, with a label tree, whose labels are nodes of the hierarchy.
+    top_clusters
+        How many clusters of a level are looked into.
     """
 
-    def __init__(self, backbone: Any, pooling: Pooling, outputs: Any, tree: LabelTree, hierarchy: Hierarchy) -> None:
-        super().__init__(backbone, pooling, outputs)
-        self.tree, self.hierarchy = tree, hierarchy
+    def __init__(self, spec: NetworkSpec, top_clusters: int) -> None:
+        super().__init__(spec.backbone, spec.pooling, None)
+        assert spec.tree is not None
+        self.tree, self.hierarchy, self.top_clusters = spec.tree, spec.hierarchy, top_clusters
+        tree = self.tree
         # The level that is ranked: the last one, unless levels are trained one after another.
         self.level = tree.depth - 1
         for number, ends in enumerate(tree.children):

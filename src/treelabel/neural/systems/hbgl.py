@@ -19,11 +19,11 @@ from treelabel.models.settings import Share, Width, not_fitted
 from treelabel.neural.featurizers import TextFeaturizer
 from treelabel.neural.hardware import threads_for
 from treelabel.neural.losses.base import Loss
+from treelabel.neural.losses.truth import LabelTargets
 from treelabel.neural.model import NeuralModel
 from treelabel.neural.network import Network, NetworkSpec
 from treelabel.neural.systems.hbgl_bodies import BackboneBody, Body, Decoder
 from treelabel.neural.systems.hbgl_labels import GlobalStage, LabelHead, pretrain_labels
-from treelabel.neural.targets import NodeTargets, PreparedTargets
 from treelabel.neural.training_arguments import Recipe, make_recipes
 from treelabel.selection.evidence import Stage
 
@@ -66,36 +66,26 @@ class HbglNetwork(Network):
     ----------
     spec
         What the network is made of.
-    stage
-        The settings of the global stage; by default those of the paper's run on WOS.
-    slot_mask
-        The probability that a slot is masked in training, so that no mask relies on the labels above alone.
-    decoder_size
-        The width of the decoder and of label embeddings over a frozen encoder, at most that of its states.
+    settings
+        Those of the system.
     """
 
     pattern: Tensor
     slot_levels: Tensor
 
-    def __init__(
-        self,
-        spec: NetworkSpec,
-        *,
-        stage: GlobalStage | None = None,
-        slot_mask: float = 0.5,
-        decoder_size: int = 128,
-    ) -> None:
+    def __init__(self, spec: NetworkSpec, settings: "Hbgl") -> None:
         if spec.objective.name != "bce":
             raise TreelabelError(f"the model hbgl is trained with the loss bce, found {spec.objective.name!r}")
         hierarchy, width, names = spec.hierarchy, spec.width, spec.name_vectors
         decoder = None
         if spec.backbone is None:
-            width = min(width, decoder_size)
+            width = min(width, settings.decoder_size)
             decoder = Decoder(spec.width, width, hierarchy.max_depth, spec.dropout)
             # Labels start where their names are, seen as the decoder sees texts.
             names = None if names is None else tuple(decoder.narrow(each).detach() for each in names)
         super().__init__(spec.backbone, spec.pooling, LabelHead(width, len(hierarchy), names))
-        self.hierarchy, self.depth, self.slot_mask, self.decoder = hierarchy, hierarchy.max_depth, slot_mask, decoder
+        self.hierarchy, self.depth, self.decoder = hierarchy, hierarchy.max_depth, decoder
+        self.slot_mask = settings.slot_mask
         self.register_buffer("pattern", level_attention(self.depth), persistent=False)
         self.register_buffer("slot_levels", torch.arange(1, self.depth + 1).repeat(2), persistent=False)
         if spec.backbone is not None:
@@ -103,7 +93,7 @@ class HbglNetwork(Network):
         if spec.name_vectors is not None:
             if spec.backbone is not None:
                 BackboneBody(spec.backbone, self.depth).check_attention(spec.width)
-            self.global_losses = self.pretrain_labels(stage or GlobalStage(), spec)
+            self.global_losses = self.pretrain_labels(settings.global_stage, spec)
 
     @property
     def body(self) -> Body:
@@ -149,18 +139,18 @@ class HbglNetwork(Network):
 
     # The local stage
 
-    def prepare(self, loss: Loss, labels: Any) -> PreparedTargets:
+    def prepare(self, loss: Loss, labels: Any) -> LabelTargets:
         """Prepare labels, which the network sees in training: see `Network.prepare`."""
-        return PreparedTargets.of(loss, labels)
+        return LabelTargets(loss.hierarchy.closure(labels))
 
     def penalty(self, loss: Loss) -> Tensor:
         """Return 0: outputs share their weights with inputs."""
         nothing: Tensor = self.outputs.bias.new_zeros(())
         return nothing
 
-    def losses(self, inputs: Sequence[Tensor], truth: NodeTargets, loss: Loss) -> Tensor:
+    def losses(self, inputs: Sequence[Tensor], truth: Tensor, loss: Loss) -> Tensor:
         """Return the cross-entropy of all masks, given the true labels of the levels above: see `Network.losses`."""
-        targets = self.targets(truth.nodes)
+        targets = self.targets(truth)
         slots = self.slots(targets)
         if self.training:
             hidden = torch.rand(slots.shape[:2], device=slots.device) < self.slot_mask
@@ -284,7 +274,8 @@ class Hbgl(NeuralModel):
         Steps of the first stage, their learning rate, the share of labels that are masked, and how often each sequence
         of labels is masked in a step (32 times in the official program, which a CPU does not afford).
     slot_mask
-        The probability that the true labels of a level are hidden from the levels below in training.
+        The probability that the true labels of a level are hidden from the levels below in training, so that these do
+        not rely on the labels above alone.
     decoder_size
         The width of the decoder with mode="head", at most that of the encoder; its cost grows with it.
     **settings
@@ -318,8 +309,12 @@ class Hbgl(NeuralModel):
 
     def make_network(self, spec: NetworkSpec) -> Network:
         """Make the network, whose label embeddings learn the hierarchy: see `NeuralModel.make_network`."""
-        stage = GlobalStage(self.global_steps, self.global_learning_rate, self.global_mask, self.global_batch_size)
-        return HbglNetwork(spec, stage=stage, slot_mask=self.slot_mask, decoder_size=self.decoder_size)
+        return HbglNetwork(spec, self)
+
+    @property
+    def global_stage(self) -> GlobalStage:
+        """The settings of the global stage."""
+        return GlobalStage(self.global_steps, self.global_learning_rate, self.global_mask, self.global_batch_size)
 
     def sequences(self, texts: Iterable[str]) -> list[list[list[str]]]:
         """Return what the paper predicts: the labels that are written at each level of each text, up to its end."""

@@ -70,10 +70,10 @@ class GlobalStage:
         How many copies of the sequence are masked, each anew, in a step.
     """
 
-    steps: int = 300
-    learning_rate: float = 1e-3
-    mask: float = 0.15
-    batch_size: int = 32
+    steps: int
+    learning_rate: float
+    mask: float
+    batch_size: int
 
 
 class LabelHead(nn.Module):

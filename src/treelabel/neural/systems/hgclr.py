@@ -7,24 +7,181 @@ alone.
 """
 
 import inspect
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from treelabel.core.errors import TreelabelError
+from treelabel.core.types import IntArray, LongArray
 from treelabel.core.validation import Between
 from treelabel.encoders.backbone import pool
+from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.models.settings import NonNegative, Width
 from treelabel.neural.losses.base import Loss
-from treelabel.neural.losses.truth import PreparedLabels
+from treelabel.neural.losses.truth import LabelTargets, PreparedLabels
 from treelabel.neural.model import NeuralModel
 from treelabel.neural.network import LinearOutputs, Network, NetworkSpec
-from treelabel.neural.systems.hgclr_label_graph import LabelEncoder, split_heads
-from treelabel.neural.targets import NodeTargets, PreparedTargets
 from treelabel.neural.training_arguments import Recipe, make_recipes
+
+# The scale of BERT's own random weights: a label starts close to its name.
+INITIAL_SCALE = 0.02
+
+
+@dataclass(frozen=True, eq=False)
+class LabelPaths:
+    """The shortest path between any two labels, up to a common ancestor and down again; the root joins all trees.
+
+    A path is two climbs, one from either end to the node where it turns. There are few climbs (one for each label and
+    ancestor), so that the edges of every path are known without being listed for every pair.
+
+    Parameters
+    ----------
+    distance
+        Labels × labels, the number of edges.
+    climb
+        Labels × labels: the number of the climb from the row's label to where the path to the column's label turns.
+    steps
+        2 × steps: the number of a climb, and an edge on it, as a position in `Hierarchy.parent_idx`.
+    climbs
+        The number of climbs.
+    """
+
+    distance: IntArray
+    climb: IntArray
+    steps: LongArray
+    climbs: int
+
+    @classmethod
+    def of(cls, hierarchy: Hierarchy) -> "LabelPaths":
+        """Find the paths of a tree or DAG.
+
+        >>> LabelPaths.of(Hierarchy.from_paths(["A > B", "A > C", "D"])).distance.tolist()
+        [[0, 2, 1, 1], [2, 0, 3, 3], [1, 3, 0, 2], [1, 3, 2, 0]]
+        """
+        steps: list[tuple[int, int]] = []
+        turning = defaultdict[int, list[tuple[int, int, int]]](list)
+        number = 0
+        for node, above in enumerate(climbs_of(hierarchy)):
+            for top, edges in above.items():
+                turning[top].append((node, number, len(edges)))
+                steps += [(number, edge) for edge in edges]
+                number += 1
+        # Any two labels meet at the root; other nodes only replace what is no shorter, so that of paths of the same
+        # length the one that turns at the largest id is taken, from both ends.
+        _, numbers, lengths = np.array(turning.pop(-1), np.int32).T
+        distance, climb = lengths[:, None] + lengths, np.repeat(numbers[:, None], len(numbers), axis=1)
+        for top in sorted(turning):
+            nodes, numbers, lengths = np.array(turning[top], np.int32).T
+            block, length = np.ix_(nodes, nodes), lengths[:, None] + lengths
+            shorter = length <= distance[block]
+            distance[block] = np.where(shorter, length, distance[block])
+            climb[block] = np.where(shorter, numbers[:, None], climb[block])
+        return cls(distance, climb, np.array(steps, np.int64).reshape(-1, 2).T, number)
+
+
+def climbs_of(hierarchy: Hierarchy) -> Iterator[dict[int, tuple[int, ...]]]:
+    """Yield for each label the edges of the shortest way up to itself, to every ancestor and to the root (-1).
+
+    An edge is its position in `Hierarchy.parent_idx`.
+
+    >>> list(climbs_of(Hierarchy.from_paths(["A > B"])))
+    [{0: (), -1: (0,)}, {1: (), 0: (1,), -1: (1, 0)}]
+    """
+    known: dict[int, dict[int, tuple[int, ...]]] = {-1: {-1: ()}}
+    for node in range(len(hierarchy)):
+        climbs: dict[int, tuple[int, ...]] = {node: ()}
+        for edge in range(hierarchy.parent_ptr[node], hierarchy.parent_ptr[node + 1]):
+            for top, edges in known[int(hierarchy.parent_idx[edge])].items():
+                if top not in climbs or len(edges) + 1 < len(climbs[top]):
+                    climbs[top] = (edge, *edges)
+        known[node] = climbs
+        yield climbs
+
+
+class PathBias(nn.Module):
+    """The spatial and edge encoding of Graphormer: b(i, j) = D[distance of i and j] + the mean of E on their path.
+
+    D has a number for every distance, E one for every edge; all heads share them. Both start at 0.
+    """
+
+    distance: Tensor
+    climb: Tensor
+    steps: Tensor
+
+    def __init__(self, hierarchy: Hierarchy) -> None:
+        super().__init__()
+        paths = LabelPaths.of(hierarchy)
+        self.climbs = paths.climbs
+        for name in ("distance", "climb", "steps"):
+            self.register_buffer(name, torch.from_numpy(getattr(paths, name)), persistent=False)
+        self.by_distance = nn.Parameter(torch.zeros(2 * hierarchy.max_depth + 1))
+        self.by_edge = nn.Parameter(torch.zeros(len(hierarchy.parent_idx)))
+
+    def forward(self) -> Tensor:
+        """Return the bias, labels × labels."""
+        climbed, edge = self.steps
+        sums = self.by_edge.new_zeros(self.climbs).index_add(0, climbed, self.by_edge[edge])
+        half = sums[self.climb]
+        return self.by_distance[self.distance] + (half + half.T) / self.distance.clamp(min=1)
+
+
+class LabelEncoder(nn.Module):
+    """The graph encoder: a vector for every label, of its name, its id and the labels around it.
+
+    Names and ids are added and pass one Graphormer layer: attention with a bias by path, a residual connection and
+    LayerNorm. As in the official program, the last and only layer has no feed-forward part.
+
+    Parameters
+    ----------
+    hierarchy
+        The hierarchy of labels.
+    width
+        The width of word vectors.
+    name_vectors
+        For each label the word vectors of its name, pieces × width; without them, names are zeros until weights are
+        loaded.
+    heads
+        The number of attention heads, which divides the width.
+    """
+
+    names: Tensor
+
+    def __init__(
+        self, hierarchy: Hierarchy, width: int, name_vectors: Sequence[Tensor] | None, heads: int = 12
+    ) -> None:
+        super().__init__()
+        self.heads = heads
+        names = torch.zeros(len(hierarchy), width)
+        for row, pieces in enumerate(name_vectors or ()):
+            if len(pieces):
+                names[row] = pieces.detach().float().mean(0)
+        self.register_buffer("names", names)
+        self.ids = nn.Parameter(torch.randn(len(hierarchy), width) * INITIAL_SCALE)
+        self.bias = PathBias(hierarchy)
+        self.attend = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self) -> Tensor:
+        """Return label vectors, labels × width."""
+        labels = self.names + self.ids
+        query, key, value = (split_heads(part, self.heads) for part in self.attend(labels).chunk(3, dim=-1))
+        bias = self.bias().to(query.dtype)
+        mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias)
+        result: Tensor = self.norm(labels + self.out(mixed.transpose(0, 1).flatten(1)))
+        return result
+
+
+def split_heads(vectors: Tensor, heads: int) -> Tensor:
+    """Split vectors (… × positions × width) for attention heads: … × heads × positions × width / heads."""
+    return vectors.view(*vectors.shape[:-1], heads, -1).transpose(-3, -2)
+
 
 Temperature = Annotated[float, Between(1e-6, 1e6)]
 # The weight of the contrastive loss and the threshold of the official run on the New York Times corpus; the others are
@@ -136,6 +293,18 @@ def nt_xent(left: Tensor, right: Tensor, temperature: float) -> Tensor:
 # The network
 
 
+@dataclass(frozen=True, eq=False)
+class ContrastTargets:
+    """The labels of a training set as a loss prepared them, and as those that words are to speak of."""
+
+    judged: PreparedLabels
+    nodes: LabelTargets
+
+    def batch(self, rows: LongArray, device: torch.device | str | None = None) -> tuple[Any, Tensor]:
+        """Return the truth about some documents as the loss takes it, and their nodes (documents × nodes, 1 or 0)."""
+        return self.judged.batch(rows, device), self.nodes.batch(rows, device)
+
+
 class HgclrNetwork(Network):
     """The network of HGCLR, Hierarchy-Guided Contrastive Learning (Wang et al., ACL 2022).
 
@@ -185,60 +354,37 @@ class HgclrNetwork(Network):
     ----------
     spec
         What the network is made of.
-    contrastive_weight
-        The weight of NT-Xent (λ).
-    threshold
-        The importance above which a word is kept (γ). By chance, it is the number of the text's labels divided by that
-        of all labels.
-    temperature
-        The temperature of NT-Xent.
-    gumbel_temperature
-        The temperature of Gumbel-softmax.
-    log_probabilities
-        Whether Gumbel noise is added to the logarithm of P.
-    graph_heads, word_heads
-        The heads of attention among labels, and from words to labels; fewer where the width is not divisible.
+    settings
+        Those of the system; there are fewer heads than `word_heads` where the width is not divisible.
     """
 
-    def __init__(
-        self,
-        spec: NetworkSpec,
-        *,
-        contrastive_weight: float = CONTRASTIVE_WEIGHT,
-        threshold: float = THRESHOLD,
-        temperature: float = 1.0,
-        gumbel_temperature: float = 1.0,
-        log_probabilities: bool = False,
-        graph_heads: int = GRAPH_HEADS,
-        word_heads: int = WORD_HEADS,
-    ) -> None:
+    def __init__(self, spec: NetworkSpec, settings: "Hgclr") -> None:
         scoring = scoring_network(spec)
         super().__init__(scoring.backbone, scoring.pooling, scoring.outputs)
         if self.backbone is not None:
             require_inputs_embeds(self.backbone)
-        self.contrastive_weight = contrastive_weight * spec.outputs
-        self.threshold, self.temperature = threshold, temperature
-        self.gumbel_temperature, self.log_probabilities = gumbel_temperature, log_probabilities
+        # Not the settings themselves, which a copy of the network would copy.
+        self.threshold, self.temperature = settings.threshold, settings.contrastive_temperature
+        self.gumbel_temperature, self.log_probabilities = settings.gumbel_temperature, settings.log_probabilities
+        self.contrastive_weight = settings.contrastive_weight * spec.outputs
         # The word vectors of some backbones are narrower than their hidden states, as ALBERT's.
         width = spec.width if self.backbone is None else int(self.backbone.get_input_embeddings().weight.shape[1])
-        heads = heads_within(width, graph_heads)
-        self.label_encoder = LabelEncoder(spec.hierarchy, width, spec.name_vectors, heads)
-        self.words_to_labels = WordsToLabels(width, heads_within(width, word_heads))
+        self.label_encoder = LabelEncoder(spec.hierarchy, width, spec.name_vectors, heads_within(width, GRAPH_HEADS))
+        self.words_to_labels = WordsToLabels(width, heads_within(width, settings.word_heads))
         self.projector = new_projector(self.outputs.linear.in_features, spec.dropout)
 
     def prepare(self, loss: Loss, labels: Any) -> PreparedLabels:
         """Prepare the labels for the loss, and beside them the labels that words are to speak of."""
-        return PreparedTargets.of(loss, labels)
+        return ContrastTargets(loss.prepare(labels), LabelTargets(loss.hierarchy.closure(labels)))
 
-    def losses(self, inputs: Sequence[Tensor], truth: NodeTargets, loss: Loss) -> Tensor:
+    def losses(self, inputs: Sequence[Tensor], truth: tuple[Any, Tensor], loss: Loss) -> Tensor:
         """Return loss(text) + loss(positive) + weight · NT-Xent, whose mean counts for every document alike."""
+        judged, nodes = truth
         states, mask = self.token_states(inputs)
         text = self.outputs.features(pool(states, mask, self.pooling))
-        positive = self.outputs.features(self.positive_vectors(inputs, truth.nodes))
+        positive = self.outputs.features(self.positive_vectors(inputs, nodes))
         contrast = nt_xent(self.projector(text), self.projector(positive), self.temperature)
-        both = loss(self.outputs.logits(text).float(), truth.truth) + loss(
-            self.outputs.logits(positive).float(), truth.truth
-        )
+        both = loss(self.outputs.logits(text).float(), judged) + loss(self.outputs.logits(positive).float(), judged)
         result: Tensor = both + self.contrastive_weight * contrast
         return result
 
@@ -324,7 +470,8 @@ class Hgclr(NeuralModel):
     contrastive_weight
         The weight of the contrast (the paper's lambda).
     threshold
-        The importance above which a word is kept (the paper's gamma).
+        The importance above which a word is kept (the paper's gamma). By chance, it is the number of the text's labels
+        divided by that of all labels.
     contrastive_temperature, gumbel_temperature
         The temperatures of NT-Xent, and of Gumbel-softmax.
     log_probabilities
@@ -345,12 +492,12 @@ class Hgclr(NeuralModel):
     def __init__(
         self,
         *,
-        contrastive_weight: NonNegative = 0.3,
-        threshold: Annotated[float, Between(-1, 1e6)] = 0.002,
+        contrastive_weight: NonNegative = CONTRASTIVE_WEIGHT,
+        threshold: Annotated[float, Between(-1, 1e6)] = THRESHOLD,
         contrastive_temperature: Temperature = 1.0,
         gumbel_temperature: Temperature = 1.0,
         log_probabilities: bool = False,
-        word_heads: Width = 8,
+        word_heads: Width = WORD_HEADS,
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
@@ -363,15 +510,7 @@ class Hgclr(NeuralModel):
 
     def make_network(self, spec: NetworkSpec) -> Network:
         """Make the network: see `NeuralModel.make_network`."""
-        return HgclrNetwork(
-            spec,
-            contrastive_weight=self.contrastive_weight,
-            threshold=self.threshold,
-            temperature=self.contrastive_temperature,
-            gumbel_temperature=self.gumbel_temperature,
-            log_probabilities=self.log_probabilities,
-            word_heads=self.word_heads,
-        )
+        return HgclrNetwork(spec, self)
 
     def make_scoring_network(self, spec: NetworkSpec) -> Network:
         """Make encoder, pooling and outputs alone."""

@@ -17,7 +17,7 @@ from treelabel.core.types import LongArray
 from treelabel.core.validation import Between
 from treelabel.models.settings import NonNegative, Width
 from treelabel.neural.losses.base import Loss
-from treelabel.neural.losses.loss_spec import LossSpec
+from treelabel.neural.losses.registry import LossSpec
 from treelabel.neural.model import NeuralModel
 from treelabel.neural.network import DROPOUT, Network, NetworkSpec
 from treelabel.neural.systems.hitin_coding_tree import CodingTree, coding_tree
@@ -142,32 +142,18 @@ class HitinNetwork(Network):
     ----------
     spec
         What the network is made of.
-    height
-        The height of the coding tree.
-    tree_size
-        The width of features in the tree.
-    tree_pooling
-        How the nodes of a level become one vector.
-    recursive_regularization
-        The weight of |W_child - W_parent|^2 / 2, over the output weights of all edges whose ends have outputs.
+    settings
+        Those of the system.
     """
 
     edges: Tensor
 
-    def __init__(
-        self,
-        spec: NetworkSpec,
-        *,
-        height: int = 2,
-        tree_size: int = 128,
-        tree_pooling: NodePooling = "sum",
-        recursive_regularization: float = 0.0,
-    ) -> None:
-        tree = coding_tree(spec.hierarchy, height)
-        outputs = TreeIsomorphismOutputs(spec.width, spec.outputs, tree, tree_size, tree_pooling, spec.dropout)
+    def __init__(self, spec: NetworkSpec, settings: "Hitin") -> None:
+        tree, width = coding_tree(spec.hierarchy, settings.height), settings.tree_size
+        outputs = TreeIsomorphismOutputs(spec.width, spec.outputs, tree, width, settings.tree_pooling, spec.dropout)
         super().__init__(spec.backbone, spec.pooling, outputs)
         # Losses here are sums over outputs, and the weight stands beside a mean.
-        self.recursive_regularization = recursive_regularization * spec.outputs
+        self.recursive_regularization = settings.recursive_regularization * spec.outputs
         self.register_buffer("edges", torch.from_numpy(output_edges(spec.objective.spec)), persistent=False)
 
     def penalty(self, loss: Loss) -> Tensor:
@@ -278,8 +264,8 @@ class Hitin(NeuralModel):
     tree_pooling
         How the nodes of a level become one vector.
     recursive_regularization
-        The weight of |W_child - W_parent|^2 / 2 over the output weights of all edges, beside a loss that is a mean over
-        labels, as in the official program.
+        The weight of |W_child - W_parent|^2 / 2 over the output weights of all edges whose ends have outputs, beside a
+        loss that is a mean over labels, as in the official program.
     **settings
         The settings of all systems: see `NeuralModel` and `TrainingArguments`.
     """
@@ -304,10 +290,4 @@ class Hitin(NeuralModel):
 
     def make_network(self, spec: NetworkSpec) -> Network:
         """Make the network: see `NeuralModel.make_network`."""
-        return HitinNetwork(
-            spec,
-            height=self.height,
-            tree_size=self.tree_size,
-            tree_pooling=self.tree_pooling,
-            recursive_regularization=self.recursive_regularization,
-        )
+        return HitinNetwork(spec, self)

@@ -59,36 +59,21 @@ class LightXmlNetwork(RankingNetwork):
     ----------
     spec
         What the network is made of, with a label tree of one level or two.
-    top_clusters
-        How many clusters are looked into.
-    bottleneck_size
-        The width of label embeddings.
-    hidden_layers
-        How many layers of a fine-tuned encoder are looked at, the last ones.
-    text_dropout
-        Dropout of the text vector.
+    settings
+        Those of the system.
     """
 
-    def __init__(
-        self,
-        spec: NetworkSpec,
-        *,
-        top_clusters: int = 32,
-        bottleneck_size: int = 128,
-        hidden_layers: int = 5,
-        text_dropout: float = 0.5,
-    ) -> None:
-        tree = spec.label_tree
-        super().__init__(spec.backbone, spec.pooling, None, tree, spec.hierarchy)
-        self.top_clusters = top_clusters
-        self.hidden_layers = 1 if spec.backbone is None else max(1, min(hidden_layers, len(layers_of(spec.backbone))))
+    def __init__(self, spec: NetworkSpec, settings: "LightXml") -> None:
+        super().__init__(spec, settings.top_clusters)
+        tree, layers = self.tree, 1 if spec.backbone is None else len(layers_of(spec.backbone))
+        self.hidden_layers = max(1, min(settings.hidden_layers, layers))
         width = self.hidden_layers * spec.width
-        self.dropout = nn.Dropout(text_dropout)
+        self.dropout = nn.Dropout(settings.text_dropout)
         self.recaller = nn.Linear(width, tree.sizes[0])
         nn.init.constant_(self.recaller.bias, -math.log(tree.sizes[0]))
         if tree.depth > 1:
-            self.bottleneck = nn.Linear(width, bottleneck_size)
-            self.embeddings = nn.Parameter(torch.empty(tree.sizes[1], bottleneck_size))
+            self.bottleneck = nn.Linear(width, settings.bottleneck_size)
+            self.embeddings = nn.Parameter(torch.empty(tree.sizes[1], settings.bottleneck_size))
             nn.init.xavier_uniform_(self.embeddings)
 
     def text_vectors(self, inputs: Sequence[Tensor]) -> Tensor:
@@ -222,10 +207,4 @@ class LightXml(RankingModel):
 
     def make_network(self, spec: NetworkSpec) -> Network:
         """Make the network: see `NeuralModel.make_network`."""
-        return LightXmlNetwork(
-            spec,
-            top_clusters=self.top_clusters,
-            bottleneck_size=self.bottleneck_size,
-            hidden_layers=self.hidden_layers,
-            text_dropout=self.text_dropout,
-        )
+        return LightXmlNetwork(spec, self)

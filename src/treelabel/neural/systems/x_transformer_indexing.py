@@ -28,11 +28,11 @@ from treelabel.neural.featurizers import KnownVectors
 from treelabel.neural.fitted_network import FittedNetwork
 from treelabel.neural.hardware import threads_for
 from treelabel.neural.losses.base import Loss
+from treelabel.neural.losses.truth import LabelTargets
 from treelabel.neural.model import NeuralModel
 from treelabel.neural.network import LinearOutputs, Network, NetworkSpec
 from treelabel.neural.network_schema import NetworkValues, saved_schema
 from treelabel.neural.objective import Objective
-from treelabel.neural.targets import LabelTargets
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import Stage
 from treelabel.text.ngrams import NgramShape
