@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from treelabel.text import NgramShape
 from treelabel.text.ngrams import count_ngrams
-from treelabel.text.occurrences import Occurrences, number_buckets, sorted_order
+from treelabel.text.tfidf import FIRST_SLOTS, Occurrences, number_buckets, sorted_order
 
 TEXTS = st.lists(st.lists(st.sampled_from("abcdefg"), max_size=12).map(" ".join), max_size=12)
 
@@ -44,7 +44,7 @@ def test_more_buckets_than_the_first_table_holds_are_numbered() -> None:
     rng = np.random.default_rng(1)
     listed = rng.integers(0, 2**31 - 1, 30_000).astype(np.int32)
     listed = np.concatenate([listed, rng.permutation(listed), np.array([0, 2**31 - 1], np.int32)])
-    numbers, buckets = number_buckets(listed)
+    numbers, buckets, _ = number_buckets(listed, FIRST_SLOTS)
     distinct = list(dict.fromkeys(listed.tolist()))
     assert buckets.tolist() == distinct
     assert (buckets[numbers] == listed).all()

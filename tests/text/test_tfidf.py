@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from tests.text.reference_text import buckets_of, tfidf_rows
 from treelabel.text import NgramShape, Tfidf
-from treelabel.text.occurrences import Occurrences
-from treelabel.text.tfidf import columns_of, fill_slots, sort_row
+from treelabel.text.tfidf import Occurrences, columns_of, sort_row
 
 TEXTS = st.lists(st.lists(st.sampled_from(["a", "b", "cc", "dd", "ddd"]), max_size=8).map(" ".join), max_size=8)
 SHAPES = (
@@ -97,9 +96,10 @@ def test_rows_are_sorted_by_their_columns(width: int, count: int) -> None:
 def test_buckets_find_their_columns() -> None:
     # Buckets that are equal in their lower bits follow each other in the table.
     buckets = np.array([5, 69, 133, 2**31 - 1, 0, 64, 4096], np.int32)
-    found = columns_of(fill_slots(buckets), np.array([*buckets.tolist(), 197, 1, 128], np.int32))
-    assert found.tolist() == [0, 1, 2, 3, 4, 5, 6, -1, -1, -1]
     tfidf = Tfidf(NgramShape(), buckets, np.ones(7, np.float32))
+    columns = columns_of(tfidf.slots, np.array([*buckets.tolist(), 197, 1, 128], np.int32))
+    assert columns.tolist() == [0, 1, 2, 3, 4, 5, 6, -1, -1, -1]
+    assert len(tfidf.slots) == 64
     assert [tfidf.column_of(133), tfidf.column_of(134)] == [2, -1]
 
 

@@ -1,4 +1,7 @@
-"""tf-idf of n-grams: from texts to a sparse matrix with rows of length 1."""
+"""tf-idf of n-grams: from texts to a sparse matrix with rows of length 1.
+
+The distinct n-grams of texts are numbered as they first occur, so that all that follows looks them up by small numbers.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,12 +11,90 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.compute import kernel, over_rows
+from treelabel.core.compute import kernel, over_rows, with_room
 from treelabel.core.types import DoubleArray, FloatArray, IntArray, LongArray
-from treelabel.text.ngrams import NgramShape, count_range, utf8
-from treelabel.text.occurrences import Occurrences
+from treelabel.text.ngrams import NgramShape, count_ngrams, count_range, utf8
 
 WeightedRows = tuple[LongArray, IntArray, FloatArray]
+# The slots of a table before it is known how many buckets there are.
+FIRST_SLOTS = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class Occurrences:
+    """The n-grams of texts: those of each text by number and count, and of each number its bucket.
+
+    Parameters
+    ----------
+    shape : NgramShape
+        The n-grams that were counted.
+    sizes : array of shape (texts,)
+        The number of distinct n-grams of each text.
+    numbers, counts : arrays of shape (sum of sizes,)
+        The n-grams of one text after the other, and how often the text has each.
+    buckets, frequencies : arrays of shape (distinct n-grams,)
+        The bucket of each, and how many texts have it.
+    """
+
+    shape: NgramShape
+    sizes: LongArray
+    numbers: IntArray
+    counts: IntArray
+    buckets: IntArray
+    frequencies: LongArray
+
+    @classmethod
+    def of(cls, texts: Sequence[str], shape: NgramShape) -> "Occurrences":
+        """Count the n-grams of texts.
+
+        Parameters
+        ----------
+        shape
+            The n-grams to count.
+
+        Returns
+        -------
+        Occurrences
+
+        >>> ngrams = Occurrences.of(["a b", "b b"], NgramShape())
+        >>> ngrams.numbers.tolist(), ngrams.counts.tolist(), ngrams.frequencies.tolist()
+        ([0, 1, 1], [1, 1, 2], [1, 2])
+        """
+        sizes, listed, counts = count_ngrams(texts, shape)
+        numbers, buckets, _ = number_buckets(listed, FIRST_SLOTS)
+        # Every text lists a bucket once.
+        return cls(shape, sizes, numbers, counts, buckets, np.bincount(numbers, minlength=len(buckets)))
+
+    def columns(self, shape: NgramShape, min_df: int) -> LongArray:
+        """Return the numbers of the n-grams that enough texts have, most frequent first, else by bucket.
+
+        Parameters
+        ----------
+        shape
+            The n-grams that are wanted: those counted, or their first kinds.
+        min_df
+            The number of texts that an n-gram must be in.
+
+        Returns
+        -------
+        array
+        """
+        numbers: LongArray = np.flatnonzero((self.frequencies >= min_df) & (self.buckets < shape.buckets))
+        frequencies = self.frequencies[numbers]
+        bits = (shape.buckets - 1).bit_length()
+        return numbers[sorted_order((frequencies.max(initial=0) - frequencies) << bits | self.buckets[numbers])]
+
+
+def sorted_order(keys: LongArray) -> LongArray:
+    """Return the order that sorts whole numbers from 0 on, by 16 bits at a time: NumPy counts these, which is faster.
+
+    >>> sorted_order(np.array([1 << 40, 7, 70_000])).tolist()
+    [1, 2, 0]
+    """
+    order = np.argsort(keys.astype(np.uint16), kind="stable")
+    for shift in range(16, int(keys.max(initial=0)).bit_length(), 16):
+        order = order[np.argsort((keys[order] >> shift).astype(np.uint16), kind="stable")]
+    return order
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +223,8 @@ class Tfidf:
     @cached_property
     def slots(self) -> LongArray:
         """A table with open addressing from buckets to columns, small enough to stay in the cache."""
-        return fill_slots(self.buckets)
+        # At most a third full, so that few buckets are looked for in a second slot.
+        return number_buckets(self.buckets, max(64, 1 << (3 * len(self.buckets) - 1).bit_length()))[2]
 
     def column_of(self, bucket: int) -> int:
         """Return the column of a bucket, -1 if it has none."""
@@ -175,18 +257,47 @@ class Tfidf:
 
 
 @kernel
-def fill_slots(buckets: IntArray) -> LongArray:
-    """Fill the table: bucket x 2^32 + column at the slot of its lower bits or the next free one; -1 where empty."""
-    size = 64
-    while size < 3 * len(buckets):
-        size *= 2
+def number_buckets(listed: IntArray, size: int) -> tuple[IntArray, IntArray, LongArray]:
+    """Number buckets in the order in which they first occur: the number of each entry, all buckets, and a table.
+
+    The table has open addressing, begins with `size` slots, a power of 2, and is never more than half full: bucket x
+    2^32 + number at the slot of its lower bits or the next free one; -1 where empty.
+    """
+    numbers, buckets = np.empty(len(listed), np.int32), np.empty(1024, np.int32)
     slots = np.full(size, -1, np.int64)
-    for column in range(len(buckets)):
-        slot = buckets[column] & (size - 1)
-        while slots[slot] >= 0:
-            slot = (slot + 1) & (size - 1)
-        slots[slot] = np.int64(buckets[column]) << 32 | column
-    return slots
+    # Of literals, numba would compile `with_room` once more.
+    distinct: int = np.int64(0)  # type: ignore[assignment]
+    one: int = np.int64(1)  # type: ignore[assignment]
+    for entry in range(len(listed)):
+        bucket = np.int64(listed[entry])
+        mask = len(slots) - 1
+        slot = bucket & mask
+        while slots[slot] >= 0 and slots[slot] >> 32 != bucket:
+            slot = (slot + 1) & mask
+        if slots[slot] < 0:
+            if distinct == len(buckets):
+                buckets = with_room(buckets, distinct, one)
+            buckets[distinct] = bucket
+            slots[slot] = bucket << 32 | distinct
+            distinct += 1
+        numbers[entry] = slots[slot] & 0xFFFFFFFF
+        if 2 * distinct > len(slots):
+            slots = enlarge_table(slots)
+    return numbers, buckets[:distinct], slots
+
+
+@kernel
+def enlarge_table(slots: LongArray) -> LongArray:
+    """Make a table four times as large."""
+    larger = np.full(4 * len(slots), -1, np.int64)
+    mask = len(larger) - 1
+    for entry in slots:
+        if entry >= 0:
+            slot = (entry >> 32) & mask
+            while larger[slot] >= 0:
+                slot = (slot + 1) & mask
+            larger[slot] = entry
+    return larger
 
 
 @kernel

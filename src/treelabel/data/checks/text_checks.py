@@ -146,7 +146,7 @@ def find_unshared_words(inspected: CheckInput) -> Finding | None:
     if inspected.data.features is not None:
         return None
     from treelabel.text.ngrams import NgramShape
-    from treelabel.text.occurrences import Occurrences
+    from treelabel.text.tfidf import Occurrences
 
     rows = np.flatnonzero(inspected.codes >= 0)
     rows = rows[:: max(1, -(-len(rows) // MOST_TEXTS))]

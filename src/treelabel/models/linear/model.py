@@ -43,8 +43,7 @@ from treelabel.selection.feature_choice import AUTO, choose_features, shape_of
 from treelabel.selection.folds import draw_folds, hold_out
 from treelabel.text.ngram_names import named_ngrams
 from treelabel.text.ngrams import NgramShape
-from treelabel.text.occurrences import Occurrences
-from treelabel.text.tfidf import Tfidf
+from treelabel.text.tfidf import Occurrences, Tfidf
 
 if TYPE_CHECKING:
     from treelabel.models.extreme.model import Extreme
