@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from treelabel import Hierarchy
-from treelabel.calibration.output_space import LEVELS, OutputSpace
+from treelabel.calibration.contract import LEVELS, OutputSpace
 
 Row = list[float]
 # A sequence or an array.

@@ -11,9 +11,9 @@ from scipy.special import log_softmax
 from treelabel import Hierarchy, Scores
 from treelabel.calibration import contract
 from treelabel.calibration import path_kernels as kernels
-from treelabel.calibration.contract import MarginCalibration
+from treelabel.calibration.contract import ABSENT, LEVELS, MarginCalibration, OutputSpace
 from treelabel.calibration.isotonic import GROWTH as ISOTONIC_GROWTH
-from treelabel.calibration.isotonic import Isotonic, apply_isotonic, fit_isotonic
+from treelabel.calibration.isotonic import Isotonic, apply_isotonic, fit_isotonic, margin_calibration
 from treelabel.calibration.likelihood import (
     fit_beta,
     fit_mixture_weight,
@@ -21,9 +21,8 @@ from treelabel.calibration.likelihood import (
     fit_softmax_temperature,
     fit_temperature,
 )
-from treelabel.calibration.output_space import ABSENT, LEVELS, OutputSpace
 from treelabel.calibration.path_softmax import GROWTH, PathSoftmax, possible_terminals
-from treelabel.calibration.registry import CALIBRATIONS, calibration_for, margin_calibration
+from treelabel.calibration.siblings import SiblingSigmoid, SiblingSoftmax
 from treelabel.core.array_schema import Schema
 from treelabel.core.sparse_product import SparseWeights, known_margins
 from treelabel.core.types import FloatArray
@@ -39,6 +38,12 @@ KINDS = {
     "isotonic": ("many", "DAG"),
     "sibling_softmax": ("leaf", "path"),
     "sibling_sigmoid": ("leaf", "path", "many", "DAG"),
+}
+MAKERS: dict[str, type[MarginCalibration]] = {
+    "path_softmax": PathSoftmax,
+    "isotonic": Isotonic,
+    "sibling_softmax": SiblingSoftmax,
+    "sibling_sigmoid": SiblingSigmoid,
 }
 SMALL = Hierarchy.from_paths(["A > A1", "A > A2", "B > B1", "B > B2"])
 PAIRS = [(name, kind) for name, kinds in KINDS.items() for kind in kinds]
@@ -61,7 +66,7 @@ def fitted(name: str, kind: str) -> tuple[MarginCalibration, FloatArray]:
     shared = not name.startswith("sibling")
     outputs = OutputSpace.of(train.hierarchy, train.labels, multiple_paths=train.regime == "multi_path", shared=shared)
     margins = margins_of(outputs, train.labels)
-    return margin_calibration(name)(outputs).fit(margins, train.labels), margins
+    return MAKERS[name](outputs).fit(margins, train.labels), margins
 
 
 @pytest.mark.parametrize(("name", "kind"), PAIRS)
@@ -134,9 +139,8 @@ def test_outputs_that_have_learned_nothing_are_left_out(name: str, kind: str) ->
 
 
 def test_the_calibration_that_suits_the_labels() -> None:
-    assert calibration_for(multiple_paths=True) is CALIBRATIONS["isotonic"].maker
-    assert calibration_for(multiple_paths=False) is CALIBRATIONS["path_softmax"].maker
-    assert all(row.help for row in CALIBRATIONS.values())
+    assert margin_calibration(multiple_paths=True) is Isotonic
+    assert margin_calibration(multiple_paths=False) is PathSoftmax
 
 
 # Temperature

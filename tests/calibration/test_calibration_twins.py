@@ -14,8 +14,8 @@ from tests import reference_calibration as slow
 from treelabel import Hierarchy, Scores
 from treelabel.calibration import candidates, likelihood, pools
 from treelabel.calibration.candidates import CandidateIsotonic, CandidateSoftmax
+from treelabel.calibration.contract import LEVELS, OutputSpace, levels_of, sum_to_nodes, terminal_paths
 from treelabel.calibration.isotonic import STEPS, Isotonic, _fit_slopes, apply_isotonic, fit_isotonic, log_odds
-from treelabel.calibration.output_space import LEVELS, OutputSpace, levels_of, sum_to_nodes, terminal_paths
 from treelabel.calibration.path_softmax import (
     PathSoftmax,
     _sample_terminals,

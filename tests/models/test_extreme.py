@@ -24,7 +24,7 @@ from treelabel.models.extreme.clustering import cluster_labels, pifa
 from treelabel.models.extreme.forest import fit_forest, largest_features, tree_sizes
 from treelabel.models.extreme.label_tree import LabelTree, hierarchy_tree, tree_of
 from treelabel.models.extreme.rankers import Rankers, Solver, train_rankers
-from treelabel.models.linear import handover
+from treelabel.models.linear import model as linear
 
 RNG = np.random.default_rng
 
@@ -386,10 +386,10 @@ def test_memory_of_scores_grows_with_candidates_and_not_with_labels() -> None:
 
 
 def test_linear_hands_over_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handover, "MOST_WORK", 1e4)
+    monkeypatch.setattr(linear, "MOST_WORK", 1e4)
     texts, names = planted(300, 30)
     h = Hierarchy.flat([f"label {label}" for label in range(30)])
-    with pytest.warns(handover.HandoverWarning, match="the model extreme learns instead"):
+    with pytest.warns(linear.HandoverWarning, match="the model extreme learns instead"):
         model = treelabel.make_model("linear").fit(texts, names, hierarchy=h)
     treelabel.save_model(model, tmp_path / "model")
     loaded = treelabel.load_model(tmp_path / "model")

@@ -14,19 +14,17 @@ from sklearn.svm import LinearSVC
 from tests.helpers import registered
 from treelabel import Dataset, Hierarchy, TreelabelError, evaluate, load_model, load_sample, make_model, split
 from treelabel.calibration import path_softmax
-from treelabel.calibration.output_space import OutputSpace
+from treelabel.calibration.contract import OutputSpace
 from treelabel.calibration.path_kernels import powers
 from treelabel.core.compute import in_threads, kernel
 from treelabel.core.sparse_product import SparseWeights
 from treelabel.core.stopping import StopSignal
 from treelabel.models.check import CASES, CHECKS, DAG, TREE, fit_case, it_learns
 from treelabel.models.linear import model as linear
-from treelabel.models.linear.conditional import train_groups
-from treelabel.models.linear.descent import TrainingRows, train_hinge
-from treelabel.models.linear.fitted_head import fit_head
-from treelabel.models.linear.heads import HEADS, sigmoid_groups, softmax_groups
+from treelabel.models.linear.conditional import sigmoid_groups, softmax_groups, train_groups
+from treelabel.models.linear.descent import TrainingRows, WeightCollector, train_hinge
+from treelabel.models.linear.heads import HEADS, fit_head
 from treelabel.models.linear.vector_blocks import BLOCK, add_multiples, add_products
-from treelabel.models.linear.weight_collector import WeightCollector
 from treelabel.models.model_inputs import training_of
 from treelabel.selection import feature_choice
 from treelabel.text import NgramShape, Tfidf
@@ -284,7 +282,7 @@ def test_a_validation_set_calibrates_and_is_not_learned() -> None:
     train, valid = split(load_sample()[:2000], {"train": 0.8, "valid": 0.2}, seed=0).values()
     strange = Dataset.of(["qqqq " + text for text in valid.texts], valid.paths(), valid.hierarchy)
     model = make_model().fit(train, valid=strange)
-    assert model.tfidf_.width == Tfidf.fit(train.texts, model.tfidf_.shape).width
+    assert model.featurizer_.tfidf.width == Tfidf.fit(train.texts, model.featurizer_.tfidf.shape).width
     assert model.evidence_.documents == len(valid)
     assert len(model.explain("qqqq")[0].supporting_terms) == 0
     judged = evaluate(valid, scores=model.score(valid), rule="best_leaf", metrics=["leaf_accuracy", "ece"])
@@ -366,7 +364,7 @@ def test_without_tfidf_and_encoder_the_best_encoder_that_is_installed_is_taken(
 ) -> None:
     monkeypatch.setattr(linear, "default_encoder", Letters)
     model = fit_case(lambda: make_model(tfidf=False), CASES["leaf"])
-    assert model.encoder_.name == "letters"
+    assert model.featurizer_.encoder.name == "letters"
     model.save(tmp_path / "model")
     with registered("letters", Letters):
         loaded = load_model(tmp_path / "model")
@@ -446,7 +444,7 @@ def test_ctrl_c_in_a_trial_ends_all_trials(monkeypatch: pytest.MonkeyPatch) -> N
     # One trial, and then the model itself.
     assert fits == ["nodes", "nodes"]
     assert model.stopped_ == "interrupt"
-    assert model.tfidf_.shape.ngram_range == (1, 1)
+    assert model.featurizer_.tfidf.shape.ngram_range == (1, 1)
 
 
 def test_a_second_ctrl_c_gives_up() -> None:

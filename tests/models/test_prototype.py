@@ -9,7 +9,7 @@ import pytest
 
 from tests.helpers import WordVectors, registered
 from treelabel import Hierarchy, TreelabelError, make_model
-from treelabel.calibration.output_space import OutputSpace
+from treelabel.calibration.contract import OutputSpace
 from treelabel.calibration.path_softmax import PathSoftmax
 from treelabel.core.matrices import normalize_rows
 from treelabel.encoders.files import Files
@@ -21,7 +21,7 @@ from treelabel.models.prototype import (
     inner_terminals,
 )
 from treelabel.models.prototype_means import Means, whitening, within_labels
-from treelabel.selection.criteria import log_loss
+from treelabel.selection.held_out import log_loss
 
 SETTINGS: dict[str, Any] = {
     "encoder": "words",

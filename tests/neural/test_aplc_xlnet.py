@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from tests.helpers import WordVectors, registered
 from treelabel import Dataset, Hierarchy, TreelabelError, load_model, make_model
-from treelabel.calibration.output_space import ABSENT
+from treelabel.calibration.contract import ABSENT
 from treelabel.core.strings import Strings
 from treelabel.encoders.backbone import pool
 from treelabel.encoders.registry import find_source

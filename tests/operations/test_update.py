@@ -208,7 +208,7 @@ def test_a_linear_model_learns_what_fitting_anew_learns(change: str, head: str) 
     updated = update_model(model, more, moves=moves, train=data)
     every = together(data.moved(moves), more)
     anew = make_model("linear", head=head, **LINEAR).fit(every)
-    assert (updated.tfidf_.buckets == anew.tfidf_.buckets).all()
+    assert (updated.featurizer_.tfidf.buckets == anew.featurizer_.tfidf.buckets).all()
     weights = updated.head_.weights, anew.head_.weights
     assert (weights[0].sparse != weights[1].sparse).nnz == 0
     assert (weights[0].bias == weights[1].bias).all()
@@ -222,7 +222,7 @@ def test_a_linear_model_takes_over_what_was_chosen() -> None:
     model = make_model("linear").fit(data)
     updated = update_model(model, more_texts(TREE), train=data)
     assert updated.get_params()["head"] == model.head_.head
-    assert updated.get_params()["ngram_range"] == model.tfidf_.shape.ngram_range
+    assert updated.get_params()["ngram_range"] == model.featurizer_.tfidf.shape.ngram_range
     assert updated.evidence_ == model.evidence_
     again = update_model(updated, moves=moves_of("renamed"))
     assert again.hierarchy_ == CHANGES["renamed"][0]

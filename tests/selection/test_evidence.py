@@ -17,7 +17,7 @@ from treelabel.models.model_inputs import training_of
 from treelabel.scores import Scores
 from treelabel.selection.evidence import Evidence, HeldOut, decide_by_evidence, irregular_documents
 from treelabel.selection.feature_choice import AUTO, draw_sample, is_worth_it, shape_of
-from treelabel.selection.folds import draw_folds, hold_out
+from treelabel.selection.held_out import draw_folds, hold_out
 from treelabel.text import NgramShape, Tfidf
 from treelabel.text.ngram_names import named_ngrams
 
@@ -170,7 +170,7 @@ def test_pairs_of_words_are_chosen_where_only_they_tell() -> None:
     leaves = [LEAVES[leaf] for leaf in rng.integers(0, 4, 600)]
     texts = [f"{pairs[leaf]} {' '.join(f'n{n}' for n in rng.integers(0, 30, 3))}" for leaf in leaves]
     model = make_model("linear", hierarchy=TREE).fit(texts, [[leaf] for leaf in leaves])
-    assert model.tfidf_.shape.ngram_range == (1, 2)
+    assert model.featurizer_.tfidf.shape.ngram_range == (1, 2)
     assert model.score(["car red"]).dense()[0, 2:].argmax() == 1
     assert [trial.settings for trial in model.evidence_.trials][:2] == [
         "ngram_range=(1, 1) head=nodes",
@@ -184,7 +184,10 @@ def test_what_is_given_is_not_tried() -> None:
     given: dict[str, Any] = {"ngram_range": (1, 2), "char_ngram_range": (3, 4), "head": "leaves"}
     model = make_model("linear", hierarchy=TREE, **given).fit(texts, labels)
     assert model.evidence_.trials == ()
-    assert (model.tfidf_.shape.ngram_range, model.tfidf_.shape.char_ngram_range) == ((1, 2), (3, 4))
+    assert (model.featurizer_.tfidf.shape.ngram_range, model.featurizer_.tfidf.shape.char_ngram_range) == (
+        (1, 2),
+        (3, 4),
+    )
     assert model.head_.head == "leaves"
     half = make_model("linear", hierarchy=TREE, ngram_range=(1, 1)).fit(texts, labels)
     assert len(half.evidence_.trials) == 2

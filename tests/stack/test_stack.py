@@ -222,7 +222,8 @@ def test_the_default_estimators_take_the_best_encoder_that_is_installed(monkeypa
         monkeypatch.setattr(f"treelabel.models.{module}.default_encoder", WordVectors)
     case = CASES["leaf"]
     model = make_model("stack", cv=2).fit(case.texts, case.labels, hierarchy=TREE)
-    encoders = [estimator.encoder_ for estimator in model.estimators_]
+    *linear, prototype = model.estimators_
+    encoders = [*(estimator.featurizer_.encoder for estimator in linear), prototype.encoder_]
     assert [None if encoder is None else encoder.name for encoder in encoders] == [None, "words", "words"]
 
 

@@ -3,22 +3,29 @@
 Evidence is a number above 0 for each candidate, such as the votes of neighbours or odds; what is not stored has none.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
-from treelabel.calibration.contract import LARGEST_PARAMETER, Calibration
+from treelabel.calibration.contract import (
+    LARGEST_PARAMETER,
+    LEVELS,
+    Calibration,
+    levels_of,
+    sum_to_nodes,
+    terminal_paths,
+)
 from treelabel.calibration.isotonic import MAPS, STEPS, apply_isotonic, check_maps, fit_isotonic
-from treelabel.calibration.output_space import LEVELS, levels_of, sum_to_nodes, terminal_paths
+from treelabel.calibration.likelihood import fit_logistic
 from treelabel.core.array_schema import Array, Arrays
 from treelabel.core.bounded_memory import TOP_SCORES
 from treelabel.core.compute import over_rows
 from treelabel.core.errors import TreelabelError
-from treelabel.core.types import DoubleArray, IntArray, LongArray
+from treelabel.core.types import DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix, matches, row_numbers
 from treelabel.scores.score_kernels import top_k_csr
@@ -33,6 +40,10 @@ FEWEST_TRUE = 30
 SIGMOID_SHARE = 0.1
 # The frequency of a terminal node that no document has, and the least probability that a loss looks at.
 LEAST = 1e-6
+# The numbers of evidence for a candidate of label trees: its score there, and cosines with its documents and its name.
+PARTS = 3
+# The largest weight of one of them.
+LARGEST_SLOPE = 50
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +55,14 @@ class CandidateCalibration(Calibration):
 
     hierarchy: Hierarchy
     counts: LongArray
+
+    def fitted_loss(self, evidence: sparse.csr_array, labels: LabelMatrix) -> float | None:
+        """Return the mean log loss of documents once it is fitted to them, NaN if nothing is known of any.
+
+        None means that a log loss would hardly tell settings apart: it would be that of the many candidates which are
+        nearly impossible.
+        """
+        return None
 
 
 def odds_map() -> DoubleArray:
@@ -125,6 +144,11 @@ class CandidateSoftmax(CandidateCalibration):
         result = minimize(loss, min(starts, key=loss), method="Nelder-Mead", bounds=bounds, options={"maxiter": 60})
         return replace(self, numbers=np.exp(result.x))
 
+    def fitted_loss(self, evidence: sparse.csr_array, labels: LabelMatrix) -> float | None:
+        """Return the mean log loss of terminal nodes; see `CandidateCalibration.fitted_loss`."""
+        loss = self.loss_of(evidence, labels)
+        return np.nan if loss is None else loss(np.log(self.fit(evidence, labels).numbers))
+
     def loss_of(self, evidence: sparse.csr_array, labels: LabelMatrix) -> Callable[[DoubleArray], float] | None:
         """Return the mean log loss as a function of ln s and ln k; None if no document has a terminal node."""
         true = self.hierarchy.most_specific(labels)
@@ -168,6 +192,84 @@ class CandidateSoftmax(CandidateCalibration):
         """Refuse a k of 0, with which a document without candidates would have no distribution."""
         if not arrays["numbers"][1] > 0:
             raise TreelabelError("numbers ends in 0, expected a number above it")
+
+
+class Candidates(NamedTuple):
+    """Candidates with several numbers of evidence: where each document's begin, their labels (rising), and evidence."""
+
+    ptr: LongArray
+    labels: IntArray
+    evidence: FloatArray
+
+    @classmethod
+    def concat(cls, parts: "Sequence[Candidates]") -> "Candidates":
+        """Put the candidates of some documents after those of others."""
+        sizes = np.concatenate([[0], *(np.diff(part.ptr) for part in parts)])
+        return cls(np.cumsum(sizes), *(np.concatenate([part[which] for part in parts]) for which in (1, 2)))
+
+    def csr(self, values: FloatArray, labels: int) -> sparse.csr_array:
+        """Return a matrix of values of the candidates, documents x labels."""
+        return sparse.csr_array((values, self.labels, self.ptr), (len(self.ptr) - 1, labels))
+
+
+@dataclass(frozen=True, eq=False)
+class CandidateLogistic(Calibration):
+    """Candidates of label trees: logit P(label) = the sum of weights x evidence + a constant, with weights >= 0.
+
+    Where documents have one path each, probabilities that sum to more than 1 are scaled to 1, and a node has the sum of
+    those below it; with several paths it has the largest of them.
+
+    Parameters
+    ----------
+    labels : array of int32
+        The node of each label.
+    columns : int
+        How many of the PARTS numbers of evidence count; the weights of others are 0.
+    """
+
+    parameters: ClassVar = {"weights": Array("float64", (str(PARTS + 1),), -LARGEST_PARAMETER, LARGEST_PARAMETER)}
+    hierarchy: Hierarchy
+    labels: IntArray
+    multiple_paths: bool
+    columns: int = PARTS
+    weights: DoubleArray = field(default_factory=lambda: np.eye(PARTS + 1)[0])
+
+    def targets(self, labels: LabelMatrix) -> LabelMatrix:
+        """Mark the labels at which the paths of documents end: documents x labels."""
+        return sparse.csr_array(sparse.csc_array(self.hierarchy.most_specific(labels))[:, self.labels])
+
+    def fit(self, evidence: Candidates, labels: LabelMatrix) -> "CandidateLogistic":
+        """Fit the weights and the constant; see `Calibration.fit`."""
+        true = matches(self.targets(labels), evidence.csr(evidence.evidence[:, 0], len(self.labels)))
+        if not true.any():
+            return self
+        weights, known = np.zeros(PARTS + 1), evidence.evidence[:, : self.columns]
+        slopes = (0, LARGEST_SLOPE)
+        weights[[*range(self.columns), PARTS]] = fit_logistic(known, true.astype(np.float64), slopes=slopes)
+        return replace(self, weights=weights)
+
+    def probabilities(self, evidence: Candidates) -> sparse.csr_array:
+        """Turn evidence into probabilities; see `Calibration.probabilities`."""
+        from scipy.special import expit
+
+        h = self.hierarchy
+        values = expit(evidence.evidence @ self.weights[:PARTS] + self.weights[PARTS]).astype(np.float32)
+        p = evidence.csr(values, len(self.labels))
+        if self.multiple_paths or not h.is_tree:
+            nodes = sparse.csr_array((p.data, self.labels[p.indices], p.indptr), (p.shape[0], len(h)))
+        else:
+            sums = np.repeat(np.asarray(p.sum(axis=1)).ravel(), np.diff(p.indptr))
+            scaled = sparse.csr_array((p.data / np.maximum(sums, 1), p.indices, p.indptr), p.shape)
+            nodes = sparse.csr_array(scaled @ terminal_paths(h, self.labels).astype(np.float32))
+            nodes.sort_indices()
+            np.minimum(nodes.data, 1, out=nodes.data)
+        # Sums may be rounded to less than one of their parts.
+        return Scores(h, nodes).coherent().values
+
+
+def candidate_calibration(multiple_paths: bool) -> type[CandidateCalibration]:
+    """Return the calibration of candidates that suits documents with one path, or with several."""
+    return CandidateIsotonic if multiple_paths else CandidateSoftmax
 
 
 def log_evidence(evidence: sparse.csr_array) -> DoubleArray:

@@ -12,9 +12,8 @@ from typing import ClassVar
 import numpy as np
 from scipy import sparse
 
-from treelabel.calibration.contract import LARGEST_PARAMETER, MarginCalibration
+from treelabel.calibration.contract import ABSENT, LARGEST_PARAMETER, LEVELS, MarginCalibration, OutputSpace
 from treelabel.calibration.likelihood import fit_logistic, fit_sigmoid
-from treelabel.calibration.output_space import ABSENT, LEVELS, OutputSpace
 from treelabel.calibration.path_softmax import PathSoftmax, fit_terminals, neutral_level_weights, neutral_mixture
 from treelabel.core.array_schema import Array, Arrays
 from treelabel.core.bounded_memory import MANY_NODES
@@ -187,6 +186,11 @@ class Isotonic(MarginCalibration):
         has_output = self.outputs.node_outputs >= 0
         nodes = self.outputs.nodes[has_output]
         return nodes, self.outputs.node_outputs[has_output], self.outputs.levels(nodes)
+
+
+def margin_calibration(multiple_paths: bool) -> type[MarginCalibration]:
+    """Return the calibration of independent margins that suits documents with one path, or with several."""
+    return Isotonic if multiple_paths else PathSoftmax
 
 
 def competes(outputs: OutputSpace) -> bool:

@@ -266,7 +266,7 @@ def fit_logistic(
     return minimize_within(loss, np.array([1 / count] * count + [0.0]), [slopes] * count + [(-20.0, 20.0)])
 
 
-def fit_sigmoid(margins: FloatArray | DoubleArray, true: BoolArray) -> tuple[float, float]:
+def fit_sigmoid(margins: FloatArray | DoubleArray, true: BoolArray, least_slope: float = 0.05) -> tuple[float, float]:
     """Fit sigmoid(s x margin + t) by the least log loss (Platt scaling).
 
     Parameters
@@ -281,7 +281,7 @@ def fit_sigmoid(margins: FloatArray | DoubleArray, true: BoolArray) -> tuple[flo
     """
     # Nothing is quite certain: as if one more document of each kind had been seen (Platt 1999).
     high, low = (true.sum() + 1) / (true.sum() + 2), 1 / ((~true).sum() + 2)
-    slope, intercept = fit_logistic(margins[:, None], np.where(true, high, low), slopes=(0.05, 20.0))
+    slope, intercept = fit_logistic(margins[:, None], np.where(true, high, low), slopes=(least_slope, 20.0))
     return float(slope), float(intercept)
 
 

@@ -8,9 +8,16 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.calibration import path_kernels as kernels
-from treelabel.calibration.contract import LARGEST_PARAMETER, MarginCalibration, in_blocks
+from treelabel.calibration.contract import (
+    ABSENT,
+    LARGEST_PARAMETER,
+    LEVELS,
+    MarginCalibration,
+    OutputSpace,
+    in_blocks,
+    levels_of,
+)
 from treelabel.calibration.likelihood import fit_beta, fit_mixture_weight, fit_softmax, fit_softmax_mixture
-from treelabel.calibration.output_space import ABSENT, LEVELS, OutputSpace, levels_of
 from treelabel.core.array_schema import Array, Arrays
 from treelabel.core.bounded_memory import MANY_NODES, TOP_SCORES
 from treelabel.core.compute import over_rows

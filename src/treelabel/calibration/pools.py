@@ -12,9 +12,15 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from scipy import sparse
 
-from treelabel.calibration.contract import LARGEST_PARAMETER, Calibration
+from treelabel.calibration.contract import (
+    LARGEST_PARAMETER,
+    LEVELS,
+    Calibration,
+    levels_of,
+    sum_to_nodes,
+    terminal_paths,
+)
 from treelabel.calibration.likelihood import Loss, fit_softmax_mixture, minimize_within, softmax_loss
-from treelabel.calibration.output_space import LEVELS, levels_of, sum_to_nodes, terminal_paths
 from treelabel.calibration.path_softmax import neutral_mixture
 from treelabel.core.array_schema import Array, Arrays, indices
 from treelabel.core.compute import sum_rows
@@ -31,6 +37,8 @@ LIKELIEST = 64
 # The prior for equal weights counts as much as this many documents.
 PRIOR_STRENGTH = 1.0
 MOST_WEIGHT = 10.0
+# With more nodes and several paths, a pool only looks at the largest scores of each model.
+MANY_LABELS = 2_000
 # scipy's own: weights of models are shown to users.
 POOL_TOLERANCE = float(1e7 * np.finfo(float).eps)
 
@@ -242,6 +250,13 @@ class CandidatePool(NodePool):
         some = np.clip(1 - np.prod(np.where(missing, 1, 1 - inside), axis=1), LEAST, 1 - LEAST)
         logits = np.where(missing, 0, np.log(inside / (1 - inside)))
         return np.column_stack([missing, logits, np.log(some / (1 - some))]), candidates
+
+
+def pool_calibration(multiple_paths: bool, nodes: int) -> type[Pool]:
+    """Return the pool of models that suits documents with one path, or with several of so many nodes."""
+    if not multiple_paths:
+        return PathPool
+    return CandidatePool if nodes > MANY_LABELS else NodePool
 
 
 def possible_nodes(evidence: Sequence[Any]) -> tuple[DoubleArray, sparse.csr_array]:

@@ -6,9 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from treelabel.calibration.contract import LARGEST_PARAMETER, MarginCalibration
+from treelabel.calibration.contract import ABSENT, LARGEST_PARAMETER, LEVELS, MarginCalibration, OutputSpace, levels_of
 from treelabel.calibration.likelihood import fit_sigmoid, fit_softmax_temperature
-from treelabel.calibration.output_space import ABSENT, LEVELS, OutputSpace, levels_of
 from treelabel.calibration.path_kernels import Sums, mix_uniform
 from treelabel.calibration.path_softmax import fit_uniform_weights, sums_of
 from treelabel.core.array_schema import Array, Arrays

@@ -192,7 +192,7 @@ def held_out_report(
 def _held_out(data: "Dataset", seed: int) -> "tuple[Dataset, Dataset]":
     import numpy as np
 
-    from treelabel.selection.folds import hold_out
+    from treelabel.selection.held_out import hold_out
 
     groups = None if data.groups is None else np.unique(np.asarray(data.groups), return_inverse=True)[1]
     rows = hold_out(len(data), min(MOST_HELD_OUT, int(len(data) * HELD_OUT_SHARE)), seed, groups)

@@ -6,8 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from treelabel.calibration.candidates import CandidateCalibration, largest_evidence, targets_of
-from treelabel.calibration.registry import candidate_calibration
+from treelabel.calibration.candidates import CandidateCalibration, candidate_calibration, largest_evidence, targets_of
 from treelabel.core.array_schema import Array, Arrays, Csr, Schema
 from treelabel.core.bounded_memory import TOP_SCORES
 from treelabel.core.errors import TreelabelError
@@ -20,7 +19,7 @@ from treelabel.models.descriptions import Descriptions, check_descriptions, name
 from treelabel.models.settings import Cost, Seed
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import HeldOut
-from treelabel.selection.folds import hold_out
+from treelabel.selection.held_out import hold_out
 from treelabel.text.phrases import PhraseMatches, Phrases
 
 # Texts that are searched at once, and how many the ranker learns from at most.

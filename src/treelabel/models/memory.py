@@ -7,8 +7,13 @@ from typing import Annotated, Any, ClassVar, Self, TypedDict
 import numpy as np
 from scipy import sparse
 
-from treelabel.calibration.candidates import CandidateCalibration, count_targets, largest_evidence, targets_of
-from treelabel.calibration.registry import candidate_calibration
+from treelabel.calibration.candidates import (
+    CandidateCalibration,
+    candidate_calibration,
+    count_targets,
+    largest_evidence,
+    targets_of,
+)
 from treelabel.core.array_schema import Array, Arrays, Csr, Schema
 from treelabel.core.bounded_memory import TOP_SCORES
 from treelabel.core.matrices import normalize_rows
@@ -37,9 +42,8 @@ from treelabel.models.persistence.schema import (
 )
 from treelabel.models.settings import Count, NgramRange, Seed
 from treelabel.scores.score_matrix import Scores
-from treelabel.selection.criteria import candidate_loss
 from treelabel.selection.evidence import HeldOut
-from treelabel.selection.folds import hold_out
+from treelabel.selection.held_out import candidate_loss, hold_out
 from treelabel.text.ngrams import NgramShape
 from treelabel.text.tfidf import Tfidf
 

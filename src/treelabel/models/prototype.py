@@ -13,9 +13,8 @@ from typing import Annotated, Any, Literal, Self, TypedDict
 import numpy as np
 from scipy import sparse
 
-from treelabel.calibration.contract import MarginCalibration
-from treelabel.calibration.output_space import OutputSpace
-from treelabel.calibration.registry import calibration_for
+from treelabel.calibration.contract import MarginCalibration, OutputSpace
+from treelabel.calibration.isotonic import margin_calibration
 from treelabel.core.array_schema import Array, Arrays, Schema, indices
 from treelabel.core.compute import row_product
 from treelabel.core.errors import TreelabelError
@@ -39,9 +38,8 @@ from treelabel.models.prototype_means import Means, Strengths, whitening
 from treelabel.models.settings import Seed, Share
 from treelabel.rules.default_rules import DEFAULT_RULES
 from treelabel.scores.score_matrix import Scores
-from treelabel.selection.criteria import log_loss
 from treelabel.selection.evidence import HeldOut
-from treelabel.selection.folds import hold_out
+from treelabel.selection.held_out import hold_out, log_loss
 
 # Prior strengths that leave-one-out chooses from, and how many documents it looks at.
 PARENT_STRENGTHS = (1.0, 2.0, 4.0)
@@ -242,7 +240,7 @@ class Prototype(Model):
 
     @property
     def _calibration(self) -> type[MarginCalibration]:
-        return calibration_for(self.regime_ == "multi_path")
+        return margin_calibration(self.regime_ == "multi_path")
 
     def _prototypes(self) -> FloatArray:
         result: FloatArray = normalize_rows(self.means_.prototypes(self.prior_strengths_))

@@ -5,7 +5,7 @@ from typing import Annotated, Any, TypedDict
 import numpy as np
 from scipy import sparse
 
-from treelabel.calibration.output_space import softmax_of_spread, sum_to_nodes, terminal_paths
+from treelabel.calibration.contract import softmax_of_spread, sum_to_nodes, terminal_paths
 from treelabel.core.array_schema import Array, Arrays, Csr, Schema
 from treelabel.core.bounded_memory import BLOCK_SCORES, MANY_NODES, TOP_SCORES
 from treelabel.core.matrices import normalize_rows

@@ -24,8 +24,8 @@ from treelabel.neural.losses.base import Loss
 from treelabel.neural.losses.truth import PreparedLabels
 from treelabel.neural.objective import Objective
 from treelabel.scores.score_matrix import Scores
-from treelabel.selection.criteria import log_loss
 from treelabel.selection.evidence import Stage
+from treelabel.selection.held_out import log_loss
 
 # Dropout before the outputs, as in BERT's own classifier.
 DROPOUT = 0.1

@@ -17,9 +17,8 @@ from treelabel.core.compute import kernel
 from treelabel.core.strings import Strings
 from treelabel.core.types import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.hierarchy.label_matrices import keep_entries
-from treelabel.selection.criteria import log_losses
 from treelabel.selection.evidence import SettingTrial
-from treelabel.selection.folds import hold_out
+from treelabel.selection.held_out import hold_out, log_losses
 from treelabel.selection.training import Training
 from treelabel.text.ngrams import NgramShape
 

@@ -8,8 +8,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from treelabel.calibration.pools import CandidatePool, Pool
-from treelabel.calibration.registry import pool_calibration
+from treelabel.calibration.pools import CandidatePool, Pool, pool_calibration
 from treelabel.core.array_schema import Arrays, Schema, with_prefix
 from treelabel.core.bounded_memory import BLOCK_SCORES, MANY_NODES, TOP_SCORES
 from treelabel.core.errors import TreelabelError
@@ -27,7 +26,7 @@ from treelabel.models.settings import Folds, Seed, Settings
 from treelabel.rules.decisions import decide
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import HeldOut
-from treelabel.selection.folds import draw_folds, hold_out
+from treelabel.selection.held_out import draw_folds, hold_out
 from treelabel.text.tfidf import Tfidf
 
 # From this many documents on, one fold is left out instead of each in turn: weights are few.

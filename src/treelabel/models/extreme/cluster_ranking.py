@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 from scipy import sparse
 
-from treelabel.calibration.likelihood import fit_logistic
+from treelabel.calibration.likelihood import fit_sigmoid
 from treelabel.core.compute import over_rows
 from treelabel.core.matrices import normalize_rows
 from treelabel.core.types import FloatArray, LongArray
@@ -18,6 +18,7 @@ Negatives = Literal["gold", "matcher", "both"]
 
 # Without held-out documents margins m become σ(2 m): at 0 as steep as (1 + m) / 2, which squared hinge estimates.
 USUAL_MAP = (2.0, 0.0)
+LEAST_SLOPE = 1e-3
 
 
 def best_clusters(margins: FloatArray, count: int) -> sparse.csr_array:
@@ -137,10 +138,6 @@ def fit_map(margins: sparse.csr_array, true: sparse.csr_array) -> tuple[float, f
         The slope, which is positive, and the intercept.
     """
     is_true = matches(true, margins)
-    positive, negative = int(is_true.sum()), int((~is_true).sum())
-    if not positive or not negative:
+    if is_true.all() or not is_true.any():
         return USUAL_MAP
-    # Platt's targets, which no finite margin reaches, keep few documents from being certain.
-    target = np.where(is_true, (positive + 1) / (positive + 2), 1 / (negative + 2))
-    slope, intercept = fit_logistic(margins.data[:, None], target, slopes=(1e-3, 20.0))
-    return float(slope), float(intercept)
+    return fit_sigmoid(margins.data, is_true, LEAST_SLOPE)

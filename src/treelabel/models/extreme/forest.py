@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from treelabel.calibration.candidates import PARTS, Candidates
 from treelabel.core.array_schema import Arrays, Schema, with_prefix
 from treelabel.core.bounded_memory import release_freed_memory
 from treelabel.core.compute import fast_kernel, kernel, over_rows
@@ -23,8 +25,6 @@ from treelabel.models.persistence.schema import csr_arrays, csr_of, csr_schema
 # Features of a label that it is clustered by, and that documents are compared with: more are no better.
 CLUSTER_FEATURES = 128
 PROTOTYPE_FEATURES = 32
-# The evidence for a candidate: its score in the trees, and cosines with its documents and with its name.
-PARTS = 3
 # Branches of a node at most; where there are more clusters, a level of clusters of clusters comes above them.
 MOST_BRANCHES = 256
 # A score below this is as good as none.
@@ -32,18 +32,6 @@ LEAST_SCORE = -30.0
 
 # Makes a tree of the features of labels.
 Make = Callable[[sparse.csr_array], LabelTree]
-
-
-class Candidates(NamedTuple):
-    """Candidates of documents: where each document's begin, their labels (rising), and the evidence for each."""
-
-    ptr: LongArray
-    labels: IntArray
-    evidence: FloatArray
-
-    def csr(self, labels: int) -> sparse.csr_array:
-        """Return the candidates as a matrix, documents x labels, with the first evidence as values."""
-        return sparse.csr_array((self.evidence[:, 0], self.labels, self.ptr), (len(self.ptr) - 1, labels))
 
 
 @dataclass(frozen=True)
@@ -89,10 +77,8 @@ class Forest:
         Candidates
         """
         size = min(batch_size(tree, how.beam_size) for tree, _ in self.trees)
-        parts = over_rows(lambda start, stop: self._some(features, how, start, stop), features.shape[0], 64, size)
-        sizes = np.concatenate([[0], *(np.diff(part.ptr) for part in parts)])
-        joined = [np.concatenate([part[which] for part in parts]) for which in (1, 2)]
-        return Candidates(np.cumsum(sizes), *joined)
+        some = partial(self._some, features, how)
+        return Candidates.concat(over_rows(some, features.shape[0], 64, size))
 
     def _some(self, features: sparse.csr_array, how: Search, start: int, stop: int) -> Candidates:
         beams = [

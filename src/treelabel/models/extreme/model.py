@@ -6,45 +6,41 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from scipy import sparse
-from scipy.special import expit
 
-from treelabel.calibration.contract import LARGEST_PARAMETER
-from treelabel.calibration.likelihood import fit_logistic
-from treelabel.core.array_schema import Array, Arrays, Schema, indices, with_prefix
+from treelabel.calibration.candidates import PARTS, CandidateLogistic, Candidates
+from treelabel.core.array_schema import Arrays, Schema, indices, with_prefix
 from treelabel.core.bounded_memory import release_freed_memory
 from treelabel.core.progress import progress_bar
 from treelabel.core.strings import Strings
-from treelabel.core.types import DoubleArray, FloatArray, IntArray, LongArray
+from treelabel.core.types import FloatArray, IntArray, LongArray
 from treelabel.core.validation import Between
+from treelabel.encoders.cached_encoder import CachedEncoder
 from treelabel.encoders.protocol import Encoder
+from treelabel.encoders.registry import find_encoder
 from treelabel.hierarchy.hierarchy import Hierarchy
-from treelabel.hierarchy.label_matrices import LabelMatrix, label_matrix, matches
+from treelabel.hierarchy.label_matrices import LabelMatrix
 from treelabel.hierarchy.similarity import inverse_propensities
 from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import Descriptions, check_descriptions, name_words, node_descriptions
 from treelabel.models.extreme.cluster_ranking import Negatives
 from treelabel.models.extreme.clustering import cluster_labels
-from treelabel.models.extreme.featurizer import MOST_WIDTH, FeatureValues, SparseFeaturizer
-from treelabel.models.extreme.forest import PARTS, Candidates, Forest, Make, Search, fit_forest, tree_sizes
+from treelabel.models.extreme.forest import Forest, Make, Search, fit_forest, tree_sizes
 from treelabel.models.extreme.label_tree import hierarchy_tree
 from treelabel.models.extreme.rankers import Solver
 from treelabel.models.settings import Buckets, Cost, Count, Folds, NgramRange, NonNegative, PartialShare, Seed
+from treelabel.models.sparse_featurizer import MOST_WIDTH, FeatureValues, SparseFeaturizer
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import HeldOut
 from treelabel.selection.feature_choice import shape_of
-from treelabel.selection.folds import draw_folds, hold_out
+from treelabel.selection.held_out import validation_folds
 from treelabel.text.ngrams import NgramShape
 from treelabel.text.tfidf import Tfidf
 
-# With at most this many documents, each of them is held out once, in one of `cv` folds.
-FEW_DOCUMENTS = 3_000
-# With more, this share of them is held out, but not more than this many: three weights are fitted.
+# This share of the documents is held out, but not more than this many: three weights are fitted.
 VALIDATION_FRACTION = 0.1
 MOST_HELD_OUT = 3_000
 # Where a smaller share is held out, what has been learned without it is kept.
 NEGLIGIBLE = 0.01
-# The largest weight of a part of a logit.
-LARGEST_SLOPE = 50
 
 
 class ExtremeValues(FeatureValues):
@@ -191,44 +187,45 @@ class Extreme(Model):
 
     def _fit(self, train: Training) -> HeldOut | None:
         texts = self._label_texts(train)
-        self.featurizer_, features = SparseFeaturizer.fit(
-            train, self._shape, self.min_df, self.encoder, self.encoder_weight
-        )
+        encoder = None if self.encoder is None else CachedEncoder(find_encoder(self.encoder))
+        self.featurizer_, features = SparseFeaturizer.fit(train, self._shape, self.min_df, encoder, self.encoder_weight)
         names = None if texts is None else self.featurizer_.rows(texts, train.progress)
-        self.labels_ = self._labels(train, names)
+        calibration = self._calibration(self._labels(train, names))
+        self.labels_ = calibration.labels
         names = None if names is None else sparse.csr_array(names[self.labels_])
-        targets = self._targets(train)
-        folds, valid = [np.zeros(0, np.int64)], None
+        targets = calibration.targets(train.labels)
+        every, folds = train, [np.zeros(0, np.int64)]
         if train.valid is None:
-            folds = self._folds(train)
+            usual = min(int(VALIDATION_FRACTION * len(train)), MOST_HELD_OUT)
+            folds = validation_folds(train, self.cv, self.validation_fraction, usual, self.seed)
         else:
-            valid = self._rows(train.valid), self._targets(train.valid)
-        again = valid is None and len(folds[0]) > NEGLIGIBLE * len(train)
-        fits = len(folds) + again if valid is None else 1
-        held_out: list[tuple[Candidates, LabelMatrix]] = []
+            every = train.valid
+            valid = self.featurizer_.rows(every.texts if every.features is None else every.features, train.progress)
+        again = train.valid is None and len(folds[0]) > NEGLIGIBLE * len(train)
+        held_out: list[Candidates] = []
         trees = self.n_trees if self.tree == "clusters" else 1
-        with progress_bar("learning", fits * trees, train.progress) as done:
+        with progress_bar("learning", (len(folds) + again) * trees, train.progress) as done:
             for number, fold in enumerate(folds):
                 if number and train.stop:
                     break
-                others = np.setdiff1d(np.arange(len(train)), fold, assume_unique=True)
-                report = _report_from(done, number * trees)
-                self.forest_ = self._forest(train, features, targets, names, report, others if len(fold) else None)
-                held = (features[fold], targets[fold]) if valid is None else valid
-                held_out.append((self.forest_.candidates(held[0], self._search), held[1]))
-            self.weights_ = fit_weights(held_out, self.parts)
+                others = np.setdiff1d(np.arange(len(train)), fold, assume_unique=True) if len(fold) else None
+                report = partial(_report_from, done, number * trees)
+                self.forest_ = self._forest(train, features, targets, names, report, others)
+                held = features[fold] if train.valid is None else valid
+                held_out.append(self.forest_.candidates(held, self._search))
+            rows = np.concatenate(folds[: len(held_out)]) if train.valid is None else np.arange(len(every))
+            candidates = Candidates.concat(held_out)
+            self.calibration_ = calibration.fit(candidates, every.labels[rows])
             if again and not train.stop:
                 # What was learned without the held-out documents makes room.
                 del self.forest_
-                self.forest_ = self._forest(train, features, targets, names, _report_from(done, len(folds) * trees))
+                report = partial(_report_from, done, len(folds) * trees)
+                self.forest_ = self._forest(train, features, targets, names, report)
         release_freed_memory()
-        rows = np.concatenate(folds[: len(held_out)]) if valid is None else np.arange(len(train.valid or ()))
         if not len(rows):
             return None
-        scores = [self._nodes(self._probabilities(each)) for each, _ in held_out]
-        every = train if train.valid is None else train.valid
         groups = None if every.groups is None else every.groups[rows]
-        return HeldOut(Scores.concat(train.hierarchy, scores), every.labels[rows], groups)
+        return HeldOut(Scores(train.hierarchy, self.calibration_.probabilities(candidates)), every.labels[rows], groups)
 
     def _labels(self, train: Training, names: sparse.csr_array | None) -> IntArray:
         """Return the nodes that are labels: where paths of documents end, and leaves whose name is known."""
@@ -238,19 +235,8 @@ class Extreme(Model):
             is_label |= h.is_leaf & (np.diff(names.indptr) > 0)
         return np.flatnonzero(is_label).astype(np.int32)
 
-    def _targets(self, train: Training) -> LabelMatrix:
-        return sparse.csr_array(sparse.csc_array(train.hierarchy.most_specific(train.labels))[:, self.labels_])
-
-    def _folds(self, train: Training) -> list[LongArray]:
-        """Divide the documents that weights are fitted on."""
-        count = len(train)
-        if self.validation_fraction is None and count <= FEW_DOCUMENTS:
-            return draw_folds(count, self.cv, self.seed, train.groups)
-        if self.validation_fraction is None:
-            wanted = min(int(VALIDATION_FRACTION * count), MOST_HELD_OUT)
-        else:
-            wanted = int(self.validation_fraction * count)
-        return [hold_out(count, max(1, wanted), self.seed, train.groups)]
+    def _calibration(self, labels: IntArray) -> CandidateLogistic:
+        return CandidateLogistic(self.hierarchy_, labels, self.regime_ == "multi_path", self.parts)
 
     def _forest(
         self,
@@ -306,9 +292,6 @@ class Extreme(Model):
         described = node_descriptions(train.hierarchy, self.descriptions)
         return Strings.of([described.get(node) or name_words(name) for node, name in enumerate(train.hierarchy.names)])
 
-    def _rows(self, train: Training) -> sparse.csr_array:
-        return self.featurizer_.rows(train.texts if train.features is None else train.features, train.progress)
-
     # Scoring
 
     def _known_words(self) -> Tfidf | None:
@@ -316,82 +299,35 @@ class Extreme(Model):
 
     def _score(self, texts: Strings) -> Scores:
         candidates = self.forest_.candidates(self.featurizer_.rows(texts), self._search)
-        return Scores(self.hierarchy_, self._nodes(self._probabilities(candidates)))
+        return Scores(self.hierarchy_, self.calibration_.probabilities(candidates))
 
     def _score_top(self, texts: Strings, top: int) -> Scores:
         return self._score(texts).top_k(top)
-
-    def _probabilities(self, candidates: Candidates) -> sparse.csr_array:
-        """Return the probabilities of candidates: documents x labels."""
-        _, labels, evidence = candidates
-        p = expit(evidence @ self.weights_[:PARTS] + self.weights_[PARTS]).astype(np.float32)
-        return sparse.csr_array((p, labels, candidates.ptr), (len(candidates.ptr) - 1, len(self.labels_)))
-
-    def _nodes(self, p: sparse.csr_array) -> sparse.csr_array:
-        """Turn the probabilities of labels into coherent ones of nodes."""
-        h = self.hierarchy_
-        if self.regime_ == "multi_path" or not h.is_tree:
-            nodes = sparse.csr_array((p.data, self.labels_[p.indices], p.indptr), (p.shape[0], len(h)))
-            return Scores(h, nodes).coherent().values
-        sums = np.repeat(np.asarray(p.sum(axis=1)).ravel(), np.diff(p.indptr))
-        scaled = sparse.csr_array((p.data / np.maximum(sums, 1), p.indices, p.indptr), p.shape)
-        label_nodes = label_matrix(np.arange(len(self.labels_) + 1), self.labels_, len(h))
-        nodes = sparse.csr_array(scaled @ h.closure(label_nodes).astype(np.float32))
-        nodes.sort_indices()
-        np.minimum(nodes.data, 1, out=nodes.data)
-        # Sums may be rounded to less than one of their parts.
-        return Scores(h, nodes).coherent().values
 
     # Saving
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         trees = [tree.sizes for tree, _ in self.forest_.trees]
         values = {**self.featurizer_.values(), "labels": len(self.labels_), "trees": trees}
-        arrays: dict[str, Any] = {**self.featurizer_.arrays(), "labels": self.labels_, "weights": self.weights_}
+        arrays: dict[str, Any] = {**self.featurizer_.arrays(), "labels": self.labels_, **self.calibration_.arrays()}
         return values, arrays | {f"forest.{name}": array for name, array in self.forest_.arrays().items()}
 
     def _schema(self, values: dict[str, Any]) -> Schema:
         arrays, sizes, most = SparseFeaturizer.schema(values)
         nodes = len(self.hierarchy_)
-        exclusive = {
-            "labels": indices("labels", "nodes", rising=True),
-            "weights": Array("float64", (str(PARTS + 1),), -LARGEST_PARAMETER, LARGEST_PARAMETER),
-        }
+        exclusive = {"labels": indices("labels", "nodes", rising=True), **CandidateLogistic.parameters}
         forest = Forest.schema(values["trees"], values["labels"], values["width"])
         known = {**sizes, "nodes": nodes, "labels": values["labels"]}
         return Schema({**arrays, **exclusive}, sizes=known, most=most, parts={"forest.": forest})
 
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         self.featurizer_ = SparseFeaturizer.of(values, arrays, self.encoder, self.encoder_weight)
-        self.labels_, self.weights_ = arrays["labels"], arrays["weights"]
+        self.labels_ = arrays["labels"]
+        self.calibration_ = self._calibration(self.labels_).restore(arrays)
         forest = with_prefix(arrays, "forest.")
         self.forest_ = Forest.of(values["trees"], len(self.labels_), values["width"], forest)
 
 
-def _report_from(done: Callable[[int], None], start: int) -> Callable[[int], None]:
+def _report_from(done: Callable[[int], None], start: int, count: int) -> None:
     """Report how much is done, counted from a start on."""
-    return lambda count: done(start + count)
-
-
-def fit_weights(held_out: Sequence[tuple[Candidates, LabelMatrix]], count: int = PARTS) -> DoubleArray:
-    """Fit the weights of the evidence for a candidate, and a constant, by the least log loss.
-
-    Parameters
-    ----------
-    held_out : sequence of (Candidates, csr_array of shape (documents, labels))
-        Candidates of held-out documents, and what is true.
-    count : int
-        How many columns of the evidence count; the weights of others are 0.
-
-    Returns
-    -------
-    array of shape (PARTS + 1,)
-        The weights, at least 0, and the constant.
-    """
-    evidence = np.concatenate([each.evidence[:, :count] for each, _ in held_out])
-    true = np.concatenate([matches(labels, each.csr(labels.shape[1])) for each, labels in held_out])
-    weights = np.zeros(PARTS + 1)
-    weights[0] = 1
-    if true.any():
-        weights[[*range(count), PARTS]] = fit_logistic(evidence, true.astype(np.float64), slopes=(0, LARGEST_SLOPE))
-    return weights
+    done(start + count)

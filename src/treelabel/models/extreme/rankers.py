@@ -13,9 +13,8 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.stopping import StopSignal
 from treelabel.core.types import BoolArray, FloatArray, IntArray, LongArray
 from treelabel.models.extreme.compact_rows import CompactRows, compact
-from treelabel.models.linear.descent import hinge_pass, start_block
+from treelabel.models.linear.descent import hinge_pass, large_weights, start_block
 from treelabel.models.linear.vector_blocks import BLOCK, empty_lines
-from treelabel.models.linear.weight_collector import large_weights
 
 # A cluster with more than 1 / this of the work is large.
 LARGE_SHARE = 16

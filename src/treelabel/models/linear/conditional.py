@@ -6,15 +6,18 @@ ascent (Shalev-Shwartz and Zhang 2013). Groups run in threads; the order of docu
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
-from treelabel.calibration.output_space import ABSENT
+from treelabel.calibration.contract import ABSENT, OutputSpace
+from treelabel.calibration.siblings import SiblingGroups, documents_below
 from treelabel.core.compute import in_threads, kernel
 from treelabel.core.stopping import StopSignal
 from treelabel.core.types import DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.models.linear.descent import LONGEST_SKIP, SMALL, Take, TrainingRows, block_products
 from treelabel.models.linear.vector_blocks import BLOCK, add, add_multiples, add_products, copy, empty_lines
+from treelabel.selection.training import Training
 
 # The squared length of a row, its bias of 1 included.
 SQUARES = 2.0
@@ -203,3 +206,40 @@ def train_groups(
             take(group.outputs[part], np.concatenate(margins[b]), weights[b], bias[b])
 
     in_threads(learn, sorted(groups, key=lambda group: -len(group.rows) * len(group.outputs)), done, stop.interrupt)
+
+
+def softmax_groups(outputs: OutputSpace, train: Training, tau: float) -> list[Group]:
+    """Divide documents by the children of each node: the groups of more than one sibling.
+
+    Logits are adjusted for rare siblings by `tau` x ln of their frequencies.
+    """
+    siblings = SiblingGroups.of(outputs)
+    targets = outputs.targets(train.labels)
+    groups = []
+    for first, end in pairwise(siblings.ptr.tolist()):
+        members = siblings.outputs[first:end]
+        if len(members) < 2:
+            continue
+        marks = targets[:, members].tocsr()
+        rows = np.flatnonzero(np.diff(marks.indptr))
+        true = marks[rows].toarray().astype(np.float32)
+        # Add-one smoothing, so that no sibling has ln 0.
+        frequencies = (true.sum(axis=0) + 1) / (len(rows) + len(members))
+        groups.append(Group(members, rows, true, (tau * np.log(frequencies)).astype(np.float32)))
+    return groups
+
+
+def sigmoid_groups(outputs: OutputSpace, train: Training) -> list[Group]:
+    """Divide documents by parents: nodes with the same parents are learned from the same documents."""
+    h, closed, targets = train.hierarchy, train.closed.tocsc(), outputs.targets(train.labels)
+    by_parents: dict[tuple[int, ...], list[int]] = {}
+    for index, node in enumerate(outputs.nodes.tolist()):
+        parents = tuple(h.parent_idx[h.parent_ptr[node] : h.parent_ptr[node + 1]].tolist())
+        by_parents.setdefault(parents, []).append(index)
+    groups = []
+    for indices in by_parents.values():
+        rows: LongArray = documents_below(h, closed, int(outputs.nodes[indices[0]]))
+        members = outputs.node_outputs[indices]
+        true = targets[:, members].tocsr()[rows].toarray().astype(np.float32)
+        groups.append(Group(members, rows, true, np.zeros(len(members), np.float32)))
+    return groups

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.calibration.output_space import ABSENT
+from treelabel.calibration.contract import ABSENT
 from treelabel.core.compute import fast_kernel, in_threads, kernel
 from treelabel.core.stopping import StopSignal
 from treelabel.core.types import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
@@ -259,7 +260,10 @@ def train_hinge(
 
     def learn(task: tuple[int, int]) -> None:
         first, which = task
-        outputs, positive = _positive(positives, first)
+        outputs = np.arange(first, min(first + BLOCK, positives.shape[1]), dtype=np.int32)
+        positive = np.zeros((positives.shape[0], BLOCK), np.bool_)
+        for b, column in enumerate(outputs):
+            positive[positives.indices[positives.indptr[column] : positives.indptr[column + 1]], b] = True
         visits, known = orders[which], np.sort(orders[which][0])
         weights, bias = empty_lines(features.shape[1]), np.zeros(BLOCK, np.float32)
         duals, alike = np.zeros((len(positive), BLOCK), np.float32), np.ones(BLOCK, np.float32)
@@ -291,10 +295,80 @@ def train_hinge(
     in_threads(learn, tasks, report, stop.interrupt)
 
 
-def _positive(positives: sparse.csc_array, first: int) -> tuple[IntArray, BoolArray]:
-    """Return the outputs of the block that begins with one, and mark their positive documents."""
-    outputs = np.arange(first, min(first + BLOCK, positives.shape[1]), dtype=np.int32)
-    positive = np.zeros((positives.shape[0], BLOCK), np.bool_)
-    for b, column in enumerate(outputs):
-        positive[positives.indices[positives.indptr[column] : positives.indptr[column + 1]], b] = True
-    return outputs, positive
+class WeightCollector:
+    """Collects blocks of weights without the small ones, and the margins of held-out documents.
+
+    Parameters
+    ----------
+    documents : int
+        Documents held out.
+    features, outputs : int
+        The shape of the weights.
+    least : float
+        Smaller weights are dropped; if it is infinite, all are, without a look.
+    """
+
+    def __init__(self, documents: int, features: int, outputs: int, least: float) -> None:
+        self.margins = np.zeros((documents, outputs), np.float32)
+        self.bias = np.zeros(outputs, np.float32)
+        self._features, self._least = features, least
+        self._parts: dict[int, tuple[IntArray, IntArray, FloatArray]] = {}
+
+    def take(self, outputs: IntArray, margins: FloatArray, weights: FloatArray, bias: FloatArray) -> None:
+        """Keep a block.
+
+        Parameters
+        ----------
+        outputs : array of int32
+            Which outputs the columns of the block belong to; columns beyond are padding.
+        margins : array of shape (documents, block)
+            Of held-out documents.
+        """
+        self.margins[:, outputs] = margins[:, : len(outputs)]
+        self.bias[outputs] = bias[: len(outputs)]
+        if len(outputs) and self._least < np.inf:
+            self._parts[int(outputs[0])] = large_weights(weights, outputs, self._least)
+
+    def weights(self) -> sparse.csr_array:
+        """Return all weights, features x outputs."""
+        parts = [self._parts[first] for first in sorted(self._parts)]
+        none = np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32)
+        features, outputs, values = (np.concatenate([part[which] for part in (none, *parts)]) for which in range(3))
+        ptr = np.concatenate([[0], np.cumsum(np.bincount(features, minlength=self._features))])
+        kind: npt.DTypeLike = np.int32 if ptr[-1] < 1 << 31 else np.int64
+        entries = by_feature(ptr[:-1].copy(), features, outputs, values)
+        return sparse.csr_array((*entries, ptr.astype(kind)), (self._features, len(self.bias)))
+
+
+@kernel
+def by_feature(
+    free: LongArray, features: IntArray, outputs: IntArray, values: FloatArray
+) -> tuple[FloatArray, IntArray]:
+    """Put weights in the order of features, those of one as they come; `free` is where those of each begin."""
+    sorted_values, sorted_outputs = np.empty_like(values), np.empty_like(outputs)
+    for index in range(len(features)):
+        position = free[features[index]]
+        sorted_values[position], sorted_outputs[position] = values[index], outputs[index]
+        free[features[index]] += 1
+    return sorted_values, sorted_outputs
+
+
+@kernel
+def large_weights(weights: FloatArray, outputs: IntArray, least: float) -> tuple[IntArray, IntArray, FloatArray]:
+    """List the weights that are not smaller than `least`: features, outputs and values, by feature."""
+    count = 0
+    for feature in range(len(weights)):
+        for b in range(len(outputs)):
+            count += abs(weights[feature, b]) >= least
+    # One more: each weight is written, and the next one over it if it was too small, for guessing it takes longer.
+    features, columns, values = (
+        np.empty(count + 1, np.int32),
+        np.empty(count + 1, np.int32),
+        np.empty(count + 1, np.float32),
+    )
+    count = 0
+    for feature in range(len(weights)):
+        for b in range(len(outputs)):
+            features[count], columns[count], values[count] = feature, outputs[b], weights[feature, b]
+            count += abs(weights[feature, b]) >= least
+    return features[:count], columns[:count], values[:count]

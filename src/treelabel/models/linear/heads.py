@@ -1,23 +1,38 @@
-"""Linear heads: which outputs they have, and how these are trained; HEADS lists them."""
+"""Linear heads: which outputs they have, how these are trained, calibrated, saved, and fitted anew; HEADS lists them.
+
+`refit_head` learns the weights again, in one training with all documents; n-grams, the head and the calibration, whose
+parameters belong to levels and not to labels, are those of the first fit, which spends 40 to 90% of its time on them
+(benchmarks/update.py). Documents are visited in the same order as in a fit, so that the weights are those of fitting
+anew with the same settings, bit for bit. They start where every training starts: on mwpd_gpc (10,012 documents),
+starting from the dual variables of nine tenths of the documents takes 0.7 times as long in the loop, which is a fifth
+of a fit there; but 59% of all documents x outputs have a dual variable, far more than there are weights, and to derive
+these from weights, a = 2C max(0, 1 - y w x), multiplies what was pruned and not yet converged by 2C for each document.
+"""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+from scipy import sparse
 
-from treelabel.calibration.contract import MarginCalibration
-from treelabel.calibration.output_space import OutputSpace
-from treelabel.calibration.registry import calibration_for, margin_calibration
-from treelabel.calibration.siblings import SiblingGroups, documents_below
-from treelabel.core.errors import TreelabelError
+from treelabel.calibration.contract import MarginCalibration, OutputSpace
+from treelabel.calibration.isotonic import margin_calibration
+from treelabel.calibration.siblings import SiblingSigmoid, SiblingSoftmax
+from treelabel.core.array_schema import Array, Arrays, Csr, Schema, indices
+from treelabel.core.errors import TreelabelError, some
 from treelabel.core.progress import progress_bar
 from treelabel.core.registry import Registry
+from treelabel.core.sparse_product import SparseWeights
 from treelabel.core.stopping import StopSignal
-from treelabel.core.types import LongArray
-from treelabel.models.linear.conditional import Group, train_groups
-from treelabel.models.linear.descent import TrainingRows, train_hinge
-from treelabel.models.linear.weight_collector import WeightCollector
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_matrices import label_matrix
+from treelabel.hierarchy.moves import Moves
+from treelabel.models.linear.conditional import Group, sigmoid_groups, softmax_groups, train_groups
+from treelabel.models.linear.descent import TrainingRows, WeightCollector, train_hinge
+from treelabel.models.linear.vector_blocks import BLOCK
+from treelabel.models.persistence.schema import csr_arrays, csr_of, tfidf_arrays
 from treelabel.selection.training import Training
 
 
@@ -70,73 +85,24 @@ class LinearHead:
 
 
 def train_nodes(job: HeadTask, c: float, outputs: OutputSpace, collector: WeightCollector) -> None:
-    """Train the outputs, each against all other documents, with the squared hinge loss.
-
-    Parameters
-    ----------
-    job : Job
-        Documents and settings.
-    c : float
-        The weight of errors against that of large weights.
-    outputs : OutputSpace
-        Says which documents are positive for each output.
-    collector : WeightCollector
-        Takes the weights.
-    """
-    with progress_bar("learning", -(-outputs.count // 16), job.train.progress) as done:
+    """Train the outputs, each against all other documents, with the squared hinge loss."""
+    with progress_bar("learning", -(-outputs.count // BLOCK), job.train.progress) as done:
         train_hinge(job.rows, outputs.targets(job.train.labels), c, collector.take, job.stop, done)
 
 
 def train_siblings(job: HeadTask, c: float, outputs: OutputSpace, collector: WeightCollector) -> None:
-    """Train a softmax over the children of each node; arguments as in `train_nodes`."""
+    """Train a softmax over the children of each node."""
     _train_groups(job, softmax_groups(outputs, job.train, job.tau), True, c, collector)
 
 
 def train_children(job: HeadTask, c: float, outputs: OutputSpace, collector: WeightCollector) -> None:
-    """Train a sigmoid for each node on the documents of its parents; arguments as in `train_nodes`."""
+    """Train a sigmoid for each node on the documents of its parents."""
     _train_groups(job, sigmoid_groups(outputs, job.train), False, c, collector)
 
 
 def _train_groups(job: HeadTask, groups: list[Group], softmax: bool, c: float, collector: WeightCollector) -> None:
     with progress_bar("learning", len(groups), job.train.progress) as done:
         train_groups(job.rows, groups, softmax, c, collector.take, job.stop, done)
-
-
-def softmax_groups(outputs: OutputSpace, train: Training, tau: float) -> list[Group]:
-    """Divide documents by the children of each node: the groups of more than one sibling.
-
-    Logits are adjusted for rare siblings by `tau` x ln of their frequencies.
-    """
-    siblings = SiblingGroups.of(outputs)
-    targets = outputs.targets(train.labels)
-    groups = []
-    for first, end in pairwise(siblings.ptr.tolist()):
-        members = siblings.outputs[first:end]
-        if len(members) < 2:
-            continue
-        marks = targets[:, members].tocsr()
-        rows = np.flatnonzero(np.diff(marks.indptr))
-        true = marks[rows].toarray().astype(np.float32)
-        # Add-one smoothing, so that no sibling has ln 0.
-        frequencies = (true.sum(axis=0) + 1) / (len(rows) + len(members))
-        groups.append(Group(members, rows, true, (tau * np.log(frequencies)).astype(np.float32)))
-    return groups
-
-
-def sigmoid_groups(outputs: OutputSpace, train: Training) -> list[Group]:
-    """Divide documents by parents: nodes with the same parents are learned from the same documents."""
-    h, closed, targets = train.hierarchy, train.closed.tocsc(), outputs.targets(train.labels)
-    by_parents: dict[tuple[int, ...], list[int]] = {}
-    for index, node in enumerate(outputs.nodes.tolist()):
-        parents = tuple(h.parent_idx[h.parent_ptr[node] : h.parent_ptr[node + 1]].tolist())
-        by_parents.setdefault(parents, []).append(index)
-    groups = []
-    for indices in by_parents.values():
-        rows: LongArray = documents_below(h, closed, int(outputs.nodes[indices[0]]))
-        members = outputs.node_outputs[indices]
-        true = targets[:, members].tocsr()[rows].toarray().astype(np.float32)
-        groups.append(Group(members, rows, true, np.zeros(len(members), np.float32)))
-    return groups
 
 
 def outputs_of(train: Training, **settings: bool) -> OutputSpace:
@@ -171,7 +137,7 @@ _ROWS = (
         "squared hinge, each node against all other documents",
         outputs_of,
         train_nodes,
-        lambda regime: calibration_for(regime == "multi_path"),
+        lambda regime: margin_calibration(regime == "multi_path"),
         3.0,
     ),
     LinearHead(
@@ -179,7 +145,7 @@ _ROWS = (
         "squared hinge, each label where paths end against all other documents",
         lambda train: outputs_of(train, terminals_only=True),
         train_nodes,
-        lambda regime: calibration_for(regime == "multi_path"),
+        lambda regime: margin_calibration(regime == "multi_path"),
         3.0,
     ),
     LinearHead(
@@ -187,7 +153,7 @@ _ROWS = (
         "logistic regression among siblings; tau=1 adjusts logits for rare ones",
         lambda train: outputs_of(train, shared=False),
         train_siblings,
-        lambda regime: margin_calibration("sibling_softmax"),
+        lambda regime: SiblingSoftmax,
         100.0,
         require_tree_with_one_path,
     ),
@@ -196,9 +162,229 @@ _ROWS = (
         "logistic regression of each node among the documents of its parents",
         lambda train: outputs_of(train, shared=False),
         train_children,
-        lambda regime: margin_calibration("sibling_sigmoid"),
+        lambda regime: SiblingSigmoid,
         100.0,
     ),
 )
 
 HEADS: Registry[LinearHead] = Registry("head of linear", _ROWS)
+
+# With more documents than this many times those of before, calibration is fitted anew to held-out documents.
+MOST_GROWTH = 2.0
+_OUTPUT_ARRAYS = ("nodes", "node_outputs", "terminals", "terminal_outputs")
+
+
+@dataclass(frozen=True, eq=False)
+class FittedHead:
+    """A head that has been fitted: its weights and its calibration."""
+
+    head: str
+    weights: SparseWeights
+    calibration: MarginCalibration
+
+    @property
+    def outputs(self) -> OutputSpace:
+        """The meaning of the outputs."""
+        return self.calibration.outputs
+
+    def probabilities(self, features: sparse.csr_array, top: int | None = None) -> Any:
+        """Compute the probabilities of nodes.
+
+        Parameters
+        ----------
+        features : csr_array of shape (documents, features)
+            Documents.
+        top : int or None
+            How many of the largest of each document to keep; None keeps all.
+
+        Returns
+        -------
+        array or csr_array of shape (documents, nodes)
+            Probabilities.
+        """
+        return self.calibration.probabilities_of(features, self.weights, top)
+
+    def arrays(self) -> Arrays:
+        """Return what was learned, to save."""
+        return {
+            **csr_arrays("weights", self.weights.sparse),
+            "bias": self.weights.bias,
+            **{name: getattr(self.outputs, name) for name in _OUTPUT_ARRAYS},
+            **self.calibration.arrays(),
+        }
+
+    @staticmethod
+    def schema(head: str, regime: str, hierarchy: Hierarchy, buckets: int | None, encoder_width: int) -> Schema:
+        """Declare what `arrays` returns, and the arrays of tf-idf.
+
+        Parameters
+        ----------
+        head : str
+            A row of HEADS.
+        regime : str
+            See `regime_of`; it decides how outputs are calibrated.
+        hierarchy : Hierarchy
+            Outputs and calibration belong to its nodes.
+        buckets : int or None
+            The buckets of n-grams of all kinds; None without tf-idf.
+        encoder_width : int
+            The columns of embeddings, 0 without an encoder.
+
+        Returns
+        -------
+        Schema
+        """
+        nodes, kind = len(hierarchy), HEADS[head].calibration(regime)
+        ours = {
+            "bias": Array("float32", ("outputs",)),
+            "nodes": indices("seen", "nodes", rising=True),
+            "node_outputs": indices("seen", "outputs", low=-1),
+            "terminals": indices("terminals", "nodes", rising=True),
+            "terminal_outputs": indices("terminals", "outputs"),
+        }
+
+        def check(arrays: Arrays) -> None:
+            outputs = OutputSpace(hierarchy, *(arrays[name] for name in _OUTPUT_ARRAYS))
+            outputs.check(len(arrays["bias"]))
+            kind(outputs).check(arrays)
+
+        known = {"nodes": nodes, "encoder_width": encoder_width}
+        return Schema(
+            {**({} if buckets is None else tfidf_arrays()), **ours, **kind.parameters},
+            (Csr("width + encoder_width", "outputs", "weights_indices", "weights_indptr", "weights_data"),),
+            known | ({"width": 0} if buckets is None else {"buckets": buckets}),
+            {"width": buckets or 1, "outputs": 2 * nodes, "seen": nodes, "terminals": nodes},
+            (check,),
+        )
+
+    @classmethod
+    def of(cls, head: str, regime: str, hierarchy: Hierarchy, width: int, arrays: Arrays) -> "FittedHead":
+        """Make a head of what `arrays` returned.
+
+        Parameters
+        ----------
+        head, regime, hierarchy
+            As in `schema`.
+        width : int
+            The columns of features.
+        arrays : mapping
+            Arrays that fit the schema.
+
+        Returns
+        -------
+        FittedHead
+        """
+        outputs = OutputSpace(hierarchy, *(arrays[name] for name in _OUTPUT_ARRAYS))
+        weights = SparseWeights(csr_of("weights", arrays, (width, outputs.count)), arrays["bias"])
+        return cls(head, weights, HEADS[head].calibration(regime)(outputs).restore(arrays))
+
+
+def fit_head(name: str, job: HeadTask) -> tuple[FittedHead, Any]:
+    """Train a head, and calibrate it on the margins that each fold of documents has without having been learned.
+
+    Parameters
+    ----------
+    name : str
+        A row of HEADS.
+    job : Job
+        Documents and settings.
+
+    Returns
+    -------
+    (FittedHead, array or csr_array of shape (documents of the folds, nodes))
+        The head, and the probabilities of the folds' documents by what was learned without them, in the order of
+        `job.rows.held`.
+    """
+    head, train, rows = HEADS[name], job.train, job.rows
+    outputs, collector = _train(head, job)
+    fitted = head.calibration(train.regime)(outputs).fit(collector.margins, train.labels[rows.held])
+    p = fitted.probabilities(collector.margins)
+    if rows.learn_all:
+        fitted = fitted.for_more_documents(1 - len(rows.held) / len(rows.folds) / len(train))
+    return FittedHead(name, SparseWeights(collector.weights(), collector.bias), fitted), p
+
+
+def _train(head: LinearHead, job: HeadTask) -> tuple[OutputSpace, WeightCollector]:
+    outputs = head.outputs(job.train)
+    collector = WeightCollector(len(job.rows.held), job.rows.features.shape[1], outputs.count, job.prune)
+    head.train(job, head.c if job.c is None else job.c, outputs, collector)
+    return outputs, collector
+
+
+def refit_head(old: FittedHead, job: HeadTask, ratio: float) -> FittedHead:
+    """Train the outputs of a head anew, nothing being held out, and keep its calibration.
+
+    Parameters
+    ----------
+    old : FittedHead
+        The head that was fitted before, to documents of the same regime.
+    job : Job
+        All documents.
+    ratio : float
+        The number of documents before over that of now.
+
+    Returns
+    -------
+    FittedHead
+    """
+    outputs, collector = _train(HEADS[old.head], job)
+    calibration = replace(old.calibration, outputs=outputs).for_more_documents(ratio)
+    return FittedHead(old.head, SparseWeights(collector.weights(), collector.bias), calibration)
+
+
+def rename_outputs(old: FittedHead, moves: Moves) -> FittedHead:
+    """Assign outputs to the new names of their labels, where that is all that changed for them.
+
+    A label's weights tell its documents from all others. They stay right while it keeps these documents: when it is
+    renamed, or moved with everything that is below its parent. Where parents have no outputs (the head "leaves"),
+    leaves may move anywhere. Anything else changes the documents of some output, and is refused.
+
+    Parameters
+    ----------
+    old : FittedHead
+        The head.
+    moves : Moves
+        From its hierarchy to the new one.
+
+    Returns
+    -------
+    FittedHead
+    """
+    known, above = old.outputs, old.head != "leaves"
+    nodes = (known.nodes if above else known.terminals).tolist()
+    targets = [target for node in nodes for target in moves.targets[node]]
+    taken = np.bincount(np.array(targets, np.int64), minlength=len(moves.new))
+    changed = [node for node in nodes if not _keeps_documents(moves, node, taken, above)]
+    if above:
+        same_kind = moves.old.is_leaf[known.terminals] == moves.new.is_leaf[moves.forward[known.terminals].indices]
+        changed = changed or known.terminals[~same_kind].tolist()
+    if changed:
+        raise TreelabelError(
+            f"other texts than before belong to {some(moves.old.paths(changed))} now, and linear (head={old.head}) has "
+            "to learn them anew; name the file that it was trained on with --train (train=). Labels that are renamed "
+            "need none"
+        )
+    return replace(old, calibration=replace(old.calibration, outputs=_outputs_after(known, moves)))
+
+
+def _keeps_documents(moves: Moves, node: int, taken: npt.NDArray[Any], above: bool) -> bool:
+    """Return whether an output has the same documents after moves, and, if asked, the same ones above it."""
+    targets = moves.targets[node]
+    if len(targets) != 1 or taken[targets[0]] > 1:
+        return False
+    parents = {target for parent in moves.old.parents([node]).indices.tolist() for target in moves.targets[parent]}
+    return not above or parents == set(moves.new.parents([targets[0]]).indices.tolist())
+
+
+def _outputs_after(known: OutputSpace, moves: Moves) -> OutputSpace:
+    """Assign the outputs to the new nodes."""
+    target = np.array([targets[0] if len(targets) == 1 else -1 for targets in moves.targets], np.int32)
+    terminals = target[known.terminals]
+    order = np.argsort(terminals)
+    # Above leaves that moved are other nodes than before, which have no outputs then.
+    has = known.node_outputs >= 0
+    output_of = dict(zip(target[known.nodes[has]].tolist(), known.node_outputs[has].tolist(), strict=True))
+    ends = np.union1d(terminals, list(output_of))
+    nodes = np.unique(moves.new.closure(label_matrix([0, len(ends)], ends, len(moves.new))).indices).astype(np.int32)
+    node_outputs = np.array([output_of.get(node, -1) for node in nodes.tolist()], np.int32)
+    return OutputSpace(moves.new, nodes, node_outputs, terminals[order], known.terminal_outputs[order])

@@ -1,8 +1,10 @@
 """The default model: tf-idf of n-grams, linear outputs, and a calibrated distribution over the hierarchy."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Self, TypedDict, cast
 
 import numpy as np
@@ -10,37 +12,36 @@ from scipy import sparse
 
 from treelabel.core.array_schema import Arrays, Schema
 from treelabel.core.errors import TreelabelError
-from treelabel.core.matrices import join_features
 from treelabel.core.strings import Strings
 from treelabel.core.types import LongArray
 from treelabel.core.validation import Between
 from treelabel.encoders.cached_encoder import CachedEncoder
 from treelabel.encoders.protocol import Encoder
-from treelabel.encoders.registry import default_encoder, encoder_note, find_encoder, same_encoder
+from treelabel.encoders.registry import default_encoder, find_encoder
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import label_matrix
 from treelabel.hierarchy.labelled_texts import stop_nodes, usual_regime
 from treelabel.hierarchy.moves import Moves
 from treelabel.models.base import Model, Training
 from treelabel.models.linear.descent import TrainingRows
-from treelabel.models.linear.fitted_head import MOST_GROWTH, FittedHead, fit_head, refit_head, rename_outputs
-from treelabel.models.linear.handover import hand_over, is_too_much, successor
-from treelabel.models.linear.heads import HeadTask, find_head
-from treelabel.models.persistence.schema import (
-    MOST_DIMENSION,
-    AllNgrams,
-    EncoderNote,
-    ngram_values,
-    require_width,
-    saved_shape,
+from treelabel.models.linear.heads import (
+    MOST_GROWTH,
+    FittedHead,
+    HeadTask,
+    find_head,
+    fit_head,
+    refit_head,
+    rename_outputs,
 )
+from treelabel.models.persistence.schema import MOST_DIMENSION, AllNgrams, EncoderNote, require_width, saved_shape
 from treelabel.models.settings import Buckets, Cost, Count, Folds, NgramRange, NonNegative, PartialShare, Seed
+from treelabel.models.sparse_featurizer import SparseFeaturizer
 from treelabel.rules.decisions import decide
 from treelabel.rules.default_rules import DEFAULT_RULES
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import HeldOut, SettingTrial
 from treelabel.selection.feature_choice import AUTO, choose_features, shape_of
-from treelabel.selection.folds import draw_folds, hold_out
+from treelabel.selection.held_out import validation_folds
 from treelabel.text.ngram_names import named_ngrams
 from treelabel.text.ngrams import NgramShape
 from treelabel.text.tfidf import Occurrences, Tfidf
@@ -48,15 +49,23 @@ from treelabel.text.tfidf import Occurrences, Tfidf
 if TYPE_CHECKING:
     from treelabel.models.extreme.model import Extreme
 
-# With at most this many documents, each of them is held out once, in one of `cv` folds.
-FEW_DOCUMENTS = 3_000
-# With more, this share of them is held out ...
+# This share of the documents is held out, but fewer where there are very many labels, as the margins of all labels are
+# kept until calibration.
 VALIDATION_FRACTION = 0.2
-# ... but fewer where there are very many labels, as the margins of all labels are kept until calibration.
 MOST_HELD_MARGINS = 1 << 26
 FEWEST_HELD_OUT = 200
 # From this many documents on, conditional heads are tried.
 WORTH_A_HEAD = 5_000
+# Words of all texts x labels that one output per label is learned for: about a minute of one core, and twice that for
+# calibration.
+MOST_WORK = 5e10
+BYTES_A_WORD = 6
+# Settings that `extreme` has too.
+SHARED = ("min_df", "n_features", "encoder", "encoder_weight", "validation_fraction", "cv", "max_iter", "seed")
+
+
+class HandoverWarning(UserWarning):
+    """One output per label would take too long, so that another model learns."""
 
 
 @dataclass(frozen=True)
@@ -185,16 +194,23 @@ class Linear(Model):
 
     def _fit(self, train: Training) -> HeldOut | None:
         self.extreme_ = None
-        if self.head == "auto" and self.tfidf and train.weights is None and is_too_much(train):
+        labels = int((train.frequencies > 0).sum())
+        is_too_much = train.texts.nbytes / BYTES_A_WORD * labels > MOST_WORK
+        if self.head == "auto" and self.tfidf and train.weights is None and is_too_much:
+            warnings.warn(
+                HandoverWarning(
+                    f"{len(train):,} texts with {labels:,} labels: one output per label would take too long, so the "
+                    "model extreme learns instead; head='nodes' insists on one output per label"
+                ),
+                stacklevel=2,
+            )
             self.trials_: Sequence[SettingTrial] = ()
-            self.extreme_ = hand_over(self.get_params(deep=False), train)
+            self.extreme_ = self._successor()
             return self.extreme_._fit(train)
         heads, shapes = self._heads(train), self._shapes()
-        self.encoder_ = None
-        if self.encoder is not None:
-            self.encoder_ = CachedEncoder(find_encoder(self.encoder))
-        elif not self.tfidf:
-            self.encoder_ = CachedEncoder(default_encoder())
+        encoder = None
+        if self.encoder is not None or not self.tfidf:
+            encoder = CachedEncoder(default_encoder() if self.encoder is None else find_encoder(self.encoder))
         every = train if train.valid is None else train.followed_by(train.valid)
         folds = self._folds(train) if train.valid is None else [np.arange(len(train), len(every))]
         nothing = sparse.csr_array((len(every), 0), dtype=np.float32)
@@ -206,9 +222,9 @@ class Linear(Model):
             # No weight is stored: only the margins of held-out documents are looked at.
             return fit_head(head, replace(job, train=sample, rows=some, prune=np.inf))[1]
 
-        choice = choose_features(train, shapes, heads, self._trial_features, score, self.seed)
+        choice = choose_features(train, shapes, heads, partial(self._trial_features, encoder), score, self.seed)
         self.trials_ = choice.trials
-        rows = replace(rows, features=self._learned_features(train, every, choice.shape))
+        rows = replace(rows, features=self._fit_features(train, every, choice.shape, encoder))
         self.head_, p = fit_head(choice.head, replace(job, rows=rows))
         groups = None if every.groups is None else every.groups[rows.held]
         return HeldOut(Scores(train.hierarchy, p), every.labels[rows.held], groups)
@@ -241,14 +257,9 @@ class Linear(Model):
 
     def _folds(self, train: Training) -> list[LongArray]:
         """Divide the documents that outputs are calibrated on; at least one is left to learn from."""
-        count, nodes = len(train), len(train.hierarchy)
-        if self.validation_fraction is None and count <= FEW_DOCUMENTS:
-            return draw_folds(count, self.cv, self.seed, train.groups)
-        if self.validation_fraction is None:
-            wanted = min(int(VALIDATION_FRACTION * count), max(FEWEST_HELD_OUT, MOST_HELD_MARGINS // nodes))
-        else:
-            wanted = int(self.validation_fraction * count)
-        return [hold_out(count, max(1, wanted), self.seed, train.groups)]
+        most = max(FEWEST_HELD_OUT, MOST_HELD_MARGINS // len(train.hierarchy))
+        usual = min(int(VALIDATION_FRACTION * len(train)), most)
+        return validation_folds(train, self.cv, self.validation_fraction, usual, self.seed)
 
     # Going on
 
@@ -256,8 +267,8 @@ class Linear(Model):
         if self.extreme_ is not None:
             return {}
         chosen: dict[str, Any] = {**super()._chosen_settings(), "head": self.head_.head}
-        if self.tfidf_ is not None:
-            shape = self.tfidf_.shape
+        if self.featurizer_.tfidf is not None:
+            shape = self.featurizer_.tfidf.shape
             chosen |= {"ngram_range": shape.ngram_range, "char_ngram_range": shape.char_ngram_range}
         return chosen
 
@@ -278,11 +289,12 @@ class Linear(Model):
             return super()._refit(train, before)
         made = type(self)(**(self.get_params(deep=False) | self._chosen_settings() | {"hierarchy": None}))
         find_head(self.head_.head).refuse(train)
-        made.extreme_, made.encoder_, made.trials_ = None, self.encoder_, ()
+        made.extreme_, made.trials_ = None, ()
         made.hierarchy_, made.regime_, made.stopped_ = train.hierarchy, train.regime, None
         made.stop_nodes_ = stop_nodes(train.hierarchy, train.labels)
-        shape = made._shapes()[0] if self.tfidf_ is None else self.tfidf_.shape
-        features = made._learned_features(train, train, shape)
+        known = self.featurizer_
+        shape = None if known.tfidf is None else known.tfidf.shape
+        features = made._fit_features(train, train, shape, known.encoder)
         rows = TrainingRows(features, [], self.max_iter, self.seed, skipped=made._folds(train))
         job = HeadTask(rows, train, self.C, self.tau, self.prune)
         made.head_ = refit_head(self.head_, job, before / len(train))
@@ -293,40 +305,29 @@ class Linear(Model):
 
     # Features
 
-    def _trial_features(self, texts: Strings, shapes: Sequence[NgramShape]) -> Callable[[NgramShape], sparse.csr_array]:
+    def _trial_features(
+        self, encoder: CachedEncoder | None, texts: Strings, shapes: Sequence[NgramShape]
+    ) -> Callable[[NgramShape], sparse.csr_array]:
         """Return what turns texts into features; n-grams that are the first kinds of the last ones are counted once."""
-        if not self.tfidf:
-            return lambda shape: self._with_embeddings(None, texts)
-        every = Occurrences.of(texts, shapes[-1])
+        featurizer = SparseFeaturizer(0, None, encoder, self.encoder_weight)
+        every = Occurrences.of(texts, shapes[-1]) if self.tfidf else None
 
         def features(shape: NgramShape) -> sparse.csr_array:
+            if every is None:
+                return featurizer.with_embeddings(None, texts)
             counted = every if shape.is_start_of(every.shape) else Occurrences.of(texts, shape)
-            return self._with_embeddings(Tfidf.learn(counted, shape, self.min_df)[1], texts)
+            return featurizer.with_embeddings(Tfidf.learn(counted, shape, self.min_df)[1], texts)
 
         return features
 
-    def _learned_features(self, train: Training, every: Training, shape: NgramShape) -> sparse.csr_array:
-        self.tfidf_ = None
-        if self.tfidf:
-            learned, rows = Tfidf.fit_transform(train.texts, shape, self.min_df)
-            self.tfidf_, rows = learned.with_singles_by_text(rows)
-            if every is train:
-                return self._with_embeddings(rows, train.texts, train.progress)
-        return self._features(every.texts, train.progress)
-
-    def _features(self, texts: Strings, progress: bool | None = None) -> sparse.csr_array:
-        return self._with_embeddings(None if self.tfidf_ is None else self.tfidf_.transform(texts), texts, progress)
-
-    def _with_embeddings(
-        self, rows: sparse.csr_array | None, texts: Strings, progress: bool | None = None
+    def _fit_features(
+        self, train: Training, every: Training, shape: NgramShape | None, encoder: CachedEncoder | None
     ) -> sparse.csr_array:
-        """Add the embeddings of texts to their n-grams."""
-        if self.encoder_ is None:
-            return rows
-        dense = self.encoder_.transform(list(texts), progress)
-        if rows is None:
-            return join_features(sparse.csr_array((len(texts), 0), dtype=np.float32), dense, 1.0)
-        return join_features(rows, dense, self.encoder_weight)
+        """Learn features from training documents, and return those of every document."""
+        self.featurizer_, rows = SparseFeaturizer.fit(
+            train, shape if self.tfidf else None, self.min_df, encoder, self.encoder_weight, singles_by_text=True
+        )
+        return rows if every is train else self.featurizer_.rows(every.texts, train.progress)
 
     # Scoring
 
@@ -337,8 +338,8 @@ class Linear(Model):
         return self._probabilities(texts, top) if self.extreme_ is None else self.extreme_._score_top(texts, top)
 
     def _probabilities(self, texts: Strings, top: int | None) -> Scores:
-        features = self._features(texts)
-        require_width(features, self.head_.weights.sparse.shape[0], self)
+        features = self.featurizer_.rows(texts)
+        require_width(features, self.featurizer_.width, self)
         return Scores(self.hierarchy_, self.head_.probabilities(features, top))
 
     @property
@@ -347,7 +348,7 @@ class Linear(Model):
         return getattr(self, "extreme_", None) is None
 
     def _known_words(self) -> Tfidf | None:
-        return super()._known_words() if self.extreme_ is None else self.extreme_._known_words()
+        return self.featurizer_.tfidf if self.extreme_ is None else self.extreme_._known_words()
 
     # Explaining
 
@@ -370,7 +371,8 @@ class Linear(Model):
         """
         if self.extreme_ is not None:
             return cast("list[PathStep]", self.extreme_.explain(text, node))
-        if self.tfidf_ is None:
+        tfidf = self.featurizer_.tfidf
+        if tfidf is None:
             raise TreelabelError("a model without tf-idf cannot explain its predictions by words")
         h = self.hierarchy_
         scores = self._score(Strings.of([text]))
@@ -378,10 +380,10 @@ class Linear(Model):
             best = decide(scores, "best_leaf").csr.indices
         else:
             best = h.closure(label_matrix([0, 1], [node], len(h))).indices
-        row = self._features(Strings.of([text]))
+        row = self.featurizer_.rows(Strings.of([text]))
         values = dict(zip(row.indices.tolist(), row.data.tolist(), strict=True))
-        buckets = named_ngrams(text, self.tfidf_.shape)
-        columns = {name: self.tfidf_.column_of(bucket) for name, bucket in buckets.items()}
+        buckets = named_ngrams(text, tfidf.shape)
+        columns = {name: tfidf.column_of(bucket) for name, bucket in buckets.items()}
         terms = {name: (column, values[column]) for name, column in columns.items() if column >= 0}
         dense = scores.dense()[0]
         return [self._step(each, float(dense[each]), terms, most) for each in best.tolist()]
@@ -403,14 +405,11 @@ class Linear(Model):
         if self.extreme_ is not None:
             values, arrays = self.extreme_._state()
             return {"head": "nodes", "encoder": None, "ngrams": None, "extreme": values}, arrays
-        values, arrays = {"head": self.head_.head, "encoder": None, "ngrams": None}, dict(self.head_.arrays())
-        if self.encoder_ is not None:
-            values["encoder"] = encoder_note(self.encoder_)
-            values["encoder_width"] = self.head_.weights.sparse.shape[0] - (self.tfidf_.width if self.tfidf_ else 0)
-        if self.tfidf_ is not None:
-            values["ngrams"] = ngram_values(self.tfidf_.shape)
-            arrays |= self.tfidf_.arrays()
-        return values, arrays
+        features: dict[str, Any] = {**self.featurizer_.values()}
+        width, tfidf = features.pop("width"), self.featurizer_.tfidf
+        if features["encoder"] is not None:
+            features["encoder_width"] = width - (0 if tfidf is None else tfidf.width)
+        return {"head": self.head_.head, **features}, {**self.head_.arrays(), **self.featurizer_.arrays()}
 
     def _schema(self, values: dict[str, Any]) -> Schema:
         if "extreme" in values:
@@ -421,7 +420,17 @@ class Linear(Model):
         return FittedHead.schema(values["head"], self.regime_, self.hierarchy_, buckets, width)
 
     def _successor(self) -> "Extreme":
-        made = successor(self.get_params(deep=False))
+        """Make the model that takes over where one output per label would take too long."""
+        # Few models hand over; the others do not wait for this import.
+        from treelabel.models.extreme.model import Extreme
+
+        settings = self.get_params(deep=False)
+        shared = {name: settings[name] for name in SHARED}
+        for name, usual in (("ngram_range", (1, 1)), ("char_ngram_range", None)):
+            shared[name] = usual if settings[name] == "auto" else settings[name]
+        if self.C is not None:
+            shared["C"] = self.C
+        made = Extreme(**shared)
         made.hierarchy_, made.regime_ = self.hierarchy_, self.regime_
         return made
 
@@ -431,12 +440,6 @@ class Linear(Model):
             self.extreme_ = self._successor()
             self.extreme_._restore(values["extreme"], arrays)
             return
-        self.tfidf_ = self.encoder_ = None
-        width = 0
-        if values["ngrams"] is not None:
-            self.tfidf_ = Tfidf(saved_shape(values["ngrams"]), arrays["buckets"], arrays["idf"])
-            width = self.tfidf_.width
-        if values["encoder"] is not None:
-            self.encoder_ = CachedEncoder(same_encoder(self.encoder, values["encoder"]))
-            width += int(values["encoder_width"])
+        width = values.get("encoder_width", 0) + (0 if values["ngrams"] is None else len(arrays["buckets"]))
+        self.featurizer_ = SparseFeaturizer.of({**values, "width": width}, arrays, self.encoder, self.encoder_weight)
         self.head_ = FittedHead.of(values["head"], self.regime_, self.hierarchy_, width, arrays)

@@ -6,17 +6,15 @@ They are called by the functions that call them in earnest, so that they are com
 import numpy as np
 from scipy import sparse
 
-from treelabel.calibration.registry import calibration_for
+from treelabel.calibration.path_softmax import PathSoftmax
 from treelabel.core.sparse_product import SparseWeights
 from treelabel.core.stopping import StopSignal
 from treelabel.core.strings import Strings
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_ids import encode
 from treelabel.models.linear.conditional import Group, train_groups
-from treelabel.models.linear.descent import TrainingRows
-from treelabel.models.linear.fitted_head import fit_head
-from treelabel.models.linear.heads import HeadTask, outputs_of
-from treelabel.models.linear.weight_collector import WeightCollector
+from treelabel.models.linear.descent import TrainingRows, WeightCollector
+from treelabel.models.linear.heads import HeadTask, fit_head, outputs_of
 from treelabel.selection.training import Training
 
 ROWS, WIDTH = 12, 4
@@ -41,7 +39,7 @@ def warm_up() -> None:
     train = Training(Strings.of(["a"] * ROWS), encode(h, [labels[row % 4] for row in range(ROWS)]), h, progress=False)
     outputs = outputs_of(train)
     margins = rng.random((ROWS, outputs.count), np.float32)
-    fitted = calibration_for(False)(outputs).fit(margins, train.labels)
+    fitted = PathSoftmax(outputs).fit(margins, train.labels)
     fitted.probabilities(margins)
     weights = sparse.csr_array(rng.random((WIDTH, outputs.count), np.float32))
     fitted.probabilities_of(features, SparseWeights(weights, margins[0].copy()))

@@ -15,7 +15,7 @@ from scipy import sparse
 from torch import Tensor, nn
 from torch.nn import functional
 
-from treelabel.calibration.output_space import ABSENT
+from treelabel.calibration.contract import ABSENT
 from treelabel.core.types import DoubleArray, IntArray, LongArray
 from treelabel.core.validation import Between
 from treelabel.models.settings import WidthOrNone

@@ -1,18 +1,30 @@
-"""Which documents are held out together, and scores of each by a model that had not learned from it."""
+"""Held-out documents: which they are, scores of each by a model that had not learned from it, and their losses."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
+from scipy import sparse
 
+from treelabel.calibration.candidates import CandidateCalibration
 from treelabel.core.errors import TreelabelError
 from treelabel.core.progress import progress_bar
-from treelabel.core.types import LongArray
+from treelabel.core.types import DoubleArray, LongArray
+from treelabel.hierarchy.label_matrices import matches, row_numbers, row_sizes
+from treelabel.metrics.probabilities import negative_log
+from treelabel.metrics.ranking import ndcg
 from treelabel.scores.score_matrix import Scores
+from treelabel.selection.training import Training
 
 # With more scores than this, only the largest of each document are kept.
 MOST_SCORES: Final = 1 << 27
 TOP_OF_MANY: Final = 100
+# With at most this many documents, each of them is held out once, in one of several folds.
+FEW_DOCUMENTS: Final = 3_000
+# A label that is said to be impossible costs as much as one said to be this likely.
+LEAST: Final = 1e-6
+# Labels whose order is compared.
+RANKED: Final = 5
 
 
 def draw_folds(documents: int, count: int, seed: int, groups: LongArray | None = None) -> list[LongArray]:
@@ -98,6 +110,25 @@ def hold_out(documents: int, wanted: int, seed: int, groups: LongArray | None = 
     return np.flatnonzero(np.isin(groups, taken)).astype(np.int64)
 
 
+def validation_folds(train: Training, cv: int, fraction: float | None, usual: int, seed: int) -> list[LongArray]:
+    """Divide the documents that a model is calibrated on: all of few in `cv` folds, else one part of them.
+
+    Parameters
+    ----------
+    fraction : float or None
+        The share of documents to hold out; None holds out every document of few, and `usual` of more.
+
+    Returns
+    -------
+    list of arrays of int64
+        Row numbers, increasing.
+    """
+    if fraction is None and len(train) <= FEW_DOCUMENTS:
+        return draw_folds(len(train), cv, seed, train.groups)
+    wanted = usual if fraction is None else int(fraction * len(train))
+    return [hold_out(len(train), max(1, wanted), seed, train.groups)]
+
+
 def out_of_fold(make: Callable[[], Any], data: Any, folds: Sequence[LongArray], progress: bool | None = None) -> Scores:
     """Fit one model per fold to all other documents, and score the fold's by it.
 
@@ -136,11 +167,64 @@ def out_of_fold(make: Callable[[], Any], data: Any, folds: Sequence[LongArray], 
             fitted = make().fit(data[np.setdiff1d(np.arange(len(data.texts)), fold)], progress=False)
             if fitted.stopped_ == "interrupt":
                 raise KeyboardInterrupt
-            parts.append(fitted.score(_inputs(data, fold), top=top).values)
+            some = data[fold]
+            # Features where these are all that there is.
+            documents = some.texts if getattr(some, "features", None) is None else some.features
+            parts.append(fitted.score(documents, top=top).values)
     return Scores.concat(data.hierarchy, parts)[np.argsort(rows)]
 
 
-def _inputs(data: Any, rows: LongArray) -> Any:
-    """Return the texts of documents, or their features where these are all that there is."""
-    some = data[rows]
-    return some.texts if getattr(some, "features", None) is None else some.features
+def log_losses(p: Any, held: Training) -> DoubleArray:
+    """Compute the log loss of each document: of its label where documents have one path, else of all nodes.
+
+    Parameters
+    ----------
+    held : Training
+        The documents, whose regime says which of both.
+
+    Returns
+    -------
+    array of shape (documents with a label,)
+    """
+    if held.regime == "multi_path":
+        true, values = held.closed.toarray().astype(bool), np.asarray(p.toarray() if sparse.issparse(p) else p)
+        losses: DoubleArray = negative_log(np.where(true, values, 1 - values), LEAST).sum(axis=1, dtype=np.float64)
+        return losses
+    terminals = held.hierarchy.most_specific(held.labels)
+    true_p = p[row_numbers(terminals), terminals.indices]
+    return negative_log(np.asarray(true_p, np.float64).ravel(), LEAST)
+
+
+def log_loss(p: Any, held: Training) -> float:
+    """Compute the mean of `log_losses`; NaN if no document has a label."""
+    losses = log_losses(p, held)
+    return float(losses.mean()) if len(losses) else np.nan
+
+
+def candidate_loss(calibration: CandidateCalibration, evidence: sparse.csr_array, held: Training) -> float:
+    """Compute how bad candidates of held-out documents are, however they are calibrated; NaN if nothing is known.
+
+    That is the log loss once `calibration` is fitted to them, or 1 - nDCG@5 where it would hardly tell settings apart;
+    see `CandidateCalibration.fitted_loss`.
+
+    Parameters
+    ----------
+    calibration : CandidateCalibration
+        Of the kind that suits the documents.
+    held : Training
+        The documents.
+
+    Returns
+    -------
+    float
+    """
+    loss = calibration.fitted_loss(evidence, held.labels)
+    if loss is not None:
+        return loss
+    row, sizes = row_numbers(evidence), row_sizes(held.closed)
+    order = np.lexsort((evidence.indices, -evidence.data, row))
+    rank = np.arange(len(row)) - evidence.indptr[row]
+    marks = np.zeros((len(sizes), RANKED), np.bool_)
+    ranked = rank < RANKED
+    marks[row[ranked], rank[ranked]] = matches(held.closed, evidence)[order][ranked]
+    return 1 - float(ndcg(marks, sizes)[sizes > 0].mean()) if sizes.any() else np.nan

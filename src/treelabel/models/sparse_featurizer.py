@@ -1,6 +1,6 @@
-"""Features of documents: tf-idf of n-grams, embeddings alongside them, or features that the data bring."""
+"""Sparse features of documents: tf-idf of n-grams, embeddings alongside them, or features that the data bring."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypedDict
 
 import numpy as np
@@ -9,10 +9,11 @@ from scipy import sparse
 from treelabel.core.array_schema import Array, Arrays
 from treelabel.core.errors import TreelabelError
 from treelabel.core.matrices import join_features, normalize_rows
+from treelabel.core.strings import Strings
 from treelabel.core.validation import Between
 from treelabel.encoders.cached_encoder import CachedEncoder
 from treelabel.encoders.protocol import Encoder
-from treelabel.encoders.registry import encoder_note, find_encoder, same_encoder
+from treelabel.encoders.registry import encoder_note, same_encoder
 from treelabel.models.persistence.schema import AllNgrams, EncoderNote, ngram_values, saved_shape, tfidf_arrays
 from treelabel.selection.training import Training
 from treelabel.text.ngrams import NgramShape
@@ -39,11 +40,11 @@ class SparseFeaturizer:
     width : int
         The number of columns.
     tfidf : Tfidf or None
-        What has been learned of n-grams; None where data bring their features.
+        What has been learned of n-grams; None where there are only embeddings, or data bring their features.
     encoder : CachedEncoder or None
         Makes embeddings.
     encoder_weight : float
-        Their share in the squared length of a row.
+        Their share in the squared length of a row; without n-grams it is 1.
     """
 
     width: int
@@ -53,7 +54,13 @@ class SparseFeaturizer:
 
     @classmethod
     def fit(
-        cls, train: Training, shape: NgramShape, min_df: int, encoder: str | Encoder | None, encoder_weight: float
+        cls,
+        train: Training,
+        shape: NgramShape | None,
+        min_df: int,
+        encoder: CachedEncoder | None,
+        encoder_weight: float,
+        singles_by_text: bool = False,
     ) -> "tuple[SparseFeaturizer, sparse.csr_array]":
         """Learn from training documents; return their rows too.
 
@@ -61,10 +68,12 @@ class SparseFeaturizer:
         ----------
         train : Training
             Documents; where they bring features, nothing is learned.
-        shape : NgramShape
+        shape : NgramShape or None
             Which n-grams are counted.
-        min_df, encoder, encoder_weight
-            As in `Extreme`.
+        min_df : int
+            The documents that an n-gram must be in.
+        singles_by_text : bool
+            Whether columns of a single document are put in the order of documents; see `Tfidf.with_singles_by_text`.
 
         Returns
         -------
@@ -73,17 +82,24 @@ class SparseFeaturizer:
         if train.features is not None:
             made = cls(train.features.shape[1])
             return made, made.rows(train.features)
-        tfidf, rows = Tfidf.fit_transform(train.texts, shape, min_df)
-        if encoder is None:
-            return cls(rows.shape[1], tfidf), rows
-        cached = CachedEncoder(find_encoder(encoder))
-        rows = join_features(rows, cached.transform(list(train.texts), train.progress), encoder_weight)
-        return cls(rows.shape[1], tfidf, cached, encoder_weight), rows
+        tfidf = rows = None
+        if shape is not None:
+            tfidf, rows = Tfidf.fit_transform(train.texts, shape, min_df)
+            tfidf, rows = tfidf.with_singles_by_text(rows) if singles_by_text else (tfidf, rows)
+        made = cls(0, tfidf, encoder, encoder_weight)
+        rows = made.with_embeddings(rows, train.texts, train.progress)
+        return replace(made, width=rows.shape[1]), rows
 
-    @property
-    def reads_texts(self) -> bool:
-        """Whether documents are texts, and not features."""
-        return self.tfidf is not None
+    def with_embeddings(
+        self, rows: sparse.csr_array | None, texts: Strings, progress: bool | None = None
+    ) -> sparse.csr_array:
+        """Add the embeddings of texts, if there is an encoder, to the rows of their n-grams."""
+        if self.encoder is None:
+            return rows
+        dense = self.encoder.transform(list(texts), progress)
+        if rows is None:
+            return join_features(sparse.csr_array((len(texts), 0), dtype=np.float32), dense, 1.0)
+        return join_features(rows, dense, self.encoder_weight)
 
     def rows(self, documents: Any, progress: bool | None = None) -> sparse.csr_array:
         """Turn documents into rows.
@@ -100,28 +116,27 @@ class SparseFeaturizer:
         csr_array of shape (documents, width)
             float32.
         """
-        if sparse.issparse(documents) == self.reads_texts:
-            have, need = ("texts", "features") if self.reads_texts else ("features", "texts")
+        reads_texts = self.tfidf is not None or self.encoder is not None
+        if sparse.issparse(documents) == reads_texts:
+            have, need = ("texts", "features") if reads_texts else ("features", "texts")
             raise TreelabelError(f"this model has learned from {have}, but found {need}; give data of the same kind")
-        if self.tfidf is None:
-            if documents.shape[1] != self.width:
-                raise TreelabelError(
-                    f"the documents have {documents.shape[1]:,} features, but the model has learned from "
-                    f"{self.width:,}; expected the same features in the same order"
-                )
-            # In double precision, as squares of large numbers and of small ones must not vanish.
-            wide = sparse.csr_array(documents, dtype=np.float64)
-            wrong = np.flatnonzero(~np.isfinite(wide.data))
-            if len(wrong):
-                row = int(np.searchsorted(wide.indptr, wrong[0], side="right")) - 1
-                raise TreelabelError(f"document {row}: feature {wide.indices[wrong[0]]} is {wide.data[wrong[0]]}")
-            rows = sparse.csr_array(normalize_rows(wide), dtype=np.float32)
-            rows.sort_indices()
-            return rows
-        rows = self.tfidf.transform(documents)
-        if self.encoder is None:
-            return rows
-        return join_features(rows, self.encoder.transform(list(documents), progress), self.encoder_weight)
+        if reads_texts:
+            rows = None if self.tfidf is None else self.tfidf.transform(documents)
+            return self.with_embeddings(rows, documents, progress)
+        if documents.shape[1] != self.width:
+            raise TreelabelError(
+                f"the documents have {documents.shape[1]:,} features, but the model has learned from "
+                f"{self.width:,}; expected the same features in the same order"
+            )
+        # In double precision, as squares of large numbers and of small ones must not vanish.
+        wide = sparse.csr_array(documents, dtype=np.float64)
+        wrong = np.flatnonzero(~np.isfinite(wide.data))
+        if len(wrong):
+            row = int(np.searchsorted(wide.indptr, wrong[0], side="right")) - 1
+            raise TreelabelError(f"document {row}: feature {wide.indices[wrong[0]]} is {wide.data[wrong[0]]}")
+        rows = sparse.csr_array(normalize_rows(wide), dtype=np.float32)
+        rows.sort_indices()
+        return rows
 
     # Saving
 
@@ -140,29 +155,14 @@ class SparseFeaturizer:
         """Declare the arrays of features: arrays, sizes that are known, and the most that others may be."""
         if values["ngrams"] is None:
             return {}, {}, {}
-        arrays = {
-            name: Array(each.dtype, ("ngrams",), each.low, each.high, each.rising)
-            for name, each in tfidf_arrays().items()
-        }
+        arrays = {name: replace(each, shape=("ngrams",)) for name, each in tfidf_arrays().items()}
         return arrays, {"buckets": saved_shape(values["ngrams"]).buckets}, {"ngrams": values["width"]}
 
     @classmethod
     def of(
         cls, values: Any, arrays: Arrays, encoder: str | Encoder | None, encoder_weight: float
     ) -> "SparseFeaturizer":
-        """Make it of what was saved.
-
-        Parameters
-        ----------
-        values, arrays
-            What `values` and `arrays` returned.
-        encoder, encoder_weight
-            Settings of the model.
-
-        Returns
-        -------
-        SparseFeaturizer
-        """
+        """Make it of what `values` and `arrays` returned, and of settings of the model."""
         tfidf = cached = None
         if values["ngrams"] is not None:
             tfidf = Tfidf(saved_shape(values["ngrams"]), arrays["buckets"], arrays["idf"])
